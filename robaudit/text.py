@@ -1,17 +1,30 @@
-"""Text for one line of output: whatever a file contains, class names, ids and counts."""
+"""Text for people, whatever a file contains: lines, class names, ids and counts."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
 Names = Sequence[str] | Mapping[int, str]
 """Class names by index."""
 
+_COMMAND = re.compile(r"^ *:(?=:)|#(?=#(?:\[|vso\[|teamcity\[))", re.MULTILINE)
+
 
 def printable(text: str) -> str:
     """The text with control characters (which could steer a terminal) and lone surrogates written as escapes."""
     return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def harmless(text: str) -> str:
+    """Lines of text that steer neither a terminal nor a CI system: everything that a command prints passes through here.
+
+    Control and bidirectional characters become escapes, and so does the first character of what CI systems take for a command: ``::`` at
+    the beginning of a line, and ``##[``, ``##vso[`` and ``##teamcity[`` anywhere. The escapes are those of JSON, so JSON stays what it is.
+    """
+    visible = text if text.isprintable() else "\n".join(map(printable, text.split("\n")))
+    return _COMMAND.sub(lambda found: f"{found[0][:-1]}\\u{ord(found[0][-1]):04x}", visible)
 
 
 def clipped(text: str, width: int) -> str:

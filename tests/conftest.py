@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -18,6 +19,7 @@ from tests import lookups
 def pytest_configure() -> None:
     """One thread for each process: the tests' networks are tiny, and threads that wait for a busy core cost more than they bring."""
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+    os.environ.setdefault("HF_DATASETS_CACHE", tempfile.mkdtemp(prefix="robaudit-datasets-"))  # not that of whoever runs the tests
     lookups.keep()
     if os.environ.get("ROBAUDIT_TEST_ROUNDING"):
         from tests import bits  # torch reads the number of threads when it is imported

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import sqlite3
-from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
+
+from robaudit.files import file_sha256
+from tests.specs import read_info
+
+TABLES = ("tasks", "samples", "images", "rows", "skips", "seconds")
 
 
 def query(run: Path, statement: str, *values: Any) -> list[tuple[Any, ...]]:
@@ -20,32 +23,24 @@ def query(run: Path, statement: str, *values: Any) -> list[tuple[Any, ...]]:
 def flushes(run: Path) -> int:
     """How many flushes a run took so far; 0 where its state cannot be read yet."""
     try:
-        return int(query(run, "SELECT count(DISTINCT flush) FROM checksums")[0][0])
+        return int(query(run, f"SELECT count(*) FROM ({' UNION '.join(f'SELECT flush FROM {name}' for name in TABLES)})")[0][0])  # noqa: S608
     except sqlite3.OperationalError:
         return 0
 
 
 def change(run: Path, *statements: str) -> None:
-    """Change the state, and seal it again: what a stranger could do."""
+    """Change the state, and its digest in run.json: what a stranger could do."""
     with closing(sqlite3.connect(run / "state.db", isolation_level=None)) as state:
         for statement in statements:
             state.execute(statement)
-        for flush, name in state.execute("SELECT flush, name FROM checksums").fetchall():
-            if state.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (name,)).fetchone():
-                records = state.execute(f"SELECT * FROM {name} WHERE flush = ? ORDER BY id", (flush,)).fetchall()  # noqa: S608
-                seal = (checksum(records), flush, name) if records else (None, flush, name)
-                state.execute("UPDATE checksums SET sha256 = ? WHERE flush = ? AND name = ?", seal)
-        state.execute("DELETE FROM checksums WHERE sha256 IS NULL")
+    if (run / "run.json").exists():
+        info = read_info(run)
+        info.get("files", {})["state.db"] = file_sha256(run / "state.db")
+        (run / "run.json").write_text(json.dumps(info))
 
 
 def forget_flushes(run: Path, after: int) -> None:
     """As if the process had died after so many flushes."""
     with closing(sqlite3.connect(run / "state.db", isolation_level=None)) as state:
-        for name in ("tasks", "samples", "images", "rows", "skips", "seconds", "checksums"):
+        for name in TABLES:
             state.execute(f"DELETE FROM {name} WHERE flush > ?", (after,))  # noqa: S608
-
-
-def checksum(records: Sequence[tuple[Any, ...]]) -> str:
-    """The checksum of records of a table, written down a second time."""
-    texts = [json.dumps(record, ensure_ascii=False, separators=(",", ":"), default=repr) for record in records]
-    return hashlib.sha256("".join(texts).encode()).hexdigest()

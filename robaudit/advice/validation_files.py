@@ -13,7 +13,7 @@ from robaudit.advice.validate import Validation
 from robaudit.errors import RunError
 from robaudit.files import json_bytes, read_json, remove_leftovers, sealed, write_atomically
 from robaudit.spec.model import AuditSpec, digest, identity
-from robaudit.store.folder import locked
+from robaudit.store.folder import in_runs, locked
 
 SCHEMA_VERSION = 2
 NAME = "validation.json"
@@ -34,7 +34,7 @@ def request_digest(spec: AuditSpec, samples: int, draws: int, budget: float | No
 
 def default_out(spec: AuditSpec, wanted: str) -> Path:
     """runs/<spec name>-validation-<hash8>."""
-    return Path("runs") / f"{spec.name}-validation-{wanted[:8]}"
+    return in_runs(f"{spec.name}-validation-{wanted[:8]}")
 
 
 def check_folder(path: Path, wanted: str) -> None:

@@ -60,6 +60,7 @@ def audit(
     as_given: bool | None = None,
     engine: Literal["local", "ray"] | None = None,
     ray_address: str | None = None,
+    ship: bool = False,
     workers: int | None = None,
     gpus_per_worker: float | None = None,
     name: str | None = None,
@@ -100,6 +101,7 @@ def audit(
     as_given: bool | None = None,
     engine: Literal["local", "ray"] | None = None,
     ray_address: str | None = None,
+    ship: bool = False,
     workers: int | None = None,
     gpus_per_worker: float | None = None,
     name: str | None = None,
@@ -140,6 +142,7 @@ def audit(
     as_given: bool | None = None,
     engine: Literal["local", "ray"] | None = None,
     ray_address: str | None = None,
+    ship: bool = False,
     workers: int | None = None,
     gpus_per_worker: float | None = None,
     name: str | None = None,
@@ -179,7 +182,8 @@ def audit(
         batch_size, memory, deterministic: as under ``run`` in a spec.
         as_given: audit pixels and noise levels that cannot be meant for [0, 1] (0 to 255, normalised, sigma 8) as they are given.
         engine: "ray" computes with the workers of a Ray cluster, to which objects in memory are sent.
-        ray_address, workers, gpus_per_worker: as under ``run`` in a spec.
+        ray_address, ship: as ``--ray-address`` and ``--ship``.
+        workers, gpus_per_worker: as under ``run`` in a spec.
         name: of the run in reports; default: that of the network's class.
         out: the run folder. The same call finds it again: a finished run is returned, an interrupted one continued. Default: of objects a
             temporary folder, which is removed with the returned run; of a spec runs/<spec name>-<hash8>.
@@ -218,7 +222,6 @@ def audit(
         "deterministic": deterministic,
         "as_given": as_given,
         "engine": engine,
-        "ray_address": ray_address,
         "workers": workers,
         "gpus_per_worker": gpus_per_worker,
     }
@@ -239,7 +242,16 @@ def audit(
     heard = listener if listener is not None else PythonListener(progress)
     home = TemporaryFolder() if out is None and net is what else None
     try:
-        return _run(spec, net, samples, home, heard, out=out, extend=extend, on_error=on_error, trust=trust, command=command)
+        return _run(
+            *(spec, net, samples, home, heard),
+            out=out,
+            extend=extend,
+            on_error=on_error,
+            trust=trust,
+            command=command,
+            ray_address=ray_address,
+            ship=ship,
+        )
     except BaseException:
         if home is not None:
             home.remove()
@@ -264,7 +276,6 @@ _SETTINGS: Mapping[str, Location] = {
     "deterministic": ("run", "deterministic"),
     "as_given": ("run", "as_given"),
     "engine": ("run", "engine"),
-    "ray_address": ("run", "ray_address"),
     "workers": ("run", "workers"),
     "gpus_per_worker": ("run", "gpus_per_worker"),
 }
@@ -427,7 +438,6 @@ def _opened(
     opened = open_in_memory(data, Reading(about.limit, about.class_names, ids, layout, image_key, label_key))
     if not len(opened):
         raise NothingLeftError("dataset", "the data set is empty", "give it samples")
-    if len(opened) > (about.limit or len(opened)) or about.sample is not None:
-        opened = Selected(opened, choose(opened, about), about.class_names)
+    opened = Selected(opened, choose(opened, about), about.class_names)
     refuse_unfit(opened, data, skip_bad=skip_bad, as_given=spec.run.as_given)
     return opened

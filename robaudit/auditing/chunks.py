@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,6 +19,7 @@ from robaudit.estimators.engine import Engine
 from robaudit.estimators.registry import Task
 from robaudit.estimators.work import CleanPass, Work
 from robaudit.memory import is_out_of_memory
+from robaudit.quantities import IntervalKind
 from robaudit.rows import LARGEST, Row
 from robaudit.text import count
 
@@ -134,7 +136,7 @@ def steps(engine: Engine, samples: Sequence[Sample], tasks: Sequence[Task], wher
             if sample.id in broken:
                 continue
             named = list(zip(names, values, strict=True))
-            if bad := next(((name, one.value) for name, one in named if not _writable(one.value)), None):
+            if bad := next(((name, one.value) for name, one in named if not _writable(one.value) and not _declined(one)), None):
                 broken.add(sample.id)
                 refused.append(_broken(sample, task, *bad, where))
             else:
@@ -183,10 +185,15 @@ def _row_of(sample: Sample, predicted: int, estimate: Estimate, task: Task, name
         interval=estimate.interval,
         votes=estimate.votes,
         details=None if estimate.details is None else {name: _plain(value) for name, value in estimate.details.items() if _writable(value)},
-        worth=estimate.worth,
+        split=estimate.split,
         not_finite=estimate.not_finite,
         kept=estimate.kept,
     )
+
+
+def _declined(estimate: Estimate) -> bool:
+    """Whether the estimator says that it has no value, and why."""
+    return math.isnan(estimate.value) and estimate.interval.kind is IntervalKind.NO_VALUE
 
 
 def _writable(value: float) -> bool:

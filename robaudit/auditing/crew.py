@@ -9,8 +9,9 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from robaudit.auditing.chunks import Chunk, Signs, Step, step_name
+from robaudit.auditing.messages import Done, Failed, Finished, Item, Lost, Noted, Opened, Underway
 from robaudit.auditing.shipping import Sent
-from robaudit.auditing.worker import Done, Failed, Finished, Item, Noted, Opened, Order, Underway, other_weights
+from robaudit.auditing.worker import Order, other_weights
 from robaudit.datasets.base import Dataset
 from robaudit.errors import RobauditError, SpecError
 from robaudit.estimators.registry import Task
@@ -20,19 +21,6 @@ from robaudit.text import clipped, count
 _WAIT = 0.25  # seconds for something to come in; after it, the signs of life are passed on
 _SOON = 2.0  # seconds; a worker whose last order took longer is given the next only when it has finished
 _MOST_ATTEMPTS = 4  # at an order whose workers are lost
-
-
-@dataclass(frozen=True, slots=True)
-class Lost:
-    """A worker is gone, and with it the orders it had.
-
-    Attributes:
-        why: one line.
-        returns: whether it is started again; then an :class:`Opened` follows.
-    """
-
-    why: str
-    returns: bool
 
 
 class Team(Protocol):

@@ -1,22 +1,24 @@
-"""An audit that is ready to be computed: by this process, by several of this machine, or by the workers of a Ray cluster."""
+"""An audit that is ready to be computed: by this process or by Ray workers, of this machine or of a cluster."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import nn
 
-from robaudit.auditing.crew import Crew, Team
+from robaudit.auditing.crew import Crew
 from robaudit.auditing.environment import deterministic, pick_devices
 from robaudit.auditing.loop import OnError, compute_missing
-from robaudit.auditing.prepare import Facts, Parts, open_parts, prepare
+from robaudit.auditing.messages import Opened
+from robaudit.auditing.prepare import Facts, open_parts, prepare
+from robaudit.auditing.ray_cluster import ray_workers
 from robaudit.auditing.setup import check_noises
 from robaudit.auditing.shipping import first_sent, packed
-from robaudit.auditing.worker import Opened, Plan
+from robaudit.auditing.worker import Plan
 from robaudit.datasets.ahead import default_workers
 from robaudit.datasets.base import Dataset
 from robaudit.estimators.registry import Task
@@ -62,6 +64,8 @@ def prepared(
     *,
     trust: bool,
     skip_bad: bool,
+    ray_address: str | None = None,
+    ship: bool = False,
 ) -> Iterator[Job]:
     """Prepare an audit for the engine and the devices of its spec; workers end with the block.
 
@@ -73,6 +77,8 @@ def prepared(
         listener: receives notes and warnings.
         trust: allow Python code that the spec names.
         skip_bad: look past unusable samples.
+        ray_address: of the cluster, for ``engine: ray``.
+        ship: send model and images to its workers.
 
     Raises:
         RobauditError: something is missing, is damaged, or does not fit the rest, or the memory is used up.
@@ -88,11 +94,14 @@ def prepared(
             yield Job(ready.spec, ready.noises, ready.tasks, ready.samples, ready.facts, 1, compute)
         return
     parts = open_parts(spec, dataset, listener, trust=trust)
-    reading = dataset is None and not spec.run.ship
+    reading = dataset is None and not ship
     first = None if reading else first_sent(parts.samples, skip_bad=skip_bad)
     plan = Plan(spec, old, where, trust, skip_bad, model=model, first=first)
+    if ship and model is None:
+        sent, files, home = packed(spec, parts.noises)
+        plan = replace(plan, spec=sent, files=files, home=home)
     listener.doing("starting workers")
-    with _workers(parts, plan, devices, listener) as (team, opened):
+    with ray_workers(plan, listener, ray_address, devices) as (team, opened):
         for warning, text in opened[0].told:
             (listener.warn if warning else listener.note)(text)
         if first is not None:  # the workers know the first samples only
@@ -105,27 +114,6 @@ def prepared(
             return compute_missing(state, parts.samples, parts.tasks, crew, told, on_error=on_error, readers=readers)
 
         yield Job(spec, parts.noises, parts.tasks, parts.samples, _facts(crew.facts, devices), len(opened), share)
-
-
-def _workers(
-    parts: Parts, plan: Plan, devices: Sequence[torch.device], listener: Listener
-) -> AbstractContextManager[tuple[Team, list[Opened]]]:
-    """The workers of a plan: of a Ray cluster, or of these devices."""
-    if plan.spec.run.engine == "ray":
-        from robaudit.auditing.ray_cluster import ray_workers  # an extra
-
-        if plan.spec.run.ship and plan.model is None:
-            spec, files, home = packed(plan.spec, parts.noises)
-            plan = replace(plan, spec=spec, files=files, home=home)
-        return ray_workers(plan, listener)
-    from robaudit.auditing.processes import processes
-
-    return processes(replace(plan, spec=_on(plan.spec, devices[0].type), share=1 / len(devices)), devices)
-
-
-def _on(spec: AuditSpec, kind: str) -> AuditSpec:
-    """The spec for a worker that sees one device of a kind."""
-    return spec.model_copy(update={"run": spec.run.model_copy(update={"device": kind, "engine": "local"})})
 
 
 def _places(opened: Sequence[Opened], devices: Sequence[torch.device]) -> list[str]:

@@ -21,6 +21,7 @@ from robaudit.stats.attacks import contradicted
 from robaudit.stats.summary import Overview
 from robaudit.store.folder import OUTPUTS, SCHEMA_VERSION, RunFolder
 from robaudit.store.serialise import rows_csv, rows_json_chunks, summary_json
+from robaudit.store.state import NAME as STATE
 from robaudit.store.state import SampleResults, Skip
 from robaudit.text import distinct
 
@@ -168,7 +169,7 @@ def finish(
         summaries = tally.overview.summaries()
         summary.write(summary_json(summaries).encode())
         review_warnings = tally.warnings()
-        digests = {"samples.csv": csv.sha256, "samples.json": json.sha256, "summary.json": summary.sha256}
+        digests = {"samples.csv": csv.sha256, "samples.json": json.sha256, "summary.json": summary.sha256, STATE: folder.state_digest()}
     folder.write_info(
         {
             **info,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
+import copy
 import logging
 import math
 import os
@@ -13,17 +13,23 @@ import signal
 import socket
 import sys
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any, Literal
 
-from robaudit.auditing.crew import Lost, failure
-from robaudit.auditing.worker import Failed, Item, Opened, Order, Plan, Worker
+import torch
+from torch import nn
+
+from robaudit.auditing.chunks import step_name
+from robaudit.auditing.crew import failure
+from robaudit.auditing.messages import Failed, Item, Lost, Opened, decoded, encoded
+from robaudit.auditing.worker import Order, Plan, Worker, or_unreadable
+from robaudit.cgroups import cores
 from robaudit.errors import ModelError, RobauditError, SpecError, needs_extra
+from robaudit.estimators.registry import Task
 from robaudit.progress import Listener
-from robaudit.spec.pretrained.folder import model_path
 
 _OPTION = "--engine ray"
 _REACHED = 10.0  # seconds within which a cluster must answer
@@ -33,16 +39,19 @@ _ALONE = "local"  # a cluster of this machine, for this audit only
 _ALONE_HAS: dict[str, Any] = {"include_dashboard": False}
 _TERMINATED = 128 + signal.SIGTERM
 _START_ONE = "start one with ray start --head, or leave --ray-address out to use this machine alone"
-_SETTINGS_FRAME = bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))  # that every HTTP/2 connection begins with, and so each of gRPC
-_GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + _SETTINGS_FRAME
 _SETTINGS = {
     "RAY_DEDUP_LOGS_SKIP_REGEX": ".|^$",  # what it prints of workers would get among our own output
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # workers without a GPU see none; without this, with a warning
     "RAY_USAGE_STATS_ENABLED": "0",  # a cluster that an audit starts tells nobody
 }
 """Of Ray, unless the user has others."""
-_AUTH_MODE, _AUTH_TOKEN = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN"
-_OWN_TOKEN = secrets.token_hex(32)  # one for all clusters that this process starts: Ray keeps the first in mind
+_SETTINGS_ALONE = {
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # as on those systems, its servers listen on 127.0.0.1 alone
+    "RAY_AUTH_MODE": "token",
+    "RAY_AUTH_TOKEN": secrets.token_hex(32),  # without it, Ray would leave one in the home folder
+}
+"""Of a cluster that an audit starts. Ray reads them when it is imported."""
+_VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
 class RayWorker:
@@ -51,21 +60,18 @@ class RayWorker:
     def __init__(self) -> None:
         self._worker: Worker | None = None
 
-    def open(self, plan: Plan) -> Opened | Failed:
+    def open(self, plan: Plan) -> bytes:
         """Load the model and check it, unless that is done already."""
         self._worker = self._worker or Worker(plan)
-        said, path = self._worker.open(), model_path(plan.spec.model, plan.spec.base_dir)
-        if isinstance(said, Failed) and isinstance(said.error, ModelError) and not (plan.files or path is None or os.access(path, os.R_OK)):
-            remedy = "put the model where all machines can read it, or send it: --ship"
-            return Failed(ModelError(f"{socket.gethostname()}: {said.error.where}", said.error.what, remedy))
-        return said
+        return encoded(or_unreadable(plan, self._worker.open()))
 
-    def compute(self, order: Order) -> Iterator[Item | Lost]:
+    def compute(self, order: Order) -> Iterator[bytes]:
         """Carry out an order; a worker that Ray has started again while it had none says so first."""
         if self._worker is None:
-            yield Lost("lost (while it had no work)", returns=True)
+            yield encoded(Lost("lost (while it had no work)", returns=True))
         else:
-            yield from self._worker.compute(order)
+            for item in self._worker.compute(order):
+                yield encoded(item)
 
 
 class RayWorkers:
@@ -82,6 +88,7 @@ class RayWorkers:
         self._ray, self._actors, self._plan, self._names = ray, actors, plan, names
         self._calls: list[deque[Any]] = [deque() for _ in actors]
         self._opening: dict[Any, int] = {}
+        self._tasks: dict[str, Task] = {}
 
     def names(self) -> Sequence[str]:
         """What messages call them."""
@@ -89,6 +96,7 @@ class RayWorkers:
 
     def give(self, worker: int, order: Order) -> None:
         """Send an order."""
+        self._tasks |= {step_name(task): task for task in order.tasks}
         self._calls[worker].append(self._actors[worker].compute.remote(order))
 
     def items(self, seconds: float) -> Iterable[tuple[int, Item | Opened | Lost]]:
@@ -106,10 +114,10 @@ class RayWorkers:
             if item is not None:
                 yield number, item
 
-    def _next(self, call: Any, worker: int) -> Item | Lost | None:
+    def _next(self, call: Any, worker: int) -> Item | Opened | Lost | None:
         """The next item of a call; None at its end."""
         try:
-            item: Item | Lost = self._ray.get(next(call))
+            item = decoded(self._ray.get(next(call)), self._tasks)
         except StopIteration:
             self._calls[worker].popleft()
             return None
@@ -122,11 +130,11 @@ class RayWorkers:
             self._opening[self._actors[worker].open.remote(self._plan)] = worker  # answered once Ray has started it again
         return item
 
-    def _back(self, call: Any, worker: int) -> Opened | Failed | Lost | None:
+    def _back(self, call: Any, worker: int) -> Item | Opened | Lost | None:
         """What a worker that was started again says; None if it was lost once more."""
         del self._opening[call]
         try:
-            said: Opened | Failed = self._ray.get(call)
+            said = decoded(self._ray.get(call), {})
         except self._ray.exceptions.ActorDiedError as error:
             return Lost(f"cannot be started again ({_last_line(error)})", returns=False)
         except self._ray.exceptions.RayError as error:
@@ -138,37 +146,67 @@ class RayWorkers:
 
 
 @contextmanager
-def ray_workers(plan: Plan, listener: Listener) -> Iterator[tuple[RayWorkers, list[Opened]]]:
+def ray_workers(
+    plan: Plan, listener: Listener, address: str | None = None, devices: Sequence[torch.device] = ()
+) -> Iterator[tuple[RayWorkers, list[Opened]]]:
     """Start as many workers as the plan's spec says, or the cluster has room for; they end with the block.
 
     Args:
         plan: of the workers.
         listener: receives what is waited for.
+        address: of the head node, or auto; by default RAY_ADDRESS, or a cluster of this machine alone.
+        devices: of this machine: a worker for each, of a cluster of their own; none: whatever the cluster has.
 
     Raises:
         RobauditError: Ray is not installed, the cluster cannot be reached or has too little, or a worker cannot begin.
     """
     asked = plan.spec.run
-    with _connected(asked.ray_address, listener) as ray:
-        gpus, cpus = _resources(ray)
-        each = _gpus_of_each(asked.gpus_per_worker, asked.device, gpus)
-        several = _how_many(asked.workers, each, gpus, cpus)
-        run = asked.model_copy(update={"device": "cuda" if each else "cpu", "workers": "auto", "engine": "local"})
-        share = 1 / max(1, min(several, _most_on_one_node(ray, each)))
-        try:
-            sent = ray.put(replace(plan, spec=plan.spec.model_copy(update={"run": run}), share=share))
-        except (TypeError, AttributeError, pickle.PicklingError) as error:
-            raise _unsendable(error, "define its class in a module, without locks and open files") from error
-        kind = ray.remote(num_cpus=1, num_gpus=each, max_restarts=-1, max_task_retries=0, max_concurrency=_AT_ONCE)(RayWorker)
-        actors = [kind.remote() for _ in range(several)]
-        try:
+    with _connected(address, devices, listener) as ray:
+        if devices:
+            each, several, threads = float(devices[0].type == "cuda"), len(devices), max(1, cores() // len(devices))
+            run = asked.model_copy(update={"device": devices[0].type, "engine": "local"})
+        else:
+            gpus, cpus = _resources(ray)
+            each = _gpus_of_each(asked.gpus_per_worker, asked.device, gpus)
+            several, threads = _how_many(asked.workers, each, gpus, cpus), 1
+            run = asked.model_copy(update={"device": "cuda" if each else "cpu", "workers": "auto", "engine": "local"})
+        with _placed(several, {"CPU": threads, "GPU": each} if each else {"CPU": threads}, listener) as (placement, share):
+            try:
+                model = _on_cpu(plan.model)
+                sent = ray.put(replace(plan, spec=plan.spec.model_copy(update={"run": run}), share=share, model=model))
+            except (TypeError, AttributeError, pickle.PicklingError) as error:
+                raise _unsendable(error, "define its class in a module, without locks and open files") from error
+            options = {"num_cpus": threads, "num_gpus": each, "max_restarts": -1, "max_task_retries": 0, "max_concurrency": _AT_ONCE}
+            kind = ray.remote(**options)(RayWorker)
+            actors = [kind.options(scheduling_strategy=placement).remote() for _ in range(several)]
             opened = _opened(ray, actors, sent, listener)
             names = [f"worker {number} on {one.host}" for number, one in enumerate(opened)]
             yield RayWorkers(ray, actors, sent, names), opened
-        finally:
-            for actor in actors:
-                with suppress(Exception):  # the cluster may be gone
-                    ray.kill(actor)
+
+
+def _on_cpu(model: nn.Module | None) -> nn.Module | None:
+    """The network without tensors on CUDA: a worker numbers the devices differently."""
+    if isinstance(model, nn.Module) and any(one.is_cuda for one in (*model.parameters(), *model.buffers())):
+        return copy.deepcopy(model).cpu()
+    return model
+
+
+@contextmanager
+def _placed(several: int, bundle: dict[str, float], listener: Listener) -> Iterator[tuple[Any, float]]:
+    """Room for all workers, and the share of its machine's memory that each may take; they end with the block."""
+    from ray.util import placement_group, placement_group_table, remove_placement_group
+    from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+    group = placement_group([bundle] * several)
+    try:
+        listener.doing("starting workers")
+        while not group.wait(_SIGN):
+            listener.doing("waiting for room on the cluster")
+        nodes = Counter(placement_group_table(group)["bundles_to_node_id"].values())
+        yield PlacementGroupSchedulingStrategy(group), 1 / max(nodes.values())
+    finally:
+        with suppress(Exception):  # the cluster may be gone
+            remove_placement_group(group)
 
 
 def _opened(ray: Any, actors: Sequence[Any], plan: Any, listener: Listener) -> list[Opened]:
@@ -193,7 +231,7 @@ def _said(ray: Any, call: Any) -> Opened:
         RobauditError: it cannot begin.
     """
     try:
-        said: Opened | Failed = ray.get(call)
+        said = decoded(ray.get(call), {})
     except ray.exceptions.RayTaskError as error:
         if isinstance(error.cause, ImportError | AttributeError):  # of a class that this process has and the worker has not
             raise _unsendable(error.cause, "install its module on every node") from None
@@ -203,46 +241,39 @@ def _said(ray: Any, call: Any) -> Opened:
         raise RobauditError(_OPTION, what, "has each node robaudit, and enough memory for the model?") from None
     if isinstance(said, Failed):
         raise failure(_OPTION, said.error, said.trace)
+    if not isinstance(said, Opened):
+        raise TypeError(f"a worker began with {said}")
     return said
 
 
 @contextmanager
-def _connected(address: str | None, listener: Listener) -> Iterator[Any]:
+def _connected(address: str | None, devices: Sequence[torch.device], listener: Listener) -> Iterator[Any]:
     """Ray, connected to a cluster; without an address to the one that RAY_ADDRESS names, or to one of its own.
 
     Raises:
         RobauditError: Ray is not installed, or there is no cluster.
     """
+    named = None if devices else address or os.environ.get("RAY_ADDRESS")
     if "ray" not in sys.modules:
-        for name, value in _SETTINGS.items():
+        for name, value in {**_SETTINGS, **({} if named else _SETTINGS_ALONE)}.items():
             os.environ.setdefault(name, value)
+    option = f"--device {','.join(map(str, devices))}" if devices else _OPTION
     try:
         import ray
     except ImportError:
-        raise needs_extra(_OPTION, "ray", "ray") from None
+        raise needs_extra(option, "ray", "ray") from None
     if ray.is_initialized():  # by the program that calls robaudit
         yield ray
         return
     listener.doing("connecting to Ray")
-    named = os.environ.get("RAY_ADDRESS")
-    where = f"--ray-address {address}" if address else f"RAY_ADDRESS={named}" if named else _OPTION
-    found = _found(address or named or _ALONE, where)
+    where = f"--ray-address {address}" if named and address else f"RAY_ADDRESS={named}" if named else option
+    if named:
+        _refuse_unreachable(named, where)
     handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-    own = _ALONE_HAS if found == _ALONE else {}
-    settings = ExitStack()
     try:
-        settings.enter_context(_token(where, found, look=(address or named) == "auto"))
-        ray.init(address=found, log_to_driver=False, logging_level=logging.CRITICAL, **own)
-    except (ConnectionError, SystemExit) as error:
-        if isinstance(error, SystemExit) and error.code in (signal.SIGTERM, _TERMINATED):  # by Ray's handler, or by ours
-            raise SystemExit(_TERMINATED) from None
-        raise RobauditError(where, "no Ray cluster answers", _START_ONE) from None
-    except (RuntimeError, ValueError, OSError) as error:  # such as another version of Python or Ray
-        raise RobauditError(where, f"cannot be used: {_first_line(error)}", "use the same versions of Python and Ray everywhere") from None
+        _initialise(ray, named or _ALONE, devices, where)
     finally:
         _restore(handlers)
-        if not ray.is_initialized():
-            settings.close()
     try:
         yield ray
     except SystemExit:
@@ -252,94 +283,72 @@ def _connected(address: str | None, listener: Listener) -> Iterator[Any]:
     finally:
         with suppress(Exception):
             ray.shutdown()
-        settings.close()
+
+
+def _initialise(ray: Any, address: str, devices: Sequence[torch.device], where: str) -> None:
+    """Connect to a cluster, or start one.
+
+    Raises:
+        RobauditError: there is none, or it cannot be used.
+    """
+    has = _ALONE_HAS if address == _ALONE else {}
+    if devices:
+        has = {**has, "num_cpus": len(devices) * max(1, cores() // len(devices)), "num_gpus": sum(one.type == "cuda" for one in devices)}
+    try:
+        with _seeing(devices), contextlib.chdir(os.path.abspath(os.sep)):  # noqa: PTH100  workers look for modules in this folder first
+            ray.init(address=address, log_to_driver=False, logging_level=logging.CRITICAL, **has)
+    except ray.exceptions.AuthenticationError:
+        remedy = "set RAY_AUTH_MODE=token, and have the cluster's token in ~/.ray/auth_token"
+        raise RobauditError(where, "asks for a token", remedy) from None
+    except (ConnectionError, SystemExit) as error:
+        if isinstance(error, SystemExit) and error.code in (signal.SIGTERM, _TERMINATED):  # by Ray's handler, or by ours
+            raise SystemExit(_TERMINATED) from None
+        raise RobauditError(where, "no Ray cluster answers", _START_ONE) from None
+    except (RuntimeError, ValueError, OSError) as error:  # such as another version of Python or Ray
+        raise RobauditError(where, f"cannot be used: {_first_line(error)}", "use the same versions of Python and Ray everywhere") from None
 
 
 @contextmanager
-def _token(where: str, address: str, *, look: bool) -> Iterator[None]:
-    """What this process shows a cluster to be let in, if it asks; nothing of it remains in the environment after the block.
-
-    A cluster of our own gets a token of ours: Ray would leave one in the home folder, which every later ``ray start`` would ask for.
-
-    Args:
-        where: what messages call the address.
-        address: of the cluster.
-        look: whether to use the token in the home folder; Ray does so for a cluster that it has found itself, as auto says.
+def _seeing(devices: Sequence[torch.device]) -> Iterator[None]:
+    """Let processes that start within the block see these CUDA devices only.
 
     Raises:
-        RobauditError: the cluster asks for a token, and there is none.
+        SpecError: CUDA_VISIBLE_DEVICES has changed since CUDA began.
     """
-    core: Any = importlib.import_module("ray._raylet")  # there is no other way to ask in time
-    if not hasattr(core, "AuthenticationTokenLoader"):  # an older Ray, which knows no tokens
+    before = os.environ.get(_VISIBLE)
+    if not devices or devices[0].type != "cuda":
         yield
         return
-    before = {name: os.environ.get(name) for name in (_AUTH_MODE, _AUTH_TOKEN)}
-    loader = core.AuthenticationTokenLoader.instance()
+    visible = None if before is None else [one.strip() for one in before.split(",")]
+    beyond = next((one for one in devices if visible is not None and one.index >= len(visible)), None)
+    if beyond is not None:
+        raise SpecError("run.device", f"{beyond} is not among {_VISIBLE}={before}", "set it before CUDA is used")
+    os.environ[_VISIBLE] = ",".join(str(one.index) if visible is None else visible[one.index] for one in devices)
     try:
-        if before[_AUTH_MODE] is None:
-            if address == _ALONE:
-                os.environ.update({_AUTH_MODE: "token", _AUTH_TOKEN: before[_AUTH_TOKEN] or _OWN_TOKEN})
-            elif look and loader.has_token(ignore_auth_mode=True):
-                os.environ[_AUTH_MODE] = "token"
-            loader.reset_cache()
-            core.Config.initialize("")  # which looks at the environment
-        if address != _ALONE and not _let_in(core, address):
-            raise RobauditError(where, "asks for a token", "set RAY_AUTH_MODE=token, and have the cluster's token in ~/.ray/auth_token")
         yield
     finally:
-        for name, value in before.items():
-            os.environ.pop(name, None)
-            os.environ.update({} if value is None else {name: value})
-        if before[_AUTH_MODE] is None:
-            loader.reset_cache()
-            core.Config.initialize("")
+        os.environ.pop(_VISIBLE)
+        os.environ.update({} if before is None else {_VISIBLE: before})
 
 
-def _let_in(core: Any, address: str) -> bool:
-    """Whether a cluster accepts the token of this process, or asks for none."""
-    from ray.exceptions import AuthenticationError
-
-    if os.environ.get(_AUTH_MODE) == "token" and not core.AuthenticationTokenLoader.instance().has_token(ignore_auth_mode=True):
-        return False  # to ask without one would abort the process
-    try:
-        core.GcsClient(address=address)
-    except AuthenticationError:
-        return False
-    except Exception:  # noqa: BLE001  ray.init will say what it is
-        return True
-    return True
-
-
-def _found(address: str, where: str) -> str:
-    """The address of a head node that answers; Ray itself would wait for minutes and print lines of its own.
+def _refuse_unreachable(address: str, where: str) -> None:
+    """Refuse an address that is none, or where nobody listens; Ray itself would wait for minutes and print lines of its own.
 
     Raises:
-        RobauditError: there is none.
+        RobauditError: it is one of these.
     """
-    if address == _ALONE:
-        return address
     if address == "auto":
-        from ray._private import services  # the only place that knows how Ray finds a cluster
-
-        try:
-            address = services.canonicalize_bootstrap_address("auto") or _ALONE
-        except ConnectionError:
-            raise RobauditError(where, "there is no Ray cluster", _START_ONE) from None
+        return
     if "://" in address:
         raise RobauditError(where, "is the address of a client", "run the audit on a node of the cluster, with HOST:PORT (ray job submit)")
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit():
         raise RobauditError(where, "is not an address", "give HOST:PORT of the head node, or auto")
     try:
-        with socket.create_connection((host.strip("[]"), int(port)), _REACHED) as connection:
-            connection.sendall(_GREETING)
-            answer = connection.makefile("rb").read(len(_SETTINGS_FRAME))
+        socket.create_connection((host.strip("[]"), int(port)), _REACHED).close()
     except (OSError, OverflowError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise RobauditError(where, f"no answer within {_REACHED:.0f} s ({reason})", "is the head node up, and this its port?") from None
-    if answer[3:4] != _SETTINGS_FRAME[3:4]:
-        raise RobauditError(where, "is not Ray's port", "give that of the head node, 6379 unless ray start was told another")
-    return address
 
 
 def _restore(handlers: dict[signal.Signals, Any]) -> None:
@@ -410,9 +419,3 @@ def _how_many(asked: Literal["auto"] | int, each: float, gpus: float, cpus: floa
         needs = f"{each:g} GPUs and a CPU" if each else "a CPU"
         raise SpecError("--workers", f"{asked} were requested, each with {needs}, and the cluster has {has}", f"ask for at most {most}")
     return asked
-
-
-def _most_on_one_node(ray: Any, each: float) -> int:
-    """How many workers may be placed on one node."""
-    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-    return max((int(min(one.get("CPU", 0), one.get("GPU", 0) / each if each else math.inf)) for one in nodes), default=1)

@@ -12,16 +12,12 @@ from robaudit.levels import level_name_in, without_levels
 from robaudit.models.logits import LogitModel
 from robaudit.progress import Listener
 from robaudit.spec.model import IN_MEMORY, AuditSpec, base_identity, identity
-from robaudit.store.folder import RunFolder, label_of
+from robaudit.store.folder import RUNS, RunFolder, in_runs, label_of
 from robaudit.store.info import kind_of
 from robaudit.store.state import State
 
 if TYPE_CHECKING:
     import torch
-
-
-RUNS = Path("runs")
-"""Where run folders are made unless told otherwise."""
 
 
 def folder_name(spec: AuditSpec, purpose: str = "") -> str:
@@ -33,10 +29,10 @@ def default_out(spec: AuditSpec, *, extend: bool = False) -> Path:
     """runs/<spec name>-<hash8>; to extend a run, the only folder of that name with the same model and data.
 
     Raises:
-        RunError: there is none, or more than one.
+        RunError: there is none, or more than one; or the folder is reached through a symbolic link.
     """
     document = spec.document()
-    exact = RUNS / folder_name(spec)
+    exact = in_runs(folder_name(spec))
     if not extend or RunFolder(exact).exists:
         return exact
     wanted = base_identity(document)
@@ -68,7 +64,7 @@ def existing_info(folder: RunFolder, spec: AuditSpec, *, extend: bool) -> dict[s
         what = "holds a run of another spec (model, data set, seed or precision)"
         raise AnotherRunError(str(folder.path), what, "choose another --out")
     _joined(info["spec"]["noise"], document["noise"], str(folder.path))
-    own = folder.path == default_out(spec) and identity(extended(spec, info, str(folder.path)).document()) == info["identity"]
+    own = folder.path == RUNS / folder_name(spec) and identity(extended(spec, info, str(folder.path)).document()) == info["identity"]
     if info["identity"] != identity(document) and not extend and not own:
         raise RunError(
             str(folder.path),

@@ -28,7 +28,7 @@ from robaudit.auditing.resume import (
     refuse_other_options,
 )
 from robaudit.datasets.base import Dataset
-from robaudit.errors import RunError, SampleError
+from robaudit.errors import RunError, SampleError, SpecError
 from robaudit.estimators.engine import Engine
 from robaudit.estimators.registry import Task
 from robaudit.levels import NoiseLevel, without_levels
@@ -37,7 +37,7 @@ from robaudit.rows import Row
 from robaudit.spec.load import load_spec
 from robaudit.spec.model import IN_MEMORY, AuditSpec
 from robaudit.spec.pretrained.fill import filled
-from robaudit.store.folder import RunFolder, label_of, locked, refuse_other_gates
+from robaudit.store.folder import OUTPUTS, RunFolder, label_of, locked, refuse_existing, refuse_other_gates
 from robaudit.store.log import Logged
 from robaudit.store.run import Run, read_run
 from robaudit.store.state import Skip, State
@@ -50,10 +50,13 @@ def audit(
     trust: bool = False,
     on_error: OnError = "stop",
     extend: bool = False,
+    fresh: bool = False,
     model: nn.Module | None = None,
     dataset: Dataset | None = None,
     listener: Listener | None = None,
     command: str | None = None,
+    ray_address: str | None = None,
+    ship: bool = False,
 ) -> Run:
     """Estimate every sample's robustness and write (or resume) a run folder.
 
@@ -63,10 +66,13 @@ def audit(
         trust: allow Python code that the spec names (``module:function``).
         on_error: stop at the first unusable sample, or skip it: skips are listed and counted.
         extend: add what the spec asks for to an existing run of the same model and data, without recomputing.
+        fresh: refuse a run folder that is there already: everything is computed now, and nothing is taken from an earlier run.
         model: audit this network instead of loading the one the spec names (mean, std and output still apply).
         dataset: audit these samples instead of opening the data set the spec names.
         listener: receives notes, warnings and progress.
         command: what the user typed, for run.json.
+        ray_address: with ``engine: ray``, of the head node (HOST:PORT) or "auto"; default RAY_ADDRESS, or a cluster of this machine alone.
+        ship: with ``engine: ray``, send model and images to the workers.
 
     Returns:
         The finished run.
@@ -78,14 +84,27 @@ def audit(
     if on_error not in ("stop", "skip"):
         raise RunError(f"on_error={on_error!r}", "is neither 'stop' nor 'skip'", "give one of them")
     asked = load_spec(Path(spec)) if isinstance(spec, str | Path) else spec if model is not None else filled(spec)
+    if ray_address == "":
+        raise SpecError("--ray-address", "is empty", "give HOST:PORT of the head node, or auto")
+    for option, given in (("--ray-address", ray_address is not None), ("--ship", ship)):
+        if given and asked.run.engine != "ray":
+            raise SpecError(option, "is for engine: ray", "add --engine ray, or leave it out")
     log = Logged(listener or Silent())
     with closing(log):
         folder = RunFolder(Path(out) if out is not None else default_out(asked, extend=extend))
+        if fresh:
+            refuse_existing(folder.path)
         folder.check()
         old = existing_info(folder, asked, extend=extend)
         if old is not None:
             asked = extended(asked, old, str(folder.path))
-        with prepared(asked, old, str(folder.path), model, dataset, log, trust=trust, skip_bad=on_error == "skip") as job:
+        with prepared(
+            *(asked, old, str(folder.path), model, dataset, log),
+            trust=trust,
+            skip_bad=on_error == "skip",
+            ray_address=ray_address,
+            ship=ship,
+        ) as job:
             folder.create()
             with locked(folder.path) as lock:
                 folder.guard = lock.check
@@ -117,10 +136,9 @@ def _carry_out(
     if old is not None:
         refuse_other_gates(folder.path, old, spec.gates)
     folder.clean()
-    with folder.open_state() as state:
+    with folder.open_state(old) as state:
         document = spec.document()
         entries = {label_of(entry): entry for entry in document["estimators"]}
-        state.check()
         noises = {entry["name"]: without_levels(entry) for entry in document["noise"]}
         digests = {noise.label: found for noise in job.noises if (found := noise.digests)}
         noises |= {label: {**noises[label], "files": files} for label, files in digests.items()}
@@ -148,6 +166,8 @@ def _carry_out(
         finished = old is not None and complete and old["identity"] == info["identity"] and folder.outputs_intact(old)
         if not complete:
             folder.write_info(info)
+        elif old is not None and state.unfinished:  # from here on the state grows: the digest in run.json is not its own any more
+            folder.write_info({**old, "files": {name: digest for name, digest in old["files"].items() if name in OUTPUTS}})
         if not finished:
             folder.guard()
             log.open(folder.path)
@@ -158,7 +178,10 @@ def _carry_out(
                 return
     if old is not None and list(spec.gates) != list(old["spec"].get("gates", ())):  # gates change nothing that was computed
         folder.write_info({**old, "spec": {**old["spec"], "gates": list(spec.gates)}})
-    log.note(f"{folder.path}: this run is complete; nothing was recomputed")
+    log.note(
+        f"{folder.path}: this run is complete; nothing was recomputed. Its results come from an earlier run and were not checked: "
+        f"robaudit verify {folder.path} recomputes some of them, and --fresh refuses a folder that is there already"
+    )
 
 
 def _all_seen(samples: Dataset) -> dict[str, tuple[str, int | None]]:

@@ -20,7 +20,7 @@ from robaudit.datasets.base import Dataset, Labels, Sample, first_samples
 from robaudit.errors import ModelError, SpecError
 from robaudit.models.architectures import FAMILIES
 from robaudit.models.load import guess_format
-from robaudit.models.onnx_file import external_files
+from robaudit.models.onnx_file import read_contents
 from robaudit.noise.registry import Noise
 from robaudit.spec.model import AuditSpec
 from robaudit.spec.pretrained.folder import CONFIG, INDEX, model_path, weights_file
@@ -129,7 +129,7 @@ def _model_files(path: Path, declared: str | None) -> dict[str, Path]:
     form = guess_format(weights, declared) if declared != "python" else declared
     names = [weights.name, *(file.name for file in weights.parent.glob("*.json") if inner or file.name == CONFIG)]
     if form == "onnx":
-        names += [name for name in external_files(weights, str(weights)) if not {"..", "/"} & set(Path(name).parts)]
+        names += read_contents(weights, str(weights)).files
     if weights.name.endswith(INDEX):
         try:
             names += sorted({str(name) for name in json.loads(weights.read_bytes())["weight_map"].values()})

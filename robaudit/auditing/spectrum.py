@@ -9,7 +9,7 @@ from pathlib import Path
 from torch import Tensor
 
 from robaudit.auditing.environment import pick_device
-from robaudit.auditing.resume import RUNS, folder_name
+from robaudit.auditing.resume import folder_name
 from robaudit.auditing.setup import make_model
 from robaudit.datasets.base import Dataset, first_samples
 from robaudit.datasets.load import open_dataset
@@ -21,6 +21,7 @@ from robaudit.models.logits import LogitModel
 from robaudit.noise.base import NoiseKind
 from robaudit.noise.registry import build as build_noises
 from robaudit.spec.model import AuditSpec, EstimatorSpec
+from robaudit.store.folder import in_runs
 
 BUDGETS: tuple[EstimatorSpec, ...] = tuple(
     EstimatorSpec(name=name, options=options)
@@ -145,7 +146,7 @@ def _unless_another_does(left: Sequence[LeftOut], kept: Sequence[EstimatorSpec],
 
 def spectrum_folder(spec: AuditSpec) -> Path:
     """The run folder of the audit of a fitted spec: runs/<spec name>-spectrum-<hash8>."""
-    return RUNS / folder_name(spec, "spectrum")
+    return in_runs(folder_name(spec, "spectrum"))
 
 
 def _with(spec: AuditSpec, entries: Sequence[EstimatorSpec]) -> AuditSpec:

@@ -6,11 +6,11 @@ import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 import torch
 
+from robaudit.auditing.claim import noises_of, spec_of, without_download
 from robaudit.auditing.environment import deterministic, device_name, image_digest, pick_device, versions
 from robaudit.auditing.loop import ThisProcess, compute_missing, task_names
 from robaudit.auditing.setup import make_engine, make_model, make_pace
@@ -24,18 +24,18 @@ from robaudit.files import file_sha256
 from robaudit.levels import NoiseLevel
 from robaudit.memory import memory_limit
 from robaudit.models.logits import LogitModel, for_noisy_passes, rounded_products
-from robaudit.noise.registry import build as build_noises
 from robaudit.progress import Listener, Silent
 from robaudit.quantities import IntervalKind
 from robaudit.rows import Row, bits_of
 from robaudit.spec.model import AuditSpec
+from robaudit.spec.pretrained.hub import is_hub, weights_folder
 from robaudit.store.folder import OUTPUTS, RunFolder
 from robaudit.store.info import RowBits, device_type, kind_of
 from robaudit.store.run import Run
 from robaudit.store.state import State
 
 _RELATIVE, _ABSOLUTE, _VOTES = 5e-4, 1e-7, 2  # tolerances
-_FROM_VOTES = (IntervalKind.CLOPPER_PEARSON, IntervalKind.EFFECTIVE_BINOMIAL, IntervalKind.CONFIDENCE_SEQUENCE)
+_FROM_VOTES = (IntervalKind.CLOPPER_PEARSON, IntervalKind.ANTITHETIC, IntervalKind.CONFIDENCE_SEQUENCE)
 _IDENTICAL = ("label", "predicted", "noise", "quantity", "interval")
 _CLOSE = ("value", "lower", "upper", "std_error")
 
@@ -110,8 +110,8 @@ def verify(
     if kind_of(device_name(chosen)) != kind_of(made_on):
         what = f"was made on {made_on}, and {device_name(chosen)} draws other noise"
         raise RunError(str(run.path), what, f"verify it on {kind_of(made_on)}")
-    spec = AuditSpec.model_validate(run.info["spec"]).located(Path(run.info["spec_folder"]), run.info["name"])
-    dataset = open_dataset(spec.dataset, base_dir=spec.base_dir, trust=trust)
+    spec = _here(spec_of(run))
+    dataset = open_dataset(without_download(spec.dataset), base_dir=spec.base_dir, trust=trust)
     ids = list(dict.fromkeys(row.sample_id for row in run.rows))
     listener = listener or Silent()
     if samples is not None and run.info["rows"]["kind"] == RowBits.MIXED:
@@ -137,12 +137,24 @@ def _same_bits_promised(run: Run, device: torch.device) -> bool:
     return bool(info["rows"]["kind"] == RowBits.BITWISE and info["device"] == device_name(device) and info["versions"] == versions())
 
 
+def _here(spec: AuditSpec) -> AuditSpec:
+    """The spec with a model of the Hub as it is on this machine already.
+
+    Raises:
+        ModelError: it is not.
+    """
+    if not is_hub(spec.model.path):
+        return spec
+    folder = weights_folder(spec.model.path or "", spec.model.revision, fetch=False)
+    return spec.model_copy(update={"model": spec.model.model_copy(update={"path": str(folder)})})
+
+
 def _subset(run: Run, dataset: Dataset, ids: set[str]) -> Selected:
     indices = [i for i in range(len(dataset)) if dataset.sample_id(i) in ids]
     if len(indices) < len(ids):
         lost = next(iter(ids - {dataset.sample_id(i) for i in indices}))
         raise RunError(str(run.path), f"its data set no longer has the sample {lost!r}", "restore the data set the run was made on")
-    before = RunFolder(run.path).image_digests()
+    before = RunFolder(run.path).image_digests(run.info)
     for i in indices:
         sample = dataset[i]
         if sample.id in before and before[sample.id] != image_digest(sample):
@@ -162,10 +174,7 @@ def _recompute(
     image = dataset[0].pixels
     limit = memory_limit(spec.run.memory)
     estimators = registry.build(spec.estimators)
-    noises = build_noises(spec.noise, spec.base_dir)
-    for noise in noises:
-        if noise.digests != run.info.get("noise_files", {}).get(noise.label, {}):
-            raise RunError(str(run.path), f"the files of its noise {noise.label} have changed", "restore the files the run was made with")
+    noises = noises_of(run, spec)
     gradients = any("gradients" in chosen.estimator.needs for chosen in estimators)
     engine = make_engine(spec, noises, network, noisy, run.info["model"]["classes"], image, limit, gradients=gradients)
     tasks = tasks_of(spec, estimators)
@@ -196,6 +205,8 @@ def _differences(run: Run, row: Row, now: Row) -> Iterator[Difference]:
         recorded, recomputed = getattr(row, name), getattr(now, name)
         if recorded is None or recomputed is None:
             same = recorded is recomputed
+        elif math.isnan(recorded) or math.isnan(recomputed):
+            same = math.isnan(recorded) and math.isnan(recomputed)
         else:
             to_end = min(abs(recomputed - quantity.low), abs(quantity.high - recomputed))
             scale = to_end if math.isfinite(to_end) else abs(recomputed)

@@ -1,7 +1,4 @@
-"""A worker in another process: it loads the model itself, computes the chunks it is sent, and sends back what it found.
-
-How orders reach it and items come back is up to whoever runs it: a pipe of this machine, or Ray.
-"""
+"""A worker in another process: it loads the model itself, computes the chunks it is sent, and sends back what it found."""
 
 from __future__ import annotations
 
@@ -20,7 +17,8 @@ from torch import nn
 
 from robaudit.auditing.chunks import Chunk, Computer, Refused, Step, usable
 from robaudit.auditing.environment import deterministic, explained, pick_device
-from robaudit.auditing.prepare import Facts, Parts, Ready, open_parts, with_model
+from robaudit.auditing.messages import Done, Failed, Finished, Item, Noted, Opened, Underway
+from robaudit.auditing.prepare import Parts, Ready, open_parts, with_model
 from robaudit.auditing.shipping import Sent, SentSamples, unpacked
 from robaudit.datasets.base import Dataset, Sample
 from robaudit.errors import DataError, ModelError, RobauditError, SampleError
@@ -29,6 +27,7 @@ from robaudit.memory import keep_freed_memory
 from robaudit.models.logits import rounded_products
 from robaudit.progress import Silent
 from robaudit.spec.model import AuditSpec
+from robaudit.spec.pretrained.folder import model_path
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,87 +78,6 @@ class Order:
     sha256: str
 
 
-@dataclass(frozen=True, slots=True)
-class Opened:
-    """The worker is ready.
-
-    Attributes:
-        host: the machine it runs on.
-        facts: what it knows of the audit.
-        told: the notes (False) and warnings (True) of its start.
-        images: how many images its first chunk should have.
-        least: images that fill a pass; a chunk has fewer only when few are left.
-    """
-
-    host: str
-    facts: Facts
-    told: Sequence[tuple[bool, str]]
-    images: int
-    least: int
-
-
-@dataclass(frozen=True, slots=True)
-class Done:
-    """The result of a step."""
-
-    step: Step
-
-
-@dataclass(frozen=True, slots=True)
-class Underway:
-    """A sign of life: what is computed, and how much of it is done (see :meth:`robaudit.auditing.chunks.Signs.underway`)."""
-
-    doing: str
-    cost: float
-
-
-@dataclass(frozen=True, slots=True)
-class Noted:
-    """A note for the user."""
-
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Finished:
-    """The order is carried out.
-
-    Attributes:
-        images: how many images the next chunk should have.
-        seconds: that this one took.
-    """
-
-    images: int
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class Failed:
-    """The order, or the start, failed.
-
-    Attributes:
-        error: for the user; None where it is a bug.
-        trace: of a bug.
-    """
-
-    error: RobauditError | None
-    trace: str = ""
-
-    @classmethod
-    def by(cls, error: BaseException) -> Failed:
-        """The failure by an exception."""
-        if (refusal := explained(error)) is not None:
-            return cls(refusal)
-        if isinstance(error, RobauditError):
-            return cls(error)
-        if isinstance(error, SystemExit):
-            return cls(RobauditError("code of the model, the data set or a plugin", "called sys.exit", "let it return or raise"))
-        return cls(None, "".join(traceback.format_exception(error)))
-
-
-Item = Done | Underway | Noted | Finished | Failed
-
-
 class _Heard(Silent):
     """Remembers notes and warnings."""
 
@@ -191,23 +109,19 @@ class Worker:
         """Load the model and check it, unless that is done already."""
         return self._one.submit(self._open).result()
 
-    def begin(self, order: Order, items: SimpleQueue[Item]) -> None:
-        """Read the images of an order, and have it carried out after those begun before; the last item is Finished or Failed."""
+    def compute(self, order: Order) -> Iterator[Item]:
+        """Read the images of an order, and carry it out after those that came before; the last item is Finished or Failed."""
         opened = self._opened.opened if self._opened is not None else self.open()  # which would wait for what is computed
         if isinstance(opened, Failed):
-            items.put(opened)
+            yield opened
             return
         try:
             chunk, refused = self._ready.chunk(order)
         except Exception as error:  # noqa: BLE001  sent to whoever gave the order
-            items.put(Failed.by(error))
-        else:
-            self._one.submit(self._ready.carry_out, chunk, refused, items)
-
-    def compute(self, order: Order) -> Iterator[Item]:
-        """Carry out an order."""
+            yield failed_by(error)
+            return
         items = SimpleQueue[Item]()
-        self.begin(order, items)
+        self._one.submit(self._ready.carry_out, chunk, refused, items)
         while True:
             item = items.get()
             yield item
@@ -224,7 +138,7 @@ class Worker:
         try:
             self._opened = self._opened or _Open(self._plan, self._settings)
         except Exception as error:  # noqa: BLE001  sent to whoever started the worker
-            return Failed.by(error)
+            return failed_by(error)
         return self._opened.opened
 
 
@@ -300,7 +214,7 @@ class _Open:
                 items.put(Done(step))
             items.put(Finished(self._pace.next_images(tasks), seconds))
         except BaseException as error:  # noqa: BLE001  sent to whoever gave the order; sys.exit would end nothing here
-            items.put(Failed.by(error))
+            items.put(failed_by(error))
 
     def _read(self, place: int) -> Sample | SampleError:
         try:
@@ -328,6 +242,26 @@ class _Queued:
     def stop_asked(self) -> bool:
         """Never: whoever gave the order stops listening."""
         return False
+
+
+def or_unreadable(plan: Plan, said: Opened | Failed) -> Opened | Failed:
+    """What a worker says when it is asked to begin; where it cannot read the model's file, with what to do about it."""
+    path = model_path(plan.spec.model, plan.spec.base_dir)
+    if isinstance(said, Failed) and isinstance(said.error, ModelError) and not (plan.files or path is None or os.access(path, os.R_OK)):
+        remedy = "put the model where all machines can read it, or send it: --ship"
+        return Failed(ModelError(f"{socket.gethostname()}: {said.error.where}", said.error.what, remedy))
+    return said
+
+
+def failed_by(error: BaseException) -> Failed:
+    """The failure by an exception."""
+    if (refusal := explained(error)) is not None:
+        return Failed(refusal)
+    if isinstance(error, RobauditError):
+        return Failed(error)
+    if isinstance(error, SystemExit):
+        return Failed(RobauditError("code of the model, the data set or a plugin", "called sys.exit", "let it return or raise"))
+    return Failed(None, "".join(traceback.format_exception(error)))
 
 
 def _there(plan: Plan, folder: str, text: str) -> str:

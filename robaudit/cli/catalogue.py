@@ -64,12 +64,13 @@ def noises(format_: FormatOption = TextFormat.TABLE) -> None:
 
 def _print(format_: TextFormat, entries: Sequence[Entry | NoiseEntry], table: Table) -> None:
     from robaudit.cli.console import output
+    from robaudit.cli.streams import put
     from robaudit.report.catalogue import entries_csv, entries_json
 
     if format_ is TextFormat.TABLE:
         output().print(table)
     else:
-        typer.echo(entries_csv(entries) if format_ is TextFormat.CSV else entries_json(entries), nl=False)
+        put([entries_csv(entries) if format_ is TextFormat.CSV else entries_json(entries)])
 
 
 def schema(

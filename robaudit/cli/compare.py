@@ -177,7 +177,7 @@ def _compare(
         emit(json_text(comparison_document(comparison, decisions, subject, inconclusive, names)), output)
     elif format_ is CompareFormat.MD:
         verdicts = "\n" + step_summary(decisions, subject, inconclusive=inconclusive) if decisions else ""
-        emit(markdown_text(tables) + verdicts, output)
+        emit((markdown_text(tables) + verdicts).encode(), output)
     else:
         _emit_gates(format_, decisions, subject, inconclusive, output)
     if format_ is CompareFormat.GITHUB:
@@ -272,7 +272,10 @@ def _emit_gates(
     from robaudit.cli.streams import emit
     from robaudit.report.ci import github, junit
 
-    emit((junit if format_ is CompareFormat.JUNIT else github)(decisions, subject, inconclusive=inconclusive), output)
+    if format_ is CompareFormat.JUNIT:
+        emit(junit(decisions, subject, inconclusive=inconclusive), output)
+    else:
+        emit(github(decisions, subject, inconclusive=inconclusive).encode(), output)
 
 
 def _emit_table(shown: RenderableType, runs: Sequence[Run], decisions: Sequence[Decision], inconclusive: Verdict, to: Path | None) -> None:

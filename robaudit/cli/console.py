@@ -13,15 +13,16 @@ from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, cast
 
-from rich.console import Console, RenderableType
+from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderableType, RenderHook, RenderResult
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.segment import Segment
 from rich.table import Column
 from rich.text import Text
 
 from robaudit.cli.streams import StandardError
 from robaudit.progress import AUDITING, SECONDS_BETWEEN_LINES, AuditProgress, Clock, progress_bar
-from robaudit.text import printable
+from robaudit.text import harmless, printable
 
 if TYPE_CHECKING:
     from robaudit.store.run import Run
@@ -31,15 +32,38 @@ _NARROW = 50  # columns; a narrower terminal has no room for counts beside the b
 _NARROWEST_NAME, _WIDEST_NAME, _BESIDE_NAME = 12, 40, 48  # columns of what is computed, and of all that is beside it
 
 
+class _Harmless(RenderHook):
+    """Lets a console print harmless text only, whatever is given to it."""
+
+    def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
+        """Wrap what is about to be printed."""
+        return [_Shown(one) for one in renderables]
+
+
+class _Shown:
+    def __init__(self, inner: ConsoleRenderable) -> None:
+        self._inner = inner
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for part in console.render(self._inner, options):
+            yield part if part.control else Segment(harmless(part.text), part.style)
+
+
+def _console(**settings: Any) -> Console:
+    console = Console(highlight=False, **settings)
+    console.push_render_hook(_Harmless())
+    return console
+
+
 def output() -> Console:
     """Standard output, for tables: as wide as the terminal, or 120 columns without one (COLUMNS overrides)."""
     width = None if sys.stdout.isatty() or os.environ.get("COLUMNS") else _WIDTH_WITHOUT_TERMINAL
-    return Console(width=width, highlight=False, soft_wrap=False)
+    return _console(width=width, soft_wrap=False)
 
 
 def messages() -> Console:
     """Standard error, for notes, warnings and progress, which are dropped once nothing reads it."""
-    return Console(file=cast("IO[str]", StandardError()), highlight=False, soft_wrap=True)
+    return _console(file=cast("IO[str]", StandardError()), soft_wrap=True)
 
 
 def say(text: str) -> None:

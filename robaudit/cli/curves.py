@@ -52,7 +52,9 @@ def curves(
         list[Path], typer.Argument(metavar="SPEC|RUN...", help="Specs, whose model, images and run options count; or runs with curves.")
     ],
     only: Annotated[list[Only] | None, typer.Option(help="Only this curve (repeatable). Default: all.")] = None,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder of the run folders, <spec name>-curves-<hash8>.")] = Path("runs"),
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder of the run folders, <spec name>-curves-<hash8>. Default: runs.")
+    ] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first N samples.")] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Seed of noise and starts.")] = None,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, several as cuda:0,cuda:1 or cuda:all, or auto.")] = None,
@@ -140,7 +142,7 @@ def _refuse_unused(context: typer.Context) -> None:
 class _How:
     """What all audits of the command share."""
 
-    out: Path
+    out: Path | None
     trust: bool
     on_error: OnError
     quiet: bool
@@ -226,9 +228,10 @@ def _computed(spec: AuditSpec, how: _How) -> Run:
     from robaudit.auditing.run import audit
     from robaudit.cli.console import Reporter
     from robaudit.memory import keep_freed_memory
+    from robaudit.store.folder import in_runs
 
     keep_freed_memory()
-    folder = how.out / folder_name(spec, "curves")
+    folder = in_runs(folder_name(spec, "curves"), how.out)
     with Reporter(quiet=how.quiet) as reporter:
         return audit(spec, out=folder, trust=how.trust, on_error=how.on_error.value, listener=reporter, command=command_line(sys.argv[1:]))
 

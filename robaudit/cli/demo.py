@@ -9,7 +9,7 @@ import typer
 
 
 def demo(
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the two runs.")] = Path("runs"),
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder for the two runs. Default: runs.")] = None,
 ) -> None:
     """Audit two small digit classifiers that ship with robaudit: an ordinary one and one trained with noise.
 
@@ -31,17 +31,19 @@ def demo(
     from robaudit.report.flag_tables import flags_table
     from robaudit.stats.classes import class_bias
     from robaudit.stats.flags import flag
+    from robaudit.store.folder import in_runs
 
     keep_freed_memory()
     console = output()
     console.print("Two classifiers of handwritten digits (8 x 8 pixels): how often does each keep its prediction when a sensor adds noise?")
     descriptions = {"ordinary": "an ordinary CNN", "noise_trained": "the same CNN, trained with noise"}
+    folders = {name: in_runs(f"demo-{name}", out) for name in descriptions}
     runs = {}
     for name, description in descriptions.items():
         console.print()
         console.rule(f"robaudit estimate {name}.yaml: {description}", align="left")
         with Reporter() as reporter:
-            runs[name] = audit(Path(str(files("robaudit.demo") / f"{name}.yaml")), out=out / f"demo-{name}", listener=reporter)
+            runs[name] = audit(Path(str(files("robaudit.demo") / f"{name}.yaml")), out=folders[name], listener=reporter)
         print_run(runs[name])
     run = runs["ordinary"]
     at = max((at for _, at in run.groups()), key=lambda at: at.level)
@@ -54,7 +56,7 @@ def demo(
     console.print(flags_table(flag(rows), run.class_names, limit=10))
     console.print()
     console.rule("next steps", align="left")
-    console.print(Group(*map(Text, _next_steps(run.path, out / "demo-noise_trained", str(files("robaudit.demo") / "ordinary.yaml")))))
+    console.print(Group(*map(Text, _next_steps(run.path, folders["noise_trained"], str(files("robaudit.demo") / "ordinary.yaml")))))
     console.print(escape("For your own model, write a spec like this one, then run: robaudit estimate spec.yaml"))
 
 

@@ -78,7 +78,7 @@ class _Files:
     Attributes:
         reports: of the run, by their suffix.
         junit: of the gates.
-        trust: allow the Python data set that the spec names, for the images of a report.
+        trust: allow the Python data set of the spec, for the images of a report.
     """
 
     reports: tuple[Path, ...]
@@ -118,7 +118,9 @@ class _Files:
         """The files with their options."""
         return [*(("--report", file) for file in self.reports), *([] if self.junit is None else [("--junit", self.junit)])]
 
-    def write(self, run: Run, decisions: Sequence[Decision] | None, inconclusive: Verdict = "inconclusive", *, quiet: bool) -> None:
+    def write(
+        self, run: Run, spec: AuditSpec, decisions: Sequence[Decision] | None, inconclusive: Verdict = "inconclusive", *, quiet: bool
+    ) -> None:
         """Write them; a line on standard error says what a report lacks. ``decisions``: None where nothing was to be decided."""
         from robaudit.cli.console import Reporter
         from robaudit.cli.report import write_reports
@@ -130,7 +132,10 @@ class _Files:
 
             write_output(self.junit, [junit(decisions, Subject.of(run.info, "estimate"), inconclusive=inconclusive)])
         if self.reports:
-            problems = write_reports(run, self.reports, decisions, trust=self.trust)
+            from robaudit.report.gallery import ImageSource
+            from robaudit.spec.pretrained.fill import filled
+
+            problems = write_reports(run, self.reports, decisions, ImageSource(filled(spec), self.trust))
             with Reporter(quiet=quiet) as reporter:
                 for problem in problems:
                     reporter.note(problem)
@@ -184,6 +189,9 @@ def estimate(
     extend: Annotated[
         bool, typer.Option("--extend", help="Extend an existing run by a larger limit, more noise levels or more estimators.")
     ] = False,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Refuse a run folder that is there already, whoever made it. For pipelines.")
+    ] = False,
     gates: GatesOption = None,
     until_decided: Annotated[
         bool,
@@ -218,6 +226,8 @@ def estimate(
     deciding = bool(gates) or until_decided
     if extend and deciding:
         raise SpecError("--extend", "cannot be combined with sampling until gates are decided", "extend first, then run robaudit gate RUN")
+    if extend and fresh:
+        raise SpecError("--fresh", "refuses the run that --extend needs", "leave one of them out")
     if not deciding:
         about_gates.refuse_without_gates()
     files = _Files(tuple(reports or ()), junit, trust)
@@ -227,10 +237,8 @@ def estimate(
         ("run", "seed"): seed,
         ("run", "device"): device,
         ("run", "engine"): None if engine is None else engine.value,
-        ("run", "ray_address"): ray_address,
         ("run", "workers"): workers,
         ("run", "gpus_per_worker"): gpus_per_worker,
-        ("run", "ship"): ship or None,
         ("run", "memory"): memory,
         ("run", "deterministic"): deterministic or None,
         ("run", "as_given"): as_given or None,
@@ -256,16 +264,27 @@ def estimate(
 
     def audited(wanted: AuditSpec, folder: Path | None) -> Run:
         with Reporter(quiet=quiet) as reporter:
-            return audit(wanted, out=folder, trust=trust, on_error=on_error.value, extend=extend, listener=reporter, command=command)
+            return audit(
+                wanted,
+                out=folder,
+                trust=trust,
+                on_error=on_error.value,
+                extend=extend,
+                fresh=fresh,
+                listener=reporter,
+                command=command,
+                ray_address=ray_address,
+                ship=ship,
+            )
 
     if deciding:
-        raise typer.Exit(_until_decided(asked, out, audited, about_gates, files, quiet=quiet))
+        raise typer.Exit(_until_decided(asked, out, audited, about_gates, files, fresh=fresh, quiet=quiet))
     if not extend:  # a run to extend may have further results
         from robaudit.gates.interim import refuse_beyond
 
         refuse_beyond(asked)
     run = audited(asked, out)
-    files.write(run, None, quiet=quiet)
+    files.write(run, asked, None, quiet=quiet)
     if quiet:
         return
     from robaudit.cli.reading import print_run
@@ -276,29 +295,35 @@ def estimate(
         say(f"the spec has {count(len(asked.gates), 'gate')}; to decide: robaudit gate {run.path}")
 
 
-def _until_decided(spec: AuditSpec, out: Path | None, audit: Audit, options: _GateOptions, files: _Files, *, quiet: bool) -> int:
+def _until_decided(
+    spec: AuditSpec, out: Path | None, audit: Audit, options: _GateOptions, files: _Files, *, fresh: bool, quiet: bool
+) -> int:
     """Sample until the gates are decided, print the run and the gates, and return the exit code.
 
     Raises:
         RobauditError: the audit or a gate is refused.
     """
-    from robaudit.auditing.resume import default_out
+    from robaudit.auditing.resume import folder_name
     from robaudit.cli.gate import GateFormat, report_gates
     from robaudit.cli.reading import print_run
     from robaudit.cli.streams import reader_may_leave
     from robaudit.gates.decide import check_confidence, decide, with_strict
-    from robaudit.gates.interim import read_record, refuse_undecidable, with_draws
+    from robaudit.gates.interim import interim_folder_of, read_record, refuse_beyond, with_draws
     from robaudit.gates.sources import confidence_of, parsed
     from robaudit.report.ci.document import Subject
+    from robaudit.store.folder import in_runs, refuse_existing
 
     gates: Sequence[Gate] = parsed(options.gates, "--gate") if options.gates else parsed(spec.gates, "gates")
     if not gates:
         raise SpecError("--until-decided", "the spec has no gates", 'add --gate "mean >= 0.9", or gates: [mean >= 0.9] to the spec')
     gates = with_strict(gates, options.strict)
     check_confidence(0.95 if options.confidence is None else options.confidence)
-    refuse_undecidable(spec, gates, point=options.point)
+    refuse_beyond(spec, gates)
     most = _most_draws(spec, options.max_samples)
-    folder = out if out is not None else default_out(spec).with_name(default_out(spec).name + "-gated")
+    folder = out if out is not None else in_runs(f"{folder_name(spec)}-gated")
+    if fresh:
+        refuse_existing(folder)
+        refuse_existing(interim_folder_of(folder))
     if options.population or not most:  # more draws do not add images
         run = audit(with_draws(spec, most) if most else spec, folder)
         each = confidence_of(read_record(run.path, run.info), options.confidence, None)
@@ -306,7 +331,7 @@ def _until_decided(spec: AuditSpec, out: Path | None, audit: Audit, options: _Ga
     else:
         run, decisions = _interim_analyses(spec, gates, folder, audit, options, most, quiet=quiet)
     counts: Verdict = "inconclusive" if options.inconclusive is None else options.inconclusive.value
-    files.write(run, decisions, counts, quiet=quiet)
+    files.write(run, spec, decisions, counts, quiet=quiet)
     if not quiet:
         with reader_may_leave():
             print_run(run)

@@ -100,7 +100,8 @@ def report_gates(decisions: Sequence[Decision], inconclusive: Verdict, format_: 
         _print_text(decisions, inconclusive, subject, output)
     else:
         render = {GateFormat.JSON: gates_json, GateFormat.JUNIT: junit, GateFormat.GITHUB: github}[format_]
-        emit(render(decisions, subject, inconclusive=inconclusive), output)
+        text = render(decisions, subject, inconclusive=inconclusive)
+        emit(text.encode() if format_ is GateFormat.GITHUB else text, output)  # its lines are commands; what they hold is escaped
     if format_ is GateFormat.GITHUB:
         summarise(decisions, subject, inconclusive)
     return EXIT_CODES[overall(decisions, inconclusive)]

@@ -60,6 +60,8 @@ def init(
 
     Example: robaudit init --model model.pt --data test.npz --normalise cifar10 --gate 0.9
     """
+    from robaudit.cli.console import say
+    from robaudit.cli.streams import emit
     from robaudit.files import expanded, write_atomically
     from robaudit.spec.init import Answers, dataset_section, levels, model_section, spec_text, with_images
     from robaudit.spec.load import load_spec
@@ -118,13 +120,11 @@ def init(
     written = load_spec(spec, text=text)  # never write an invalid spec, whatever the answers were
     _check_levels(written)
     write_atomically(spec, text.encode())
-    typer.echo(f"wrote {spec}", err=True)
+    say(f"wrote {spec}")
     if not no_check:
         _check(written, spec, trust=trust)
-    typer.echo(
-        f"next: robaudit estimate {spec}"
-        + ("" if gate is None else f", then robaudit gate RUN; or both: robaudit estimate {spec} --until-decided")
-    )
+    both = "" if gate is None else f", then robaudit gate RUN; or both: robaudit estimate {spec} --until-decided"
+    emit(f"next: robaudit estimate {spec}{both}\n", None)
 
 
 def _answer(question: str, given: str | None, default: str | None, read: Callable[[str], T], asking: bool, option: str) -> T:
@@ -143,7 +143,9 @@ def _answer(question: str, given: str | None, default: str | None, read: Callabl
         try:
             return read(typer.prompt(question, default=default, err=True, show_default=bool(default)))
         except SpecError as error:
-            typer.echo(f"{error.what}; {error.remedy}", err=True)
+            from robaudit.cli.console import say
+
+            say(f"{error.what}; {error.remedy}")
 
 
 def _refuse_architecture(text: str) -> None:

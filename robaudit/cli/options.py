@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from robaudit.errors import SpecError
 from robaudit.levels import LevelChoice
+
+if TYPE_CHECKING:
+    from robaudit.report.gallery import ImageSource
 
 
 class TextFormat(StrEnum):
@@ -73,6 +76,11 @@ SetOption = Annotated[
     ),
 ]
 TrustOption = Annotated[bool, typer.Option("--trust", help="Allow the spec to run Python code (module:function).")]
+DataOption = Annotated[
+    Path | None,
+    typer.Option("--data", metavar="SPEC.yaml", help="Read the images from the data set of this spec, not from where the run's own says."),
+]
+DataTrustOption = Annotated[bool, typer.Option("--trust", help="With --data: allow its spec to run Python code (module:function).")]
 OnErrorOption = Annotated[OnError, typer.Option("--on-error", help="At an unusable sample: stop, or skip it and list it.")]
 
 GatesOption = Annotated[
@@ -82,7 +90,9 @@ GatesOption = Annotated[
 PopulationOption = Annotated[
     bool, typer.Option("--population", help="Decide for images like these (the population that they stand for), not only for these images.")
 ]
-PointOption = Annotated[bool, typer.Option("--point", help="Let values without an interval (taylor, softmax) decide a gate.")]
+PointOption = Annotated[
+    bool, typer.Option("--point", help="Let approximations without an interval of all their error (taylor, mmse) decide a gate.")
+]
 InconclusiveOption = Annotated[
     Inconclusive | None,
     typer.Option("--inconclusive", help="What an inconclusive gate counts as: exit code 0, 1 or 4. Default: inconclusive."),
@@ -91,6 +101,23 @@ StrictOption = Annotated[bool, typer.Option("--strict", help="Fail if the run ha
 ConfidenceOption = Annotated[
     float | None, typer.Option("--confidence", metavar="P", help="Confidence of each gate's interval. Default: 0.95.")
 ]
+
+
+def image_source(data: Path | None, trust: bool) -> ImageSource | None:
+    """Where the images of a run are read by --data and --trust; None: where its own spec says.
+
+    Raises:
+        SpecError: the spec is not valid, or --trust is given without one: the code that a run folder names never runs.
+    """
+    if data is None:
+        if trust:
+            raise SpecError("--trust", "is about the spec of --data: code that a run folder names never runs", "add --data SPEC.yaml")
+        return None
+    from robaudit.report.gallery import ImageSource
+    from robaudit.spec.load import load_spec
+    from robaudit.spec.pretrained.fill import filled
+
+    return ImageSource(filled(load_spec(data)), trust)
 
 
 def levels(noises: list[str] | None, numbers: list[str] | None, sigmas: list[str] | None) -> LevelChoice:

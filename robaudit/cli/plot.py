@@ -9,7 +9,17 @@ from typing import Annotated
 
 import typer
 
-from robaudit.cli.options import EstimatorFilter, LevelFilter, NoiseFilter, SigmaFilter, ThresholdOption, TrustOption, levels
+from robaudit.cli.options import (
+    DataOption,
+    DataTrustOption,
+    EstimatorFilter,
+    LevelFilter,
+    NoiseFilter,
+    SigmaFilter,
+    ThresholdOption,
+    image_source,
+    levels,
+)
 from robaudit.errors import SpecError
 
 
@@ -52,7 +62,8 @@ def plot(
     ] = None,
     sample: Annotated[str | None, typer.Option(metavar="ID", help="The image of the kind spectrum. Default: the least robust.")] = None,
     width: Annotated[float, typer.Option(metavar="INCHES", help="Width of the figure.")] = 7.0,
-    trust: TrustOption = False,
+    data: DataOption = None,
+    trust: DataTrustOption = False,
 ) -> None:
     """Draw a figure of a run for a paper: PNG (300 dpi), SVG or PDF with embedded fonts, and the same bytes every time.
 
@@ -86,5 +97,5 @@ def plot(
     from robaudit.store.run import read_run
 
     first, *others = [read_run(run) for run in runs]
-    choice = Choice(tuple(estimator or ()), levels(noise, level, sigma), threshold, max_images, trust, others, sample)
+    choice = Choice(tuple(estimator or ()), levels(noise, level, sigma), threshold, max_images, image_source(data, trust), others, sample)
     write_output(output, [picture(kind.value, first, ending[1:], choice, width=width)])

@@ -13,6 +13,8 @@ import typer
 
 from robaudit.cli.options import (
     BelowOption,
+    DataOption,
+    DataTrustOption,
     EstimatorFilter,
     FormatOption,
     LevelFilter,
@@ -21,7 +23,7 @@ from robaudit.cli.options import (
     RunArgument,
     SigmaFilter,
     TextFormat,
-    TrustOption,
+    image_source,
     levels,
 )
 from robaudit.errors import SpecError
@@ -146,12 +148,14 @@ def flag_samples(
     format_: FormatOption = TextFormat.TABLE,
     output: OutputOption = None,
     images: Annotated[Path | None, typer.Option(metavar="DIR", help="Also write each listed sample as a PNG, clean beside noisy.")] = None,
-    trust: TrustOption = False,
+    data: DataOption = None,
+    trust: DataTrustOption = False,
 ) -> None:
     """List the non-robust samples, least robust first, and say for which the whole interval is below the threshold.
 
     Example: robaudit flag-samples runs/spec-1a2b3c4d --below 0.9 --only correct --images worst/
     """
+    source = image_source(data, trust)
     from robaudit.report.flag_tables import flags_csv, flags_table
     from robaudit.stats.flags import flag, usual_threshold
     from robaudit.store.run import read_run
@@ -177,9 +181,10 @@ def flag_samples(
     documents = [one.document(names) for one in results]
     _emit_groups(format_, tables, lambda: [flags_csv(one, names) for one in results], documents, output, opened)
     if images is not None:
+        from robaudit.cli.console import say
         from robaudit.report.gallery import write_gallery
 
-        typer.echo(f"{write_gallery(opened, results, images, trust=trust)} pictures in {images}", err=True)
+        say(f"{write_gallery(opened, results, images, source)} pictures in {images}")
 
 
 def _with_threshold(run: Run, groups: Mapping[Key, Sequence[Row]]) -> dict[Key, Sequence[Row]]:
@@ -273,6 +278,7 @@ def export(
 
     Example: robaudit export runs/spec-1a2b3c4d -o rows.parquet
     """
+    from robaudit.cli.console import say
     from robaudit.cli.streams import check_output, put, write_output
     from robaudit.errors import RobauditError
     from robaudit.store.folder import RunFolder
@@ -302,7 +308,7 @@ def export(
     else:
         write_output(output, pieces)
     if not finished:
-        typer.echo(f"note: {run} is unfinished: these are the {len(rows)} rows it has so far", err=True)
+        say(f"note: {run} is unfinished: these are the {len(rows)} rows it has so far")
 
 
 def _format_by_suffix(output: Path | None) -> RowsFormat:

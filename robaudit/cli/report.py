@@ -11,11 +11,23 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from robaudit.cli.options import EstimatorFilter, LevelFilter, NoiseFilter, OutputOption, SigmaFilter, ThresholdOption, TrustOption, levels
+from robaudit.cli.options import (
+    DataOption,
+    DataTrustOption,
+    EstimatorFilter,
+    LevelFilter,
+    NoiseFilter,
+    OutputOption,
+    SigmaFilter,
+    ThresholdOption,
+    image_source,
+    levels,
+)
 from robaudit.levels import EVERY_LEVEL
 
 if TYPE_CHECKING:
     from robaudit.gates.decide import Decision
+    from robaudit.report.gallery import ImageSource
     from robaudit.report.html.content import Content
     from robaudit.store.run import Run
 
@@ -46,7 +58,8 @@ def report(
         int, typer.Option(min=0, metavar="N", help="Show at most N flagged samples for each estimator and noise level.")
     ] = SHOWN,
     no_images: Annotated[bool, typer.Option("--no-images", help="List the flagged samples without images.")] = False,
-    trust: TrustOption = False,
+    data: DataOption = None,
+    trust: DataTrustOption = False,
 ) -> None:
     """Write the results of an audit as one HTML file that needs no network and no other files.
 
@@ -60,7 +73,7 @@ def report(
     from robaudit.report.html.content import Choice, gather_all
     from robaudit.store.run import read_run
 
-    markdown = check_report(output, format_)
+    markdown, source = check_report(output, format_), image_source(data, trust)
     choice = Choice(tuple(estimator or ()), levels(noise, level, sigma), threshold, max_images)
     gathered, problems = gather_all([read_run(run) for run in runs], choice)
     contents = []
@@ -68,13 +81,13 @@ def report(
         decisions, problem = decisions_of(content.run)
         contents.append(replace(content, decisions=decisions))
         problems += [f"no gates: {problem}"] if problem else []
-    text, missing = _rendered(contents, markdown, title=title, images=not no_images, trust=trust, threshold=threshold)
+    text, missing = _rendered(contents, markdown, title=title, images=not no_images, source=source, threshold=threshold)
     problems += missing
     with Reporter() as reporter:
         for problem in problems:
             reporter.note(problem)
         if output is None:
-            put([text])
+            put([text.encode()])
             return
         write_output(output, [text])
         reporter.note(f"{output}: {len(text.encode()) / 1e6:.2f} MB, one file")
@@ -113,14 +126,14 @@ def check_report(output: Path | None, format_: ReportFormat | None = None, optio
     return False
 
 
-def write_reports(run: Run, files: Sequence[Path], decisions: Sequence[Decision] | None, *, trust: bool) -> list[str]:
+def write_reports(run: Run, files: Sequence[Path], decisions: Sequence[Decision] | None, source: ImageSource) -> list[str]:
     """Write the report of one run to files that :func:`check_report` has passed, with the gates as they were decided.
 
     Args:
         run: it is about.
         files: to write.
         decisions: on its gates; None: on those of its spec.
-        trust: allow the Python data set that the spec names.
+        source: where the images are read.
 
     Returns:
         What it lacks, one line each.
@@ -134,7 +147,7 @@ def write_reports(run: Run, files: Sequence[Path], decisions: Sequence[Decision]
     problems += [f"no gates: {problem}"] if problem else []
     contents = [replace(content, decisions=documents) for content in gathered]
     for file in files:
-        text, missing = _rendered(contents, check_report(file), trust=trust)
+        text, missing = _rendered(contents, check_report(file), source=source)
         problems += missing
         write_output(file, [text])
     return problems
@@ -146,7 +159,7 @@ def _rendered(
     *,
     title: str | None = None,
     images: bool = True,
-    trust: bool = False,
+    source: ImageSource | None = None,
     threshold: float | None = None,
 ) -> tuple[str, list[str]]:
     """The text of a report, and what it lacks."""
@@ -156,5 +169,5 @@ def _rendered(
         return markdown_report(contents, title=title), []
     from robaudit.report.html.render import page
 
-    text, missing = page(contents, title=title, images=images, trust=trust, threshold=threshold)
+    text, missing = page(contents, title=title, images=images, source=source, threshold=threshold)
     return text, [f"no images: {problem}" for problem in missing]

@@ -9,12 +9,23 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from robaudit.cli.options import FormatOption, OnError, OnErrorOption, OutputOption, QuietOption, SetOption, TextFormat, TrustOption
+from robaudit.cli.options import (
+    FormatOption,
+    OnError,
+    OnErrorOption,
+    OutputOption,
+    QuietOption,
+    SetOption,
+    TextFormat,
+    TrustOption,
+    image_source,
+)
 from robaudit.errors import RobauditError, SpecError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from robaudit.report.gallery import ImageSource
     from robaudit.stats.spectrum import Spectrum
     from robaudit.store.run import Run
 
@@ -71,6 +82,7 @@ def spectrum(
     run = (
         read_run(source) if source.is_dir() else _audited(source, out, limit, set_ or (), on_error, extend=extend, trust=trust, quiet=quiet)
     )
+    from robaudit.cli.console import say
     from robaudit.report.spectrum_tables import blame_lines
     from robaudit.stats.relations import Verdict
     from robaudit.stats.spectrum import spectrum as spectrum_of
@@ -78,9 +90,9 @@ def spectrum(
     found = spectrum_of(run, bottom, tuple(sample or ()))
     _print(found, run, format_, output, single=bool(sample))
     if pictures is not None:
-        _draw(found, run, pictures, trust=trust)
+        _draw(found, run, pictures, None if source.is_dir() else image_source(source, trust))
     for line in blame_lines(found.consistency):
-        typer.echo(line, err=True)
+        say(line)
     if found.consistency.violations:
         raise typer.Exit(CONTRADICTED)
     raise typer.Exit(FALSE_DECLARATION if found.consistency.of(Verdict.DECLARED) else 0)
@@ -155,7 +167,7 @@ def _check_folder(folder: Path) -> None:
         raise RobauditError(str(folder), f"cannot be made: {nearest} {why}", "choose another --pictures")
 
 
-def _draw(found: Spectrum, run: Run, folder: Path, *, trust: bool) -> None:
+def _draw(found: Spectrum, run: Run, folder: Path, images: ImageSource | None) -> None:
     """Write a PNG of each image shown, at most a dozen; an image without anything to draw is passed over."""
     from robaudit.cli.console import say
     from robaudit.errors import NothingLeftError
@@ -171,7 +183,7 @@ def _draw(found: Spectrum, run: Run, folder: Path, *, trust: bool) -> None:
     written = 0
     for rank, sample in enumerate(found.samples[:_PICTURES], start=1):
         try:
-            made = sketch(portrait_of(run, sample, trust=trust))
+            made = sketch(portrait_of(run, sample, images))
         except NothingLeftError as error:
             say(f"note: {error}")
             continue

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from robaudit.errors import RobauditError
-from robaudit.text import printable
+from robaudit.text import harmless
 
 STEP_SUMMARY = "GITHUB_STEP_SUMMARY"
 
@@ -84,21 +84,16 @@ def reader_may_leave() -> Iterator[None]:
 
 
 def put(texts: Iterable[str | bytes]) -> None:
-    """Write to standard output: unchanged to a file or a pipe, text on a terminal with control characters escaped."""
-    terminal, encoding = sys.stdout.isatty(), sys.stdout.encoding or "utf-8"
+    """Write to standard output: text made harmless, in whole lines; bytes, whose format escapes what it holds, as they are."""
+    encoding = (sys.stdout.encoding if sys.stdout.isatty() else None) or "utf-8"
     sys.stdout.flush()
     for piece in texts:
-        text = _visible(piece) if terminal and isinstance(piece, str) else piece
-        sys.stdout.buffer.write(text.encode(encoding if terminal else "utf-8", "backslashreplace") if isinstance(text, str) else text)
+        sys.stdout.buffer.write(harmless(piece).encode(encoding, "backslashreplace") if isinstance(piece, str) else piece)
     sys.stdout.flush()
 
 
-def _visible(text: str) -> str:
-    return "\n".join(map(printable, text.split("\n")))
-
-
-def emit(text: str, output: Path | None) -> None:
-    """Write to the file of ``-o``, or to standard output if there is none; the reader of standard output may leave.
+def emit(text: str | bytes, output: Path | None) -> None:
+    """Write as :func:`put` does, or to the file of ``-o``; the reader of standard output may leave.
 
     Raises:
         RobauditError: the file cannot be written; an existing file is left as it was.
@@ -141,12 +136,11 @@ def write_output(path: Path, pieces: Iterable[str | bytes]) -> None:
     from robaudit.files import writing
 
     check_output(path)
-    encoded = (piece.encode() if isinstance(piece, str) else piece for piece in pieces)
     if path.exists() and not path.is_file():
         try:
             with path.open("wb") as device:
-                for piece in encoded:
-                    device.write(piece)
+                for piece in pieces:
+                    device.write(harmless(piece).encode() if isinstance(piece, str) else piece)
         except BrokenPipeError:
             return  # its reader has seen enough
         except OSError as error:
@@ -154,8 +148,8 @@ def write_output(path: Path, pieces: Iterable[str | bytes]) -> None:
         return
     target = path.resolve() if path.is_symlink() else path
     with writing(target) as sink:
-        for piece in encoded:
-            sink.write(piece)
+        for piece in pieces:
+            sink.write(piece.encode() if isinstance(piece, str) else piece)
 
 
 def append_step_summary(text: str) -> str | None:

@@ -8,6 +8,7 @@ import typer
 
 from robaudit.cli.options import RunArgument, TrustOption
 from robaudit.errors import RobauditError
+from robaudit.text import printable
 
 if TYPE_CHECKING:
     from robaudit.auditing.verify import Verification
@@ -35,23 +36,24 @@ def verify(
     opened = read_run(run, kept=True)
     from robaudit.auditing.verify import verify as check
     from robaudit.cli.console import Reporter
+    from robaudit.cli.streams import emit
     from robaudit.memory import keep_freed_memory
 
     keep_freed_memory()
     with Reporter(quiet=quiet, patient=False) as reporter:
         result = check(opened, count, seed=seed, device=device, trust=trust, listener=reporter)
-    for name in result.altered:
-        typer.echo(f"{run}/{name} has changed since it was written")
+    lines = [f"{run}/{name} has changed since it was written" for name in result.altered]
     for one in result.differences[:_MOST_SHOWN]:
         where = f"{one.row.sample_id}, {one.row.estimator} at {one.row.at}"
-        typer.echo(f"{where}: {one.field} is {_shown(one.recorded)} in the run and {_shown(one.recomputed)} now")
+        lines.append(f"{printable(where)}: {one.field} is {_shown(one.recorded)} in the run and {_shown(one.recomputed)} now")
     if len(result.differences) > _MOST_SHOWN:
-        typer.echo(f"and {len(result.differences) - _MOST_SHOWN} more")
+        lines.append(f"and {len(result.differences) - _MOST_SHOWN} more")
     if not quiet or not result.good:
-        typer.echo(
+        lines.append(
             f"{result.rows} rows of {result.samples} samples recomputed: "
             + (f"{len(result.differences)} numbers differ" if result.differences else f"all as written, {_bits(result)}")
         )
+    emit("".join(f"{line}\n" for line in lines), None)
     if not result.good:
         raise typer.Exit(1)
 

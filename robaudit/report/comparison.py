@@ -177,8 +177,10 @@ def _counts(group: GroupComparison) -> list[str]:
         )
     if group.skipped:
         lines.append(f"{count(group.skipped, 'sample')} left out: skipped by the new run. Gates count them at both ends of the range.")
-    if group.sampling_only:
-        lines.append(f"{group.key.estimator}: intervals cover its noise draws only, not the bias of the approximation.")
+    if group.approximate:
+        lines.append(f"{group.key.estimator}: approximate: intervals cover its noise draws, not the bias of the approximation.")
+    if group.voted:
+        lines.append(f"{group.key.estimator}: by the votes of its copies; its approximations are not compared.")
     return lines
 
 

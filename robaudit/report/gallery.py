@@ -6,50 +6,74 @@ import io
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from PIL import Image
-from pydantic import ValidationError
 from torch import Tensor
 
+from robaudit.auditing.claim import noises_of, spec_of, without_download
+from robaudit.auditing.environment import image_digest
 from robaudit.datasets.base import Dataset
 from robaudit.datasets.load import open_dataset
 from robaudit.errors import RobauditError, SampleError
 from robaudit.files import write_atomically
 from robaudit.levels import NoiseLevel
 from robaudit.noise.base import shape_of
-from robaudit.noise.registry import NoiseSource, build
+from robaudit.noise.registry import NoiseSource
 from robaudit.report.kept_images import KeptImages, only_the_worst
-from robaudit.spec.errors import explain
 from robaudit.spec.model import IN_MEMORY, AuditSpec
 from robaudit.stats.flags import Flag, Flagged
+from robaudit.store.folder import RunFolder
 from robaudit.store.run import Run
 from robaudit.text import class_name
 
 _SMALLEST, _GAP = 160, 8
 
 
+class ImageSource(NamedTuple):
+    """Where the images of a run are read.
+
+    Attributes:
+        spec: a spec that the user named, for its data set.
+        trust: allow Python code that this spec names.
+    """
+
+    spec: AuditSpec
+    trust: bool
+
+
 class RunImages:
     """The images of a run, clean and with the noise of its first draw.
+
+    A run folder may come from a stranger, and pages that show images are passed on. So an image is shown only if its pixels have the
+    digest that the run recorded: a folder cannot name other people's files and have them shown.
 
     Args:
         run: whose data set is opened again.
         ids: the samples that will be needed.
-        trust: allow the Python data set that the spec names.
+        source: the data set; None: that of the run's own spec, whose code never runs.
 
     Raises:
-        RobauditError: the data set is not where it was, or no longer has one of the samples.
+        RobauditError: the data set is not where it was, no longer has one of the samples, or the run has no digests.
     """
 
-    def __init__(self, run: Run, ids: Iterable[str], *, trust: bool = False) -> None:
-        try:
-            spec = AuditSpec.model_validate(run.info["spec"]).located(Path(run.info["spec_folder"]), run.info["name"])
-        except ValidationError as error:
-            raise explain(error, AuditSpec, f"{run.path}/run.json, spec") from error
-        self._kept = spec.dataset.kind == IN_MEMORY
-        self._dataset: Dataset = KeptImages(run.path) if self._kept else open_dataset(spec.dataset, base_dir=spec.base_dir, trust=trust)
+    def __init__(self, run: Run, ids: Iterable[str], source: ImageSource | None = None) -> None:
+        own = spec_of(run)
+        self._kept = source is None and own.dataset.kind == IN_MEMORY
+        if self._kept:
+            self._dataset: Dataset = KeptImages(run.path)
+        else:
+            self._digests = RunFolder(run.path).image_digests(run.info)
+            if not self._digests:
+                raise RobauditError(f"{run.path}/state.db", "is missing, and images are shown only if they have the digests in it")
+            if source is None and own.dataset.kind == "python":
+                what = "names Python code as its data set, and code that a run folder names never runs"
+                raise RobauditError(str(run.path), what, "name its spec, if you trust it: --data SPEC.yaml --trust")
+            spec, trust = source or (own, False)
+            self._dataset = open_dataset(without_download(spec.dataset), base_dir=spec.base_dir, trust=trust)
         wanted = dict.fromkeys(ids)
         known = ((self._dataset.sample_id(i), i) for i in range(len(self._dataset)))
         self._index = {sample_id: i for sample_id, i in known if sample_id in wanted}
@@ -58,20 +82,24 @@ class RunImages:
                 raise RobauditError(
                     self._dataset.where, f"no longer has a sample {sample_id!r}", "restore the data set that the run was made on"
                 )
-        self._noises = {noise.label: noise.source(spec.run.seed, torch.device("cpu")) for noise in build(spec.noise, spec.base_dir)}
+        self._noises = {noise.label: noise.source(own.run.seed, torch.device("cpu")) for noise in noises_of(run, own)}
 
     def clean(self, sample_id: str) -> Tensor:
         """The pixels (channels, height, width) in [0, 1].
 
         Raises:
-            RobauditError: this sample cannot be read.
+            RobauditError: this sample cannot be read, or is not the one that the run is about.
         """
         if self._kept and sample_id not in self._index:
             raise only_the_worst(len(self._dataset))
         try:
-            return self._dataset[self._index[sample_id]].pixels
+            sample = self._dataset[self._index[sample_id]]
         except SampleError as error:
             raise RobauditError(error.where, error.what, error.remedy) from error
+        if not self._kept and self._digests.get(sample_id) != image_digest(sample):
+            what = "holds other images than those of the run, by the digests in its folder"
+            raise RobauditError(self._dataset.where, what, "name the spec of the right data: --data SPEC.yaml")
+        return sample.pixels
 
     def noisy(self, sample_id: str, clean: Tensor, at: NoiseLevel) -> Tensor:
         """Its first noisy copy at this level, clipped only if the noise is; the draw is the CPU's, whatever device the run was on."""
@@ -85,7 +113,7 @@ def first_copy(source: NoiseSource, sample_id: str, clean: Tensor, at: NoiseLeve
     return copy.clamp(0.0, 1.0) if source.form.clip else copy
 
 
-def write_gallery(run: Run, flagged: Sequence[Flagged], folder: Path, *, trust: bool = False) -> int:
+def write_gallery(run: Run, flagged: Sequence[Flagged], folder: Path, source: ImageSource | None = None) -> int:
     """Write a PNG for each listed sample: the clean image beside its first noisy copy; returns how many.
 
     The files of an estimator and noise level are in a folder of their own, numbered in the order of the list.
@@ -93,7 +121,7 @@ def write_gallery(run: Run, flagged: Sequence[Flagged], folder: Path, *, trust: 
     Raises:
         RobauditError: the data set is not where it was, or the folder cannot be written.
     """
-    images = RunImages(run, (sample.id for one in flagged for sample in (*one.samples, *one.robust)), trust=trust)
+    images = RunImages(run, (sample.id for one in flagged for sample in (*one.samples, *one.robust)), source)
     written = 0
     for one in flagged:
         target = folder / plain_name(f"{one.key.estimator}-{_level(one.key.at)}")

@@ -69,6 +69,8 @@ class KeptImages:
         self._ids: Sequence[str] = ()
         if not (folder / NAME).exists():
             return
+        if (folder / NAME).is_symlink():  # it may have come with the folder, and lead to other people's images
+            raise DataError(self.where, "is a symbolic link", "put the file itself there, or delete the link: it is for reports only")
         self._images = _array(folder, "images", "nchw")
         text = (_array(folder, "ids", "nhw")[0].pixels * 255).round().numpy().astype(np.uint8).tobytes()
         try:

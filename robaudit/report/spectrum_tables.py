@@ -33,6 +33,12 @@ _MEANINGS = {
     Verdict.APPROXIMATION: "an approximation is off by more than its interval says",
 }
 
+_TOLD = {
+    Verdict.DECLARED: "by a false declaration",
+    Verdict.MISSED: "missed by a search",
+    Verdict.APPROXIMATION: "beyond an approximation's interval",
+}
+
 _BLAME = {
     Verdict.VIOLATION: "bug in an estimator",
     Verdict.DECLARED: "what the spec declares of the network (lipschitz, or linear: true) is false",
@@ -169,8 +175,10 @@ def checks(consistency: Consistency) -> Iterator[Table]:
         )
     if none := [one.relation.name for one in consistency.checked if not one.comparisons]:
         notes.append(f"Nothing to compare: {', '.join(none)}.")
-    verdict = f"{count(total, 'comparison')} on {count(consistency.images, 'image')}, {count(len(consistency.violations), 'violation')}."
-    conclusion = Cell(verdict, tone="bad" if consistency.violations else "strong")
+    found = [count(len(consistency.violations), "violation")]
+    found += [f"{len(some):,} {_TOLD[kind]}" for kind in _TOLD if (some := consistency.of(kind))]
+    verdict = f"{count(total, 'comparison')} on {count(consistency.images, 'image')}, {', '.join(found)}."
+    conclusion = Cell(verdict, tone="bad" if consistency.found else "strong")
     yield Table("Consistency of the results", heads, tuple(rows), conclusions=(conclusion,), notes=tuple(notes))
     for kind in Verdict:
         if some := consistency.of(kind):

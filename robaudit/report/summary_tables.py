@@ -95,8 +95,8 @@ def caveats(groups: Sequence[GroupSummary], interval: str = "the interval") -> I
     """
     if any(group.with_interval < group.images for group in groups):
         yield approximate(interval)
-    if biased := list(dict.fromkeys(ResultName.parse(group.key.estimator).estimator for group in groups if group.sampling_only)):
-        yield f"{', '.join(biased)}: the interval of an image covers its noise draws only, not the bias of the approximation."
+    if biased := list(dict.fromkeys(ResultName.parse(group.key.estimator).estimator for group in groups if group.approximate)):
+        yield f"{', '.join(biased)}: approximate: the interval of an image covers its noise draws, not the bias of the approximation."
     if leaning := list(dict.fromkeys(group.key.estimator for group in groups if group.adaptive)):
         yield (
             f"{', '.join(leaning)}: images that stopped early are biased towards the side on which they stopped, and so is their mean; "

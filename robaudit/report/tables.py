@@ -24,7 +24,7 @@ WIDE = 100
 Tone = Literal["", "bad", "warning", "strong", "text"]
 _STYLES: dict[Tone, str] = {"": "", "bad": "red", "warning": "yellow", "strong": "bold", "text": ""}
 _LONGEST = 120
-_MARKDOWN = re.compile(r"([\\`*_{}\[\]#|~$]|^[-+=])")
+_MARKDOWN = re.compile(r"([\\`*_{}\[\]#|~$]|^[-+=:])")
 _NUMBERED = re.compile(r"^(\d+)([.)])(?=\s|$)")
 _LINKED = re.compile(r"(?<=[@#])|(?<=:)(?=//)|(?<=w)(?=ww)")
 _JOINER = "\N{WORD JOINER}"

@@ -19,7 +19,7 @@ COVER = (
 BOOTSTRAP = f"bootstrap interval (percentiles), {LIKE_THESE}"
 CERTAINTIES: Mapping[Certainty, str] = {
     Certainty.CONFIRMED: "confirmed: the whole 95 % interval is beyond the threshold.",
-    Certainty.SAMPLING_ONLY: "sampling-only: the whole 95 % interval is beyond the threshold, but it does not cover the estimator's bias.",
+    Certainty.APPROXIMATE: "approximate: the whole 95 % interval is beyond the threshold, but it does not cover the estimator's bias.",
     Certainty.LIKELY: "likely: the value is beyond the threshold, but the 95 % interval contains it.",
     Certainty.UNDECIDED: "undecided: the value is not beyond the threshold, but the 95 % interval contains it.",
     Certainty.NO_INTERVAL: "~ no interval: an approximation of unknown error.",
@@ -31,7 +31,7 @@ def certainties(flagged: Flagged) -> str:
     """How certain the flagged samples are, ``13 confirmed, 7 likely; 6 of the others undecided``: the first numbers add up to them."""
     told = [
         (flagged.confirmed, Certainty.CONFIRMED),
-        (flagged.sampling_only, Certainty.SAMPLING_ONLY),
+        (flagged.approximate, Certainty.APPROXIMATE),
         (flagged.likely, Certainty.LIKELY),
     ]
     unknown = flagged.beyond - sum(number for number, _ in told)

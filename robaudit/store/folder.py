@@ -21,9 +21,11 @@ from robaudit.levels import levels_in
 from robaudit.names import ResultName
 from robaudit.rows import Row
 from robaudit.store.info import check_info
-from robaudit.store.state import NAME, State, damaged, no_guard
+from robaudit.store.state import HEADER, NAME, State, damaged, no_guard
 
 SCHEMA_VERSION = 2
+RUNS = Path("runs")
+"""Where run folders are made unless told otherwise."""
 OUTPUTS = ("samples.csv", "samples.json", "summary.json")
 INTERIM_RECORD = "looks.json"
 """In the folder of a run that was sampled until its gates were decided: see :mod:`robaudit.gates.interim`."""
@@ -123,7 +125,7 @@ class RunFolder:
         """Refuse a path that cannot be a run folder, before anything expensive is done and without creating anything.
 
         Raises:
-            RunError: it is a file, a folder with files that are not a run's, or a run of an older robaudit.
+            RunError: it is a file or a folder with files that are not a run's.
         """
         try:
             if not self.path.exists():
@@ -134,10 +136,6 @@ class RunFolder:
         others = sorted(name for name in names if not name.startswith(".") and name not in (NAME, f"{NAME}-journal"))
         if others and not self.exists:
             raise RunError(str(self.path), f"is not a run folder, and not empty (it contains {others[0]})", "choose another --out")
-        if "parts" in names and NAME not in names:
-            raise RunError(
-                str(self.path), "was made by an older robaudit: it can be read, but not resumed or extended", "choose another --out"
-            )
 
     def create(self) -> None:
         """Create the folder.
@@ -154,12 +152,16 @@ class RunFolder:
         """The content of run.json, with its checksum, version, keys and types checked.
 
         Raises:
-            RunError: it is missing, damaged or of another version.
+            RunError: it is missing, damaged or of another version, or a file of the run is a link.
         """
         if not self.path.is_dir():
             inside = self.path.is_file() and RunFolder(self.path.parent).exists
             remedy = f"name its folder, {self.path.parent}" if inside else "name a folder that robaudit estimate has written"
             raise RunError(str(self.path), "is not a run folder", remedy)
+        for name in ("run.json", *OUTPUTS, INTERIM_RECORD):  # a link may lead to files that the folder's maker cannot read
+            if (self.path / name).is_symlink():
+                what = "is a symbolic link, and links in a run folder are not followed"
+                raise RunError(str(self.path / name), what, "put the file itself there")
         where = str(self.path / "run.json")
         info = read_json(self.path / "run.json")
         if not isinstance(info, dict) or info.get("schema_version") != SCHEMA_VERSION:
@@ -175,24 +177,24 @@ class RunFolder:
         """Whether the outputs of a complete run match the digests in its run.json."""
         return all(file_sha256(self.path / name) == info["files"].get(name) for name in OUTPUTS)
 
-    def open_state(self) -> State:
+    def open_state(self, info: Mapping[str, Any] | None) -> State:
         """Open the state for writing; create it if there is none.
+
+        Args:
+            info: the run.json that is there.
 
         Raises:
             RunError: it is damaged, or the file system refuses.
         """
-        self._refuse_empty_state()
-        return State.create(self.path / NAME, self.guard)
-
-    def refuse_old(self) -> None:
-        """Refuse the unfinished run of an older robaudit, whose rows are kept in another form.
-
-        Raises:
-            RunError: it is one.
-        """
-        if (self.path / "parts").exists() and not (self.path / NAME).exists():
-            why = "was begun by an older robaudit and is unfinished: its rows cannot be read"
-            raise RunError(str(self.path), why, "finish it with the robaudit that began it, or choose another --out")
+        known = self._check_state(info or {})
+        state = State.create(self.path / NAME, self.guard)
+        try:
+            if not known:
+                state.check()
+        except BaseException:
+            state.close()
+            raise
+        return state
 
     def rows_so_far(self) -> list[Row]:
         """The rows of the state: samples in the order of writing, noise levels and estimators as in the spec.
@@ -200,12 +202,11 @@ class RunFolder:
         Raises:
             RunError: the state is damaged.
         """
-        self.refuse_old()
-        spec = self.info()["spec"]
+        info = self.info()
+        spec = info["spec"]
         labels = [label_of(entry) for entry in spec["estimators"]]
         tasks = {task: i for i, task in enumerate((at, label) for at in levels_in(spec["noise"]) for label in labels)}
-        with self._existing_state() as state:
-            state.check()
+        with self._existing_state(info) as state:
             rows = list(state.rows())
         samples = {sample_id: i for i, sample_id in enumerate(dict.fromkeys(row.sample_id for row in rows))}
 
@@ -214,14 +215,13 @@ class RunFolder:
 
         return sorted(rows, key=lambda row: (samples[row.sample_id], task(row)))
 
-    def image_digests(self) -> dict[str, str]:
-        """Pixel digests by sample id; empty if the state was deleted.
+    def image_digests(self, info: Mapping[str, Any]) -> dict[str, str]:
+        """Pixel digests by sample id; empty if the state was deleted. ``info``: the content of run.json.
 
         Raises:
             RunError: the state is damaged.
         """
-        with self._existing_state() as state:
-            state.check(["samples", "images"])
+        with self._existing_state(info) as state:
             return state.images()
 
     def clean(self) -> None:
@@ -232,17 +232,60 @@ class RunFolder:
         """Write run.json."""
         write_atomically(self.path / "run.json", json_bytes(sealed(info)), self.guard)
 
-    def _existing_state(self) -> State:
-        """Open the state for reading; an empty one if there is none."""
-        self._refuse_empty_state()
-        path = self.path / NAME
-        return State(path if os.path.lexists(path) else None)
+    def state_digest(self) -> str | None:
+        """The digest of the state as it is now; None where there is none."""
+        return file_sha256(self.path / NAME)
 
-    def _refuse_empty_state(self) -> None:
-        """Refuse an empty database beside a run.json: that run's state had tables."""
+    def _existing_state(self, info: Mapping[str, Any]) -> State:
+        """Open the state for reading; an empty one if there is none."""
+        known, path = self._check_state(info), self.path / NAME
+        state = State(path if os.path.lexists(path) else None)
+        try:
+            if not known:
+                state.check(rows=False)
+        except BaseException:
+            state.close()
+            raise
+        return state
+
+    def _check_state(self, info: Mapping[str, Any]) -> bool:
+        """Compare the state with its digest; return whether it has one: that of an unfinished run or extension grows, and has none.
+
+        Raises:
+            RunError: it has changed, or is no database at all beside a run.json: that run's state had tables.
+        """
         with contextlib.suppress(OSError):
-            if self.exists and (self.path / NAME).lstat().st_size == 0:
-                raise damaged(str(self.path / NAME), "it is empty")
+            if info and (size := (self.path / NAME).lstat().st_size) < HEADER:  # SQLite would take it for a new one
+                raise damaged(str(self.path / NAME), "it ends within its header" if size else "it is empty")
+        complete = info.get("status") == "complete"
+        wanted, found = info.get("files", {}).get(NAME) if complete else None, self.state_digest()
+        if wanted is not None and found is not None and found != wanted:
+            raise damaged(str(self.path / NAME), "it has changed since it was written")
+        return wanted is not None and found is not None
+
+
+def in_runs(name: str, out: Path | None = None) -> Path:
+    """A folder below ``out``, or below :data:`RUNS`: a link there may have come with somebody else's files, so it is not followed unasked.
+
+    Raises:
+        RunError: it is the default one, and ``runs`` or the folder itself is a symbolic link.
+    """
+    if out is not None:
+        return out / name
+    for path in (RUNS, RUNS / name):
+        if path.is_symlink():
+            raise RunError(str(path), "is a symbolic link, which the default folder must not be", "name the folder with --out")
+    return RUNS / name
+
+
+def refuse_existing(folder: Path) -> None:
+    """Refuse a run folder that is there already, whatever it holds (``--fresh``).
+
+    Raises:
+        RunError: it is there.
+    """
+    if os.path.lexists(folder):
+        raise RunError(str(folder), "is there already, and --fresh starts a new run", "delete it, or choose another --out")
 
 
 def label_of(entry: Mapping[str, Any]) -> str:

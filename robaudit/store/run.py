@@ -15,7 +15,7 @@ from robaudit.quantities import Quantity
 from robaudit.rows import Row
 from robaudit.store.folder import RunFolder
 from robaudit.store.info import check_rows
-from robaudit.store.serialise import read_rows_json, stream_rows_json
+from robaudit.store.serialise import stream_rows_json
 
 if TYPE_CHECKING:
     from robaudit.stats.summary import GroupSummary
@@ -160,7 +160,6 @@ def read_run(path: Path, *, kept: bool = False) -> Run:
     folder = RunFolder(path)
     info = folder.info()
     if info["status"] != "complete":
-        folder.refuse_old()
         raise RunError(str(path), "this run is unfinished", "resume it: run the same robaudit estimate command again")
     if file_sha256(path / "samples.json") != info["files"].get("samples.json"):
         raise RunError(
@@ -169,6 +168,5 @@ def read_run(path: Path, *, kept: bool = False) -> Run:
             "run the same robaudit estimate command again: it restores the file from the run's state",
         )
     samples = path / "samples.json"
-    if samples.stat().st_size > _SMALL:
-        return Run(path, info, StoredRows(samples, info, kept=kept))
-    return Run(path, info, tuple(check_rows(read_rows_json(samples.read_bytes(), str(samples), kept=kept), info, str(samples))))
+    rows = StoredRows(samples, info, kept=kept)
+    return Run(path, info, rows if samples.stat().st_size > _SMALL else tuple(rows))

@@ -1,4 +1,4 @@
-"""A million images need hardly more memory than a thousand: ids, rows and summaries are streamed."""
+"""A million images need little more memory than a thousand: beside the paths and ids of the data, rows and summaries are streamed."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ except SystemExit as exit_:
 
 
 def peak(folder: Path, rows: int) -> int:
-    """Bytes that an audit of so many rows of a manifest holds at its peak, tables included."""
+    """Bytes that an audit of so many rows of a CSV file holds at its peak, tables included."""
     with (folder / f"{rows}.csv").open("w") as file:
         file.write("id,path,label\n")
         file.writelines(f"sample-{i:07d},digit.png,{i % 10}\n" for i in range(rows))
     document = {
         "model": NETWORK,
-        "dataset": {"kind": "manifest", "path": f"{rows}.csv", "channels": 1},
+        "dataset": {"kind": "csv", "path": f"{rows}.csv", "channels": 1},
         "noise": {"sigma": 0.1},
         "estimators": [{"mc": {"samples": 4}}],
     }
@@ -59,11 +59,11 @@ def peak(folder: Path, rows: int) -> int:
 
 
 @pytest.mark.slow
-def test_a_million_rows_of_a_manifest(tmp_path: Path) -> None:
+def test_a_million_rows_of_a_csv_file(tmp_path: Path) -> None:
     Image.fromarray((np.arange(64).reshape(8, 8) * 4).astype(np.uint8)).save(tmp_path / "digit.png")
     few, many = peak(tmp_path, 1_000), peak(tmp_path, 1_000_000)
     print(f"1,000 rows: {few / MB:.0f} MB; 1,000,000 rows: {many / MB:.0f} MB")  # noqa: T201  kept by pytest, read with -rP
-    assert many <= 1.1 * few + 50e6
+    assert many <= 1.1 * few + 300e6
 
 
 class Numbers:

@@ -24,7 +24,7 @@ from tests.api.nets import arrays, network
 from tests.conftest import RunCli
 from tests.specs import read_rows
 
-NAMES = ["<b>zero</b>", "one & only", *map(str, range(2, 9)), "nine\x1b[31m"]
+NAMES = ["<b>zero</b>", "one & only", *map(str, range(2, 9)), "nine\u200b[31m"]
 OPTIONS: Any = {"sigma": [0.1, 0.25], "estimators": ["logit_gaussian", {"mc": {"samples": 100}}], "class_names": NAMES}
 
 
@@ -109,7 +109,7 @@ def test_what_a_notebook_shows_is_escaped(run: Run) -> None:
         tags = Balanced(text).seen
         assert tags <= {"div", "table", "thead", "tbody", "tr", "th", "td", "br"}
         assert "<b>zero" not in text
-        assert "\x1b" not in text
+        assert "\u200b" not in text
     assert "&lt;b&gt;zero&lt;/b&gt;" in shown[2]
     assert "clean accuracy" in shown[0]
     assert "of 2 gates 1 passed, 1 failed" in shown[0].replace("1 failed, 1 passed", "1 passed, 1 failed")

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from queue import SimpleQueue
 from typing import Any
 
 import pytest
 
 from robaudit import AuditSpec, Estimate, Work
+from robaudit.auditing import worker as worker_module
+from robaudit.auditing.messages import Done, Failed, Opened
 from robaudit.auditing.prepare import Parts, open_parts
-from robaudit.auditing.worker import Done, Failed, Finished, Item, Opened, Order, Plan, Worker
+from robaudit.auditing.worker import Order, Plan, Worker
 from robaudit.estimators.mc import MonteCarlo
 from robaudit.progress import Silent
 from tests.specs import digits
@@ -37,23 +39,29 @@ def order_of(parts: Parts, opened: Opened | Failed, *places: int) -> Order:
 
 
 def test_the_next_images_are_read_while_others_are_computed(parts: Parts, monkeypatch: pytest.MonkeyPatch) -> None:
-    worker, items, read = worker_of(parts), SimpleQueue[Item](), threading.Event()
-    opened, real = worker.open(), MonteCarlo.estimate
+    worker, read = worker_of(parts), threading.Event()
+    opened, real, chunk = worker.open(), MonteCarlo.estimate, worker_module._Open.chunk
     waited: list[bool] = []
+    chunks: list[object] = []
 
     def estimate(self: MonteCarlo, work: Work) -> Sequence[Estimate]:
         waited.append(read.wait(30))
         return real(self, work)
 
+    def reading(self: Any, order: Order) -> Any:
+        chunks.append(found := chunk(self, order))
+        if len(chunks) > 1:
+            read.set()
+        return found
+
     monkeypatch.setattr(MonteCarlo, "estimate", estimate)
-    worker.begin(order_of(parts, opened, 0, 1), items)
-    worker.begin(order_of(parts, opened, 2, 3), items)
-    read.set()
-    found = [items.get()]
-    while sum(isinstance(item, Finished) for item in found) < 2:
-        found.append(items.get())
+    monkeypatch.setattr(worker_module._Open, "chunk", reading)
+    with ThreadPoolExecutor(2) as callers:
+        orders = [order_of(parts, opened, 0, 1), order_of(parts, opened, 2, 3)]
+        items = [item for some in callers.map(lambda order: list(worker.compute(order)), orders) for item in some]
+    assert waited
     assert all(waited)
-    rows = [row.sample_id for item in found if isinstance(item, Done) for row in item.step.rows]
+    rows = [row.sample_id for item in items if isinstance(item, Done) for row in item.step.rows]
     assert rows == [parts.samples.sample_id(place) for place in range(4)]
 
 

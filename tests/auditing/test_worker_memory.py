@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from robaudit.auditing import worker
+from robaudit.auditing.messages import Opened
 from robaudit.spec.model import AuditSpec
 from tests.specs import digits
 
@@ -13,5 +14,5 @@ def test_freed_memory_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     called = list[bool]()
     monkeypatch.setattr(worker, "keep_freed_memory", lambda: called.append(True))
     plan = worker.Plan(AuditSpec.model_validate(digits()), None, "run", trust=False, skip_bad=False)
-    assert isinstance(worker.Worker(plan).open(), worker.Opened)
+    assert isinstance(worker.Worker(plan).open(), Opened)
     assert called == [True]

@@ -159,7 +159,7 @@ def test_images_without_labels(tmp_path: Path, run_cli: RunCli, refuse: Refuse) 
     for i, pixels in enumerate(images):
         Image.fromarray(pixels).save(tmp_path / f"{i}.png")
     (tmp_path / "some.csv").write_text("path,label\n0.png,1\n1.png,\n2.png,3\n3.png,\n", encoding="utf-8")
-    write(tmp_path, digits(dataset={"kind": "manifest", "path": "some.csv", "channels": 1}))
+    write(tmp_path, digits(dataset={"kind": "csv", "path": "some.csv", "channels": 1}))
     outcome = run_cli("curves", "spec.yaml", *NOTHING_ELSE)
     assert outcome.code == 0, outcome.err
     assert "2 images left out: no label." in outcome.out

@@ -10,7 +10,7 @@ import pytest
 from tests.conftest import RunCli
 from tests.specs import boxed, digits, read_rows, save_npz, write
 
-SHORT = {"qnorm_path": {"q": [1, 100], "temperatures": 14, "steps": 1}}
+SHORT = {"qnorm_path": {"q": [1, 100], "temperatures": 60, "steps": 3}}
 NOISE = [{"kind": "uniform", "eps": [0.3]}]
 
 
@@ -65,7 +65,7 @@ def test_rows_of_a_batch_of_one(tmp_path: Path, run_cli: RunCli) -> None:
 def test_other_orders_under_the_same_name_are_refused(tmp_path: Path, run_cli: RunCli) -> None:
     write(tmp_path, boxed(SHORT))
     assert run_cli("estimate", "spec.yaml", "--out", "run").code == 0
-    write(tmp_path, boxed({"qnorm_path": {"q": [1, 10], "temperatures": 14, "steps": 1}}))
+    write(tmp_path, boxed({"qnorm_path": {"q": [1, 10], "temperatures": 60, "steps": 3}}))
     code, _, err = run_cli("estimate", "spec.yaml", "--out", "run", "--extend")
     assert code == 2
     assert "qnorm_path" in err
@@ -94,7 +94,7 @@ def test_what_cannot_work(tmp_path: Path, run_cli: RunCli, estimator: Any, noise
 @pytest.mark.parametrize("name", ["qnorm_path", "qnorm_mc"])
 def test_images_without_labels(tmp_path: Path, run_cli: RunCli, name: str) -> None:
     save_npz(tmp_path / "data.npz", count=3)
-    cost = {"temperatures": 15, "steps": 1} if name == "qnorm_path" else {"samples": 20}
+    cost = {"temperatures": 60} if name == "qnorm_path" else {"samples": 20}
     sections = {"dataset": {"kind": "npz", "path": "data.npz", "labels_key": None}}
     write(tmp_path, boxed({name: cost}, **sections))
     code, _, err = run_cli("estimate", "spec.yaml", "--out", "run")
@@ -102,3 +102,13 @@ def test_images_without_labels(tmp_path: Path, run_cli: RunCli, name: str) -> No
     assert f"has no labels, and {name} needs them; label it, or go by the class predicted" in err
     write(tmp_path, boxed({name: {**cost, "target": "predicted"}}, **sections))
     assert run_cli("estimate", "spec.yaml", "--out", "run").code == 0
+
+
+def test_rows_without_a_value_leave_a_gate_undecided(tmp_path: Path, run_cli: RunCli) -> None:
+    """Too few temperatures: the ways up and down differ, and the run goes on."""
+    write(tmp_path, boxed({"qnorm_path": {"q": [1, 100], "temperatures": 14, "steps": 1}}))
+    assert run_cli("estimate", "spec.yaml", "--out", "run").code == 0
+    missing = [row for row in read_rows(tmp_path / "run") if row["interval"] == "no value"]
+    assert missing
+    assert all(row["note"].startswith("no value") and not row["lower"] and not row["std_error"] for row in missing)
+    assert run_cli("gate", "run", "--gate", "mean(estimator=qnorm_path, q=100) <= 1000").code == 4

@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file
 
 from robaudit import audit, load_spec
 from tests.conftest import RunCli
-from tests.specs import WEIGHTS, digits, read_info, save_npz, write
+from tests.specs import WEIGHTS, digits, laid_out, read_info, save_npz, write
 
 ESTIMATORS = [{"mc": {"samples": 50}}, "logit_gaussian", "taylor", {"mmse": {"samples": 4}}]
 
@@ -43,7 +43,7 @@ def change(run: Path, index: int, **values: Any) -> str:
     document = json.loads(path.read_text())
     row = document["rows"][index]
     row.update({key: value(row[key]) if callable(value) else value for key, value in values.items()})
-    path.write_text(json.dumps(document))
+    path.write_bytes(laid_out(document))
     about = read_info(run)
     about["files"]["samples.json"] = hashlib.sha256(path.read_bytes()).hexdigest()
     (run / "run.json").write_text(json.dumps(about))
@@ -160,7 +160,7 @@ def test_a_network_that_sees_the_whole_batch_is_verified_as_a_whole(tmp_path: Pa
 
 def test_many_differences_are_not_all_printed(run: Path, run_cli: RunCli) -> None:
     for i in range(25):
-        change(run, i, predicted=11, kept=None)
+        change(run, i, predicted=11, kept=None, split=None)
     code, out, _ = run_cli("verify", run, "--samples", "all")
     assert code == 1
     assert len(out.splitlines()) == 22

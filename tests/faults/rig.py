@@ -113,6 +113,7 @@ def results(run: Path) -> dict[str, Any]:
     for key in ("started", "finished", "seconds", "command", "sessions", "checksum"):
         info.pop(key)
     info["totals"].pop("seconds")
+    info["files"].pop("state.db")  # it holds the times
     return {**{name: (run / name).read_bytes() for name in OUTPUTS}, "run.json": info}
 
 

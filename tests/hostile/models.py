@@ -28,7 +28,8 @@ from tests.hostile.case import Case, model_spec, payload
 from tests.specs import WEIGHTS
 
 NAMES = ("net.pt", "net.pth", "net.bin", "net.ckpt", "net.pt2", "net.torchscript", "net.safetensors", "net.onnx", "net.npz", "net.npy")
-PICKLED = "holds a pickled Python object"
+PICKLED = "pickled Python object"
+WRITES = b"def other(self, x: Tensor) -> Tensor:\n    torch.save(x, 'canary')\n    return x\n"
 ARCHITECTURE: dict[str, Any] = {"architecture": "robaudit:digits_cnn"}
 
 
@@ -81,7 +82,7 @@ def onnx_bytes(external: str | None = None, **claims: Any) -> bytes:
         weights.data_location = TensorProto.EXTERNAL
         for key, value in {"location": external, **claims.get("more", {})}.items():
             weights.external_data.add(key=key, value=value)
-    nodes = [helper.make_node("Flatten", ["x"], ["f"]), helper.make_node("MatMul", ["f", "w"], ["y"])]
+    nodes = [helper.make_node("Flatten", ["x"], ["f"]), helper.make_node("MatMul", ["f", "w"], ["y"], domain=claims.get("domain", ""))]
     if "constant" in claims:
         shape = helper.make_tensor("s", TensorProto.INT64, [len(claims["constant"])], claims["constant"])
         nodes = [
@@ -218,6 +219,16 @@ def lying_shape(_: Path, old: bytes) -> bytes:
     return old[: begin + 1] + b"J" + struct.pack("<i", 2**31 - 1) + old[begin + 3 :]
 
 
+def lying_file(folder: Path) -> bytes:
+    """A checkpoint whose first storage claims 2 GB."""
+    place = folder / "inner.pt"
+    place.write_bytes(saved())
+    rewrite(place, lambda name, old: lying_storage(5 * 10**8)(folder, old) if name.endswith("/data.pkl") else old)
+    content = place.read_bytes()
+    place.unlink()
+    return content
+
+
 def flipped(whole: Callable[[], bytes], share: float) -> Callable[[Path], bytes]:
     def content(_: Path) -> bytes:
         data = bytearray(whole())
@@ -257,6 +268,42 @@ def sparse_file(name: str, head: bytes, size: int, **fields: Any) -> Callable[[P
 
 def deep_pickle(_: Path) -> bytes:
     return b"\x80\x02" + b"(" * 200_000 + b"t" * 200_000 + b"."
+
+
+def oversized(architecture: str, **options: Any) -> Callable[[Path], None]:
+    """Good weights of a small network, for an architecture that its options make huge."""
+    return file(lambda _: WEIGHTS.read_bytes(), "net.safetensors", architecture=architecture, architecture_options=options)
+
+
+def oversized_transformer(**values: Any) -> Callable[[Path], None]:
+    config = {"model_type": "vit", "architectures": ["ViTForImageClassification"], "hidden_size": 8, "num_attention_heads": 1, **values}
+    return folder(config=config, preprocessor_config={"image_processor_type": "ViTImageProcessor", "size": {"height": 8, "width": 8}})
+
+
+def oversized_cases() -> dict[str, Case]:
+    """The network is compared with its weights before it takes memory or time."""
+    attacks: dict[str, tuple[Callable[[Path], None], str]] = {
+        "cifar_resnet of depth 2,000,000": (
+            oversized("robaudit:cifar_resnet", depth=2_000_000),
+            "too few for robaudit:cifar_resnet with depth",
+        ),
+        "cifar_resnet of depth 99,998": (oversized("robaudit:cifar_resnet", depth=99_998), "cifar_resnet has many more with depth: 99998"),
+        "timm, 100,000 layers": (oversized("timm:vit_tiny_patch16_224", depth=100_000), "has many more with depth: 100000"),
+        "timm, 10^9 layers": (oversized("timm:vit_tiny_patch16_224", depth=10**9), "too few for timm:vit_tiny_patch16_224 with depth"),
+        "mlp of 45,000 x 45,000": (oversized("robaudit:mlp", sizes=[64, 45_000, 45_000, 10]), "robaudit:mlp has many more with sizes"),
+        "torchvision, 100,000 classes": (oversized("torchvision:regnet_y_16gf", num_classes=100_000), "regnet_y_16gf has many more"),
+        "vit of 100,000 layers": (oversized_transformer(num_hidden_layers=100_000), "ViTForImageClassification has many more"),
+        "vit 45,000 wide": (oversized_transformer(intermediate_size=45_000, hidden_size=45_000), "ViTForImageClassification has many more"),
+        "vit of 10^9 classes": (oversized_transformer(num_labels=10**9), "too few for ViTForImageClassification with num_labels"),
+        "vit of 100,000 classes": (oversized_transformer(num_labels=100_000), "200 tensors of the network are missing"),
+    }
+    expanded = file(
+        torch_saved(lambda: {"1.weight": torch.zeros(1).expand(45_000, 45_000), "1.bias": torch.zeros(45_000)}),
+        architecture="robaudit:mlp",
+        architecture_options={"sizes": [45_000, 45_000]},
+    )
+    attacks["one number for 45,000 x 45,000"] = expanded, "45,001 numbers; robaudit:mlp has many more"
+    return {f"oversized: {name}": Case(make, says, dangerous=True) for name, (make, says) in attacks.items()}
 
 
 def special(kind: str) -> Callable[[Path], None]:
@@ -432,10 +479,8 @@ def torchscript_cases() -> dict[str, Case]:
             changed(scripted, "net.pt", "", lambda _, old: old, lambda folder: {"extra.pkl": bomb(folder, b"")}), codes=(0, 2)
         ),
         "torchscript: writes a file": Case(
-            changed(
-                scripted, "net.pt", ".py", lambda _, old: old.replace(b"def forward(", b"def save(self):\n    pass\n  def forward(", 1)
-            ),
-            "an operator that accesses files",
+            changed(scripted, "net.pt", ".py", lambda _, old: old.replace(b"def forward(", WRITES + b"  def forward(", 1)),
+            "calls 'aten::save', which is not plain arithmetic",
         ),
         "torchscript: code that is none": Case(changed(scripted, "net.pt", ".py", lambda _, old: b"\xff" * 100), "net.pt: "),
         "torchscript: code 10,000 deep": Case(
@@ -496,7 +541,7 @@ def pt2_cases() -> dict[str, Case]:
     }
     cases |= {
         f"pt2: holds {member}": Case(added(member), f"holds {member}")
-        for member in ("data/constants/custom_obj_0", "data/constants/opaque_obj_0", "data/aotinductor/model/a.so", "../../escaped")
+        for member in ("data/constants/custom_obj_0", "data/constants/opaque_obj_0", "data/AOTinductor/model/a.so")
     }
     cases |= {f"pt2 cut at {share:.0%}": Case(file(cut(exported, share), "net.pt2"), "net.pt2: ") for share in (0.1, 0.5, 0.98)}
     cases |= {f"pt2 flipped at {share:.0%}": Case(file(flipped(exported, share), "net.pt2"), "damaged") for share in (0.05, 0.4, 0.6, 0.9)}
@@ -509,12 +554,17 @@ def pt2_cases() -> dict[str, Case]:
         )
     return cases | {
         "pt2: weights said to be a pickle": Case(pt2(config, first_payload(use_pickle=True)), "net.pt2: "),
-        "pt2: weights elsewhere": Case(pt2(config, first_payload(path_name="../../../etc/passwd")), "holds the object"),
-        "pt2: an operator of Python": Case(
-            pt2(graph, lambda _, old: old.replace(b"torch.ops.aten.relu.default", b"torch.os.getcwd")), "which is not plain torch"
+        "pt2: weights elsewhere": Case(pt2(config, first_payload(path_name="../../../etc/passwd")), "cannot load it"),
+        "pt2: weights that are an object": Case(pt2(config, first_payload(path_name="opaque_obj_0")), "cannot load it"),
+        "pt2: example inputs that lie": Case(
+            pt2("sample_inputs/model.pt", lambda folder, _: lying_file(folder)), "claims 2000000000 bytes", dangerous=True
         ),
-        "pt2: a graph that is no JSON": Case(pt2(graph, lambda _, old: b"{" * 99), "is not a .pt2 archive"),
-        "pt2: a graph 100,000 deep": Case(pt2(graph, lambda _, old: b"[" * 100_000 + b"]" * 100_000), "is not a .pt2 archive"),
+        "pt2: a member with ..": Case(added("../../escaped"), "net.pt2: ", codes=(0, 2)),
+        "pt2: an operator of Python": Case(
+            pt2(graph, lambda _, old: old.replace(b"torch.ops.aten.relu.default", b"torch.os.getcwd")), "calls 'torch::os'"
+        ),
+        "pt2: a graph that is no JSON": Case(pt2(graph, lambda _, old: b"{" * 99), "cannot load it"),
+        "pt2: a graph 100,000 deep": Case(pt2(graph, lambda _, old: b"[" * 100_000 + b"]" * 100_000), "cannot load it"),
         "pt2: a number of 10^6 digits": Case(pt2(graph, lambda _, old: b'{"a": ' + b"9" * 10**6 + b"}"), "net.pt2: "),
         "pt2: a graph of nothing": Case(pt2(graph, lambda _, old: b"{}"), "net.pt2: "),
         "pt2: no config": Case(pt2(config, lambda _, old: None), "net.pt2: "),
@@ -582,6 +632,11 @@ def onnx_cases() -> dict[str, Case]:
     def onnx(content: Callable[[], bytes], says: str = "net.onnx: ", **more: Any) -> Case:
         return Case(file(lambda _: content(), "net.onnx"), says, **more)
 
+    def vast(folder: Path) -> None:
+        file(onnx_bytes("w"), "net.onnx")(folder)
+        (folder / "w").touch()
+        os.truncate(folder / "w", 2**43)
+
     cases = {
         f"onnx cut at {share:.0%}": onnx(lambda s=share: whole()[: int(s * len(whole()))])  # type: ignore[misc]
         for share in (0.05, 0.5, 0.95)
@@ -592,6 +647,10 @@ def onnx_cases() -> dict[str, Case]:
     }
     return cases | {
         "onnx: weights in /etc": onnx(lambda: onnx_bytes("../../../../../../../../etc/passwd"), dangerous=True),
+        "onnx: weights in /proc/self/pagemap": onnx(lambda: onnx_bytes("/proc/self/pagemap"), "has weights in", dangerous=True),
+        "onnx: weights in memory": onnx(lambda: onnx_bytes("*/_ORT_MEM_ADDR_/*", more={"offset": "99"}), "has weights in", dangerous=True),
+        "onnx: weights in a file of 8 TB": Case(vast, "than fit into memory", dangerous=True),
+        "onnx: an operator of another domain": onnx(lambda: onnx_bytes(domain="custom"), "calls 'custom::MatMul'"),
         "onnx: weights in /dev/zero": onnx(lambda: onnx_bytes("/dev/zero")),
         "onnx: weights beyond the end of a file": onnx(lambda: onnx_bytes("spec.yaml", more={"offset": "99999999", "length": "2560"})),
         "onnx: weights of 10 TB": onnx(lambda: onnx_bytes(dims=[2**31, 1250])),
@@ -636,6 +695,7 @@ def all_cases() -> dict[str, Case]:
         onnx_cases,
         place_cases,
         folder_cases,
+        oversized_cases,
     )
     return {name: case for group in groups for name, case in group().items()}
 

@@ -18,7 +18,7 @@ from robaudit.files import sealed
 from robaudit.rows import COLUMNS
 from tests.hostile.case import Case
 from tests.hostile.data import SPECIAL, place
-from tests.specs import digits, read_info, write
+from tests.specs import digits, laid_out, read_info, write
 from tests.states import change as change_state
 
 HEAD = f'{{"schema_version": 2,\n"columns": {json.dumps(COLUMNS)},\n"rows": [\n'.encode()
@@ -63,15 +63,6 @@ def info_text(text: str | bytes) -> Callable[[Path], None]:
         (run_folder(folder) / "run.json").write_bytes(text if isinstance(text, bytes) else text.encode())
 
     return make
-
-
-def laid_out(document: dict[str, Any]) -> bytes:
-    """A samples.json as robaudit lays it out, one row a line: it must be refused for what it says, not for how it looks."""
-    found = document.get("rows")
-    lines = ",\n".join(json.dumps(row) for row in found) if isinstance(found, list) else ""
-    rows = f"[\n{lines}\n]" if lines else json.dumps(found)
-    columns = json.dumps(document.get("columns", list(COLUMNS)))
-    return f'{{"schema_version": {document.get("schema_version")},\n"columns": {columns},\n"rows": {rows}}}\n'.encode()
 
 
 def samples(content: object) -> Callable[[Path], None]:
@@ -247,7 +238,7 @@ def wrong_rows() -> dict[str, Callable[[Path], None]]:
         "votes": ["x", 3, ["x"], [-1], [[1]], [10**30], {}],
         "kept": ["x", 3, ["x"], "%%%%", "A" * 10**6],
         "details": ["x", 3, [1], {"a": "x"}, {"a": 1e308}, {"a": math.inf}],
-        "worth": ["x", [], 0, -1, 1e308, math.inf],
+        "split": ["x", [], -1, 0.5, 10**30, math.inf],
         "not_finite": ["x", None, -1, 0.5, 10**30, math.inf],
     }
     for key, odd in values.items():
@@ -303,7 +294,7 @@ def all_cases() -> dict[str, Case]:
         arguments = ("flag-samples", "run", "--below", "2", "--format", form)
         cases[f"ids of half characters ({form})"] = Case(each(sample_id="\ud800"), "run", arguments, (0, 2))
     cases["pictures of a sample that leads out"] = Case(
-        each(sample_id="../../../escaped"), "has no sample", ("flag-samples", "run", "--below", "2", "--images", "pictures"), (2,)
+        each(sample_id="../../../escaped"), "no longer has a sample", ("flag-samples", "run", "--below", "2", "--images", "pictures"), (2,)
     )
     states: dict[str, Callable[[Path], None]] = {
         "no database": state_file(b"junk" * 1000),

@@ -33,7 +33,7 @@ PRELOADED = (
         "robaudit.models.load",
         "torch.export.passes",
     ),
-    *("robaudit.datasets.digits", "robaudit.datasets.npz", "robaudit.datasets.images", "robaudit.datasets.manifest", "torchvision.models"),
+    *("robaudit.datasets.digits", "robaudit.datasets.npz", "robaudit.datasets.images", "robaudit.datasets.csv_file", "torchvision.models"),
     *(
         "robaudit.stats.classes",
         "robaudit.stats.flags",

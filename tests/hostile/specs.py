@@ -200,7 +200,7 @@ def value_cases() -> dict[str, Case]:
             value(
                 "model", "{path: " + NETWORK["path"] + ", architecture: 'robaudit:cifar_resnet', architecture_options: {depth: 1000000000}}"
             ),
-            "architecture robaudit:cifar_resnet: ",
+            "too few for robaudit:cifar_resnet with depth: 1000000000",
             dangerous=True,
         ),
         "value: weights from the network": Case(

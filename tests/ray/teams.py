@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from robaudit.auditing.crew import Lost
-from robaudit.auditing.worker import Failed, Item, Opened, Order, Plan, Worker
+from robaudit.auditing.messages import Failed, Item, Lost, Opened
+from robaudit.auditing.worker import Order, Plan, Worker
 from robaudit.spec.model import AuditSpec
 
 

@@ -15,10 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from robaudit.auditing.batches import RowCheck
-from robaudit.auditing.crew import Crew, Lost
+from robaudit.auditing.crew import Crew
 from robaudit.auditing.loop import compute_missing, task_names
+from robaudit.auditing.messages import Done, Failed, Finished, Item, Lost, Opened
 from robaudit.auditing.prepare import open_parts
-from robaudit.auditing.worker import Done, Failed, Finished, Item, Opened, Worker
+from robaudit.auditing.worker import Worker
 from robaudit.errors import ModelError, RobauditError, SampleError, SpecError
 from robaudit.progress import Silent
 from robaudit.rows import Row

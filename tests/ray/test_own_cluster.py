@@ -55,3 +55,19 @@ def test_killed(tmp_path: Path, here: Surroundings) -> None:
         audit.send(signal.SIGKILL)
         audit.process.wait()
         assert here.deserted()
+
+
+def test_it_is_of_this_machine_and_of_the_installed_package(tmp_path: Path, here: Surroundings) -> None:
+    """Nobody else can reach its servers, and what lies in the working folder is not imported."""
+    write(tmp_path, LONG)
+    for name in ("robaudit", "torch", "pydantic", "numpy"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text(f"open({str(tmp_path / 'executed')!r}, 'a').write('{name} ')\n", encoding="utf-8")
+    with estimating(tmp_path, here, *RAY, environment={"PYTHONSAFEPATH": "1"}) as audit:
+        assert wait_for(lambda: flushes(tmp_path / "run") >= 1)
+        listening = [one.laddr.ip for process in here.processes() for one in process.net_connections("tcp") if one.status == "LISTEN"]
+        audit.send(signal.SIGTERM)
+        assert audit.ended()[0] == 143
+    assert listening
+    assert {address.removeprefix("::ffff:") for address in listening} == {"127.0.0.1"}
+    assert not (tmp_path / "executed").exists()

@@ -15,11 +15,12 @@ from hypothesis import strategies as st
 
 from robaudit.auditing import loop
 from robaudit.auditing.chunks import Clean, Refused, Step, step_name
-from robaudit.auditing.crew import Crew, Lost
+from robaudit.auditing.crew import Crew
 from robaudit.auditing.environment import image_digest
 from robaudit.auditing.loop import compute_missing, task_names
+from robaudit.auditing.messages import Done, Failed, Finished, Item, Lost, Noted, Opened, Underway
 from robaudit.auditing.prepare import open_parts
-from robaudit.auditing.worker import Done, Failed, Finished, Item, Noted, Opened, Order, Underway, Worker
+from robaudit.auditing.worker import Order, Worker
 from robaudit.datasets.base import Labels, Sample
 from robaudit.errors import RobauditError, SampleError
 from robaudit.estimators.registry import Task

@@ -9,9 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from robaudit.auditing.messages import Done, Failed, Finished, Item
 from robaudit.auditing.prepare import open_parts
 from robaudit.auditing.shipping import Sent, first_sent, packed
-from robaudit.auditing.worker import Done, Failed, Finished, Item, Order, Plan, Worker
+from robaudit.auditing.worker import Order, Plan, Worker
 from robaudit.errors import DataError, ModelError
 from robaudit.progress import Silent
 from robaudit.rows import Row

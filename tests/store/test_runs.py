@@ -19,6 +19,7 @@ from robaudit.quantities import P_ROBUST, Interval, Quantity
 from robaudit.rows import COLUMNS, LARGEST, Row
 from robaudit.store.folder import locked
 from robaudit.store.run import Run, read_run
+from robaudit.store.serialise import checked_row
 from tests.levels import sigma
 
 REAL = st.floats(-LARGEST, LARGEST, exclude_min=True, exclude_max=True)
@@ -43,7 +44,6 @@ ROWS = st.builds(
     note=st.text(),
     interval=st.sampled_from(["none", "clopper-pearson"]).map(Interval.parse),
     votes=st.none() | st.lists(st.integers(0, 10**6)).map(tuple),
-    worth=st.none() | st.floats(1e-9, 1e9),
     not_finite=st.integers(0, 10**6),
 )
 
@@ -62,7 +62,7 @@ def row(sample: str = "0", at: NoiseLevel = LOW, estimator: str = "mc", value: f
         "note": "",
         "interval": "none",
     }
-    return Row.from_document(values)
+    return checked_row(values)
 
 
 def test_not_a_number_is_never_written() -> None:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import os
-import random
 import shutil
 import sqlite3
 import stat
 import threading
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -172,7 +169,15 @@ def everything(path: Path) -> tuple[object, ...]:
     with State(path) as state:
         state.check()
         state.begin(Ids(SAMPLES), NAMES)  # type: ignore[arg-type]
-        found = list(state.results()), list(state.skips()), state.seconds(), state.images(), list(state.entries()), list(state.rows())
+        found = (
+            list(state.results()),
+            list(state.skips()),
+            state.seconds(),
+            state.images(),
+            list(state.entries()),
+            list(state.noises()),
+            list(state.rows()),
+        )
         return *found, list(state.unfinished), state.lacking()
 
 
@@ -188,51 +193,11 @@ def test_a_state_leaves_one_file_and_keeps_its_own_settings(tmp_path: Path) -> N
     assert (path.read_bytes(), path.stat().st_mtime_ns) == before, "who reads does not write"
 
 
-@pytest.mark.parametrize("flips", [50, pytest.param(400, marks=pytest.mark.slow)])
-def test_any_flipped_byte_is_told_or_changes_nothing(flips: int, tmp_path: Path) -> None:
-    path = make(tmp_path)
-    whole, expected = path.read_bytes(), everything(path)
-    draw, told = random.Random(7), 0
-    moments = [draw.randrange(len(whole)) for _ in range(flips)] + list(range(100))
-    for place in moments:
-        path.write_bytes(whole[:place] + bytes([whole[place] ^ (1 << draw.randrange(8))]) + whole[place + 1 :])
-        try:
-            assert everything(path) == expected, place
-        except RunError:
-            told += 1
-        for left in tmp_path.iterdir():
-            left.unlink()
-    assert told > flips / 4, "what is left is room that no record uses"
-
-
 @pytest.mark.parametrize("length", [1, 99, 100, 4096, 4097, 8192, -4096, -1])
 def test_a_truncated_state_never_passes(length: int, tmp_path: Path) -> None:
     path = make(tmp_path)
     path.write_bytes(path.read_bytes()[:length])
     with pytest.raises(RunError, match="is damaged"):
-        everything(path)
-
-
-LOST = {
-    "a row": "DELETE FROM rows WHERE id = 7",
-    "all of a flush's rows": "DELETE FROM rows WHERE flush = 2",
-    "a sample": "DELETE FROM samples WHERE id = 7",
-    "a checksum": "DELETE FROM checksums WHERE flush = 2 AND name = 'rows'",
-    "a value": "UPDATE rows SET value = value + 1e-9 WHERE id = 7",
-    "a digest": "UPDATE images SET digest = 'x' WHERE id = 7",
-    "an entry": "UPDATE tasks SET entry = replace(entry, '{}', '{\"samples\":9}') WHERE id = 1",
-    "seconds": "UPDATE seconds SET seconds = 0.25 WHERE id = 2",
-    "a reason": "UPDATE skips SET reason = 'another'",
-    "a row's sample": "UPDATE rows SET sample = 99 WHERE id = 7",
-}
-
-
-@pytest.mark.parametrize("statement", LOST.values(), ids=list(LOST))
-def test_what_is_changed_without_its_checksum_is_told(statement: str, tmp_path: Path) -> None:
-    path = make(tmp_path)
-    with closing(sqlite3.connect(path)) as database, database:
-        database.execute(statement)
-    with pytest.raises(RunError, match=r"state.db: is damaged \(its checksum does not match\); delete this file and run the same command"):
         everything(path)
 
 
@@ -256,8 +221,8 @@ def test_a_database_of_another_shape_is_refused(statements: tuple[str, ...], tmp
 
 def test_a_state_of_a_later_version_is_refused(tmp_path: Path) -> None:
     path = make(tmp_path)
-    states.change(tmp_path, "PRAGMA user_version = 3")
-    with pytest.raises(RunError, match="has a state of version 3; this robaudit reads version 2"):
+    states.change(tmp_path, "PRAGMA user_version = 9")
+    with pytest.raises(RunError, match="has a state of version 9; this robaudit reads version 3"):
         everything(path)
 
 
@@ -277,7 +242,8 @@ VALUES = {
     "a note that is no text": "UPDATE rows SET note = 5 WHERE id = 7",
     "text that is not UTF-8": "UPDATE rows SET note = CAST(x'fffe' AS TEXT) WHERE id = 7",
     "an entry that is no JSON": "UPDATE tasks SET entry = '{' WHERE id = 1",
-    "seconds of text": "UPDATE seconds SET step = x'00' , seconds = 'x'",
+    "an entry that is a list": "UPDATE tasks SET entry = '[1]' WHERE id = 1",
+    "options that are a number": 'UPDATE tasks SET entry = \'{"name": "mc", "options": 3}\' WHERE id = 1',
 }
 
 
@@ -386,8 +352,3 @@ def test_a_reader_does_not_see_half_of_a_flush(tmp_path: Path) -> None:
         stop.set()
         reader.join()
     assert {count % 50 for count in counts} == {0}
-
-
-def test_not_a_number_is_never_written() -> None:
-    with State() as state, pytest.raises(ValueError, match="not JSON compliant"):
-        state.write(Flush([row("a", value=1.0)], seconds={"clean": math.inf}))

@@ -10,7 +10,6 @@ every CI system lists it with the failures, and the command exits with code 4), 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 from xml.etree import ElementTree
@@ -19,9 +18,8 @@ from robaudit.gates.decide import Decision, Verdict, judge
 from robaudit.gates.measure import ClassPart
 from robaudit.report.ci.document import Subject
 from robaudit.report.ci.words import class_text, class_value_text, sentence
-from robaudit.text import count
+from robaudit.text import count, printable
 
-_NO_XML = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufdcf\ufdf0-\ufffd\U00010000-\U0010ffff]")
 _WORST_FIRST = {"pass": 0, "inconclusive": 1, "fail": 2}
 _ELEMENTS = {"fail": "failure", "inconclusive": "error", "pass": "skipped"}
 
@@ -54,17 +52,17 @@ def junit(decisions: Sequence[Decision], subject: Subject, *, inconclusive: Verd
         "time": "0",
     }
     root = ElementTree.Element("testsuites", {"name": f"robaudit {subject.command}", **counts})
-    suite = ElementTree.SubElement(root, "testsuite", {"name": _text(subject.name), **counts})
+    suite = ElementTree.SubElement(root, "testsuite", {"name": printable(subject.name), **counts})
     properties = ElementTree.SubElement(suite, "properties")
     for name, value in _properties(subject):
-        ElementTree.SubElement(properties, "property", {"name": name, "value": _text(value)})
+        ElementTree.SubElement(properties, "property", {"name": name, "value": printable(value)})
     for case, element in zip(cases, elements, strict=True):
-        node = ElementTree.SubElement(suite, "testcase", {"classname": _text(case.group), "name": _text(case.name), "time": "0"})
+        node = ElementTree.SubElement(suite, "testcase", {"classname": printable(case.group), "name": printable(case.name), "time": "0"})
         if element is not None:
-            about = {"message": _text(case.text)} if element == "skipped" else {"message": _text(case.text), "type": case.verdict}
+            about = {"message": printable(case.text)} if element == "skipped" else {"message": printable(case.text), "type": case.verdict}
             ElementTree.SubElement(node, element, about)
         else:
-            ElementTree.SubElement(node, "system-out").text = _text(case.text)
+            ElementTree.SubElement(node, "system-out").text = printable(case.text)
     ElementTree.indent(root)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
 
@@ -114,8 +112,3 @@ def _properties(subject: Subject) -> Iterator[tuple[str, str]]:
                 yield f"{prefix}robaudit", run.robaudit
     for name, number in subject.counts().items():
         yield f"samples {name.replace('_', ' ')}", str(number)
-
-
-def _text(text: str) -> str:
-    """Without the characters that XML cannot hold."""
-    return _NO_XML.sub("", text)

@@ -21,7 +21,7 @@ from robaudit.text import class_name, clipped, printable
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from robaudit.report.gallery import RunImages
+    from robaudit.report.gallery import ImageSource, RunImages
 
 SMALL, LARGEST = 64, 160
 _QUALITY = 88
@@ -112,15 +112,15 @@ class Shown:
     reduced: bool
 
 
-def show(content: Content, *, images: bool = True, trust: bool = False) -> Shown:
+def show(content: Content, source: ImageSource | None = None, *, images: bool = True) -> Shown:
     """The galleries of a run; without images where its data set cannot be opened.
 
     Args:
         content: of the run.
+        source: where images are read; None: where the run's spec says.
         images: whether any are wanted.
-        trust: allow the Python data set that the spec names.
     """
-    album = _Album(content, trust=trust) if images else None
+    album = _Album(content, source) if images else None
     galleries = tuple(
         Gallery(one, tuple(_card(content, one, sample, rank, album) for rank, sample in enumerate(one.samples, start=1)))
         for one in content.flagged
@@ -157,7 +157,7 @@ def thumbnail(pixels: Tensor) -> Thumbnail:
 class _Album:
     """The thumbnails of a run, as far as its images can be read; each is read once per noise level."""
 
-    def __init__(self, content: Content, *, trust: bool) -> None:
+    def __init__(self, content: Content, source: ImageSource | None) -> None:
         from robaudit.report.gallery import RunImages
 
         self.problems: list[str] = []
@@ -165,7 +165,7 @@ class _Album:
         self._images: RunImages | None = None
         wanted = [*(sample.id for one in content.flagged for sample in one.samples), *content.examples]
         try:
-            self._images = RunImages(content.run, wanted, trust=trust)
+            self._images = RunImages(content.run, wanted, source)
         except RobauditError as error:
             self.problems.append(str(error))
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import version
 from importlib.resources import files
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from robaudit.errors import NothingLeftError, RunError, needs_extra
 from robaudit.levels import LevelChoice, NoiseLevel
@@ -44,6 +44,9 @@ from robaudit.stats.flags import Certainty
 from robaudit.store.run import Run
 from robaudit.text import class_name, clipped, printable
 
+if TYPE_CHECKING:
+    from robaudit.report.gallery import ImageSource
+
 SECTIONS = (
     ("verdict", "Verdict"),
     ("accuracy", "Accuracy"),
@@ -71,7 +74,7 @@ def page(
     *,
     title: str | None = None,
     images: bool = True,
-    trust: bool = False,
+    source: ImageSource | None = None,
     threshold: float | None = None,
 ) -> tuple[str, tuple[str, ...]]:
     """The page of one or several runs.
@@ -80,7 +83,7 @@ def page(
         contents: of the runs, at least one.
         title: the heading; by default, made from the names of the runs.
         images: whether samples are shown as images.
-        trust: allow the Python data set that a spec names.
+        source: where these are read; None: where the specs of the runs say.
         threshold: beyond it a sample is flagged, for the pictures.
 
     Returns:
@@ -91,7 +94,7 @@ def page(
     """
     templates = environment()
     names = [clipped(printable(name), 100) for name in run_names([content.run for content in contents])]
-    shown = [show(content, images=images, trust=trust) for content in contents]
+    shown = [show(content, source, images=images) for content in contents]
     runs = [_run(content, one, name, threshold) for content, one, name in zip(contents, shown, names, strict=True)]
     style, script = _resource("style.css"), _resource("script.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()

@@ -37,7 +37,7 @@ class Cost:
         bounded: images whose interval is closed on both sides.
         width: median width of those intervals; None without any.
         quarter, three_quarters: quartiles of those widths.
-        sampling_only: whether those intervals cover the draws only.
+        approximate: whether those intervals cover the draws only.
     """
 
     key: GroupKey
@@ -49,7 +49,7 @@ class Cost:
     width: float | None
     quarter: float | None
     three_quarters: float | None
-    sampling_only: bool
+    approximate: bool
 
     @property
     def passes(self) -> float:
@@ -62,7 +62,7 @@ class _Sum:
     images: int = 0
     forwards: int = 0
     backwards: int = 0
-    sampling_only: bool = False
+    approximate: bool = False
     widths: array[float] = field(default_factory=lambda: array("d"))
 
 
@@ -82,7 +82,7 @@ def costs(run: Run, estimators: Sequence[str] = (), levels: LevelChoice | Sequen
         one.images += 1
         one.forwards += row.forwards
         one.backwards += row.backwards
-        one.sampling_only |= not row.interval.covers_bias
+        one.approximate |= not row.interval.covers_bias
         if row.lower is not None and row.upper is not None and math.isfinite(row.upper - row.lower):
             one.widths.append(row.upper - row.lower)
     if not sums:
@@ -104,7 +104,7 @@ def _cost(key: GroupKey, one: _Sum, seconds: float | None) -> Cost:
         width=quartiles[1],
         quarter=quartiles[0],
         three_quarters=quartiles[2],
-        sampling_only=one.sampling_only,
+        approximate=one.approximate,
     )
 
 
@@ -147,7 +147,7 @@ def _caption(shown: Sequence[Cost], left: int, device: str) -> str:
         parts.append("Values of one estimator (q=1, q=10) come from one computation: each line states all of it.")
     if any(one.width is not None for one in shown):
         parts.append("Width: 95 % interval of an image, median; bar: the middle half of the images.")
-    if any(one.width is not None and one.sampling_only for one in shown):
+    if any(one.width is not None and one.approximate for one in shown):
         parts.append("Hollow: the interval covers the noise draws only, not the estimator's bias.")
     if any(one.width is not None and one.bounded < one.images for one in shown):
         parts.append("Intervals that are open on one side have no width and are left out.")
@@ -218,7 +218,7 @@ def _column(ax: Axes, place: int, block: Sequence[Cost], alike: Sequence[Cost], 
         if place == 2 and one.quarter is not None and one.three_quarters is not None:
             first, last = max(one.quarter, low), min(max(one.three_quarters, low), high)
             ax.plot([first, last], [i, i], color=ink, linewidth=3.2, alpha=0.4, solid_capstyle="butt", zorder=2)
-        hollow = place == 2 and one.sampling_only
+        hollow = place == 2 and one.approximate
         mark: dict[str, Any] = {"marker": "o" if value >= low else "<", "markerfacecolor": CARD if hollow else ink, "markeredgewidth": 1.3}
         ax.plot([at], [i], markersize=6, color=ink, zorder=3, clip_on=False, **mark)
         text = _text(value, place)

@@ -37,7 +37,7 @@ class Level:
     Attributes:
         at: the noise level.
         images: with a finite value; ``left_out``: without.
-        with_interval, sampling_only: images with an interval of their own; of those, with one that covers the draws only.
+        with_interval, approximate: images with an interval of their own; of those, with one that covers the draws only.
         shares, values: the curve: this share of the images is at least as bad as the value; from the worst image to the best.
         box: 5 %, 25 %, 50 %, 75 % and 95 % quantile of the values.
         mean: as in the summary.
@@ -49,7 +49,7 @@ class Level:
     images: int
     left_out: int
     with_interval: int
-    sampling_only: int
+    approximate: int
     shares: tuple[float, ...]
     values: tuple[float, ...]
     box: tuple[float, ...]
@@ -109,7 +109,7 @@ def _level(at: NoiseLevel, columns: Columns, quantity: Quantity, threshold: floa
         images=count,
         left_out=columns.not_finite,
         with_interval=columns.bounded,
-        sampling_only=columns.sampling_only,
+        approximate=columns.approximate,
         shares=tuple(((places + 1) / count).tolist()),
         values=tuple(ranked[places].tolist()),
         box=tuple(np.quantile(values, _BOX).tolist()),
@@ -206,7 +206,7 @@ def censoring_text(shown: Sequence[Distribution]) -> list[str]:
 def _approximate(shown: Sequence[Distribution]) -> list[str]:
     """Which estimators give values of unknown error, or intervals without their bias."""
     none = [one.estimator for one in shown if not any(level.with_interval for level in one.levels)]
-    biased = [one.estimator for one in shown if any(level.sampling_only for level in one.levels)]
+    biased = [one.estimator for one in shown if any(level.approximate for level in one.levels)]
     none, biased = (list(dict.fromkeys(names)) for names in (none, biased))
     parts = [f"{', '.join(none)}: approximations of unknown error."] if none else []
     return parts + ([f"{', '.join(biased)}: no interval covers the bias of the approximation."] if biased else [])

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from torch import Tensor
 
+    from robaudit.report.gallery import ImageSource
+
 Pixels = NDArray[np.uint8]
 _LARGEST, _SMALLEST = 256, 128  # pixels of a side as stored in the file
 
@@ -67,15 +69,15 @@ def worst_of(
     return Worst(flag(rows, below=below, bottom=most, quantity=quantity), quantity, run.class_names, others)
 
 
-def pixels_of(run: Run, worst: Worst, *, trust: bool = False) -> tuple[tuple[Pixels, Pixels], ...]:
+def pixels_of(run: Run, worst: Worst, source: ImageSource | None = None) -> tuple[tuple[Pixels, Pixels], ...]:
     """Each sample, clean and with its first noise draw, as (height, width, 3) bytes; noisy pixels beyond [0, 1] are cut off.
 
     Raises:
-        RobauditError: the data set is not where it was, or is Python code and not trusted.
+        RobauditError: the data set is not where it was, or holds other images.
     """
     from robaudit.report.gallery import RunImages
 
-    images = RunImages(run, (sample.id for sample in worst.samples), trust=trust)
+    images = RunImages(run, (sample.id for sample in worst.samples), source)
     pairs = []
     for sample in worst.samples:
         clean = images.clean(sample.id)
@@ -148,7 +150,7 @@ def _caption(worst: Worst) -> str:
         parts.append("[ ] 95 % interval of the image.")
     if any(sample.lower is None and sample.upper is None for sample in worst.samples):
         parts.append("~ no interval.")
-    if one.sampling_only:
+    if one.approximate:
         parts.append("The intervals cover sampling only, not the estimator's bias.")
     if one.not_finite:
         parts.append(f"{one.not_finite:,} images without a finite value are left out.")

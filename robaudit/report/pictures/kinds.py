@@ -15,6 +15,8 @@ from robaudit.store.run import Run
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from robaudit.report.gallery import ImageSource
+
 SMALL_BELOW = 6.0  # inches: narrower pictures have letters of 7 points instead of 9
 MOST_FLAGGED = 12
 INLINE = Look(width=6.6, size=10.0)
@@ -28,7 +30,7 @@ class Choice:
         estimators, levels: only these; if empty, all of them, or the one that represents the run.
         threshold: beyond it a sample counts as not robust; None: the quantity's usual one.
         max_images: the most images, for the kinds flagged (None: 12) and loss-q (None: 6).
-        trust: whether the Python data set that the spec names may run, for the kinds flagged and spectrum.
+        images: where samples are read, for the kinds flagged and spectrum; None: where the run's spec says.
         beside: further runs in the same picture, for the kinds certified and curves.
         sample: the image, for the kind spectrum; None: the least robust one.
     """
@@ -37,7 +39,7 @@ class Choice:
     levels: LevelChoice | Sequence[float] = ()
     threshold: float | None = None
     max_images: int | None = None
-    trust: bool = False
+    images: ImageSource | None = None
     beside: Sequence[Run] = ()
     sample: str | None = None
 
@@ -60,7 +62,7 @@ def _flagged(run: Run, choice: Choice) -> Sketch:
     worst = worst_of(
         run, MOST_FLAGGED if choice.max_images is None else choice.max_images, choice.estimators, choice.levels, choice.threshold
     )
-    return sketch(worst, pixels_of(run, worst, trust=choice.trust))
+    return sketch(worst, pixels_of(run, worst, choice.images))
 
 
 def _agreement(run: Run, choice: Choice) -> Sketch:
@@ -129,7 +131,7 @@ def _spectrum(run: Run, choice: Choice) -> Sketch:
     from robaudit.stats.spectrum import images_of
 
     (sample,) = images_of(run, 1, () if choice.sample is None else (choice.sample,))
-    return sketch(portrait_of(run, sample, trust=choice.trust))
+    return sketch(portrait_of(run, sample, choice.images))
 
 
 _SKETCHES: dict[str, Callable[[Run, Choice], Sketch]] = {
@@ -212,7 +214,6 @@ def inline_svg(
     estimator: str | None = None,
     at: NoiseLevel | None = None,
     threshold: float | None = None,
-    trust: bool = False,
     salt: str = "",
 ) -> str:
     """A picture as an ``<svg>`` element of an HTML page.
@@ -222,7 +223,6 @@ def inline_svg(
         run: a finished run.
         estimator, at: only this one.
         threshold: beyond it a sample counts as not robust; None: the quantity's usual one.
-        trust: whether the Python data set that the spec names may run, for the kind flagged.
         salt: mixed into the ids, as two identical pictures on one page need different ones.
 
     The caption is part of the picture; :func:`inline_picture` gives it as text.
@@ -235,7 +235,6 @@ def inline_svg(
         () if estimator is None else (estimator,),
         LevelChoice() if at is None else at.choice,
         threshold,
-        trust=trust,
     )
     return inline_sketch(kind, lambda: sketch_of(kind, run, choice), salt=salt, caption=True)[0]
 

@@ -112,8 +112,6 @@ def _caption(shown: Sequence[Losses], left: Sequence[Losses]) -> str:
         parts.append("\u221e: the highest loss that the attack found; the limit is at least as high.")
     parts.append(f"Thick: mean over the images; bars: its 95 % interval, {LIKE_THESE}.")
     parts.append(_thin(shown))
-    if not all(map(_known, results)):
-        parts.append("No bar: a single image says nothing about others.")
     if any(_known(one) and (one.mean.upper > scale.high or one.mean.lower < scale.low) for one in results):
         parts.append("An interval that reaches an edge of the picture goes on beyond it.")
     if scale.logarithmic and any(value < scale.low for value in _values(shown)):
@@ -153,7 +151,7 @@ def _doubts(results: Sequence[LossResult]) -> Iterator[str]:
     without = dict.fromkeys(one.estimator for one in results if one.with_interval < one.images)
     if without:
         yield f"{', '.join(without)}: values without an interval of their own."
-    biased = dict.fromkeys(one.estimator for one in results if one.sampling_only)
+    biased = dict.fromkeys(one.estimator for one in results if one.approximate)
     if biased:
         yield f"{', '.join(biased)}: no interval covers the bias of the estimate."
     dropped = sum(one.left_out for one in results)

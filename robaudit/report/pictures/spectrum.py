@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from robaudit.report.gallery import ImageSource
+
 _HEIGHT, _THUMB, _GAP, _LEFT = 2.6, 1.15, 0.2, 0.5  # inches: of the axes, a thumbnail, between parts, left of the axes
 _NOISES = (BLUE, TEAL, "#a55cc4", OLIVE, "#6f8794")
 _MOST_THUMBS, _REACH = 2, 1.6  # noisy thumbnails; factor of room at both ends
@@ -130,7 +132,7 @@ class Portrait:
         return [size for size in (*marks, *votes, *ends, *(point.size for point in self.points)) if size > 0.0]
 
 
-def portrait_of(run: Run, sample: Sample, *, trust: bool = False) -> Portrait:
+def portrait_of(run: Run, sample: Sample, source: ImageSource | None = None) -> Portrait:
     """The picture of an image, with its pixels where the data set of the run is in its place.
 
     Raises:
@@ -155,7 +157,7 @@ def portrait_of(run: Run, sample: Sample, *, trust: bool = False) -> Portrait:
     if not made.sizes:
         where, remedy = f"{run.path}, sample {sample.id}", "add mc, radius_attack or certified_radius: robaudit spectrum SPEC has all"
         raise NothingLeftError(where, "none of its results has a size to draw", remedy)
-    return _with_images(made, run, trust=trust)
+    return _with_images(made, run, source)
 
 
 def _title(sample: Sample, run: Run) -> str:
@@ -245,18 +247,18 @@ def _words(rows: Sequence[Row], setting: Setting) -> Iterator[str]:
         yield f"Not drawn: {', '.join(dict.fromkeys(row.at.noise for row in unsized))}, whose size depends on the pixels."
 
 
-def _with_images(made: Portrait, run: Run, *, trust: bool) -> Portrait:
+def _with_images(made: Portrait, run: Run, images_from: ImageSource | None) -> Portrait:
     """The same with the clean image and noisy ones, if the data set can be opened."""
     from robaudit.report.gallery import RunImages
 
     levels = [point.at for point in made.points if point.at.noise == made.points[0].at.noise]
     shown = levels if len(levels) <= _MOST_THUMBS else [levels[0], levels[-1]]
     try:
-        source = RunImages(run, [made.sample.id], trust=trust)
+        source = RunImages(run, [made.sample.id], images_from)
         clean = source.clean(made.sample.id)
         images = [("clean", sized(clean)), *((str(at), sized(source.noisy(made.sample.id, clean, at))) for at in shown)]
     except RobauditError:
-        return replace(made, words=(*made.words, "The images are not shown: their data set cannot be opened."))
+        return replace(made, words=(*made.words, "The images are not shown: their data set cannot be opened, or holds others."))
     return replace(made, images=tuple(images))
 
 

@@ -148,21 +148,14 @@ def test_the_verdict_on_classes_and_the_captions_are_text_of_the_page(content: C
         assert not any(words in svg for svg in re.findall(r"<svg xmlns.*?</svg>", html, re.DOTALL))
 
 
-def test_a_missing_data_set_leaves_the_images_out(without_pictures: None) -> None:
+def test_missing_digests_leave_the_images_out(without_pictures: None) -> None:
     text, problems = page([gather(hand_made(rows([0.1, 0.9] * 4)), Choice())])
     assert len(problems) == 1
-    assert "no such file" in problems[0]
+    assert "state.db: is missing" in problems[0]
     found = Page.of(text)
     assert problems[0] in found.text("r1-samples")
     assert found.count("img") == 0
     assert found.count("li", class_="card") == 6
-
-
-def test_a_python_data_set_needs_trust(without_pictures: None) -> None:
-    run = hand_made(rows([0.1, 0.9] * 4))
-    run.info["spec"]["dataset"] = {"kind": "python", "target": "evil:data"}
-    _, (problem,) = page([gather(run, Choice())])
-    assert "--trust" in problem
 
 
 def test_an_image_that_cannot_be_read_leaves_one_gap(content: Content, monkeypatch: pytest.MonkeyPatch, without_pictures: None) -> None:

@@ -83,7 +83,7 @@ def usual(
                 ends = {
                     "lower": max(0.0, value - 0.03),
                     "upper": min(1.0, value + 0.03),
-                    "interval": Interval.parse("jackknife:sampling-only"),
+                    "interval": Interval.parse("jackknife:approximate"),
                 }
                 rows.append(row(number, value, label=label, predicted=label, level=sigma, estimator=estimator, **ends))
     seconds = {f"{estimator}@{levels.sigma(sigma).key}": 0.1 * 30**i for sigma in sigmas for i, estimator in enumerate(estimators)}
@@ -119,7 +119,7 @@ def losses(
                 for q in orders:
                     share = q / (q + 50) / (1 + place)
                     value = average * level / eps[0] * math.exp(share * steepness)
-                    ends = {"lower": 0.95 * value, "upper": 1.05 * value, "interval": Interval.parse("chains:sampling-only")}
+                    ends = {"lower": 0.95 * value, "upper": 1.05 * value, "interval": Interval.parse("chains:approximate")}
                     rows.append(row(number, value, estimator=f"{estimator}:q={q:.15g}", **common, **ends))
             for attack in attacks:
                 rows.append(row(number, average * level / eps[0] * math.exp(1.1 * steepness), estimator=attack, **common))

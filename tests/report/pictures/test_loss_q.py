@@ -186,7 +186,6 @@ def test_the_caption_says_what_is_drawn() -> None:
     assert "∞" not in _caption(made.losses(40, attacks=()))
     alone = _caption(made.losses(1))
     assert "1 image." in alone
-    assert "No bar" in alone
     assert "Thin: the image with" in alone
     assert "Left out" not in alone
     weak = constant({"a:q=1": [2.0, 2.0, math.nan], "adversarial_loss": [1.0, 3.0, 3.0]})

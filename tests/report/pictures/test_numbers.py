@@ -105,7 +105,7 @@ def test_the_group_that_speaks_for_a_run() -> None:
     rows = [
         row(0, 0.9, estimator="softmax", quantity=CONFIDENCE.name, interval=Interval.parse("clopper-pearson")),
         row(0, 0.9, estimator="taylor"),
-        row(0, 0.9, estimator="logit_gaussian", interval=Interval.parse("jackknife:sampling-only")),
+        row(0, 0.9, estimator="logit_gaussian", interval=Interval.parse("jackknife:approximate")),
         row(0, 0.9, estimator="mine", interval=Interval.parse("clopper-pearson"), level=0.2),
         row(0, 0.9, estimator="mine", interval=Interval.parse("clopper-pearson")),
     ]

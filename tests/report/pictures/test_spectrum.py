@@ -77,7 +77,7 @@ def test_a_certificate_in_another_norm_is_one_in_l2() -> None:
 
 
 def test_one_result_at_each_level() -> None:
-    loose = replace(votes(500, 1000), estimator="loose", interval=type(votes(1, 2).interval).parse("jackknife:sampling-only"))
+    loose = replace(votes(500, 1000), estimator="loose", interval=type(votes(1, 2).interval).parse("jackknife:approximate"))
     sample, run = of(loose, votes(990, 1000), votes(10, 1000, name="second"))
     (point,) = portrait_of(run, sample).points
     assert (type(point), point.value) == (Point, 0.99)

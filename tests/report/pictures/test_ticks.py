@@ -43,7 +43,7 @@ def cheap_and_dear(seconds: tuple[float, float, float], name: str = "taylor", pa
         rows.append(row(number, 0.5, forwards=passes, **ends))
         rows.append(row(number, 0.5, estimator=name, forwards=1, backwards=1))
         rows.append(
-            row(number, 0.5, estimator="between", forwards=65, lower=0.499, upper=0.501, interval=Interval.parse("jackknife:sampling-only"))
+            row(number, 0.5, estimator="between", forwards=65, lower=0.499, upper=0.501, interval=Interval.parse("jackknife:approximate"))
         )
     return run(rows, seconds=dict(zip((f"{one}@gaussian:sigma=0.1" for one in ("mc", name, "between")), seconds, strict=True)))
 

@@ -1,0 +1,270 @@
+"""What a stranger's files may do to a command: docs/trust.md, row by row, for run folders and for what is printed."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from robaudit import audit, load_spec
+from robaudit.errors import DataError
+from robaudit.files import json_bytes, sealed
+from robaudit.report.kept_images import KeptImages
+from tests.cli.conftest import Refuse
+from tests.conftest import RunCli
+from tests.specs import digits, read_info, save_npz, write
+
+FRESH = "is there already, and --fresh starts a new run; delete it, or choose another --out"
+
+
+def forged(folder: Path, name: str, **about: Any) -> Path:
+    """A complete run of the spec in which every image is robust, with digests that fit."""
+    audit(load_spec(write(folder, digits(limit=4, **about))), out=folder / name)
+    path = folder / name / "samples.json"
+    text = path.read_text()
+    document = json.loads(text)
+    for row in document["rows"]:
+        text = text.replace(f'"value": {row["value"]!r}, "lower": {row["lower"]!r}', '"value": 1.0, "lower": 0.99')
+    path.write_text(text)
+    info = read_info(folder / name)
+    info["files"]["samples.json"] = hashlib.sha256(text.encode()).hexdigest()
+    (folder / name / "run.json").write_bytes(json_bytes(sealed(info)))
+    return folder / name
+
+
+def test_a_forged_complete_run(tmp_path: Path, run_cli: RunCli, refuse: Refuse) -> None:
+    """It is a claim: the command that takes it up says so, `verify` finds it out, and --fresh does not take it up."""
+    forged(tmp_path, "run", noise={"sigma": 0.9})
+    taken = run_cli("estimate", "spec.yaml", "--out", "run")
+    assert taken.code == 0
+    assert "Its results come from an earlier run and were not checked: robaudit verify run" in taken.err
+    assert run_cli("verify", "run", "--samples", "all").code == 1
+    refuse("estimate", "spec.yaml", "--out", "run", "--fresh", says=f"run: {FRESH}")
+
+
+@pytest.mark.parametrize("name", ["gated", "gated.looks"])
+def test_fresh_gates(name: str, tmp_path: Path, refuse: Refuse) -> None:
+    """Neither the run nor an interim analysis of a stranger decides a gate."""
+    write(tmp_path, digits())
+    (tmp_path / name).mkdir()
+    refuse("estimate", "spec.yaml", "--out", "gated", "--fresh", "--gate", "mean >= 0.1", says=f"{name}: {FRESH}")
+
+
+def test_fresh_and_extend(tmp_path: Path, refuse: Refuse) -> None:
+    write(tmp_path, digits())
+    refuse("estimate", "spec.yaml", "--fresh", "--extend", says="--fresh: refuses the run that --extend needs; leave one of them out")
+
+
+@pytest.mark.parametrize("command", ["estimate", "validate", "spectrum", "curves"])
+def test_the_default_folder_is_a_link(command: str, tmp_path: Path, run_cli: RunCli) -> None:
+    """`runs` may have come with the spec: nothing is written through it."""
+    write(tmp_path, digits(limit=2))
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "runs").symlink_to("elsewhere")
+    outcome = run_cli(command, "spec.yaml")
+    assert outcome.code == 2
+    assert "error: runs: is a symbolic link, which the default folder must not be; name the folder with --out" in outcome.err
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+def test_a_run_in_the_default_folder_is_a_link(tmp_path: Path, run_cli: RunCli) -> None:
+    write(tmp_path, digits(limit=2))
+    assert run_cli("estimate", "spec.yaml").code == 0
+    (made,) = (tmp_path / "runs").iterdir()
+    made.rename(tmp_path / "elsewhere")
+    made.symlink_to(tmp_path / "elsewhere")
+    assert f"error: runs/{made.name}: is a symbolic link" in run_cli("estimate", "spec.yaml").err
+
+
+def test_a_link_that_the_user_names_is_followed(tmp_path: Path, run_cli: RunCli) -> None:
+    write(tmp_path, digits(limit=2))
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "mine").symlink_to("elsewhere")
+    assert run_cli("estimate", "spec.yaml", "--out", "mine/run").code == 0
+    assert (tmp_path / "elsewhere" / "run" / "run.json").exists()
+
+
+def named(run: Path, **dataset: Any) -> None:
+    """Let the spec of a finished run name other data."""
+    info = read_info(run)
+    info["spec"]["dataset"] |= dataset
+    (run / "run.json").write_bytes(json_bytes(sealed(info)))
+
+
+def test_a_run_whose_spec_names_other_data(tmp_path: Path, run_cli: RunCli) -> None:
+    """A page is passed on: a stranger's run must not put the reader's images on it. The same images elsewhere are shown."""
+    (tmp_path / "private").mkdir()
+    save_npz(tmp_path / "data.npz", count=4, shape=(1, 8, 8))
+    save_npz(tmp_path / "private" / "data.npz", count=4, shape=(1, 8, 8), images=np.full((4, 1, 8, 8), 7, np.uint8))
+    write(tmp_path, digits(dataset={"kind": "npz", "path": "data.npz"}))
+    assert run_cli("estimate", "spec.yaml", "--out", "run").code == 0
+    command = ("report", "run", "-o", "report.html")
+    assert run_cli(*command).code == 0
+    assert b"data:image" in (tmp_path / "report.html").read_bytes()
+    named(tmp_path / "run", path="private/data.npz")
+    shown = run_cli(*command)
+    problems = [line for line in shown.err.splitlines() if "no images" in line]
+    assert shown.code == 0
+    assert len(problems) == 1
+    assert "private/data.npz: holds other images than those of the run, by the digests in its folder; name the spec" in problems[0]
+    assert b"data:image" not in (tmp_path / "report.html").read_bytes()
+    pictures = ("flag-samples", "run", "--below", "2", "--images", "worst")
+    assert run_cli(*pictures).code == 2
+    assert list((tmp_path / "worst").rglob("*.png")) == []
+    assert run_cli(*command, "--data", "spec.yaml").code == 0
+    assert b"data:image" in (tmp_path / "report.html").read_bytes()
+    (tmp_path / "run" / "state.db").unlink()
+    assert "run/state.db: is missing, and images are shown only if they have the digests in it" in run_cli(*command).err
+
+
+@pytest.mark.parametrize("command", ["report run --format md", "report run", "flag-samples run --below 2 --images worst", "verify run"])
+def test_a_run_that_asks_for_a_download(command: str, tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
+    audit(load_spec(write(tmp_path, digits(limit=4))), out=tmp_path / "run")
+    monkeypatch.setattr("torchvision.datasets.MNIST.download", lambda _: pytest.fail("a download was started"))
+    info = read_info(tmp_path / "run")
+    info["spec"]["dataset"] = {"kind": "torchvision", "name": "MNIST", "root": "mnist", "download": True, "limit": 4}
+    (tmp_path / "run" / "run.json").write_bytes(json_bytes(sealed(info)))
+    outcome = run_cli(*command.split())
+    assert outcome.code == (2 if "images" in command or "verify" in command else 0)
+    assert ("no MNIST in 'mnist' (missing or damaged)" in outcome.err) is ("md" not in command)
+    assert not (tmp_path / "mnist").exists()
+
+
+def test_a_run_whose_data_are_code(tmp_path: Path, run_cli: RunCli, refuse: Refuse) -> None:
+    """--trust is about a spec that the user names, never about one in a run folder."""
+    data = "[(np.full((1, 8, 8), 0.5, 'f4'), 0)] * 4"
+    code = f"import os\nimport numpy as np\n\n\ndef make():\n    os.makedirs('canary', exist_ok=True)\n    return {data}\n"
+    (tmp_path / "mine.py").write_text(code)
+    write(tmp_path, digits(dataset={"kind": "python", "target": "mine:make"}))
+    assert run_cli("estimate", "spec.yaml", "--out", "run", "--trust", "--report", "first.html").code == 0
+    assert b"data:image" in (tmp_path / "first.html").read_bytes()
+    (tmp_path / "canary").rmdir()
+    assert "code that a run folder names never runs" in run_cli("report", "run", "-o", "report.html").err
+    assert not (tmp_path / "canary").exists()
+    refuse("report", "run", "--trust", says="--trust: is about the spec of --data: code that a run folder names never runs")
+    assert run_cli("report", "run", "-o", "report.html", "--data", "spec.yaml", "--trust").code == 0
+    assert b"data:image" in (tmp_path / "report.html").read_bytes()
+
+
+EVIL = (
+    "::error::all is lost",
+    "::add-path::/tmp",
+    "a\n::warning::b",
+    "\x1b[2J\x07c",
+    "=cmd|' /C calc'!A0",
+    "-1+1",
+    "\u202ed",
+    "##vso[x]e",
+    "f\r",
+    "g",
+)
+LISTS = ("--below", "2", "--top", "3")
+PRINTED = {
+    "tables": ("show", "run"),
+    "classes": ("bias-report", "run"),
+    "a list": ("flag-samples", "run", *LISTS),
+    "classes as CSV": ("bias-report", "run", "--format", "csv"),
+    "a list as CSV": ("flag-samples", "run", *LISTS, "--format", "csv"),
+    "a list as JSON": ("flag-samples", "run", *LISTS, "--format", "json"),
+    "rows": ("export", "run"),
+    "rows as JSON": ("export", "run", "--format", "json"),
+    "a gate": ("gate", "run", "--gate", "worst_class >= 0.1"),
+    "a gate as JUnit": ("gate", "run", "--gate", "worst_class >= 0.1", "--format", "junit"),
+    "Markdown": ("report", "run", "--format", "md"),
+    "a comparison": ("compare", "run", "run", "--format", "md"),
+    "a spectrum": ("spectrum", "run"),
+    "verification": ("verify", "run"),
+}
+
+
+@pytest.fixture(scope="module")
+def evil(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run whose ids and class names try to steer whatever reads them."""
+    folder = tmp_path_factory.mktemp("evil")
+    save_npz(folder / "x.npz", count=10, shape=(1, 8, 8))
+    names = list(EVIL)
+    data = {"kind": "npz", "path": "x.npz", "class_names": [f"class {number}" for number in range(len(names))]}
+    audit(load_spec(write(folder, digits(dataset=data))), out=folder / "run")
+    info, rows = read_info(folder / "run"), json.loads((folder / "run" / "samples.json").read_text())
+    text = (folder / "run" / "samples.json").read_text()
+    for number, name in enumerate(names):
+        text = text.replace(f'"sample_id": "{number}"', f'"sample_id": {json.dumps(name)}')
+    assert len(rows["rows"]) == len(names)
+    (folder / "run" / "samples.json").write_text(text)
+    info["files"]["samples.json"] = hashlib.sha256(text.encode()).hexdigest()
+    info["data"]["class_names"] = names  # which no data set may have
+    info["warnings"] = [*EVIL]
+    (folder / "run" / "run.json").write_bytes(json_bytes(sealed(info)))
+    return folder
+
+
+@pytest.mark.parametrize("command", PRINTED.values(), ids=list(PRINTED))
+def test_what_is_printed_steers_nothing(command: tuple[str, ...], evil: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(evil)
+    outcome = run_cli(*command)
+    assert outcome.code in ((2,) if command[0] == "verify" else (0, 1, 4))
+    for text in (outcome.out, outcome.err):
+        assert all(c.isprintable() or c in "\n\u2060" for c in text), "\u2060, which keeps Markdown from making links, is invisible"
+        assert not [line for line in text.split("\n") if line.lstrip().startswith("::")]
+        assert "##vso[" not in text
+    if "csv" in command or command == ("export", "run"):
+        cells = [cell for line in csv.reader(io.StringIO(outcome.out)) for cell in line]
+        assert "'=cmd|' /C calc'!A0" in cells
+        assert not [cell for cell in cells if cell.startswith(("=", "+", "@")) or (cell.startswith("-") and "+" in cell)]
+    if "json" in command:
+        assert set(EVIL) <= set(texts(json.loads(outcome.out))), "programs get the names as they are"
+
+
+def texts(document: object) -> Iterator[str]:
+    if isinstance(document, dict | list):
+        for one in document.values() if isinstance(document, dict) else document:
+            yield from texts(one)
+    elif isinstance(document, str):
+        yield document
+
+
+def test_annotations_are_the_only_commands(evil: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(evil)
+    lines = run_cli("gate", "run", "--gate", "worst_class >= 0.999", "--format", "github").out.splitlines()
+    assert {line.partition(" ")[0] for line in lines} == {"::warning", "::error"}
+    assert all(line.isprintable() for line in lines)
+
+
+@pytest.mark.parametrize("setting", ["trust=true", "run.trust=true", "model.trust=true", "dataset.trust=true"])
+def test_only_the_command_line_says_trust(setting: str, tmp_path: Path, refuse: Refuse) -> None:
+    write(tmp_path, digits())
+    refuse("estimate", "spec.yaml", "--set", setting, says="trust")
+    section, _, key = setting.partition("=")[0].rpartition(".")
+    document = digits()
+    (document.setdefault(section, {}) if section else document)[key] = True
+    write(tmp_path, document)
+    refuse("estimate", "spec.yaml", says="trust")
+
+
+def test_kept_images_that_are_a_link(tmp_path: Path) -> None:
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "run").mkdir()
+    save_npz(tmp_path / "theirs" / "images.npz", count=4, shape=(1, 8, 8))
+    (tmp_path / "run" / "images.npz").symlink_to(tmp_path / "theirs" / "images.npz")
+    with pytest.raises(DataError, match=r"run/images\.npz: is a symbolic link"):
+        KeptImages(tmp_path / "run")
+
+
+@pytest.mark.parametrize("name", ["run.json", "samples.json", "summary.json"])
+def test_a_run_folder_of_links(name: str, tmp_path: Path, refuse: Refuse) -> None:
+    """A folder cannot show another run, whose files its maker cannot read, as its own."""
+    audit(load_spec(write(tmp_path, digits(limit=4))), out=tmp_path / "mine")
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    for file in (tmp_path / "mine").iterdir():
+        (theirs / file.name).write_bytes(file.read_bytes())
+    (theirs / name).unlink()
+    (theirs / name).symlink_to(tmp_path / "mine" / name)
+    refuse("show", "theirs", says=f"theirs/{name}: is a symbolic link")
