@@ -183,7 +183,7 @@ def checks(consistency: Consistency) -> Iterator[Table]:
     for kind in Verdict:
         if some := consistency.of(kind):
             summary = [
-                f"{one.name}: {count(len(one.contradictions), kind.value)} on {count(one.images, 'image')}"
+                f"{one.name}: {count(len(one.contradictions), 'comparison')} on {count(one.images, 'image')}"
                 for one in consistency.blamed(kind)
             ]
             listed = [f"  {one.text} ({one.relation.name})" for one in some[:MOST_CONTRADICTIONS]]

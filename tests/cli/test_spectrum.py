@@ -239,7 +239,7 @@ def test_everything_that_applies(tmp_path: Path, run_cli: RunCli) -> None:
     outcome = run_cli("spectrum", "spec.yaml")
     assert outcome.code == 0, outcome.err
     assert "note: radius_exact is left out: model: is not linear" in outcome.err
-    assert "0 violations." in outcome.out
+    assert "0 violations" in outcome.out
     (folder,) = (tmp_path / "runs").iterdir()
     assert folder.name.startswith("spec-spectrum-")
     names = {row["estimator"].partition(":")[0] for row in read_rows(folder)}
