@@ -172,21 +172,29 @@ def mean_interval(values: ArrayLike, low: float, high: float, confidence: float 
         ValueError: no values, a value that is not finite, or confidence outside (0, 1).
     """
     _check_confidence(confidence)
-    x = np.asarray(values, dtype=np.float64).ravel()
+    x, tail = np.asarray(values, dtype=np.float64).ravel(), (1.0 - confidence) / 2.0
     if x.size == 0 or not np.all(np.isfinite(x)):
         raise ValueError("mean_interval: needs at least one value, all finite")
-    tail = (1.0 - confidence) / 2.0
     x = x.clip(low, high)
-    lower = gaffke_lower(x, low, tail) if math.isfinite(low) else _student_lower(x, tail)
-    return lower, -gaffke_lower(-x, -high, tail) if math.isfinite(high) else -_student_lower(-x, tail)
+    return mean_lower(x, low, tail), -mean_lower(-x, -high, tail)
 
 
-def _student_lower(x: Floats, tail: float) -> float:
+def mean_lower(values: ArrayLike, low: float, alpha: float) -> float:
+    """The lower end of :func:`mean_interval`; the upper end is -mean_lower(-values, -high, alpha).
+
+    Args:
+        values: (n,), finite, at least ``low``, n >= 1.
+        low: the lower end of the range; may be -inf.
+        alpha: the chance to miss, in (0, 0.5].
+    """
     from scipy.special import stdtrit
 
+    if math.isfinite(low):
+        return gaffke_lower(values, low, alpha)
+    x = np.asarray(values, dtype=np.float64)
     if x.size == 1:
         return -math.inf
-    return float(x.mean() + stdtrit(x.size - 1, tail) * x.std(ddof=1) / math.sqrt(x.size))
+    return float(x.mean() + stdtrit(x.size - 1, alpha) * x.std(ddof=1) / math.sqrt(x.size))
 
 
 def pooled_measurement_error(std_errors: ArrayLike) -> float:

@@ -19,7 +19,7 @@ from typing import Self, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from robaudit.numerics.intervals import antithetic_share, clopper_pearson, mean_interval, pooled_measurement_interval, quantile_ranks
+from robaudit.numerics.intervals import antithetic_share, clopper_pearson, mean_lower, pooled_measurement_interval, quantile_ranks
 
 Floats = NDArray[np.float64]
 Bounds = tuple[float, float]
@@ -250,16 +250,14 @@ def population_mean(images: MeasuredImages, confidence: float, *, light_tails: b
 
 def known_population_mean(images: MeasuredImages, confidence: float, *, light_tails: bool = False) -> Bounds:
     """The interval of :func:`population_mean` for the images with a known value only."""
-    low, high = images.low, images.high
+    low, high, tail = images.low, images.high, (1.0 - confidence) / 2.0
     if not len(images.values):
         return low, high
-    below = images.lowers.clip(low, high) if images.adaptive else images.values
-    above = images.uppers.clip(low, high) if images.adaptive else images.values
+    below, above = (images.lowers, images.uppers) if images.adaptive else (images.values, images.values)
+    below, above = below.clip(low, high), above.clip(low, high)
     open_below = np.isneginf(images.lowers.min()) or (np.isneginf(low) and not light_tails)
     open_above = np.isposinf(images.uppers.max()) or (np.isposinf(high) and not light_tails)
-    lower = low if open_below else mean_interval(below, low, high, confidence)[0]
-    upper = high if open_above else mean_interval(above, low, high, confidence)[1]
-    return lower, upper
+    return low if open_below else mean_lower(below, low, tail), high if open_above else -mean_lower(-above, -high, tail)
 
 
 def repeated_mean(images: MeasuredImages, known: Bounds, factor: float) -> Bounds:

@@ -257,11 +257,12 @@ class RunFolder:
         with contextlib.suppress(OSError):
             if info and (size := (self.path / NAME).lstat().st_size) < HEADER:  # SQLite would take it for a new one
                 raise damaged(str(self.path / NAME), "it ends within its header" if size else "it is empty")
-        complete = info.get("status") == "complete"
-        wanted, found = info.get("files", {}).get(NAME) if complete else None, self.state_digest()
-        if wanted is not None and found is not None and found != wanted:
+        wanted = info["files"].get(NAME) if info.get("status") == "complete" else None
+        if wanted is None or (found := self.state_digest()) is None:
+            return False
+        if found != wanted:
             raise damaged(str(self.path / NAME), "it has changed since it was written")
-        return wanted is not None and found is not None
+        return True
 
 
 def in_runs(name: str, out: Path | None = None) -> Path:
