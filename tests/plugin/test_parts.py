@@ -260,14 +260,6 @@ def test_compared(run: Path, tmp_path: Path, run_cli: RunCli) -> None:
     assert [group["estimator"] for group in json.loads(named.out)["comparison"]["groups"]] == ["norms:q=10"]
 
 
-def test_accepted_findings(run: Path, run_cli: RunCli) -> None:
-    assert run_cli("compare", run, "--baseline", "accepted.json", "--update").code == 0
-    accepted = json.loads(Path("accepted.json").read_text())
-    below = {one["estimator"]: one["below"] for one in accepted["thresholds"]}
-    assert below == {"mc": 0.5, "norms:q=1": pytest.approx(0.6931, abs=1e-4), "norms:q=10": pytest.approx(0.6931, abs=1e-4)}
-    assert run_cli("compare", run, "--baseline", "accepted.json").code == 0
-
-
 def test_verified(run: Path, run_cli: RunCli) -> None:
     done = run_cli("verify", run)
     assert done.code == 0, done
