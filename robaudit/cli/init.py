@@ -205,8 +205,10 @@ def _check_levels(spec: AuditSpec) -> None:
 def _check(spec: AuditSpec, path: Path, *, trust: bool) -> None:
     """Load and check the model and the data as an audit would, and report the result."""
     from robaudit.auditing.environment import pick_device
+    from robaudit.auditing.expected import measure_speed
     from robaudit.auditing.prepare import prepare
     from robaudit.cli.console import Reporter
 
     with Reporter() as reporter:
-        prepare(spec, None, str(path), None, None, pick_device("cpu"), reporter, trust=trust, skip_bad=False)
+        ready = prepare(spec, None, str(path), None, None, pick_device("cpu"), reporter, trust=trust, skip_bad=False)
+        reporter.note(measure_speed(ready).expected(ready.tasks, [len(ready.samples)] * len(ready.tasks)).text)

@@ -60,7 +60,7 @@ def test_help_and_misspelt_options(tmp_path: Path) -> None:
 
 
 def test_no_such_run_or_spec(tmp_path: Path) -> None:
-    more = {"plan": ["--budget", "1m"], "plot": ["--kind", "bias", "-o", "x.png"], "compare": ["other"], "noise-preview": ["-o", "x.txt"]}
+    more = {"plot": ["--kind", "bias", "-o", "x.png"], "compare": ["other"], "noise-preview": ["-o", "x.txt"]}
     commands = [[name, "nosuch", *more.get(name, [])] for name in COMMANDS]
     found = answers(commands, tmp_path)
     for command, (code, said, imported) in zip(commands, found, strict=True):
@@ -91,7 +91,7 @@ def test_invalid_specs(tmp_path: Path) -> None:
         write(tmp_path, digits(**changed), f"{name}.yaml")
     (tmp_path / "yaml.yaml").write_text("a: [")
     specs = [*(f"{name}.yaml" for name in INVALID), "yaml.yaml"]
-    commands = [[*command, spec] for command in (["estimate"], ["validate"], ["plan", "--budget", "1m"]) for spec in specs]
+    commands = [[*command, spec] for command in (["estimate"], ["validate"]) for spec in specs]
     commands += [
         ["curves", "key.yaml"],
         ["spectrum", "key.yaml"],
