@@ -107,10 +107,10 @@ def test_invalid_specs(tmp_path: Path) -> None:
 def test_gates(tmp_path: Path) -> None:
     spec = digits(limit=4, estimators=[{"mc": {"samples": 2}}])
     audit(load_spec(write(tmp_path, spec)), out=tmp_path / "run")
-    found = answers([["gate", "run", "--gate", "men >= 1"], ["gate", "run", "--gate", "mean > 1"], ["show", "run"]], tmp_path)
+    found = answers([["gate", "run", "men >= 1"], ["gate", "run", "mean > 1"], ["show", "run"]], tmp_path)
     for code, said, imported in found[:2]:
         assert (code, imported) == (2, [])
-        assert said.startswith("error: --gate 'me")
+        assert said.startswith("error: gate 'me")
     assert "torch" not in found[2][2]
 
 

@@ -49,8 +49,7 @@ def run(tmp_path: Path, run_cli: RunCli) -> Path:
 
 def gate(run_cli: RunCli, *gates: str, code: int = 0, point: bool = False) -> str:
     """What ``robaudit gate`` says, on either stream."""
-    options = [part for text in gates for part in ("--gate", text)]
-    done = run_cli("gate", "run", *options, *(["--point"] if point else []))
+    done = run_cli("gate", "run", *gates, *(["--point"] if point else []))
     assert done.code == code, done
     return done.out + done.err
 
@@ -203,14 +202,14 @@ def test_gates(run: Path, run_cli: RunCli) -> None:
 
 
 def test_gates_as_documents(run: Path, run_cli: RunCli) -> None:
-    done = run_cli("gate", run, "--gate", "mean(q=10) <= 50", "--format", "json")
+    done = run_cli("gate", run, "mean(q=10) <= 50", "--format", "json")
     (one,) = json.loads(done.out)["gates"]
     assert (one["gate"], one["estimator"]) == ("mean(estimator=norms, q=10, sigma=0.8) <= 50", "norms:q=10")
-    failing = run_cli("gate", run, "--gate", "mean(q=10) <= 0", "--format", "github")
+    failing = run_cli("gate", run, "mean(q=10) <= 0", "--format", "github")
     assert (failing.code, "mean(estimator=norms, q=10, sigma=0.8)" in failing.out) == (1, True)
-    xml = run_cli("gate", run, "--gate", "mean(q=10) <= 50", "--format", "junit").out
+    xml = run_cli("gate", run, "mean(q=10) <= 50", "--format", "junit").out
     assert "mean(estimator=norms, q=10, sigma=0.8)" in xml
-    assert run_cli("gate", run, "--gate", one["gate"]).code == 0, "what is printed can be given again"
+    assert run_cli("gate", run, one["gate"]).code == 0, "what is printed can be given again"
 
 
 @pytest.mark.parametrize(
