@@ -27,6 +27,9 @@ FEWEST_DRAWS = 100
 SPARE = 0.9
 """Share of the budget that is planned for: the speed of a machine varies."""
 
+WORTH_SAYING = 10.0
+"""Seconds below which an audit says nothing of its time."""
+
 _ENOUGH, _MOST_PASSES = 0.3, 256  # seconds of timed passes, and how many full ones at most
 
 

@@ -313,7 +313,7 @@ def _report(check: InputCheck, listener: Listener) -> None:
             f"clean accuracy {check.correct / check.labelled:.1%} ({check.correct} of the first {check.labelled} labelled images)"
         )
     else:
-        listener.note("no labels: accuracy is not measured")
+        listener.note("no labels: accuracy is not measured; robustness needs none")
     for text in check.warnings:
         listener.warn(text)
 

@@ -13,7 +13,7 @@ from torch import nn
 
 from robaudit.auditing.chunks import step_name
 from robaudit.auditing.environment import image_digest, plugins
-from robaudit.auditing.expected import as_begun
+from robaudit.auditing.expected import WORTH_SAYING, as_begun
 from robaudit.auditing.job import Job, prepared
 from robaudit.auditing.loop import OnError, lacking, task_names
 from robaudit.auditing.outputs import finish, first_info, history
@@ -162,8 +162,8 @@ def _carry_out(
         refuse_changed_data(state, seen, job.samples.where)
         by_name = {name: entries[task.chosen.label] for task in job.tasks for _, name in task.names}
         state.begin(job.samples, task_names(job.tasks), by_name, noises)
-        if job.speed is not None and state.unfinished:
-            log.note(job.speed.expected(job.tasks, lacking(state, job.tasks)).text)
+        if job.speed is not None and (expected := job.speed.expected(job.tasks, lacking(state, job.tasks))).seconds >= WORTH_SAYING:
+            log.note(expected.text)
         info = {
             **first_info(spec, facts, job.samples),
             "batch_rows": facts.batch_rows,

@@ -80,8 +80,10 @@ def test_what_is_lowered_fits(budget: float, images: int, samples: int, limited:
     except RobauditError:
         assert seconds(spec_of(estimators=[{"mc": {"samples": min(samples, FEWEST_DRAWS)}}, *BOTH[1:]]), 1, 1000.0) > 0.8 * budget
         return
-    left = found.dataset.limit if limited else found.dataset.sample and found.dataset.sample.size
+    sample = found.dataset.sample
+    left = found.dataset.limit if sample is None else sample.size
     assert left is not None
+    assert limited == (sample is None)
     assert seconds(found, left, 1000.0) <= budget * 1.0001
     draws = [entry.options.get("samples", 0) for entry in found.estimators]
     assert draws[0] <= samples
