@@ -35,7 +35,7 @@ from robaudit.quantities import P_ROBUST
 from robaudit.rows import Row
 from robaudit.spec.model import AuditSpec
 
-SAMPLES, DRAWS = 50, 10_000
+IMAGES, DRAWS = 50, 10_000
 """Images, and draws of the reference."""
 
 STREAM = "reference"
@@ -124,7 +124,7 @@ class Validation:
 def validate(
     spec: AuditSpec,
     *,
-    samples: int = SAMPLES,
+    images: int = IMAGES,
     draws: int = DRAWS,
     budget: float | None = None,
     convergence: bool = False,
@@ -142,7 +142,7 @@ def validate(
 
     Args:
         spec: what to validate.
-        samples: number of images; all, if there are fewer.
+        images: how many; all, if there are fewer.
         draws: of the reference, per image and noise level.
         budget: seconds for the estimators and the reference, with as many draws as they leave time for (at least 256); neither loading
             nor the convergence study counts. A note says by how much it was overrun.
@@ -160,7 +160,7 @@ def validate(
     listener = listener or Silent()
     device = pick_device(spec.run.device)
     whole = dataset if dataset is not None else open_dataset(spec.dataset, base_dir=spec.base_dir, trust=trust)
-    subset = Selected(whole, random_subset(len(whole), samples, spec.run.seed))
+    subset = Selected(whole, random_subset(len(whole), images, spec.run.seed))
     with deterministic(spec.run.deterministic, device), rounded_products(False):
         ready = prepare(spec, None, "", model, subset, device, listener, trust=trust, skip_bad=on_error == "skip").at_levels(listener)
         started, alone = time.perf_counter(), 0.0

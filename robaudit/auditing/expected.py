@@ -139,14 +139,14 @@ def lowered(spec: AuditSpec, images: int, seconds: float, speed: Speed) -> tuple
     both = zip(registry.build(spec.estimators), registry.build(found.estimators), strict=True)
     draws = [(one.label, *(getattr(each.estimator, "samples", 0) for each in (one, other))) for one, other in both]
     lines = [f"{label}: {asked:,} -> {fewer:,} samples" for label, asked, fewer in draws if fewer != asked]
-    fitting = int(seconds / one_image(found))
+    each = one_image(found)
+    if images * each <= seconds:
+        return found, lines
+    fitting = int(seconds / each)
     if fitting < 1:
-        what = f"is too short: one image takes about {duration_text(one_image(found))}"
-        raise RobauditError("--budget", what, "give it more time, or fewer estimators or noise levels")
-    if fitting < images:
-        found = _with_images(found, fitting)
-        lines.append(f"{images:,} -> {count(fitting, 'image')}")
-    return found, lines
+        what = f"one image takes about {duration_text(each)}" if seconds > 0 else "the start alone took as long"
+        raise RobauditError("--budget", f"is too short: {what}", "give it more time, or fewer estimators or noise levels")
+    return _with_images(found, fitting), [*lines, f"{images:,} -> {count(fitting, 'image')}"]
 
 
 def _with_share(spec: AuditSpec, share: float, classes: int) -> AuditSpec:
@@ -166,7 +166,8 @@ def _fewer(estimator: Estimator, share: float, classes: int) -> int | None:
     least = min(samples, FEWEST_DRAWS)
     wanted = max(least, int(share * samples))
     step = 10 ** max(0, len(str(wanted)) - 2)
-    for number in range(max(least, wanted // step * step), 0, -1):  # an estimator may take multiples of 16 only
+    rounded = max(least, wanted // step * step)
+    for number in (*range(rounded, least - 1, -1), *range(rounded + 1, samples)):  # an estimator may take multiples of 16 only
         fewer = estimator.having(samples=number)
         if fewer is not None:
             return number if number < samples and fewer.passes(classes) != estimator.passes(classes) else None

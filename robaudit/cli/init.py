@@ -241,12 +241,20 @@ def _check_levels(spec: AuditSpec) -> None:
 
 
 def _check(spec: AuditSpec, path: Path, *, trust: bool) -> None:
-    """Load and check the model and the data as an audit would, and report the result."""
+    """Load and check the model and the data as an audit would, and report the result.
+
+    Raises:
+        RobauditError: an audit would refuse them; a line before it says that nothing was written.
+    """
     from robaudit.auditing.environment import pick_device
     from robaudit.auditing.expected import measure_speed
     from robaudit.auditing.prepare import prepare
-    from robaudit.cli.console import Reporter
+    from robaudit.cli.console import Reporter, say
 
     with Reporter() as reporter:
-        ready = prepare(spec, None, str(path), None, None, pick_device("cpu"), reporter, trust=trust, skip_bad=False)
+        try:
+            ready = prepare(spec, None, str(path), None, None, pick_device("cpu"), reporter, trust=trust, skip_bad=False)
+        except RobauditError:
+            say("nothing was written; to edit the spec by hand, write it with --no-check")
+            raise
         reporter.note(measure_speed(ready).expected(ready.tasks, [len(ready.samples)] * len(ready.tasks)).text)

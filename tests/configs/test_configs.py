@@ -25,7 +25,7 @@ from torchvision import models
 from robaudit.spec.gates import QUANTITIES, parse_gate
 from tests.conftest import RunCli
 from tests.datasets.cifar10 import write_cifar10
-from tests.specs import read_info, save_npz
+from tests.specs import digits, read_info, save_npz, write
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 RNG = np.random.default_rng(0)
@@ -153,6 +153,7 @@ def run_script(folder: Path, **inputs: str) -> subprocess.CompletedProcess[str]:
         "GITHUB_OUTPUT": str(folder / "output"),
         "GITHUB_STEP_SUMMARY": str(folder / "summary.md"),
         "GATES": "",
+        "TRUST": "false",
         **inputs,
     }
     command = ["bash", "--noprofile", "--norc", "-e", "-o", "pipefail", "-c", script("audit")]
@@ -184,6 +185,17 @@ def test_the_action_takes_gates_and_runs_nothing_else(tmp_path: Path, audited: C
     assert not (tmp_path / "gates").exists()
 
 
+def test_the_action_runs_code_only_when_told_to(tmp_path: Path) -> None:
+    (tmp_path / "mynet.py").write_text("from robaudit.models.architectures import digits_cnn\n")
+    document = digits(model={"format": "python", "architecture": "mynet:digits_cnn"}, limit=3, gates=["accuracy >= 0"])
+    write(tmp_path, document, "audit.yaml")
+    refused = run_script(tmp_path, SPEC="audit.yaml", REPORT="report.html")
+    assert refused.returncode == 2
+    assert "is Python code" in refused.stderr
+    done = run_script(tmp_path, SPEC="audit.yaml", REPORT="report.html", TRUST="true")
+    assert done.returncode == 0, done.stderr
+
+
 def test_the_action_gives_the_code_of_a_mistake(tmp_path: Path) -> None:
     """Never 1, which is that of a failed gate."""
     (tmp_path / "file").touch()
@@ -198,7 +210,7 @@ def test_the_action_is_one() -> None:
     text = (CONFIGS / "ci" / "action.yml").read_text()
     action = yaml.safe_load(text)
     assert set(action) == {"name", "description", "inputs", "runs"}
-    assert set(action["inputs"]) == {"spec", "gates", "report", "extras", "python-version"}
+    assert set(action["inputs"]) == {"spec", "gates", "report", "extras", "trust", "python-version"}
     assert set(re.findall(r"inputs\.([\w-]+)", text)) == set(action["inputs"])
     for one in action["inputs"].values():
         assert one["description"]

@@ -294,7 +294,7 @@ def test_norms_of_different_order_are_not_held_against_each_other(run: Path, run
 
 def test_validated(tmp_path: Path, run_cli: RunCli) -> None:
     spec = write(tmp_path, digits(limit=20, estimators=ESTIMATORS, noise={"sigma": [0.8]}))
-    done = run_cli("validate", spec, "--samples", "10", "--reference-draws", "200", "--out", "checked")
+    done = run_cli("validate", spec, "--images", "10", "--reference-draws", "200", "--out", "checked")
     assert done.code == 0, done
     assert [one["estimator"] for one in json.loads((tmp_path / "checked" / "validation.json").read_text())["comparisons"]] == list(NAMES)
 
