@@ -23,11 +23,11 @@ from robaudit.auditing.shipping import Sent, SentSamples, unpacked
 from robaudit.datasets.base import Dataset, Sample
 from robaudit.errors import DataError, ModelError, RobauditError, SampleError
 from robaudit.estimators.registry import Task
-from robaudit.memory import keep_freed_memory
 from robaudit.models.logits import rounded_products
 from robaudit.progress import Silent
 from robaudit.spec.model import AuditSpec
 from robaudit.spec.pretrained.folder import model_path
+from robaudit.system import keep_freed_memory
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,22 +23,22 @@ SIDE, IMAGES = 128, 48
 
 CHILD = """
 import resource, sys
+import psutil
 from robaudit.auditing import setup
 from robaudit.cli import main
-from robaudit.memory import Headroom, used
-setup._SHORT = setup._LONG = 1e9  # chunks grow as far as memory goes, however slow the machine
+setup.CHUNK_SECONDS = 1e9  # chunks grow as far as memory goes, however slow the machine
 megabytes, *sys.argv[1:] = sys.argv[1:]
 
-class Hopeful(Headroom):
+class Hopeful(setup.Gauge):
     # There seems to be memory in plenty; but from now on no more than so much can be had.
     def __init__(self, device, limit):
         super().__init__(device, limit)
         self.free = 10**15
         _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-        resource.setrlimit(resource.RLIMIT_DATA, (used("data") + int(megabytes) * 10**6, hard))
+        resource.setrlimit(resource.RLIMIT_DATA, (psutil.Process().memory_info().data + int(megabytes) * 10**6, hard))
 
 if megabytes != "free":
-    setup.Headroom = Hopeful
+    setup.Gauge = Hopeful
 main()
 """
 
