@@ -148,7 +148,7 @@ def test_every_estimator_stays_within_its_memory(entry: object, folder: Path) ->
 
 
 def test_too_little_memory_is_refused_at_once(tmp_path: Path, run_cli: RunCli) -> None:
-    code, out, err = run_cli("estimate", write(tmp_path, digits()), "--out", "run", "--memory", "10MB")
+    code, out, err = run_cli("estimate", write(tmp_path, digits()), "--out", "run", "--memory", "10MB", "-q")
     assert (code, out) == (2, "")
     assert re.fullmatch(r"error: --memory 10MB: the process alone holds [\d.]+[MG]B; give at least [\d.]+[MG]B\n", err), err
     assert not (tmp_path / "run").exists()
