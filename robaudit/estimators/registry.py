@@ -54,13 +54,14 @@ class Chosen:
         work.lost.clear()
         parts, quantity = self.estimator.parts, self.estimator.quantity
         with _blaming(self.name, type(self.estimator)):
-            found = [one if parts else (one,) for one in self.estimator.estimate(work)]
+            found = [one if isinstance(one, tuple) else (one,) for one in self.estimator.estimate(work)]
             if len(found) != len(work.x):
                 raise BrokenContractError(f"estimate() returned {len(found)} estimates for {len(work.x)} image{'s' * (len(work.x) != 1)}")
             for sample_id, values in zip(work.ids, found, strict=True):
-                if not (isinstance(values, tuple) and len(values) == len(self.names) and all(isinstance(one, Estimate) for one in values)):
+                if len(values) != len(self.names) or not all(isinstance(one, Estimate) for one in values):
                     wanted = f"a tuple of {len(parts)} Estimates" if parts else "an Estimate"
-                    raise BrokenContractError(f"estimate() returned {shown(values if parts else values[0])} for {sample_id}, not {wanted}")
+                    returned = shown(values[0] if len(values) == 1 else values)
+                    raise BrokenContractError(f"estimate() returned {returned} for {sample_id}, not {wanted}")
                 if not is_ours(type(self.estimator)):
                     for one in values:
                         one.check(quantity, work.classes)

@@ -311,7 +311,7 @@ def test_validated(tmp_path: Path, run_cli: RunCli) -> None:
 @pytest.mark.parametrize(
     ("fault", "says"),
     [
-        ("too few", "estimate() returned tuple (Estimate("),
+        ("too few", "estimate() returned Estimate Estimate("),
         ("too many", "estimate() returned tuple (Estimate("),
         ("one value", "estimate() returned Estimate Estimate("),
     ],
