@@ -161,7 +161,7 @@ class _Open:
         self._signs = _Queued()
         self._computer = Computer(self.ready.engine, self._pace, self.ready.samples.where, self._signs)
         self._readers = ThreadPoolExecutor(self.ready.readers, "reading") if self.ready.readers else None
-        self.opened = Opened(socket.gethostname(), self.ready.facts, heard.told, self._pace.next_images(self.ready.tasks), self._pace.least)
+        self.opened = Opened(socket.gethostname(), self.ready.facts, heard.told, self._pace.next_images(self.ready.tasks))
 
     def _load(self, plan: Plan, spec: AuditSpec, settings: ExitStack, heard: _Heard) -> Ready:
         device = pick_device(spec.run.device)
