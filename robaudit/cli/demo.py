@@ -30,7 +30,6 @@ def demo(
     from robaudit.cli.report import report
     from robaudit.compare.difference import compare
     from robaudit.errors import RobauditError
-    from robaudit.memory import keep_freed_memory
     from robaudit.report.demo import drawn, finding, models_table
     from robaudit.report.flag_tables import flags_table
     from robaudit.report.gallery import RunImages
@@ -39,7 +38,6 @@ def demo(
     from robaudit.store.folder import in_runs
     from robaudit.store.run import read_run
 
-    keep_freed_memory()
     specs = {name: Path(str(files("robaudit.demo") / f"{name}.yaml")) for name in _MODELS}
     folders = {name: in_runs(f"demo-{name}", out) for name in _MODELS}
     console = output()
