@@ -9,12 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
-from robaudit import AuditSpec, Estimator
-from robaudit.noise.registry import build
+from robaudit import AuditSpec
 from tests.api.nets import arrays, network
-from tests.estimators.tools import curved, values, work_on
 from tests.levels import sigma
-from tests.specs import digits
 
 README = (Path(__file__).resolve().parents[1] / "README.md").read_text(encoding="utf-8")
 

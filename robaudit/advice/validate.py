@@ -16,6 +16,7 @@ from torch import nn
 from robaudit.advice.comparison import Comparison, Truth, Truths, compare
 from robaudit.advice.verdicts import advice, remarks, verdict
 from robaudit.auditing.environment import deterministic, pick_device, plugins
+from robaudit.auditing.expected import measure_speed
 from robaudit.auditing.loop import OnError
 from robaudit.auditing.outputs import first_info, history
 from robaudit.auditing.prepare import Ready, prepare
@@ -46,7 +47,6 @@ FEWEST_DRAWS, MOST_DRAWS = 256, 10**6
 CONVERGENCE_SHARE = 0.25
 """The convergence study takes up to a quarter of the reference's passes: beyond that, the reference's own error would show."""
 
-_PILOT_IMAGES, _PILOT_DRAWS = 8, 64
 _OVERRUN = 1.1
 
 
@@ -219,16 +219,9 @@ def measure(ready: Ready, samples: Dataset, draws: int, listener: Listener) -> t
 
 
 def draws_within(ready: Ready, samples: Dataset, seconds: float) -> int:
-    """Draws per image and noise level that take about ``seconds`` seconds, extrapolated from a few; at least 256."""
-    few = Selected(samples, range(min(_PILOT_IMAGES, len(samples))))
-    tasks = _votes(ready.spec.levels[:1], _PILOT_DRAWS)
-    engine = on_stream(ready.engine, ready.noises, ready.spec.run.seed, "pilot")
-    compute(ready, engine, Selected(samples, range(1)), tasks, Silent())  # the first pass is slower than the others
-    started = time.perf_counter()
-    compute(ready, engine, few, tasks, Silent())
-    one = (time.perf_counter() - started) / (len(few) * _PILOT_DRAWS)
-    wanted = seconds / (one * len(samples) * len(ready.spec.levels))
-    return int(min(MOST_DRAWS, max(FEWEST_DRAWS, wanted)))
+    """Draws per image and noise level that take about ``seconds`` seconds; at least 256."""
+    passes = measure_speed(ready).rate * seconds
+    return int(min(MOST_DRAWS, max(FEWEST_DRAWS, passes / (len(samples) * len(ready.spec.levels)))))
 
 
 def _votes(levels: Sequence[NoiseLevel], draws: int) -> tuple[Task, ...]:

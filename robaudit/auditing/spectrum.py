@@ -39,8 +39,8 @@ BUDGETS: tuple[EstimatorSpec, ...] = tuple(
         ("radius_exact", {}),
         ("margin_radius", {}),
         ("smoothed_margin", {}),
-        ("certified_radius", {"n": 10_000}),
-        ("certified_radius", {"n": 10_000, "norm": "l1", "label": "certified_radius_l1"}),
+        ("certified_radius", {"samples": 10_000}),
+        ("certified_radius", {"samples": 10_000, "norm": "l1", "label": "certified_radius_l1"}),
         ("smoothed_attack", {}),
     )
 )

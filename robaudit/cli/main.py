@@ -56,7 +56,6 @@ def make_app() -> typer.Typer:
         gate,
         init,
         noise,
-        plan,
         plot,
         reading,
         report,
@@ -93,7 +92,6 @@ def make_app() -> typer.Typer:
     app.command("report")(report.report)
     app.command("verify")(verify.verify)
     app.command("validate")(validate.validate)
-    app.command("plan")(plan.plan)
     app.command("plot")(plot.plot)
     app.command("estimators")(catalogue.estimators)
     app.command("noises")(catalogue.noises)

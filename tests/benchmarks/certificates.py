@@ -67,7 +67,7 @@ def table(bench: Bench, images: int, n: int) -> None:
     print("| network | images | n | abstains | " + " | ".join(f"R >= {r:g}" for r in RADII) + " | n allows |\n" + "|---" * 9 + "|")
     for name in NETWORKS:
         network = load(bench, name, images)
-        found, labels = certify(network, CertifiedRadius(n=n), range(images)), labels_of(bench, network)
+        found, labels = certify(network, CertifiedRadius(samples=n), range(images)), labels_of(bench, network)
         shares = " | ".join(f"{share(found, labels, r):.2f}" for r in RADII)
         abstains = sum(not one.value for one in found) / images
         print(f"| `{name}` | {images} | {n:,} | {abstains:.2f} | {shares} | {largest_radius(GAUSSIAN, SIGMA, n, 0.001):.4f} |", flush=True)
@@ -77,7 +77,7 @@ def decide(bench: Bench, images: int, n: int, names: Sequence[str]) -> None:
     """Passes with and without `decide`, and whether the answers are the same."""
     for name in names:
         network = load(bench, name, images)
-        estimator = CertifiedRadius(n=n, decide=DECIDE)
+        estimator = CertifiedRadius(samples=n, decide=DECIDE)
         quick = certify(network, estimator, range(images))
         spent = sum(one.forwards for one in quick)
         print(
@@ -112,7 +112,7 @@ def attacks(bench: Bench, images: int, n: int, restarts: int, steps: int, names:
     print("| network | balls | attacks | votes lost | smallest share of the class | steps |\n" + "|---" * 6 + "|", flush=True)
     for name in names:
         network = load(bench, name, images)
-        found = certify(network, CertifiedRadius(n=n), range(images))
+        found = certify(network, CertifiedRadius(samples=n), range(images))
         balls = [i for i, one in enumerate(found) if one.value > 0]
         shares = []
         for i in balls:
@@ -161,7 +161,7 @@ def gap(bench: Bench, images: int, n: int, names: Sequence[str]) -> None:
     for name in names:
         network = load(bench, name, images)
         work = network.work(SIGMA)
-        proofs = [one for (one,) in CertifiedRadius(n=n).estimate(work)]
+        proofs = [one for (one,) in CertifiedRadius(samples=n).estimate(work)]
         flips = [one for (one,) in SmoothedAttack().estimate(work)]
         most = max(one.value for one in proofs)
         both = [(p.value, a.value) for p, a in zip(proofs, flips, strict=True) if p.value and a.flips_to is not None]

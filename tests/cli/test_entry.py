@@ -29,7 +29,6 @@ COMMANDS = (
         "spectrum",
         "verify",
         "validate",
-        "plan",
         "noise-preview",
         "noises",
         "estimators",

@@ -27,8 +27,8 @@ def test_a_run_and_what_follows_it(tmp_path: Path, run_cli: RunCli) -> None:
         assert float(less["value"]) <= float(more["value"]) + 3 * (float(less["std_error"]) + float(more["std_error"]))
     mean = sum(float(row["value"]) for row in found[1::4]) / 8
     gate = "mean(estimator=qnorm_path, q=100) <="
-    assert run_cli("gate", "run", "--gate", f"{gate} {mean * 1000}").code == 0
-    assert run_cli("gate", "run", "--gate", f"{gate} {mean / 1000}").code == 1
+    assert run_cli("gate", "run", f"{gate} {mean * 1000}").code == 0
+    assert run_cli("gate", "run", f"{gate} {mean / 1000}").code == 1
     code, out, _ = run_cli("verify", "run", "--samples", "all")
     assert (code, out) == (0, "32 rows of 8 samples recomputed: all as written, bit for bit\n")
     assert run_cli("flag-samples", "run", "--estimator", "qnorm_path:q=100").code == 0
@@ -111,4 +111,4 @@ def test_rows_without_a_value_leave_a_gate_undecided(tmp_path: Path, run_cli: Ru
     missing = [row for row in read_rows(tmp_path / "run") if row["interval"] == "no value"]
     assert missing
     assert all(row["note"].startswith("no value") and not row["lower"] and not row["std_error"] for row in missing)
-    assert run_cli("gate", "run", "--gate", "mean(estimator=qnorm_path, q=100) <= 1000").code == 4
+    assert run_cli("gate", "run", "mean(estimator=qnorm_path, q=100) <= 1000").code == 4

@@ -67,7 +67,7 @@ def test_gates(run: Path, run_cli: RunCli) -> None:
         name, _, rest = gate.partition(" ")
         done = run_cli("scores", "run", "--estimator", "whole", "--gate", f"{name}(estimator=whole, norm=l2) {rest}")
         assert done.code == code, gate
-        same = run_cli("gate", "run", "--gate", f"{name}(estimator=whole, norm=l2) {rest}")
+        same = run_cli("gate", "run", f"{name}(estimator=whole, norm=l2) {rest}")
         assert same.code == code
         assert same.out in done.out
     done = run_cli("scores", "run", "--gate", "r_m(estimator=radii, norm=l2) <= 1.6", "--format", "json")
@@ -87,7 +87,7 @@ BAD = {
 
 @pytest.mark.parametrize("gate", BAD)
 def test_gates_that_are_refused(gate: str, run: Path, run_cli: RunCli) -> None:
-    done = run_cli("gate", "run", "--gate", gate)
+    done = run_cli("gate", "run", gate)
     assert (done.code, done.out) == (2, "")
     assert BAD[gate] in done.err
     assert done.err.count("\n") == 1
@@ -155,7 +155,7 @@ def test_every_image_misclassified(tmp_path: Path, run_cli: RunCli) -> None:
     assert done.code == 0
     assert re.search(r"Not defined: r_w_correct, median_ratio, .*: every image is misclassified\.", " ".join(done.out.split()))
     assert run_cli("scores", "run", "--only-correct").err.endswith("every image is misclassified; leave --only-correct out\n")
-    gated = run_cli("gate", "run", "--gate", "slope(norm=l2) >= 1")
+    gated = run_cli("gate", "run", "slope(norm=l2) >= 1")
     assert gated.code == 2
     assert "slope is not defined: every image is misclassified" in gated.err
 

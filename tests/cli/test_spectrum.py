@@ -42,7 +42,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "radius_attack": {"steps": 5, "restarts": 1, "polish": 5},
     "qnorm_path": {"temperatures": 16, "steps": 1},
     "adversarial_loss": {"steps": 5, "restarts": 2},
-    "certified_radius": {"n": 200, "selection": 20},
+    "certified_radius": {"samples": 200, "selection": 20},
     "smoothed_attack": {"copies": 4, "verify": 200, "steps": 2, "restarts": 0, "polish": 2},
     "smoothed_margin": {"samples": 100},
 }

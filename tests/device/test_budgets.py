@@ -15,9 +15,9 @@ PER_GRADIENT_PASS = {"radius_attack": 1.1}  # both norms share the clean gradien
 OPTIONS: dict[str, dict[str, Any]] = {"radius_attack": {"steps": 5, "restarts": 1, "polish": 15}, "noise_tolerance": {"tolerance": 1.0}}
 
 
-@pytest.mark.parametrize(("name", "draws"), [("mc", "samples"), ("certified_radius", "n")])
-def test_none_a_pass(name: str, draws: str) -> None:
-    few, many = (measure(name, 4, **{draws: number}) for number in (2000, 6000))
+@pytest.mark.parametrize("name", ["mc", "certified_radius"])
+def test_none_a_pass(name: str) -> None:
+    few, many = (measure(name, 4, samples=number) for number in (2000, 6000))
     assert many.passes > few.passes
     assert many.card.syncs == few.card.syncs <= 5, many.card.text()
 
