@@ -227,10 +227,8 @@ def _computed(spec: AuditSpec, how: _How) -> Run:
     from robaudit.auditing.resume import folder_name
     from robaudit.auditing.run import audit
     from robaudit.cli.console import Reporter
-    from robaudit.memory import keep_freed_memory
     from robaudit.store.folder import in_runs
 
-    keep_freed_memory()
     folder = in_runs(folder_name(spec, "curves"), how.out)
     with Reporter(quiet=how.quiet) as reporter:
         return audit(spec, out=folder, trust=how.trust, on_error=how.on_error.value, listener=reporter, command=command_line(sys.argv[1:]))

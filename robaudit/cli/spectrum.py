@@ -111,9 +111,7 @@ def _audited(
         from robaudit.auditing.environment import command_line
         from robaudit.auditing.run import audit
         from robaudit.auditing.spectrum import fitted_spec, spectrum_folder
-    from robaudit.memory import keep_freed_memory
 
-    keep_freed_memory()
     with Reporter(quiet=quiet) as reporter:
         reporter.doing("loading model and data to see what applies")
         spec, left_out = fitted_spec(asked, trust=trust, skip_bad=on_error is OnError.SKIP)

@@ -37,9 +37,7 @@ def verify(
     from robaudit.auditing.verify import verify as check
     from robaudit.cli.console import Reporter
     from robaudit.cli.streams import emit
-    from robaudit.memory import keep_freed_memory
 
-    keep_freed_memory()
     with Reporter(quiet=quiet, patient=False) as reporter:
         result = check(opened, count, seed=seed, device=device, trust=trust, listener=reporter)
     lines = [f"{run}/{name} has changed since it was written" for name in result.altered]
