@@ -15,7 +15,7 @@ _COMMON = 1e-2  # probabilities above this, and
 _FINE = 1e-4  # tolerances above this, are computed in single precision
 _ROUNDED = 1e-5  # its relative error, counted as three standard errors
 _FIRST = 64  # points a shift in the first round
-_STEEP, _FIRST_STEEP = 3.0, 256  # rows with a slope beyond this nearly jump, perhaps between two points
+_STEEP, _FIRST_STEEP = 6.0, 128  # rows with a slope beyond this nearly jump, perhaps between two points
 _BELOW_ONE = 1.0 - 2.0**-24  # the largest number below one in single precision
 _MOST_ENTRIES = 1 << 24  # correlation entries factored at once
 _ELEMENTS = {"cpu": 1 << 16, "other": 1 << 22}  # rows x points of one operation
@@ -108,7 +108,7 @@ def _integrate(factor: OrderedFactor, points: int, seed: int, tolerance: float) 
     while len(left) and start < stop:
         sums += _sums(factor, single, left, seed, start, stop)
         now, spread = mean_and_error(sums, stop)
-        unseen = factor.rest[left].clamp_max(1.0 / (SHIFTS * stop)) * steep[left]
+        unseen = factor.rest[left].clamp_max(1.0 / (SHIFTS * stop)) * now * steep[left]
         spread = WIDENED_THREE * spread + single[left] * now * _ROUNDED + unseen
         value[left], error[left] = now, spread
         more = spread > (_RELATIVE * now).clamp_max(absolute).clamp_min(_SMALLEST)
