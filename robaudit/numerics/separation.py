@@ -54,7 +54,7 @@ def ordered_factor(upper: Tensor, correlation: Tensor, truncation: float) -> Ord
     estimate, rank = torch.ones_like(upper[:, 0]), torch.zeros_like(order[:, 0])
     index = torch.arange(rows, device=upper.device)
     for i in range(k):
-        more = (rank == i) & (beyond[:, i] > 0.5 * truncation * estimate)
+        more = (rank == i) & (beyond[:, i] > (0.5 * truncation * estimate if i else 0.0))  # the first is exact at no cost
         if i % _LOOKS == 0 and not bool(more.any()):
             break
         rank += more
