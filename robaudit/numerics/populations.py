@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -22,14 +23,12 @@ class Tempered:
 
     Attributes:
         log_mass: log E[l^t] at each temperature (temperatures, images, runs), float64.
-        ess: the smallest effective number of particles of a step so far (temperatures, images, runs), float64.
         acceptance: of the moves at each temperature (temperatures, images), float64; 1 at the first.
         highest: the highest log l at any point (images,), float64.
         evaluations: of log l, for each image.
     """
 
     log_mass: Tensor
-    ess: Tensor
     acceptance: Tensor
     highest: Tensor
     evaluations: int
@@ -68,7 +67,6 @@ def temper(
     images, made = len(walk.angle), 0
     shape = (images, runs, particles)
     log_mass = torch.zeros((len(temperatures), images, runs), dtype=torch.float64, device=walk.z.device)
-    ess = torch.full_like(log_mass, float(particles))
     acceptance = torch.ones((len(temperatures), images), dtype=torch.float64, device=walk.z.device)
     first = torch.arange(images * runs, device=walk.z.device).view(images, runs, 1) * particles
     place = torch.arange(particles, dtype=torch.float64, device=walk.z.device)
@@ -79,7 +77,6 @@ def temper(
         cumulated = weight.cumsum(2)
         mass = cumulated[..., -1]
         log_mass[k] = log_mass[k - 1] + highest[..., 0] + torch.log(mass / particles)
-        ess[k] = torch.minimum(ess[k - 1], (mass.square() / total(weight.square())).nan_to_num(1.0))
         start = normal_cdf(thresholds().view(shape)[..., :1])
         drawn = torch.searchsorted(cumulated, (place + start) / particles * mass[..., None]).clamp_max(particles - 1)
         row = (first + drawn).flatten()
@@ -87,23 +84,23 @@ def temper(
         acceptance[k] = metropolis(values, walk, temperatures[k], moves, normals, thresholds, first=made)
         made += moves
     best = walk.highest.view(images, runs * particles).amax(1)
-    return Tempered(log_mass, ess, acceptance, best, evaluations_of(runs, particles, len(temperatures), moves))
+    return Tempered(log_mass, acceptance, best, evaluations_of(runs, particles, len(temperatures), moves))
 
 
 def population_estimates(
     tempered: Tempered, temperatures: Sequence[float], orders: Sequence[float], begun: Sequence[Start]
 ) -> list[PathEstimate]:
-    """log Z at every order, which is among the temperatures: the copies give E[l^s] up to a temperature s, the mean over runs the rest.
+    """log Z at every order: the copies give E[l^s] up to a temperature s, the mean over runs the rest.
 
-    The gap is twice what the mean of the runs' own log Z is below it: log Z is low on average where the runs differ.
+    Between temperatures log E[l^t] follows the cubic spline through them. The gap is twice what the mean of the runs' own log Z is below
+    the value: log Z is low on average where the runs differ.
     """
-    found = []
+    from scipy.interpolate import CubicSpline
+
+    spline, found = CubicSpline(temperatures, np.eye(len(temperatures))), []
     for q, start in zip(orders, begun, strict=True):
-        k = temperatures.index(q)
-        before = tempered.log_mass.gather(0, start.place[None, :, None].expand(1, -1, tempered.log_mass.shape[2]))[0]
-        each = (tempered.log_mass[k] - before) / q
-        value, _ = log_norm(each, q)
-        ess = torch.where(start.place == k, start.ess, total(tempered.ess[k]))
-        gap = 2 * (value - mean_over(each, 1))
-        found.append(PathEstimate.of(value + start.log_mass / q, each, gap, ess, start.temperature, start.std_error / q))
+        weights = torch.from_numpy(spline(q) - spline(start.temperature.cpu().numpy())).to(tempered.log_mass)  # (images, temperatures)
+        each = total(tempered.log_mass * weights.T[..., None], 0) / q
+        more, _ = log_norm(each, q)
+        found.append(PathEstimate.of(q, start, more, each, 2 * (more - mean_over(each, 1))))
     return found
