@@ -12,8 +12,8 @@ from scipy.special import stdtrit
 from torch import Tensor
 
 from robaudit.numerics.annealing import Annealed, Records
+from robaudit.numerics.copies import Start
 from robaudit.numerics.rowwise import cholesky, cholesky_solve, gram, hypot, mean_over, total, variance_over
-from robaudit.numerics.shifted_copies import Start
 
 _WINDOW = 8  # temperatures whose states share coefficients
 _TREND = 3  # constant, linear, quadratic in the number of the temperature
@@ -67,7 +67,7 @@ class PathEstimate:
 
 
 def path_estimates(
-    annealed: Annealed, temperatures: Sequence[float], orders: Sequence[float], begun: Sequence[Start]
+    annealed: Annealed, temperatures: Sequence[float], orders: Sequence[float], begun: Sequence[Start], *, exact: bool
 ) -> list[PathEstimate]:
     """(log E[l^s] + int_s^q E_t[log l] dt) / q at every order: the copies give the first up to a temperature s, the chains the rest.
 
@@ -76,11 +76,18 @@ def path_estimates(
         temperatures: ascending.
         orders: q, none above the last temperature.
         begun: s, and what the copies say there, for each order.
+        exact: whether the gradients are those of log l, as the control variates need them.
 
     Source: Rice et al., Robustness between the worst and average case, equation 17 (path sampling, Gelman and Meng 1998).
     """
-    ways = torch.stack([controlled(annealed.up), controlled(annealed.down)])  # (2, temperatures, images, chains)
+    ways = torch.stack([controlled(way) if exact else way.log_loss for way in (annealed.up, annealed.down)])
     return [_estimate(ways, temperatures, q, start) for q, start in zip(orders, begun, strict=True)]
+
+
+def copies_estimates(orders: Sequence[float], begun: Sequence[Start]) -> list[PathEstimate]:
+    """The same from the copies alone, whatever they reach."""
+    nothing = [torch.zeros_like(start.log_mass) for start in begun]
+    return [PathEstimate.of(q, start, no, no[:, None].expand(-1, 2), no) for q, start, no in zip(orders, begun, nothing, strict=True)]
 
 
 def controlled(records: Records) -> Tensor:

@@ -55,7 +55,7 @@ class Golden(nn.Module, ABC):
 
     def forward(self, x: Tensor) -> Tensor:
         loss = self.log_loss(x.flatten(1) - MIDDLE).exp()
-        return torch.stack([torch.zeros_like(loss), torch.log(torch.expm1(loss))], dim=1)
+        return torch.stack([torch.zeros_like(loss), loss + torch.log(-torch.expm1(-loss))], dim=1)
 
 
 class Tilt(Golden):

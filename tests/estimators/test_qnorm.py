@@ -178,7 +178,7 @@ def test_a_cliff_that_plain_copies_never_meet() -> None:
     assert all(log_z == pytest.approx(golden.log_norm(10.0), abs=0.3) for log_z in given)
 
 
-@pytest.mark.parametrize("estimator", [QNormPath(temperatures=15, moves=2), QNormMc(samples=50)])
+@pytest.mark.parametrize("estimator", [QNormPath(temperatures=15), QNormMc(samples=50)])
 @pytest.mark.parametrize("name", ["tilt", "flip"])
 @pytest.mark.bits
 def test_neither_the_chunk_nor_the_batch_changes_a_bit(estimator: QNorm, name: str) -> None:
