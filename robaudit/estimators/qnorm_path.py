@@ -17,7 +17,7 @@ from robaudit.estimators.losses import QNorm
 from robaudit.estimators.streams import FlatStreams, Streams
 from robaudit.estimators.work import Work
 from robaudit.names import HIGHEST_LOSS, TARGET
-from robaudit.numerics.adaptive_copies import adapted, rounds_of
+from robaudit.numerics.adaptive_copies import ROUNDS, adapted
 from robaudit.numerics.annealing import anneal, gradients_of
 from robaudit.numerics.copies import AT_ONCE, shifted, starts
 from robaudit.numerics.path_sampling import PathEstimate, copies_estimates, path_estimates, temperature_grid
@@ -176,7 +176,7 @@ class QNormPath(QNorm):
     def _copies(self, work: Work, field: LossField) -> _Found:
         """Copies alone, two for each gradient that chains would take."""
         lots, few, values = 2 * self._lots, _few(work), math.prod(work.latent_shape)
-        streams = Streams(work, "qnorm_path copies", AT_ONCE, lots, rounds_of(lots) if few else 0)
+        streams = Streams(work, "qnorm_path copies", AT_ONCE, lots, ROUNDS if few else 0)
         if few:
             copies = adapted(field.values, streams.normals, streams.uniforms, lots, self._grid)
         else:
