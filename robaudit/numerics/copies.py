@@ -17,6 +17,7 @@ AT_ONCE = 50
 """Copies of an image that are made together."""
 _ROUNDING = 1e-6
 _RIDGE = 1e-12
+_LEAST_FREE = 0.1  # of 1 - leverage
 _KNOWN = 10.0  # effective copies about a centre that tell what it is worth
 
 
@@ -60,9 +61,10 @@ class Copies:
         """log E[l^t] at a temperature of each image (images,), and its standard error.
 
         l^t / m is regressed on p / m, whose mean under m is 1, for the parts p: the value has at most about the variance that the copies of
-        any single part would have alone, and none at t = 0 or for a linear log l that has its centre among the parts.
+        any single part would have alone, and none at t = 0 or for a linear log l that has its centre among the parts. The error is made of
+        what is left over 1 - leverage, as the few copies with large weights decide the coefficients.
 
-        Source: Owen and Zhou 2000, Safe and effective importance sampling.
+        Source: Owen and Zhou 2000, Safe and effective importance sampling; MacKinnon and White 1985 (HC3) for the error.
         """
         log_density = self.log_density
         weight, highest = self.weights(t[:, None], log_density)
@@ -71,14 +73,18 @@ class Copies:
         columns = torch.cat([torch.ones_like(weight)[:, None], controls, weight[:, None]], 1)  # (images, columns, copies)
         scale = (total(columns.square()) / n).sqrt()
         columns = columns / torch.where(scale > 0, scale, 1.0)[..., None]
+        known, target = columns[:, :-1].contiguous(), columns[:, -1]
         products = gram(columns) / n
-        ridge = _RIDGE * torch.eye(products.shape[1] - 1, dtype=weight.dtype, device=weight.device)
-        lower, failed = cholesky(products[:, :-1, :-1] + ridge)
-        sound = failed[:, None] == 0
-        slopes = torch.where(sound, cholesky_solve(products[:, :-1, -1], torch.where(sound[..., None], lower, ridge)), 0.0)
-        slopes[:, 0] = 0.0
-        rest = (columns[:, -1] - total(columns[:, :-1] * slopes[..., None], 1)) * scale[:, -1:]
-        mass = total(rest) / n
+        unit = torch.eye(known.shape[1], dtype=weight.dtype, device=weight.device)
+        lower, failed = cholesky(products[:, :-1, :-1] + _RIDGE * unit)
+        lower = torch.where(failed[:, None, None] == 0, lower, unit)
+        inverse = torch.stack([cholesky_solve(column.expand(len(lower), -1), lower) for column in unit], 2)
+        inverse = torch.where(failed[:, None, None] == 0, inverse, unit[:1] * unit[:, :1])  # the mean alone
+        slopes = total(inverse * products[:, None, :-1, -1])
+        left = target - total(known * slopes[..., None], 1)
+        leverage = total(known * product(inverse, known), 1) / n
+        mass = slopes[:, 0] * scale[:, -1] / scale[:, 0]
+        rest = left * scale[:, -1:] / (1 - leverage).clamp_min(_LEAST_FREE)
         variance = torch.stack([variance_over(part, 1) * part.shape[1] for part in rest.split(list(self.sizes), 1)], 1)
         error = (total(variance).sqrt() / (n * mass)).nan_to_num(1.0).clamp_min(_ROUNDING)
         return highest + torch.log(mass), error
@@ -125,7 +131,7 @@ def shifted(values: Values, normals: Callable[[], Tensor], plain: int, each: int
         if first >= plain:
             flat = flat + centres[(first - plain) // each][:, None]
         along = product(of_image, flat.double().transpose(1, 2)) - half
-        parts.append(torch.cat([torch.zeros_like(along[:, :1]), along], 1))
+        parts.append(torch.cat([along.new_zeros(len(along), 1, AT_ONCE), along], 1))
         losses.append(values(image, flat.flatten(0, 1).unflatten(1, z.shape[1:])).view(-1, AT_ONCE))
     return Copies(torch.cat(losses, 1), torch.cat(parts, 2), [plain, *[each] * len(about)], about)
 
