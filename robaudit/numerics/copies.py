@@ -57,12 +57,13 @@ class Copies:
         next_to = {*[i for i, t in enumerate(self.about) if t <= q][-1:], *[i for i, t in enumerate(self.about) if t >= q][:1]}
         return torch.stack([effective(parts[i]) >= _KNOWN for i in next_to]).any(0)
 
-    def log_mass(self, t: Tensor) -> tuple[Tensor, Tensor]:
-        """log E[l^t] at a temperature of each image (images,), and its standard error.
+    def log_mass(self, t: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """log E[l^t] at a temperature of each image (images,), its standard error, and the degrees of freedom of that.
 
         l^t / m is regressed on p / m, whose mean under m is 1, for the parts p: the value has at most about the variance that the copies of
         any single part would have alone, and none at t = 0 or for a linear log l that has its centre among the parts. The error is made of
-        what is left over 1 - leverage, as the few copies with large weights decide the coefficients.
+        what is left over 1 - leverage, as the few copies with large weights decide the coefficients; its degrees of freedom are 2 over the
+        squared coefficient of variation of its square.
 
         Source: Owen and Zhou 2000, Safe and effective importance sampling; MacKinnon and White 1985 (HC3) for the error.
         """
@@ -87,7 +88,9 @@ class Copies:
         rest = left * scale[:, -1:] / (1 - leverage).clamp_min(_LEAST_FREE)
         variance = torch.stack([variance_over(part, 1) * part.shape[1] for part in rest.split(list(self.sizes), 1)], 1)
         error = (total(variance).sqrt() / (n * mass)).nan_to_num(1.0).clamp_min(_ROUNDING)
-        return highest + torch.log(mass), error
+        square = (rest - total(rest)[:, None] / n).square()
+        fourth = (total(square.square()) / total(square).square()).nan_to_num(1.0)
+        return highest + torch.log(mass), error, 2 / (fourth - 1 / n)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,13 +99,15 @@ class Start:
 
     Attributes:
         temperature: (images,), float64.
-        log_mass, std_error, ess: of E[l^t] there (images,), float64.
+        log_mass, std_error, degrees: of E[l^t] there, see :meth:`Copies.log_mass` (images,), float64.
+        ess: the effective sample size there (images,), float64.
         known: whether the copies about the centres next to the order have told what those are worth (images,), bool.
     """
 
     temperature: Tensor
     log_mass: Tensor
     std_error: Tensor
+    degrees: Tensor
     ess: Tensor
     known: Tensor
 

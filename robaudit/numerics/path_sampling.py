@@ -21,7 +21,6 @@ _RIDGE = 1e-9
 _WORSE = 4.0  # times the sum of squares between chains: controls that raise it more are worth nothing
 _POWER = 3  # of the grid
 _SURE = 0.975
-_DEGREES = 0.2  # of Student's t for each effective copy: the variance of a hundred skewed weights is itself uncertain
 
 
 def temperature_grid(highest: float, temperatures: int) -> tuple[float, ...]:
@@ -61,7 +60,7 @@ class PathEstimate:
             gap: see the class.
         """
         error, copies_error = (variance_over(each, 1) / each.shape[1]).sqrt(), start.std_error / q
-        quantile = torch.from_numpy(stdtrit(_DEGREES * start.ess.cpu().numpy(), _SURE)).to(error)
+        quantile = torch.from_numpy(stdtrit(start.degrees.cpu().numpy(), _SURE)).to(error)
         sure = hypot(stdtrit(each.shape[1] - 1, _SURE) * error, quantile * copies_error)
         value = start.log_mass / q + more
         return cls(value, hypot(error, copies_error), gap, sure + gap.abs() / 2, start.temperature, start.ess)

@@ -206,7 +206,7 @@ class LaplaceEdge(LaplaceLine):
 
 
 class LaplaceMargin(LaplaceLine):
-    """l = softplus(-6 + 3 u) under Laplace noise, u = sum(delta) / (sigma sqrt d): noise with heavier tails than l^q can rise, or lighter."""
+    """l = softplus(-6 + 3 u) under Laplace noise, u = sum(delta) / (sigma sqrt d)."""
 
     def log_of(self, u: Tensor) -> Tensor:
         """log l of u."""
