@@ -207,14 +207,17 @@ class _Passes:
             margin[rows, k], slope[rows, k] = self.sloped(rows, torch.zeros_like(self.flat[rows]), targets[rows, k], Origin.NONE)[:2]
         return _Linear(targets, margin, slope)
 
-    def sloped(self, image: Tensor, d: Tensor, target: Tensor, origin: Origin) -> tuple[Tensor, Tensor, Tensor]:
-        """z_y - z_j (rows,), float64, the gradient of its negative (rows, d), and whether the class is another (rows,)."""
+    def sloped(self, image: Tensor, d: Tensor, target: Tensor, origin: Origin) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """z_y - z_j (rows,), float64, the gradient of its negative (rows, d), whether the class is another, and the class with the
+        largest other logit (rows,).
+        """
         self.gradients.index_add_(0, image, torch.ones_like(image))
         pixels = self.pixels(image, d)
         logits, w = self._slopes(image, pixels, target)
         flipped = self._show(image, d, pixels, self._labels(image, logits), origin)
-        own = logits.gather(1, self.y[image][:, None])[:, 0].double()
-        return own - logits.gather(1, target[:, None])[:, 0].double(), w.flatten(1).nan_to_num(0.0, 0.0, 0.0), flipped
+        own = self.y[image][:, None]
+        margin = (logits.gather(1, own).double() - logits.gather(1, target[:, None]).double())[:, 0]
+        return margin, w.flatten(1).nan_to_num(0.0, 0.0, 0.0), flipped, logits.scatter(1, own, -torch.inf).argmax(1)
 
     def flips(self, image: Tensor, d: Tensor) -> Tensor:
         """Whether the class is another in a plain pass (rows,); a nearer flip is kept."""
@@ -325,12 +328,12 @@ class _Hunt:
             The smallest flip of each (chains,), float64; infinite where there was none.
         """
         norm, reached = self._search.norm, torch.full((len(image),), torch.inf, dtype=torch.float64, device=d.device)
-        d = d[active]
+        d, target = d[active], target[active]
         for step in range(steps):
             if not len(active):
                 break
-            who, goal = image[active], target[active]
-            margin, w, flipped = self._passes.sloped(who, d, goal, origin)
+            who = image[active]
+            margin, w, flipped, nearest_class = self._passes.sloped(who, d, target, origin)
             rooms, radius = self._rooms.of(who), size(d, norm)
             reached[active] = torch.where(flipped, torch.minimum(reached[active], radius), reached[active])
             if step == steps - 1:
@@ -344,7 +347,7 @@ class _Hunt:
             length = _LAST * eta + (1 - _LAST) * eta * (1 + math.cos(math.pi * step / steps)) / 2
             d = rooms.onto_ball(d + rooms.steepest(w, d) * (length * wanted).to(d.dtype)[:, None], wanted)
             going = (~settled & d.isfinite().all(1)).nonzero()[:, 0]
-            active, d = active[going], d[going]
+            active, d, target = active[going], d[going], nearest_class[going]
         return reached
 
     def polish(self) -> None:
