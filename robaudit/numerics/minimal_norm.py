@@ -183,7 +183,7 @@ def passes_of(searches: Sequence[Search]) -> tuple[int, int]:
     """The most gradients, and further passes, that an image takes in searches that share what they find."""
     norms = len(searches)
     chains = sum((one.targets + one.noisy + norms - 1) * one.steps + one.polish for one in searches)
-    return searches[0].candidates + chains, 1 + 2 * _RAYS * _LENGTHS + norms * (_GRID - 1 + _BISECTIONS + _PUSHES)
+    return searches[0].candidates + chains, 1 + 3 * _RAYS * _LENGTHS + norms * (_GRID - 1 + _BISECTIONS + _PUSHES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,10 +205,10 @@ class _Passes:
         self.gradients, self.forwards = torch.zeros(2, len(x), dtype=torch.int64, device=x.device)
 
     def look(self) -> None:
-        """Judge the images themselves."""
+        """Judge the images themselves; ``right`` are those of the given class."""
         self._clean = self._passed(self.everything, self.x)
         self._show(self.everything, torch.zeros_like(self.flat), self.x, self._labels(self.everything, self._clean), Origin.MISCLASSIFIED)
-        self._right = (self._labels(self.everything, self._clean) == self.y).nonzero()[:, 0]
+        self.right = (self._labels(self.everything, self._clean) == self.y).nonzero()[:, 0]
 
     def linearised(self, candidates: int) -> _Linear:
         """The margins of the classes with the largest other logits, one gradient each."""
@@ -216,7 +216,7 @@ class _Passes:
         targets = others.argsort(dim=1, descending=True, stable=True)[:, : min(candidates, others.shape[1] - 1)]
         margin = torch.zeros_like(targets, dtype=torch.float64)
         slope = self.flat.new_zeros(*targets.shape, self.flat.shape[1])
-        rows = self._right
+        rows = self.right
         for k in range(targets.shape[1]):
             margin[rows, k], slope[rows, k] = self.sloped(rows, torch.zeros_like(self.flat[rows]), targets[rows, k], Origin.NONE)[:2]
         return _Linear(targets, margin, slope)
@@ -234,7 +234,7 @@ class _Passes:
         return margin, w.flatten(1).nan_to_num(0.0, 0.0, 0.0), flipped, logits.scatter(1, own, -torch.inf).argmax(1)
 
     def cast(self, image: Tensor, linear: _Linear, uniforms: Sequence[Tensor]) -> None:
-        """Look along rays, by the signs of the slopes at the image and of noise, with steps up to 1 in every pixel.
+        """Look along rays, by the signs of the slopes at the image, of noise and of its negative, with steps up to 1 in every pixel.
 
         Args:
             image: where to look (n,).
@@ -242,7 +242,7 @@ class _Passes:
             uniforms: noise on [0, 1] of all images (images, *shape).
         """
         noise = [one[image].flatten(1).to(self.flat.dtype) - 0.5 for one in uniforms]
-        for ray in [*linear.slope[image, :_RAYS].unbind(1), *noise]:
+        for ray in [*linear.slope[image, :_RAYS].unbind(1), *noise, *(-one for one in noise)]:
             for halvings in range(_LENGTHS):
                 pixels = self.pixels(image, ray.sign() / 2**halvings)
                 self.flips(image, (pixels - self.x[image]).flatten(1), Origin.RAY)
@@ -318,7 +318,8 @@ class _Hunt:
         targets = linear.targets.gather(1, order)
         start = points.gather(1, order[:, :first, None].expand(-1, -1, points.shape[2])).flatten(0, 1)
         image = self._passes.everything.repeat_interleave(first)
-        reached = self.chase(self._open(image), image, targets[:, :first].flatten(), start, _FIRST, self._search.steps, Origin.CHAIN)
+        right = (self._passes.right[:, None] * first + torch.arange(first, device=image.device)).flatten()
+        reached = self.chase(right, image, targets[:, :first].flatten(), start, _FIRST, self._search.steps, Origin.CHAIN)
         order = reached.view(-1, first).argsort(dim=1, stable=True)
         self._nearest = torch.cat([targets.gather(1, order), targets[:, first:]], dim=1)
 
@@ -330,7 +331,7 @@ class _Hunt:
         scale = (radius / size(noise, self._search.norm).clamp_min(1e-30)).to(noise.dtype)
         start, target = self._rooms.boxed(noise * scale[:, None]), self._nearest[:, number % self._nearest.shape[1]]
         everything = self._passes.everything
-        self.chase(self._open(everything), everything, target, start, _FIRST, self._search.steps, Origin.RESTART)
+        self.chase(self._passes.right, everything, target, start, _FIRST, self._search.steps, Origin.RESTART)
 
     def blind(self) -> Tensor:
         """The images without any flip (blind,)."""
@@ -340,10 +341,6 @@ class _Hunt:
         """A chain from the best flip in another norm."""
         everything = self._passes.everything
         self.chase(other._flipped(), everything, other._label, other._best, _POLISH, self._search.steps, Origin.OTHER_NORM)
-
-    def _open(self, image: Tensor) -> Tensor:
-        """Rows whose image has no flip at the image itself, by the image of each row (rows,)."""
-        return (self._radius[image] > 0).nonzero()[:, 0]
 
     def chase(self, active: Tensor, image: Tensor, target: Tensor, d: Tensor, eta: float, steps: int, origin: Origin) -> Tensor:
         """Run chains. The host waits for the device once a step, for what has ended.
