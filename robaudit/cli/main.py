@@ -46,20 +46,15 @@ def make_app() -> typer.Typer:
 
     from robaudit.cli import (
         catalogue,
-        certified,
         compare,
-        curves,
         demo,
         estimate,
         gate,
         init,
-        noise,
         plan,
         plot,
         reading,
         report,
-        scores,
-        spectrum,
         validate,
         verify,
     )
@@ -80,23 +75,14 @@ def make_app() -> typer.Typer:
     app.command("show")(reading.show)
     app.command("bias-report")(reading.bias_report)
     app.command("flag-samples")(reading.flag_samples)
-    app.command("corruption-report")(reading.corruption_report)
-    app.command("scores")(scores.scores)
-    app.command("spectrum")(spectrum.spectrum)
-    app.command("certified")(certified.certified)
-    app.command("curves")(curves.curves)
     app.command("gate")(gate.gate)
     app.command("compare")(compare.compare)
-    app.command("export")(reading.export)
     app.command("report")(report.report)
-    app.command("verify")(verify.verify)
+    app.command("plot")(plot.plot)
     app.command("validate")(validate.validate)
     app.command("plan")(plan.plan)
-    app.command("plot")(plot.plot)
-    app.command("estimators")(catalogue.estimators)
-    app.command("noises")(catalogue.noises)
-    app.command("noise-preview")(noise.noise_preview)
-    app.command("schema")(catalogue.schema)
+    app.command("verify")(verify.verify)
+    app.command("list")(catalogue.list_)
     return app
 
 
@@ -165,7 +151,7 @@ def _completing() -> bool:
 
 
 def _how_to_resume() -> str:
-    return _RESUMABLE if sys.argv[1:2] in (["estimate"], ["demo"], ["curves"], ["spectrum"]) else ""
+    return _RESUMABLE if sys.argv[1:2] in (["estimate"], ["demo"]) else ""
 
 
 def _usage(error: Any) -> str:
