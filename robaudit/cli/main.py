@@ -9,6 +9,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
+from inspect import cleandoc
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -69,20 +70,24 @@ def make_app() -> typer.Typer:
     )
 
     app.callback()(catalogue.program)
-    app.command("demo")(demo.demo)
-    app.command("init")(init.init)
-    app.command("estimate")(estimate.estimate)
-    app.command("show")(reading.show)
-    app.command("bias-report")(reading.bias_report)
-    app.command("flag-samples")(reading.flag_samples)
-    app.command("gate")(gate.gate)
-    app.command("compare")(compare.compare)
-    app.command("report")(report.report)
-    app.command("plot")(plot.plot)
-    app.command("validate")(validate.validate)
-    app.command("plan")(plan.plan)
-    app.command("verify")(verify.verify)
-    app.command("list")(catalogue.list_)
+    for name, command in {
+        "demo": demo.demo,
+        "init": init.init,
+        "estimate": estimate.estimate,
+        "show": reading.show,
+        "bias-report": reading.bias_report,
+        "flag-samples": reading.flag_samples,
+        "gate": gate.gate,
+        "compare": compare.compare,
+        "report": report.report,
+        "plot": plot.plot,
+        "validate": validate.validate,
+        "plan": plan.plan,
+        "verify": verify.verify,
+        "list": catalogue.list_,
+    }.items():
+        paragraphs = cleandoc(command.__doc__ or "").replace("\nExample:", "\n\nExample:").split("\n\n")
+        app.command(name, help="\n\n".join(" ".join(one.split()) for one in paragraphs))(command)
     return app
 
 

@@ -49,8 +49,8 @@ class Inconclusive(StrEnum):
 RESULTS, GATES, SPEC, RUNNING, OUTPUT = "Which results", "Gates", "The spec", "How it runs", "Output"
 """Groups of options on the help pages."""
 _NOT_ROBUST = (
-    "Count a sample as not robust if its value is below this (log10_p_fail, loss: above it). Default: 0.5; log10_p_fail: -0.3; loss: 0.69; "
-    "none for a radius and the like."
+    "Count a sample as not robust if its value is below this (log10_p_fail, loss: above it). Default: 0.5; by class 0.9; log10_p_fail: "
+    "-0.3; loss: 0.69; none for a radius and the like."
 )
 
 SpecArgument = Annotated[Path, typer.Argument(metavar="SPEC.yaml", help="The spec: model, data set, noise and estimators.")]
@@ -59,20 +59,19 @@ RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder w
 EstimatorFilter = Annotated[
     list[str] | None,
     typer.Option(
-        "--estimator",
-        rich_help_panel=RESULTS,
-        help="Only this estimator, with all of its values or one of them, as in NAME:q=100 (repeatable).",
+        "--estimator", metavar="NAME", rich_help_panel=RESULTS, help="Only this estimator, or one value of it: NAME:q=100 (repeatable)."
     ),
 ]
 NoiseFilter = Annotated[
-    list[str] | None, typer.Option("--noise", rich_help_panel=RESULTS, help="Only this noise, by its label (repeatable).")
+    list[str] | None, typer.Option("--noise", metavar="NAME", rich_help_panel=RESULTS, help="Only this noise, by its label (repeatable).")
 ]
 LevelFilter = Annotated[
-    list[str] | None, typer.Option("--level", rich_help_panel=RESULTS, help="Only this level, whatever the noise calls it (repeatable).")
+    list[str] | None,
+    typer.Option("--level", metavar="X", rich_help_panel=RESULTS, help="Only this level, whatever the noise calls it (repeatable)."),
 ]
 SigmaFilter = Annotated[
     list[str] | None,
-    typer.Option("--sigma", rich_help_panel=RESULTS, help="Only this noise level, for example 0.05 or 8/255 (repeatable)."),
+    typer.Option("--sigma", metavar="X", rich_help_panel=RESULTS, help="Only this sigma, for example 0.05 or 8/255 (repeatable)."),
 ]
 BelowOption = Annotated[float | None, typer.Option("--below", rich_help_panel=RESULTS, help=_NOT_ROBUST, show_default=False)]
 ThresholdOption = Annotated[float | None, typer.Option("--threshold", rich_help_panel=RESULTS, help=_NOT_ROBUST, show_default=False)]

@@ -61,7 +61,7 @@ def plot(
         list[Path],
         typer.Argument(metavar="RUN...|SPEC.yaml", help="A run; several for certified and curves; a spec for noise."),
     ],
-    kind: Annotated[Kind, typer.Option(help="What to draw.")],
+    kind: Annotated[Kind, typer.Option(metavar="KIND", help=f"What to draw: {', '.join(Kind)}.")],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The file to write: FILE.png, FILE.svg or FILE.pdf.")],
     estimator: EstimatorFilter = None,
     noise: NoiseFilter = None,

@@ -81,7 +81,7 @@ OnlyOption = Annotated[
 
 def show(
     run: RunArgument,
-    section: Annotated[SectionName, typer.Argument(help="What to show.")] = SectionName.SUMMARY,
+    section: Annotated[SectionName, typer.Argument(metavar="SECTION", help="What to show.")] = SectionName.SUMMARY,
     with_: Annotated[
         list[Path] | None,
         typer.Option("--with", metavar="RUN", rich_help_panel=RESULTS, help="Show this run, too; scores: compared with RUN (repeatable)."),
@@ -130,7 +130,7 @@ def show(
     ] = None,
     output: OutputOption = None,
 ) -> None:
-    """Show a section of a run: summary, classes (bias-report), flagged (flag-samples), certified, scores, curves, corruption, losses, ...
+    """Print a section of a run: its summary, classes, certified accuracy, error curves, one sample, all rows, ...
 
     sample: all results of the least robust images side by side, from the average over noise to what is proven. rows: as in samples.csv
     and samples.json; of an unfinished run those that it has so far.

@@ -44,7 +44,7 @@ def verify(
         bool, typer.Option("--quiet", "-q", rich_help_panel="Output", help="Print only differences, contradictions, warnings and errors.")
     ] = False,
 ) -> None:
-    """Recompute rows of a run from its weights and data, then compare its results with each other: do all bounds of a number allow it?
+    """Recompute rows of a run from its weights and data, and compare its results with each other.
 
     Numbers may differ by float rounding: by 5e-4 of their distance to the nearer end of their range, and by two votes. Exit code 1: a row
     differs; 3: results exclude each other, which only a bug of an estimator explains; 2: the run cannot be recomputed (its weights are

@@ -181,7 +181,8 @@ def named_table(entries: Sequence[NamedEntry]) -> Table:
     last = ""
     for one in entries:
         if one.of != last:
-            table.add_row("", "")
+            if last:
+                table.add_row("", "")
             table.add_row(Text(f"{one.of}s", "bold"), Text(_MORE[one.of]))
         last = one.of
         table.add_row(Text(f"  {one.name}"), Text(one.summary + (f"\n{one.options}\n" if one.options else "")))

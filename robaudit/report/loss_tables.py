@@ -19,7 +19,7 @@ from robaudit.report.words import MEASUREMENT, POPULATION
 from robaudit.stats.losses import MOST_WORST, Losses, losses
 from robaudit.stats.summary import GroupSummary
 from robaudit.store.run import Run
-from robaudit.text import clipped, printable
+from robaudit.text import clipped, count, printable
 
 Groups = Mapping[tuple[str, NoiseLevel], GroupSummary]
 
@@ -60,10 +60,13 @@ class LossSection(Section[ByOrder]):
     def table(self, one: Found[ByOrder], ask: Ask) -> Terminal:
         """The means by q, then the images with the highest losses."""
         by, failed = one.record, failed_attacks(one.record.losses)
-        means = _terminal_table(by)
-        return Terminal(
-            lambda _: [replace(means, notes=(*means.notes, *filter(None, (failed,)))), *worst_losses_tables(by.losses, by.levels)]
-        )
+
+        def build(narrow: bool) -> Iterator[Table]:
+            means = _terminal_table(by, narrow)
+            yield replace(means, notes=(*means.notes, *filter(None, (failed,))))
+            yield from worst_losses_tables(by.losses, by.levels)
+
+        return Terminal(build)
 
     def sheet(self, one: Found[ByOrder], ask: Ask) -> Sheet:
         """A line for each noise level and result."""
@@ -98,21 +101,24 @@ def _document(of: Losses) -> dict[str, Any]:
     return {**of.at.document(), "results": results, "attacked": of.attacked, "beaten": of.beaten, "worst": worst}
 
 
-def _terminal_table(by: ByOrder) -> Table:
+def _terminal_table(by: ByOrder, narrow: bool) -> Table:
     """A line for each noise level and result."""
+    sizes = {one.images for of in by.losses for one in of.results}
     rows = []
     for of in by.losses:
         for one in of.results:
-            mean = numbers.mean_estimate(one.mean, LOSS.low, LOSS.high)
+            mark = numbers.NO_INTERVAL if one.with_interval < one.images else ""
+            mean = numbers.mean_estimate(one.mean, LOSS.low, LOSS.high, tight=narrow)
             group = by.groups[one.name, of.at]
             spread = (numbers.quantile_estimate(quantile, LOSS.low, LOSS.high) for quantile in (group.median, group.bad_end))
-            mark = numbers.NO_INTERVAL if one.with_interval < one.images else ""
-            rows.append(cells((by.levels[of.at], *_named(one.name, one.estimator, one.q), f"{one.images:,}", mark + mean, *spread)))
-    heads = (*columns(("noise", "estimator"), ("q", "images")), Column("mean [95% interval]", number=True, wrap=True))
+            images = () if len(sizes) == 1 else (f"{one.images:,}",)
+            rows.append(cells((by.levels[of.at], *_named(one.name, one.estimator, one.q), *images, mark + mean, *spread)))
+    heads = (*columns(("noise", "estimator"), ("q", *(["images"] if len(sizes) > 1 else []))),)
     return Table(
         f"Mean loss by q ({LOSS.unit}, lower is better)",
-        (*heads, *columns((), ("median", "95th %ile"))),
+        (*heads, Column("mean [95% interval]", number=True, wrap=True), *columns((), ("median", "95th %ile"))),
         tuple(rows),
+        lines=tuple(count(size, "image") for size in sizes) if len(sizes) == 1 else (),
         notes=(
             "q = 1: the mean loss of an image's noisy copies; the larger q, the more the worst copies count; max: the attack.",
             *caveats(_listed(by.losses, by.groups), "[ ]"),

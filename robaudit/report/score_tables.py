@@ -131,7 +131,12 @@ def table_of(scores: Scores, *, page: bool = False) -> Table:
     """The same as a table; ``page``: with mathematical signs."""
     shown = [(score, one) for score, one in scores.values.items() if one.value is not None]
     rows = [cells((score, numbers.signs(text(one)) if page else text(one), interval(one), MEANINGS[score])) for score, one in shown]
-    columns = (Column("score"), Column("value", number=True), Column(f"[{_percent(scores)} interval]", number=True), Column("meaning"))
+    columns = (
+        Column("score"),
+        Column("value", number=True),
+        Column(f"[{_percent(scores)} interval]", number=True),
+        Column("meaning", wrap=True),
+    )
     head = _heading(scores.radii)
     return Table(head, columns, tuple(rows), (_counts(scores.radii),), notes=(_note(scores), *notes(scores)))
 

@@ -46,7 +46,7 @@ class SummarySection(Section[tuple[GroupSummary, ...]]):
         seconds = {key: spent for key in keys if (spent := run.seconds_of(*key)) is not None}
         files = f"Files: {run.path}/samples.csv, samples.json, summary.json, run.json"
         more = f"robaudit show {run.path} SECTION has: {', '.join(offered(run))}"
-        head, tail = (*warning_lines(run.info), *headline(run.info), ""), ("", files, more)
+        head, tail = (*warning_lines(run.info), *headline(run.info), ""), (files, more)
         return Group(*map(plain, head), overall_tables(one.record, seconds, run.quantities), *map(plain, tail))
 
     def sheet(self, one: Found[tuple[GroupSummary, ...]], ask: Ask) -> Sheet:
