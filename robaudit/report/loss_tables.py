@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from robaudit.errors import NothingLeftError
+from robaudit.errors import RunError
 from robaudit.levels import NoiseLevel
 from robaudit.quantities import LOSS
 from robaudit.report import numbers
@@ -50,11 +50,11 @@ class LossSection(Section[ByOrder]):
         """The losses at all noise levels, together.
 
         Raises:
-            NothingLeftError: there are none by q.
+            RunError: there are none by q.
         """
         found = losses(run, ask.estimators, ask.levels, MOST_WORST if ask.bottom is None else ask.bottom)
         if not found:
-            raise NothingLeftError(str(run.path), "has no losses by q", "add qnorm_path to its estimators: --extend computes it")
+            raise RunError(str(run.path), "has no losses by q", "add qnorm_path to its estimators: --extend computes it")
         return [ByOrder(found, {(group.key.estimator, group.key.at): group for group in run.summary()})]
 
     def table(self, one: Found[ByOrder], ask: Ask) -> Terminal:

@@ -176,11 +176,12 @@ def refuse_unused(name: SectionName, ask: Ask) -> None:
     Raises:
         SpecError: some of it is asked for.
     """
-    nothing, uses = Ask(), used(name)
-    for field in fields(Ask):
-        if field.name not in uses and getattr(ask, field.name) != getattr(nothing, field.name):
-            known = [other.value for other in SectionName if field.name in used(other)]
-            flag = _FLAGS.get(field.name, f"--{field.name.replace('_', '-')}")
+    nothing = Ask()
+    given = [field.name for field in fields(Ask) if getattr(ask, field.name) != getattr(nothing, field.name)]
+    for part in given:
+        if part not in used(name):
+            known = [other.value for other in SectionName if part in used(other)]
+            flag = _FLAGS.get(part, f"--{part.replace('_', '-')}")
             raise SpecError(flag, f"does not apply to the section {name.value}", f"use it with {', '.join(known)}")
 
 

@@ -60,7 +60,7 @@ def test_help_and_misspelt_options(tmp_path: Path) -> None:
 
 
 def test_no_such_run_or_spec(tmp_path: Path) -> None:
-    more = {"plan": ["--budget", "1m"], "plot": ["--kind", "bias", "-o", "x.png"], "compare": ["other"], "noise-preview": ["-o", "x.txt"]}
+    more = {"plan": ["--budget", "1m"], "plot": ["--kind", "bias", "-o", "x.png"], "compare": ["other"]}
     commands = [[name, "nosuch", *more.get(name, [])] for name in COMMANDS]
     found = answers(commands, tmp_path)
     for command, (code, said, imported) in zip(commands, found, strict=True):
@@ -93,8 +93,7 @@ def test_invalid_specs(tmp_path: Path) -> None:
     specs = [*(f"{name}.yaml" for name in INVALID), "yaml.yaml"]
     commands = [[*command, spec] for command in (["estimate"], ["validate"], ["plan", "--budget", "1m"]) for spec in specs]
     commands += [
-        ["curves", "key.yaml"],
-        ["spectrum", "key.yaml"],
+        ["plot", "--kind", "noise", "-o", "x.png", "key.yaml"],
         ["estimate", "gate.yaml", "--sigma", "x"],
         ["estimate", "gate.yaml", "--set", "a"],
     ]
