@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from inspect import cleandoc
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -70,7 +70,7 @@ def make_app() -> typer.Typer:
     )
 
     app.callback()(catalogue.program)
-    for name, command in {
+    commands: dict[str, Callable[..., Any]] = {
         "demo": demo.demo,
         "init": init.init,
         "estimate": estimate.estimate,
@@ -85,7 +85,8 @@ def make_app() -> typer.Typer:
         "plan": plan.plan,
         "verify": verify.verify,
         "list": catalogue.list_,
-    }.items():
+    }
+    for name, command in commands.items():
         paragraphs = cleandoc(command.__doc__ or "").replace("\nExample:", "\n\nExample:").split("\n\n")
         app.command(name, help="\n\n".join(" ".join(one.split()) for one in paragraphs))(command)
     return app
