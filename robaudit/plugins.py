@@ -8,14 +8,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from robaudit.errors import RobauditError, SpecError, did_you_mean
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
 
 ESTIMATORS, NOISES = "robaudit.estimators", "robaudit.noise"
 """Entry-point groups of the plugins that a spec names."""
 
-_T = TypeVar("_T")
+_T = TypeVar("_T", bound="BaseModel")
 
 
 def installed(group: str, what: str) -> dict[str, EntryPoint]:
@@ -57,12 +60,12 @@ def load_class(group: str, what: str, name: str, base: type[_T], where: str) -> 
     Args:
         group, what: as for :func:`installed`.
         name: of the plugin.
-        base: what it must be a subclass of.
+        base: what it must be a subclass of; a class variable without a value there must be given one.
         where: the place that names it, for messages.
 
     Raises:
         SpecError: unknown name, with a did-you-mean.
-        RobauditError: the plugin cannot be imported, or its class is of another kind.
+        RobauditError: the plugin cannot be imported, or its class is of another kind or defines less than one must.
     """
     refuse_unknown(group, what, name, where)
     points = installed(group, what)
@@ -76,6 +79,8 @@ def load_class(group: str, what: str, name: str, base: type[_T], where: str) -> 
         raise RobauditError(
             f"{what} {name}", f"{points[name].value} is not a subclass of robaudit.{base.__name__}", "fix or uninstall the plugin"
         )
+    if missing := sorted({*getattr(cls, "__abstractmethods__", ()), *(name for name in cls.__class_vars__ if not hasattr(cls, name))}):
+        raise RobauditError(f"{what} {name}", f"{points[name].value} does not define {', '.join(missing)}", "fix or uninstall the plugin")
     return cls
 
 

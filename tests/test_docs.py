@@ -30,15 +30,13 @@ def test_the_page_of_commands_is_what_the_program_says() -> None:
 
 
 @pytest.mark.parametrize("name", commands.commands())
-def test_every_command_has_help_an_example_and_a_word_in_a_page(name: str) -> None:
+def test_every_command_has_help_and_an_example(name: str) -> None:
     function = commands.commands()[name]
     known = {flag for one in commands.parameters(function) for flag in one.flags}
     example = " ".join(commands.about(function).partition("Example:")[2].split())
     assert example.startswith(f"robaudit {name}")
     assert set(re.findall(r"(?<=\s)--[\w-]+", example)) <= known
     assert all(one.help for one in commands.parameters(function))
-    pages = (ROOT / "README.md", *(page for page in DOCS.glob("*.md") if page != commands.PATH))
-    assert any(f"robaudit {name}" in page.read_text(encoding="utf-8") for page in pages)
 
 
 def keys(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> Iterator[str]:
@@ -64,6 +62,7 @@ def test_every_estimator_and_option() -> None:
     table = words("docs/spec.md")
     for name, cls in installed_estimators().items():
         if cls.__module__.startswith("robaudit."):
+            assert name in words("docs/estimators.md")
             assert any(
                 name in (DOCS / f"{page}.md").read_text(encoding="utf-8")
                 for page in (

@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Literal
 
+import psutil
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
-from robaudit import cgroups, memory
+from robaudit import memory, system
 from robaudit.errors import ModelError, RobauditError, SpecError
-from robaudit.memory import Limit, extra_peak, is_out_of_memory, limits, memory_limit, size_text, used
+from robaudit.memory import extra_peak, is_out_of_memory, memory_limit, size_text, used
 
 GB = 10**9
-FREE = "the machine's free memory"
-OURS = 300_000_000
-"""Bytes that this process holds of its group."""
 
 
-def system(folder: Path, files: dict[str, str]) -> Path:
+def system_files(folder: Path, files: dict[str, str]) -> Path:
     """Files as the kernel would show them."""
     for name, content in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -32,97 +30,22 @@ def system(folder: Path, files: dict[str, str]) -> Path:
     return folder
 
 
-def of_groups(root: Path) -> list[tuple[str, int]]:
-    return list(cgroups.memory_limits(OURS, root))
-
-
-def test_without_groups_there_is_no_limit_of_theirs(tmp_path: Path) -> None:
-    assert of_groups(tmp_path) == []
-    assert [limit.source for limit in limits(tmp_path) if not limit.source.startswith("RLIMIT")] == [FREE]
-
-
-def test_version_2_with_parents(tmp_path: Path) -> None:
-    files = {
-        "proc/self/cgroup": "0::/outer/inner\n",
-        "sys/fs/cgroup/outer/inner/memory.max": "max\n",
-        "sys/fs/cgroup/outer/inner/memory.high": f"{3 * GB}\n",
-        "sys/fs/cgroup/outer/memory.max": f"{2 * GB}\n",
-    }
-    assert of_groups(system(tmp_path, files)) == [("memory.high", 3 * GB), ("memory.max", 2 * GB)]
-    sources = {limit.source: limit.bytes for limit in limits(tmp_path)}
-    assert sources["the control group's memory.max"] == 2 * GB
-
-
-def test_what_others_of_the_group_hold_is_not_ours(tmp_path: Path) -> None:
-    files = {
-        "proc/self/cgroup": "0::/job\n",
-        "sys/fs/cgroup/job/memory.max": f"{4 * GB}",
-        "sys/fs/cgroup/job/memory.current": f"{3 * GB}",
-        "sys/fs/cgroup/job/memory.stat": f"anon 1\ninactive_file {GB}\nactive_file {GB // 2}\n",
-    }
-    assert of_groups(system(tmp_path, files)) == [("memory.max", 4 * GB - (3 * GB - GB - GB // 2 - OURS))]
-
-
-def test_version_1(tmp_path: Path) -> None:
-    files = {
-        "proc/self/cgroup": "5:cpu:/job\n4:memory:/job/task\n0::/\n",
-        "sys/fs/cgroup/memory/job/task/memory.limit_in_bytes": "9223372036854771712\n",
-        "sys/fs/cgroup/memory/job/memory.limit_in_bytes": f"{GB}\n",
-        "sys/fs/cgroup/memory/job/memory.usage_in_bytes": f"{GB}\n",
-        "sys/fs/cgroup/memory/job/memory.stat": f"inactive_file 1\ntotal_inactive_file {GB // 2}\ntotal_active_file {GB // 2}\n",
-        "sys/fs/cgroup/cpu/job/memory.limit_in_bytes": "1\n",
-    }
-    assert of_groups(system(tmp_path, files)) == [("memory.limit_in_bytes", GB)]
-
-
 @pytest.mark.parametrize(
-    ("cgroup", "folders"),
+    ("files", "left"),
     [
-        ("0::/", [""]),
-        ("0::/a/b", ["a/b", "a", ""]),
-        ("0::/../other", [""]),
-        ("4:cpu,memory:/a", ["memory/a", "memory"]),
-        ("4:cpu:/a", []),
-        ("", []),
-        ("nonsense\n\n:::::\n7", []),
+        ({}, math.inf),
+        ({"memory.max": "max\n"}, math.inf),
+        ({"job/memory.max": "max\n", "job/memory.high": f"{3 * GB}\n", "memory.max": f"{2 * GB}\n"}, 2 * GB),
+        ({"job/memory.max": f"{4 * GB}", "job/memory.stat": f"anon {GB}\nfile {2 * GB}\n"}, 3 * GB),
+        ({"memory/job/memory.limit_in_bytes": f"{GB}\n"}, GB),
+        ({"memory/memory.limit_in_bytes": f"{GB}", "memory/memory.stat": f"rss 1\ntotal_rss {GB // 4}\n"}, 3 * GB // 4),
+        ({"cpu/job/memory.limit_in_bytes": "1\n"}, math.inf),
     ],
 )
-def test_the_folders_of_our_groups(cgroup: str, folders: list[str], tmp_path: Path) -> None:
-    system(tmp_path, {"proc/self/cgroup": cgroup})
-    assert list(cgroups.groups("memory", tmp_path)) == [tmp_path / "sys/fs/cgroup" / folder for folder in folders]
-
-
-def test_a_container_sees_its_group_as_the_root(tmp_path: Path) -> None:
-    """As Docker does without a namespace of control groups: the path is the host's, the files lie at the root."""
-    files = {"proc/self/cgroup": "4:memory:/docker/7f\n3:cpu:/docker/7f\n", "sys/fs/cgroup/memory/memory.limit_in_bytes": f"{GB}\n"}
-    assert of_groups(system(tmp_path, files)) == [("memory.limit_in_bytes", GB)]
-
-
-@given(st.text(max_size=80), st.text(max_size=80))
-def test_no_text_breaks_the_readers(first: str, second: str) -> None:
-    texts = {"cgroup": first, "memory.max": second, "memory.current": first, "memory.stat": second, "cpu.max": first}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cgroups, "text", lambda path: "0::/a" if path.name == "cgroup" and not first else texts.get(path.name, ""))
-        assert all(most >= 0 for _, most in cgroups.memory_limits(OURS))
-        assert cgroups.cores() >= 1
-
-
-@pytest.mark.parametrize(
-    ("content", "bytes_"),
-    [
-        ("max\n", None),
-        ("1073741824\n", 2**30),
-        ("0", 0),
-        ("9223372036854771712", None),
-        ("", None),
-        ("-1", None),
-        ("1e9", None),
-        ("9" * 30, None),
-    ],
-)
-def test_numbers_in_limit_files(content: str, bytes_: int | None, tmp_path: Path) -> None:
-    system(tmp_path, {"proc/self/cgroup": "0::/", "sys/fs/cgroup/memory.max": content})
-    assert of_groups(tmp_path) == ([] if bytes_ is None else [("memory.max", bytes_)])
+def test_memory_that_control_groups_leave(files: dict[str, str], left: float, tmp_path: Path) -> None:
+    """Of version 2 (one tree) and 1 (a tree for each controller), with parents; a container may see its group as the root."""
+    shown = {"proc/self/cgroup": "4:memory:/job\n3:cpu:/job\n0::/job\n", **{f"sys/fs/cgroup/{name}": text for name, text in files.items()}}
+    assert system.group_memory(system_files(tmp_path, shown)) == left
 
 
 @pytest.mark.parametrize(
@@ -135,72 +58,55 @@ def test_numbers_in_limit_files(content: str, bytes_: int | None, tmp_path: Path
         ({"sys/fs/cgroup/job/cpu.max": "max 100000\n"}, 64),
         ({"sys/fs/cgroup/cpu/job/cpu.cfs_quota_us": "150000\n", "sys/fs/cgroup/cpu/job/cpu.cfs_period_us": "100000\n"}, 2),
         ({"sys/fs/cgroup/cpu/job/cpu.cfs_quota_us": "-1\n", "sys/fs/cgroup/cpu/job/cpu.cfs_period_us": "100000\n"}, 64),
-        ({"sys/fs/cgroup/job/cpu.max": "1 0\n"}, 64),
     ],
 )
 def test_cores_by_affinity_and_quota(files: dict[str, str], cores: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(64)), raising=False)
-    assert cgroups.cores(system(tmp_path, {"proc/self/cgroup": "3:cpu,cpuacct:/job\n0::/job\n", **files})) == cores
-
-
-def test_the_process_has_limits_of_its_own() -> None:
-    code = (
-        "import json, resource\nfrom robaudit.memory import limits\n"
-        "for name, most in (('RLIMIT_AS', 9), ('RLIMIT_DATA', 8), ('RLIMIT_RSS', 7)):\n"
-        "    resource.setrlimit(getattr(resource, name), (most * 10**9, most * 10**9))\n"
-        "print(json.dumps([limit[:3] for limit in limits() if limit.source.startswith('RLIMIT')]))\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
-    counts = {"RLIMIT_AS": "vms", "RLIMIT_DATA": "data", "RLIMIT_RSS": "rss"}
-    assert json.loads(done.stdout) == [[(9 - i) * GB, name, counted] for i, (name, counted) in enumerate(counts.items())]
+    assert system.cores(system_files(tmp_path, {"proc/self/cgroup": "3:cpu,cpuacct:/job\n0::/job\n", **files})) == cores
 
 
 @pytest.fixture
-def machine(monkeypatch: pytest.MonkeyPatch) -> list[Limit]:
-    """A machine with 8 GB free, a process that holds 1 GB, 2 GB of data and 6 GB of address space."""
-    known: list[Limit] = [Limit(9 * GB, FREE)]
-    monkeypatch.setattr(memory, "limits", lambda: known)
-    monkeypatch.setattr(memory, "used", lambda counts="rss": {"rss": GB, "data": 2 * GB, "vms": 6 * GB}[counts])
-    return known
+def machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine with 8 GB free, and a process that holds 1 GB."""
+    monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=8 * GB))
+    monkeypatch.setattr(memory, "used", lambda: GB)
+    monkeypatch.setattr(memory, "group_memory", lambda: math.inf)
 
 
+@pytest.mark.usefixtures("machine")
 @pytest.mark.parametrize(
-    ("asked", "others", "limit", "free"),
+    ("asked", "share", "group", "most"),
     [
-        ("auto", [], Limit(int(7.4 * GB), FREE), 6.4),  # four fifths of 8 GB
-        (4 * GB, [], Limit(4 * GB, "--memory 4GB", asked=True), 3),
-        (100 * GB, [], Limit(9 * GB, FREE), 8),
-        (4 * GB, [Limit(3 * GB, "the control group's memory.max")], Limit(3 * GB, "the control group's memory.max"), 2),
-        (4 * GB, [Limit(8 * GB, "RLIMIT_AS", "vms")], Limit(8 * GB, "RLIMIT_AS", "vms"), 2),  # the larger number leaves less
-        (4 * GB, [Limit(3 * GB, "RLIMIT_DATA", "data")], Limit(3 * GB, "RLIMIT_DATA", "data"), 1),
-        ("auto", [Limit(3 * GB, "RLIMIT_DATA", "data")], Limit(int(2.8 * GB), "RLIMIT_DATA", "data"), 0.8),
+        ("auto", 1.0, math.inf, 7.4),  # four fifths of 8 GB
+        ("auto", 0.5, math.inf, 4.2),
+        ("auto", 1.0, 2 * GB, 2.6),
+        (4 * GB, 1.0, math.inf, 4),
+        (4 * GB, 0.5, math.inf, 4),  # for each of two processes
+        (100 * GB, 1.0, math.inf, 9),
+        (4 * GB, 1.0, 2 * GB, 3),
     ],
 )
 def test_the_tightest_limit_counts(
-    asked: int | Literal["auto"], others: list[Limit], limit: Limit, free: float, machine: list[Limit]
+    asked: int | Literal["auto"], share: float, group: float, most: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    machine.extend(others)
-    found = memory_limit(asked)
-    assert found[1:] == limit[1:]
-    assert found.bytes == pytest.approx(limit.bytes, abs=2)
-    assert found.left == pytest.approx(free * GB, abs=2)
+    monkeypatch.setattr(memory, "group_memory", lambda: group)
+    assert memory_limit(asked, share) == pytest.approx(most * GB, abs=2)
 
 
-def test_less_than_the_process_holds_is_refused(machine: list[Limit]) -> None:
+@pytest.mark.usefixtures("machine")
+def test_less_than_the_process_holds_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SpecError) as refused:
         memory_limit(10**8)
     assert str(refused.value) == "--memory 100MB: the process alone holds 1GB; give at least 1.5GB"
     memory_limit(int(1.5 * GB))
-    machine.append(Limit(GB, "the control group's memory.max"))
+    monkeypatch.setattr(memory, "group_memory", lambda: -5.0)
     with pytest.raises(RobauditError) as told:
         memory_limit("auto")
-    assert str(told.value) == "the control group's memory.max: allows 1GB, and the process alone holds 1GB; give at least 1.5GB"
+    assert str(told.value) == "memory: 0 bytes are free beside the 1GB that the process holds; give at least 1.5GB"
 
 
 def test_of_this_machine() -> None:
-    limit = memory_limit("auto")
-    assert 0 < used(limit.counts) < limit.bytes
-    assert 0 < limit.left < limit.bytes
+    assert used() < memory_limit("auto") < psutil.virtual_memory().total
 
 
 @pytest.mark.parametrize(
@@ -269,9 +175,9 @@ def test_exceptions_that_do_not(error: BaseException) -> None:
 
 
 ALLOCATES = """
-import json, resource, sys, torch
+import json, psutil, resource, sys, torch
 from torch import nn
-from robaudit.memory import is_out_of_memory, used
+from robaudit.memory import is_out_of_memory
 torch.manual_seed(0)
 network = nn.Sequential(nn.Conv2d(3, 32, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(32 * 32 * 32, 10)).eval()
 frozen = torch.jit.freeze(torch.jit.trace(network, torch.rand(8, 3, 32, 32)))
@@ -296,7 +202,7 @@ found = {}
 for limit, counts in ((resource.RLIMIT_AS, "vms"), (resource.RLIMIT_DATA, "data")):
     _, hard = resource.getrlimit(limit)
     for name, way in ways.items():
-        resource.setrlimit(limit, (used(counts) + 64 * 2**20, hard))
+        resource.setrlimit(limit, (getattr(psutil.Process().memory_info(), counts) + 64 * 2**20, hard))
         n, said = 8, None
         while said is None and n < 2**14:
             n *= 2

@@ -167,7 +167,7 @@ def audit(
         model: with a spec, the network to audit instead of the one that it names.
         sigma: standard deviations of Gaussian noise, in pixel units ([0, 1]); ``"8/255"`` is understood.
         noise: other noises, as in a spec: ``{"kind": "uniform", "eps": [8/255]}``.
-        estimators: names, or names with options: ``{"mc": {"samples": 2000}}``. Default: logit_gaussian.
+        estimators: names, or names with options: ``{"mc": {"samples": 2000}}``. Default: mc.
         gates: thresholds such as ``"mean >= 0.9"``; :meth:`Run.gate` decides them.
         mean, std: of the network's normalisation, applied after the noise; none where the network does that itself.
         output: key or index of the logits where the network returns several things.

@@ -248,22 +248,21 @@ class Computer:
         Raises:
             ModelError: a single image does not fit into memory.
         """
-        waiting, longest, total = [chunk], 0.0, len(chunk.samples)
+        waiting = [chunk]
         with self.engine.counting(self._went_through):
             while waiting:
                 now = waiting.pop(0)
                 tasks, images = list(now.tasks), len(now.samples)
-                if images > (most := self.pace.allowed(tasks)):
+                if images > (most := self.pace.next_images(tasks)):
                     waiting[:0] = now.split(most)
                     continue
                 self.pace.begin()
-                longest = max(longest, (yield from self._attempt(now)))
+                longest = yield from self._attempt(now)
                 if now.samples and now.tasks:
                     self._shrink(now)
                     waiting.insert(0, now)
                 else:
-                    self.pace.fitted(tasks, images)
-        self.pace.took(total, longest)
+                    self.pace.took(tasks, images, longest)
 
     def _attempt(self, chunk: Chunk) -> Generator[Step, None, float]:
         """Do the tasks of a chunk until memory runs out, removing what is done from it; return the seconds of the longest step."""

@@ -165,7 +165,7 @@ class Crew:
             for number, member in enumerate(self._members):
                 if not member.ready or len(member.given) >= (depth if member.seconds < _SOON else 1):
                     continue
-                self._wanted = max(member.images, member.opened.least)
+                self._wanted = member.images
                 given = self._returned.popleft() if self._returned else self._taken(chunks)
                 if given is None:
                     return False

@@ -15,10 +15,10 @@ from typing import Any
 
 import torch
 
-from robaudit.cgroups import text as file_text
 from robaudit.datasets.base import Sample
 from robaudit.errors import ModelError, SpecError
 from robaudit.estimators.registry import Chosen, registered
+from robaudit.system import text as file_text
 from robaudit.text import clipped, count, printable
 
 _OWN_PACKAGE = "robaudit"

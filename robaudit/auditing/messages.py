@@ -31,14 +31,12 @@ class Opened:
         facts: what it knows of the audit.
         told: the notes (False) and warnings (True) of its start.
         images: how many images its first chunk should have.
-        least: images that fill a pass; a chunk has fewer only when few are left.
     """
 
     host: str
     facts: Facts
     told: Sequence[tuple[bool, str]]
     images: int
-    least: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from robaudit.errors import DataError, ModelError, NothingLeftError, SpecError
 from robaudit.estimators import registry
 from robaudit.estimators.engine import Engine
 from robaudit.estimators.registry import Chosen, Task, check_model, refuse_unfit, tasks_of
-from robaudit.memory import Limit, memory_limit
+from robaudit.memory import memory_limit
 from robaudit.models.logits import for_noisy_passes
 from robaudit.noise.registry import Noise
 from robaudit.noise.registry import build as build_noises
@@ -75,7 +75,7 @@ class Ready:
         readers: threads that read it ahead.
         engine: model and noise.
         image: one image, for its shape.
-        limit: of the process's memory, as it was when the model had been loaded.
+        limit: bytes of main memory that the process may hold.
         check: the check of the first images.
         rows: what an image's logits owe to the batch.
         effects: what a lower precision changes, for run.json.
@@ -88,7 +88,7 @@ class Ready:
     readers: int
     engine: Engine
     image: Tensor
-    limit: Limit
+    limit: int
     check: InputCheck
     rows: RowCheck
     effects: Mapping[str, Any]
@@ -248,7 +248,7 @@ def with_model(
     spec, samples, gradients = parts.spec, parts.samples, parts.gradients
     listener.doing("loading the model")
     network = make_model(spec, model, device, trust=trust)
-    limit = memory_limit(spec.run.memory).shared(share)
+    limit = memory_limit(spec.run.memory, share)
     if old is not None:
         refuse_another_machine(old, network, device, where, listener)
     for text in (*spec.taken, *network.notes):

@@ -26,10 +26,10 @@ from robaudit.auditing.chunks import step_name
 from robaudit.auditing.crew import failure
 from robaudit.auditing.messages import Failed, Item, Lost, Opened, decoded, encoded
 from robaudit.auditing.worker import Order, Plan, Worker, or_unreadable
-from robaudit.cgroups import cores
 from robaudit.errors import ModelError, RobauditError, SpecError, needs_extra
 from robaudit.estimators.registry import Task
 from robaudit.progress import Listener
+from robaudit.system import cores
 
 _OPTION = "--engine ray"
 _REACHED = 10.0  # seconds within which a cluster must answer

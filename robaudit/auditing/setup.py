@@ -11,10 +11,10 @@ from torch import nn
 
 from robaudit.datasets.base import Dataset
 from robaudit.errors import SpecError
-from robaudit.estimators.engine import Engine, fitting_passes
+from robaudit.estimators.engine import Engine, fitting_rows
 from robaudit.estimators.registry import Task
 from robaudit.levels import NO_NOISE, NoiseLevel
-from robaudit.memory import Headroom, Limit, free_bytes
+from robaudit.memory import free_bytes, peak, reset_peak, used
 from robaudit.models.load import from_module, load_model
 from robaudit.models.logits import PIXELS, LogitModel
 from robaudit.noise.base import shape_of
@@ -25,92 +25,97 @@ from robaudit.spec.model import AuditSpec
 from robaudit.spec.pretrained.folder import model_path
 
 MOST_IMAGES = 1024
-_FIRST_VALUES = 2**22  # pixel values through the network in the first chunk: 1,365 passes at 3 x 32 x 32
-_STEADY_VALUES = 2**25  # the same where the size must follow a fixed rule: 10,000 passes at 3 x 32 x 32
-_STEADY_IMAGES = 64
 FLUSH_ROWS = 4096
 """Results that go to disk at once, roughly."""
-_SHORT, _LONG = 0.6, 2.0  # seconds
-_GROWTH = 8  # a chunk has at most this many times the images of the largest one measured
-_TIGHT = 2**31  # bytes; with less free memory, freed blocks are returned during the run, which costs a few percent of its time
+CHUNK_SECONDS = 1.0
+"""That the longest step of a chunk should take: results go to disk between steps."""
+_STEADY_VALUES = 2**25  # pixel values through the network in a chunk of fixed size: 10,000 passes at 3 x 32 x 32
+_STEADY_IMAGES = 64
+_GROWTH = 8  # a chunk has at most this many times the images of the last one measured
+_CHUNK_SHARE = 0.5  # of the free memory: images differ, and the C library leaves gaps between blocks
+
+
+class Gauge:
+    """The memory that chunks may take on a device, and that one takes.
+
+    Args:
+        device: where the work is done.
+        limit: bytes of main memory that the process may hold; on a CUDA device its free memory counts instead.
+
+    Attributes:
+        free: bytes for a chunk of images and its passes: half of what is free at the start.
+    """
+
+    def __init__(self, device: torch.device, limit: int) -> None:
+        reset_peak(device)
+        self._device, self._before = device, used(device)
+        self.free = max(0, int(_CHUNK_SHARE * (limit - self._before if device.type == "cpu" else free_bytes(device))))
+
+    def begin(self) -> None:
+        """Start measuring a chunk."""
+        reset_peak(self._device)
+
+    def taken(self) -> int:
+        """Bytes in use at the peak since :meth:`begin`, beyond those in use at the start of the run."""
+        return max(1, peak(self._device) - self._before)
 
 
 class Pace:
-    """The size of the chunks: as many images as take about a second and, judging by the memory earlier chunks took, fit.
+    """The size of the chunks: as many images as take about a second and fit into memory, by what the last chunk took of both.
 
-    The first chunk of each set of tasks is a single image; later ones grow as far as the measured bytes allow. Without a headroom the
-    size depends on the arguments alone, for models and devices whose rows depend on the rest of the chunk: everything an image needs
-    is computed from its passes, so a bound on the values in them bounds its memory.
+    The first chunk of each set of tasks is a single image, or as many as fill a pass. Without a gauge the size depends on the arguments
+    alone, for models and devices whose rows depend on the rest of the chunk.
 
     Attributes:
-        images: how many the next chunk may have, judging by time alone.
-        most: how many at most, after failed allocations.
+        most: images at most, after failed allocations.
         least: images that fill a pass; fewer save hardly any time.
 
     Args:
         tasks: every estimator at every noise level.
         classes: number of logits.
         values: in one image: channels * height * width.
-        headroom: the free memory; None where the size must follow a fixed rule.
-        least: images that fill a pass of the tasks' chains; fewer save hardly any time, and so many take no more memory than a pass does.
+        gauge: of the memory; None where the size must follow a fixed rule.
+        least: images that fill a pass of the tasks' chains; so many take no more memory than a pass does.
     """
 
-    def __init__(self, tasks: Sequence[Task], classes: int, values: int, headroom: Headroom | None = None, least: int = 1) -> None:
-        passes = max((task.cost(classes) for task in tasks), default=1)
-        wanted = (_STEADY_VALUES if headroom is None else _FIRST_VALUES) // (max(1, passes) * max(1, values))
+    def __init__(self, tasks: Sequence[Task], classes: int, values: int, gauge: Gauge | None = None, least: int = 1) -> None:
         self.most = max(1, min(MOST_IMAGES, FLUSH_ROWS // max(1, sum(len(task.names) for task in tasks))))
         self.least = min(self.most, least)
-        self.images: int = max(self.least, min(self.most, _STEADY_IMAGES, 2 ** math.floor(math.log2(max(1, wanted)))))
-        self._headroom = headroom
-        self._measured: dict[frozenset[tuple[NoiseLevel, str]], tuple[int, int]] = {}
-
-    def allowed(self, tasks: Sequence[Task]) -> int:
-        """How many images fit into memory with these tasks."""
-        if self._headroom is None:
-            return self.most
-        asked = _key(tasks)
-        fitting = [self._fitting(images, taken) for key, (images, taken) in self._measured.items() if asked <= key]
-        return max(1, min(self.most, max(fitting, default=self.least)))
+        self._gauge = gauge
+        self._sizes: dict[frozenset[tuple[NoiseLevel, str]], int] = {}
+        self._first = self.least
+        if gauge is None:
+            passes = max((task.cost(classes) for task in tasks), default=1)
+            wanted = _STEADY_VALUES // (max(1, passes) * max(1, values))
+            self._first = max(self.least, min(self.most, _STEADY_IMAGES, 2 ** math.floor(math.log2(max(1, wanted)))))
 
     def next_images(self, tasks: Sequence[Task]) -> int:
         """How many images the next chunk should have."""
-        return min(self.images, self.allowed(tasks))
+        return min(self.most, self._sizes.get(_key(tasks), self._first))
 
     def begin(self) -> None:
-        """Start measuring the peak of a chunk."""
-        if self._headroom is not None:
-            self._headroom.watch()
+        """Start measuring a chunk."""
+        if self._gauge is not None:
+            self._gauge.begin()
 
-    def fitted(self, tasks: Sequence[Task], images: int) -> None:
-        """Record the memory that a chunk of this many images took for these tasks."""
-        if self._headroom is not None:
-            before = self._measured.get(_key(tasks), (0, 0))
-            self._measured[_key(tasks)] = (max(before[0], images), max(before[1], self._headroom.taken()))
-
-    def took(self, images: int, longest: float) -> None:
-        """Adjust the size to the time that a chunk took.
+    def took(self, tasks: Sequence[Task], images: int, longest: float) -> None:
+        """Adjust the size to what a chunk took.
 
         Args:
-            images: how many it had.
-            longest: seconds of its longest step; results can go to disk only between steps.
+            tasks: of the chunk.
+            images: how many it had; fewer than asked for (the last of a run) say nothing.
+            longest: seconds of its longest step.
         """
-        if self._headroom is None:
+        if self._gauge is None or images < self.next_images(tasks):
             return
-        if longest > _LONG and images > self.least:
-            self.images = max(self.least, min(self.images, images // 2))
-        elif longest < _SHORT and images == self.images:
-            self.images = min(self.most, images * (8 if longest < _SHORT / 8 else 2))
+        fitting = images * self._gauge.free // self._gauge.taken()
+        quick = max(self.least, int(images * CHUNK_SECONDS / max(longest, 1e-9)))
+        self._sizes[_key(tasks)] = max(1, min(self.most, _GROWTH * images, fitting, quick))
 
     def shrink(self, images: int) -> None:
         """Halve the size from now on: this many images did not fit into memory."""
         self.most = max(1, images // 2)
         self.least = min(self.least, self.most)
-        self.images = min(self.images, self.most)
-
-    def _fitting(self, images: int, taken: int) -> int:
-        """Images that fit, in proportion to a measurement; a fixed part of it makes the answer too small, never too large."""
-        free = 0 if self._headroom is None else self._headroom.free
-        return min(_GROWTH * images, images * free // max(1, taken))
 
 
 def _key(tasks: Sequence[Task]) -> frozenset[tuple[NoiseLevel, str]]:
@@ -167,7 +172,7 @@ def make_engine(
     noisy: LogitModel,
     classes: int,
     image: torch.Tensor,
-    limit: Limit,
+    limit: int,
     *,
     gradients: bool,
 ) -> Engine:
@@ -180,18 +185,17 @@ def make_engine(
         noisy: for noisy passes without gradients.
         classes: number of logits.
         image: one image, for its shape.
-        limit: of the process's memory.
+        limit: bytes of main memory that the process may hold.
         gradients: whether an estimator needs them.
     """
     sources = sources_of(noises, spec.run.seed, model)
     if spec.run.batch_size != "auto":
         return Engine(model, sources, classes, spec.run.batch_size, noisy=noisy)
-    if model.device.type == "cuda":  # the free memory differs from run to run
-        fits = None if spec.run.deterministic else fitting_passes(noisy, None, image, free_bytes(model.device))
-        return Engine(model, sources, classes, noisy=noisy, fitting=fits)
-    free = limit.left
-    fits = fitting_passes(noisy, model if gradients else None, image, free)
-    return Engine(model, sources, classes, noisy=noisy, fitting=fits._replace(tight=free < _TIGHT))
+    if model.device.type == "cuda":  # where too many rows raise an exception, and are halved
+        return Engine(model, sources, classes, noisy=noisy)
+    free = limit - used()
+    rows = fitting_rows(noisy, model if gradients else None, image, free)
+    return Engine(model, sources, classes, noisy=noisy, most_rows=rows, free=free)
 
 
 def on_stream(engine: Engine, noises: Sequence[Noise], seed: int, stream: str) -> Engine:
@@ -214,7 +218,7 @@ def sources_of(noises: Sequence[Noise], seed: int, model: LogitModel, stream: st
     return {**found, NO_NOISE.noise: NoiseSource(Gaussian(), NormalDraws(NO_NOISE.noise, seed, model.device, model.dtype, stream=stream))}
 
 
-def make_pace(spec: AuditSpec, engine: Engine, tasks: Sequence[Task], image: torch.Tensor, limit: Limit, *, mixed: bool) -> Pace:
+def make_pace(spec: AuditSpec, engine: Engine, tasks: Sequence[Task], image: torch.Tensor, limit: int, *, mixed: bool) -> Pace:
     """The chunk sizes of the spec's run.
 
     They follow a fixed rule where rows depend on the rest of their chunk: where the model mixes the images of a batch, and on CUDA (in
@@ -224,4 +228,4 @@ def make_pace(spec: AuditSpec, engine: Engine, tasks: Sequence[Task], image: tor
     steady = (spec.run.deterministic and device.type == "cuda") or mixed
     rows = engine.gradient_rows(shape_of(image), 1)
     least = max((-(-rows // each) for task in tasks if (each := task.chosen.estimator.rows_at_once)), default=1)
-    return Pace(tasks, engine.classes, image.numel(), None if steady else Headroom(device, limit), least)
+    return Pace(tasks, engine.classes, image.numel(), None if steady else Gauge(device, limit), least)

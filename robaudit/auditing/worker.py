@@ -23,11 +23,11 @@ from robaudit.auditing.shipping import Sent, SentSamples, unpacked
 from robaudit.datasets.base import Dataset, Sample
 from robaudit.errors import DataError, ModelError, RobauditError, SampleError
 from robaudit.estimators.registry import Task
-from robaudit.memory import keep_freed_memory
 from robaudit.models.logits import rounded_products
 from robaudit.progress import Silent
 from robaudit.spec.model import AuditSpec
 from robaudit.spec.pretrained.folder import model_path
+from robaudit.system import keep_freed_memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +161,7 @@ class _Open:
         self._signs = _Queued()
         self._computer = Computer(self.ready.engine, self._pace, self.ready.samples.where, self._signs)
         self._readers = ThreadPoolExecutor(self.ready.readers, "reading") if self.ready.readers else None
-        self.opened = Opened(socket.gethostname(), self.ready.facts, heard.told, self._pace.next_images(self.ready.tasks), self._pace.least)
+        self.opened = Opened(socket.gethostname(), self.ready.facts, heard.told, self._pace.next_images(self.ready.tasks))
 
     def _load(self, plan: Plan, spec: AuditSpec, settings: ExitStack, heard: _Heard) -> Ready:
         device = pick_device(spec.run.device)

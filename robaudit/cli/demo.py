@@ -1,4 +1,4 @@
-"""`robaudit demo`: an audit of two small classifiers that ship with the package."""
+"""`robaudit demo`: two small classifiers that ship with the package, audited and compared."""
 
 from __future__ import annotations
 
@@ -7,64 +7,71 @@ from typing import Annotated
 
 import typer
 
+_MODELS = {"ordinary": "ordinary", "noise_trained": "trained with noise"}
+_WORST = 3
+
 
 def demo(
-    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder for the two runs. Default: runs.")] = None,
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder for the two runs and the report. Default: runs.")] = None,
 ) -> None:
-    """Audit two small digit classifiers that ship with robaudit: an ordinary one and one trained with noise.
+    """Audit two small digit classifiers that ship with robaudit, and say which is the more robust.
 
-    Needs no files and no network, and takes under a minute on two CPU cores.
+    They are the same network, one trained without noise and one with. Needs no files and no network, and takes about 20 seconds on two
+    CPU cores.
 
     Example: robaudit demo --out runs
     """
     from importlib.resources import files
 
-    from rich.console import Group
     from rich.markup import escape
-    from rich.text import Text
 
     from robaudit.auditing.run import audit
     from robaudit.cli.console import Reporter, output
-    from robaudit.cli.reading import print_run
-    from robaudit.memory import keep_freed_memory
-    from robaudit.report.class_tables import bias_table
+    from robaudit.cli.report import report
+    from robaudit.compare.difference import compare
+    from robaudit.errors import RobauditError
+    from robaudit.report.demo import drawn, finding, models_table
     from robaudit.report.flag_tables import flags_table
-    from robaudit.stats.classes import class_bias
+    from robaudit.report.gallery import RunImages
+    from robaudit.report.tables import Terminal
     from robaudit.stats.flags import flag
     from robaudit.store.folder import in_runs
+    from robaudit.store.run import read_run
 
-    keep_freed_memory()
+    specs = {name: Path(str(files("robaudit.demo") / f"{name}.yaml")) for name in _MODELS}
+    folders = {name: in_runs(f"demo-{name}", out) for name in _MODELS}
     console = output()
-    console.print("Two classifiers of handwritten digits (8 x 8 pixels): how often does each keep its prediction when a sensor adds noise?")
-    descriptions = {"ordinary": "an ordinary CNN", "noise_trained": "the same CNN, trained with noise"}
-    folders = {name: in_runs(f"demo-{name}", out) for name in descriptions}
-    runs = {}
-    for name, description in descriptions.items():
-        console.print()
-        console.rule(f"robaudit estimate {name}.yaml: {description}", align="left")
-        with Reporter() as reporter:
-            runs[name] = audit(Path(str(files("robaudit.demo") / f"{name}.yaml")), out=folders[name], listener=reporter)
-        print_run(runs[name])
-    run = runs["ordinary"]
-    at = max((at for _, at in run.groups()), key=lambda at: at.level)
-    rows = run.groups(["mc"])["mc", at]
-    console.print()
-    console.rule(f"robaudit bias-report {run.path} --estimator mc --sigma {at.level:g}", align="left")
-    console.print(bias_table(class_bias(rows, class_names=run.class_names)))
-    console.print()
-    console.rule(f"robaudit flag-samples {run.path} --estimator mc --sigma {at.level:g}", align="left")
-    console.print(flags_table(flag(rows), run.class_names, limit=10))
-    console.print()
+    console.print("Two classifiers of handwritten digits, the same network trained without noise and with it.")
+    console.print("How often does each keep its prediction when a sensor adds noise?\n")
+    with Reporter() as reporter:
+        for name, spec in specs.items():
+            audit(spec, out=folders[name], listener=reporter)
+    runs = {title: read_run(folders[name], kept=True) for name, title in _MODELS.items()}
+    ordinary, trained = runs.values()
+    comparison = compare(ordinary, trained)
+    (_, at), rows = list(ordinary.groups().items())[-1]
+    worst = flag(rows, bottom=_WORST)
+    images = RunImages(ordinary, [one.id for one in worst.samples])
+    clean = [images.clean(one.id) for one in worst.samples]
+    noisy = [images.noisy(one.id, x, at) for one, x in zip(worst.samples, clean, strict=True)]
+    console.print(Terminal(lambda _: [models_table(runs)]))
+    console.print(f"\n[bold]{escape(finding(comparison))}[/bold]\n")
+    console.print(flags_table(worst, ordinary.class_names))
+    console.print(f"These three digits, clean and with noise of sigma {at.level:g}:\n")
+    for line in drawn(list(zip(clean, noisy, strict=True)), ascii_only=console.options.ascii_only):
+        console.print(line, markup=False, highlight=False)
+    page = folders["ordinary"].with_name("demo-report.html")
+    try:
+        report(list(folders.values()), output=page)
+    except RobauditError as error:  # the extra with matplotlib and Jinja is not installed
+        console.print(f"No report: {escape(error.what)}; {escape(error.remedy)}")
     console.rule("next steps", align="left")
-    console.print(Group(*map(Text, _next_steps(run.path, folders["noise_trained"], str(files("robaudit.demo") / "ordinary.yaml")))))
-    console.print(escape("For your own model, write a spec like this one, then run: robaudit estimate spec.yaml"))
-
-
-def _next_steps(ordinary: Path, trained: Path, spec: str) -> list[str]:
-    return [
-        f"The result of every sample:   {ordinary}/samples.csv",
-        f"The tables again:             robaudit show {trained}",
-        f"The least robust classes:     robaudit bias-report {trained} --estimator mc",
-        f"The least robust samples:     robaudit flag-samples {ordinary} --estimator mc --images worst/",
-        f"The spec behind the demo:     {spec}",
-    ]
+    for what, command in (
+        ("The report with pictures:", str(page)),
+        ("Its tables again:", f"robaudit show {ordinary.path}"),
+        ("Classes that are less robust:", f"robaudit bias-report {trained.path} --sigma {at.level:g}"),
+        ("Each difference, class by class:", f"robaudit compare {ordinary.path} {trained.path}"),
+        ("The spec behind it:", str(specs["ordinary"])),
+        ("Your own model:", "robaudit init --model model.pt --data images/"),
+    ):
+        console.print(escape(f"{what:34}{command}"))

@@ -303,9 +303,7 @@ def estimate(
     with starting(quiet=quiet):
         from robaudit.auditing.environment import command_line
         from robaudit.auditing.run import audit
-        from robaudit.memory import keep_freed_memory
 
-    keep_freed_memory()
     files.remove()
     command = command_line(sys.argv[1:])
 

@@ -32,8 +32,10 @@ def main() -> NoReturn:
     """
     try:
         from robaudit.cli.process import GRACE, kill_if_stuck, share_cores
+        from robaudit.system import keep_freed_memory
 
         share_cores()
+        keep_freed_memory()
         kill_if_stuck(f"killed: something did not return within {GRACE:g} s of the signal{_how_to_resume()}\n")
         with ended_by_sigterm():
             _run()

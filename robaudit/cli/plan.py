@@ -44,11 +44,9 @@ def plan(
     with starting(quiet=quiet):
         from robaudit.advice.plan import propose
     from robaudit.cli.streams import put
-    from robaudit.memory import keep_freed_memory
     from robaudit.report.advice_tables import plan_tables
     from robaudit.store.serialise import document_json
 
-    keep_freed_memory()
     loading = time.perf_counter() - started
     with Reporter(quiet=quiet, patient=False) as reporter:
         proposal = propose(

@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 
-from robaudit.cgroups import cores
+from robaudit.system import cores
 
 GRACE = 8.0
 """Seconds that the process has to end after SIGTERM or the second Ctrl-C, before it is killed."""

@@ -82,7 +82,7 @@ def report(
 
     markdown, source = check_report(output, format_), image_source(data, trust)
     choice = Choice(tuple(estimator or ()), levels(noise, level, sigma), threshold, max_images)
-    gathered, problems = gather_all([read_run(run) for run in runs], choice)
+    gathered, problems = gather_all([read_run(run, kept=len(runs) > 1) for run in runs], choice)
     contents = []
     for content in gathered:
         decisions, problem = decisions_of(content.run)

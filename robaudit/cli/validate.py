@@ -78,7 +78,6 @@ def validate(
         from robaudit.advice.validation_files import check_folder, default_out, document, request_digest, write
         from robaudit.auditing.environment import command_line
         from robaudit.cli.streams import put
-        from robaudit.memory import keep_freed_memory
         from robaudit.report.advice_tables import validation_tables
         from robaudit.report.pictures import can_draw
         from robaudit.store.serialise import document_json
@@ -87,7 +86,6 @@ def validate(
     wanted = request_digest(asked_spec, samples, reference_draws, limit, convergence)
     folder = out or default_out(asked_spec, wanted)
     check_folder(folder, wanted)
-    keep_freed_memory()
     with Reporter(quiet=quiet, patient=False) as reporter:
         study = run(
             asked_spec,

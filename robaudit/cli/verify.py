@@ -93,9 +93,7 @@ def _recomputed(
         return None, None
     from robaudit.auditing.verify import verify as check
     from robaudit.cli.console import Reporter
-    from robaudit.memory import keep_freed_memory
 
-    keep_freed_memory()
     try:
         with Reporter(quiet=quiet, patient=False) as reporter:
             return check(run, samples, seed=seed, device=device, trust=trust, listener=reporter), None

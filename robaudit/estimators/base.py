@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Protocol, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from robaudit.names import Part
+from robaudit.plugins import BrokenContractError, shown
 from robaudit.quantities import NO_INTERVAL, Interval, Quantity
 from robaudit.spec.fields import as_tuple
 
@@ -54,6 +57,9 @@ class Estimate:
         kept: which of a fixed number of draws kept the class, as :func:`robaudit.rows.packed` gives it.
         split: where draws 2j and 2j + 1 are an antithetic pair: the pairs of which one copy kept the class; None: draws are independent.
         not_finite: noisy copies whose logits were not finite; they vote for no class.
+
+    Raises:
+        BrokenContractError: a field has another type, such as a tensor in place of a number.
     """
 
     value: float
@@ -70,6 +76,29 @@ class Estimate:
     kept: str | None = None
     split: int | None = None
     not_finite: int = 0
+
+    def __post_init__(self) -> None:
+        numbers = {"value": self.value, "lower": self.lower, "upper": self.upper, "std_error": self.std_error, **(self.details or {})}
+        for name, number in numbers.items():
+            if not (number is None or type(number) is float or isinstance(number, Real)):
+                raise BrokenContractError(f"{name} is {shown(number)}, not a number")
+        counts = {"forwards": self.forwards, "backwards": self.backwards, "flips_to": self.flips_to, "not_finite": self.not_finite}
+        for name, counted in (*counts.items(), ("split", self.split), *(("votes", votes) for votes in self.votes or ())):
+            if not (counted is None or ((type(counted) is int or isinstance(counted, Integral)) and counted >= 0)):
+                raise BrokenContractError(f"{name} is {shown(counted)}, not a whole number, 0 or more")
+
+    def check(self, quantity: Quantity, classes: int) -> None:
+        """Check it against what it estimates.
+
+        Raises:
+            BrokenContractError: a value outside the quantity's range or its own interval, or a class that the model does not have.
+        """
+        if math.isfinite(self.value) and not quantity.low <= self.value <= quantity.high:
+            raise BrokenContractError(f"value is {self.value:g}; {quantity.name} is from {quantity.low:g} to {quantity.high:g}")
+        if self.lower is not None and self.upper is not None and math.isfinite(self.value) and not self.lower <= self.value <= self.upper:
+            raise BrokenContractError(f"value is {self.value:g}, outside its interval of {self.lower:g} to {self.upper:g}")
+        if (self.flips_to is not None and self.flips_to >= classes) or len(self.votes or range(classes)) != classes:
+            raise BrokenContractError(f"flips_to is {self.flips_to} and votes {self.votes}; the model has {classes} classes")
 
 
 class Review(Protocol):

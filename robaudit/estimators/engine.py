@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from robaudit.levels import GAUSSIAN, NoiseLevel
-from robaudit.memory import extra_peak, give_back, is_out_of_memory
+from robaudit.memory import extra_peak
 from robaudit.models.logits import LogitModel
 from robaudit.noise.base import shape_of
 from robaudit.noise.registry import NoiseSource
@@ -24,9 +23,8 @@ _CPU_VALUES, _CUDA_VALUES = 3 * 2**16, 3 * 2**20
 _CPU_ROWS, _CUDA_ROWS, _FEWEST_ROWS = 128, 4096, 8
 _SINGLE_ROWS = 64  # on the CPU, of passes with a single gradient
 _TAIL = 8
-_TIDY_SECONDS = 0.5
 _GRADIENT_BYTES = 2**28  # in one pass, at most
-_PASS_SHARE = {"cpu": 0.25, "cuda": 0.5}  # of the free memory; the rest is for the chunk, its noise and gaps
+_PASS_SHARE = 0.25  # of the free memory; the rest is for the chunk, its noise and gaps
 _CAUTION = 4  # a batch may take more than as many single rows: libraries choose another way of computing it
 _COPIES = 3  # of the gradients of a pass: as they are, and once more in float64
 
@@ -55,22 +53,6 @@ class _Filled(NamedTuple):
     padded: Tensor
 
 
-class Fitting(NamedTuple):
-    """How large passes may be.
-
-    Attributes:
-        rows: the most rows in a forward pass; None: as many as the rule says.
-        gradient_rows: the most rows in a pass that is differentiated; likewise.
-        gradient_bytes: the most bytes of gradients in one pass.
-        tight: whether memory is so short that freed blocks are given back instead of kept.
-    """
-
-    rows: int | None = None
-    gradient_rows: int | None = None
-    gradient_bytes: int = _GRADIENT_BYTES
-    tight: bool = False
-
-
 class Engine:
     """Runs a network over clean and noisy images in batches of a fixed size.
 
@@ -83,7 +65,8 @@ class Engine:
         classes: how many logits the model has.
         batch_size: rows in one pass, or None for the rule.
         noisy: the model that noisy forward passes without gradients go through, in a lower precision; default: the model.
-        fitting: what memory allows, for the rule.
+        most_rows: the most rows in a pass that memory allows, for the rule.
+        free: bytes of memory, a share of which bounds the gradients of a pass; default: 256 MB do.
     """
 
     def __init__(
@@ -94,13 +77,14 @@ class Engine:
         batch_size: int | None = None,
         *,
         noisy: LogitModel | None = None,
-        fitting: Fitting | None = None,
+        most_rows: int | None = None,
+        free: int | None = None,
     ) -> None:
         self.model, self.classes = model, classes
         self.noises = {GAUSSIAN: noises} if isinstance(noises, NoiseSource) else dict(noises)
-        self._noisy, self._batch_size, self._fitting = noisy or model, batch_size, fitting or Fitting()
+        self._noisy, self._batch_size, self._most_rows = noisy or model, batch_size, most_rows
+        self._gradient_bytes = _GRADIENT_BYTES if free is None else min(_GRADIENT_BYTES, int(_PASS_SHARE / 2 * free) // _COPIES)
         self._halved = False
-        self._tidied = -math.inf
 
     @contextmanager
     def counting(self, passed: Callable[[int], None]) -> Iterator[None]:
@@ -132,7 +116,7 @@ class Engine:
         """Rows in one forward pass for images of this shape."""
         if self._batch_size is not None:
             return self._batch_size
-        return rows_by_rule(shape, self.model.device, self._fitting.rows)
+        return rows_by_rule(shape, self.model.device, self._most_rows)
 
     def halve(self, shape: Sequence[int]) -> int | None:
         """Half as many rows in a pass from now on, because memory ran out; returns how many, or None when there is one already."""
@@ -152,9 +136,8 @@ class Engine:
         row = math.prod(shape) * margins * torch.finfo(self.model.dtype).bits // 8
         rows = self.rows(shape)
         if self.model.device.type == "cpu" and not self._halved:
-            rows = min(4 * rows, rows_by_rule(shape, self.model.device, self._fitting.rows))
-        rows = min(_differentiated(rows, self.model.device, margins), self._fitting.gradient_bytes // row)
-        return max(1, rows if self._fitting.gradient_rows is None else min(rows, self._fitting.gradient_rows))
+            rows = min(4 * rows, rows_by_rule(shape, self.model.device, self._most_rows))
+        return max(1, min(_differentiated(rows, self.model.device, margins), self._gradient_bytes // row))
 
     def steady(self, rows: int) -> int:
         """So many rows or somewhat more, for chains whose decisions hang on the last digits: on the CPU a multiple of 8.
@@ -169,7 +152,6 @@ class Engine:
 
     def logits(self, x: Tensor, under: str | None = None) -> Tensor:
         """Logits of images (n, channels, height, width), batched; float64 (n, classes). ``under``: the noise that they are copies of."""
-        self._tidy()
         rows = self.rows(x.shape[1:])
         model = self.model if under is None else self.model_under(under)
         logits = torch.empty((len(x), self.classes), dtype=torch.float64, device=x.device)  # first: see `CleanPass.of`
@@ -246,7 +228,6 @@ class Engine:
         self, x: Tensor, ids: Sequence[str], noise: str, parts: Iterable[tuple[int, float, Tensor]], rows: int, total: int
     ) -> Iterator[tuple[int, _Filled]]:
         """Full batches of noisy copies made of (image, level, z (n, *latent_shape)), with the number of their first row; ``total`` rows."""
-        self._tidy()
         source = self.noises[noise]
         buffer = torch.empty((rows, *shape_of(x)), dtype=x.dtype, device=x.device).contiguous(memory_format=self.model.memory_format)
         done = filled = 0
@@ -264,12 +245,6 @@ class Engine:
                     buffer[filled:full] = buffer[filled - 1]
                     yield done, _Filled(buffer[:filled], buffer[:full])
                     done, filled = done + filled, 0
-
-    def _tidy(self) -> None:
-        """Where memory is short, give back what was freed: the C library keeps it, and its gaps add up (about 10 ms, twice a second)."""
-        if self._fitting.tight and time.monotonic() - self._tidied >= _TIDY_SECONDS:
-            give_back()
-            self._tidied = time.monotonic()
 
 
 def _differentiated(rows: int, device: torch.device, margins: int = 1) -> int:
@@ -295,52 +270,23 @@ def rows_by_rule(shape: Sequence[int], device: torch.device, most: int | None = 
     return rows if most is None else max(1, min(rows, 2 ** math.floor(math.log2(max(1, most)))))
 
 
-def fitting_passes(noisy: LogitModel, exact: LogitModel | None, image: Tensor, free: int) -> Fitting:
-    """The passes that fit beside a chunk, by the peaks of a few rows; as many rows as the rule says where that is clear from one.
+def rows_that_fit(measure: Callable[[int], int], wanted: int, budget: int) -> int:
+    """Rows of a pass, ``wanted`` at most: doubled from one on for as long as twice the measured peak stays within the budget.
 
     Args:
-        noisy: the network of noisy passes.
-        exact: the network of passes that are differentiated; None if there are none. On CUDA those are not measured.
-        image: one image, for its shape.
-        free: bytes for passes and the chunk.
-    """
-    cuda, wanted = noisy.device.type != "cpu", rows_by_rule(image.shape, noisy.device)
-    few, more = (8, 64) if cuda else (1, _FEWEST_ROWS)
-    rows = fitting_rows(lambda n: pass_bytes(noisy, image, n), wanted, free, _PASS_SHARE[noisy.device.type], few, more)
-    if exact is None or cuda:
-        return Fitting(rows)
-    share = _PASS_SHARE["cpu"] / 2
-    most = _differentiated(rows, exact.device)
-    gradient_rows = fitting_rows(lambda n: pass_bytes(exact, image, n, gradient=True), most, free, share, few, more)
-    return Fitting(rows, gradient_rows, min(_GRADIENT_BYTES, int(share * free) // _COPIES))
-
-
-def fitting_rows(measure: Callable[[int], int], wanted: int, free: int, share: float, few: int, more: int) -> int:
-    """The most rows, ``wanted`` at most, of a pass that fits into a share of the free bytes: a fixed part and one for each row.
-
-    Args:
-        measure: gives the peak of a pass (bytes) with so many rows.
+        measure: gives the peak (bytes) of a pass with so many rows.
         wanted: where they fit.
-        free: bytes.
-        share: of them that a pass may take; twice as much if that makes 8 rows fit, below which a row may have other bits.
-        few, more: numbers of rows to measure; ``more`` only where ``few`` leave it open.
+        budget: bytes that a pass may take.
     """
-    low, budget = measure(few), int(share * free)
-    if wanted <= few or _CAUTION * low * wanted <= few * budget:
-        return wanted
-    more = max(few + 1, min(more, wanted, few * budget // max(1, low)))
-    try:
-        high = measure(more)
-    except Exception as error:
-        if not is_out_of_memory(error):
-            raise
-        high = low * more // few
-    each = max(1, (high - low) // (more - few))
-    fixed = max(0, low - few * each)
-    rows = (budget - fixed) // each
-    if rows < _FEWEST_ROWS <= wanted and fixed + _FEWEST_ROWS * each <= 2 * budget:
-        rows = _FEWEST_ROWS
-    return max(1, min(rows, wanted))
+    rows = 1
+    while rows < wanted:
+        taken = measure(rows)
+        if _CAUTION * taken * wanted <= rows * budget:
+            return wanted
+        if 2 * taken > budget:
+            break
+        rows *= 2
+    return min(rows, wanted)
 
 
 def pass_bytes(model: LogitModel, image: Tensor, rows: int, *, gradient: bool = False) -> int:
@@ -363,3 +309,19 @@ def pass_bytes(model: LogitModel, image: Tensor, rows: int, *, gradient: bool = 
 
     work()
     return extra_peak(work, model.device)
+
+
+def fitting_rows(noisy: LogitModel, exact: LogitModel | None, image: Tensor, free: int) -> int:
+    """The most rows of a pass that fits into a quarter of the free memory, by the peaks of small ones; as the rule says where all do.
+
+    Args:
+        noisy: the network of noisy passes.
+        exact: the network of passes that are differentiated; None if there are none.
+        image: one image, for its shape.
+        free: bytes of main memory for passes and chunk.
+    """
+    most = rows_by_rule(image.shape, noisy.device)
+    most = rows_that_fit(lambda rows: pass_bytes(noisy, image, rows), most, int(_PASS_SHARE * free))
+    if exact is None:
+        return most
+    return rows_that_fit(lambda rows: pass_bytes(exact, image, rows, gradient=True), most, int(_PASS_SHARE * free))

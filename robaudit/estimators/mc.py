@@ -65,7 +65,7 @@ class MonteCarlo(Estimator):
     source: ClassVar[str] = "Han et al., p_mc"
     interval: ClassVar[Interval] = Interval(IntervalKind.CLOPPER_PEARSON)
 
-    samples: int = Field(10_000, ge=1, le=10**8, description="noisy copies of each image")
+    samples: int = Field(1000, ge=1, le=10**8, description="noisy copies of each image")
     tolerance: float | None = Field(
         None, gt=0, lt=1, description="standard error at which an image stops, instead of a fixed number of copies"
     )

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from importlib.metadata import EntryPoint
 from typing import TYPE_CHECKING, NamedTuple
 
 from pydantic import ValidationError
 
-from robaudit.errors import ModelError, SpecError, did_you_mean
+from robaudit.errors import EstimatorError, ModelError, SpecError, did_you_mean
 from robaudit.estimators.base import Estimate, Estimator, Scope
-from robaudit.estimators.contract import blaming, check_class, check_parts, check_passes, checked_estimates
 from robaudit.levels import NO_NOISE, NoiseLevel, whole_noise
 from robaudit.names import ResultName
 from robaudit.noise.base import AdditiveNoise, NoiseKind
-from robaudit.plugins import ESTIMATORS, installed, load_class
+from robaudit.plugins import ESTIMATORS, BrokenContractError, blaming, installed, is_ours, load_class, shown
 from robaudit.spec.errors import explain
 from robaudit.spec.model import AuditSpec, EstimatorSpec
 from robaudit.spec.written import Written
@@ -46,9 +46,29 @@ class Chosen:
     def estimates(self, work: Work) -> list[tuple[Estimate, ...]]:
         """What the estimator says of each image of a chunk, in order: a value for each name.
 
-        See :func:`robaudit.estimators.contract.checked_estimates`.
+        The notes of an image tell how many copies :meth:`Work.noisy` found without finite logits.
+
+        Raises:
+            EstimatorError: a plugin raised an exception, or returned something other than one valid Estimate for each image and name.
         """
-        return checked_estimates(self.name, self.estimator, work)
+        work.lost.clear()
+        parts, quantity = self.estimator.parts, self.estimator.quantity
+        with _blaming(self.name, type(self.estimator)):
+            found = [one if isinstance(one, tuple) else (one,) for one in self.estimator.estimate(work)]
+            if len(found) != len(work.x):
+                raise BrokenContractError(f"estimate() returned {len(found)} estimates for {len(work.x)} image{'s' * (len(work.x) != 1)}")
+            for sample_id, values in zip(work.ids, found, strict=True):
+                if len(values) != len(self.names) or not all(isinstance(one, Estimate) for one in values):
+                    wanted = f"a tuple of {len(parts)} Estimates" if parts else "an Estimate"
+                    returned = shown(values[0] if len(values) == 1 else values)
+                    raise BrokenContractError(f"estimate() returned {returned} for {sample_id}, not {wanted}")
+                if not is_ours(type(self.estimator)):
+                    for one in values:
+                        one.check(quantity, work.classes)
+        for image, lost in (+work.lost).items():
+            remark = f"{lost} noisy copies gave non-finite logits, counted as flips"
+            found[image] = tuple(replace(one, note="; ".join(filter(None, [one.note, remark]))) for one in found[image])
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +189,7 @@ def check_model(estimators: Sequence[Chosen], model: LogitModel, image: Tensor) 
     """
     image = image.to(model.device, model.dtype)
     for chosen in estimators:
-        with blaming(chosen.name, type(chosen.estimator), (ModelError,)):
+        with _blaming(chosen.name, type(chosen.estimator), (ModelError,)):
             chosen.estimator.check_model(model, image)
 
 
@@ -187,11 +207,16 @@ def load(name: str, where: str = "estimators") -> type[Estimator]:
 
     Raises:
         SpecError: unknown name, with a did-you-mean.
-        RobauditError: the plugin cannot be imported or is not an Estimator.
+        RobauditError: the plugin cannot be imported, is not an Estimator, or defines less than one must.
     """
-    cls = load_class(GROUP, "estimator", name, Estimator, where)  # type: ignore[type-abstract]
-    check_class(name, cls)
-    return cls
+    return load_class(GROUP, "estimator", name, Estimator, where)  # type: ignore[type-abstract]
+
+
+@contextmanager
+def _blaming(name: str, cls: type[Estimator], but: tuple[type[Exception], ...] = ()) -> Iterator[None]:
+    """Turn an exception in the code of somebody else's estimator into one that names it: :func:`robaudit.plugins.blaming`."""
+    with blaming(f"estimator {name}", cls, EstimatorError, but):
+        yield
 
 
 def build(specs: Sequence[EstimatorSpec], where: str = "estimators") -> tuple[Chosen, ...]:
@@ -205,21 +230,20 @@ def build(specs: Sequence[EstimatorSpec], where: str = "estimators") -> tuple[Ch
     for i, spec in enumerate(specs):
         cls = load(spec.name, f"{where}[{i}]")
         try:
-            with blaming(spec.name, cls, but=(ValidationError,)):
+            with _blaming(spec.name, cls, but=(ValidationError,)):
                 estimator = cls.model_validate(spec.options)
+                one = Chosen(estimator.label or spec.name, spec.name, estimator)
+                Task(NO_NOISE, one).cost(10)
+                names = one.names
         except ValidationError as error:
             raise explain(error, cls, f"{where}[{i}].{spec.name}") from error
-        label = estimator.label or spec.name
-        if label in chosen:
+        if one.label in chosen:
             raise SpecError(
-                f"{where}[{i}]", f"two estimators are called {label!r}", f"give one a name of its own: {{{spec.name}: {{label: ...}}}}"
+                f"{where}[{i}]", f"two estimators are called {one.label!r}", f"give one a name of its own: {{{spec.name}: {{label: ...}}}}"
             )
-        check_passes(spec.name, estimator)
-        check_parts(spec.name, estimator)
-        one = Chosen(label, spec.name, estimator)
         taken = {name for other in chosen.values() for name in other.names}
-        if same := next((name for name in one.names if name in taken), None):
+        if same := next((name for name in names if name in taken), None):
             what = f"another estimator has results called {same!r}"
             raise SpecError(f"{where}[{i}]", what, f"give one a name of its own: {{{spec.name}: {{label: ...}}}}")
-        chosen[label] = one
+        chosen[one.label] = one
     return tuple(chosen.values())

@@ -370,7 +370,7 @@ class EstimatorSpec(Part):
         return value
 
 
-DEFAULT_ESTIMATOR = "logit_gaussian"
+DEFAULT_ESTIMATOR = "mc"
 """The estimator of a spec that names none."""
 
 Precision = Literal["fp32", "tf32", "bf16", "fp64"]

@@ -16,7 +16,7 @@ from pathlib import Path
 import torch
 
 from robaudit.auditing.environment import pick_device
-from robaudit.memory import keep_freed_memory
+from robaudit.system import keep_freed_memory
 from tests.benchmarks import accuracy, busy, cdf, engine, imagenet, kinds, memory, ray, scaling, start, versus
 from tests.benchmarks.machine import exact_products, machine
 from tests.benchmarks.networks import Bench

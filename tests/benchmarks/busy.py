@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from importlib.resources import files
 
-from robaudit.cgroups import cores
+from robaudit.system import cores
 from tests.benchmarks.networks import Bench
 from tests.benchmarks.report import Section, Table, number, target
 

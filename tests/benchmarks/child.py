@@ -10,8 +10,8 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from robaudit.memory import keep_freed_memory
 from robaudit.models import from_module
+from robaudit.system import keep_freed_memory
 from tests.benchmarks import published
 from tests.benchmarks.networks import Bench, Network, estimator, load, research_resnet20
 from tests.benchmarks.script import told, values

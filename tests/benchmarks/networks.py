@@ -14,10 +14,9 @@ from torch import Tensor
 
 from robaudit.datasets import open_dataset
 from robaudit.estimators import registry
-from robaudit.estimators.engine import Engine, fitting_passes
+from robaudit.estimators.engine import Engine
 from robaudit.estimators.work import CleanPass, Work
 from robaudit.levels import GAUSSIAN
-from robaudit.memory import free_bytes
 from robaudit.models import LogitModel, load_model
 from robaudit.models.architectures import ARCHITECTURES
 from robaudit.noise.registry import gaussian_source
@@ -57,9 +56,7 @@ class Network:
     def engine(self, seed: int = 0) -> Engine:
         """The engine of an audit with this seed."""
         noise = gaussian_source(seed, self.model.device, self.model.dtype)
-        device = self.model.device
-        fits = None if device.type == "cpu" else fitting_passes(self.model, None, self.x[0], free_bytes(device))
-        return Engine(self.model, noise, self.classes, fitting=fits)
+        return Engine(self.model, noise, self.classes)
 
     def work(self, sigma: float, engine: Engine | None = None, *, gradients: bool = False, clean: CleanPass | None = None) -> Work:
         """All images as one chunk."""

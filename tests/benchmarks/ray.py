@@ -24,9 +24,9 @@ from robaudit import AuditSpec
 from robaudit.auditing.job import Job, prepared
 from robaudit.auditing.loop import task_names
 from robaudit.auditing.run import audit
-from robaudit.memory import keep_freed_memory
 from robaudit.progress import Silent
 from robaudit.store.folder import RunFolder
+from robaudit.system import keep_freed_memory
 from tests.benchmarks.child import STATUS
 from tests.benchmarks.networks import Bench, card, script
 from tests.benchmarks.report import Section, Table, number, target

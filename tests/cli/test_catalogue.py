@@ -31,7 +31,7 @@ def test_table_names_every_estimator(run_cli: RunCli) -> None:
     for text in (
         "needs logits",
         "needs gradients",
-        "10,001 forward passes",
+        "1,001 forward passes",
         "samples=10",
         "interval: clopper-pearson",
         "Source: Han et al.",

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import importlib.resources
+import re
+import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
+from robaudit.compare.difference import compare
+from robaudit.report.demo import finding
+from robaudit.store.run import read_run
 from tests.conftest import RunCli
 from tests.specs import WEIGHTS
 
@@ -21,9 +26,7 @@ def few_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         document = yaml.safe_load((WEIGHTS.parent / f"{name}.yaml").read_text(encoding="utf-8"))
         document["model"]["path"] = str(WEIGHTS.parent / document["model"]["path"])
         document["dataset"]["limit"] = 20
-        for entry in document["estimators"]:
-            if isinstance(entry, dict) and "mc" in entry:
-                entry["mc"]["samples"] = 100
+        document["estimators"] = [{"mc": {"samples": 100}}]
         (folder / f"{name}.yaml").write_text(yaml.safe_dump(document), encoding="utf-8")
     original = importlib.resources.files
     monkeypatch.setattr(importlib.resources, "files", lambda package: folder if package == "robaudit.demo" else original(package))
@@ -34,24 +37,24 @@ def check(tmp_path: Path, run_cli: RunCli) -> None:
     assert code == 0
     assert "error" not in err
     assert "warning" not in err
-    assert "Two classifiers of handwritten digits" in out
-    for command in (
-        "robaudit estimate ordinary.yaml",
-        "robaudit estimate noise_trained.yaml",
-        "robaudit bias-report",
-        "robaudit flag-samples",
-    ):
-        assert command in out
+    assert "How often does each keep its prediction when a sensor adds noise?" in out
+    found = re.search(r"raises robustness at sigma 0\.25 from (\S+) to (\S+): \+(\S+) \[\+(\S+), \+(\S+)\]", out)
+    assert found is not None, out
+    before, after, change, lower, upper = map(float, found.groups())
+    assert lower < change < upper
+    assert change == pytest.approx(after - before, abs=0.0011)
+    assert "Least robust first:" in out
+    assert "█" in out
     for name in ("ordinary", "noise_trained"):
-        assert f"Files: runs/demo-{name}/samples.csv, samples.json, summary.json, run.json" in out
         assert (tmp_path / "runs" / f"demo-{name}" / "samples.csv").exists()
-    assert "next steps" in out
-    assert "robaudit show runs/demo-noise_trained" in out
+    assert "<html" in (tmp_path / "runs" / "demo-report.html").read_text(encoding="utf-8")
     again = run_cli("demo")
     assert again.code == 0
     assert again.err.count("this run is complete; nothing was recomputed") == 2
-    assert again.out == out, "the commands that the demo names can be tried on what it left"
-    assert run_cli("show", "runs/demo-noise_trained").code == 0
+    assert again.out == out
+    for line in out.splitlines():
+        if command := re.search(r"robaudit ((?:show|bias-report|compare) .*)", line):
+            assert run_cli(*command[1].split()).code == 0
 
 
 @pytest.mark.usefixtures("few_images")
@@ -62,3 +65,21 @@ def test_demo(tmp_path: Path, run_cli: RunCli) -> None:
 @pytest.mark.slow
 def test_all_of_the_demo(tmp_path: Path, run_cli: RunCli) -> None:
     check(tmp_path, run_cli)
+
+
+@pytest.mark.usefixtures("few_images")
+def test_the_sentence_follows_the_numbers(tmp_path: Path, run_cli: RunCli) -> None:
+    assert run_cli("demo").code == 0
+    ordinary, trained = (read_run(tmp_path / "runs" / f"demo-{name}", kept=True) for name in ("ordinary", "noise_trained"))
+    assert "lowers robustness" in finding(compare(trained, ordinary))
+    assert "no difference" in finding(compare(ordinary, ordinary))
+
+
+@pytest.mark.usefixtures("few_images")
+def test_without_the_packages_of_reports(tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    code, out, _ = run_cli("demo")
+    assert code == 0
+    assert "No report" in out
+    assert "robaudit[report]" in out
+    assert not (tmp_path / "runs" / "demo-report.html").exists()

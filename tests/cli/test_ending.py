@@ -27,7 +27,7 @@ OUTPUTS = ("samples.csv", "samples.json", "summary.json")
 SLOWLY = """
 from robaudit.auditing import loop, setup
 from robaudit.cli import main
-loop._DUE, setup._SHORT, setup._STEADY_IMAGES = 0.0, 0.0, 4  # a flush for one image, then for every four: 39 of them
+loop._DUE, setup.CHUNK_SECONDS, setup.MOST_IMAGES = 0.0, 1e9, 4  # a flush for one image, then for every four: 39 of them
 main()
 """
 PROGRAM = (sys.executable, "-c", SLOWLY)
@@ -51,7 +51,7 @@ def estimating(tmp_path: Path, *, until: str, stderr: int = subprocess.PIPE) -> 
 
 def slowly() -> None:
     """What SLOWLY does, in a process that has imported all."""
-    loop._DUE, setup._SHORT, setup._STEADY_IMAGES = 0.0, 0.0, 4
+    loop._DUE, setup.CHUNK_SECONDS, setup.MOST_IMAGES = 0.0, 1e9, 4
 
 
 def test_sigterm_ends_an_audit_in_good_order(tmp_path: Path, run_cli: RunCli) -> None:

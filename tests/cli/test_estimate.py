@@ -66,10 +66,10 @@ def test_folder_of_a_finished_run(tmp_path: Path, run_cli: RunCli) -> None:
 def test_default_folder_and_estimator(tmp_path: Path, run_cli: RunCli) -> None:
     spec = digits(limit=1)
     del spec["estimators"]
-    assert run_cli("estimate", write(tmp_path, spec, "my.yaml"), "--set", "logit_gaussian.samples=32").code == 0
+    assert run_cli("estimate", write(tmp_path, spec, "my.yaml"), "--set", "mc.samples=32").code == 0
     (run,) = (tmp_path / "runs").iterdir()
     assert run.name == f"my-{info(run)['identity'][:8]}"
-    assert levels(run) == [("logit_gaussian", "0.2")]
+    assert levels(run) == [("mc", "0.2")]
 
 
 def test_options_replace_what_the_spec_says(tmp_path: Path, run_cli: RunCli) -> None:

@@ -52,9 +52,9 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 WAYS: dict[str, dict[str, Any]] = {
     "a flush for each step": {"_DUE": 0.0},
     "a flush for all": {"_DUE": 1e9},
-    "one image at a time": {"_STEADY_IMAGES": 1, "_SHORT": 0.0},
-    "seven images at a time": {"_STEADY_IMAGES": 7, "_SHORT": 0.0},
-    "growing chunks": {"_STEADY_IMAGES": 2, "_SHORT": 1e9},
+    "one image at a time": {"MOST_IMAGES": 1},
+    "seven images at a time": {"MOST_IMAGES": 7, "CHUNK_SECONDS": 1e9},
+    "growing chunks": {"CHUNK_SECONDS": 1e9},
 }
 
 

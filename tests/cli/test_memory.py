@@ -23,22 +23,22 @@ SIDE, IMAGES = 128, 48
 
 CHILD = """
 import resource, sys
+import psutil
 from robaudit.auditing import setup
 from robaudit.cli import main
-from robaudit.memory import Headroom, used
-setup._SHORT = setup._LONG = 1e9  # chunks grow as far as memory goes, however slow the machine
+setup.CHUNK_SECONDS = 1e9  # chunks grow as far as memory goes, however slow the machine
 megabytes, *sys.argv[1:] = sys.argv[1:]
 
-class Hopeful(Headroom):
+class Hopeful(setup.Gauge):
     # There seems to be memory in plenty; but from now on no more than so much can be had.
     def __init__(self, device, limit):
         super().__init__(device, limit)
         self.free = 10**15
         _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-        resource.setrlimit(resource.RLIMIT_DATA, (used("data") + int(megabytes) * 10**6, hard))
+        resource.setrlimit(resource.RLIMIT_DATA, (psutil.Process().memory_info().data + int(megabytes) * 10**6, hard))
 
 if megabytes != "free":
-    setup.Headroom = Hopeful
+    setup.Gauge = Hopeful
 main()
 """
 
@@ -148,7 +148,7 @@ def test_every_estimator_stays_within_its_memory(entry: object, folder: Path) ->
 
 
 def test_too_little_memory_is_refused_at_once(tmp_path: Path, run_cli: RunCli) -> None:
-    code, out, err = run_cli("estimate", write(tmp_path, digits()), "--out", "run", "--memory", "10MB")
+    code, out, err = run_cli("estimate", write(tmp_path, digits()), "--out", "run", "--memory", "10MB", "-q")
     assert (code, out) == (2, "")
     assert re.fullmatch(r"error: --memory 10MB: the process alone holds [\d.]+[MG]B; give at least [\d.]+[MG]B\n", err), err
     assert not (tmp_path / "run").exists()

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from robaudit.errors import ModelError
 from robaudit.estimators import registry
 from robaudit.estimators.base import Estimate, Estimator, Scope
-from robaudit.estimators.contract import checked_estimates
 from robaudit.estimators.engine import Engine
+from robaudit.estimators.registry import Chosen
 from robaudit.estimators.work import CleanPass, Work
 from robaudit.levels import GAUSSIAN, LevelName, NoiseLevel, whole_noise
 from robaudit.models import LogitModel, from_module
@@ -130,7 +130,7 @@ def network_for(estimator: Estimator, classes: int = 4) -> nn.Sequential:
 
 def values(estimator: Estimator, work: Work) -> list[tuple[Estimate, ...]]:
     """Every value of each image."""
-    return checked_estimates("tested", estimator, fitting(estimator, work))
+    return Chosen("tested", "tested", estimator).estimates(fitting(estimator, work))
 
 
 def build(name: str, **options: Any) -> OneValue:

@@ -22,17 +22,16 @@ def divide(work: Work) -> list[Estimate]:
 
 FAULTS: Mapping[str, tuple[Callable[[Work], Any], str]] = {
     "too few": (lambda work: estimates(work)[1:], "estimate() returned 0 estimates for 1 image"),
-    "too many": (lambda work: [*estimates(work), 1], "estimate() returned 2 estimates for 1 image"),
-    "nothing": (lambda work: None, "estimate() returned NoneType None, not a list of Estimates"),
-    "a tensor": (lambda work: torch.ones(len(work.ids)), "estimate() returned a Tensor of shape () for"),
-    "numbers": (lambda work: [0.5 for _ in work.ids], "estimate() returned float 0.5 for"),
-    "a value for all": (lambda work: estimates(work, value=torch.ones(8)), "is a Tensor of shape (8,); it must be a number"),
-    "text": (lambda work: estimates(work, interval="none"), "is str 'none'; it must be a robaudit.Interval"),
-    "a class that is not there": (lambda work: estimates(work, flips_to=10), "is int 10; it must be the index of a class, or None"),
-    "votes of other classes": (lambda work: estimates(work, votes=(1, 2)), "it must be a tuple of counts, one for each class"),
-    "half a pass": (lambda work: estimates(work, forwards=0.5), "is float 0.5; it must be a whole number, 0 or more"),
-    "a probability above 1": (lambda work: estimates(work, value=1.5), "is 1.5; p_robust is from 0 to 1"),
-    "an interval beside the value": (lambda work: estimates(work, lower=0.6, upper=0.7), "is 0.6 to 0.7, and its value is 0.5, outside"),
+    "nothing": (lambda work: None, "raised TypeError: 'NoneType' object is not iterable"),
+    "numbers": (lambda work: [0.5 for _ in work.ids], "estimate() returned float 0.5 for 0, not an Estimate"),
+    "a value for all": (lambda work: estimates(work, value=torch.ones(8)), "value is a Tensor of shape (8,), not a number"),
+    "half a pass": (lambda work: estimates(work, forwards=0.5), "forwards is float 0.5, not a whole number, 0 or more"),
+    "a class that is not there": (lambda work: estimates(work, flips_to=10), "flips_to is 10 and votes None; the model has 10 classes"),
+    "a probability above 1": (lambda work: estimates(work, value=1.5), "value is 1.5; p_robust is from 0 to 1"),
+    "an interval beside the value": (
+        lambda work: estimates(work, lower=0.6, upper=0.7),
+        "value is 0.5, outside its interval",
+    ),
     "an exception": (divide, "raised ZeroDivisionError: division by zero (faulty.py, line 20)"),
 }
 
@@ -53,7 +52,7 @@ class Faulty(Estimator):
 
 class WithoutPasses(Faulty):
     def passes(self, classes: int) -> Any:
-        return [1]
+        return None
 
 
 class Undeclared(Estimator):

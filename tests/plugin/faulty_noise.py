@@ -8,21 +8,17 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from robaudit import AdditiveNoise, LevelName
+from robaudit import AdditiveNoise, LevelName, NoiseKind
 from robaudit.noise.base import Shape
 
 FAULTS: Mapping[str, tuple[str, Callable[..., Any], str]] = {
-    "NaN": ("noisy", lambda x, z: x + z * float("nan"), "noisy() returned pixels that are not finite, for sample"),
+    "NaN": ("noisy", lambda x, z: x + z * float("nan"), "noisy() returned values that are not finite"),
     "shape": ("noisy", lambda x, z: (x + z)[..., :-1], "noisy() returned a Tensor of shape ("),
     "dtype": ("noisy", lambda x, z: (x + z).double(), "not a torch.float32 tensor of shape"),
-    "nothing": ("noisy", lambda x, z: None, "noisy() returned NoneType None"),
     "an exception": ("noisy", lambda x, z: x / dict[int, float]()[0], "raised KeyError: 0 (faulty_noise.py, line "),
     "check": ("check", lambda: 1 / 0, "raised ZeroDivisionError: division by zero (faulty_noise.py, line "),
-    "latent shape": ("latent_shape", lambda: "all", "latent_shape() returned str 'all', not a tuple of whole numbers"),
-    "random": ("random", lambda: "yes", "random is str 'yes', not True or False"),
-    "files": ("files", lambda: ["a.npy"], "files is list ['a.npy'], not a tuple of paths"),
-    "gram": ("gram", lambda u: u.sum(), "gram() returned a Tensor of shape (), not a float64 tensor of shape"),
-    "amplitude": ("amplitude", lambda: float("nan"), "amplitude() returned float nan, not a positive number"),
+    "gram": ("gram", lambda u: u.sum(), "gram() returned a Tensor of shape (), not a torch.float64 tensor of shape"),
+    "amplitude": ("amplitude", lambda: 1 / 0, "raised ZeroDivisionError: division by zero (faulty_noise.py, line "),
 }
 
 
@@ -39,20 +35,8 @@ class Faulty(AdditiveNoise):
         place, action, _ = FAULTS[self.fault]
         return action(*values) if place == what else NotImplemented
 
-    @property
-    def random(self) -> bool:
-        return self._does("random") if FAULTS[self.fault][0] == "random" else True
-
-    @property
-    def files(self) -> Any:
-        return self._does("files") if FAULTS[self.fault][0] == "files" else ()
-
     def check(self, shape: Shape, levels: Sequence[float]) -> None:
         self._does("check")
-
-    def latent_shape(self, shape: Shape) -> Any:
-        found = self._does("latent_shape")
-        return shape if found is NotImplemented else found
 
     def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str], out: Tensor | None = None) -> Any:
         found = self._does("noisy", x, z)
@@ -84,7 +68,11 @@ class Greedy(AdditiveNoise):
         return torch.bmm(gradients.double(), gradients.double().transpose(1, 2))
 
 
-class Undeclared(Greedy):
-    """A level without a name, from nowhere."""
+class Undeclared(NoiseKind):
+    """A level without a name."""
 
-    least: ClassVar[Any] = "none"
+    least, most = 1e-6, 1.0
+    summary, prefer, source = "undeclared", "tests", "here"
+
+    def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str], out: Tensor | None = None) -> Tensor:
+        return x + level * z

@@ -60,22 +60,15 @@ class Norms(Estimator):
 
 
 class Miscounted(Norms):
-    """Gives one value too few, or passes of its own for each, as an option says."""
+    """Gives a value too few or too many, or none, as an option says."""
 
     quantity = LOSS
     fault: str = Field("too few", description="how it breaks the contract")
-
-    @property
-    def parts(self) -> tuple[Part, ...]:
-        own = super().parts
-        return {"twice": own[:1] * 2, "no tuple": list(own)}.get(self.fault, own)  # type: ignore[return-value]
 
     def estimate(self, work: Work) -> list[tuple[Estimate, ...]]:
         found = super().estimate(work)
         if self.fault == "one value":
             return [values[0] for values in found]  # type: ignore[misc]
-        if self.fault == "passes":
-            return [(values[0], *(replace(one, forwards=1) for one in values[1:])) for values in found]
         if self.fault == "nan" and "6" in work.ids:
             found[work.ids.index("6")] = (found[0][0], replace(found[0][1], value=math.nan))
         return {"too few": [values[1:] for values in found], "too many": [(*values, values[0]) for values in found]}.get(self.fault, found)

@@ -42,7 +42,7 @@ def test_what_is_not_declared_is_told(tmp_path: Path, run_cli: RunCli) -> None:
     spec = write(tmp_path, digits(noise={"kind": "undeclared", "sigma": 0.1}))
     code, out, err = run_cli("estimate", spec, "--out", "run")
     assert (code, out) == (2, "")
-    assert "declares no least: a class attribute, a number" in err
+    assert "error: noise kind undeclared: tests.plugin.faulty_noise:Undeclared does not define level_name; fix" in err
 
 
 @pytest.mark.bits

@@ -242,7 +242,7 @@ def test_a_worker_that_fails_ends_the_audit(worker: Worker) -> None:
 
 def test_chunks_are_small_towards_the_end(worker: Worker) -> None:
     team = DirectTeam(worker, 2)
-    carried_out(team, [replace(opened(worker), images=4, least=1)] * 2)
+    carried_out(team, [replace(opened(worker), images=4)] * 2)
     assert [len(order.places) for _, order in team.given] == sorted((len(order.places) for _, order in team.given), reverse=True)
     assert len(team.given[-1][1].places) == 1
 

@@ -249,7 +249,7 @@ def test_any_schedule_gives_each_result_once(
             for what, after in [*ends, ("end", 0)]:
                 state.begin(samples, task_names(tasks))
                 heard, left = Heard(), len(state.unfinished)
-                first = replace(said, images=images, least=1)
+                first = replace(said, images=images)
                 stop, failure = after if what == "stop" else None, after if what == "failure" else None
                 team = Pretenders(first, members, wrong, random, heard, 3, failure, stop)
                 crew = Crew(team, [first] * members, samples, reading=reading)

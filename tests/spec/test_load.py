@@ -47,7 +47,7 @@ def test_order_of_changes(tmp_path: Path) -> None:
 def test_set_the_default_estimator(tmp_path: Path) -> None:
     document = digits()
     del document["estimators"]
-    assert load(tmp_path, document, settings=["logit_gaussian.samples=32"]).estimators[0].options == {"samples": 32}
+    assert load(tmp_path, document, settings=["mc.samples=32"]).estimators[0].options == {"samples": 32}
 
 
 @pytest.mark.parametrize("entry", ["mc", {"mc": None}, {"mc": {"samples": 1}}, {"name": "mc"}, {"name": "mc", "options": {"samples": 1}}])

@@ -21,7 +21,7 @@ def spec(**sections: Any) -> AuditSpec:
 
 def test_defaults() -> None:
     found = AuditSpec.model_validate({key: digits()[key] for key in ("model", "dataset", "noise")})
-    assert [(one.name, one.options) for one in found.estimators] == [("logit_gaussian", {})]
+    assert [(one.name, one.options) for one in found.estimators] == [("mc", {})]
     assert (found.run.seed, found.run.device, found.run.batch_size, found.run.precision) == (0, "auto", "auto", "fp32")
     assert [(one.kind, one.label, one.clip) for one in found.noise] == [("gaussian", "gaussian", False)]
 

@@ -6,6 +6,9 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from robaudit.compare.difference import compare
+from robaudit.errors import RobauditError
+from robaudit.levels import NoiseLevel
 from robaudit.names import series
 from robaudit.quantities import Quantity
 from robaudit.report import numbers
@@ -18,6 +21,7 @@ from robaudit.report.words import MEASUREMENT, POPULATION
 from robaudit.stats.classes import ClassBias, ClassStats
 from robaudit.stats.curves import Curves
 from robaudit.stats.summary import GroupSummary
+from robaudit.store.run import Run
 from robaudit.text import count
 
 LOSS_WORDS = (
@@ -239,6 +243,7 @@ def comparison_tables(contents: Sequence[Content], names: Sequence[str]) -> tupl
     level = numbers.level_texts(group.key.at for content in contents for group in content.groups)
     lines = [(group, content, name) for content, name in zip(contents, names, strict=True) for group in content.groups]
     kinds = dict.fromkeys(group.key.quantity for group, _, _ in lines)
+    changes = {name: _changes(contents[0].run, content.run) for content, name in zip(contents[1:], names[1:], strict=True)}
     tables = []
     for kind in kinds:
         mine = [line for line in lines if line[0].key.quantity == kind]
@@ -250,7 +255,8 @@ def comparison_tables(contents: Sequence[Content], names: Sequence[str]) -> tupl
             clean = numbers.NONE if group.clean_accuracy is None else numbers.share(group.clean_accuracy)
             texts = (name, level[group.key.at], group.key.estimator, f"{group.images:,}", clean)
             shown = Cell(numbers.mean(mean, quantity, marked=marked), bar_of(mean.value, mean.lower, mean.upper, quantity))
-            ends = numbers.interval(mean.lower, mean.upper), numbers.quantile(group.bad_end, quantity)
+            change = changes.get(name, {}).get((group.key.estimator, group.key.at), "")
+            ends = numbers.interval(mean.lower, mean.upper), change, numbers.quantile(group.bad_end, quantity)
             rows.append(
                 (
                     *cells((*texts, numbers.NONE if noisy is None else numbers.percent(noisy.value, noisy.lower, noisy.upper))),
@@ -258,9 +264,25 @@ def comparison_tables(contents: Sequence[Content], names: Sequence[str]) -> tupl
                     *cells(ends),
                 )
             )
-        heads = ("images", "clean accuracy", "accuracy under noise", "mean", POPULATION, _tail(mine[0][1].quantity(kind)))
+        heads = (
+            *("images", "clean accuracy", "accuracy under noise", "mean", POPULATION),
+            *(f"mean minus {names[0]}'s [{POPULATION}]", _tail(mine[0][1].quantity(kind))),
+        )
         tables.append(Table(meaning(mine[0][0]), columns(("run", "noise", "estimator"), heads), tuple(rows)))
     return tuple(tables)
+
+
+def _changes(base: Run, new: Run) -> dict[tuple[str, NoiseLevel], str]:
+    """By estimator and noise level, how the mean differs from the same of another run; empty where the two cannot be compared."""
+    try:
+        groups = compare(base, new).groups
+    except RobauditError:  # other images or noise, or no results in common
+        return {}
+    return {
+        (group.key.estimator, group.key.at): numbers.change(group.mean.value, limits and (limits.lower, limits.upper))
+        for group in groups
+        for limits in [group.mean.population]
+    }
 
 
 def certified_together(contents: Sequence[Content], names: Sequence[str]) -> list[OfRun]:
@@ -289,4 +311,4 @@ def comparison_notes(contents: Sequence[Content]) -> list[str]:
     """What to know before comparing lines."""
     if len({content.run.info["data"].get("sha256") for content in contents}) > 1:
         return ["These runs used different data: a difference between two lines may be due to the images."]
-    return ["All runs used the same data: a difference can be significant although intervals overlap. robaudit compare tests it."]
+    return ["All runs used the same data: a difference can be significant although the intervals of the means overlap."]

@@ -19,7 +19,6 @@ from robaudit.estimators.margin_radius import MarginRadius
 from robaudit.estimators.moments import closed_forms, first_covariance, logit_moments, margin_moments
 from robaudit.estimators.radius_attack import RadiusAttack
 from robaudit.estimators.smoothed_margin import SmoothedMargin
-from robaudit.memory import keep_freed_memory
 from robaudit.models.chain import chain_of
 from robaudit.models.lipschitz import lipschitz_bound
 from robaudit.names import P_ERROR
@@ -27,6 +26,7 @@ from robaudit.numerics.attack import Domain, ascend
 from robaudit.numerics.lipschitz import convolution
 from robaudit.numerics.margins import standardise
 from robaudit.numerics.mvn import mvn_cdf
+from robaudit.system import keep_freed_memory
 from tests.benchmarks.machine import in_words, machine
 from tests.benchmarks.networks import Bench, Network, load, names
 from tests.benchmarks.report import Table

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import torch
 
-from robaudit.memory import keep_freed_memory
+from robaudit.system import keep_freed_memory
 from tests.benchmarks.machine import machine
 from tests.benchmarks.networks import Bench
 from tests.benchmarks.radius.libraries import NORMS, Norm, attacks, available

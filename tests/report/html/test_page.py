@@ -118,6 +118,7 @@ def test_several_runs_are_compared_first(content: Content, without_pictures: Non
     assert found.text("r1-robustness") == found.text("r2-robustness") != ""
     assert found.text("comparison").count("mc") == 4
     assert "All runs used the same data" in found.text("comparison")
+    assert "0 [0, 0]" in found.text("comparison"), "the difference of a run from itself"
     other = replace(content, run=replace(content.run, info={**content.run.info, "data": {**content.run.info["data"], "sha256": "x"}}))
     assert "different data" in Page.of(page([content, other], images=False)[0]).text("comparison")
 

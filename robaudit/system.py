@@ -1,0 +1,88 @@
+"""What the system allows this process: cores, memory of its control groups, and how malloc treats freed blocks (standard library only)."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import math
+import os
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # glibc's malloc.h
+_LARGEST_MMAP_THRESHOLD = 32 * 2**20  # glibc accepts no more
+_KEEP = 2**31 - 1
+
+
+def cores(root: Path = Path("/")) -> int:
+    """Cores that this process may keep busy: those it may run on, or fewer if its control groups have a CPU quota; at least 1.
+
+    Args:
+        root: where /proc and /sys are mounted, for tests.
+    """
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    for folder in _groups("cpu", root):
+        quota = (text(folder / "cpu.max") or f"{text(folder / 'cpu.cfs_quota_us')} {text(folder / 'cpu.cfs_period_us')}").split()
+        if len(quota) == 2 and all(map(str.isdecimal, quota)):  # without a quota: max, or -1
+            allowed = min(allowed, math.ceil(int(quota[0]) / int(quota[1])))
+    return max(1, allowed)
+
+
+def group_memory(root: Path = Path("/")) -> float:
+    """Bytes that the control groups of this process leave free (file cache counts as free); infinite without a limit.
+
+    Args:
+        root: where /proc and /sys are mounted, for tests.
+    """
+    left = math.inf
+    for folder in _groups("memory", root):
+        held = re.search(r"^(?:anon|total_rss) (\d+)$", text(folder / "memory.stat"), re.MULTILINE)
+        for name in ("memory.max", "memory.high", "memory.limit_in_bytes"):
+            if (most := text(folder / name).strip()).isdecimal():  # without a limit: max
+                left = min(left, int(most) - (int(held[1]) if held else 0))
+    return left
+
+
+def text(path: Path) -> str:
+    """The content of a small system file; empty if it cannot be read."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def give_back() -> None:
+    """Return to the system the freed blocks that the C library keeps."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+def keep_freed_memory() -> None:
+    """Ask glibc to keep freed blocks instead of returning them to the kernel.
+
+    A convolutional network frees and allocates the same megabytes in every pass, and the page faults of new blocks take up to half
+    of the time. It affects speed only, and the whole process: the Python API leaves its caller's alone.
+    """
+    if sys.platform.startswith("linux"):
+        with contextlib.suppress(OSError, AttributeError):
+            libc = ctypes.CDLL(None)
+            libc.mallopt(_M_MMAP_THRESHOLD, _LARGEST_MMAP_THRESHOLD)
+            libc.mallopt(_M_TRIM_THRESHOLD, _KEEP)
+
+
+def _groups(controller: str, root: Path) -> Iterator[Path]:
+    """Folders of the control groups of this process, each before its parents; version 1 has a tree for each controller.
+
+    A container may see its own group as the root, whatever the path says: folders that do not exist simply hold no files.
+    """
+    for line in text(root / "proc/self/cgroup").splitlines():
+        number, names, path = line.split(":", 2)
+        tree = root / "sys/fs/cgroup"
+        if controller in names.split(","):
+            tree /= controller
+        elif number != "0":
+            continue
+        folder = tree / path.lstrip("/")
+        yield from (group for group in (folder, *folder.parents) if group.is_relative_to(tree))
