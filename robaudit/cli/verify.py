@@ -126,7 +126,7 @@ def _print(lines: Iterator[str], found: Consistency, to: Path | None, *, quiet: 
     from robaudit.report.tables import Terminal
 
     text = "".join(f"{line}\n" for line in lines)
-    tables = [] if quiet and not found.found else [Terminal(lambda _: checks(found))]
+    tables = [] if quiet and not found.found else [Terminal(lambda narrow: checks(found, narrow=narrow))]
     if to is not None:
         emit(text + plain_text(*tables), to)
         return

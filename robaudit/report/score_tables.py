@@ -151,7 +151,7 @@ def change_table(changes: ScoreChanges, names: Sequence[str]) -> Terminal:
             cells(
                 (
                     score,
-                    *(f"{text(one)}{'' if narrow else ' '}{interval(one)}".strip() for one in (change.base, change.new)),
+                    *(f"{text(one)} {_tight(interval(one), narrow)}".strip() for one in (change.base, change.new)),
                     difference(change),
                 )
             )
@@ -214,6 +214,10 @@ def interval(one: ScoreValue) -> str:
     if one.lower is None or one.upper is None:
         return ""
     return f"[{one.lower:.4g}, {'...' if math.isinf(one.upper) else f'{one.upper:.4g}'}]"
+
+
+def _tight(ends: str, narrow: bool) -> str:
+    return ends.replace(", ", ",") if narrow else ends
 
 
 def difference(change: Change) -> str:

@@ -148,7 +148,7 @@ class Section(ABC, Generic[T]):
         several, last = len({one.name for one in found}) > 1, ""
         for one in found:
             if several and one.name != last:
-                yield plain(f"{one.name}\n", "bold underline")
+                yield plain(one.name, "bold underline")
             last = one.name
             yield self.table(one, ask)
 

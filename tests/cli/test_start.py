@@ -52,7 +52,7 @@ def answers(commands: list[list[str]], folder: Path) -> list[tuple[int, str, lis
 def test_help_and_misspelt_options(tmp_path: Path) -> None:
     commands = [["--help"], ["--nosuch"], ["nosuch"], *([name, word] for name in COMMANDS for word in ("--help", "--nosuch"))]
     found = answers(commands, tmp_path)
-    assert len(found) == len(commands) > 40
+    assert len(found) == len(commands)
     for command, (code, said, imported) in zip(commands, found, strict=True):
         assert code == (0 if command[-1] == "--help" else 2), command
         assert ("--help" in said) == (code == 2), command
