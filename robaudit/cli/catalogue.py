@@ -1,4 +1,4 @@
-"""`robaudit --version`, `robaudit estimators`, `robaudit noises` and `robaudit schema`: the program describes itself."""
+"""`robaudit --version` and `robaudit list`: the program describes itself."""
 
 from __future__ import annotations
 
@@ -9,11 +9,23 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from robaudit.cli.options import FormatOption, TextFormat
+from robaudit.errors import SpecError
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from robaudit.report.catalogue import Entry, NoiseEntry
+    from robaudit.report.catalogue import AnyEntry
+
+
+class What(StrEnum):
+    """What is listed."""
+
+    OVERVIEW = "overview"
+    ESTIMATORS = "estimators"
+    NOISES = "noises"
+    DATASETS = "datasets"
+    FORMATS = "formats"
+    SCHEMA = "schema"
 
 
 class Document(StrEnum):
@@ -38,31 +50,35 @@ def program(
     """Options of the program itself."""
 
 
-def estimators(format_: FormatOption = TextFormat.TABLE) -> None:
-    """List the installed estimators: quantity, requirements, cost, when to prefer which, and source.
+def list_(
+    what: Annotated[What, typer.Argument(help="What to list; schema: the JSON schema of a document.")] = What.OVERVIEW,
+    format_: FormatOption = TextFormat.TABLE,
+    for_: Annotated[
+        Document,
+        typer.Option("--for", rich_help_panel="Schema", help="Of the spec, or of what robaudit gate or compare writes with --format json."),
+    ] = Document.SPEC,
+) -> None:
+    """List what is installed, plugins included: estimators, kinds of noise, of data sets and of models, with options and sources.
 
-    Example: robaudit estimators
+    Example: robaudit list estimators
     """
-    from robaudit.estimators import registry
-    from robaudit.report.catalogue import catalogue, catalogue_table
+    if what is What.SCHEMA:
+        typer.echo(_schema(for_), nl=False)
+        return
+    if for_ is not Document.SPEC:
+        raise SpecError("--for", "is about the schema", f"write: robaudit list schema --for {for_.value}")
+    from robaudit.report import catalogue
 
-    entries = catalogue({name: registry.load(name) for name in registry.registered()})
-    _print(format_, entries, catalogue_table(entries))
-
-
-def noises(format_: FormatOption = TextFormat.TABLE) -> None:
-    """List the installed kinds of noise: level, options, what they do to a pixel, and source.
-
-    Example: robaudit noises
-    """
-    from robaudit.noise import registry
-    from robaudit.report.catalogue import noise_entries, noise_table
-
-    entries = noise_entries({name: registry.load(name) for name in registry.registered()})
-    _print(format_, entries, noise_table(entries))
+    if what is What.ESTIMATORS:
+        _print(format_, entries := catalogue.estimator_entries(), catalogue.catalogue_table(entries))
+    elif what is What.NOISES:
+        _print(format_, kinds := catalogue.noise_entries(), catalogue.noise_table(kinds))
+    else:
+        listed = {What.DATASETS: catalogue.dataset_entries, What.FORMATS: catalogue.format_entries, What.OVERVIEW: catalogue.overview}
+        _print(format_, named := listed[what](), catalogue.named_table(named))
 
 
-def _print(format_: TextFormat, entries: Sequence[Entry | NoiseEntry], table: Table) -> None:
+def _print(format_: TextFormat, entries: Sequence[AnyEntry], table: Table) -> None:
     from robaudit.cli.console import output
     from robaudit.cli.streams import put
     from robaudit.report.catalogue import entries_csv, entries_json
@@ -73,27 +89,18 @@ def _print(format_: TextFormat, entries: Sequence[Entry | NoiseEntry], table: Ta
         put([entries_csv(entries) if format_ is TextFormat.CSV else entries_json(entries)])
 
 
-def schema(
-    for_: Annotated[
-        Document, typer.Option("--for", help="Describe the spec, or what robaudit gate or robaudit compare writes with --format json.")
-    ] = Document.SPEC,
-) -> None:
-    """Print a JSON schema: of the spec with the options of every installed estimator, or of a command's JSON output.
-
-    Example: robaudit schema > robaudit.schema.json
-    """
+def _schema(document: Document) -> str:
+    """The schema of the spec with the options of every installed estimator, or of a command's JSON output."""
     import json
 
-    if for_ is not Document.SPEC:
+    if document is not Document.SPEC:
         from robaudit.report.ci.document import published
 
-        typer.echo(published(for_.value), nl=False)
-        return
+        return published(document.value)
     from robaudit.estimators import registry
     from robaudit.noise import registry as noise_registry
     from robaudit.spec.schema import spec_schema
 
     classes = {name: registry.load(name) for name in registry.registered()}
     kinds = {name: noise_registry.load(name) for name in noise_registry.registered()}
-    noises = {name: (kind.level_name, kind) for name, kind in kinds.items()}
-    typer.echo(json.dumps(spec_schema(classes, noises), indent=2))
+    return json.dumps(spec_schema(classes, {name: (kind.level_name, kind) for name, kind in kinds.items()}), indent=2) + "\n"

@@ -12,6 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from robaudit.cli.options import (
+    GATES,
+    OUTPUT,
+    RUNNING,
+    SPEC,
     ConfidenceOption,
     GatesOption,
     Inconclusive,
@@ -143,66 +147,110 @@ class _Files:
 
 def estimate(
     spec: SpecArgument,
-    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Run folder. Default: runs/<spec name>-<hash8>.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", rich_help_panel=OUTPUT, help="Run folder. Default: runs/<spec name>-<hash8>.")
+    ] = None,
     sigma: Annotated[
         list[str] | None,
-        typer.Option(help="Standard deviation of the noise, for example 0.05 or 8/255, instead of the spec's (repeatable)."),
+        typer.Option(
+            rich_help_panel=SPEC, help="Standard deviation of the noise, for example 0.05 or 8/255, instead of the spec's (repeatable)."
+        ),
     ] = None,
-    noise: Annotated[list[str] | None, typer.Option(help="Only this noise of the spec, by its label (repeatable).")] = None,
+    noise: Annotated[
+        list[str] | None, typer.Option(rich_help_panel=SPEC, help="Only this noise of the spec, by its label (repeatable).")
+    ] = None,
     level: Annotated[
-        list[str] | None, typer.Option(help="Level of the noise, whatever it calls it, instead of the spec's (repeatable).")
+        list[str] | None,
+        typer.Option(rich_help_panel=SPEC, help="Level of the noise, whatever it calls it, instead of the spec's (repeatable)."),
     ] = None,
-    estimator: Annotated[list[str] | None, typer.Option(help="Estimator instead of the spec's (repeatable).")] = None,
+    estimator: Annotated[list[str] | None, typer.Option(rich_help_panel=SPEC, help="Estimator instead of the spec's (repeatable).")] = None,
     set_: SetOption = None,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, several as cuda:0,cuda:1 or cuda:all, or auto.")] = None,
-    engine: Annotated[Engine | None, typer.Option(help="Compute on this machine, or with the workers of a Ray cluster.")] = None,
+    device: Annotated[
+        str | None, typer.Option(rich_help_panel=RUNNING, help="cpu, cuda, cuda:1, several as cuda:0,cuda:1 or cuda:all, or auto.")
+    ] = None,
+    engine: Annotated[
+        Engine | None, typer.Option(rich_help_panel="Ray", help="Compute on this machine, or with the workers of a Ray cluster.")
+    ] = None,
     ray_address: Annotated[
         str | None,
-        typer.Option(metavar="HOST:PORT", help="With --engine ray: the head node, or auto. Default: RAY_ADDRESS, or this machine alone."),
+        typer.Option(
+            metavar="HOST:PORT",
+            rich_help_panel="Ray",
+            help="With --engine ray: the head node, or auto. Default: RAY_ADDRESS, or this machine alone.",
+        ),
     ] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Audit only the first N samples.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, rich_help_panel=SPEC, help="Audit only the first N samples.")] = None,
     budget: Annotated[
         str | None,
-        typer.Option(metavar="DURATION", help="Lower draws, then images, so that the run takes at most this long: 90s, 10m, 2h, 1h30m."),
+        typer.Option(
+            metavar="DURATION",
+            rich_help_panel=RUNNING,
+            help="Lower draws, then images, so that the run takes at most this long: 90s, 10m, 2h, 1h30m.",
+        ),
     ] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Seed of the noise.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, rich_help_panel=SPEC, help="Seed of the noise.")] = None,
     workers: Annotated[
         int | None,
         typer.Option(
             min=0,
+            rich_help_panel=RUNNING,
             help="Threads that read and decode images in advance (default: 4 with CUDA, 0 on the CPU); with --engine ray: the workers "
             "(default: as many as the cluster has room for).",
         ),
     ] = None,
     gpus_per_worker: Annotated[
-        float | None, typer.Option(min=0, help="With --engine ray: GPUs of each worker. Default: 1 where the cluster has any.")
+        float | None,
+        typer.Option(min=0, rich_help_panel="Ray", help="With --engine ray: GPUs of each worker. Default: 1 where the cluster has any."),
     ] = None,
     ship: Annotated[
-        bool, typer.Option("--ship", help="With --engine ray: send model and images to the workers, which otherwise read them by path.")
+        bool,
+        typer.Option(
+            "--ship",
+            rich_help_panel="Ray",
+            help="With --engine ray: send model and images to the workers, which otherwise read them by path.",
+        ),
     ] = False,
     memory: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="Main memory to use at most, for example 4GB. Default: what is free.")
+        str | None,
+        typer.Option(metavar="SIZE", rich_help_panel=RUNNING, help="Main memory to use at most, for example 4GB. Default: what is free."),
     ] = None,
-    deterministic: Annotated[bool, typer.Option("--deterministic", help="On CUDA: make every run give the same bits.")] = False,
+    deterministic: Annotated[
+        bool, typer.Option("--deterministic", rich_help_panel=RUNNING, help="On CUDA: make every run give the same bits.")
+    ] = False,
     as_given: Annotated[
         bool,
-        typer.Option("--as-given", help="Audit pixels and noise levels that cannot be meant for [0, 1] as they are given, with a warning."),
+        typer.Option(
+            "--as-given",
+            rich_help_panel=SPEC,
+            help="Audit pixels and noise levels that cannot be meant for [0, 1] as they are given, with a warning.",
+        ),
     ] = False,
     trust: TrustOption = False,
     on_error: OnErrorOption = OnError.STOP,
     extend: Annotated[
-        bool, typer.Option("--extend", help="Extend an existing run by a larger limit, more noise levels or more estimators.")
+        bool,
+        typer.Option(
+            "--extend", rich_help_panel=OUTPUT, help="Extend an existing run by a larger limit, more noise levels or more estimators."
+        ),
     ] = False,
     fresh: Annotated[
-        bool, typer.Option("--fresh", help="Refuse a run folder that is there already, whoever made it. For pipelines.")
+        bool,
+        typer.Option("--fresh", rich_help_panel=OUTPUT, help="Refuse a run folder that is there already, whoever made it. For pipelines."),
     ] = False,
     gates: GatesOption = None,
     until_decided: Annotated[
         bool,
-        typer.Option("--until-decided", help="Sample until the gates are decided: those of --gate (which implies this) or the spec's."),
+        typer.Option(
+            "--until-decided",
+            rich_help_panel=GATES,
+            help="Sample until the gates are decided: those of --gate (which implies this) or the spec's.",
+        ),
     ] = False,
     max_samples: Annotated[
-        int | None, typer.Option(min=1, help="With gates: draw at most N noisy copies of an image. Default: mc's samples in the spec.")
+        int | None,
+        typer.Option(
+            min=1, rich_help_panel=GATES, help="With gates: draw at most N noisy copies of an image. Default: mc's samples in the spec."
+        ),
     ] = None,
     population: PopulationOption = False,
     point: PointOption = False,
@@ -210,9 +258,12 @@ def estimate(
     confidence: ConfidenceOption = None,
     strict: StrictOption = False,
     reports: Annotated[
-        list[Path] | None, typer.Option("--report", metavar="FILE", help="Also write the report: .html, or .md (repeatable).")
+        list[Path] | None,
+        typer.Option("--report", metavar="FILE", rich_help_panel=OUTPUT, help="Also write the report: .html, or .md (repeatable)."),
     ] = None,
-    junit: Annotated[Path | None, typer.Option(metavar="FILE", help="With gates: also write them as JUnit XML.")] = None,
+    junit: Annotated[
+        Path | None, typer.Option(metavar="FILE", rich_help_panel=OUTPUT, help="With gates: also write them as JUnit XML.")
+    ] = None,
     quiet: QuietOption = False,
 ) -> None:
     """Estimate every sample's robustness to noise and write a run folder.

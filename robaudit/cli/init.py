@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from robaudit.cli.options import TrustOption
+from robaudit.cli.options import RUNNING, SPEC, TrustOption
 from robaudit.errors import RobauditError, SpecError
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _SIGMA, _NORMALISE = "0.02,0.05", "none"
 _CODE = re.compile(r"[^\W\d][\w.]*:[^\W\d][\w.]*")
+_MODEL = "Model and data"
 
 
 def init(
@@ -28,38 +29,66 @@ def init(
         str | None,
         typer.Option(
             metavar="PATH",
+            rich_help_panel=_MODEL,
             help="The trained model: a .pt, .pt2, .safetensors or .onnx file, a folder of timm or Transformers, hf:org/name, "
             "or module:function, which returns it.",
         ),
     ] = None,
     architecture: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="For a file of weights: torchvision:resnet18, timm:resnet18, ..., or your own module:Class."),
+        typer.Option(
+            metavar="NAME",
+            rich_help_panel=_MODEL,
+            help="For a file of weights: torchvision:resnet18, timm:resnet18, ..., or your own module:Class.",
+        ),
     ] = None,
     data: Annotated[
         str | None,
         typer.Option(
-            metavar="DATA", help="A .npz, .csv, .parquet or .tar file, a folder (of images or of datasets), digits, or torchvision:CIFAR10."
+            metavar="DATA",
+            rich_help_panel=_MODEL,
+            help="A .npz, .csv, .parquet or .tar file, a folder (of images or of datasets), digits, or torchvision:CIFAR10.",
         ),
     ] = None,
     names: Annotated[
         str | None,
-        typer.Option("--class-names", metavar="NAMES", help="The class names: a file with one on each line, or the names between commas."),
+        typer.Option(
+            "--class-names",
+            metavar="NAMES",
+            rich_help_panel=_MODEL,
+            help="The class names: a file with one on each line, or the names between commas.",
+        ),
     ] = None,
     normalise: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="none, imagenet, cifar10, cifar100, mnist, fashionmnist, half, or mean/std as numbers."),
+        typer.Option(
+            metavar="NAME",
+            rich_help_panel=_MODEL,
+            help="none, imagenet, cifar10, cifar100, mnist, fashionmnist, half, or mean/std as numbers.",
+        ),
     ] = None,
-    sigma: Annotated[str | None, typer.Option(metavar="LEVELS", help=f"Noise levels, for example 0.05,8/255. Default: {_SIGMA}.")] = None,
-    resize: Annotated[int | None, typer.Option(min=1, metavar="N", help="For image files: resize the shorter side.")] = None,
-    crop: Annotated[int | None, typer.Option(min=1, metavar="N", help="For image files: centre crop after the resize.")] = None,
-    channels: Annotated[int | None, typer.Option(min=1, max=3, metavar="1|3", help="For image files: 1 for grey, 3 for colour.")] = None,
-    limit: Annotated[int, typer.Option(min=1, metavar="N", help="How many images to audit.")] = 500,
-    samples: Annotated[int, typer.Option(min=1, metavar="N", help="Noisy copies per image (mc).")] = 1000,
-    gate: Annotated[float | None, typer.Option(metavar="SHARE", help="Add gates that require at least this mean robustness.")] = None,
-    no_input: Annotated[bool, typer.Option("--no-input", help="Ask nothing, even on a terminal: use the options and defaults.")] = False,
-    no_check: Annotated[bool, typer.Option("--no-check", help="Do not try the model on the data.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
+    sigma: Annotated[
+        str | None, typer.Option(metavar="LEVELS", rich_help_panel=SPEC, help=f"Noise levels, for example 0.05,8/255. Default: {_SIGMA}.")
+    ] = None,
+    resize: Annotated[
+        int | None, typer.Option(min=1, metavar="N", rich_help_panel=_MODEL, help="For image files: resize the shorter side.")
+    ] = None,
+    crop: Annotated[
+        int | None, typer.Option(min=1, metavar="N", rich_help_panel=_MODEL, help="For image files: centre crop after the resize.")
+    ] = None,
+    channels: Annotated[
+        int | None, typer.Option(min=1, max=3, metavar="1|3", rich_help_panel=_MODEL, help="For image files: 1 for grey, 3 for colour.")
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, metavar="N", rich_help_panel=SPEC, help="How many images to audit.")] = 500,
+    samples: Annotated[int, typer.Option(min=1, metavar="N", rich_help_panel=SPEC, help="Noisy copies per image (mc).")] = 1000,
+    gate: Annotated[
+        float | None, typer.Option(metavar="SHARE", rich_help_panel=SPEC, help="Add gates that require at least this mean robustness.")
+    ] = None,
+    no_input: Annotated[
+        bool, typer.Option("--no-input", rich_help_panel=RUNNING, help="Ask nothing, even on a terminal: use the options and defaults.")
+    ] = False,
+    no_check: Annotated[bool, typer.Option("--no-check", rich_help_panel=RUNNING, help="Do not try the model on the data.")] = False,
+    force: Annotated[bool, typer.Option("--force", rich_help_panel=RUNNING, help="Overwrite an existing file.")] = False,
     trust: TrustOption = False,
 ) -> None:
     """Try a model on data (clean accuracy, pixel range, normalisation, time of an audit), and write a first spec.

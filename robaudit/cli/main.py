@@ -8,7 +8,8 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from inspect import cleandoc
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -48,19 +49,14 @@ def make_app() -> typer.Typer:
 
     from robaudit.cli import (
         catalogue,
-        certified,
         compare,
-        curves,
         demo,
         estimate,
         gate,
         init,
-        noise,
         plot,
         reading,
         report,
-        scores,
-        spectrum,
         validate,
         verify,
     )
@@ -75,28 +71,24 @@ def make_app() -> typer.Typer:
     )
 
     app.callback()(catalogue.program)
-    app.command("demo")(demo.demo)
-    app.command("init")(init.init)
-    app.command("estimate")(estimate.estimate)
-    app.command("show")(reading.show)
-    app.command("bias-report")(reading.bias_report)
-    app.command("flag-samples")(reading.flag_samples)
-    app.command("corruption-report")(reading.corruption_report)
-    app.command("scores")(scores.scores)
-    app.command("spectrum")(spectrum.spectrum)
-    app.command("certified")(certified.certified)
-    app.command("curves")(curves.curves)
-    app.command("gate")(gate.gate)
-    app.command("compare")(compare.compare)
-    app.command("export")(reading.export)
-    app.command("report")(report.report)
-    app.command("verify")(verify.verify)
-    app.command("validate")(validate.validate)
-    app.command("plot")(plot.plot)
-    app.command("estimators")(catalogue.estimators)
-    app.command("noises")(catalogue.noises)
-    app.command("noise-preview")(noise.noise_preview)
-    app.command("schema")(catalogue.schema)
+    commands: dict[str, Callable[..., Any]] = {
+        "demo": demo.demo,
+        "init": init.init,
+        "estimate": estimate.estimate,
+        "show": reading.show,
+        "bias-report": reading.bias_report,
+        "flag-samples": reading.flag_samples,
+        "gate": gate.gate,
+        "compare": compare.compare,
+        "report": report.report,
+        "plot": plot.plot,
+        "validate": validate.validate,
+        "verify": verify.verify,
+        "list": catalogue.list_,
+    }
+    for name, command in commands.items():
+        paragraphs = cleandoc(command.__doc__ or "").replace("\nExample:", "\n\nExample:").split("\n\n")
+        app.command(name, help="\n\n".join(" ".join(one.split()) for one in paragraphs))(command)
     return app
 
 
@@ -165,7 +157,7 @@ def _completing() -> bool:
 
 
 def _how_to_resume() -> str:
-    return _RESUMABLE if sys.argv[1:2] in (["estimate"], ["demo"], ["curves"], ["spectrum"]) else ""
+    return _RESUMABLE if sys.argv[1:2] in (["estimate"], ["demo"]) else ""
 
 
 def _usage(error: Any) -> str:

@@ -46,9 +46,11 @@ class Inconclusive(StrEnum):
     INCONCLUSIVE = "inconclusive"
 
 
+RESULTS, GATES, SPEC, RUNNING, OUTPUT = "Which results", "Gates", "The spec", "How it runs", "Output"
+"""Groups of options on the help pages."""
 _NOT_ROBUST = (
-    "Count a sample as not robust if its value is below this (log10_p_fail, loss: above it). Default: 0.5; log10_p_fail: -0.3; loss: 0.69; "
-    "none for a radius and the like."
+    "Count a sample as not robust if its value is below this (log10_p_fail, loss: above it). Default: 0.5; by class 0.9; log10_p_fail: "
+    "-0.3; loss: 0.69; none for a radius and the like."
 )
 
 SpecArgument = Annotated[Path, typer.Argument(metavar="SPEC.yaml", help="The spec: model, data set, noise and estimators.")]
@@ -56,50 +58,93 @@ RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder w
 
 EstimatorFilter = Annotated[
     list[str] | None,
-    typer.Option("--estimator", help="Only this estimator, with all of its values or one of them, as in NAME:q=100 (repeatable)."),
+    typer.Option(
+        "--estimator", metavar="NAME", rich_help_panel=RESULTS, help="Only this estimator, or one value of it: NAME:q=100 (repeatable)."
+    ),
 ]
-NoiseFilter = Annotated[list[str] | None, typer.Option("--noise", help="Only this noise, by its label (repeatable).")]
-LevelFilter = Annotated[list[str] | None, typer.Option("--level", help="Only this level, whatever the noise calls it (repeatable).")]
-SigmaFilter = Annotated[list[str] | None, typer.Option("--sigma", help="Only this noise level, for example 0.05 or 8/255 (repeatable).")]
-BelowOption = Annotated[float | None, typer.Option("--below", help=_NOT_ROBUST, show_default=False)]
-ThresholdOption = Annotated[float | None, typer.Option("--threshold", help=_NOT_ROBUST, show_default=False)]
+NoiseFilter = Annotated[
+    list[str] | None, typer.Option("--noise", metavar="NAME", rich_help_panel=RESULTS, help="Only this noise, by its label (repeatable).")
+]
+LevelFilter = Annotated[
+    list[str] | None,
+    typer.Option("--level", metavar="X", rich_help_panel=RESULTS, help="Only this level, whatever the noise calls it (repeatable)."),
+]
+SigmaFilter = Annotated[
+    list[str] | None,
+    typer.Option("--sigma", metavar="X", rich_help_panel=RESULTS, help="Only this sigma, for example 0.05 or 8/255 (repeatable)."),
+]
+BelowOption = Annotated[float | None, typer.Option("--below", rich_help_panel=RESULTS, help=_NOT_ROBUST, show_default=False)]
+ThresholdOption = Annotated[float | None, typer.Option("--threshold", rich_help_panel=RESULTS, help=_NOT_ROBUST, show_default=False)]
 
-FormatOption = Annotated[TextFormat, typer.Option("--format", help="Output format.")]
-SummaryFormatOption = Annotated[SummaryFormat, typer.Option("--format", help="Output format.")]
-OutputOption = Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to this file instead of standard output.")]
-QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print only warnings and errors.")]
+FormatOption = Annotated[TextFormat, typer.Option("--format", rich_help_panel=OUTPUT, help="Output format.")]
+SummaryFormatOption = Annotated[SummaryFormat, typer.Option("--format", rich_help_panel=OUTPUT, help="Output format.")]
+OutputOption = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", metavar="FILE", rich_help_panel=OUTPUT, help="Write to this file instead of standard output."),
+]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", rich_help_panel=OUTPUT, help="Print only warnings and errors.")]
 
 SetOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--set", metavar="KEY=VALUE", help="Set any value of the spec, for example mc.samples=2000 or model.mean=[0.5] (repeatable)."
+        "--set",
+        metavar="KEY=VALUE",
+        rich_help_panel=SPEC,
+        help="Set any value of the spec, for example mc.samples=2000 or model.mean=[0.5] (repeatable).",
     ),
 ]
-TrustOption = Annotated[bool, typer.Option("--trust", help="Allow the spec to run Python code (module:function).")]
+TrustOption = Annotated[bool, typer.Option("--trust", rich_help_panel=SPEC, help="Allow the spec to run Python code (module:function).")]
 DataOption = Annotated[
     Path | None,
-    typer.Option("--data", metavar="SPEC.yaml", help="Read the images from the data set of this spec, not from where the run's own says."),
+    typer.Option(
+        "--data",
+        metavar="SPEC.yaml",
+        rich_help_panel="Images",
+        help="Read the images from the data set of this spec, not from where the run's own says.",
+    ),
 ]
-DataTrustOption = Annotated[bool, typer.Option("--trust", help="With --data: allow its spec to run Python code (module:function).")]
-OnErrorOption = Annotated[OnError, typer.Option("--on-error", help="At an unusable sample: stop, or skip it and list it.")]
+DataTrustOption = Annotated[
+    bool, typer.Option("--trust", rich_help_panel="Images", help="With --data: allow its spec to run Python code (module:function).")
+]
+OnErrorOption = Annotated[
+    OnError, typer.Option("--on-error", rich_help_panel=RUNNING, help="At an unusable sample: stop, or skip it and list it.")
+]
 
 GatesOption = Annotated[
     list[str] | None,
-    typer.Option("--gate", metavar="GATE", help='A condition to meet, for example "mean(estimator=mc, sigma=0.05) >= 0.9" (repeatable).'),
+    typer.Option(
+        "--gate",
+        metavar="GATE",
+        rich_help_panel=GATES,
+        help='A condition to meet, for example "mean(estimator=mc, sigma=0.05) >= 0.9" (repeatable).',
+    ),
 ]
 PopulationOption = Annotated[
-    bool, typer.Option("--population", help="Decide for images like these (the population that they stand for), not only for these images.")
+    bool,
+    typer.Option(
+        "--population",
+        rich_help_panel=GATES,
+        help="Decide for images like these (the population that they stand for), not only for these images.",
+    ),
 ]
 PointOption = Annotated[
-    bool, typer.Option("--point", help="Let approximations without an interval of all their error (taylor, mmse) decide a gate.")
+    bool,
+    typer.Option(
+        "--point", rich_help_panel=GATES, help="Let approximations without an interval of all their error (taylor, mmse) decide a gate."
+    ),
 ]
 InconclusiveOption = Annotated[
     Inconclusive | None,
-    typer.Option("--inconclusive", help="What an inconclusive gate counts as: exit code 0, 1 or 4. Default: inconclusive."),
+    typer.Option(
+        "--inconclusive", rich_help_panel=GATES, help="What an inconclusive gate counts as: exit code 0, 1 or 4. Default: inconclusive."
+    ),
 ]
-StrictOption = Annotated[bool, typer.Option("--strict", help="Fail if the run has warnings: add the gate warnings <= 0.")]
+StrictOption = Annotated[
+    bool, typer.Option("--strict", rich_help_panel=GATES, help="Fail if the run has warnings: add the gate warnings <= 0.")
+]
 ConfidenceOption = Annotated[
-    float | None, typer.Option("--confidence", metavar="P", help="Confidence of each gate's interval. Default: 0.95.")
+    float | None,
+    typer.Option("--confidence", metavar="P", rich_help_panel=GATES, help="Confidence of each gate's interval. Default: 0.95."),
 ]
 
 

@@ -1,10 +1,10 @@
-"""Commands that read a run: `robaudit show`, `bias-report`, `flag-samples` and `export`."""
+"""Commands that print a run: `robaudit show`, `bias-report` and `flag-samples`."""
 
 from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from robaudit.cli.options import (
-    BelowOption,
+    RESULTS,
     DataOption,
     DataTrustOption,
     EstimatorFilter,
@@ -23,19 +23,18 @@ from robaudit.cli.options import (
     RunArgument,
     SigmaFilter,
     TextFormat,
+    ThresholdOption,
     image_source,
     levels,
 )
-from robaudit.errors import SpecError
-from robaudit.levels import EVERY_LEVEL, LevelChoice, NoiseLevel
+from robaudit.errors import RobauditError, SpecError
+from robaudit.report.sections import Ask, Found, SectionName, find, refuse_unused, section_csv, section_json, section_of
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from robaudit.rows import Row
     from robaudit.store.run import Run
-
-Key = tuple[str, NoiseLevel]
 
 
 class By(StrEnum):
@@ -52,53 +51,119 @@ class Only(StrEnum):
     WRONG = "wrong"
 
 
-class RowsFormat(StrEnum):
-    """How rows are written."""
+class ShowFormat(StrEnum):
+    """How a section is written."""
 
+    TABLE = "table"
     CSV = "csv"
     JSON = "json"
     PARQUET = "parquet"
 
 
+_CLASSES, _FLAGGED = "Section classes", "Sections flagged and sample"
+
+ByOption = Annotated[
+    By | None,
+    typer.Option(
+        rich_help_panel=_CLASSES, help="Group samples by their label or by the predicted class. Default: label, where there are labels."
+    ),
+]
+BottomOption = Annotated[
+    int | None,
+    typer.Option(min=1, metavar="N", rich_help_panel=_FLAGGED, help="The N least robust samples instead, below the threshold or not."),
+]
+TopOption = Annotated[int | None, typer.Option(min=1, metavar="N", rich_help_panel=_FLAGGED, help="Also the N most robust samples.")]
+PerClassOption = Annotated[bool, typer.Option("--per-class", rich_help_panel=_FLAGGED, help="A list for each predicted class.")]
+OnlyOption = Annotated[
+    Only | None, typer.Option(rich_help_panel=_FLAGGED, help="Only samples classified correctly, or wrongly, without noise.")
+]
+
+
 def show(
-    run: RunArgument, estimator: EstimatorFilter = None, noise: NoiseFilter = None, level: LevelFilter = None, sigma: SigmaFilter = None
+    run: RunArgument,
+    section: Annotated[SectionName, typer.Argument(metavar="SECTION", help="What to show.")] = SectionName.SUMMARY,
+    with_: Annotated[
+        list[Path] | None,
+        typer.Option("--with", metavar="RUN", rich_help_panel=RESULTS, help="Show this run, too; scores: compared with RUN (repeatable)."),
+    ] = None,
+    estimator: EstimatorFilter = None,
+    noise: NoiseFilter = None,
+    level: LevelFilter = None,
+    sigma: SigmaFilter = None,
+    threshold: ThresholdOption = None,
+    by: ByOption = None,
+    bottom: BottomOption = None,
+    top: TopOption = None,
+    per_class: PerClassOption = False,
+    only: OnlyOption = None,
+    id_: Annotated[
+        list[str] | None,
+        typer.Option("--id", metavar="ID", rich_help_panel=_FLAGGED, help="sample: this image, with its intervals (repeatable)."),
+    ] = None,
+    radius: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="R|all",
+            rich_help_panel="Sections certified, scores and corruption",
+            help="certified: at this radius (repeatable), or at every one where it falls. Default: 0, 0.25, 0.5, ...",
+        ),
+    ] = None,
+    confidence: Annotated[
+        float | None,
+        typer.Option(
+            metavar="P",
+            rich_help_panel="Sections certified, scores and corruption",
+            help="certified, scores: confidence of the intervals. Default: 0.95.",
+        ),
+    ] = None,
+    baseline: Annotated[
+        str | None,
+        typer.Option(
+            metavar="alexnet|RUN",
+            rich_help_panel="Sections certified, scores and corruption",
+            help="corruption: also mCE, errors relative to AlexNet on ImageNet-C, or to another run's.",
+        ),
+    ] = None,
+    format_: Annotated[
+        ShowFormat | None,
+        typer.Option("--format", rich_help_panel="Output", help="parquet: of rows. Default: by the suffix of -o, else table; of rows csv."),
+    ] = None,
+    output: OutputOption = None,
 ) -> None:
-    """Print the tables of a finished run again.
+    """Print a section of a run: its summary, classes, certified accuracy, error curves, one sample, all rows, ...
 
-    Example: robaudit show runs/spec-1a2b3c4d
+    sample: all results of the least robust images side by side, from the average over noise to what is proven. rows: as in samples.csv
+    and samples.json; of an unfinished run those that it has so far.
+
+    Example: robaudit show runs/spec-1a2b3c4d certified --radius 0.5 --with runs/other-5e6f7a8b
     """
-    from robaudit.store.run import read_run
+    if confidence is not None:
+        from robaudit.gates.decide import check_confidence
 
-    print_run(read_run(run), estimator or (), levels(noise, level, sigma))
-
-
-def print_run(run: Run, estimators: Sequence[str] = (), levels: LevelChoice = EVERY_LEVEL) -> None:
-    """Print the header, the tables and the paths of the files."""
-    from rich.markup import escape
-
-    from robaudit.cli.console import output
-    from robaudit.report.summary_tables import headline, overall_tables, warning_lines
-
-    console = output()
-    groups = {(group.key.estimator, group.key.at): group for group in run.summary()}
-    chosen = [groups[key] for key in run.chosen(groups, estimators, levels)]
-    for line in (*warning_lines(run.info), *headline(run.info)):
-        console.print(escape(line))
-    console.print()
-    seconds = {key: spent for key in groups if (spent := run.seconds_of(*key)) is not None}
-    console.print(overall_tables(chosen, seconds, run.quantities))
-    console.print()
-    console.print(escape(f"Files: {run.path}/samples.csv, samples.json, summary.json, run.json"))
+        check_confidence(confidence)
+    radii = tuple(_radii(radius or ()))
+    ask = Ask(
+        estimators=tuple(estimator or ()),
+        levels=levels(noise, level, sigma),
+        threshold=_finite(threshold),
+        by=None if by is None else by.value,
+        only=None if only is None else only.value,
+        bottom=bottom,
+        top=top,
+        per_class=per_class,
+        id=tuple(id_ or ()),
+        radius=tuple(one for one in radii if one is not None),
+        every_radius=None in radii,
+        confidence=confidence,
+        baseline=baseline,
+    )
+    _show(section, [run, *(with_ or ())], ask, format_, output)
 
 
 def bias_report(
     run: RunArgument,
-    by: Annotated[
-        By | None, typer.Option(help="Group samples by their label or by the predicted class. Default: label, where there are labels.")
-    ] = None,
-    threshold: Annotated[
-        float | None, typer.Option(help="Report the share of samples whose value is below this. Default: 0.9 for quantities from 0 to 1.")
-    ] = None,
+    by: ByOption = None,
+    threshold: ThresholdOption = None,
     estimator: EstimatorFilter = None,
     noise: NoiseFilter = None,
     level: LevelFilter = None,
@@ -108,209 +173,182 @@ def bias_report(
 ) -> None:
     """Report robustness by class, the gap between the least and the most robust class, and whether it is significant.
 
-    Each estimator and noise level is reported separately; they are never pooled.
+    Each estimator and noise level is reported separately; they are never pooled. It is the section classes of robaudit show.
 
     Example: robaudit bias-report runs/spec-1a2b3c4d --estimator mc --sigma 0.05
     """
-    from robaudit.report.class_tables import bias_csv, bias_table
-    from robaudit.stats.classes import class_bias
-    from robaudit.store.run import read_run
-
-    opened = read_run(run)
-    labels = by is By.LABEL if by else bool(opened.info["data"]["labelled"])
-    results = [
-        class_bias(
-            rows,
-            by="label" if labels else "predicted",
-            threshold=threshold,
-            class_names=opened.class_names,
-            quantity=opened.quantities[rows[0].quantity],
-        )
-        for rows in opened.groups(estimator or (), levels(noise, level, sigma)).values()
-    ]
-    tables = [bias_table(one, opened.quantities[one.key.quantity]) for one in results]
-    _emit_groups(format_, tables, lambda: [bias_csv(one) for one in results], [one.document() for one in results], output, opened)
+    chosen = levels(noise, level, sigma)
+    ask = Ask(tuple(estimator or ()), chosen, _finite(threshold), None if by is None else by.value)
+    _show(SectionName.CLASSES, [run], ask, ShowFormat(format_.value), output)
 
 
 def flag_samples(
     run: RunArgument,
-    below: BelowOption = None,
-    bottom: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="List the N least robust samples instead, below the threshold or not.")
-    ] = None,
-    top: Annotated[int | None, typer.Option(min=1, metavar="N", help="Also list the N most robust samples.")] = None,
-    per_class: Annotated[bool, typer.Option("--per-class", help="Make a list for each predicted class.")] = False,
-    only: Annotated[Only | None, typer.Option(help="Only samples classified correctly, or wrongly, without noise.")] = None,
+    threshold: ThresholdOption = None,
+    bottom: BottomOption = None,
+    top: TopOption = None,
+    per_class: PerClassOption = False,
+    only: OnlyOption = None,
     estimator: EstimatorFilter = None,
     noise: NoiseFilter = None,
     level: LevelFilter = None,
     sigma: SigmaFilter = None,
     format_: FormatOption = TextFormat.TABLE,
     output: OutputOption = None,
-    images: Annotated[Path | None, typer.Option(metavar="DIR", help="Also write each listed sample as a PNG, clean beside noisy.")] = None,
+    images: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", rich_help_panel="Images", help="Also write each listed sample as a PNG, clean beside noisy."),
+    ] = None,
     data: DataOption = None,
     trust: DataTrustOption = False,
 ) -> None:
     """List the non-robust samples, least robust first, and say for which the whole interval is below the threshold.
 
-    Example: robaudit flag-samples runs/spec-1a2b3c4d --below 0.9 --only correct --images worst/
+    It is the section flagged of robaudit show.
+
+    Example: robaudit flag-samples runs/spec-1a2b3c4d --threshold 0.9 --only correct --images worst/
     """
     source = image_source(data, trust)
-    from robaudit.report.flag_tables import flags_csv, flags_table
-    from robaudit.stats.flags import flag, usual_threshold
-    from robaudit.store.run import read_run
-
-    opened = read_run(run)
-    groups: Mapping[Key, Sequence[Row]] = opened.groups(estimator or (), levels(noise, level, sigma))
-    if below is None and bottom is None and top is None:
-        groups = _with_threshold(opened, groups)
-    results = [
-        flag(
-            rows,
-            below=usual_threshold(opened.quantities[rows[0].quantity]) if below is None else below,
-            bottom=bottom,
-            top=top,
-            per_class=per_class,
-            only=None if only is None else only.value,
-            quantity=opened.quantities[rows[0].quantity],
-        )
-        for rows in groups.values()
-    ]
-    names = opened.class_names
-    tables = [flags_table(one, names, opened.quantities[one.key.quantity]) for one in results]
-    documents = [one.document(names) for one in results]
-    _emit_groups(format_, tables, lambda: [flags_csv(one, names) for one in results], documents, output, opened)
+    ask = Ask(
+        estimators=tuple(estimator or ()),
+        levels=levels(noise, level, sigma),
+        threshold=_finite(threshold),
+        only=None if only is None else only.value,
+        bottom=bottom,
+        top=top,
+        per_class=per_class,
+    )
+    found = _show(SectionName.FLAGGED, [run], ask, ShowFormat(format_.value), output)
     if images is not None:
         from robaudit.cli.console import say
         from robaudit.report.gallery import write_gallery
 
-        say(f"{write_gallery(opened, results, images, source)} pictures in {images}")
+        say(f"{write_gallery(found[0].run, [one.record for one in found], images, source)} pictures in {images}")
 
 
-def _with_threshold(run: Run, groups: Mapping[Key, Sequence[Row]]) -> dict[Key, Sequence[Row]]:
-    """The groups whose quantity has a usual threshold; a line names the others.
+def print_run(run: Run) -> None:
+    """Print the summary of a run, and where the rest is."""
+    from robaudit.cli.console import output
+
+    for table in _tables(SectionName.SUMMARY, find(SectionName.SUMMARY, [run], Ask()), Ask(), [run]):
+        output().print(table)
+
+
+def _show(name: SectionName, paths: Sequence[Path], ask: Ask, format_: ShowFormat | None, to: Path | None) -> list[Found[Any]]:
+    """Print a section of some runs, or write it to a file; return what was shown."""
+    from robaudit.cli.console import leading_warnings, output, plain_text
+    from robaudit.cli.streams import check_output, emit, reader_may_leave
+    from robaudit.store.run import read_run
+
+    refuse_unused(name, ask)
+    if to is not None:
+        check_output(to)
+    form = format_ or _by_suffix(to, ShowFormat.CSV if name is SectionName.ROWS else ShowFormat.TABLE)
+    if name is SectionName.ROWS:
+        _write_rows(paths, ask, form, to)
+        return []
+    if form is ShowFormat.PARQUET:
+        raise SpecError("--format parquet", f"does not apply to the section {name.value}", "use it with rows")
+    runs = [read_run(path) for path in paths]
+    found = find(name, runs, ask)
+    if form is not ShowFormat.TABLE:
+        leading_warnings(runs, in_table=False)
+        emit((section_json if form is ShowFormat.JSON else section_csv)(name, found, ask), to)
+    elif to is not None:
+        emit(plain_text(*_tables(name, found, ask, runs)), to)
+    else:
+        tables = _tables(name, found, ask, runs)
+        with reader_may_leave():
+            for table in tables:
+                output().print(table)
+    return found
+
+
+def _tables(name: SectionName, found: Sequence[Found[Any]], ask: Ask, runs: Sequence[Run]) -> list[RenderableType]:
+    """The tables of a section below the warnings of the runs, which a summary has itself."""
+    from robaudit.cli.console import leading_warnings
+
+    warnings = [] if name is SectionName.SUMMARY else leading_warnings(runs, in_table=True)
+    return [*warnings, *section_of(name).tables(found, ask)]
+
+
+def _write_rows(paths: Sequence[Path], ask: Ask, form: ShowFormat, to: Path | None) -> None:
+    """Write the rows of a run, all or those of some results; of an unfinished run those that it has so far.
 
     Raises:
-        SpecError: none has.
+        SpecError: several runs or a table are asked for.
+        RobauditError: a Parquet file would go to a terminal.
     """
     from robaudit.cli.console import say
-    from robaudit.stats.flags import usual_threshold
-
-    kept = {key: rows for key, rows in groups.items() if math.isfinite(usual_threshold(run.quantities[rows[0].quantity]))}
-    lacking = ", ".join(dict.fromkeys(key[0] for key in groups if key not in kept))
-    if groups and not kept:
-        raise SpecError("flag-samples", f"{lacking} has no usual threshold", "give --below, or list the least robust with --bottom 10")
-    if lacking:
-        say(f"left out: {lacking}, without a usual threshold: give --below, or --bottom 10")
-    return kept
-
-
-def corruption_report(
-    run: RunArgument,
-    baseline: Annotated[
-        str | None,
-        typer.Option(metavar="alexnet|RUN", help="Also print mCE: errors relative to AlexNet on ImageNet-C, or to another run's."),
-    ] = None,
-    estimator: Annotated[str | None, typer.Option(help="By the votes of this estimator. Default: the first that counts votes.")] = None,
-    format_: FormatOption = TextFormat.TABLE,
-    output: OutputOption = None,
-) -> None:
-    """Report accuracy by corruption and severity, the mean error and, against a baseline, the mean corruption error (mCE).
-
-    It reads the noises of a run whose level is a severity: the kinds corruption and corrupted_set.
-
-    Example: robaudit corruption-report runs/imagenet-c-1a2b3c4d --baseline alexnet
-    """
-    from robaudit.report.corruption_tables import corruption_csv, corruption_table
-    from robaudit.stats.corruption import ALEXNET, baseline_of
-    from robaudit.stats.corruption import corruption_report as report_of
-    from robaudit.store.run import read_run
-
-    opened, against = read_run(run), None
-    if baseline == "alexnet":
-        against = "AlexNet", ALEXNET
-    elif baseline is not None:
-        other = read_run(Path(baseline))
-        against = other.info["name"], baseline_of(report_of(other.info, estimator, None, baseline))
-    report = report_of(opened.info, estimator, against, str(run))
-    _emit_groups(format_, [corruption_table(report)], lambda: [corruption_csv(report)], [report.document()], output, opened)
-
-
-def _emit_groups(
-    format_: TextFormat,
-    tables: Sequence[RenderableType],
-    csv: Callable[[], Sequence[str]],
-    documents: Sequence[dict[str, Any]],
-    to: Path | None,
-    run: Run,
-) -> None:
-    """Print or write one report of several groups of a run; the CSV texts of all groups share one header."""
-    from robaudit.cli.console import leading_warnings, output, plain_text
-    from robaudit.cli.streams import emit
-    from robaudit.store.serialise import document_json
-
-    tables = [*leading_warnings([run], in_table=format_ is TextFormat.TABLE), *tables]
-    if format_ is TextFormat.JSON:
-        emit(document_json({"groups": list(documents)}), to)
-    elif format_ is TextFormat.CSV:
-        first, *others = csv()
-        emit(first + "".join(text.partition("\n")[2] for text in others), to)
-    elif to is not None:
-        emit(plain_text(*tables), to)
-    else:
-        for table in tables:
-            output().print(table)
-
-
-def export(
-    run: RunArgument,
-    format_: Annotated[
-        RowsFormat | None,
-        typer.Option(
-            "--format", help="As in samples.csv or samples.json, or those of samples.csv typed. Default: by the suffix of -o, else csv."
-        ),
-    ] = None,
-    output: OutputOption = None,
-) -> None:
-    """Write the rows of a run as in samples.csv or samples.json, or as a Parquet table; if the run is unfinished, those it has so far.
-
-    pandas, polars and DuckDB read the Parquet file as it is (it needs: pip install 'robaudit[parquet]').
-
-    Example: robaudit export runs/spec-1a2b3c4d -o rows.parquet
-    """
-    from robaudit.cli.console import say
-    from robaudit.cli.streams import check_output, put, write_output
-    from robaudit.errors import RobauditError
+    from robaudit.cli.streams import put, write_output
     from robaudit.store.folder import RunFolder
-    from robaudit.store.run import read_run
+    from robaudit.store.run import Run, read_run
     from robaudit.store.serialise import rows_csv_chunks, rows_json_chunks
     from robaudit.store.table import parquet_pieces
 
-    if output is not None:
-        check_output(output)
-    chosen = format_ or _format_by_suffix(output)
-    if chosen is RowsFormat.PARQUET and output is None and sys.stdout.isatty():
-        raise RobauditError("robaudit export", "a Parquet file cannot be shown on a terminal", "name a file with -o")
-    folder = RunFolder(run)
+    if len(paths) > 1:
+        raise SpecError("--with", "does not apply to the section rows", "write the rows of each run to a file of its own")
+    if form is ShowFormat.TABLE:
+        raise SpecError("--format table", "does not apply to the section rows", "choose csv, json or parquet")
+    if form is ShowFormat.PARQUET and to is None and sys.stdout.isatty():
+        raise RobauditError("--format parquet", "a Parquet file cannot be shown on a terminal", "name a file with -o")
+    (path,) = paths
+    folder = RunFolder(path)
     info = folder.info()
     finished = info["status"] == "complete"
-    rows = read_run(run, kept=chosen is RowsFormat.JSON).rows if finished else folder.rows_so_far()
-    names = info["data"]["class_names"]
-    pieces: Iterable[str | bytes]
-    if chosen is RowsFormat.PARQUET:
-        pieces = parquet_pieces(rows, names, where="--format parquet")
-    elif chosen is RowsFormat.CSV:
-        pieces = rows_csv_chunks(rows, names)
+    run = read_run(path, kept=form is ShowFormat.JSON) if finished else Run(path, info, folder.rows_so_far())
+    rows: Iterable[Row] = run.rows
+    if ask.estimators or ask.levels:
+        chosen = set(run.chosen(dict.fromkeys((row.estimator, row.at) for row in rows), ask.estimators, ask.levels))
+        rows = (row for row in run.rows if (row.estimator, row.at) in chosen)
+    names, pieces = info["data"]["class_names"], dict[ShowFormat, Callable[[], Iterable[str | bytes]]]()
+    pieces[ShowFormat.PARQUET] = lambda: parquet_pieces(rows, names, where="--format parquet")
+    pieces[ShowFormat.CSV] = lambda: rows_csv_chunks(rows, names)
+    pieces[ShowFormat.JSON] = lambda: rows_json_chunks(rows)
+    if to is None:
+        put(pieces[form]())
     else:
-        pieces = rows_json_chunks(rows)
-    if output is None:
-        put(pieces)
-    else:
-        write_output(output, pieces)
+        write_output(to, pieces[form]())
     if not finished:
-        say(f"note: {run} is unfinished: these are the {len(rows)} rows it has so far")
+        say(f"note: {path} is unfinished: these are the {len(run.rows)} rows it has so far")
 
 
-def _format_by_suffix(output: Path | None) -> RowsFormat:
-    suffix = "" if output is None else output.suffix.lower().removeprefix(".")
-    return RowsFormat(suffix) if suffix in set(RowsFormat) else RowsFormat.CSV
+def _by_suffix(to: Path | None, other: ShowFormat) -> ShowFormat:
+    suffix = "" if to is None else to.suffix.lower().removeprefix(".")
+    return ShowFormat(suffix) if suffix in set(ShowFormat) else other
+
+
+def _radii(texts: Sequence[str]) -> Iterator[float | None]:
+    """The radii asked for, each once, ascending; None: all.
+
+    Raises:
+        SpecError: one is no number, or is negative.
+    """
+    from robaudit.spec.fields import as_number
+
+    if "all" in texts:
+        if set(texts) != {"all"}:
+            raise SpecError("--radius all", "has radii of its own", "leave the others out")
+        yield None
+        return
+    numbers = set[float]()
+    for text in texts:
+        try:
+            value = float(str(as_number(text)))
+        except ValueError:
+            value = math.nan
+        if not 0.0 <= value < math.inf:
+            raise SpecError(f"--radius {text}", "is not a radius", "give 0 or a positive number such as 0.5 or 8/255, or all")
+        numbers.add(value)
+    yield from sorted(numbers)
+
+
+def _finite(threshold: float | None) -> float | None:
+    """The threshold as it was typed.
+
+    Raises:
+        SpecError: it is no number.
+    """
+    if threshold is not None and not math.isfinite(threshold):
+        raise SpecError(f"--threshold {threshold}", "is not a finite number", "give a number such as 0.5")
+    return threshold

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from robaudit.cli.options import (
+    OUTPUT,
     DataOption,
     DataTrustOption,
     EstimatorFilter,
@@ -46,18 +47,24 @@ def report(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders written by robaudit estimate.")],
     output: OutputOption = None,
     format_: Annotated[
-        ReportFormat | None, typer.Option("--format", help="html, or md for a pull request. Default: by the suffix of -o, else html.")
+        ReportFormat | None,
+        typer.Option("--format", rich_help_panel=OUTPUT, help="html, or md for a pull request. Default: by the suffix of -o, else html."),
     ] = None,
-    title: Annotated[str | None, typer.Option(help="Heading of the report.")] = None,
+    title: Annotated[str | None, typer.Option(rich_help_panel=OUTPUT, help="Heading of the report.")] = None,
     estimator: EstimatorFilter = None,
     noise: NoiseFilter = None,
     level: LevelFilter = None,
     sigma: SigmaFilter = None,
     threshold: ThresholdOption = None,
     max_images: Annotated[
-        int, typer.Option(min=0, metavar="N", help="Show at most N flagged samples for each estimator and noise level.")
+        int,
+        typer.Option(
+            min=0, metavar="N", rich_help_panel="Images", help="Show at most N flagged samples for each estimator and noise level."
+        ),
     ] = SHOWN,
-    no_images: Annotated[bool, typer.Option("--no-images", help="List the flagged samples without images.")] = False,
+    no_images: Annotated[
+        bool, typer.Option("--no-images", rich_help_panel="Images", help="List the flagged samples without images.")
+    ] = False,
     data: DataOption = None,
     trust: DataTrustOption = False,
 ) -> None:

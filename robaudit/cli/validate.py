@@ -9,6 +9,8 @@ from typing import Annotated
 import typer
 
 from robaudit.cli.options import (
+    OUTPUT,
+    RUNNING,
     OnError,
     OnErrorOption,
     QuietOption,
@@ -22,23 +24,36 @@ from robaudit.cli.options import (
 
 def validate(
     spec: SpecArgument,
-    images: Annotated[int, typer.Option(min=2, metavar="N", help="How many images, drawn at random with the run's seed.")] = 50,
+    images: Annotated[
+        int, typer.Option(min=2, metavar="N", rich_help_panel=RUNNING, help="How many images, drawn at random with the run's seed.")
+    ] = 50,
     reference_draws: Annotated[
-        int, typer.Option(min=100, max=10**8, metavar="N", help="Draws of the reference for each image and noise level.")
+        int,
+        typer.Option(
+            min=100, max=10**8, metavar="N", rich_help_panel=RUNNING, help="Draws of the reference for each image and noise level."
+        ),
     ] = 10_000,
     budget: Annotated[
         str | None,
         typer.Option(
             metavar="DURATION",
+            rich_help_panel=RUNNING,
             help="Time for estimators and reference, for example 5m: the reference gets the draws that fit. --convergence is extra.",
         ),
     ] = None,
-    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder to write. Default: runs/<spec name>-validation-<hash8>.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", rich_help_panel=OUTPUT, help="Folder to write. Default: runs/<spec name>-validation-<hash8>."),
+    ] = None,
     convergence: Annotated[
-        bool, typer.Option("--convergence", help="Also measure the error by number of draws, of estimators that have one.")
+        bool,
+        typer.Option(
+            "--convergence", rich_help_panel=RUNNING, help="Also measure the error by number of draws, of estimators that have one."
+        ),
     ] = False,
     picture: Annotated[
-        bool | None, typer.Option("--picture/--no-picture", help="Draw the scatter plots. Default: if matplotlib is installed.")
+        bool | None,
+        typer.Option("--picture/--no-picture", rich_help_panel=OUTPUT, help="Draw the scatter plots. Default: if matplotlib is installed."),
     ] = None,
     format_: SummaryFormatOption = SummaryFormat.TEXT,
     set_: SetOption = None,

@@ -1,32 +1,54 @@
-"""`robaudit verify`: check that the numbers of a run can be reproduced."""
+"""`robaudit verify`: check that the numbers of a run can be reproduced, and that they fit together."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from robaudit.cli.options import RunArgument, TrustOption
+from robaudit.cli.options import RUNNING, OutputOption, RunArgument, SummaryFormat, SummaryFormatOption, TrustOption
 from robaudit.errors import RobauditError
 from robaudit.text import printable
 
 if TYPE_CHECKING:
     from robaudit.auditing.verify import Verification
+    from robaudit.stats.consistency import Consistency
+    from robaudit.store.run import Run
 
+DIFFERENT, FALSE_DECLARATION, CONTRADICTED = 1, 2, 3
+"""Exit codes where rows are not reproduced; where results contradict each other because the spec declares something false of the network, a
+mistake as any other one; and where only a bug explains it, as for any internal error."""
 _MOST_SHOWN = 20
 
 
 def verify(
     run: RunArgument,
-    samples: Annotated[str, typer.Option(metavar="N|all", help="How many samples to recompute, drawn at random; or all.")] = "20",
-    seed: Annotated[int | None, typer.Option(min=0, help="Seed of that draw. Default: a new one each time.")] = None,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda or cuda:1. Default: the kind of device the run was made on.")] = None,
+    samples: Annotated[
+        str,
+        typer.Option(
+            metavar="N|all", rich_help_panel=RUNNING, help="How many samples to recompute, drawn at random; 0: compare results only."
+        ),
+    ] = "20",
+    seed: Annotated[
+        int | None, typer.Option(min=0, rich_help_panel=RUNNING, help="Seed of that draw. Default: a new one each time.")
+    ] = None,
+    device: Annotated[
+        str | None, typer.Option(rich_help_panel=RUNNING, help="cpu, cuda or cuda:1. Default: the kind of device the run was made on.")
+    ] = None,
     trust: TrustOption = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only differences, warnings and errors.")] = False,
+    format_: SummaryFormatOption = SummaryFormat.TEXT,
+    output: OutputOption = None,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", rich_help_panel="Output", help="Print only differences, contradictions, warnings and errors.")
+    ] = False,
 ) -> None:
-    """Recompute rows of a run from its weights and data, and compare: exit code 0 if all agree, 1 if one differs.
+    """Recompute rows of a run from its weights and data, and compare its results with each other.
 
-    Numbers may differ by float rounding: by 5e-4 of their distance to the nearer end of their range, and by two votes.
+    Numbers may differ by float rounding: by 5e-4 of their distance to the nearer end of their range, and by two votes. Exit code 1: a row
+    differs; 3: results exclude each other, which only a bug of an estimator explains; 2: the run cannot be recomputed (its weights are
+    gone, say; results are compared all the same), or results are wrong because the spec declares something false of the network.
 
     Example: robaudit verify runs/spec-1a2b3c4d --samples all
     """
@@ -34,26 +56,104 @@ def verify(
     from robaudit.store.run import read_run
 
     opened = read_run(run, kept=True)
+    if output is not None:
+        from robaudit.cli.streams import check_output
+
+        check_output(output)
+    from robaudit.cli.console import say
+    from robaudit.report.consistency_tables import blame_lines
+    from robaudit.stats.consistency import check
+    from robaudit.stats.relations import Verdict
+
+    result, missing = _recomputed(opened, count, seed, device, trust=trust, quiet=quiet)
+    found = check(opened)
+    if format_ is SummaryFormat.JSON:
+        from robaudit.cli.streams import emit
+        from robaudit.store.serialise import document_json
+
+        emit(document_json(_document(result, missing, found)), output)
+    else:
+        _print(_lines(opened, result, quiet=quiet), found, output, quiet=quiet)
+    if result is not None and not result.good:  # what contradicts itself then are not the numbers of an estimator
+        raise typer.Exit(DIFFERENT)
+    for line in blame_lines(found):
+        say(line)
+    if found.violations:
+        raise typer.Exit(CONTRADICTED)
+    if missing is not None:
+        raise missing
+    raise typer.Exit(FALSE_DECLARATION if found.of(Verdict.DECLARED) else 0)
+
+
+def _recomputed(
+    run: Run, samples: int | None, seed: int | None, device: str | None, *, trust: bool, quiet: bool
+) -> tuple[Verification | None, RobauditError | None]:
+    """What was reproduced, or why nothing could be; neither where nothing is asked for."""
+    if samples == 0:
+        return None, None
     from robaudit.auditing.verify import verify as check
     from robaudit.cli.console import Reporter
-    from robaudit.cli.streams import emit
 
-    with Reporter(quiet=quiet, patient=False) as reporter:
-        result = check(opened, count, seed=seed, device=device, trust=trust, listener=reporter)
-    lines = [f"{run}/{name} has changed since it was written" for name in result.altered]
+    try:
+        with Reporter(quiet=quiet, patient=False) as reporter:
+            return check(run, samples, seed=seed, device=device, trust=trust, listener=reporter), None
+    except RobauditError as error:
+        return None, error
+
+
+def _lines(run: Run, result: Verification | None, *, quiet: bool) -> Iterator[str]:
+    """What of the rows came out again."""
+    if result is None:
+        return
+    yield from (f"{run.path}/{name} has changed since it was written" for name in result.altered)
     for one in result.differences[:_MOST_SHOWN]:
         where = f"{one.row.sample_id}, {one.row.estimator} at {one.row.at}"
-        lines.append(f"{printable(where)}: {one.field} is {_shown(one.recorded)} in the run and {_shown(one.recomputed)} now")
+        yield f"{printable(where)}: {one.field} is {_shown(one.recorded)} in the run and {_shown(one.recomputed)} now"
     if len(result.differences) > _MOST_SHOWN:
-        lines.append(f"and {len(result.differences) - _MOST_SHOWN} more")
+        yield f"and {len(result.differences) - _MOST_SHOWN} more"
     if not quiet or not result.good:
-        lines.append(
-            f"{result.rows} rows of {result.samples} samples recomputed: "
-            + (f"{len(result.differences)} numbers differ" if result.differences else f"all as written, {_bits(result)}")
-        )
-    emit("".join(f"{line}\n" for line in lines), None)
-    if not result.good:
-        raise typer.Exit(1)
+        verdict = f"{len(result.differences)} numbers differ" if result.differences else f"all as written, {_bits(result)}"
+        yield f"{result.rows} rows of {result.samples} samples recomputed: {verdict}"
+
+
+def _print(lines: Iterator[str], found: Consistency, to: Path | None, *, quiet: bool) -> None:
+    """Print the lines and, below them, how the results fit together."""
+    from rich.text import Text
+
+    from robaudit.cli.console import output, plain_text
+    from robaudit.cli.streams import emit, reader_may_leave
+    from robaudit.report.consistency_tables import checks
+    from robaudit.report.tables import Terminal
+
+    text = "".join(f"{line}\n" for line in lines)
+    tables = [] if quiet and not found.found else [Terminal(lambda narrow: checks(found, narrow=narrow))]
+    if to is not None:
+        emit(text + plain_text(*tables), to)
+        return
+    emit(text, None)
+    with reader_may_leave():
+        for table in tables:
+            output().print(*([Text()] if text else []), table, sep="\n")
+
+
+def _document(result: Verification | None, missing: RobauditError | None, found: Consistency) -> dict[str, Any]:
+    """All of it as JSON values."""
+    recomputed = None
+    if result is not None:
+        differences = [
+            {
+                "sample_id": one.row.sample_id,
+                "estimator": one.row.estimator,
+                **one.row.at.document(),
+                "field": one.field,
+                "recorded": _shown(one.recorded),
+                "recomputed": _shown(one.recomputed),
+            }
+            for one in result.differences
+        ]
+        counts = {"samples": result.samples, "rows": result.rows, "identical": result.identical}
+        recomputed = {**counts, "differences": differences, "altered": list(result.altered)}
+    return {"recomputed": recomputed, "not_recomputed": None if missing is None else str(missing), "checks": found.document()}
 
 
 def _bits(result: Verification) -> str:
@@ -64,8 +164,8 @@ def _bits(result: Verification) -> str:
 def _count(text: str) -> int | None:
     if text == "all":
         return None
-    if not (text.isascii() and text.isdecimal() and 0 < int(text) < 10**9):
-        raise RobauditError(f"--samples {text}", "is not a number of samples", "give a whole number of at least 1, or all")
+    if not (text.isascii() and text.isdecimal() and int(text) < 10**9):
+        raise RobauditError(f"--samples {text}", "is not a number of samples", "give a whole number, or all")
     return int(text)
 
 

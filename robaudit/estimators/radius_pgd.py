@@ -54,7 +54,7 @@ class RadiusPgd(SearchedRadius):
     """
 
     summary: ClassVar[str] = "the first radius on a grid at which projected gradient ascent changes the class"
-    prefer: ClassVar[str] = "curves as published (robaudit curves); for radii themselves radius_attack is nearer, for less"
+    prefer: ClassVar[str] = "error curves as published (configs/curves.yaml); for radii themselves radius_attack is nearer, for less"
     source: ClassVar[str] = "Smoothed robustness analysis, section 3.4; Madry et al. 2018"
 
     step: Decimal | None = Field(None, description="D of the grid D, 2D, ..., in the norm's unit; default: 0.32 (l2), 0.025 (linf)")

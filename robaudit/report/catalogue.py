@@ -1,19 +1,23 @@
-"""The lists of installed estimators and kinds of noise as tables, CSV and JSON."""
+"""The lists of what is installed as tables, CSV and JSON: estimators, kinds of noise and of data sets, formats of models."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from robaudit.estimators import registry
 from robaudit.estimators.base import Estimator
+from robaudit.models.load import LOADERS, SUFFIXES
+from robaudit.noise import registry as noise_registry
 from robaudit.noise.base import AdditiveNoise, NoiseKind
+from robaudit.spec.model import DATASET_SPECS, IN_MEMORY
 from robaudit.store.serialise import table_csv
 
 
@@ -33,9 +37,9 @@ class Entry:
     source: str
 
 
-def catalogue(classes: Mapping[str, type[Estimator]]) -> list[Entry]:
-    """The entries in alphabetical order; the cost is that of the defaults with ten classes."""
-    return [_entry(name, classes[name]) for name in sorted(classes)]
+def estimator_entries() -> list[Entry]:
+    """The estimators in alphabetical order; the cost is that of the defaults with ten classes."""
+    return [_entry(name, registry.load(name)) for name in sorted(registry.registered())]
 
 
 def _entry(name: str, cls: type[Estimator]) -> Entry:
@@ -97,9 +101,9 @@ class NoiseEntry:
     source: str
 
 
-def noise_entries(classes: Mapping[str, type[NoiseKind]]) -> list[NoiseEntry]:
-    """The entries in alphabetical order."""
-    return [_noise_entry(name, classes[name]) for name in sorted(classes)]
+def noise_entries() -> list[NoiseEntry]:
+    """The kinds of noise in alphabetical order."""
+    return [_noise_entry(name, noise_registry.load(name)) for name in sorted(noise_registry.registered())]
 
 
 def _noise_entry(name: str, cls: type[NoiseKind]) -> NoiseEntry:
@@ -130,11 +134,75 @@ def noise_table(entries: Sequence[NoiseEntry]) -> Table:
     return table
 
 
-def entries_csv(entries: Sequence[Entry | NoiseEntry]) -> str:
+@dataclass(frozen=True, slots=True)
+class NamedEntry:
+    """Something that a spec may name, in a line; ``of``: what it is."""
+
+    of: str
+    name: str
+    summary: str
+    options: str = ""
+
+
+def dataset_entries() -> list[NamedEntry]:
+    """The kinds of data sets."""
+    return [NamedEntry("data set", name, _summary(cls), _options(cls)) for name, cls in DATASET_SPECS.items() if name != IN_MEMORY]
+
+
+def format_entries() -> list[NamedEntry]:
+    """The formats of models."""
+    suffixes = {name: ", ".join(suffix for suffix, other in SUFFIXES.items() if other == name) for name in LOADERS}
+    return [
+        NamedEntry("model", name, _summary(load).removeprefix("Load "), suffixes[name] and f"files: {suffixes[name]}")
+        for name, load in LOADERS.items()
+    ]
+
+
+def overview() -> list[NamedEntry]:
+    """Everything that a spec may name."""
+    estimators = [NamedEntry("estimator", one.name, one.summary) for one in estimator_entries()]
+    noises = [NamedEntry("noise", one.name, one.summary) for one in noise_entries()]
+    return [*estimators, *noises, *(replace(one, options="") for one in (*dataset_entries(), *format_entries()))]
+
+
+def _summary(described: object) -> str:
+    return (described.__doc__ or "").partition("\n")[0].rstrip(".").replace("`", "")
+
+
+def _options(cls: type[BaseModel]) -> str:
+    return ", ".join(_option(key, field) for key, field in cls.model_fields.items() if key != "kind")
+
+
+def named_table(entries: Sequence[NamedEntry]) -> Table:
+    """A table for terminals, below a head for each kind of thing."""
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 2, 0, 0), show_edge=False)
+    for column, width in (("in a spec", 20), ("what it is", None)):
+        table.add_column(column, min_width=width, overflow="fold")
+    last = ""
+    for one in entries:
+        if one.of != last:
+            if last:
+                table.add_row("", "")
+            table.add_row(Text(f"{one.of}s", "bold"), Text(_MORE[one.of]))
+        last = one.of
+        table.add_row(Text(f"  {one.name}"), Text(one.summary + (f"\n{one.options}\n" if one.options else "")))
+    return table
+
+
+_MORE = {
+    "estimator": "options, cost and source: robaudit list estimators",
+    "noise": "levels, options and source: robaudit list noises",
+    "data set": "options: robaudit list datasets",
+    "model": "files: robaudit list formats",
+}
+AnyEntry = Entry | NoiseEntry | NamedEntry
+
+
+def entries_csv(entries: Sequence[AnyEntry]) -> str:
     """CSV with a header; at least one entry."""
     return table_csv(list(asdict(entries[0])), (list(asdict(entry).values()) for entry in entries))
 
 
-def entries_json(entries: Sequence[Entry | NoiseEntry]) -> str:
+def entries_json(entries: Sequence[AnyEntry]) -> str:
     """A JSON list."""
     return json.dumps([asdict(entry) for entry in entries], indent=2) + "\n"

@@ -5,18 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from robaudit.errors import SpecError
 from robaudit.levels import LevelChoice
 from robaudit.names import ResultName
+from robaudit.quantities import CERTIFIED
 from robaudit.report import numbers
+from robaudit.report.sections import Ask, Found, Section, Sheet
 from robaudit.report.summary_tables import run_names
 from robaudit.report.tables import Column, Table, Terminal, cells
 from robaudit.stats.certified import CertifiedAccuracy, certificates_of, certified_accuracy
 from robaudit.stats.intervals import LIKE_THESE, ROW_CONFIDENCE, THESE_IMAGES
 from robaudit.stats.summary import Share
 from robaudit.store.run import Run
-from robaudit.store.serialise import table_csv
 from robaudit.text import count
 
 _STEPS = tuple(factor * 10.0**power for power in range(-4, 4) for factor in (1.0, 2.5, 5.0))
@@ -29,6 +31,54 @@ class OfRun(NamedTuple):
 
     run: str
     accuracy: CertifiedAccuracy
+
+
+class CertifiedSection(Section[OfRun]):
+    """Certified accuracy: the share of images whose class provably stays the same within a radius, and is the label."""
+
+    uses = Section.uses | {"radius", "every_radius", "confidence"}
+
+    def applies(self, run: Run) -> bool:
+        """Whether it has labels and certified radii."""
+        return run.info["clean_accuracy"] is not None and CERTIFIED.name in run.quantities
+
+    def find(self, runs: Sequence[Run], ask: Ask) -> list[Found[OfRun]]:
+        """The records of one result together, in the order of the runs."""
+        found = super().find(runs, ask)
+        places = {key: i for i, key in enumerate(dict.fromkeys(one.record.accuracy.certificates.key for one in found))}
+        named = [replace(one, record=one.record._replace(run=one.name)) for one in found]
+        return sorted(named, key=lambda one: places[one.record.accuracy.certificates.key])
+
+    def records(self, run: Run, ask: Ask) -> list[OfRun]:
+        """The certified accuracy of each result."""
+        return of_runs([run], ask.estimators, ask.levels, ROW_CONFIDENCE if ask.confidence is None else ask.confidence)
+
+    def tables(self, found: Sequence[Found[OfRun]], ask: Ask) -> Iterator[Terminal]:
+        """The results side by side.
+
+        Raises:
+            SpecError: every radius is asked for.
+        """
+        if ask.every_radius:
+            raise SpecError("--radius all", "is too long for a table", "add --format csv or --format json")
+        yield certified_tables([one.record for one in found], ask.radius)
+
+    def table(self, one: Found[OfRun], ask: Ask) -> Terminal:
+        """One result."""
+        return certified_tables([one.record], ask.radius)
+
+    def sheet(self, one: Found[OfRun], ask: Ask) -> Sheet:
+        """A line for each number; the radii are those asked for, all, or the usual ones of this result."""
+        return Sheet(_HEADS, _curve_lines(one.record) if ask.every_radius else _summary_lines(one.record, _radii(one.record, ask)))
+
+    def document(self, one: Found[OfRun], ask: Ask) -> dict[str, Any]:
+        """The same numbers."""
+        steps = {"curve": one.record.accuracy.curve().document()} if ask.every_radius else {}
+        return {**one.record.accuracy.document(_radii(one.record, ask)), **steps}
+
+
+def _radii(one: OfRun, ask: Ask) -> Sequence[float]:
+    return ask.radius or usual_radii([one.accuracy])
 
 
 def of_runs(
@@ -168,24 +218,14 @@ def notes(named: Sequence[tuple[str, OfRun]]) -> Iterator[str]:
             yield f"{title}: {count(given.not_finite, 'image')} without a finite radius, not certified."
 
 
-def certified_csv(every: Sequence[OfRun], radii: Sequence[float] = ()) -> str:
-    """A line for each result and number: the certified accuracy at the radii, and the others without a radius."""
-    return table_csv(_HEADS, (line for one in every for line in _summary_lines(one, radii or radii_beside(one, every))))
-
-
-def curve_csv(every: Sequence[OfRun]) -> str:
-    """A line for each result and radius at which its certified accuracy falls."""
-    return table_csv(_HEADS, (line for one in every for line in _curve_lines(one)))
-
-
-_KEY = ("run", "estimator", "noise", "level_name", "level", "quantity", "norm")
+_KEY = ("estimator", "noise", "level_name", "level", "quantity", "norm")
 _HEADS = (*_KEY, "statistic", "radius", "count", "images", "value", "lower", "upper")
 _CERTIFIED = "certified_accuracy"
 
 
 def _key(one: OfRun) -> list[object]:
     given = one.accuracy.certificates
-    return [one.run, *given.key.document().values(), given.norm]
+    return [*given.key.document().values(), given.norm]
 
 
 def _summary_lines(one: OfRun, radii: Sequence[float]) -> Iterator[list[object]]:

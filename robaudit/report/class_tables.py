@@ -8,19 +8,48 @@ from typing import Any
 
 from robaudit.quantities import Quantity
 from robaudit.report import numbers, words
+from robaudit.report.sections import Ask, Found, Section, Sheet
 from robaudit.report.summary_tables import approximate, circumstances, heading
 from robaudit.report.tables import Cell, Column, Table, Terminal, cells
-from robaudit.stats.classes import ClassBias, ClassStats, GapVerdict
+from robaudit.stats.classes import ClassBias, ClassStats, GapVerdict, class_bias
 from robaudit.stats.groups import quantity_of
 from robaudit.stats.intervals import LIKE_THESE
 from robaudit.stats.summary import Mean, Quantile, Share
-from robaudit.store.serialise import table_csv
+from robaudit.store.run import Run
 from robaudit.text import class_name, count
 
 NAME_WIDTHS = {True: 14, False: 24}
 OTHERS = "from the others"
 """The head of a class's difference from all other images."""
 SINGLE_IMAGE = "( ) a single image says nothing about its class: listed but not tested."
+
+
+class ClassSection(Section[ClassBias]):
+    """Robustness by class, for each result: which classes differ from the others, and the gap between the least and the most robust."""
+
+    uses = Section.uses | {"by", "threshold"}
+
+    def records(self, run: Run, ask: Ask) -> list[ClassBias]:
+        """A comparison of the classes for each result; they are never pooled."""
+        by = ask.by or ("label" if run.info["data"]["labelled"] else "predicted")
+        return [
+            class_bias(
+                rows, by=by, threshold=ask.threshold, class_names=run.class_names, quantity=quantity_of(rows[0].quantity, run.quantities)
+            )
+            for rows in run.groups(ask.estimators, ask.levels).values()
+        ]
+
+    def table(self, one: Found[ClassBias], ask: Ask) -> Terminal:
+        """See :func:`bias_table`."""
+        return bias_table(one.record, one.run.quantities[one.record.key.quantity])
+
+    def sheet(self, one: Found[ClassBias], ask: Ask) -> Sheet:
+        """See :func:`bias_sheet`."""
+        return bias_sheet(one.record)
+
+    def document(self, one: Found[ClassBias], ask: Ask) -> dict[str, Any]:
+        """The gap, the verdict and all classes."""
+        return one.record.document()
 
 
 def bias_table(bias: ClassBias, quantity: Quantity | None = None) -> Terminal:
@@ -34,14 +63,14 @@ def bias_table(bias: ClassBias, quantity: Quantity | None = None) -> Terminal:
     return Terminal(lambda narrow: [_table(bias, known, narrow)])
 
 
-def bias_csv(bias: ClassBias) -> str:
+def bias_sheet(bias: ClassBias) -> Sheet:
     """A line per class, in order of class: the group, then the fields of :class:`ClassStats`.
 
     A field with parts becomes several columns: ``mean`` for its value, ``mean_lower`` and so on for the rest.
     """
     group = {"estimator": bias.key.estimator, **bias.key.at.document(), "by": bias.by, "threshold": bias.threshold}
     lines = [{**group, **_flat(one)} for one in bias.classes]
-    return table_csv(list(lines[0]), (list(line.values()) for line in lines))
+    return Sheet(list(lines[0]), [list(line.values()) for line in lines])
 
 
 def label_of(one: ClassStats, width: int | None = None) -> str:

@@ -56,7 +56,7 @@ def csv_text(comparison: Comparison) -> str:
 def comparison_document(
     comparison: Comparison, decisions: Sequence[Decision], subject: Subject, inconclusive: Verdict, names: Names | None = None
 ) -> dict[str, Any]:
-    """The document of ``robaudit schema --for compare``: that of the gates, and the comparison."""
+    """The document of ``robaudit list schema --for compare``: that of the gates, and the comparison."""
     return {**decisions_document(decisions, subject, inconclusive=inconclusive), "comparison": comparison.document(names)}
 
 

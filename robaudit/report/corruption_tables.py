@@ -2,9 +2,54 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
+from robaudit.levels import LevelName
+from robaudit.report.sections import Ask, Found, Section, Sheet
 from robaudit.report.tables import Column, Table, Terminal, cells
-from robaudit.stats.corruption import CorruptionReport, mean_error
-from robaudit.store.serialise import table_csv
+from robaudit.stats.corruption import ALEXNET, Baseline, CorruptionReport, baseline_of, corruption_report, mean_error
+from robaudit.store.run import Run, read_run
+
+_ALEXNET = "alexnet"
+
+
+class CorruptionSection(Section[CorruptionReport]):
+    """Accuracy by corruption and severity, the mean error and, against a baseline, the mean corruption error (mCE)."""
+
+    uses = frozenset({"estimators", "baseline"})
+
+    def applies(self, run: Run) -> bool:
+        """Whether it has labels, and votes under noise whose level is a severity."""
+        levels = {entry["level_name"] for entry in run.info["noisy_accuracy"]}
+        return run.info["clean_accuracy"] is not None and LevelName.SEVERITY in levels
+
+    def records(self, run: Run, ask: Ask) -> list[CorruptionReport]:
+        """A report for each estimator asked for, else for the first that counts votes."""
+        return [
+            corruption_report(run.info, estimator, _baseline(ask.baseline, estimator), str(run.path))
+            for estimator in ask.estimators or (None,)
+        ]
+
+    def table(self, one: Found[CorruptionReport], ask: Ask) -> Terminal:
+        """See :func:`corruption_table`."""
+        return corruption_table(one.record)
+
+    def sheet(self, one: Found[CorruptionReport], ask: Ask) -> Sheet:
+        """See :func:`corruption_sheet`."""
+        return corruption_sheet(one.record)
+
+    def document(self, one: Found[CorruptionReport], ask: Ask) -> dict[str, Any]:
+        """Accuracies, mean error and mCE."""
+        return one.record.document()
+
+
+def _baseline(name: str | None, estimator: str | None) -> tuple[str, Baseline] | None:
+    """AlexNet on ImageNet-C, or another run, by its name."""
+    if name is None or name == _ALEXNET:
+        return None if name is None else ("AlexNet", ALEXNET)
+    other = read_run(Path(name))
+    return other.info["name"], baseline_of(corruption_report(other.info, estimator, None, name))
 
 
 def corruption_table(report: CorruptionReport) -> Terminal:
@@ -50,11 +95,11 @@ def _percent(value: float | None) -> str:
     return "" if value is None else f"{value:.1%}"
 
 
-def corruption_csv(report: CorruptionReport) -> str:
+def corruption_sheet(report: CorruptionReport) -> Sheet:
     """A line for each noise and severity."""
     lines = [
         (report.estimator, label, level, cell.value, cell.lower, cell.upper)
         for label, by_level in report.cells.items()
         for level, cell in by_level.items()
     ]
-    return table_csv(["estimator", "noise", "severity", "accuracy", "lower", "upper"], lines)
+    return Sheet(["estimator", "noise", "severity", "accuracy", "lower", "upper"], lines)

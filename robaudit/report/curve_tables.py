@@ -3,24 +3,67 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
+from robaudit.levels import GAUSSIAN
 from robaudit.report import numbers
+from robaudit.report.sections import Ask, Found, Section, Sheet
 from robaudit.report.tables import Column, Table, Terminal, cells
 from robaudit.report.words import BOOTSTRAP
-from robaudit.stats.curves import HIGHER_IS_BETTER, HUMANS, NAMES, Curve, CurveKind, Curves, Relation, Summary
-from robaudit.store.serialise import table_csv
+from robaudit.stats.curves import HIGHER_IS_BETTER, HUMANS, LINEAR, NAMES, Curve, CurveKind, Curves, Relation, Summary, curves_of
+from robaudit.store.run import Run
 from robaudit.text import count
 
 _SIDE_BY_SIDE = {False: 3, True: 2}
 _COARSE = 0.5  # of the images in one step: the grid is too coarse for this network
+MANY_LEVELS = 5
+"""Levels of Gaussian noise from which on they are a curve."""
+_GRID_ATTACK = "radius_pgd"
 MEANINGS = {
     CurveKind.L2: "mean l2 radius at which projected gradient ascent succeeds, 0 where misclassified",
     CurveKind.LINF: "the same in linf",
     CurveKind.NOISE: "mean standard deviation of Gaussian noise at which an image is misclassified",
     CurveKind.LINEAR: f"share of the image left when half are misclassified; human observers: about {HUMANS:g}",
 }
+
+
+class CurveSection(Section[Curves]):
+    """Error curves under attacks, noise and linear corruption, each in one number: ASR, AMS, gamma at 50 %."""
+
+    def applies(self, run: Run) -> bool:
+        """Whether it has labels and attacks on a grid, linear corruption, or many levels of Gaussian noise."""
+        spec = run.info["spec"]
+        attacked = any(entry.get("name") == _GRID_ATTACK for entry in spec.get("estimators", ()))
+        noises = [(entry.get("kind"), entry.get("sigma")) for entry in spec.get("noise", ())]
+        noisy = any(kind == LINEAR or (kind == GAUSSIAN and isinstance(at, list) and len(at) >= MANY_LEVELS) for kind, at in noises)
+        return run.info["clean_accuracy"] is not None and (attacked or noisy)
+
+    def records(self, run: Run, ask: Ask) -> list[Curves]:
+        """The curves of the run."""
+        return [curves_of(run, estimators=ask.estimators, levels=ask.levels)]
+
+    def tables(self, found: Sequence[Found[Curves]], ask: Ask) -> Iterator[Terminal]:
+        """A column for each run."""
+        yield curve_table([replace(one.record, name=one.name) for one in found])
+
+    def table(self, one: Found[Curves], ask: Ask) -> Terminal:
+        """The summaries of one run."""
+        return curve_table([one.record])
+
+    def sheet(self, one: Found[Curves], ask: Ask) -> Sheet:
+        """A line for each point of each curve."""
+        lines = [
+            [kind.value, *point, curve.images]
+            for kind, curve in one.record.curves.items()
+            for point in zip(curve.places.tolist(), curve.errors.tolist(), curve.lower.tolist(), curve.upper.tolist(), strict=True)
+        ]
+        return Sheet(["curve", "at", "error", "lower", "upper", "images"], lines)
+
+    def document(self, one: Found[Curves], ask: Ask) -> dict[str, Any]:
+        """Points and summaries."""
+        return one.record.document()
 
 
 def curve_table(every: Sequence[Curves]) -> Terminal:
@@ -95,9 +138,8 @@ def remarks(one: Curves) -> Iterator[str]:
             yield f"{kind} attacks change nothing on {100 * left:.1f}% of the images up to {end:g}, and these count as {end:g}."
         if kind is not CurveKind.LINEAR and (first := _first_step(curve)) > _COARSE:
             what = "noise" if kind is CurveKind.NOISE else f"{kind} attacks"
-            flag = f"--step-{'sigma' if kind is CurveKind.NOISE else kind}"
             step = f"the first step, {curve.places[1]:g}, takes {100 * first:.0f}% of the correct images"
-            yield f"{what}: {step}; a smaller {flag} would tell more."
+            yield f"{what}: {step}; a smaller one would tell more."
     if unlabelled := max(curve.unlabelled for curve in one.curves.values()):
         yield f"{count(unlabelled, 'image')} left out: no label."
 
@@ -106,14 +148,3 @@ def _first_step(curve: Curve) -> float:
     """The share of the correct images that the first step of a grid takes."""
     errors = curve.errors
     return float((errors[1] - errors[0]) / (1.0 - errors[0])) if len(errors) > 1 and errors[0] < 1 else 0.0
-
-
-def curves_csv(every: Iterable[Curves]) -> str:
-    """A line for each point of each curve."""
-    lines = (
-        [one.name, one.path, kind.value, *point, curve.images]
-        for one in every
-        for kind, curve in one.curves.items()
-        for point in zip(curve.places.tolist(), curve.errors.tolist(), curve.lower.tolist(), curve.upper.tolist(), strict=True)
-    )
-    return table_csv(["model", "run", "curve", "at", "error", "lower", "upper", "images"], lines)

@@ -2,21 +2,71 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
+from typing import Any
 
+from robaudit.errors import SpecError
 from robaudit.quantities import Quantity
 from robaudit.report import numbers, words
+from robaudit.report.sections import Ask, Found, Section, Sheet
 from robaudit.report.summary_tables import circumstances, heading
 from robaudit.report.tables import Cell, Column, Table, Terminal, cells
 from robaudit.rows import with_names
-from robaudit.stats.flags import Certainty, Flag, Flagged
+from robaudit.stats.flags import Certainty, Flag, Flagged, flag, usual_threshold
 from robaudit.stats.groups import quantity_of
-from robaudit.store.serialise import table_csv
+from robaudit.store.run import Run
 from robaudit.text import Names, class_name, count, printable, shortened
 
 ID_WIDTHS = {True: 16, False: 30}
 CLASS_WIDTHS = {True: 11, False: 20}
+
+
+class FlaggedSection(Section[Flagged]):
+    """The samples that are not robust, for each result, and how certain that is."""
+
+    uses = Section.uses | {"threshold", "bottom", "top", "per_class", "only"}
+
+    def applies(self, run: Run) -> bool:
+        """Whether a quantity of the run has a usual threshold."""
+        return any(math.isfinite(usual_threshold(quantity)) for quantity in run.quantities.values())
+
+    def records(self, run: Run, ask: Ask) -> list[Flagged]:
+        """The flagged samples of each result.
+
+        Raises:
+            SpecError: there is no threshold, and nothing else says which samples are meant.
+        """
+        found = [
+            flag(
+                rows,
+                below=usual_threshold(quantity) if ask.threshold is None else ask.threshold,
+                bottom=ask.bottom,
+                top=ask.top,
+                per_class=ask.per_class,
+                only=ask.only,
+                quantity=quantity,
+            )
+            for rows in run.groups(ask.estimators, ask.levels).values()
+            for quantity in (run.quantities[rows[0].quantity],)
+        ]
+        if ask.bottom is None and ask.top is None and found and not any(one.has_threshold for one in found):
+            lacking = ", ".join(dict.fromkeys(one.key.estimator for one in found))
+            raise SpecError("flagged", f"{lacking} has no usual threshold", "give --threshold, or list the least robust with --bottom 10")
+        return found
+
+    def table(self, one: Found[Flagged], ask: Ask) -> Terminal:
+        """See :func:`flags_table`."""
+        return flags_table(one.record, one.run.class_names, one.run.quantities[one.record.key.quantity])
+
+    def sheet(self, one: Found[Flagged], ask: Ask) -> Sheet:
+        """See :func:`flags_sheet`."""
+        return flags_sheet(one.record, one.run.class_names)
+
+    def document(self, one: Found[Flagged], ask: Ask) -> dict[str, Any]:
+        """Counts and lists."""
+        return one.record.document(one.run.class_names)
 
 
 def flags_table(flagged: Flagged, class_names: Names | None = None, quantity: Quantity | None = None, limit: int | None = 50) -> Terminal:
@@ -45,7 +95,7 @@ def flags_table(flagged: Flagged, class_names: Names | None = None, quantity: Qu
     return Terminal(build)
 
 
-def flags_csv(flagged: Flagged, class_names: Names | None = None) -> str:
+def flags_sheet(flagged: Flagged, class_names: Names | None = None) -> Sheet:
     """A line per sample: the group, the list it is on ("flagged" or "robust"), then the fields of :class:`Flag` and class names.
 
     Args:
@@ -55,8 +105,8 @@ def flags_csv(flagged: Flagged, class_names: Names | None = None) -> str:
     names = with_names(dict.fromkeys(field.name for field in fields(Flag)), None)
     group = [flagged.key.estimator, *flagged.key.at.document().values(), flagged.threshold if flagged.has_threshold else None]
     lists = (("flagged", flagged.samples), ("robust", flagged.robust))
-    lines = ([*group, name, *sample.named(class_names).values()] for name, samples in lists for sample in samples)
-    return table_csv(["estimator", "noise", "level_name", "level", "threshold", "list", *names], lines)
+    lines = [[*group, name, *sample.named(class_names).values()] for name, samples in lists for sample in samples]
+    return Sheet(["estimator", "noise", "level_name", "level", "threshold", "list", *names], lines)
 
 
 def is_beyond(sample: Flag, flagged: Flagged) -> bool:
@@ -69,7 +119,7 @@ def count_line(flagged: Flagged) -> str:
     side = "below" if flagged.higher_is_better else "above"
     kind = f"{flagged.only} " if flagged.only else ""
     if not flagged.has_threshold:
-        return f"{flagged.total:,} {kind}samples; {flagged.key.quantity} has no usual threshold, so none is flagged: --below gives one."
+        return f"{flagged.total:,} {kind}samples; {flagged.key.quantity} has no usual threshold, so none is flagged: --threshold gives one."
     text = f"{flagged.beyond:,} of {flagged.total:,} {kind}samples are {side} {flagged.threshold:g}"
     certain = words.certainties(flagged)
     return f"{text}: {certain}." if flagged.beyond and certain else f"{text}; {certain}." if certain else f"{text}."

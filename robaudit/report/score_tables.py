@@ -4,16 +4,122 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
+from robaudit.compare.matching import check_same_images, check_same_noise
+from robaudit.errors import NothingLeftError, RunError, SpecError
 from robaudit.report import numbers
+from robaudit.report.sections import Ask, Found, Section, Sheet
 from robaudit.report.summary_tables import MEANINGS as QUANTITIES
+from robaudit.report.summary_tables import run_names
 from robaudit.report.tables import Column, Table, Terminal, cells
 from robaudit.report.words import BOOTSTRAP
-from robaudit.stats.scores import MEANINGS, Change, Radii, ScoreChanges, Scores, ScoreValue
-from robaudit.store.serialise import table_csv
+from robaudit.stats.intervals import ROW_CONFIDENCE
+from robaudit.stats.scores import (
+    MEANINGS,
+    RADII,
+    Change,
+    Radii,
+    ScoreChanges,
+    Scores,
+    ScoreValue,
+    radii_of,
+    score_changes,
+    scores_of,
+)
+from robaudit.store.run import Run
 from robaudit.text import count
 
 _NOTE = f"[ ] 95 % {BOOTSTRAP}."
+
+
+class Compared(NamedTuple):
+    """The scores of a run and of the one that it is compared with, whose name this has."""
+
+    base: str
+    changes: ScoreChanges
+
+
+class ScoreSection(Section[Scores | Compared]):
+    """Scores of radii: mean and minimum, relative to how difficult the images are, and on easy against hard images."""
+
+    uses = Section.uses | {"only", "confidence"}
+
+    def applies(self, run: Run) -> bool:
+        """Whether it has labels and radii."""
+        return run.info["clean_accuracy"] is not None and not set(RADII).isdisjoint(run.quantities)
+
+    def find(self, runs: Sequence[Run], ask: Ask) -> list[Found[Scores | Compared]]:
+        """The scores of a run; of several, each further run against the first, on the images that both have.
+
+        Raises:
+            RunError: a run has none that the first has, or other images under the same ids, or other noise under the same name.
+        """
+        if len(runs) == 1:
+            return super().find(runs, ask)
+        base, first, names = runs[0], _radii(runs[0], ask), run_names(runs)
+        return [
+            Found(name, new, Compared(names[0], changes))
+            for name, new in zip(names[1:], runs[1:], strict=True)
+            for changes in _paired((base, new), (first, _radii(new, ask)), _confidence(ask))
+        ]
+
+    def records(self, run: Run, ask: Ask) -> list[Scores | Compared]:
+        """The scores of each result."""
+        return [scores_of(one, _confidence(ask)) for one in _radii(run, ask)]
+
+    def table(self, one: Found[Scores | Compared], ask: Ask) -> Terminal:
+        """A line for each score; of two runs, with the difference."""
+        found = one.record
+        return score_table(found) if isinstance(found, Scores) else change_table(found.changes, (found.base, one.name))
+
+    def sheet(self, one: Found[Scores | Compared], ask: Ask) -> Sheet:
+        """The same with the ends of what is measured."""
+        return scores_sheet(one.record) if isinstance(one.record, Scores) else changes_sheet(one.record)
+
+    def document(self, one: Found[Scores | Compared], ask: Ask) -> dict[str, Any]:
+        """All scores."""
+        found = one.record
+        return found.document() if isinstance(found, Scores) else {"base": found.base, **found.changes.document()}
+
+
+def _confidence(ask: Ask) -> float:
+    return ROW_CONFIDENCE if ask.confidence is None else ask.confidence
+
+
+def _radii(run: Run, ask: Ask) -> list[Radii]:
+    """The radii of a run, or those of its correct images.
+
+    Raises:
+        SpecError: those of the misclassified ones are asked for, which are 0.
+        NothingLeftError: every image is misclassified.
+    """
+    found = radii_of(run, ask.estimators, ask.levels)
+    if ask.only is None:
+        return found
+    if ask.only == "wrong":
+        raise SpecError("--only wrong", "does not apply to the section scores: misclassified images count as 0", "use --only correct")
+    for one in found:
+        if not one.correct.any():
+            raise NothingLeftError(str(run.path), f"{one.key}: every image is misclassified", "leave --only correct out")
+    return [one.only_correct() for one in found]
+
+
+def _paired(runs: tuple[Run, Run], found: tuple[list[Radii], list[Radii]], confidence: float) -> Iterator[ScoreChanges]:
+    """The results that both runs have, compared.
+
+    Raises:
+        RunError: there is none, or the runs have different images under the same ids, or different noise under the same name.
+    """
+    check_same_images(*runs)
+    check_same_noise(*runs)
+    base, new = runs
+    there = {one.key: one for one in found[1]}
+    pairs = [(one, there[one.key]) for one in found[0] if one.key in there]
+    if not pairs:
+        raise RunError(str(new.path), f"has no radii that {base.path} has", f"it has {', '.join(map(str, there))}")
+    for pair in pairs:
+        yield score_changes(*pair, f"{base.path} and {new.path}", confidence)
 
 
 def score_table(scores: Scores) -> Terminal:
@@ -25,7 +131,12 @@ def table_of(scores: Scores, *, page: bool = False) -> Table:
     """The same as a table; ``page``: with mathematical signs."""
     shown = [(score, one) for score, one in scores.values.items() if one.value is not None]
     rows = [cells((score, numbers.signs(text(one)) if page else text(one), interval(one), MEANINGS[score])) for score, one in shown]
-    columns = (Column("score"), Column("value", number=True), Column(f"[{_percent(scores)} interval]", number=True), Column("meaning"))
+    columns = (
+        Column("score"),
+        Column("value", number=True),
+        Column(f"[{_percent(scores)} interval]", number=True),
+        Column("meaning", wrap=True),
+    )
     head = _heading(scores.radii)
     return Table(head, columns, tuple(rows), (_counts(scores.radii),), notes=(_note(scores), *notes(scores)))
 
@@ -40,7 +151,7 @@ def change_table(changes: ScoreChanges, names: Sequence[str]) -> Terminal:
             cells(
                 (
                     score,
-                    *(f"{text(one)}{'' if narrow else ' '}{interval(one)}".strip() for one in (change.base, change.new)),
+                    *(f"{text(one)} {_tight(interval(one), narrow)}".strip() for one in (change.base, change.new)),
                     difference(change),
                 )
             )
@@ -59,26 +170,22 @@ def change_table(changes: ScoreChanges, names: Sequence[str]) -> Terminal:
     return Terminal(build)
 
 
-def scores_csv(every: Sequence[Scores]) -> str:
-    """A line for each result and score."""
-    lines = (
-        [*_key(scores.radii), score.value, *_numbers(one), one.at_least, one.why]
-        for scores in every
-        for score, one in scores.values.items()
-    )
+def scores_sheet(scores: Scores) -> Sheet:
+    """A line for each score of one result."""
+    lines = [[*_key(scores.radii), score.value, *_numbers(one), one.at_least, one.why] for score, one in scores.values.items()]
     heads = ["value", "lower", "upper", "measured_lower", "measured_upper", "at_least", "undefined"]
-    return table_csv([*_KEY, "score", *heads], lines)
+    return Sheet([*_KEY, "score", *heads], lines)
 
 
-def changes_csv(every: Sequence[ScoreChanges]) -> str:
-    """A line for each result and score of two runs."""
+def changes_sheet(compared: Compared) -> Sheet:
+    """A line for each score of one result of two runs."""
     sides = [f"{side}_{name}" for side in ("base", "new") for name in ("value", "lower", "upper", "measured_lower", "measured_upper")]
-    lines = (
-        [*_key(one.base.radii), score.value, *_numbers(change.base), *_numbers(change.new), change.value, change.lower, change.upper]
-        for one in every
-        for score, change in one.changes.items()
-    )
-    return table_csv([*_KEY, "score", *sides, "difference", "difference_lower", "difference_upper"], lines)
+    key = [compared.base, *_key(compared.changes.base.radii)]
+    lines = [
+        [*key, score.value, *_numbers(change.base), *_numbers(change.new), change.value, change.lower, change.upper]
+        for score, change in compared.changes.changes.items()
+    ]
+    return Sheet(["base", *_KEY, "score", *sides, "difference", "difference_lower", "difference_upper"], lines)
 
 
 _KEY = ("estimator", "noise", "level_name", "level", "quantity")
@@ -107,6 +214,10 @@ def interval(one: ScoreValue) -> str:
     if one.lower is None or one.upper is None:
         return ""
     return f"[{one.lower:.4g}, {'...' if math.isinf(one.upper) else f'{one.upper:.4g}'}]"
+
+
+def _tight(ends: str, narrow: bool) -> str:
+    return ends.replace(", ", ",") if narrow else ends
 
 
 def difference(change: Change) -> str:

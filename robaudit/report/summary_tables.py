@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from rich.console import Group
 
 from robaudit.levels import NO_NOISE, NoiseLevel, noise_level
 from robaudit.names import ResultName
 from robaudit.quantities import Quantity
 from robaudit.report import numbers
-from robaudit.report.tables import Column, Table, Terminal, cells
+from robaudit.report.sections import Ask, Found, Section, Sheet, offered
+from robaudit.report.tables import Column, Table, Terminal, cells, plain
 from robaudit.stats.groups import GroupKey, quantity_of
 from robaudit.stats.intervals import LIKE_THESE
 from robaudit.stats.summary import GroupSummary
+from robaudit.store.run import Run
 from robaudit.text import count, printable
-
-if TYPE_CHECKING:
-    from robaudit.store.run import Run
 
 MEANINGS = {
     "p_robust": "probability that noise leaves the prediction unchanged",
@@ -28,6 +29,44 @@ MEANINGS = {
     "noise_tolerance": "largest noise level that leaves the prediction unchanged often enough",
     "difficulty": "logit of the clean score of the class: larger is easier (no noise enters it)",
 }
+
+
+class SummarySection(Section[tuple[GroupSummary, ...]]):
+    """What was audited, clean accuracy first, and mean, quantiles and shares of each result."""
+
+    def records(self, run: Run, ask: Ask) -> list[tuple[GroupSummary, ...]]:
+        """The summaries of the results, together."""
+        groups = {(group.key.estimator, group.key.at): group for group in run.summary()}
+        return [tuple(groups[key] for key in run.chosen(groups, ask.estimators, ask.levels))]
+
+    def table(self, one: Found[tuple[GroupSummary, ...]], ask: Ask) -> Group:
+        """The headline, and a table for each quantity."""
+        run = one.run
+        keys = [(group.key.estimator, group.key.at) for group in one.record]
+        seconds = {key: spent for key in keys if (spent := run.seconds_of(*key)) is not None}
+        files = f"Files: {run.path}/samples.csv, samples.json, summary.json, run.json"
+        more = f"robaudit show {run.path} SECTION has: {', '.join(offered(run))}"
+        head, tail = (*warning_lines(run.info), *headline(run.info), ""), (files, more)
+        return Group(*map(plain, head), overall_tables(one.record, seconds, run.quantities), *map(plain, tail))
+
+    def sheet(self, one: Found[tuple[GroupSummary, ...]], ask: Ask) -> Sheet:
+        """A line for each result; a number with its interval takes several columns: ``mean``, ``mean_lower``, ..."""
+        lines = [dict(_flat(group.document())) for group in one.record]
+        columns = list(dict.fromkeys(column for line in lines for column in line))
+        return Sheet(columns, [[line.get(column) for column in columns] for line in lines])
+
+    def document(self, one: Found[tuple[GroupSummary, ...]], ask: Ask) -> dict[str, Any]:
+        """The headline's numbers, and the groups as in summary.json."""
+        about = {key: one.run.info[key] for key in ("clean_accuracy", "noisy_accuracy", "warnings")}
+        return {**about, "groups": [group.document() for group in one.record]}
+
+
+def _flat(document: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for name, value in document.items():
+        if isinstance(value, Mapping):
+            yield from ((name if part == "value" else f"{name}_{part}", number) for part, number in value.items())
+        else:
+            yield name, value
 
 
 def headline(info: Mapping[str, Any]) -> list[str]:

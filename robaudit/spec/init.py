@@ -196,7 +196,7 @@ def levels(text: str) -> tuple[str, ...]:
 
 def spec_text(answers: Answers) -> str:
     """The YAML text: commented sections, with values in YAML's JSON subset so that no text can break out of its quotes."""
-    lines = ["# What robaudit audits; for all keys see docs/spec.md or robaudit schema", "model:"]
+    lines = ["# What robaudit audits; for all keys see docs/spec.md or robaudit list schema", "model:"]
     lines += [f"  # the following is from {answers.source}"] if answers.source else []
     lines += [f"  {key}: {_value(value)}" for key, value in answers.model.items()]
     if "mean" not in answers.model and not answers.source:

@@ -245,7 +245,7 @@ def _no_section(location: Location, length: int) -> SpecError:
 
 
 def apply_setting(raw: dict[str, Any], setting: str) -> None:
-    """Apply one ``--set key=value``; the first part of the key is a section of the spec or the name of an estimator.
+    """Apply one ``--set key=value``; the first part of the key is a section of the spec, or the name or label of an estimator.
 
     Raises:
         SpecError: it is not of that form, or there is no such key.
@@ -259,7 +259,7 @@ def apply_setting(raw: dict[str, Any], setting: str) -> None:
     if isinstance(entries, list) and location[0] not in AuditSpec.model_fields:
         for i, entry in enumerate(entries):
             name = _name(entry)
-            if name == location[0] and len(location) > 1:
+            if location[0] in (name, _label(entry)) and len(location) > 1:
                 if not isinstance(entry, dict):
                     entries[i] = {name: {}}
                 elif entry.get(name, 0) is None:
@@ -267,7 +267,7 @@ def apply_setting(raw: dict[str, Any], setting: str) -> None:
                 put(raw, ("estimators", i, *(("options",) if "name" in entries[i] else (name,)), *location[1:]), value)
                 return
     if location[0] not in AuditSpec.model_fields:
-        known = [_name(entry) for entry in entries] if isinstance(entries, list) else [DEFAULT_ESTIMATOR]
+        known = [_label(entry) or _name(entry) for entry in entries] if isinstance(entries, list) else [DEFAULT_ESTIMATOR]
         if location[0] in known and len(location) == 1:
             raise SpecError(f"--set {setting}", "does not name an option of the estimator", f"for example --set {location[0]}.samples=2000")
         if entries is None and location[0] == DEFAULT_ESTIMATOR:

@@ -147,7 +147,7 @@ class Curves:
 
     def document(self) -> dict[str, Any]:
         """As JSON values."""
-        return {"name": self.name, "run": self.path, "curves": {kind.value: curve.document() for kind, curve in self.curves.items()}}
+        return {"path": self.path, "curves": {kind.value: curve.document() for kind, curve in self.curves.items()}}
 
 
 # --- summaries
@@ -295,7 +295,7 @@ def curves_of(
         if others := [kind.value for kind in CurveKind if kind in attacks or (kind in noisy and _fits(kind, noisy[kind][1]))]:
             asked = " or ".join(kind.value for kind in CurveKind if kind in only)
             raise RunError(str(run.path), f"has no curve {asked}", f"it has {', '.join(others)}")
-        remedy = "robaudit curves SPEC computes it; or audit with radius_pgd, or with mc under gaussian noise at sigma D, 2D, ..."
+        remedy = "audit with radius_pgd, or with mc under gaussian noise at sigma D, 2D, ...: configs/curves.yaml has all curves"
         raise RunError(str(run.path), "has nothing that curves are made of", remedy)
     return Curves(name or str(run.info["name"]), str(run.path), found)
 

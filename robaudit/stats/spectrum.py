@@ -1,4 +1,4 @@
-"""All results of each image, from the average over noise to certificates, and their consistency."""
+"""All results of each image, from the average over noise to certificates."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from robaudit.names import ResultName
 from robaudit.quantities import CERTIFIED, CONFIDENCE, DIFFICULTY, LOG10_P_FAIL, LOSS, P_ROBUST, RADIUS, TOLERANCE, IntervalKind, Quantity
 from robaudit.rows import Row, with_names
 from robaudit.stats.agreement import Results
-from robaudit.stats.consistency import Consistency, by_sample, check
+from robaudit.stats.consistency import by_sample
 from robaudit.stats.groups import GroupKey, json_number, quantity_of
 from robaudit.text import Names
 
@@ -124,17 +124,15 @@ class Spectrum:
 
     Attributes:
         lines: the results, from the clean image to what is proven.
-        samples: the images that are shown, those with violations first, then the least robust.
+        samples: the images that are shown, the least robust first.
         images: how many there are.
         ranked_by: the result that ranks them.
-        consistency: whether the results fit together.
     """
 
     lines: tuple[Line, ...]
     samples: tuple[Sample, ...]
     images: int
     ranked_by: Line
-    consistency: Consistency
 
     @property
     def shown(self) -> tuple[Line, ...]:
@@ -147,14 +145,13 @@ class Spectrum:
             "images": self.images,
             "ranked_by": self.ranked_by.key.document(),
             "samples": [sample.document(class_names) for sample in self.samples],
-            "checks": self.consistency.document(),
         }
 
 
 def spectrum(run: Results, most: int | None = None, ids: Sequence[str] = ()) -> Spectrum:
-    """The results of a run by image, and the comparison of all results with each other.
+    """The results of a run by image.
 
-    Rows are read four times; what is kept are the rows of the images shown and a number of every image.
+    Rows are read three times; what is kept are the rows of the images shown and a number of every image.
 
     Args:
         run: a finished run.
@@ -166,20 +163,9 @@ def spectrum(run: Results, most: int | None = None, ids: Sequence[str] = ()) -> 
         NothingLeftError: it has no results.
     """
     lines = _lines(run)
-    consistency = check(run)
     ranking = ranking_line(lines)
-    order = _ranked(run, ranking, {one.sample_id for one in consistency.violations})
-    return Spectrum(lines, samples_of(run, _chosen(run, order, most, ids)), len(order), ranking, consistency)
-
-
-def images_of(run: Results, most: int | None = None, ids: Sequence[str] = ()) -> tuple[Sample, ...]:
-    """The images of :func:`spectrum`, the least robust first, without comparing their results.
-
-    Raises:
-        RunError: the run has no such image.
-        NothingLeftError: it has no results.
-    """
-    return samples_of(run, _chosen(run, _ranked(run, ranking_line(_lines(run)), set()), most, ids))
+    order = _ranked(run, ranking)
+    return Spectrum(lines, samples_of(run, _chosen(run, order, most, ids)), len(order), ranking)
 
 
 def _lines(run: Results) -> tuple[Line, ...]:
@@ -248,8 +234,8 @@ def ranking_line(lines: Sequence[Line]) -> Line:
     return min(lines, key=worth)
 
 
-def _ranked(run: Results, ranking: Line, accused: set[str]) -> list[str]:
-    """All ids: those accused first, then by the value of the ranking result, then those without one."""
+def _ranked(run: Results, ranking: Line) -> list[str]:
+    """All ids: by the value of the ranking result, then those without one."""
     sign = 1.0 if ranking.quantity.higher_is_better else -1.0
     values: dict[str, float] = {}
     for row in run.rows:
@@ -257,7 +243,7 @@ def _ranked(run: Results, ranking: Line, accused: set[str]) -> list[str]:
         if (row.estimator, row.at) == (ranking.key.estimator, ranking.key.at) and math.isfinite(row.value):
             values[row.sample_id] = sign * row.value
     places = {one: place for place, one in enumerate(values)}
-    return sorted(values, key=lambda one: (one not in accused, values[one], places[one]))
+    return sorted(values, key=lambda one: (values[one], places[one]))
 
 
 def _known(run: Results, ids: Sequence[str], order: Sequence[str]) -> list[str]:

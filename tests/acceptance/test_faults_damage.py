@@ -93,18 +93,18 @@ def test_a_damaged_state(step: int, unfinished: str, rig: Rig) -> None:
     """What a crash leaves is told, or changes nothing: SQLite leaves room in its pages that no record uses."""
     data = (rig.kept(unfinished) / STATE).read_bytes()
     rig.begin(run=unfinished)
-    exported = rig.good("export", "run").answer.out
+    exported = rig.good("show", "run", "rows").answer.out
     wrong, told = [], 0
     damages = chosen([*truncations(len(data)), *replaced(len(data))], -(-step // 4))
     for what, damage in damages:
         rig.begin(run=unfinished)
         path = damaged(rig, STATE, damage)
-        harmless = unseen(rig.run("export", "run"), exported)
+        harmless = unseen(rig.run("show", "run", "rows"), exported)
         told += not harmless
         if harmless:
             wrong += [f"{what}: {problem}" for problem in mended(rig)]
             continue
-        for command in (FIRST.command, ("export", "run")):
+        for command in (FIRST.command, ("show", "run", "rows")):
             found = refusal(rig.run(*command), f"error: run/{STATE}: ")
             wrong += [f"{what}: {problem}" for problem in found]
         path.unlink()
@@ -121,7 +121,7 @@ def test_a_flipped_byte_of_a_state_that_grew(step: int, unfinished: str, rig: Ri
     for what, damage in chosen([*flips(len(data), FLIPS), *in_records(data, FLIPS)], step):
         rig.begin(run=unfinished)
         damaged(rig, STATE, damage)
-        for command in (("export", "run"), FIRST.command):
+        for command in (("show", "run", "rows"), FIRST.command):
             outcome = rig.run(*command)
             if outcome.answer.code != 0:
                 wrong += [f"{what}: {problem}" for problem in refusal(outcome, "error: ")]
@@ -183,12 +183,12 @@ def test_a_damaged_run_json(step: int, rig: Rig) -> None:
     for what, damage in chosen(flips(len(data), FLIPS) + other_digits(data, FLIPS), step):
         rig.begin(run=FIRST.whole)
         damaged(rig, "run.json", damage)
-        for command in (("show", "run"), ("export", "run"), FIRST.command):
+        for command in (("show", "run"), ("show", "run", "rows"), FIRST.command):
             outcome = rig.run(*command)
             if outcome.answer.code != 0:
                 wrong += [f"{what}, {command[0]}: {problem}" for problem in refusal(outcome, "error: run")]
-            elif command[0] == "export" and outcome.answer.out != rows:
+            elif command[-1] == "rows" and outcome.answer.out != rows:
                 wrong.append(f"{what}: export prints other rows")
-            elif command[0] != "export" and outcome.answer.out != rig.shown[FIRST.whole]:
+            elif command[-1] != "rows" and outcome.answer.out != rig.shown[FIRST.whole]:
                 wrong.append(f"{what}: {command[0]} prints something else")
     assert wrong == []

@@ -120,7 +120,7 @@ def test_results_print_as_the_tables_of_the_command_line(run: Run, run_cli: RunC
     said = {
         "show": (run_cli("show", run.path).out, run.summary()),
         "bias": (run_cli("bias-report", run.path, "--estimator", "mc").out, run.bias_report(estimator="mc")),
-        "flags": (run_cli("flag-samples", run.path, "--below", "0.6").out, run.flagged(below=0.6)),
+        "flags": (run_cli("flag-samples", run.path, "--threshold", "0.6").out, run.flagged(below=0.6)),
         "gates": (run_cli("gate", run.path).out, run.gate()),
     }
     for printed, results in said.values():

@@ -190,7 +190,7 @@ def test_a_row_with_other_bits_is_named_only_where_they_were_promised(tmp_path: 
     spec = write(tmp_path, digits(limit=3, model={"format": "python", "architecture": "networks:net"}, noise={"sigma": 0.5}))
     assert run_cli("estimate", spec, "--out", "run", "--trust").code == 0
     assert read_info(tmp_path / "run")["rows"] == {"kind": "bitwise", "largest_difference": 0.0}
-    assert run_cli("verify", "run", "--trust").out == "3 rows of 3 samples recomputed: all as written, bit for bit\n"
+    assert run_cli("verify", "run", "--trust").out.startswith("3 rows of 3 samples recomputed: all as written, bit for bit\n")
 
 
 def test_another_processor_is_told_when_a_run_is_resumed(tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -121,7 +121,7 @@ def test_damaged_state_of_an_unfinished_run(damage: Callable[[Path], object], wh
     """It grew until the process died, so it has no digest: SQLite's own check tells."""
     change_info(run, status="running", files=None)
     damage(run / "state.db")
-    for command in (("estimate", "spec.yaml", "--out", "run"), ("export", "run")):
+    for command in (("estimate", "spec.yaml", "--out", "run"), ("show", "run", "rows")):
         refuse(*command, says=f"run/state.db: is damaged ({why}); delete this file and run")
 
 
@@ -184,7 +184,7 @@ def test_report_that_cannot_be_written(command: str, run: Path, refuse: Refuse) 
 def test_report_option_that_is_no_number(run: Path, refuse: Refuse) -> None:
     refuse("bias-report", "run", "--by", "colour", says="'colour' is not one of 'label', 'predicted'")
     refuse("bias-report", "run", "--threshold", "nan", says="threshold: nan is not a number to compare with")
-    refuse("flag-samples", "run", "--below", "nan", says="below: nan is not a number to compare with")
+    refuse("flag-samples", "run", "--threshold", "nan", says="--threshold nan: is not a finite number")
     refuse("flag-samples", "run", "--bottom", "0", says="'--bottom'")
     refuse("flag-samples", "run", "--only", "right", says="'right' is not one of 'correct', 'wrong'")
 

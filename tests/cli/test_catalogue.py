@@ -1,4 +1,4 @@
-"""`robaudit estimators` and `robaudit schema`: what is installed, and what may stand in a spec."""
+"""`robaudit list`: what is installed, and what may stand in a spec."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NAMES = ["mc", "mmse", "mmse_mvs", "softmax", "taylor", "taylor_mvs"]
 
 
 def test_table_names_every_estimator(run_cli: RunCli) -> None:
-    code, out, err = run_cli("estimators")
+    code, out, err = run_cli("list", "estimators")
     assert (code, err) == (0, "")
     words = " ".join(out.split())
     for name in NAMES:
@@ -40,10 +40,38 @@ def test_table_names_every_estimator(run_cli: RunCli) -> None:
 
 
 def test_csv_and_json_name_them_too(run_cli: RunCli) -> None:
-    lines = list(csv.DictReader(io.StringIO(run_cli("estimators", "--format", "csv").out)))
-    entries = json.loads(run_cli("estimators", "--format", "json").out)
+    lines = list(csv.DictReader(io.StringIO(run_cli("list", "estimators", "--format", "csv").out)))
+    entries = json.loads(run_cli("list", "estimators", "--format", "json").out)
     assert [line["name"] for line in lines] == [entry["name"] for entry in entries] == sorted(registry.registered())
     assert all(entry[key] for entry in entries for key in ("quantity", "needs", "prefer", "source"))
+
+
+@pytest.mark.parametrize(
+    ("what", "names"),
+    [
+        ("overview", ["mc", "gaussian", "npz", "torchscript"]),
+        ("noises", ["gaussian", "sensor"]),
+        ("datasets", ["npz", "images", "digits"]),
+        ("formats", ["torchscript", "state dict", "onnx"]),
+    ],
+)
+def test_each_list(what: str, names: list[str], run_cli: RunCli) -> None:
+    table = run_cli("list", what)
+    entries = json.loads(run_cli("list", what, "--format", "json").out)
+    lines = list(csv.DictReader(io.StringIO(run_cli("list", what, "--format", "csv").out)))
+    assert set(names) <= {entry["name"] for entry in entries}
+    assert [line["name"] for line in lines] == [entry["name"] for entry in entries]
+    assert all(entry["summary"] for entry in entries)
+    assert all(re.search(rf"^ *{name} ", table.out, re.MULTILINE) for name in names)
+    if what == "overview":
+        assert run_cli("list").out == table.out
+
+
+def test_schemas_of_documents(run_cli: RunCli) -> None:
+    for name in ("gates", "compare"):
+        assert "properties" in json.loads(run_cli("list", "schema", "--for", name).out)
+    refused = run_cli("list", "noises", "--for", "gates")
+    assert (refused.code, refused.err) == (2, "error: --for: is about the schema; write: robaudit list schema --for gates\n")
 
 
 def problems(schema: dict[str, Any], value: Any, root: dict[str, Any], where: str = "") -> list[str]:
@@ -87,7 +115,7 @@ def problems(schema: dict[str, Any], value: Any, root: dict[str, Any], where: st
 
 @pytest.fixture
 def schema(run_cli: RunCli) -> dict[str, Any]:
-    code, out, err = run_cli("schema")
+    code, out, err = run_cli("list", "schema")
     assert (code, err) == (0, "")
     found: dict[str, Any] = json.loads(out)
     return found

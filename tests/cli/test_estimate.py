@@ -12,7 +12,6 @@ import pytest
 from PIL import Image
 
 from robaudit.auditing import run as run_module
-from robaudit.auditing import spectrum
 from robaudit.cli import console
 from robaudit.rows import COLUMNS, TABLE_COLUMNS
 from tests.conftest import RunCli
@@ -219,13 +218,10 @@ def test_unexpected_exception_is_one_line_and_exit_3(tmp_path: Path, run_cli: Ru
     assert err.count("\n") == 1
 
 
-@pytest.mark.parametrize("command", ["estimate", "curves", "spectrum"])
-def test_interrupt_is_exit_130(command: str, tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupt_is_exit_130(tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(run_module, "finish", interrupt)
-    monkeypatch.setattr("robaudit.auditing.spectrum.BUDGETS", spectrum.BUDGETS[:1])
-    options = ["--only", "noise", "--cap-sigma", "0.32"] if command == "curves" else []
-    code, out, err = run_cli(command, write(tmp_path, digits(limit=1)), "--out", "run", "-q", *options)
+    code, out, err = run_cli("estimate", write(tmp_path, digits(limit=1)), "--out", "run", "-q")
     assert (code, out, err) == (130, "", "interrupted; finished work is on disk: run the same command again to continue\n")

@@ -88,11 +88,11 @@ def test_gates_address_label_and_level(run: Path, run_cli: RunCli) -> None:
 def test_reports_of_one_noise(command: str, run: Path, run_cli: RunCli) -> None:
     outcome = run_cli(command, run, "--noise", "fog", "--level", "5", "--estimator", "mc", "--format", "json")
     assert outcome.code == 0, outcome.err
-    (group,) = json.loads(outcome.out)["groups"]
+    (group,) = json.loads(outcome.out)["results"]
     assert (group["noise"], group["level_name"], group["level"]) == ("fog", "severity", 5.0)
     table = run_cli(command, run, "--noise", "fog", "--level", "5", "--estimator", "mc").out
     assert "fog severity 5" in table
-    assert len(json.loads(run_cli(command, run, "--format", "json").out)["groups"]) == 2 * LEVELS + 3
+    assert len(json.loads(run_cli(command, run, "--format", "json").out)["results"]) == 2 * LEVELS + 3
 
 
 def test_resumed_and_extended(run: Path, tmp_path: Path, run_cli: RunCli) -> None:
@@ -152,35 +152,38 @@ def test_pictures_and_page(run: Path, tmp_path: Path, run_cli: RunCli) -> None:
 @pytest.mark.parametrize(("noise", "estimator"), [(None, "difficulty"), ({"sigma": []}, "noise_tolerance")])
 def test_preview_of_no_noise_or_no_level_is_refused(tmp_path: Path, run_cli: RunCli, noise: object, estimator: str) -> None:
     write(tmp_path, digits(limit=2, noise=noise, estimators=[estimator]))
-    refused = run_cli("noise-preview", "spec.yaml", "-o", "grid.svg")
+    refused = run_cli("plot", "spec.yaml", "--kind", "noise", "-o", "grid.svg")
     assert (refused.code, refused.out) == (2, "")
     assert refused.err.startswith("error: spec.yaml: has no noise at any level to draw; ")
-    assert run_cli("noise-preview", "spec.yaml", "-o", "grid.svg", "--set", "noise.sigma=0.1", "--images", "1").code == 0
+    assert run_cli("plot", "spec.yaml", "--kind", "noise", "-o", "grid.svg", "--set", "noise.sigma=0.1", "--max-images", "1").code == 0
 
 
 def test_preview(run: Path, tmp_path: Path, run_cli: RunCli) -> None:
-    outcome = run_cli("noise-preview", run.parent / "spec.yaml", "-o", "all.svg", "--images", "1")
+    outcome = run_cli("plot", run.parent / "spec.yaml", "--kind", "noise", "-o", "all.svg", "--max-images", "1")
     assert outcome.code == 0, outcome.err
     whole = (tmp_path / "all.svg").read_text()
     assert all(
         f">{text}<" in whole or text in whole for text in ("night (sensor), photons", "fog (corruption), severity", "gaussian, sigma")
     )
-    outcome = run_cli("noise-preview", run.parent / "spec.yaml", "-o", "one.svg", "--noise", "night", "--level", "7")
+    outcome = run_cli("plot", run.parent / "spec.yaml", "--kind", "noise", "-o", "one.svg", "--noise", "night", "--level", "7")
     assert outcome.code == 0, outcome.err
     assert "fog" not in (tmp_path / "one.svg").read_text()
     for options, says in (
         (["-o", "x.jpg"], "not a supported format"),
         (["-o", "x.png", "--noise", "rain"], "the spec has no such noise"),
         (["-o", "x.png", "--noise", "fog", "--level", "6"], "6 is not a level of corruption"),
+        (["-o", "x.png", "--noise", "fog", "--level", "x"], "--level x: is not a number"),
+        (["-o", "x.png", "--max-images", "9"], "--max-images 9: does not fit the picture; give at most 8"),
+        (["-o", "x.png", "--estimator", "mc"], "--estimator: does not apply to --kind noise; use it with the others"),
     ):
-        refused = run_cli("noise-preview", run.parent / "spec.yaml", *options)
+        refused = run_cli("plot", run.parent / "spec.yaml", "--kind", "noise", *options)
         assert (refused.code, refused.out) == (2, "")
         assert says in refused.err
         assert not (tmp_path / options[1]).exists()
 
 
 def test_corruption_report(run: Path, run_cli: RunCli) -> None:
-    document = json.loads(run_cli("corruption-report", run, "--estimator", "mc", "--format", "json").out)["groups"][0]
+    document = json.loads(run_cli("show", run, "corruption", "--estimator", "mc", "--format", "json").out)["results"][0]
     labels = {row["sample_id"]: row["label"] for row in read_rows(run)}
     assert set(document["accuracy"]) == {"fog", "contrast"}
     votes = json.loads((run / "samples.json").read_text())["rows"]
@@ -192,17 +195,17 @@ def test_corruption_report(run: Path, run_cli: RunCli) -> None:
     assert document["accuracy"]["fog"]["3"]["value"] == pytest.approx(np.mean(right))
     errors = [1 - cell["value"] for noise in document["accuracy"].values() for cell in noise.values()]
     assert document["mean_error"] == pytest.approx(np.mean(errors))
-    table = run_cli("corruption-report", run, "--baseline", run).out
+    table = run_cli("show", run, "corruption", "--baseline", run).out
     assert "mean error" in table
-    csv_text = run_cli("corruption-report", run, "--format", "csv").out
-    assert csv_text.splitlines()[0] == "estimator,noise,severity,accuracy,lower,upper"
+    csv_text = run_cli("show", run, "corruption", "--format", "csv").out
+    assert csv_text.splitlines()[0] == "run,estimator,noise,severity,accuracy,lower,upper"
     assert len(csv_text.splitlines()) == 11
 
 
 def test_corruption_report_needs_severities(tmp_path: Path, run_cli: RunCli) -> None:
     spec = write(tmp_path, digits())
     assert run_cli("estimate", spec, "--out", "run", "-q").code == 0
-    refused = run_cli("corruption-report", "run")
+    refused = run_cli("show", "run", "corruption")
     assert (refused.code, refused.out) == (2, "")
     assert "no accuracy under noise whose level is a severity" in refused.err
 

@@ -28,13 +28,13 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_link_stays_a_link(run: Path, tmp_path: Path, run_cli: RunCli) -> None:
     (tmp_path / "real.csv").write_text("old")
     (tmp_path / "link.csv").symlink_to("real.csv")
-    assert run_cli("export", run, "--format", "csv", "-o", "link.csv").code == 0
+    assert run_cli("show", run, "rows", "--format", "csv", "-o", "link.csv").code == 0
     assert (tmp_path / "link.csv").is_symlink()
     assert (tmp_path / "real.csv").read_bytes() == (run / "samples.csv").read_bytes()
 
 
 @pytest.mark.parametrize(
-    "command", [["export", "--format", "csv"], ["report", "--format", "md"], ["plot", "--kind", "cost"]], ids=lambda c: c[0]
+    "command", [["show", "rows", "--format", "csv"], ["report", "--format", "md"], ["plot", "--kind", "cost"]], ids=lambda c: c[0]
 )
 def test_a_pipe_is_written_into(command: list[str], run: Path, tmp_path: Path, run_cli: RunCli) -> None:
     pipe = tmp_path / "pipe.svg"
@@ -50,14 +50,14 @@ def test_a_pipe_is_written_into(command: list[str], run: Path, tmp_path: Path, r
 
 @FULL
 def test_a_full_device_is_one_line_and_stays_a_device(run: Path, run_cli: RunCli) -> None:
-    code, out, err = run_cli("export", run, "--format", "csv", "-o", "/dev/full")
+    code, out, err = run_cli("show", run, "rows", "--format", "csv", "-o", "/dev/full")
     assert (code, out) == (2, "")
     assert err == "error: /dev/full: cannot be written: No space left on device; name another file\n"
     assert Path("/dev/full").is_char_device()
 
 
 @FULL
-@pytest.mark.parametrize("command", [["show"], ["export", "--format", "csv"]], ids=lambda c: c[0])
+@pytest.mark.parametrize("command", [["show"], ["show", "rows", "--format", "csv"]], ids=lambda c: c[0])
 def test_a_full_standard_output_is_one_line(command: list[str], run: Path) -> None:
     with Path("/dev/full").open("wb") as full:
         done = subprocess.run(
@@ -70,7 +70,7 @@ def test_a_full_standard_output_is_one_line(command: list[str], run: Path) -> No
     assert (done.returncode, done.stderr) == (2, "error: standard output: No space left on device\n")
 
 
-@pytest.mark.parametrize("command", [["export", "--format", "csv"], ["report"], ["plot", "--kind", "cost"]], ids=lambda c: c[0])
+@pytest.mark.parametrize("command", [["show", "rows", "--format", "csv"], ["report"], ["plot", "--kind", "cost"]], ids=lambda c: c[0])
 def test_no_folder_is_said_before_any_work(command: list[str], tmp_path: Path, run_cli: RunCli) -> None:
     (tmp_path / "folder.svg").mkdir()
     for name, says in (("no/such.svg", "its folder does not exist"), ("folder.svg", "is a folder")):

@@ -31,7 +31,7 @@ def test_a_run_and_what_follows_it(tmp_path: Path, run_cli: RunCli) -> None:
     assert run_cli("gate", "run", f"{gate} {mean * 1000}").code == 0
     assert run_cli("gate", "run", f"{gate} {mean / 1000}").code == 1
     code, out, _ = run_cli("verify", "run", "--samples", "all")
-    assert (code, out) == (0, "32 rows of 8 samples recomputed: all as written, bit for bit\n")
+    assert (code, out.partition("\n")[0] + "\n") == (0, "32 rows of 8 samples recomputed: all as written, bit for bit\n")
     assert run_cli("flag-samples", "run", "--estimator", "qnorm_path:q=100").code == 0
 
 

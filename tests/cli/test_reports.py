@@ -67,7 +67,7 @@ def test_bias_report_csv_and_json_agree(run: Path, run_cli: RunCli) -> None:
     code, text, err = run_cli("bias-report", run, *options, "--format", "csv")
     assert (code, err) == (0, "")
     lines = records(text)
-    groups = json.loads(run_cli("bias-report", run, *options, "--format", "json").out)["groups"]
+    groups = json.loads(run_cli("bias-report", run, *options, "--format", "json").out)["results"]
     assert [group["level"] for group in groups] == [0.1, 0.35]
     assert {group["by"] for group in groups} == {"predicted"}
     assert {group["threshold"] for group in groups} == {0.7}
@@ -80,7 +80,7 @@ def test_bias_report_csv_and_json_agree(run: Path, run_cli: RunCli) -> None:
 def test_flag_samples_below(run: Path, run_cli: RunCli) -> None:
     options = ["--estimator", "mc", "--sigma", "0.35", "--format", "csv"]
     strict = records(run_cli("flag-samples", run, *options).out)
-    wide = records(run_cli("flag-samples", run, *options, "--below", "0.9").out)
+    wide = records(run_cli("flag-samples", run, *options, "--threshold", "0.9").out)
     assert 0 < len(strict) < len(wide) < 60
     assert all(float(line["value"]) < 0.5 for line in strict)
     values = [float(line["value"]) for line in wide]
@@ -91,7 +91,7 @@ def test_flag_samples_below(run: Path, run_cli: RunCli) -> None:
 def test_flag_samples_bottom_and_top(run: Path, run_cli: RunCli) -> None:
     code, out, err = run_cli("flag-samples", run, "--estimator", "mc", "--sigma", "0.1", "--bottom", "2", "--top", "3", "--format", "json")
     assert (code, err) == (0, "")
-    (group,) = json.loads(out)["groups"]
+    (group,) = json.loads(out)["results"]
     assert (len(group["samples"]), len(group["robust"])) == (2, 3)
     assert group["samples"][0]["value"] <= group["samples"][1]["value"] <= min(one["value"] for one in group["robust"])
 

@@ -52,7 +52,7 @@ def answers(commands: list[list[str]], folder: Path) -> list[tuple[int, str, lis
 def test_help_and_misspelt_options(tmp_path: Path) -> None:
     commands = [["--help"], ["--nosuch"], ["nosuch"], *([name, word] for name in COMMANDS for word in ("--help", "--nosuch"))]
     found = answers(commands, tmp_path)
-    assert len(found) == len(commands) > 40
+    assert len(found) == len(commands)
     for command, (code, said, imported) in zip(commands, found, strict=True):
         assert code == (0 if command[-1] == "--help" else 2), command
         assert ("--help" in said) == (code == 2), command
@@ -60,7 +60,7 @@ def test_help_and_misspelt_options(tmp_path: Path) -> None:
 
 
 def test_no_such_run_or_spec(tmp_path: Path) -> None:
-    more = {"plot": ["--kind", "bias", "-o", "x.png"], "compare": ["other"], "noise-preview": ["-o", "x.txt"]}
+    more = {"plot": ["--kind", "bias", "-o", "x.png"], "compare": ["other"]}
     commands = [[name, "nosuch", *more.get(name, [])] for name in COMMANDS]
     found = answers(commands, tmp_path)
     for command, (code, said, imported) in zip(commands, found, strict=True):
@@ -93,8 +93,7 @@ def test_invalid_specs(tmp_path: Path) -> None:
     specs = [*(f"{name}.yaml" for name in INVALID), "yaml.yaml"]
     commands = [[*command, spec] for command in (["estimate"], ["validate"]) for spec in specs]
     commands += [
-        ["curves", "key.yaml"],
-        ["spectrum", "key.yaml"],
+        ["plot", "--kind", "noise", "-o", "x.png", "key.yaml"],
         ["estimate", "gate.yaml", "--sigma", "x"],
         ["estimate", "gate.yaml", "--set", "a"],
     ]

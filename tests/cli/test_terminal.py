@@ -19,7 +19,7 @@ from tests.conftest import RunCli
 from tests.specs import digits, write
 
 IDS = ("zero\u200bwidth", "\u00adsoft", "\ue000private", "\ufeffmark", "Katze 猫, é", "plain")
-COMMANDS = (("export",), ("flag-samples", "--below", "2", "--format", "csv"), ("bias-report", "--format", "csv"))
+COMMANDS = (("show", "rows"), ("flag-samples", "--threshold", "2", "--format", "csv"), ("bias-report", "--format", "csv"))
 
 
 @pytest.fixture(scope="module")
@@ -53,15 +53,15 @@ def test_a_file_and_a_pipe_get_the_same_bytes(run: Path, run_cli: RunCli, comman
 
 def test_export_is_exact(run: Path, run_cli: RunCli) -> None:
     for form in ("csv", "json"):
-        assert run_cli("export", run, "--format", form).out.encode() == (run / f"samples.{form}").read_bytes()
-    assert [row["sample_id"] for row in json.loads(run_cli("export", run, "--format", "json").out)["rows"]] == list(IDS)
+        assert run_cli("show", run, "rows", "--format", form).out.encode() == (run / f"samples.{form}").read_bytes()
+    assert [row["sample_id"] for row in json.loads(run_cli("show", run, "rows", "--format", "json").out)["rows"]] == list(IDS)
 
 
 def test_a_real_terminal(run: Path) -> None:
     leader, follower = pty.openpty()
     try:
         environment = {**os.environ, "PYTHONIOENCODING": "utf-8"}
-        command = [sys.executable, "-m", "robaudit", "export", str(run)]
+        command = [sys.executable, "-m", "robaudit", "show", str(run), "rows"]
         assert subprocess.run(command, stdout=follower, env=environment, check=False).returncode == 0
         shown = os.read(leader, 10_000).decode()
     finally:

@@ -62,7 +62,7 @@ def test_fresh_and_extend(tmp_path: Path, refuse: Refuse) -> None:
     refuse("estimate", "spec.yaml", "--fresh", "--extend", says="--fresh: refuses the run that --extend needs; leave one of them out")
 
 
-@pytest.mark.parametrize("command", ["estimate", "validate", "spectrum", "curves"])
+@pytest.mark.parametrize("command", ["estimate", "validate"])
 def test_the_default_folder_is_a_link(command: str, tmp_path: Path, run_cli: RunCli) -> None:
     """`runs` may have come with the spec: nothing is written through it."""
     write(tmp_path, digits(limit=2))
@@ -115,7 +115,7 @@ def test_a_run_whose_spec_names_other_data(tmp_path: Path, run_cli: RunCli) -> N
     assert len(problems) == 1
     assert "private/data.npz: holds other images than those of the run, by the digests in its folder; name the spec" in problems[0]
     assert b"data:image" not in (tmp_path / "report.html").read_bytes()
-    pictures = ("flag-samples", "run", "--below", "2", "--images", "worst")
+    pictures = ("flag-samples", "run", "--threshold", "2", "--images", "worst")
     assert run_cli(*pictures).code == 2
     assert list((tmp_path / "worst").rglob("*.png")) == []
     assert run_cli(*command, "--data", "spec.yaml").code == 0
@@ -124,7 +124,7 @@ def test_a_run_whose_spec_names_other_data(tmp_path: Path, run_cli: RunCli) -> N
     assert "run/state.db: is missing, and images are shown only if they have the digests in it" in run_cli(*command).err
 
 
-@pytest.mark.parametrize("command", ["report run --format md", "report run", "flag-samples run --below 2 --images worst", "verify run"])
+@pytest.mark.parametrize("command", ["report run --format md", "report run", "flag-samples run --threshold 2 --images worst", "verify run"])
 def test_a_run_that_asks_for_a_download(command: str, tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
     audit(load_spec(write(tmp_path, digits(limit=4))), out=tmp_path / "run")
     monkeypatch.setattr("torchvision.datasets.MNIST.download", lambda _: pytest.fail("a download was started"))
@@ -165,7 +165,7 @@ EVIL = (
     "f\r",
     "g",
 )
-LISTS = ("--below", "2", "--top", "3")
+LISTS = ("--threshold", "2", "--top", "3")
 PRINTED = {
     "tables": ("show", "run"),
     "classes": ("bias-report", "run"),
@@ -173,13 +173,13 @@ PRINTED = {
     "classes as CSV": ("bias-report", "run", "--format", "csv"),
     "a list as CSV": ("flag-samples", "run", *LISTS, "--format", "csv"),
     "a list as JSON": ("flag-samples", "run", *LISTS, "--format", "json"),
-    "rows": ("export", "run"),
-    "rows as JSON": ("export", "run", "--format", "json"),
+    "rows": ("show", "run", "rows"),
+    "rows as JSON": ("show", "run", "rows", "--format", "json"),
     "a gate": ("gate", "run", "worst_class >= 0.1"),
     "a gate as JUnit": ("gate", "run", "worst_class >= 0.1", "--format", "junit"),
     "Markdown": ("report", "run", "--format", "md"),
     "a comparison": ("compare", "run", "run", "--format", "md"),
-    "a spectrum": ("spectrum", "run"),
+    "samples": ("show", "run", "sample"),
     "verification": ("verify", "run"),
 }
 
@@ -214,7 +214,7 @@ def test_what_is_printed_steers_nothing(command: tuple[str, ...], evil: Path, ru
         assert all(c.isprintable() or c in "\n\u2060" for c in text), "\u2060, which keeps Markdown from making links, is invisible"
         assert not [line for line in text.split("\n") if line.lstrip().startswith("::")]
         assert "##vso[" not in text
-    if "csv" in command or command == ("export", "run"):
+    if "csv" in command or command == ("show", "run", "rows"):
         cells = [cell for line in csv.reader(io.StringIO(outcome.out)) for cell in line]
         assert "'=cmd|' /C calc'!A0" in cells
         assert not [cell for cell in cells if cell.startswith(("=", "+", "@")) or (cell.startswith("-") and "+" in cell)]

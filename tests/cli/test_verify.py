@@ -1,4 +1,4 @@
-"""`robaudit verify` and `robaudit export`."""
+"""`robaudit verify`: rows that come out again, results that fit together; and rows as they are."""
 
 from __future__ import annotations
 
@@ -12,11 +12,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from safetensors.torch import load_file, save_file
+from torch import nn
 
 from robaudit import audit, load_spec
 from tests.conftest import RunCli
-from tests.specs import WEIGHTS, digits, laid_out, read_info, save_npz, write
+from tests.plugin import planted
+from tests.shared import document, needs_shared
+from tests.specs import WEIGHTS, digits, laid_out, read_info, read_rows, save_npz, write
 
 ESTIMATORS = [{"mc": {"samples": 50}}, "logit_gaussian", "taylor", {"mmse": {"samples": 4}}]
 
@@ -60,7 +64,7 @@ def test_a_run_comes_out_again(run: Path, run_cli: RunCli) -> None:
     for samples, rows in (("all", 240), ("3", 24)):
         code, out, _ = run_cli("verify", run, "--samples", samples)
         assert code == 0
-        assert out == f"{rows} rows of {rows // 8} samples recomputed: all as written, bit for bit\n"
+        assert out.startswith(f"{rows} rows of {rows // 8} samples recomputed: all as written, bit for bit\n\nConsistency of the results\n")
     assert run_cli("verify", run, "--samples", "2", "-q") == (0, "", "")
 
 
@@ -70,7 +74,7 @@ def test_a_changed_third_digit_is_found(estimator: str, run: Path, run_cli: RunC
     code, out, _ = run_cli("verify", run, "--samples", "all")
     assert code == 1
     assert out.startswith(f"{name}, {estimator} at sigma 0.25: value is 0.")
-    assert out.endswith("240 rows of 30 samples recomputed: 1 numbers differ\n")
+    assert "\n240 rows of 30 samples recomputed: 1 numbers differ\n" in out
 
 
 @pytest.mark.slow
@@ -130,8 +134,13 @@ def test_other_weights_or_data_are_refused(tmp_path: Path, run_cli: RunCli) -> N
     weights = load_file(tmp_path / "w.safetensors")
     save_file({key: value * 1.01 for key, value in weights.items()}, tmp_path / "w.safetensors")
     code, out, err = run_cli("verify", "run")
-    assert (code, out) == (2, "")
+    assert (code, err.count("\n")) == (2, 1)
     assert err.startswith("error: run: was made with other weights than ")
+    assert out.startswith("Consistency of the results\n"), "the results can be compared all the same"
+    found = json.loads(run_cli("verify", "run", "--format", "json").out)
+    assert found["recomputed"] is None
+    assert found["not_recomputed"].startswith("run: was made with other weights than ")
+    assert found["checks"]["violations"] == 0
 
 
 def test_a_changed_image_is_named(tmp_path: Path, run_cli: RunCli) -> None:
@@ -143,7 +152,7 @@ def test_a_changed_image_is_named(tmp_path: Path, run_cli: RunCli) -> None:
     images[3] = 255 - images[3]
     np.savez(tmp_path / "x.npz", images=images, labels=labels)
     code, out, err = run_cli("verify", "run")
-    assert (code, out) == (2, "")
+    assert (code, out.partition("\n")[0]) == (2, "Consistency of the results")
     assert err.endswith("x.npz: 3: this image has changed since the run; restore the data of the run\n")
 
 
@@ -154,7 +163,7 @@ def test_a_network_that_sees_the_whole_batch_is_verified_as_a_whole(tmp_path: Pa
     spec = write(tmp_path, digits(limit=30, model={"format": "python", "architecture": "together:model"}))
     assert run_cli("estimate", spec, "--out", "run", "--trust").code == 0
     code, out, err = run_cli("verify", "run", "--samples", "3", "--trust")
-    assert (code, out) == (0, "30 rows of 30 samples recomputed: all as written, bit for bit\n")
+    assert (code, out.partition("\n")[0]) == (0, "30 rows of 30 samples recomputed: all as written, bit for bit")
     assert "note: its model looks at all the images of a batch, so all samples are recomputed" in err
 
 
@@ -163,19 +172,18 @@ def test_many_differences_are_not_all_printed(run: Path, run_cli: RunCli) -> Non
         change(run, i, predicted=11, kept=None, split=None)
     code, out, _ = run_cli("verify", run, "--samples", "all")
     assert code == 1
-    assert len(out.splitlines()) == 22
-    assert out.splitlines()[20] == "and 5 more"
+    assert out.splitlines()[20:23] == ["and 5 more", "240 rows of 30 samples recomputed: 25 numbers differ", ""]
 
 
-@pytest.mark.parametrize("samples", ["0", "-1", "some", "1.5", "\u0663"])
+@pytest.mark.parametrize("samples", ["-1", "some", "1.5", "\u0663"])
 def test_bad_number_of_samples(samples: str, run_cli: RunCli) -> None:
     code, _, err = run_cli("verify", "run", f"--samples={samples}")
-    assert (code, err) == (2, f"error: --samples {samples}: is not a number of samples; give a whole number of at least 1, or all\n")
+    assert (code, err) == (2, f"error: --samples {samples}: is not a number of samples; give a whole number, or all\n")
 
 
 def test_export_gives_the_same_bytes(run: Path, run_cli: RunCli) -> None:
-    assert run_cli("export", run).out == (run / "samples.csv").read_text()
-    assert run_cli("export", run, "--format", "json", "-o", run.parent / "rows.json") == (0, "", "")
+    assert run_cli("show", run, "rows").out == (run / "samples.csv").read_text()
+    assert run_cli("show", run, "rows", "--format", "json", "-o", run.parent / "rows.json") == (0, "", "")
     assert (run.parent / "rows.json").read_bytes() == (run / "samples.json").read_bytes()
 
 
@@ -183,6 +191,132 @@ def test_export_of_an_unfinished_run_gives_what_there_is(run: Path, run_cli: Run
     about = read_info(run)
     (run / "run.json").write_text(json.dumps({**about, "status": "running"}))
     whole = (run / "samples.csv").read_text()
-    code, out, err = run_cli("export", run)
+    code, out, err = run_cli("show", run, "rows")
     assert (code, out) == (0, whole)
     assert err == f"note: {run} is unfinished: these are the 240 rows it has so far\n"
+
+
+# --- results against each other
+
+
+ATTACK: dict[str, Any] = {"radius_attack": {"steps": 5, "restarts": 1, "polish": 5}}
+
+
+def test_results_are_compared_without_weights(run: Path, run_cli: RunCli, tmp_path: Path) -> None:
+    """Nothing is recomputed, nor is the model looked for."""
+    outcome = run_cli("verify", run, "--samples", "0")
+    assert (outcome.code, outcome.err) == (0, "")
+    assert outcome.out.startswith("Consistency of the results\n")
+    assert run_cli("verify", run, "--samples", "0", "-q") == (0, "", "")
+    found = json.loads(run_cli("verify", run, "--samples", "0", "--format", "json").out)
+    assert (found["recomputed"], found["not_recomputed"]) == (None, None)
+    checks = found["checks"]
+    assert (checks["images"], checks["contradictions"]) == (30, [])
+    assert checks["comparisons"] == sum(one["comparisons"] for one in checks["relations"])
+    assert run_cli("verify", run, "--samples", "0", "-o", "checks.txt").out == ""
+    assert (tmp_path / "checks.txt").read_text().split() == outcome.out.split()
+    rows = json.loads(run_cli("verify", run, "--samples", "2", "--format", "json").out)["recomputed"]
+    assert (rows["samples"], rows["rows"], rows["differences"], rows["altered"]) == (2, 16, [], [])
+
+
+def test_a_run_whose_results_have_nothing_to_do_with_each_other(tmp_path: Path, run_cli: RunCli) -> None:
+    assert run_cli("estimate", write(tmp_path, digits(limit=2, estimators=["softmax"])), "--out", "run").code == 0
+    outcome = run_cli("verify", "run", "--samples", "0")
+    assert (outcome.code, outcome.err) == (0, "")
+    assert "No two results of this run bound the same number." in outcome.out
+
+
+def test_a_wrong_estimator_is_found_and_named(tmp_path: Path, run_cli: RunCli) -> None:
+    with planted.installed():
+        spec = write(tmp_path, digits(limit=5, noise=None, estimators=["planted", ATTACK]))
+        assert run_cli("estimate", spec, "--out", "run").code == 0
+        outcome = run_cli("verify", "run")
+    assert outcome.code == 3
+    assert outcome.out.startswith("15 rows of 5 samples recomputed: all as written, "), "wrong, and yet reproduced"
+    assert "Violation: one of the two is wrong: a bug in an estimator" in outcome.out
+    (line,) = [line for line in outcome.err.splitlines() if not line.startswith("note: ")]
+    assert line.startswith("bug in an estimator: planted:norm=l2: ")
+    assert "on 5 images; first: sample " in line
+    rows = {(row["sample_id"], row["estimator"]): float(row["value"]) for row in read_rows(tmp_path / "run")}
+    found = json.loads(run_cli("verify", "run", "--samples", "0", "--format", "json").out)
+    same = [one for one in found["checks"]["contradictions"] if one["at_most"]["estimator"] == "radius_attack:norm=l2"]
+    assert len(same) == 5
+    for one in same:
+        assert one["at_least"]["bound"] == rows[one["sample_id"], "planted:norm=l2"] > one["at_most"]["bound"]
+        assert [wrong["estimator"] for wrong in one["wrong"]] == ["planted:norm=l2"]
+    without = run_cli("verify", "run")
+    assert without.code == 3, "the estimator is gone, so nothing is recomputed; the contradiction is there"
+
+
+def test_a_right_estimator_is_not_accused(tmp_path: Path, run_cli: RunCli) -> None:
+    with planted.installed():
+        spec = write(tmp_path, digits(limit=3, noise=None, estimators=[{"planted": {"factor": 0.5}}, ATTACK]))
+        assert run_cli("estimate", spec, "--out", "run").code == 0
+        assert run_cli("verify", "run", "--samples", "0").code == 0
+
+
+WHOLE: list[Any] = [
+    "difficulty",
+    {"mc": {"samples": 50}},
+    {"logit_gaussian": {"samples": 32}},
+    {"moments": {"noise": "gaussian"}},
+    {"splitting": {"particles": 20, "p_min": 0.01}},
+    {"qnorm_path": {"temperatures": 16, "steps": 1}},
+    {"adversarial_loss": {"steps": 5, "restarts": 2, "noise": "uniform"}},
+    {"noise_tolerance": {"tolerance": 1.0, "most": 1000}},
+    {"radius_random": {"directions": 20}},
+    ATTACK,
+    "margin_radius",
+    {"smoothed_margin": {"samples": 100, "noise": "gaussian"}},
+    {"certified_radius": {"n": 200, "selection": 20, "noise": "gaussian"}},
+    {"certified_radius": {"n": 200, "selection": 20, "norm": "l1", "label": "certified_radius_l1", "noise": "uniform"}},
+    {"smoothed_attack": {"copies": 4, "verify": 200, "steps": 2, "restarts": 0, "polish": 2}},
+]
+"""Everything, with options that make it quick; the results need not be good."""
+
+
+def small(kind: str) -> nn.Module:
+    """A linear network, or one with a hidden layer, for 8 x 8 images."""
+    generator = torch.Generator().manual_seed(1)
+    layers = [nn.Linear(64, 4)] if kind == "linear" else [nn.Linear(64, 16), nn.ReLU(), nn.Linear(16, 4)]
+    network = nn.Sequential(nn.Flatten(), *layers)
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.copy_(torch.randn(parameter.shape, generator=generator) * 0.3)
+    return network
+
+
+def compared(run: Path | str, run_cli: RunCli) -> dict[str, int]:
+    """How often each relation of a run was looked at; none is violated."""
+    outcome = run_cli("verify", run, "--samples", "0", "--format", "json")
+    assert outcome.code == 0, outcome.err
+    checks = json.loads(outcome.out)["checks"]
+    assert checks["violations"] == 0
+    return {one["relation"]: one["comparisons"] for one in checks["relations"]}
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit:FutureWarning")
+@pytest.mark.parametrize("kind", [pytest.param("linear", marks=pytest.mark.slow), "mlp"])
+def test_no_violation_where_nothing_is_wrong(kind: str, tmp_path: Path, run_cli: RunCli) -> None:
+    torch.jit.save(torch.jit.trace(small(kind), torch.rand(1, 1, 8, 8)), tmp_path / "network.pt")
+    save_npz(tmp_path / "x.npz", count=7, labels=[i % 4 for i in range(7)])
+    noise = [{"sigma": [0.1, 0.3]}, {"kind": "uniform", "eps": [0.05, 0.3]}, {"kind": "laplace", "sigma": [0.1, 0.3]}]
+    estimators = [*WHOLE, *(["radius_exact"] if kind == "linear" else [])]
+    write(tmp_path, digits(model={"path": "network.pt"}, dataset={"kind": "npz", "path": "x.npz"}, noise=noise, estimators=estimators))
+    assert run_cli("estimate", "spec.yaml", "--out", "run", "-q").code == 0
+    found = compared("run", run_cli)
+    for name in ("p_robust = 1 - p_fail", "certified <= witnessed", "certified <= witnessed (majority vote)", "p_lower <= p_robust"):
+        assert found[name] > 20, name
+    if kind == "linear":
+        for name in ("half-space beyond the boundary", "p_robust falls with the level", "noise_tolerance and p_robust"):
+            assert found[name] > 20, name
+
+
+@needs_shared
+def test_a_real_network_on_which_everything_applies(tmp_path: Path, run_cli: RunCli) -> None:
+    noise = [{"sigma": [0.02, 0.25]}, {"kind": "uniform", "eps": [0.02]}]
+    write(tmp_path, document("mnist_spectral_mlp", limit=2, noise=noise, estimators=WHOLE))
+    assert run_cli("estimate", "spec.yaml", "--out", "run", "-q").code == 0
+    found = compared("run", run_cli)
+    assert found["noise within the certified ball"] > 0
+    assert found["p_fail <= p_error"] > 0

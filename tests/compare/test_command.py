@@ -193,10 +193,10 @@ def test_refusals(options: list[str], says: str, trained: Run, ordinary: Run, ru
 
 def test_schemas_are_printed(run_cli: RunCli) -> None:
     for name in ("gates", "compare"):
-        code, out, _ = run_cli("schema", "--for", name)
+        code, out, _ = run_cli("list", "schema", "--for", name)
         assert code == 0
         assert json.loads(out)["$id"] == f"urn:robaudit:schema:{name}:1"
-    assert "model" in json.loads(run_cli("schema").out)["properties"]
+    assert "model" in json.loads(run_cli("list", "schema").out)["properties"]
 
 
 @pytest.mark.slow

@@ -90,6 +90,21 @@ def demo(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copy(CONFIGS.parent / "robaudit" / "demo" / "digits_cnn.safetensors", folder)
 
 
+QUICK_ATTACK = ("radius_attack.steps=5", "radius_attack.restarts=1", "radius_attack.polish=5")
+QUICK_SPECTRUM = (
+    *("mc.samples=50", "logit_gaussian.samples=32", "splitting.particles=20", "splitting.p_min=0.01", *QUICK_ATTACK),
+    *("noise_tolerance.tolerance=1.0", "noise_tolerance.most=1000", "radius_random.directions=20", "smoothed_margin.samples=100"),
+    *("qnorm_path.temperatures=16", "qnorm_path.steps=1", "adversarial_loss.steps=5", "adversarial_loss.restarts=2"),
+    *("certified_radius.n=200", "certified_radius.selection=20", "certified_radius_l1.n=200", "certified_radius_l1.selection=20"),
+    *("smoothed_attack.copies=4", "smoothed_attack.verify=200", "smoothed_attack.steps=2", "smoothed_attack.restarts=0"),
+)
+"""Options that make an estimator quick; their results need not be good."""
+
+
+def settings(*pairs: str) -> list[str]:
+    return [word for pair in pairs for word in ("--set", pair)]
+
+
 CASES: dict[str, tuple[Callable[[Path, pytest.MonkeyPatch], None], list[str]]] = {
     "cifar10-torchscript.yaml": (cifar10, ["--limit", "6", "--set", "mc.samples=40"]),
     "imagenet-resnet50.yaml": (imagenet, ["--limit", "1", "--sigma", "8/255", "--set", "logit_gaussian.samples=16"]),
@@ -97,7 +112,14 @@ CASES: dict[str, tuple[Callable[[Path, pytest.MonkeyPatch], None], list[str]]] =
     "ci-gate.yaml": (gated, ["--set", "mc.samples=200"]),
     "intermediate-q.yaml": (demo, ["--limit", "4", "--set", "qnorm_path.temperatures=16", "--set", "adversarial_loss.steps=5"]),
     "noise.yaml": (demo, ["--limit", "6", "--set", "mc.samples=40"]),
+    "curves.yaml": (demo, ["--limit", "3", *settings("pgd_l2.steps=3", "pgd_linf.steps=3", "pgd_l2.restarts=1", "pgd_linf.restarts=1")]),
+    "certified.yaml": (demo, ["--limit", "4", *settings("certified_radius.n=200", "smoothed_margin.samples=100")]),
+    "scores.yaml": (demo, ["--limit", "4", *settings(*QUICK_ATTACK, "noise_tolerance.tolerance=1.0", "noise_tolerance.most=1000")]),
+    "spectrum.yaml": (demo, ["--limit", "2", *settings(*QUICK_SPECTRUM)]),
 }
+
+
+SECTIONS = {"curves.yaml": "curves", "certified.yaml": "certified", "scores.yaml": "scores", "intermediate-q.yaml": "losses"}
 
 
 def test_every_spec_is_run() -> None:
@@ -115,6 +137,14 @@ def test_it_runs(name: str, tmp_path: Path, run_cli: RunCli, monkeypatch: pytest
     assert info["totals"]["samples"] > 0
     assert not [text for text in info["warnings"] if "no better than chance" not in text and "clean accuracy is" not in text]
     assert "mean [95% interval]" in out
+    section = SECTIONS.get(name, "sample")
+    assert f", {section}" in out.splitlines()[-1], "offered below the summary"
+    shown = run_cli("show", "run", section)
+    assert (shown.code, shown.err) == (0, "")
+    if name == "spectrum.yaml":
+        verified = run_cli("verify", "run", "--samples", "0")
+        assert verified.code == 0, verified.out
+        assert "0 violations" in verified.out
 
 
 # --- pipelines

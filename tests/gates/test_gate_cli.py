@@ -186,7 +186,7 @@ def test_gates_change_nothing_that_is_computed(run: Path, tmp_path: Path) -> Non
 
 
 def test_schema_knows_gates(run_cli: RunCli) -> None:
-    code, out, _ = run_cli("schema")
+    code, out, _ = run_cli("list", "schema")
     assert code == 0
     assert "gates" in json.loads(out)["properties"]
 

@@ -67,7 +67,7 @@ def test_numbers_of_numpy_are_numbers(tmp_path: Path) -> None:
 def test_an_option_without_a_default_is_listed(run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
     point = EntryPoint("demanding", "tests.plugin.faulty:Demanding", registry.GROUP)
     monkeypatch.setattr(plugins, "entry_points", lambda group: [point])
-    code, out, _ = run_cli("estimators", "--format", "json")
+    code, out, _ = run_cli("list", "estimators", "--format", "json")
     (entry,) = json.loads(out)
     assert (code, entry["name"]) == (0, "demanding")
     assert "wanted (required)" in entry["options"]

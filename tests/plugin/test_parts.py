@@ -86,7 +86,7 @@ def test_interrupted_and_resumed(tmp_path: Path, run_cli: RunCli) -> None:
         audit(asked, out=tmp_path / "run", dataset=Interrupted(dataset, 150 + 1 + 100))
     first = query(tmp_path / "run", "SELECT * FROM rows")
     assert 0 < len(first) < 150 * 3
-    exported = run_cli("export", "run", "--format", "csv")
+    exported = run_cli("show", "run", "rows")
     assert [row["estimator"] for row in csv.DictReader(exported.out.splitlines())] == list(NAMES) * (len(first) // 3)
     assert run_cli("estimate", spec, "--out", "run").code == 0
     assert query(tmp_path / "run", "SELECT * FROM rows WHERE flush = 1") == first
@@ -172,7 +172,7 @@ def test_names_that_collide(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_named_on_the_command_line(asked: str, found: tuple[str, ...], run: Path, run_cli: RunCli) -> None:
     done = run_cli("flag-samples", run, "--estimator", asked, "--format", "json")
     assert (done.code, done.err) == (0, "")
-    assert tuple(group["estimator"] for group in json.loads(done.out)["groups"]) == found
+    assert tuple(group["estimator"] for group in json.loads(done.out)["results"]) == found
     shown = run_cli("show", run, "--estimator", asked).out
     assert [name for name in NAMES if re.search(rf"^ *{name} ", shown, flags=re.MULTILINE)] == list(found)
 

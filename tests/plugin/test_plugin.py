@@ -68,12 +68,12 @@ def robaudit(installed: Path, tmp_path: Path) -> Run:
 
 
 def test_listed(robaudit: Run) -> None:
-    done = robaudit("estimators", "--format", "json")
+    done = robaudit("list", "estimators", "--format", "json")
     assert (done.returncode, done.stderr) == (0, "")
     (entry,) = [entry for entry in json.loads(done.stdout) if entry["name"] == "margin"]
     assert entry["quantity"] == "margin"
     assert entry["options"] == "scale=1.0"
-    assert "margin" in robaudit("estimators").stdout
+    assert "margin" in robaudit("list", "estimators").stdout
 
 
 @pytest.mark.slow
@@ -136,7 +136,7 @@ def test_its_options_are_checked(robaudit: Run, tmp_path: Path) -> None:
 def test_the_estimator_of_the_docs_draws_noise_in_fifteen_lines(robaudit: Run) -> None:
     body = page()[1].partition("    quantity, needs")[2].splitlines()
     assert len([line for line in body if line.strip()]) <= 18
-    (entry,) = [entry for entry in json.loads(robaudit("estimators", "--format", "json").stdout) if entry["name"] == "clear"]
+    (entry,) = [entry for entry in json.loads(robaudit("list", "estimators", "--format", "json").stdout) if entry["name"] == "clear"]
     assert (entry["quantity"], entry["interval"], entry["cost"]) == ("p_clear", "clopper-pearson", "101 forward")
     assert entry["options"] == "samples=100, margin=1.0"
 

@@ -8,7 +8,8 @@ import io
 import pytest
 
 from robaudit.cli.console import plain_text
-from robaudit.report.certified_tables import OfRun, certified_csv, certified_tables, curve_csv, of_runs, page_tables, usual_radii
+from robaudit.report.certified_tables import OfRun, certified_tables, of_runs, page_tables, usual_radii
+from robaudit.report.sections import Ask, SectionName, find, section_csv
 from robaudit.stats.certified import certificates_of, certified_accuracy
 from tests.certified_rows import MIXED, certificate, pictured, stating
 from tests.radius_rows import run_of
@@ -73,7 +74,12 @@ def test_a_page_has_mathematical_signs() -> None:
 
 def test_csv_has_every_number_once() -> None:
     found = of_runs([pictured()])
-    lines = list(csv.DictReader(io.StringIO(certified_csv(found, [0.0, 0.3]))))
+
+    def lines_of(ask: Ask) -> list[dict[str, str]]:
+        name = SectionName.CERTIFIED
+        return list(csv.DictReader(io.StringIO(section_csv(name, find(name, [pictured()], ask), ask))))
+
+    lines = lines_of(Ask(radius=(0.0, 0.3)))
     for one in found:
         key = one.accuracy.certificates.key
         mine = [line for line in lines if (line["estimator"], float(line["level"])) == (key.estimator, key.at.level)]
@@ -91,7 +97,7 @@ def test_csv_has_every_number_once() -> None:
         assert int(mine[2]["count"]) == one.accuracy.at(0.3).count
         assert {line["norm"] for line in mine} == {one.accuracy.certificates.norm}
         assert float(mine[5]["lower"]) == (one.accuracy.interval or (None,))[0]
-    steps = list(csv.DictReader(io.StringIO(curve_csv(found))))
+    steps = lines_of(Ask(every_radius=True))
     assert len(steps) == sum(len(one.accuracy.curve().radii) for one in found)
     assert {line["statistic"] for line in steps} == {"certified_accuracy"}
 

@@ -14,13 +14,14 @@ from rich.console import Console, RenderableType
 
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.quantities import NO_INTERVAL, Interval
-from robaudit.report.class_tables import bias_csv, bias_table
-from robaudit.report.flag_tables import flags_csv, flags_table
+from robaudit.report.class_tables import bias_sheet, bias_table
+from robaudit.report.flag_tables import flags_sheet, flags_table
 from robaudit.report.summary_tables import overall_tables
 from robaudit.rows import Row
 from robaudit.stats.classes import class_bias
 from robaudit.stats.flags import flag
 from robaudit.stats.summary import summarise
+from robaudit.store.serialise import table_csv
 from tests.levels import sigma
 
 NAMES = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
@@ -128,12 +129,12 @@ def test_hostile_names_are_text_and_not_markup() -> None:
 
 
 def test_csv_of_bias_and_flags() -> None:
-    bias = list(csv.DictReader(io.StringIO(bias_csv(class_bias(mc(40), class_names=NAMES)))))
+    bias = list(csv.DictReader(io.StringIO(table_csv(*bias_sheet(class_bias(mc(40), class_names=NAMES))))))
     assert [line["name"] for line in bias] == NAMES
     assert float(bias[0]["mean_lower"]) <= float(bias[0]["mean"]) <= float(bias[0]["mean_upper"])
     assert {"q25", "median", "q75", "below", "below_count", "difference_lower", "p_value", "differs"} <= set(bias[0])
     flagged = flag(mc(), below=0.9, top=2)
-    flags = list(csv.DictReader(io.StringIO(flags_csv(flagged, {0: "=cat", 3: "dog"}))))
+    flags = list(csv.DictReader(io.StringIO(table_csv(*flags_sheet(flagged, {0: "=cat", 3: "dog"})))))
     assert {line["predicted_name"] for line in flags} <= {"'=cat", "dog", ""}
     named = {line["predicted"]: line["predicted_name"] for line in flags}
     assert named == {line: {"0": "'=cat", "3": "dog"}.get(line, "") for line in named}

@@ -137,7 +137,7 @@ def test_only_probabilities_have_a_usual_threshold() -> None:
     assert (flagged.beyond, flagged.confirmed, flagged.undecided, flagged.has_threshold) == (0, 0, 0, False)
     assert flagged.document()["threshold"] is None
     text = printed(flags_table(flagged, quantity=RADIUS))
-    assert "5 samples; radius has no usual threshold, so none is flagged: --below gives one." in text
+    assert "5 samples; radius has no usual threshold, so none is flagged: --threshold gives one." in text
     assert "?" not in text
 
 

@@ -15,7 +15,7 @@ from robaudit.levels import NO_NOISE, NoiseLevel
 from robaudit.names import CERTIFIED_CLASS, DRAWS, KEPT, OTHER, P_ERROR, P_LOWER, ROUNDING_ERROR
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.quantities import P_ROBUST, Interval, IntervalKind
-from robaudit.report.spectrum_tables import blame_lines, checks
+from robaudit.report.consistency_tables import blame_lines, checks
 from robaudit.rows import Row
 from robaudit.stats.claims import NoiseFacts, Setting, widening
 from robaudit.stats.consistency import CONFIDENCE, Consistency, check, excluded

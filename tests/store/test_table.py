@@ -102,7 +102,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_pandas_polars_and_duckdb_read_the_export(run: Path, run_cli: RunCli, tmp_path: Path) -> None:
-    assert run_cli("export", run, "-o", "rows.parquet") == (0, "", "")
+    assert run_cli("show", run, "rows", "-o", "rows.parquet") == (0, "", "")
     file = tmp_path / "rows.parquet"
     expected = pd.read_csv(run / "samples.csv", dtype={"sample_id": "str", "note": "str"})
     by_pandas = pd.read_parquet(file)
@@ -129,20 +129,20 @@ def test_the_format_follows_the_suffix_unless_it_is_given(run: Path, run_cli: Ru
         ("rows.txt", (), b"sample_id"),
         ("rows.csv", ("--format", "parquet"), b"PAR1"),
     ):
-        assert run_cli("export", run, "-o", name, *options).code == 0
+        assert run_cli("show", run, "rows", "-o", name, *options).code == 0
         assert (tmp_path / name).read_bytes().startswith(begins)
     assert (tmp_path / "rows.txt").read_text() == (run / "samples.csv").read_text()
 
 
 def test_a_terminal_gets_no_parquet(run: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(type(sys.stdout), "isatty", lambda _: True)
-    code, out, err = run_cli("export", run, "--format", "parquet")
-    assert (code, out, err) == (2, "", "error: robaudit export: a Parquet file cannot be shown on a terminal; name a file with -o\n")
+    code, out, err = run_cli("show", run, "rows", "--format", "parquet")
+    assert (code, out, err) == (2, "", "error: --format parquet: a Parquet file cannot be shown on a terminal; name a file with -o\n")
 
 
 def test_without_pyarrow_the_extra_is_named(run: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    code, _, err = run_cli("export", run, "-o", "rows.parquet")
+    code, _, err = run_cli("show", run, "rows", "-o", "rows.parquet")
     says = "--format parquet: needs pyarrow, which is not installed; pip install 'robaudit[parquet]'"
     assert (code, err) == (2, f"error: {says}\n")
     assert not (tmp_path / "rows.parquet").exists()

@@ -80,7 +80,7 @@ def counted(decision: Decision, inconclusive: Verdict) -> Verdict:
 
 
 def gates_json(decisions: Sequence[Decision], subject: Subject, *, inconclusive: Verdict = "inconclusive") -> str:
-    """The JSON text of :func:`decisions_document`; its schema is ``robaudit schema --for gates``."""
+    """The JSON text of :func:`decisions_document`; its schema is ``robaudit list schema --for gates``."""
     return json_text(decisions_document(decisions, subject, inconclusive=inconclusive))
 
 

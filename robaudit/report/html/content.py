@@ -13,6 +13,7 @@ from robaudit.names import GRID_STEP, matches
 from robaudit.quantities import CERTIFIED, LOSS, Quantity
 from robaudit.report import numbers
 from robaudit.report.certified_tables import OfRun, of_runs
+from robaudit.report.curve_tables import MANY_LEVELS
 from robaudit.rows import Row
 from robaudit.stats.agreement import Agreement, agreements, comparable
 from robaudit.stats.classes import ClassBias, class_bias
@@ -28,7 +29,6 @@ Key = tuple[str, NoiseLevel]
 T = TypeVar("T")
 _FEW = 6  # least robust samples, shown even if none of them is flagged
 _EXAMPLES = 2
-_MANY_LEVELS = 5  # of Gaussian noise: fewer are no curve
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +122,10 @@ class Content:
         groups = tuple(group for group in self.groups if (group.key.estimator, group.key.at) not in kept)
         return self if len(groups) == len(self.groups) else replace(self, groups=groups, whole=False)
 
+    def by_key(self) -> dict[Key, GroupSummary]:
+        """The summaries by estimator and noise level."""
+        return {(group.key.estimator, group.key.at): group for group in self.groups}
+
     def main(self) -> list[GroupSummary]:
         """The summaries of the first shown estimator."""
         return [group for group in self.groups if group.key.estimator == self.shown[0]]
@@ -185,7 +189,7 @@ def _curves(run: Run, choice: Choice, levels: Iterable[NoiseLevel], *, attacked:
     by its rule."""
     kinds = {entry["name"]: entry["kind"] for entry in run.info["spec"].get("noise", ())}
     counted = Counter(kinds.get(at.noise) for at in set(levels))
-    if not (attacked or counted[LINEAR] or counted[GAUSSIAN] >= _MANY_LEVELS):
+    if not (attacked or counted[LINEAR] or counted[GAUSSIAN] >= MANY_LEVELS):
         return None
     try:
         found = curves_of(run, estimators=choice.estimators, levels=choice.levels)

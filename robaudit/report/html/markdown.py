@@ -10,6 +10,7 @@ from robaudit.report.flag_tables import is_beyond
 from robaudit.report.html import facts, tables
 from robaudit.report.html.content import Content
 from robaudit.report.html.verdict import NO_THRESHOLD, flag_rule, sentence
+from robaudit.report.loss_tables import loss_table
 from robaudit.report.pictures.loss_q import failed_attacks
 from robaudit.report.score_tables import table_of
 from robaudit.report.summary_tables import run_names
@@ -102,7 +103,7 @@ def _run(content: Content, samples: int) -> Iterator[str]:
 def _of_quantities(content: Content) -> Iterator[str]:
     """Sections about results of one quantity, where the run has some."""
     if content.losses:
-        loss = tables.loss_table(content)
+        loss = loss_table(content.losses, content.by_key(), content.levels)
         yield from ("### Between the average and the worst case", "", markdown(loss.heading), *markdown_table(loss))
         for text in filter(None, (*tables.LOSS_WORDS, failed_attacks(content.losses))):
             yield from (markdown(text), "")

@@ -31,11 +31,10 @@ from robaudit.report.html.tables import (
     comparison_tables,
     cost_table,
     curves_together,
-    loss_table,
     robustness_tables,
-    worst_losses_tables,
 )
 from robaudit.report.html.verdict import NO_THRESHOLD, flag_rule, sentence, tiles
+from robaudit.report.loss_tables import loss_table, worst_losses_tables
 from robaudit.report.pictures.page import Sketch
 from robaudit.report.score_tables import table_of
 from robaudit.report.summary_tables import MEANINGS, run_names
@@ -224,8 +223,8 @@ def _losses(content: Content, threshold: float | None) -> dict[str, Any]:
     return {
         "picture": _picture("loss-q", content, threshold),
         "words": LOSS_WORDS,
-        "table": loss_table(content),
-        "worst": list(worst_losses_tables(content)),
+        "table": loss_table(content.losses, content.by_key(), content.levels),
+        "worst": list(worst_losses_tables(content.losses, content.levels)),
     }
 
 

@@ -10,7 +10,7 @@ from robaudit.compare.difference import compare
 from robaudit.errors import RobauditError
 from robaudit.levels import NoiseLevel
 from robaudit.names import series
-from robaudit.quantities import LOSS, Quantity
+from robaudit.quantities import Quantity
 from robaudit.report import numbers
 from robaudit.report.certified_tables import OfRun, side_by_side
 from robaudit.report.class_tables import OTHERS, SINGLE_IMAGE, difference_text, label_of, test_note, weakest_first
@@ -22,7 +22,7 @@ from robaudit.stats.classes import ClassBias, ClassStats
 from robaudit.stats.curves import Curves
 from robaudit.stats.summary import GroupSummary
 from robaudit.store.run import Run
-from robaudit.text import clipped, count, printable
+from robaudit.text import count
 
 LOSS_WORDS = (
     "The loss at q is the q-norm (E[l^q])^(1/q) over the noise, where l is the cross-entropy of a noisy copy of the image. q=1 is the "
@@ -92,7 +92,7 @@ def accuracy_table(content: Content) -> Table:
 def robustness_tables(content: Content) -> tuple[Table, ...]:
     """Mean, median, 5th percentile (95th where lower is better) and shares by noise level, in a separate table for each quantity.
 
-    Losses by q are in :func:`loss_table`.
+    Losses by q are in :func:`robaudit.report.loss_tables.loss_table`.
     """
     groups = content.beside_losses().groups
     kinds = dict.fromkeys(group.key.quantity for group in groups)
@@ -113,43 +113,6 @@ def agreement_table(content: Content) -> Table:
                 )
             )
     return Table("Pairs of estimators, on the same images", columns(texts, heads), tuple(rows))
-
-
-def loss_table(content: Content) -> Table:
-    """The mean loss at each q, by estimator and noise level, with that of the attack."""
-    groups = {(group.key.estimator, group.key.at): group for group in content.groups}
-    rows = []
-    for losses in content.losses:
-        for result in losses.results:
-            one, group = result.mean, groups[result.name, losses.at]
-            marked = result.with_interval < result.images
-            name, q = (result.name, "\u221e (attack)") if math.isinf(result.q) else (result.estimator, f"{result.q:.6g}")
-            spread = (numbers.quantile(quantile, losses.quantity) for quantile in (group.median, group.bad_end))
-            ends = numbers.interval(one.lower, one.upper), numbers.interval(one.measured_lower, one.measured_upper)
-            mean = numbers.mean(one, losses.quantity, marked=marked)
-            rows.append(cells((content.levels[losses.at], name, q, f"{result.images:,}", mean, *ends, *spread)))
-    listed = [groups[one.name, losses.at] for losses in content.losses for one in losses.results]
-    heads = ("q", "images", "mean", POPULATION, MEASUREMENT, "median", _tail(LOSS))
-    title = f"Mean loss by q ({LOSS.unit}, lower is better)"
-    return Table(title, columns(("noise", "estimator"), heads), tuple(rows), notes=tuple(caveats(listed)))
-
-
-def worst_losses_tables(content: Content) -> Iterator[Table]:
-    """The images with the highest losses at each noise level, worst first: the values that rank them, at each q, and the attack's."""
-    for losses in content.losses:
-        results = (*losses.ranking.results, *losses.attacks)
-        heads = [f"q={one.q:.6g}" if math.isfinite(one.q) else one.name for one in results]
-        rows = [
-            cells(
-                (
-                    clipped(printable(sample.id), 80),
-                    *(numbers.NONE if (value := one.worst[i]) is None else numbers.plain(value, LOSS.low, LOSS.high) for one in results),
-                )
-            )
-            for i, sample in enumerate(losses.worst)
-        ]
-        title = f"Images with the highest loss, {losses.ranking.estimator}, {content.levels[losses.at]}"
-        yield Table(title, columns(("sample",), heads), tuple(rows))
 
 
 def cost_table(content: Content) -> Table:

@@ -128,9 +128,9 @@ def _curves(run: Run, choice: Choice) -> Sketch:
 
 def _spectrum(run: Run, choice: Choice) -> Sketch:
     from robaudit.report.pictures.spectrum import portrait_of, sketch
-    from robaudit.stats.spectrum import images_of
+    from robaudit.stats.spectrum import spectrum
 
-    (sample,) = images_of(run, 1, () if choice.sample is None else (choice.sample,))
+    (sample,) = spectrum(run, 1, () if choice.sample is None else (choice.sample,)).samples
     return sketch(portrait_of(run, sample, choice.images))
 
 

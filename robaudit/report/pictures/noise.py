@@ -38,7 +38,7 @@ class Preview:
     images: tuple[tuple[Pixels, ...], ...]
 
 
-def previews(noises: Sequence[Noise], dataset: Dataset, images: int, seed: int, *, skip_bad: bool = False) -> tuple[Preview, ...]:
+def previews(noises: Sequence[Noise], dataset: Dataset, images: int, seed: int) -> tuple[Preview, ...]:
     """The first images of a data set under each noise, by the first draw of the run's own noise; at most seven levels of each.
 
     Args:
@@ -46,12 +46,11 @@ def previews(noises: Sequence[Noise], dataset: Dataset, images: int, seed: int, 
         dataset: its images.
         images: how many.
         seed: of the run.
-        skip_bad: pass over unreadable images.
 
     Raises:
         RobauditError: an image cannot be read, or a noise does not fit the images.
     """
-    samples = list(first_samples(dataset, images, skip_bad=skip_bad))
+    samples = list(first_samples(dataset, images, skip_bad=False))
     return tuple(_preview(noise, samples, seed) for noise in noises)
 
 

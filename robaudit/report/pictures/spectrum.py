@@ -155,7 +155,7 @@ def portrait_of(run: Run, sample: Sample, source: ImageSource | None = None) -> 
         words=tuple(_words(rows, setting)),
     )
     if not made.sizes:
-        where, remedy = f"{run.path}, sample {sample.id}", "add mc, radius_attack or certified_radius: robaudit spectrum SPEC has all"
+        where, remedy = f"{run.path}, sample {sample.id}", "add mc, radius_attack or certified_radius: configs/spectrum.yaml has all"
         raise NothingLeftError(where, "none of its results has a size to draw", remedy)
     return _with_images(made, run, source)
 

@@ -1,4 +1,4 @@
-"""The section of error curves: its numbers are those of `robaudit curves`, and runs that merely have noise do without it."""
+"""The section of error curves: its numbers are those of `robaudit show RUN curves`, and runs that merely have noise do without it."""
 
 from __future__ import annotations
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 from dataclasses import replace
 from typing import Any
@@ -11,7 +10,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from robaudit.report.curve_tables import curve_table, curves_csv
+from robaudit.report.curve_tables import curve_table
 from robaudit.report.numbers import NONE
 from robaudit.report.pictures.curves import MOST_MODELS, sketch
 from robaudit.report.pictures.kinds import drawn
@@ -92,7 +91,7 @@ def test_curves_of_a_single_point_and_of_one_image() -> None:
 def test_a_grid_that_is_too_coarse() -> None:
     balls = [1, 1, 1, 2]
     lost = curves_of(curves_run([attacked(i, ball) for i, ball in enumerate(balls)]))
-    assert "L2 attacks: the first step, 0.32, takes 75% of the correct images; a smaller --step-l2 would tell more." in printed([lost])
+    assert "L2 attacks: the first step, 0.32, takes 75% of the correct images; a smaller one would tell more." in printed([lost])
     kept = curves_of(curves_run([attacked(i, ball + 1) for i, ball in enumerate(balls)]))
     assert "first step" not in printed([kept])
 
@@ -137,15 +136,3 @@ def test_long_names_that_differ_at_their_end_are_told_apart(width: int) -> None:
     assert "…" not in found
     for i in range(3):
         assert any(word.endswith(f"_{i}") for line in found.splitlines() for word in line.split())
-
-
-def test_every_point_as_csv() -> None:
-    every = models(2)
-    rows = list(csv.DictReader(io.StringIO(curves_csv(every))))
-    assert len(rows) == sum(len(curve.places) for one in every for curve in one.curves.values())
-    for one in every:
-        for kind, curve in one.curves.items():
-            mine = [row for row in rows if (row["model"], row["curve"]) == (one.name, kind.value)]
-            assert [float(row["at"]) for row in mine] == curve.places.tolist()
-            assert [float(row["error"]) for row in mine] == curve.errors.tolist()
-            assert all(float(row["lower"]) <= float(row["error"]) + 1e-12 for row in mine)

@@ -1,0 +1,326 @@
+"""`robaudit show RUN SECTION`: every section as a table, CSV and JSON, of one run and of several; and what is refused."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from robaudit import audit
+from robaudit.cli.main import make_app
+from robaudit.report.sections import SectionName
+from tests.cli.conftest import Refuse
+from tests.conftest import RunCli
+from tests.plugin import certificates, radii
+from tests.specs import digits, read_rows, save_npz, write
+
+NOISE: list[dict[str, Any]] = [
+    {"sigma": [0.1, 0.3]},
+    {"kind": "uniform", "eps": [0.2]},
+    {"kind": "corruption", "name": ["fog", "contrast"], "severity": [1, 2, 3, 4, 5]},
+    {"kind": "linear", "share": [0.25, 0.5, 0.75, 1]},
+]
+ESTIMATORS: list[Any] = [
+    {"mc": {"samples": 20}},
+    {"qnorm_mc": {"samples": 20, "q": [1, 10], "noise": "uniform"}},
+    {"adversarial_loss": {"steps": 3, "restarts": 1, "noise": "uniform"}},
+    {"radii": {"cap": 1.5}},
+    {"smoothed": {"noise": "gaussian"}},
+    "margins",
+]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Eight digits with something for every section."""
+    folder = tmp_path_factory.mktemp("sections")
+    with certificates.installed():
+        return audit(write(folder, digits(limit=8, noise=NOISE, estimators=ESTIMATORS)), out=folder / "run").path
+
+
+def records(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def results(text: str) -> list[dict[str, Any]]:
+    document = json.loads(text)
+    found: list[dict[str, Any]] = document["results"]
+    return found
+
+
+def test_a_summary_says_what_else_there_is(run: Path, run_cli: RunCli) -> None:
+    out = run_cli("show", run).out
+    assert " ".join(out.split()).endswith(f"robaudit show {run} SECTION has: {', '.join(SectionName)}")
+    assert run_cli("show", run, "summary").out == out
+
+
+@pytest.mark.parametrize("name", SectionName)
+def test_every_section_in_every_format(name: SectionName, run: Path, run_cli: RunCli) -> None:
+    assert run_cli("show", run, name, "--format", "csv").code == 0
+    assert json.loads(run_cli("show", run, name, "--format", "json").out)
+    table = run_cli("show", run, name)
+    assert (table.code, table.err) == (0, "")
+    assert not re.search(r"\binf\b|\bnan\b", table.out)
+    for file in ("x.json", "x.csv"):
+        assert run_cli("show", run, name, "-o", file).out == ""
+        assert Path(file).read_text() == run_cli("show", run, name, "--format", file[2:]).out, "the suffix says how"
+    assert run_cli("show", run, name, "-o", "x.txt").out == ""
+    assert Path("x.txt").read_text().split() == table.out.split()
+
+
+@pytest.mark.parametrize("name", [name for name in SectionName if name is not SectionName.ROWS])
+def test_several_runs(name: SectionName, run: Path, run_cli: RunCli) -> None:
+    """Side by side or below each other; CSV and JSON say which run a record is of."""
+    both = results(run_cli("show", run, name, "--with", run, "--format", "json").out)
+    alone = results(run_cli("show", run, name, "--format", "json").out)
+    assert {one["run"] for one in alone} == {"spec"}
+    names = {"1: spec (run)", "2: spec (run)"}
+    if name is SectionName.SCORES:
+        assert {(one["base"], one["run"]) for one in both} == {("1: spec (run)", "2: spec (run)")}
+        lines = records(run_cli("show", run, name, "--with", run, "--format", "csv").out)
+        assert {line["difference"] for line in lines} == {"0.0", ""}
+    else:
+        assert {one["run"] for one in both} == names
+        assert len(both) == 2 * len(alone)
+        assert {line["run"] for line in records(run_cli("show", run, name, "--with", run, "--format", "csv").out)} <= names
+    table = run_cli("show", run, name, "--with", run)
+    assert table.code == 0
+    assert all(one in " ".join(table.out.split()) for one in names)
+
+
+def test_the_names_that_people_know(run: Path, run_cli: RunCli) -> None:
+    for command, section in (("bias-report", "classes"), ("flag-samples", "flagged")):
+        for form in ("table", "csv", "json"):
+            options = ("--estimator", "mc", "--sigma", "0.3", "--threshold", "0.8", "--format", form)
+            assert run_cli(command, run, *options) == run_cli("show", run, section, *options)
+
+
+def test_options_that_a_section_does_not_know_are_refused(run: Path, refuse: Refuse) -> None:
+    refuse("show", run, "--radius", "0.5", says="--radius: does not apply to the section summary; use it with certified")
+    refuse("show", run, "losses", "--id", "3", says="--id: does not apply to the section losses; use it with sample")
+    refuse(
+        "show", run, "sample", "--estimator", "mc", says="--estimator: does not apply to the section sample; use it with summary, classes"
+    )
+    refuse("show", run, "corruption", "--sigma", "0.1", says="--noise, --level, --sigma: does not apply to the section corruption")
+    refuse("show", run, "rows", "--threshold", "0.1", says="--threshold: does not apply to the section rows; use it with classes, flagged")
+    refuse("show", run, "certified", "--radius", "all", "--radius", "1", says="--radius all: has radii of its own")
+    refuse("show", run, "certified", "--radius", "all", says="--radius all: is too long for a table; add --format csv or --format json")
+    refuse("show", run, "classes", "--format", "parquet", says="--format parquet: does not apply to the section classes; use it with rows")
+    refuse("show", run, "rows", "--format", "table", says="choose csv, json or parquet")
+    refuse("show", run, "rows", "--with", run, says="--with: does not apply to the section rows")
+    refuse("show", run, "flagged", "--threshold", "nan", says="--threshold nan: is not a finite number")
+    refuse("show", run, "scores", "--only", "wrong", says="misclassified images count as 0")
+    refuse("show", run, "scores", "--confidence", "2", says="is not above 0.5 and below 1")
+    refuse("show", run, "sample", "--id", "0", "--bottom", "2", says="--bottom: counts the least robust images")
+    refuse("show", run, "sample", "--id", "nobody", says="has no sample 'nobody'")
+    refuse("show", run, "flagged", "-o", "gone/x.csv", says="its folder does not exist")
+    refuse("show", run, "flaged", says="'flaged' is not one of")
+
+
+def test_every_option_belongs_to_a_section() -> None:
+    """No option of `show` is one that every section refuses."""
+    from robaudit.report.sections import used
+
+    known = frozenset[str]().union(*map(used, SectionName))
+    show = next(one.callback for one in make_app().registered_commands if one.name == "show")
+    assert show is not None
+    named = {name.strip("_") for name in show.__annotations__}
+    assert {name for name in named if name in known or f"{name}s" in known} >= {"threshold", "by", "only", "bottom", "top", "id", "radius"}
+    assert known - {"estimators", "levels", "every_radius"} <= named
+
+
+# --- sections
+
+
+def test_rows_are_those_of_samples_csv(run: Path, run_cli: RunCli) -> None:
+    assert run_cli("show", run, "rows").out == (run / "samples.csv").read_text()
+    lines = records(run_cli("show", run, "rows", "--estimator", "mc", "--sigma", "0.3").out)
+    assert lines == [row for row in read_rows(run) if (row["estimator"], row["level"]) == ("mc", "0.3")]
+    assert len(lines) == 8
+
+
+def test_corruption(run: Path, run_cli: RunCli) -> None:
+    table = run_cli("show", run, "corruption", "--baseline", "alexnet").out
+    assert re.search(r"fog +\d+\.\d%", table)
+    assert "against AlexNet: the mean over 2" in table
+    own = results(run_cli("show", run, "corruption", "--baseline", run, "--format", "json").out)
+    assert own[0]["mce"]["value"] == pytest.approx(1.0)
+
+
+def test_losses(run: Path, run_cli: RunCli) -> None:
+    lines = records(run_cli("show", run, "losses", "--format", "csv").out)
+    assert [(line["estimator"], line["q"]) for line in lines] == [
+        ("qnorm_mc:q=1", "1.0"),
+        ("qnorm_mc:q=10", "10.0"),
+        ("adversarial_loss", "inf"),
+    ]
+    rows = [float(row["value"]) for row in read_rows(run) if row["estimator"] == "qnorm_mc:q=1"]
+    assert float(lines[0]["mean"]) == pytest.approx(sum(rows) / 8)
+    (one,) = results(run_cli("show", run, "losses", "--bottom", "3", "--format", "json").out)
+    worst = [image["qnorm_mc:q=10"] for image in one["levels"][0]["worst"]]
+    assert worst == sorted(worst, reverse=True)
+    assert len(worst) == 3
+    assert run_cli("show", run, "losses").out.count("Images with the highest loss") == 1
+
+
+def test_curves(run: Path, run_cli: RunCli) -> None:
+    assert "gamma at 50 %" in run_cli("show", run, "curves").out
+    lines = records(run_cli("show", run, "curves", "--noise", "linear", "--format", "csv").out)
+    assert [float(line["at"]) for line in lines] == [1, 0.75, 0.5, 0.25, 0]
+    assert {line["curve"] for line in lines} == {"linear"}
+
+
+def test_certified_accuracy(run: Path, run_cli: RunCli) -> None:
+    out = run_cli("show", run, "certified").out
+    assert "Certified accuracy, radii in linf" in out
+    assert re.search(r"radius r +smoothed at sigma 0.1 +smoothed at sigma 0.3", out)
+    only = run_cli("show", run, "certified", "--estimator", "margins:norm=linf", "--radius", "2/255", "--radius", "0", "--radius", "0")
+    assert [line.split("  ")[0] for line in only.out.splitlines() if line.startswith("r ")] == ["r > 0", "r >= 0.00784314"]
+    lines = records(run_cli("show", run, "certified", "--format", "csv").out)
+    for one in results(run_cli("show", run, "certified", "--format", "json").out):
+        mine = [line for line in lines if (line["estimator"], line["level"]) == (one["estimator"], str(one["level"]))]
+        at = [(float(line["radius"]), int(line["count"])) for line in mine if line["statistic"] == "certified_accuracy"]
+        assert at == [(share["radius"], share["count"]) for share in one["certified_accuracy"]]
+    steps = records(run_cli("show", run, "certified", "--radius", "all", "--format", "csv").out)
+    curves = results(run_cli("show", run, "certified", "--radius", "all", "--format", "json").out)
+    assert [float(line["radius"]) for line in steps] == [radius for one in curves for radius in one["curve"]["radius"]]
+    wide = results(run_cli("show", run, "certified", "--confidence", "0.99", "--format", "json").out)
+    assert all(two["clean_accuracy"]["lower"] < one["clean_accuracy"]["lower"] for one, two in zip(curves, wide, strict=True))
+
+
+@pytest.mark.parametrize("radius", ["-1", "far", "inf", "nan"])
+def test_what_is_no_radius(radius: str, run: Path, refuse: Refuse) -> None:
+    refuse(
+        "show", run, "certified", "--radius", radius, says=f"--radius {radius}: is not a radius; give 0 or a positive number such as 0.5"
+    )
+
+
+def test_scores(run: Path, run_cli: RunCli) -> None:
+    out = run_cli("show", run, "scores").out
+    assert "radii:norm=l2: radius, norm of the smallest change of the image that changes the prediction" in out
+    assert re.search(r"r_m +>= 1\.\d+ +\[1\.\d+, \.\.\.\]", out)
+    lines = records(run_cli("show", run, "scores", "--format", "csv").out)
+    for one in results(run_cli("show", run, "scores", "--format", "json").out):
+        of_csv = {line["score"]: line for line in lines if line["estimator"] == one["estimator"]}
+        assert of_csv.keys() == one["scores"].keys()
+        assert all(
+            of_csv[name]["value"] == ("" if score["value"] is None else str(score["value"])) for name, score in one["scores"].items()
+        )
+
+
+def test_scores_of_two_runs(run: Path, tmp_path: Path, run_cli: RunCli) -> None:
+    with radii.installed():
+        audit(write(tmp_path, digits(limit=5, noise=None, estimators=[{"radii": {"cap": 1.2}}]), "other.yaml"), out=tmp_path / "other")
+    out = run_cli("show", run, "scores", "--with", "other").out
+    assert "left out: 3 images only in spec, 0 only in other" in out
+    assert [one["images"] for one in results(run_cli("show", run, "scores", "--with", "other", "--format", "json").out)] == [5, 5]
+    lines = records(run_cli("show", run, "scores", "--with", "other", "--format", "csv").out)
+    assert {(line["run"], line["base"]) for line in lines} == {("other", "spec")}
+    save_npz(tmp_path / "other.npz", labels=[0, 1, 2, 3])
+    with radii.installed():
+        spec = write(tmp_path, digits(dataset={"kind": "npz", "path": "other.npz"}, noise=None, estimators=["radii"]), "npz.yaml")
+        audit(spec, out=tmp_path / "npz")
+    refused = run_cli("show", run, "scores", "--with", "npz")
+    assert refused.code == 2
+    assert "have different images under the same ids (the first: '" in refused.err
+
+
+def test_samples_side_by_side(run: Path, run_cli: RunCli) -> None:
+    out = run_cli("show", run, "sample", "--bottom", "4").out
+    assert "8 images; shown: 4" in out
+    lines = out.splitlines()
+    places = [
+        next(i for i, line in enumerate(lines) if line.startswith(f" {name}"))
+        for name in ("mc", "qnorm_mc", "radii", "margins", "smoothed")
+    ]
+    assert places == sorted(places), "from the average to what is proven"
+    table = records(run_cli("show", run, "sample", "--format", "csv").out)
+    rows = {(row["sample_id"], row["estimator"], row["level"]): row for row in read_rows(run)}
+    for line in table:
+        row = rows[line["sample_id"], "mc", "0.3"]
+        assert [line[f"mc at sigma 0.3{end}"] for end in ("", " lower", " upper")] == [row["value"], row["lower"], row["upper"]]
+    (found,) = results(run_cli("show", run, "sample", "--bottom", "2", "--format", "json").out)
+    assert (found["images"], len(found["samples"])) == (8, 2)
+    assert len(found["samples"][0]["results"]) == len([row for row in read_rows(run) if row["sample_id"] == found["samples"][0]["id"]])
+
+
+def test_one_sample(run: Path, run_cli: RunCli) -> None:
+    ids = list(dict.fromkeys(row["sample_id"] for row in read_rows(run)))
+    out = run_cli("show", run, "sample", "--id", ids[3], "--id", ids[1]).out
+    assert out.index(f"Sample {ids[3]}\n") < out.index(f"Sample {ids[1]}\n")
+    assert "value [95% interval]" in out
+    assert f"Sample {ids[0]}\n" not in out
+
+
+def test_ids_that_are_paths_are_readable(tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their ends may be the same, and --id wants all of them; no column is cut off, however wide the terminal is."""
+    for label in range(10):
+        (tmp_path / "images" / f"class{label}").mkdir(parents=True)
+        Image.new("L", (8, 8), 20 * label).save(tmp_path / "images" / f"class{label}" / "0001.png")
+    data = {"kind": "images", "path": "images", "channels": 1}
+    audit(write(tmp_path, digits(dataset=data, estimators=[{"mc": {"samples": 5}}])), out=tmp_path / "run")
+    for width in (60, 79, 80, 99, 100, 120, 200):
+        monkeypatch.setenv("COLUMNS", str(width))
+        out = run_cli("show", tmp_path / "run", "sample").out
+        assert max(map(len, out.splitlines())) <= width
+        table = out[: out.index("~ no interval")]
+        assert "\N{HORIZONTAL ELLIPSIS}" not in table
+        heads = table[: table.index("\N{BOX DRAWINGS LIGHT HORIZONTAL}")].splitlines()[-2:]
+        cut = [tuple(line[i:j].strip() for line in heads) for i in range(len(heads[1])) for j in range(i + 8, i + 20)]
+        assert "class3/0001.png" in table or any("class" in first and "/0001.png" in first + second for first, second in cut), table
+
+
+# --- runs without
+
+
+def test_what_a_run_does_not_have(tmp_path: Path, run_cli: RunCli, refuse: Refuse) -> None:
+    audit(write(tmp_path, digits(limit=4, noise={"sigma": [0.1, 0.25]})), out=tmp_path / "mc")
+    offered = run_cli("show", "mc").out.splitlines()[-1]
+    assert offered == "robaudit show mc SECTION has: summary, classes, flagged, sample, rows"
+    refuse("show", "nowhere", says="nowhere: is not a run folder")
+    for section, says in (
+        ("certified", "mc: has no certified radii; add certified_radius, margin_radius or smoothed_margin to its estimators"),
+        ("scores", "mc: has no radii to score; add radius_attack, radius_exact or noise_tolerance to its estimators"),
+        ("curves", "mc: has nothing that curves are made of; audit with radius_pgd, or with mc"),
+        ("corruption", "mc: has no accuracy under noise whose level is a severity"),
+        ("losses", "mc: has no losses by q; add qnorm_path to its estimators: --extend computes it"),
+    ):
+        refuse("show", "mc", section, says=says)
+
+
+def test_without_labels(tmp_path: Path, refuse: Refuse) -> None:
+    save_npz(tmp_path / "plain.npz")
+    data = {"kind": "npz", "path": "plain.npz", "labels_key": None}
+    with certificates.installed():
+        audit(write(tmp_path, digits(dataset=data, noise=None, estimators=["margins", "radii"])), out=tmp_path / "plain")
+    refuse("show", "plain", "certified", says="plain: has no labels, and certified accuracy compares with them; audit labelled images")
+    refuse("show", "plain", "scores", says="plain: has no labels, and scores count misclassified images as 0; audit labelled images")
+
+
+def test_every_image_misclassified(tmp_path: Path, run_cli: RunCli, refuse: Refuse) -> None:
+    save_npz(tmp_path / "noise.npz", labels=[9, 9, 9, 9])
+    data = {"kind": "npz", "path": "noise.npz"}
+    with radii.installed():
+        audit(write(tmp_path, digits(dataset=data, noise=None, estimators=[{"radii": {"kind": "exact"}}])), out=tmp_path / "run")
+    out = run_cli("show", "run", "scores", "--estimator", "radii:norm=l2").out
+    assert re.search(r"Not defined: r_w_correct, median_ratio, .*: every image is misclassified\.", " ".join(out.split()))
+    refuse("show", "run", "scores", "--only", "correct", says="every image is misclassified; leave --only correct out", code=5)
+
+
+def test_a_result_without_a_threshold(run: Path, run_cli: RunCli, refuse: Refuse) -> None:
+    """Beside others it is there, and nothing of it is flagged; alone, it needs to be asked for."""
+    assert "radius has no usual threshold, so none is flagged: --threshold gives one." in run_cli("show", run, "flagged").out
+    refuse(
+        "flag-samples",
+        run,
+        "--estimator",
+        "radii",
+        says="has no usual threshold; give --threshold, or list the least robust with --bottom 10",
+    )
+    assert "> 1.500" in run_cli("flag-samples", run, "--estimator", "radii:norm=l2", "--threshold", "1.2", "--top", "1").out
