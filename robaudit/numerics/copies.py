@@ -16,7 +16,8 @@ ENOUGH = 100.0
 AT_ONCE = 50
 """Copies of an image that are made together."""
 _ROUNDING = 1e-6
-_RIDGE = 1e-12
+_RIDGE = 1e-10
+_SAME = 1e-9  # root mean square of p / m - 1: the part is the mixture, its control rounding
 _LEAST_FREE = 0.1  # of 1 - leverage
 _KNOWN = 10.0  # effective copies about a centre that tell what it is worth
 
@@ -73,7 +74,7 @@ class Copies:
         controls = torch.exp(self.log_parts[:, 1:] - log_density[:, None]) - 1
         columns = torch.cat([torch.ones_like(weight)[:, None], controls, weight[:, None]], 1)  # (images, columns, copies)
         scale = (total(columns.square()) / n).sqrt()
-        columns = columns / torch.where(scale > 0, scale, 1.0)[..., None]
+        columns = columns / torch.where(scale > _SAME, scale, torch.inf)[..., None]
         known, target = columns[:, :-1].contiguous(), columns[:, -1]
         products = gram(columns) / n
         unit = torch.eye(known.shape[1], dtype=weight.dtype, device=weight.device)

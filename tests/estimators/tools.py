@@ -145,7 +145,7 @@ def built(cls: type[Estimator], **options: Any) -> Estimator:
     if "particles" in cls.model_fields:
         options = {"particles": 80, **options}
     if "temperatures" in cls.model_fields:
-        options = {"temperatures": 16, "steps": 1, **options}
+        options = {"temperatures": 40, "steps": 2, **options}
     if cls.scope is Scope.NOISE:
         options = {"tolerance": 1.0, **options}
     if "restarts" in cls.model_fields:
