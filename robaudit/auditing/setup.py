@@ -27,7 +27,7 @@ from robaudit.spec.pretrained.folder import model_path
 MOST_IMAGES = 1024
 FLUSH_ROWS = 4096
 """Results that go to disk at once, roughly."""
-CHUNK_SECONDS = 1.0
+CHUNK_SECONDS = 2.0
 """That the longest step of a chunk should take: results go to disk between steps."""
 _STEADY_VALUES = 2**25  # pixel values through the network in a chunk of fixed size: 10,000 passes at 3 x 32 x 32
 _STEADY_IMAGES = 64
@@ -61,7 +61,7 @@ class Gauge:
 
 
 class Pace:
-    """The size of the chunks: as many images as take about a second and fit into memory, by what the last chunk took of both.
+    """The size of the chunks: as many images as take about two seconds and fit into memory, by what the last chunk took of both.
 
     The first chunk of each set of tasks is a single image, or as many as fill a pass. Without a gauge the size depends on the arguments
     alone, for models and devices whose rows depend on the rest of the chunk.

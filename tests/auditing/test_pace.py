@@ -1,4 +1,4 @@
-"""Images at once: one at first, then what takes about a second, never more than memory holds by what was measured."""
+"""Images at once: one at first, then what takes about two seconds, never more than memory holds by what was measured."""
 
 from __future__ import annotations
 
@@ -66,9 +66,9 @@ def test_each_set_of_tasks_is_measured() -> None:
 
 
 @pytest.mark.parametrize("each", [1e-4, 0.01, 0.1, 0.3, 0.9, 30.0])
-def test_chunks_come_to_take_about_a_second(each: float) -> None:
+def test_chunks_come_to_take_two_seconds_at_most(each: float) -> None:
     images = grown(Counted(), each)[-1]
-    assert images * each >= 0.3 or images == MOST_IMAGES
+    assert images * each >= 1.0 or images == MOST_IMAGES
     assert images * each <= 2.0 or images == 1
 
 
