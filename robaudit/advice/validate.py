@@ -16,6 +16,7 @@ from torch import nn
 from robaudit.advice.comparison import Comparison, Truth, Truths, compare
 from robaudit.advice.verdicts import advice, remarks, verdict
 from robaudit.auditing.environment import deterministic, pick_device, plugins
+from robaudit.auditing.expected import measure_speed
 from robaudit.auditing.loop import OnError
 from robaudit.auditing.outputs import first_info, history
 from robaudit.auditing.prepare import Ready, prepare
@@ -34,7 +35,7 @@ from robaudit.quantities import P_ROBUST
 from robaudit.rows import Row
 from robaudit.spec.model import AuditSpec
 
-SAMPLES, DRAWS = 50, 10_000
+IMAGES, DRAWS = 50, 10_000
 """Images, and draws of the reference."""
 
 STREAM = "reference"
@@ -46,7 +47,6 @@ FEWEST_DRAWS, MOST_DRAWS = 256, 10**6
 CONVERGENCE_SHARE = 0.25
 """The convergence study takes up to a quarter of the reference's passes: beyond that, the reference's own error would show."""
 
-_PILOT_IMAGES, _PILOT_DRAWS = 8, 64
 _OVERRUN = 1.1
 
 
@@ -124,7 +124,7 @@ class Validation:
 def validate(
     spec: AuditSpec,
     *,
-    samples: int = SAMPLES,
+    images: int = IMAGES,
     draws: int = DRAWS,
     budget: float | None = None,
     convergence: bool = False,
@@ -142,7 +142,7 @@ def validate(
 
     Args:
         spec: what to validate.
-        samples: number of images; all, if there are fewer.
+        images: how many; all, if there are fewer.
         draws: of the reference, per image and noise level.
         budget: seconds for the estimators and the reference, with as many draws as they leave time for (at least 256); neither loading
             nor the convergence study counts. A note says by how much it was overrun.
@@ -160,7 +160,7 @@ def validate(
     listener = listener or Silent()
     device = pick_device(spec.run.device)
     whole = dataset if dataset is not None else open_dataset(spec.dataset, base_dir=spec.base_dir, trust=trust)
-    subset = Selected(whole, random_subset(len(whole), samples, spec.run.seed))
+    subset = Selected(whole, random_subset(len(whole), images, spec.run.seed))
     with deterministic(spec.run.deterministic, device), rounded_products(False):
         ready = prepare(spec, None, "", model, subset, device, listener, trust=trust, skip_bad=on_error == "skip").at_levels(listener)
         started, alone = time.perf_counter(), 0.0
@@ -219,16 +219,9 @@ def measure(ready: Ready, samples: Dataset, draws: int, listener: Listener) -> t
 
 
 def draws_within(ready: Ready, samples: Dataset, seconds: float) -> int:
-    """Draws per image and noise level that take about ``seconds`` seconds, extrapolated from a few; at least 256."""
-    few = Selected(samples, range(min(_PILOT_IMAGES, len(samples))))
-    tasks = _votes(ready.spec.levels[:1], _PILOT_DRAWS)
-    engine = on_stream(ready.engine, ready.noises, ready.spec.run.seed, "pilot")
-    compute(ready, engine, Selected(samples, range(1)), tasks, Silent())  # the first pass is slower than the others
-    started = time.perf_counter()
-    compute(ready, engine, few, tasks, Silent())
-    one = (time.perf_counter() - started) / (len(few) * _PILOT_DRAWS)
-    wanted = seconds / (one * len(samples) * len(ready.spec.levels))
-    return int(min(MOST_DRAWS, max(FEWEST_DRAWS, wanted)))
+    """Draws per image and noise level that take about ``seconds`` seconds; at least 256."""
+    passes = measure_speed(ready).rate * seconds
+    return int(min(MOST_DRAWS, max(FEWEST_DRAWS, passes / (len(samples) * len(ready.spec.levels)))))
 
 
 def _votes(levels: Sequence[NoiseLevel], draws: int) -> tuple[Task, ...]:

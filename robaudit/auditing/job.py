@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -12,6 +13,7 @@ from torch import nn
 
 from robaudit.auditing.crew import Crew
 from robaudit.auditing.environment import deterministic, pick_devices
+from robaudit.auditing.expected import SPARE, Speed, measure_speed, within_budget
 from robaudit.auditing.loop import OnError, compute_missing
 from robaudit.auditing.messages import Opened
 from robaudit.auditing.prepare import Facts, open_parts, prepare
@@ -21,6 +23,7 @@ from robaudit.auditing.shipping import first_sent, packed
 from robaudit.auditing.worker import Plan
 from robaudit.datasets.ahead import default_workers
 from robaudit.datasets.base import Dataset
+from robaudit.errors import SpecError
 from robaudit.estimators.registry import Task
 from robaudit.models.logits import rounded_products
 from robaudit.noise.registry import Noise
@@ -41,6 +44,7 @@ class Job:
         samples: the data set.
         facts: what the model's loader found.
         workers: how many compute.
+        speed: of this machine; None where several compute, each at its own.
         compute_missing: has computed what a state lacks; see the function of the same name.
     """
 
@@ -50,6 +54,7 @@ class Job:
     samples: Dataset
     facts: Facts
     workers: int
+    speed: Speed | None
     compute_missing: Callable[[State, Listener, OnError], int]
 
 
@@ -66,6 +71,7 @@ def prepared(
     skip_bad: bool,
     ray_address: str | None = None,
     ship: bool = False,
+    budget: float | None = None,
 ) -> Iterator[Job]:
     """Prepare an audit for the engine and the devices of its spec; workers end with the block.
 
@@ -79,20 +85,28 @@ def prepared(
         skip_bad: look past unusable samples.
         ray_address: of the cluster, for ``engine: ray``.
         ship: send model and images to its workers.
+        budget: lower draws and images so that all of it takes so many seconds at most, from now on; for a single device.
 
     Raises:
         RobauditError: something is missing, is damaged, or does not fit the rest, or the memory is used up.
     """
     devices = pick_devices(spec.run.device) if spec.run.engine == "local" else []
+    started = time.perf_counter()
     if len(devices) == 1:
         with deterministic(spec.run.deterministic, devices[0]), rounded_products(False):
             ready = prepare(spec, old, where, model, dataset, devices[0], listener, trust=trust, skip_bad=skip_bad)
+            speed = measure_speed(ready)
+            if budget is not None:
+                left = SPARE * budget - (time.perf_counter() - started)
+                ready = within_budget(ready, left, speed, listener, trust=trust)
 
             def compute(state: State, told: Listener, on_error: OnError) -> int:
                 return ready.compute_missing(state, ready.samples, told, on_error=on_error)
 
-            yield Job(ready.spec, ready.noises, ready.tasks, ready.samples, ready.facts, 1, compute)
+            yield Job(ready.spec, ready.noises, ready.tasks, ready.samples, ready.facts, 1, speed, compute)
         return
+    if budget is not None:
+        raise SpecError("--budget", "is for a single device, whose speed is measured first", "lower --limit or the samples instead")
     parts = open_parts(spec, dataset, listener, trust=trust)
     reading = dataset is None and not ship
     first = None if reading else first_sent(parts.samples, skip_bad=skip_bad)
@@ -113,7 +127,7 @@ def prepared(
         def share(state: State, told: Listener, on_error: OnError) -> int:
             return compute_missing(state, parts.samples, parts.tasks, crew, told, on_error=on_error, readers=readers)
 
-        yield Job(spec, parts.noises, parts.tasks, parts.samples, _facts(crew.facts, devices), len(opened), share)
+        yield Job(spec, parts.noises, parts.tasks, parts.samples, _facts(crew.facts, devices), len(opened), None, share)
 
 
 def _places(opened: Sequence[Opened], devices: Sequence[torch.device]) -> list[str]:

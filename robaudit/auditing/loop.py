@@ -96,6 +96,12 @@ def task_names(tasks: Sequence[Task]) -> list[TaskName]:
     return [name for task in tasks for name in task.names]
 
 
+def lacking(state: State, tasks: Sequence[Task]) -> list[int]:
+    """For each task, how many of the unfinished samples lack one of its values."""
+    numbers = iter(state.lacking())
+    return [max(next(numbers) for _ in task.names) for task in tasks]
+
+
 def compute_missing(
     state: State,
     dataset: Dataset,
@@ -181,7 +187,7 @@ class _Loop:
         """Compute and write what is missing; see :func:`compute_missing`."""
         unfinished, classes = self.state.unfinished, self.workers.classes
         self._left = len(unfinished)
-        self._cost = sum(cost_of(task, n, classes) for n, task in zip(self._lacking(), self.tasks, strict=True))
+        self._cost = sum(cost_of(task, n, classes) for n, task in zip(lacking(self.state, self.tasks), self.tasks, strict=True))
         self.listener.begin(len(self.dataset), len(self.dataset) - self._left)
         try:
             with closing(self._chunks(unfinished)) as chunks, closing(self.workers.steps(chunks, len(unfinished), self)) as steps:
@@ -219,13 +225,6 @@ class _Loop:
         """Show progress within the steps that are being computed."""
         if self._cost:
             self.listener.working(min(1.0, (self._paid + cost) / self._cost))
-
-    def _lacking(self) -> list[int]:
-        """For each task, how many of the unfinished samples lack one of its values."""
-        most = [0] * len(self.tasks)
-        for number, lacking in zip(self._task_of, self.state.lacking(), strict=True):
-            most[number] = max(most[number], lacking)
-        return most
 
     def _chunks(self, unfinished: Sequence[int]) -> Generator[Chunk]:
         """Consecutive images that lack the same tasks, as many at a time as the workers say, until the listener asks to stop."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from robaudit.auditing.batches import IMAGES, RowCheck, check_rows
 from robaudit.auditing.checks import InputCheck, check_input, precision_effects
@@ -18,7 +18,7 @@ from robaudit.auditing.resume import refuse_another_machine
 from robaudit.auditing.setup import Pace, check_noises, make_engine, make_model, make_pace
 from robaudit.auditing.units import accepted, level_findings, within_unit
 from robaudit.datasets.ahead import default_workers
-from robaudit.datasets.base import Dataset, first_samples
+from robaudit.datasets.base import Dataset, Sample, first_samples
 from robaudit.datasets.load import open_dataset
 from robaudit.errors import DataError, ModelError, NothingLeftError, SpecError
 from robaudit.estimators import registry
@@ -74,7 +74,7 @@ class Ready:
         samples: the data set.
         readers: threads that read it ahead.
         engine: model and noise.
-        image: one image, for its shape.
+        first: one sample, for its shape.
         limit: bytes of main memory that the process may hold.
         check: the check of the first images.
         rows: what an image's logits owe to the batch.
@@ -87,7 +87,7 @@ class Ready:
     samples: Dataset
     readers: int
     engine: Engine
-    image: Tensor
+    first: Sample
     limit: int
     check: InputCheck
     rows: RowCheck
@@ -109,15 +109,15 @@ class Ready:
             },
             check=self.check,
             rows=self.rows,
-            image_shape=tuple(self.image.shape),
-            batch_rows=self.engine.rows(self.image.shape),
+            image_shape=tuple(self.first.pixels.shape),
+            batch_rows=self.engine.rows(self.first.pixels.shape),
             effects=self.effects,
         )
 
     def pace(self, engine: Engine | None = None, tasks: Sequence[Task] | None = None) -> Pace:
         """The sizes of chunks, with the audit's engine and tasks or with others."""
         tasks, engine = self.tasks if tasks is None else tasks, engine or self.engine
-        return make_pace(self.spec, engine, tasks, self.image, self.limit, mixed=self.rows.bits is RowBits.MIXED)
+        return make_pace(self.spec, engine, tasks, self.first.pixels, self.limit, mixed=self.rows.bits is RowBits.MIXED)
 
     def at_levels(self, listener: Listener) -> Ready:
         """The same audit without the estimators that no noise level has to do with; a note says which.
@@ -285,7 +285,7 @@ def with_model(
         samples=samples,
         readers=default_workers(spec.run.workers, device, parts.kind),
         engine=engine,
-        image=image,
+        first=first[0],
         limit=limit,
         check=check,
         rows=rows,
@@ -313,7 +313,7 @@ def _report(check: InputCheck, listener: Listener) -> None:
             f"clean accuracy {check.correct / check.labelled:.1%} ({check.correct} of the first {check.labelled} labelled images)"
         )
     else:
-        listener.note("no labels: accuracy is not measured")
+        listener.note("no labels: accuracy is not measured; robustness needs none")
     for text in check.warnings:
         listener.warn(text)
 

@@ -25,14 +25,14 @@ def folder_name(spec: AuditSpec, purpose: str = "") -> str:
     return "-".join(filter(None, (spec.name, purpose, identity(spec.document())[:8])))
 
 
-def default_out(spec: AuditSpec, *, extend: bool = False) -> Path:
-    """runs/<spec name>-<hash8>; to extend a run, the only folder of that name with the same model and data.
+def default_out(spec: AuditSpec, purpose: str = "", *, extend: bool = False) -> Path:
+    """runs/<:func:`folder_name`>; to extend a run, the only folder of the spec's name with the same model and data.
 
     Raises:
         RunError: there is none, or more than one; or the folder is reached through a symbolic link.
     """
     document = spec.document()
-    exact = in_runs(folder_name(spec))
+    exact = in_runs(folder_name(spec, purpose))
     if not extend or RunFolder(exact).exists:
         return exact
     wanted = base_identity(document)

@@ -13,8 +13,9 @@ from torch import nn
 
 from robaudit.auditing.chunks import step_name
 from robaudit.auditing.environment import image_digest, plugins
+from robaudit.auditing.expected import WORTH_SAYING, as_begun
 from robaudit.auditing.job import Job, prepared
-from robaudit.auditing.loop import OnError, task_names
+from robaudit.auditing.loop import OnError, lacking, task_names
 from robaudit.auditing.outputs import finish, first_info, history
 from robaudit.auditing.prepare import Ready
 from robaudit.auditing.resume import (
@@ -57,6 +58,7 @@ def audit(
     command: str | None = None,
     ray_address: str | None = None,
     ship: bool = False,
+    budget: float | None = None,
 ) -> Run:
     """Estimate every sample's robustness and write (or resume) a run folder.
 
@@ -73,6 +75,8 @@ def audit(
         command: what the user typed, for run.json.
         ray_address: with ``engine: ray``, of the head node (HOST:PORT) or "auto"; default RAY_ADDRESS, or a cluster of this machine alone.
         ship: with ``engine: ray``, send model and images to the workers.
+        budget: lower draws and images so that a new run takes so many seconds at most.
+            A run that is there already is continued as it was begun.
 
     Returns:
         The finished run.
@@ -91,10 +95,14 @@ def audit(
             raise SpecError(option, "is for engine: ray", "add --engine ray, or leave it out")
     log = Logged(listener or Silent())
     with closing(log):
-        folder = RunFolder(Path(out) if out is not None else default_out(asked, extend=extend))
+        purpose = "" if budget is None else f"{budget:g}s"
+        folder = RunFolder(Path(out) if out is not None else default_out(asked, purpose, extend=extend))
         if fresh:
             refuse_existing(folder.path)
         folder.check()
+        if budget is not None and folder.exists:
+            log.note(f"--budget: {folder.path} is continued with the draws and images it was begun with")
+            asked, budget = as_begun(asked, folder.info()["spec"]), None
         old = existing_info(folder, asked, extend=extend)
         if old is not None:
             asked = extended(asked, old, str(folder.path))
@@ -104,6 +112,7 @@ def audit(
             skip_bad=on_error == "skip",
             ray_address=ray_address,
             ship=ship,
+            budget=budget,
         ) as job:
             folder.create()
             with locked(folder.path) as lock:
@@ -153,6 +162,8 @@ def _carry_out(
         refuse_changed_data(state, seen, job.samples.where)
         by_name = {name: entries[task.chosen.label] for task in job.tasks for _, name in task.names}
         state.begin(job.samples, task_names(job.tasks), by_name, noises)
+        if job.speed is not None and (expected := job.speed.expected(job.tasks, lacking(state, job.tasks))).seconds >= WORTH_SAYING:
+            log.note(expected.text)
         info = {
             **first_info(spec, facts, job.samples),
             "batch_rows": facts.batch_rows,

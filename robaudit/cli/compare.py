@@ -1,4 +1,4 @@
-"""`robaudit compare`: changes between two runs, or since the findings of a run were accepted."""
+"""`robaudit compare`: changes between two runs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from robaudit.cli.options import (
     SigmaFilter,
     levels,
 )
-from robaudit.errors import RunError, SpecError
+from robaudit.errors import SpecError
 from robaudit.levels import LevelChoice
 
 if TYPE_CHECKING:
@@ -31,17 +31,9 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from robaudit.compare.accepted import BaselineReport
     from robaudit.gates.decide import Decision, Verdict
     from robaudit.report.ci.document import Subject
     from robaudit.store.run import Run
-
-
-class Include(StrEnum):
-    """Which samples below the threshold count as findings."""
-
-    CONFIRMED = "confirmed"
-    ALL = "all"
 
 
 class CompareFormat(StrEnum):
@@ -65,7 +57,8 @@ class _Selection:
 
 
 def compare(
-    runs: Annotated[list[Path], typer.Argument(metavar="BASE NEW", help="Two run folders on the same samples; with --baseline only NEW.")],
+    base: Annotated[Path, typer.Argument(metavar="BASE", help="A run folder: the reference.")],
+    new: Annotated[Path, typer.Argument(metavar="NEW", help="A run folder on the same samples.")],
     gates: GatesOption = None,
     below: BelowOption = None,
     estimator: EstimatorFilter = None,
@@ -76,19 +69,6 @@ def compare(
     point: PointOption = False,
     confidence: ConfidenceOption = None,
     inconclusive: InconclusiveOption = None,
-    baseline: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Instead of BASE: a JSON file of accepted findings; exit code 1 if there is a new one."),
-    ] = None,
-    update: Annotated[bool, typer.Option("--update", help="With --baseline: write the findings of this run to the file.")] = False,
-    prune: Annotated[bool, typer.Option("--prune", help="With --update: drop findings whose sample or result is not in this run.")] = False,
-    include: Annotated[
-        Include | None,
-        typer.Option(
-            help="With --baseline: which samples are findings, those whose whole interval is below the threshold or all whose value is. "
-            "Default: as in the file, else confirmed."
-        ),
-    ] = None,
     format_: Annotated[CompareFormat, typer.Option("--format", help="Output format.")] = CompareFormat.TABLE,
     output: OutputOption = None,
 ) -> None:
@@ -98,42 +78,11 @@ def compare(
 
     Example: robaudit compare runs/old runs/new --gate "mean_drop(estimator=mc, sigma=0.05) <= 0.01"
     """
-    _check_options(len(runs), gates, baseline, update, prune, include, format_)
-    selection = _Selection(estimator or (), levels(noise, level, sigma), below)
-    if baseline is not None:
-        raise typer.Exit(_against_baseline(runs[0], baseline, selection, include, update, prune, format_, output))
-    counts: Verdict = "inconclusive" if inconclusive is None else inconclusive.value
-    raise typer.Exit(_compare(runs[0], runs[1], gates or (), selection, population, point, confidence, counts, format_, output))
-
-
-def _check_options(
-    runs: int,
-    gates: Sequence[str] | None,
-    baseline: Path | None,
-    update: bool,
-    prune: bool,
-    include: Include | None,
-    format_: CompareFormat,
-) -> None:
-    """Refuse options that contradict each other.
-
-    Raises:
-        SpecError: they do.
-    """
-    wanted = 1 if baseline is not None else 2
-    if runs != wanted:
-        expected = "--baseline compares one run" if wanted == 1 else "two runs are compared"
-        raise SpecError("robaudit compare", f"{expected}, not {runs}", "write: robaudit compare BASE NEW, or --baseline FILE NEW")
-    if baseline is None and (update or include is not None):
-        raise SpecError("--update" if update else "--include", "needs --baseline FILE", "name the file of accepted findings")
-    if prune and not update:
-        raise SpecError("--prune", "needs --update", "write: robaudit compare --baseline FILE NEW --update --prune")
-    if baseline is not None and gates:
-        raise SpecError("--gate", "cannot be used with --baseline", "gates compare two runs: robaudit compare BASE NEW --gate ...")
-    if baseline is not None and format_ in (CompareFormat.CSV, CompareFormat.MD):
-        raise SpecError(f"--format {format_}", "cannot be used with --baseline", "use table, json, junit or github")
-    if baseline is None and format_ in (CompareFormat.JUNIT, CompareFormat.GITHUB) and not gates:
+    if format_ in (CompareFormat.JUNIT, CompareFormat.GITHUB) and not gates:
         raise SpecError(f"--format {format_}", "there is no gate to report", 'add one, for example --gate "mean_drop <= 0.01"')
+    selection = _Selection(estimator or (), levels(noise, level, sigma), below)
+    counts: Verdict = "inconclusive" if inconclusive is None else inconclusive.value
+    raise typer.Exit(_compare(base, new, gates or (), selection, population, point, confidence, counts, format_, output))
 
 
 def _compare(
@@ -196,74 +145,6 @@ def _confidence(runs: Sequence[Run], option: float | None) -> float:
     if any(records):
         say(f"a run was sampled until its gates were decided: each interim analysis, and so every interval, is at {100 * confidence:.3g} %")
     return confidence
-
-
-def _against_baseline(
-    path: Path,
-    baseline: Path,
-    selection: _Selection,
-    include: Include | None,
-    update: bool,
-    prune: bool,
-    format_: CompareFormat,
-    output: Path | None,
-) -> int:
-    """Compare a run's findings with the file of accepted ones, print the result and return the exit code.
-
-    Raises:
-        RunError: the file is damaged, or does not exist and --update is not given.
-    """
-    import math
-
-    from robaudit.cli.gate import summarise
-    from robaudit.cli.streams import emit
-    from robaudit.compare.accepted import against_accepted, decisions, read_accepted
-    from robaudit.gates.decide import EXIT_CODES, overall
-    from robaudit.report.ci.document import Subject, decisions_document, json_text
-    from robaudit.report.comparison import baseline_table
-    from robaudit.report.tables import Terminal
-    from robaudit.store.run import read_run
-
-    accepted = read_accepted(baseline)
-    if accepted is None and not update:
-        raise RunError(str(baseline), "no such file", "add --update to write it from the findings of this run")
-    run = read_run(path)
-    wanted = include.value if include is not None else "confirmed" if accepted is None else accepted.include
-    report = against_accepted(run, accepted, selection.below, selection.estimators, selection.levels, every=wanted == "all")
-    groups = run.chosen(dict.fromkeys((row.estimator, row.at) for row in run.rows), selection.estimators, selection.levels)
-    decided = decisions(report, groups, accepting=update)
-    not_finite = sum(not math.isfinite(row.value) for row in run.rows if (row.estimator, row.at) in groups)
-    subject = Subject.of(run.info, "compare", left_out={"not_finite": not_finite})
-    if format_ is CompareFormat.TABLE:
-        table = baseline_table(report, run.class_names)
-        _emit_table(Terminal(lambda _: [table]), (run,), decided, "inconclusive", output)
-    elif format_ is CompareFormat.JSON:
-        document = {**decisions_document(decided, subject), "baseline": report.document(run.class_names)}
-        emit(json_text(document), output)
-    else:
-        _emit_gates(format_, decided, subject, "inconclusive", output)
-    if format_ is CompareFormat.GITHUB:
-        summarise(decided, subject, "inconclusive")
-    if not update:
-        return EXIT_CODES[overall(decided)]
-    _accept(run, baseline, report, wanted, prune)
-    return 0
-
-
-def _accept(run: Run, baseline: Path, report: BaselineReport, include: str, prune: bool) -> None:
-    """Write a run's findings to the file of accepted ones."""
-    from robaudit.cli.console import say
-    from robaudit.compare.accepted import write_accepted
-    from robaudit.compare.matching import described
-    from robaudit.text import count
-
-    model = run.info["model"]
-    header = {"model": {"name": model["name"], "sha256": model["sha256"]}, "noises": dict(described(run).noises), "include": include}
-    kept = report.accepted_now(prune=prune)
-    write_accepted(baseline, header, report.thresholds, kept)
-    say(f"{baseline}: {len(kept)} accepted findings")
-    if unknown := report.of("unknown"):
-        say(f"{count(len(unknown), 'result')} skipped or without a finite value: not accepted, though they may be findings")
 
 
 def _emit_gates(

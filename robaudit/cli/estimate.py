@@ -180,6 +180,14 @@ def estimate(
         ),
     ] = None,
     limit: Annotated[int | None, typer.Option(min=1, rich_help_panel=SPEC, help="Audit only the first N samples.")] = None,
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DURATION",
+            rich_help_panel=SPEC,
+            help="Lower draws, then images, so that the run takes at most this long: 90s, 10m, 2h, 1h30m.",
+        ),
+    ] = None,
     seed: Annotated[int | None, typer.Option(min=0, rich_help_panel=SPEC, help="Seed of the noise.")] = None,
     workers: Annotated[
         int | None,
@@ -267,6 +275,7 @@ def estimate(
     Example: robaudit estimate spec.yaml --gate "mean >= 0.9" --report report.html --junit gates.xml
     """
     from robaudit.cli.console import Reporter, say, starting
+    from robaudit.progress import parse_duration
     from robaudit.spec.load import load_spec
 
     about_gates = _GateOptions(gates or (), max_samples, population, point, inconclusive, confidence, strict, junit)
@@ -275,6 +284,10 @@ def estimate(
         raise SpecError("--extend", "cannot be combined with sampling until gates are decided", "extend first, then run robaudit gate RUN")
     if extend and fresh:
         raise SpecError("--fresh", "refuses the run that --extend needs", "leave one of them out")
+    if budget is not None and (extend or deciding):
+        other = "--extend" if extend else "sampling until gates are decided"
+        raise SpecError("--budget", f"cannot be combined with {other}", "lower --limit or the samples instead")
+    seconds = None if budget is None else parse_duration(budget)
     if not deciding:
         about_gates.refuse_without_gates()
     files = _Files(tuple(reports or ()), junit, trust)
@@ -320,6 +333,7 @@ def estimate(
                 command=command,
                 ray_address=ray_address,
                 ship=ship,
+                budget=seconds,
             )
 
     if deciding:

@@ -10,7 +10,6 @@ import typer
 
 from robaudit.cli.options import (
     ConfidenceOption,
-    GatesOption,
     InconclusiveOption,
     OutputOption,
     PointOption,
@@ -37,7 +36,12 @@ class GateFormat(StrEnum):
 
 def gate(
     run: RunArgument,
-    gates: GatesOption = None,
+    gates: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[GATE]...", help='Conditions to meet, for example "mean(estimator=mc, sigma=0.05) >= 0.9". Default: those of the run.'
+        ),
+    ] = None,
     population: PopulationOption = False,
     point: PointOption = False,
     inconclusive: InconclusiveOption = None,
@@ -56,7 +60,7 @@ def gate(
     certified_accuracy(radius=...) (see robaudit certified), and the scores of radii: r_m, r_w, r_nu, median_ratio, slope, r_margin,
     relative_variation, ... (see robaudit scores).
 
-    Example: robaudit gate runs/spec-1a2b3c4d --gate "mean(estimator=mc) >= 0.9" --gate "worst_class >= 0.7"
+    Example: robaudit gate runs/spec-1a2b3c4d "mean(estimator=mc) >= 0.9" "worst_class >= 0.7"
     """
     from robaudit.cli.console import say
     from robaudit.gates.decide import Covers, decide

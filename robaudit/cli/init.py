@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -14,10 +15,12 @@ from robaudit.errors import RobauditError, SpecError
 
 if TYPE_CHECKING:
     from robaudit.spec.model import AuditSpec
+    from robaudit.spec.pretrained.base import Pretrained
 
 T = TypeVar("T")
 _SIGMA, _NORMALISE = "0.02,0.05", "none"
 _MODEL = "Model and data"
+_CODE = re.compile(r"[^\W\d][\w.]*:[^\W\d][\w.]*")
 
 
 def init(
@@ -27,12 +30,17 @@ def init(
         typer.Option(
             metavar="PATH",
             rich_help_panel=_MODEL,
-            help="The trained model: a .pt, .pt2, .safetensors or .onnx file, a folder of timm or Transformers, or hf:org/name.",
+            help="The trained model: a .pt, .pt2, .safetensors or .onnx file, a folder of timm or Transformers, hf:org/name, "
+            "or module:function, which returns it.",
         ),
     ] = None,
     architecture: Annotated[
         str | None,
-        typer.Option(metavar="NAME", rich_help_panel=_MODEL, help="For a file of weights: torchvision:resnet18, timm:resnet18, ..."),
+        typer.Option(
+            metavar="NAME",
+            rich_help_panel=_MODEL,
+            help="For a file of weights: torchvision:resnet18, timm:resnet18, ..., or your own module:Class.",
+        ),
     ] = None,
     data: Annotated[
         str | None,
@@ -40,6 +48,15 @@ def init(
             metavar="DATA",
             rich_help_panel=_MODEL,
             help="A .npz, .csv, .parquet or .tar file, a folder (of images or of datasets), digits, or torchvision:CIFAR10.",
+        ),
+    ] = None,
+    names: Annotated[
+        str | None,
+        typer.Option(
+            "--class-names",
+            metavar="NAMES",
+            rich_help_panel=_MODEL,
+            help="The class names: a file with one on each line, or the names between commas.",
         ),
     ] = None,
     normalise: Annotated[
@@ -74,16 +91,16 @@ def init(
     force: Annotated[bool, typer.Option("--force", rich_help_panel=RUNNING, help="Overwrite an existing file.")] = False,
     trust: TrustOption = False,
 ) -> None:
-    """Write a spec from a few answers, and try the model on the data: clean accuracy, pixel range, normalisation.
+    """Try a model on data (clean accuracy, pixel range, normalisation, time of an audit), and write a first spec.
 
-    On a terminal it asks for what the options do not say.
+    On a terminal it asks for what the options do not say. Code that you name here (module:Class) runs; the spec needs --trust later.
 
     Example: robaudit init --model model.pt --data test.npz --normalise cifar10 --gate 0.9
     """
     from robaudit.cli.console import say
     from robaudit.cli.streams import emit
     from robaudit.files import expanded, write_atomically
-    from robaudit.spec.init import Answers, dataset_section, levels, model_section, spec_text, with_images
+    from robaudit.spec.init import Answers, class_names, dataset_section, levels, model_section, spec_text, with_images
     from robaudit.spec.load import load_spec
     from robaudit.spec.model import HUB
 
@@ -99,21 +116,21 @@ def init(
         if not text.startswith(HUB) and not (base / text).exists():
             if ":" in text:
                 _refuse_architecture(text)
+            if _is_code(text):
+                return text
             raise SpecError(f"--model {text}", "no such file", "give the path of the trained model, relative to the spec's folder")
         return text
 
     def known_data(text: str) -> dict[str, object]:
         section = dataset_section(text, base, resize=resize, crop=crop, channels=channels, limit=limit)
+        if names is not None:
+            section["class_names"] = class_names(names, base)
         if "sample" in section and _count_images(section, base) <= limit:
             del section["sample"]  # the subset would be all of them
         return section
 
     path = _answer("Trained model (file)", model, None, known_file, asking, "--model")
-    from robaudit.models.recognise import needs_architecture, recognise
-
-    keys, known = recognise(path, architecture, base)
-    if not keys and needs_architecture(path, base):
-        keys["architecture"] = _answer("Its architecture, for example torchvision:resnet18", None, None, str, asking, "--architecture")
+    keys, known, own = _keys_of(path, architecture, base, asking)
     dataset = _answer(
         "Images (.npz, a folder, .csv, .parquet, .tar, digits, torchvision:CIFAR10)", data, None, known_data, asking, "--data"
     )
@@ -123,7 +140,7 @@ def init(
         "Normalisation used in training (none, imagenet, cifar10, ..., or mean/std)",
         normalise,
         _NORMALISE,
-        lambda text: model_section(path, keys, text, known if normalise is None else None),
+        lambda text: model_section("" if "format" in keys else path, keys, text, known if normalise is None else None),
         asking and known is None,
         "--normalise",
     )
@@ -135,16 +152,20 @@ def init(
     source = "" if known is None else known.source.replace(f"{base}/", "")
     if known is not None and normalise is not None and "mean" not in section:
         section |= {"mean": [], "std": []}  # none, although the model's own files say otherwise
-    names = () if known is None or "class_names" in dataset else known.class_names or ()
-    text = spec_text(Answers(section, dataset, chosen, samples, gate, source, names))
+    many = () if known is None or "class_names" in dataset else known.class_names or ()
+    text = spec_text(Answers(section, dataset, chosen, samples, gate, source, many))
     written = load_spec(spec, text=text)  # never write an invalid spec, whatever the answers were
     _check_levels(written)
+    if not no_check:
+        _check(written, spec, trust=trust or own)
     write_atomically(spec, text.encode())
     say(f"wrote {spec}")
-    if not no_check:
-        _check(written, spec, trust=trust)
-    both = "" if gate is None else f", then robaudit gate RUN; or both: robaudit estimate {spec} --until-decided"
-    emit(f"next: robaudit estimate {spec}{both}\n", None)
+    emit(_next(f"robaudit estimate {spec}{' --trust' if own else ''}", gated=gate is not None), None)
+
+
+def _next(command: str, *, gated: bool) -> str:
+    """What to run next."""
+    return f"next: {command}" + (f", then robaudit gate RUN; or both: {command} --until-decided\n" if gated else "\n")
 
 
 def _answer(question: str, given: str | None, default: str | None, read: Callable[[str], T], asking: bool, option: str) -> T:
@@ -166,6 +187,32 @@ def _answer(question: str, given: str | None, default: str | None, read: Callabl
             from robaudit.cli.console import say
 
             say(f"{error.what}; {error.remedy}")
+
+
+def _keys_of(path: str, architecture: str | None, base: Path, asking: bool) -> tuple[dict[str, Any], Pretrained | None, bool]:
+    """What the ``model`` section needs beside the path, what the model's own files say, and whether the user named code of their own.
+
+    Naming code is consent to run it, but not to run the programs in a model file: only weights go with it.
+
+    Raises:
+        RobauditError: a file is damaged, or of a model that is not supported.
+    """
+    from robaudit.models.recognise import needs_architecture, recognise
+
+    if _is_code(path):
+        return {"format": "python", "architecture": path}, None, True
+    keys, known = recognise(path, architecture, base)
+    weights = needs_architecture(path, base)
+    if not keys and weights:
+        keys["architecture"] = _answer("Its architecture, for example torchvision:resnet18", None, None, str, asking, "--architecture")
+    return keys, known, weights and _is_code(keys.get("architecture", ""))
+
+
+def _is_code(text: str) -> bool:
+    """Whether it names a class or a function of the user's: module:Class."""
+    from robaudit.models.architectures import FAMILIES
+
+    return _CODE.fullmatch(text) is not None and not text.startswith(FAMILIES)
 
 
 def _refuse_architecture(text: str) -> None:
@@ -223,10 +270,20 @@ def _check_levels(spec: AuditSpec) -> None:
 
 
 def _check(spec: AuditSpec, path: Path, *, trust: bool) -> None:
-    """Load and check the model and the data as an audit would, and report the result."""
+    """Load and check the model and the data as an audit would, and report the result.
+
+    Raises:
+        RobauditError: an audit would refuse them; a line before it says that nothing was written.
+    """
     from robaudit.auditing.environment import pick_device
+    from robaudit.auditing.expected import measure_speed
     from robaudit.auditing.prepare import prepare
-    from robaudit.cli.console import Reporter
+    from robaudit.cli.console import Reporter, say
 
     with Reporter() as reporter:
-        prepare(spec, None, str(path), None, None, pick_device("cpu"), reporter, trust=trust, skip_bad=False)
+        try:
+            ready = prepare(spec, None, str(path), None, None, pick_device("cpu"), reporter, trust=trust, skip_bad=False)
+        except RobauditError:
+            say("nothing was written; to edit the spec by hand, write it with --no-check")
+            raise
+        reporter.note(measure_speed(ready).expected(ready.tasks, [len(ready.samples)] * len(ready.tasks)).text)

@@ -54,7 +54,6 @@ def make_app() -> typer.Typer:
         estimate,
         gate,
         init,
-        plan,
         plot,
         reading,
         report,
@@ -84,7 +83,6 @@ def make_app() -> typer.Typer:
         "report": report.report,
         "plot": plot.plot,
         "validate": validate.validate,
-        "plan": plan.plan,
         "verify": verify.verify,
         "list": catalogue.list_,
     }
@@ -173,8 +171,13 @@ def _usage(error: Any) -> str:
 
 
 def _quote_gates() -> str:
-    """What to do about a gate that the shell took apart: without quotes, ``>`` redirects the output, and only the quantity is left."""
+    """What to do about a gate that was given as an option, or taken apart by the shell.
+
+    Without quotes, ``>`` redirects the output, and only the quantity is left.
+    """
     words = sys.argv[1:]
+    if words[:1] == ["gate"] and "--gate" in words:
+        return 'here gates are arguments: robaudit gate RUN "mean >= 0.9"; '
     taken_apart = words[:1] != ["init"] and any(word == "--gate" and not set(value) & set("<>") for word, value in pairwise(words))
     return 'write a gate in quotes: --gate "mean >= 0.9"; ' if taken_apart else ""
 

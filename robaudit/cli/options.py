@@ -25,7 +25,7 @@ class TextFormat(StrEnum):
 
 
 class SummaryFormat(StrEnum):
-    """How the result of validate or plan is printed."""
+    """How the result of validate is printed."""
 
     TEXT = "text"
     JSON = "json"

@@ -24,7 +24,7 @@ from robaudit.cli.options import (
 
 def validate(
     spec: SpecArgument,
-    samples: Annotated[
+    images: Annotated[
         int, typer.Option(min=2, metavar="N", rich_help_panel=RUNNING, help="How many images, drawn at random with the run's seed.")
     ] = 50,
     reference_draws: Annotated[
@@ -65,7 +65,7 @@ def validate(
 
     Writes validation.csv (a row for each image, noise level and estimator), validation.json, scatter.png and scatter.svg.
 
-    Example: robaudit validate spec.yaml --samples 50 --budget 5m
+    Example: robaudit validate spec.yaml --images 50 --budget 5m
     """
     from robaudit.cli.console import Reporter, output, starting
     from robaudit.progress import parse_duration
@@ -83,13 +83,13 @@ def validate(
         from robaudit.store.serialise import document_json
 
         drawing = can_draw(required=picture is True) and picture is not False
-    wanted = request_digest(asked_spec, samples, reference_draws, limit, convergence)
+    wanted = request_digest(asked_spec, images, reference_draws, limit, convergence)
     folder = out or default_out(asked_spec, wanted)
     check_folder(folder, wanted)
     with Reporter(quiet=quiet, patient=False) as reporter:
         study = run(
             asked_spec,
-            samples=samples,
+            images=images,
             draws=reference_draws,
             budget=limit,
             convergence=convergence,

@@ -1,4 +1,4 @@
-"""A folder with one folder of images for each class as a data set."""
+"""A folder with one folder of images for each class, or of images without labels, as a data set."""
 
 from __future__ import annotations
 
@@ -22,22 +22,21 @@ _SYNSET = re.compile(r"n\d{8}")
 
 
 def open_images(spec: ImagesSpec, *, base_dir: Path) -> Dataset:
-    """Open a folder of class folders.
+    """Open a folder of class folders, or of images without labels.
 
     Raises:
-        DataError: there are no class folders, or no images in them.
+        DataError: there are no images.
     """
     root = find(spec.path, base_dir, "folder")
     folders, loose = _visible(root, spec.path)
     if folders:
         return _by_folders(spec, root, folders, boundary(spec.root, base_dir, root))
+    if loose and (root / METADATA).is_file():
+        remedy = f"use kind: csv with path: {spec.path.rstrip('/')}/{METADATA} and path_column: {METADATA_PATH}"
+        raise DataError(spec.path, f"holds {count(len(loose), 'image')} but no class folders", remedy)
     if loose:
-        listed = "list them with their labels in a CSV file (kind: csv)"
-        if (root / METADATA).is_file():
-            listed = f"use kind: csv with path: {spec.path.rstrip('/')}/{METADATA} and path_column: {METADATA_PATH}"
-        raise DataError(
-            spec.path, f"holds {count(len(loose), 'image')} but no class folders", f"put them into one folder per class, or {listed}"
-        )
+        unlabelled = np.full(len(loose), -1, dtype=np.int64)
+        return ImagesDataset(spec.path, root, sorted(loose), unlabelled, spec.class_names, spec, boundary(spec.root, base_dir, root))
     holds_nothing = "holds no class folders" if any(root.iterdir()) else "is an empty folder"
     raise DataError(spec.path, holds_nothing, "give a folder with one folder per class")
 
@@ -49,18 +48,25 @@ class ImagesDataset:
         where: what messages call the folder.
         root: the folder.
         names: of the files, relative to it.
-        labels: of the files.
-        class_names: by index.
+        labels: of the files; -1: none.
+        class_names: by index, where they are known.
         options: of decoding.
         within: the folder that the files must lie in.
     """
 
     def __init__(
-        self, where: str, root: Path, names: list[str], labels: Labels, class_names: tuple[str, ...], options: ImageOptions, within: Path
+        self,
+        where: str,
+        root: Path,
+        names: list[str],
+        labels: Labels,
+        class_names: tuple[str, ...] | None,
+        options: ImageOptions,
+        within: Path,
     ) -> None:
         self.where, self._root, self._names, self._options = where, root, names, options
         self._labels, self._within = labels, within
-        self.class_names: tuple[str, ...] | None = class_names
+        self.class_names = class_names
 
     def __len__(self) -> int:
         return len(self._names)
@@ -81,7 +87,8 @@ class ImagesDataset:
         """
         sample_id = self.sample_id(index)
         pixels = read_image(self._root / self._names[index], f"{self.where}/{sample_id}", self._options, self._within)
-        return Sample(sample_id, pixels, int(self._labels[index]))
+        label = int(self._labels[index])
+        return Sample(sample_id, pixels, label if label >= 0 else None)
 
 
 def _by_folders(spec: ImagesSpec, root: Path, folders: Sequence[str], within: Path) -> Dataset:

@@ -28,18 +28,18 @@ _USUAL_TO_DECIDE = 2000
 class CertifiedRadius(Estimator):
     """R such that no perturbation of a norm below R changes the class that most noisy copies are given (randomized smoothing).
 
-    ``selection`` copies choose the class, ``n`` others bound its probability from below (Clopper-Pearson, one-sided), and
+    ``selection`` copies choose the class, ``samples`` others bound its probability from below (Clopper-Pearson, one-sided), and
     R = sigma Phi^-1(p_lower) in l2 for Gaussian noise; :mod:`robaudit.numerics.smoothing` has the other two. The certificate is wrong
     with probability ``alpha`` at most, for each image. Where p_lower is at most 1/2 it abstains: value 0, no class.
 
     It is about the *smoothed* classifier, the vote, whose class may be another than that of the clean image; a note says so.
 
     With ``decide`` an image is looked at after 16, 24, 32, ... copies and stops when it is certain, at level alpha, that R is at least
-    this radius, or nearly so that n copies would not certify it (:class:`robaudit.numerics.smoothing.Question`). The answers are those of
-    n copies but for images whose R is within a percent or so of the radius; the values are what was certain by then, and mean little.
+    this radius, or nearly so that all copies would not certify it (:class:`robaudit.numerics.smoothing.Question`). The answers are those of
+    all copies but for images whose R is within a percent or so of the radius; the values are what was certain by then, and mean little.
 
     Args:
-        n: copies that bound the probability; what n can certify at most grows as sqrt(log n).
+        samples: copies that bound the probability; what they can certify at most grows as sqrt(log samples).
         selection: copies that choose the class.
         alpha: probability of a wrong certificate, for each image.
         norm: of the perturbations: l2 under gaussian noise, l1 under laplace noise and uniform noise in the box.
@@ -51,11 +51,13 @@ class CertifiedRadius(Estimator):
     quantity: ClassVar[Quantity] = CERTIFIED
     needs: ClassVar[frozenset[Need]] = frozenset({"logits"})
     summary: ClassVar[str] = "radius within which the majority vote under noise provably keeps its class"
-    prefer: ClassVar[str] = "a proof for any network, of its vote under noise rather than of the network itself; costs `n` forward passes"
+    prefer: ClassVar[str] = (
+        "a proof for any network, of its vote under noise rather than of the network itself; costs `samples` forward passes"
+    )
     source: ClassVar[str] = "Cohen et al. 2019 (l2); Teng et al. 2020, Lee et al. 2019 (l1)"
     interval: ClassVar[Interval] = CERTIFICATE
 
-    n: int = Field(100_000, ge=1, le=10**8, description="noisy copies of each image that bound the probability of its class")
+    samples: int = Field(100_000, ge=1, le=10**8, description="noisy copies of each image that bound the probability of its class")
     selection: int = Field(100, ge=1, le=10**6, description="further copies, which choose the class")
     alpha: float = Field(0.001, ge=1e-12, lt=0.5, description="probability of a wrong certificate, for each image")
     norm: Literal["l1", "l2"] = Field("l2", description="of the perturbations: l2 for gaussian noise, l1 for laplace and uniform noise")
@@ -66,8 +68,8 @@ class CertifiedRadius(Estimator):
     @model_validator(mode="after")
     def _enough(self) -> Self:
         fewest = fewest_draws(self.alpha)
-        if fewest is not None and self.n < fewest:
-            raise about_key(WRONG_KEY, "n", f"no certificate is possible with fewer than {fewest} copies at alpha {self.alpha:g}")
+        if fewest is not None and self.samples < fewest:
+            raise about_key(WRONG_KEY, "samples", f"no certificate is possible with fewer than {fewest} copies at alpha {self.alpha:g}")
         return self
 
     @property
@@ -77,16 +79,16 @@ class CertifiedRadius(Estimator):
 
     @property
     def fixed_draws(self) -> int | None:
-        """``selection`` and ``n``, unless images stop early."""
-        return self.selection + self.n if self.decide is None else None
+        """``selection`` and ``samples``, unless images stop early."""
+        return self.selection + self.samples if self.decide is None else None
 
     def with_draws(self, draws: int) -> Self | None:
         """The same with so many copies, those of the selection among them."""
-        return self.having("decide", n=draws - self.selection)
+        return self.having("decide", samples=draws - self.selection)
 
     def passes(self, classes: int) -> tuple[int, int]:
-        """The clean pass, the selection and n; with ``decide`` about what is usual."""
-        return 1 + self.selection + (self.n if self.decide is None else min(self.n, _USUAL_TO_DECIDE)), 0
+        """The clean pass, the selection and the samples; with ``decide`` about what is usual."""
+        return 1 + self.selection + (self.samples if self.decide is None else min(self.samples, _USUAL_TO_DECIDE)), 0
 
     def unfit(self, form: NoiseKind) -> str:
         """Noise without a theorem, or with one in another norm."""
@@ -100,7 +102,7 @@ class CertifiedRadius(Estimator):
         theorem = theorem_of(form)
         if self.decide is None or theorem is None:
             return ""
-        return Question.beyond(theorem, level, self.decide, self.n, self.alpha)
+        return Question.beyond(theorem, level, self.decide, self.samples, self.alpha)
 
     def estimate(self, work: Work) -> Sequence[tuple[Estimate, ...]]:
         """Choose the classes, then bound their probabilities."""
@@ -109,18 +111,18 @@ class CertifiedRadius(Estimator):
             raise ValueError(f"no theorem for {work.at.noise}; unfit() says so")
         if self.decide is None:
             chosen = [_chosen(votes) for votes in count_votes(work, range(len(work.x)), 0, self.selection).tolist()]
-            counts = count_votes(work, range(len(work.x)), self.selection, self.n).cpu().numpy()
+            counts = count_votes(work, range(len(work.x)), self.selection, self.samples).cpu().numpy()
             bounds = [self._bound(theorem, work.level, votes, one.label) for votes, one in zip(counts.tolist(), chosen, strict=True)]
         else:
             chosen = in_rounds(len(work.x), self.selection, lambda *part: count_votes(work, *part).cpu().numpy(), self._select)
             bounds = self._decide(work, theorem, self.decide, np.array([one.label for one in chosen]))
         rows = zip(chosen, bounds, work.clean.predicted.tolist(), strict=True)
-        largest = largest_radius(theorem, work.level, self.n, self.alpha if self.decide is None else last_alpha(self.alpha))
+        largest = largest_radius(theorem, work.level, self.samples, self.alpha if self.decide is None else last_alpha(self.alpha))
         return [(self._estimate(*row, largest),) for row in rows]
 
     def _bound(self, theorem: Theorem, level: float, votes: list[int], label: int) -> _Bound:
-        p = float(p_lower(votes[label], self.n, self.alpha))
-        return _Bound(p, theorem.radius(p, level), votes[label], self.n, votes[-1])
+        p = float(p_lower(votes[label], self.samples, self.alpha))
+        return _Bound(p, theorem.radius(p, level), votes[label], self.samples, votes[-1])
 
     def _select(self, images: NDArray[np.int64], votes: Counts, draws: int) -> list[_Chosen | None]:
         """The classes that no later copy of the selection can change."""
@@ -129,7 +131,7 @@ class CertifiedRadius(Estimator):
         return [_chosen(row) if done or draws >= self.selection else None for done, row in zip(clear.tolist(), votes.tolist(), strict=True)]
 
     def _decide(self, work: Work, theorem: Theorem, radius: float, label: NDArray[np.int64]) -> list[_Bound]:
-        question = Question(theorem, work.level, radius, self.n, self.alpha)
+        question = Question(theorem, work.level, radius, self.samples, self.alpha)
 
         def count(images: Sequence[int], start: int, draws: int) -> Counts:
             found: Counts = count_votes(work, images, self.selection + start, draws).cpu().numpy()
@@ -142,15 +144,15 @@ class CertifiedRadius(Estimator):
             )
             return [_Bound(p, certified, k, draws, counts[-1]) if stop else None for stop, p, certified, k, counts in rows]
 
-        return in_rounds(len(label), self.n, count, look)
+        return in_rounds(len(label), self.samples, count, look)
 
     def _estimate(self, chosen: _Chosen, bound: _Bound, predicted: int, largest: float) -> Estimate:
         certified = bound.radius > 0.0
-        open_ = self.decide is not None and bound.draws < self.n and bound.radius < self.decide
+        open_ = self.decide is not None and bound.draws < self.samples and bound.radius < self.decide
         lost = chosen.not_finite + bound.not_finite
         remarks = (
             (not certified and not open_, "abstains: no class is sure of a majority"),
-            (open_, f"stopped: {self.n} copies would not certify {self.decide:g}" if self.decide is not None else ""),
+            (open_, f"stopped: {self.samples} copies would not certify {self.decide:g}" if self.decide is not None else ""),
             (chosen.label != predicted, "the class of the vote is not that of the clean image"),
             (lost > 0, f"{lost} noisy copies gave non-finite logits, counted as votes for no class"),
         )

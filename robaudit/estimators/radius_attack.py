@@ -33,8 +33,8 @@ class RadiusAttack(SearchedRadius):
 
     Args:
         candidates: classes whose linearised boundary is looked at, with a gradient each.
-        targets: chains from the image, for the nearest of them.
-        restarts: chains from noise.
+        targets: chains from the image, towards the nearest of them.
+        restarts: chains from noise in l2; a third as many in linf, whose local minima differ less.
         steps: gradients of each chain.
         polish: gradients of the last chain, from the best point.
 
@@ -48,8 +48,8 @@ class RadiusAttack(SearchedRadius):
     candidates: int = Field(
         _USUAL.candidates, ge=1, le=1000, description="classes whose linearised boundary is looked at, with a gradient each"
     )
-    targets: int = Field(_USUAL.targets, ge=1, le=1000, description="chains from the image itself, for the nearest of them")
-    restarts: int = Field(_USUAL.restarts, ge=0, le=1000, description="chains from noise")
+    targets: int = Field(_USUAL.targets, ge=1, le=1000, description="chains from the image itself, towards the nearest of them")
+    restarts: int = Field(_USUAL.restarts, ge=0, le=1000, description="chains from noise in l2; a third as many in linf")
     steps: int = Field(_USUAL.steps, ge=1, le=10**5, description="gradients of each chain")
     polish: int = Field(_USUAL.polish, ge=0, le=10**5, description="gradients of the last chain, from the best point")
 

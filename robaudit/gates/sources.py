@@ -114,7 +114,7 @@ def find_rules(
     pyproject.toml of the working folder. The other keys of a pyproject.toml apply only with its gates.
 
     Args:
-        given: the values of ``--gate``.
+        given: on the command line.
         spec, pyproject: files named on the command line.
         of_run: the gates of the run.
         strict: no gate is needed besides the one on warnings.
@@ -123,7 +123,7 @@ def find_rules(
         SpecError: there are none, one is not a gate, or a file cannot be read or has other contents.
     """
     if given:
-        return GateRules(parsed(given, "--gate"), "the command line")
+        return GateRules(parsed(given, "gate"), "the command line")
     if spec is not None:
         from robaudit.spec.load import load_spec
 
@@ -146,7 +146,7 @@ def find_rules(
         raise SpecError(
             "robaudit gate",
             "there is no gate on the command line, in the run's spec or in pyproject.toml",
-            'give --gate "mean >= 0.9", or write gates: [mean >= 0.9] in the spec',
+            'write robaudit gate RUN "mean >= 0.9", or gates: [mean >= 0.9] in the spec',
         )
     return rules
 

@@ -64,6 +64,7 @@ class NoiseKind(BaseModel, ABC):
         least, most: the levels that make sense, both included.
         whole: whether levels are whole numbers.
         differentiable: whether the noisy pixels can be differentiated with respect to z, and the gradient means something.
+        guided: whether, where pixels jump as z moves, :meth:`noisy` gives z the gradient of a smooth map beside them: chains may follow it.
         nearly_normal: whether the noise is a sum of many small independent contributions, so that the margins of a network are close to
             jointly normal; False: estimators that fit a normal distribution to them count votes instead.
         quantises: whether its pixels are always in [0, 1], so that ``clip`` would be a mistake.
@@ -80,6 +81,7 @@ class NoiseKind(BaseModel, ABC):
     most: ClassVar[float]
     whole: ClassVar[bool] = False
     differentiable: ClassVar[bool] = False
+    guided: ClassVar[bool] = False
     nearly_normal: ClassVar[bool] = False
     quantises: ClassVar[bool] = False
     bounded: ClassVar[bool] = False

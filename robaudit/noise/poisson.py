@@ -28,17 +28,18 @@ class Poisson(AdditiveNoise):
     level_name: ClassVar[LevelName] = LevelName.PHOTONS
     least: ClassVar[float] = 1e-2
     most: ClassVar[float] = 1e9
+    guided: ClassVar[bool] = True
     normal: ClassVar[bool] = False
     summary: ClassVar[str] = "Poisson(x photons) / photons, independent on every value"
     prefer: ClassVar[str] = "little light, where shot noise is all there is"
     source: ClassVar[str] = "EMVA 1288, section 2.1"
 
     def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str], out: Tensor | None = None) -> Tensor:
-        """Poisson counts of mean x photons, divided by photons."""
+        """Poisson counts of mean x photons, divided by photons; to z they are x + sqrt(x / photons) z."""
         found = z.new_empty(len(z), *x.shape[1:]) if out is None else out
-        for rows, count in counts(x, z, level):
+        for rows, count in counts(x, z.detach(), level):
             found[rows] = count.div_(level)
-        return found
+        return followed(found, z * (x / level).sqrt()) if z.requires_grad else found
 
     def amplitude(self, level: float, shape: Shape) -> float:
         """The standard deviation of white, 1 / sqrt(photons)."""
@@ -47,6 +48,11 @@ class Poisson(AdditiveNoise):
     def gram(self, gradients: Tensor, x: Tensor) -> Tensor:
         """(U sqrt x) (U sqrt x)^T."""
         return diagonal_gram(gradients, x.double().sqrt().flatten(1))
+
+
+def followed(pixels: Tensor, smooth: Tensor) -> Tensor:
+    """The pixels, with the gradient of a smooth map."""
+    return pixels + (smooth - smooth.detach())
 
 
 def counts(x: Tensor, z: Tensor, photons: float) -> Iterator[tuple[slice, Tensor]]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, ClassVar
 
+import torch
 from pydantic import BeforeValidator, Field
 from torch import Tensor
 
 from robaudit.levels import LevelName
 from robaudit.noise.base import NoiseKind, Shape
-from robaudit.noise.poisson import counts
+from robaudit.noise.poisson import counts, followed
 from robaudit.spec.fields import Number, no_bool
 
 
@@ -32,6 +33,7 @@ class Sensor(NoiseKind):
     most: ClassVar[float] = 1e9
     nearly_normal: ClassVar[bool] = True
     quantises: ClassVar[bool] = True
+    guided: ClassVar[bool] = True
     summary: ClassVar[str] = "a camera: (Poisson(x photons) + read noise) / photons, clipped and rounded to bits"
     prefer: ClassVar[str] = "a camera in little light, with numbers from its data sheet"
     source: ClassVar[str] = "EMVA 1288, sections 2.1 to 2.4"
@@ -45,11 +47,16 @@ class Sensor(NoiseKind):
         return (2 * channels if self.read_noise else channels, height, width)
 
     def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str], out: Tensor | None = None) -> Tensor:
-        """Electrons, in units of white, as the converter gives them."""
+        """Electrons, in units of white, as the converter gives them; to z they are those of normal photons, unless black or white."""
         channels, steps = x.shape[1], 2.0**self.bits - 1.0
         found = z.new_empty(len(z), *x.shape[1:]) if out is None else out
-        for rows, electrons in counts(x, z[:, :channels], level):
+        for rows, electrons in counts(x, z[:, :channels].detach(), level):
             if self.read_noise:
-                electrons.add_(z[rows, channels:].double() * self.read_noise)
+                electrons.add_(z[rows, channels:].detach().double() * self.read_noise)
             found[rows] = electrons.div_(level).clamp_(0.0, 1.0).mul_(steps).round_().div_(steps)
-        return found
+        if not z.requires_grad:
+            return found
+        smooth = z[:, :channels] * (x / level).sqrt()
+        if self.read_noise:
+            smooth = smooth + z[:, channels:] * (self.read_noise / level)
+        return followed(found, torch.where((found > 0) & (found < 1), smooth, 0.0))

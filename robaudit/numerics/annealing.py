@@ -28,7 +28,7 @@ Slopes = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 CONTROLS = 3
 _RATE, _TARGET = 1.0, 0.8  # of the adaptation: log angle += rate (acceptance - target)
 _SMALLEST, _LARGEST = 1e-3, math.pi / 2  # angles of a trajectory
-_CORRECTED = (-5.0, 1.0)  # log of what the way down multiplies the angles of the way up by
+_CORRECTED = (-3.0, 1.0)  # log of what the way down multiplies the angles of the way up by
 _MEMORY = 0.9  # of the running means over temperatures
 _NEAR = 2  # temperatures on each side of an order that share its centre
 _CLIMBING, _CLIMB = 20, 0.25  # one gradient in so many of a way; radians

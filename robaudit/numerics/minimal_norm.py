@@ -1,6 +1,7 @@
 """The nearest flip of each image that attacks find: an upper bound of its distance to the decision boundary.
 
-A chain is a perturbation d with a radius R, and a class j that it is to reach. One gradient w of z_j - z_y at x + d gives both:
+A chain is a perturbation d with a radius R. One gradient w of z_j - z_y at x + d, of the class j whose logit was the largest other one at
+the chain's last point, gives both:
 
 - R <- R + (z_y - z_j) / rate, Newton's step to the radius at which the linearised margin is zero along the ray of d (rate: how fast the
   difference of the logits rises with the norm),
@@ -10,9 +11,10 @@ eta falls from 1 to .01 with a cosine. With eta -> infinity and l2 this is Super
 fro where the boundary is bent; with small eta it slides along the boundary. For l_inf it is projected gradient ascent in a ball that
 follows the boundary, as in FMN, whose radius changes by a fixed factor instead.
 
-Boundaries of networks have many local minima, and the better half of the work is in the starts: several classes (nearest linearised
-boundaries first) from the image itself, and the classes that turned out nearest from noise, 2 to 10 times as far out. Then the best point
-is polished, its ray is searched for an earlier flip, and bisected. All chains of an image run in lock-step; whatever ended costs nothing
+Boundaries of networks have many local minima, and the better half of the work is in the starts: a few from the image itself, towards the
+nearest linearised boundaries, and most from noise, 1 to 10 times as far out as the best flip so far. A chain that keeps to one class ends
+where another one is nearer. Where no chain meets a flip, rays by the signs of gradients and of noise are looked at. Then the best point is
+polished, its ray is searched for an earlier flip, and bisected. All chains of an image run in lock-step; whatever ended costs nothing
 further.
 
 Sources: Moosavi-Dezfooli et al. 2016 (DeepFool); Abdollahpoorrostam et al. 2023 (SuperDeepFool); Rony et al. 2019 (DDN); Pintor et al.
@@ -58,6 +60,7 @@ class Origin(IntEnum):
     RESTART = 3
     POLISH = 4
     OTHER_NORM = 5
+    RAY = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +72,8 @@ class Search:
         clipped: whether pixels stay in [0, 1], which those of the images do.
         cap: the largest radius of interest; what lies farther counts as not found.
         candidates: the classes with the largest other logits of which the linearised boundary is looked at, one gradient each.
-        targets: how many of them, the nearest linearised boundaries, a chain from the image goes for.
-        restarts: chains from noise, of the classes that are nearest by then.
+        targets: how many of them, the nearest linearised boundaries, a chain from the image goes to first.
+        restarts: chains from noise in l2; a third as many in linf, whose local minima differ less.
         steps: gradients of each chain, that from the best flip in another norm included.
         polish: gradients of the last chain, from the best point.
     """
@@ -79,10 +82,15 @@ class Search:
     clipped: bool = False
     cap: float = math.inf
     candidates: int = 9
-    targets: int = 2
-    restarts: int = 5
+    targets: int = 1
+    restarts: int = 9
     steps: int = 18
     polish: int = 45
+
+    @property
+    def noisy(self) -> int:
+        """Chains from noise."""
+        return self.restarts if self.norm == "l2" else math.ceil(self.restarts / 3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,11 +122,12 @@ _FIRST, _LAST = 1.0, 0.01  # eta of a chain
 _POLISH = 0.1  # eta of the last one, at first
 _BEYOND = 2e-4  # a chain aims this far past the boundary, relatively
 _CHANGE = 0.5  # of a radius in one step, at most
-_SPREADS = (2.0, 10.0, 4.0)  # norms of the noise of restarts in turn, in radii found so far
+_SPREADS = (2.0, 1.0, 10.0, 4.0)  # norms of the noise of restarts in turn, in radii found so far
 _BLIND = 0.1  # the noise of a restart where nothing was found: l_inf, or root mean square
 _SETTLED = 2e-5  # a chain ends where the nearest point of the linearised boundary is no nearer than this, relatively, than its own ray's
 _NEAR = 0.01  # and is on the boundary, relatively
 _GRID, _BISECTIONS = 16, 12  # of the ray: to 1 / 16 / 4096 of the radius
+_RAYS, _LENGTHS = 4, 6  # where no chain met a flip: rays of each kind, and points of each, the last with a step of 1 in every pixel
 _PUSHES = 12  # outwards, where a pass without gradients sees no flip
 
 
@@ -150,10 +159,15 @@ def shared_flips(logits: Logits, slopes: Slopes, x: Tensor, y: Tensor, searches:
     linear = passes.linearised(searches[0].candidates)
     for hunt in hunts:
         hunt.descend(linear)
-    for restart in range(searches[0].restarts):
+    restarts = max(search.noisy for search in searches)
+    for restart in range(restarts):
         uniforms = random.uniforms(restart)
-        for hunt in hunts:
-            hunt.restart(uniforms, restart)
+        for hunt, search in zip(hunts, searches, strict=True):
+            if restart < search.noisy:
+                hunt.restart(uniforms, restart)
+    blind = hunts[0].blind()  # of all hunts: they share their flips
+    if len(blind):
+        passes.cast(blind, linear, [random.uniforms(restarts + ray) for ray in range(_RAYS)])
     for hunt in hunts:
         for other in hunts:
             if other is not hunt:
@@ -167,9 +181,9 @@ def shared_flips(logits: Logits, slopes: Slopes, x: Tensor, y: Tensor, searches:
 
 def passes_of(searches: Sequence[Search]) -> tuple[int, int]:
     """The most gradients, and further passes, that an image takes in searches that share what they find."""
-    one, norms = searches[0], len(searches)
-    chains = one.targets + one.restarts + norms - 1
-    return one.candidates + norms * (chains * one.steps + one.polish), 1 + norms * (_GRID - 1 + _BISECTIONS + _PUSHES)
+    norms = len(searches)
+    chains = sum((one.targets + one.noisy + norms - 1) * one.steps + one.polish for one in searches)
+    return searches[0].candidates + chains, 1 + 3 * _RAYS * _LENGTHS + norms * (_GRID - 1 + _BISECTIONS + _PUSHES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,10 +205,10 @@ class _Passes:
         self.gradients, self.forwards = torch.zeros(2, len(x), dtype=torch.int64, device=x.device)
 
     def look(self) -> None:
-        """Judge the images themselves."""
+        """Judge the images themselves; ``right`` are those of the given class."""
         self._clean = self._passed(self.everything, self.x)
         self._show(self.everything, torch.zeros_like(self.flat), self.x, self._labels(self.everything, self._clean), Origin.MISCLASSIFIED)
-        self._right = (self._labels(self.everything, self._clean) == self.y).nonzero()[:, 0]
+        self.right = (self._labels(self.everything, self._clean) == self.y).nonzero()[:, 0]
 
     def linearised(self, candidates: int) -> _Linear:
         """The margins of the classes with the largest other logits, one gradient each."""
@@ -202,23 +216,40 @@ class _Passes:
         targets = others.argsort(dim=1, descending=True, stable=True)[:, : min(candidates, others.shape[1] - 1)]
         margin = torch.zeros_like(targets, dtype=torch.float64)
         slope = self.flat.new_zeros(*targets.shape, self.flat.shape[1])
-        rows = self._right
+        rows = self.right
         for k in range(targets.shape[1]):
             margin[rows, k], slope[rows, k] = self.sloped(rows, torch.zeros_like(self.flat[rows]), targets[rows, k], Origin.NONE)[:2]
         return _Linear(targets, margin, slope)
 
-    def sloped(self, image: Tensor, d: Tensor, target: Tensor, origin: Origin) -> tuple[Tensor, Tensor, Tensor]:
-        """z_y - z_j (rows,), float64, the gradient of its negative (rows, d), and whether the class is another (rows,)."""
+    def sloped(self, image: Tensor, d: Tensor, target: Tensor, origin: Origin) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """z_y - z_j (rows,), float64, the gradient of its negative (rows, d), whether the class is another, and the class with the
+        largest other logit (rows,).
+        """
         self.gradients.index_add_(0, image, torch.ones_like(image))
         pixels = self.pixels(image, d)
         logits, w = self._slopes(image, pixels, target)
         flipped = self._show(image, d, pixels, self._labels(image, logits), origin)
-        own = logits.gather(1, self.y[image][:, None])[:, 0].double()
-        return own - logits.gather(1, target[:, None])[:, 0].double(), w.flatten(1).nan_to_num(0.0, 0.0, 0.0), flipped
+        own = self.y[image][:, None]
+        margin = (logits.gather(1, own).double() - logits.gather(1, target[:, None]).double())[:, 0]
+        return margin, w.flatten(1).nan_to_num(0.0, 0.0, 0.0), flipped, logits.scatter(1, own, -torch.inf).argmax(1)
 
-    def flips(self, image: Tensor, d: Tensor) -> Tensor:
+    def cast(self, image: Tensor, linear: _Linear, uniforms: Sequence[Tensor]) -> None:
+        """Look along rays, by the signs of the slopes at the image, of noise and of its negative, with steps up to 1 in every pixel.
+
+        Args:
+            image: where to look (n,).
+            linear: the slopes.
+            uniforms: noise on [0, 1] of all images (images, *shape).
+        """
+        noise = [one[image].flatten(1).to(self.flat.dtype) - 0.5 for one in uniforms]
+        for ray in [*linear.slope[image, :_RAYS].unbind(1), *noise, *(-one for one in noise)]:
+            for halvings in range(_LENGTHS):
+                pixels = self.pixels(image, ray.sign() / 2**halvings)
+                self.flips(image, (pixels - self.x[image]).flatten(1), Origin.RAY)
+
+    def flips(self, image: Tensor, d: Tensor, origin: Origin | None = None) -> Tensor:
         """Whether the class is another in a plain pass (rows,); a nearer flip is kept."""
-        return self._show(image, d, self.pixels(image, d), self.label(image, d), None)
+        return self._show(image, d, self.pixels(image, d), self.label(image, d), origin)
 
     def label(self, image: Tensor, d: Tensor) -> Tensor:
         """The class in a plain pass (rows,)."""
@@ -287,7 +318,8 @@ class _Hunt:
         targets = linear.targets.gather(1, order)
         start = points.gather(1, order[:, :first, None].expand(-1, -1, points.shape[2])).flatten(0, 1)
         image = self._passes.everything.repeat_interleave(first)
-        reached = self.chase(self._open(image), image, targets[:, :first].flatten(), start, _FIRST, self._search.steps, Origin.CHAIN)
+        right = (self._passes.right[:, None] * first + torch.arange(first, device=image.device)).flatten()
+        reached = self.chase(right, image, targets[:, :first].flatten(), start, _FIRST, self._search.steps, Origin.CHAIN)
         order = reached.view(-1, first).argsort(dim=1, stable=True)
         self._nearest = torch.cat([targets.gather(1, order), targets[:, first:]], dim=1)
 
@@ -299,23 +331,24 @@ class _Hunt:
         scale = (radius / size(noise, self._search.norm).clamp_min(1e-30)).to(noise.dtype)
         start, target = self._rooms.boxed(noise * scale[:, None]), self._nearest[:, number % self._nearest.shape[1]]
         everything = self._passes.everything
-        self.chase(self._open(everything), everything, target, start, _FIRST, self._search.steps, Origin.RESTART)
+        self.chase(self._passes.right, everything, target, start, _FIRST, self._search.steps, Origin.RESTART)
+
+    def blind(self) -> Tensor:
+        """The images without any flip (blind,)."""
+        return self._radius.isinf().nonzero()[:, 0]
 
     def borrow(self, other: _Hunt) -> None:
         """A chain from the best flip in another norm."""
         everything = self._passes.everything
         self.chase(other._flipped(), everything, other._label, other._best, _POLISH, self._search.steps, Origin.OTHER_NORM)
 
-    def _open(self, image: Tensor) -> Tensor:
-        """Rows whose image has no flip at the image itself, by the image of each row (rows,)."""
-        return (self._radius[image] > 0).nonzero()[:, 0]
-
     def chase(self, active: Tensor, image: Tensor, target: Tensor, d: Tensor, eta: float, steps: int, origin: Origin) -> Tensor:
         """Run chains. The host waits for the device once a step, for what has ended.
 
         Args:
             active: which of the chains to run.
-            image, target: of each (chains,).
+            image: of each (chains,).
+            target: the class of the first gradient of each (chains,).
             d: where they start (chains, d).
             eta: of the first step, relative to the radius.
             steps: gradients of each.
@@ -325,12 +358,12 @@ class _Hunt:
             The smallest flip of each (chains,), float64; infinite where there was none.
         """
         norm, reached = self._search.norm, torch.full((len(image),), torch.inf, dtype=torch.float64, device=d.device)
-        d = d[active]
+        d, target = d[active], target[active]
         for step in range(steps):
             if not len(active):
                 break
-            who, goal = image[active], target[active]
-            margin, w, flipped = self._passes.sloped(who, d, goal, origin)
+            who = image[active]
+            margin, w, flipped, nearest_class = self._passes.sloped(who, d, target, origin)
             rooms, radius = self._rooms.of(who), size(d, norm)
             reached[active] = torch.where(flipped, torch.minimum(reached[active], radius), reached[active])
             if step == steps - 1:
@@ -344,7 +377,7 @@ class _Hunt:
             length = _LAST * eta + (1 - _LAST) * eta * (1 + math.cos(math.pi * step / steps)) / 2
             d = rooms.onto_ball(d + rooms.steepest(w, d) * (length * wanted).to(d.dtype)[:, None], wanted)
             going = (~settled & d.isfinite().all(1)).nonzero()[:, 0]
-            active, d = active[going], d[going]
+            active, d, target = active[going], d[going], nearest_class[going]
         return reached
 
     def polish(self) -> None:

@@ -8,11 +8,12 @@ from functools import lru_cache
 
 import numpy as np
 import torch
+from scipy.special import stdtrit
 from torch import Tensor
 
 from robaudit.numerics.annealing import Annealed, Records
+from robaudit.numerics.copies import Start
 from robaudit.numerics.rowwise import cholesky, cholesky_solve, gram, hypot, mean_over, total, variance_over
-from robaudit.numerics.shifted_copies import Start
 
 _WINDOW = 8  # temperatures whose states share coefficients
 _TREND = 3  # constant, linear, quadratic in the number of the temperature
@@ -20,24 +21,11 @@ _RIDGE = 1e-9
 _WORSE = 4.0  # times the sum of squares between chains: controls that raise it more are worth nothing
 _POWER = 3  # of the grid
 _SURE = 0.975
-_COPIES_DEGREES = 20  # of Student's t: the variance of a hundred skewed weights is itself uncertain
-_AMPLIFIED = 1.2  # variance of the spline's integral that is taken, in that of the trapezoid rule's
 
 
-def temperature_grid(orders: Sequence[float], temperatures: int) -> tuple[float, ...]:
-    """Temperatures from 0 to the largest order, denser at small ones (t ~ i^3); the nearest of them are moved onto the other orders.
-
-    Args:
-        orders: q, ascending.
-        temperatures: how many, more than there are orders.
-    """
-    grid = [orders[-1] * (i / (temperatures - 1)) ** _POWER for i in range(temperatures - 1)] + [orders[-1]]
-    free = set(range(1, temperatures - 1))
-    for q in orders[:-1]:
-        nearest = min(free, key=lambda i: abs(grid[i] - q))
-        grid[nearest] = q
-        free.remove(nearest)
-    return tuple(sorted(grid))
+def temperature_grid(highest: float, temperatures: int) -> tuple[float, ...]:
+    """So many temperatures from 0 to the highest, denser at small ones (t ~ i^3)."""
+    return tuple(highest * (i / (temperatures - 1)) ** _POWER for i in range(temperatures))
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,43 +37,57 @@ class PathEstimate:
         std_error: between the chains.
         gap: how much larger the way down says it is than the way up.
         half_width: of a 95 % interval: Student's t times the standard error, and half of the gap.
-        ess: recorded states that would give the same standard error were they independent; where copies give all of it, theirs.
         begin: the temperature up to which copies give it.
+        ess: the copies' effective sample size there.
     """
 
     value: Tensor
     std_error: Tensor
     gap: Tensor
     half_width: Tensor
-    ess: Tensor
     begin: Tensor
+    ess: Tensor
 
     @classmethod
-    def of(cls, value: Tensor, each: Tensor, gap: Tensor, ess: Tensor, begin: Tensor, copies_error: Tensor) -> PathEstimate:
-        """The estimate with its errors, from what the independent chains or runs say, each by itself (images, chains), and the standard
-        error of the copies' part."""
-        from scipy.stats import t as student
+    def of(cls, q: float, start: Start, more: Tensor, each: Tensor, gap: Tensor) -> PathEstimate:
+        """The copies' part and the rest with its errors.
 
-        error = spread_error(each)
-        sure = hypot(float(student.ppf(_SURE, each.shape[1] - 1)) * error, float(student.ppf(_SURE, _COPIES_DEGREES)) * copies_error)
-        return cls(value, hypot(error, copies_error), gap, sure + gap.abs() / 2, ess, begin)
+        Args:
+            q: the order.
+            start: what the copies say.
+            more: log E[l^q] / E[l^s], over q (images,).
+            each: what the independent chains or runs say of it, each by itself (images, chains).
+            gap: see the class.
+        """
+        error, copies_error = (variance_over(each, 1) / each.shape[1]).sqrt(), start.std_error / q
+        quantile = torch.from_numpy(stdtrit(start.degrees.cpu().numpy(), _SURE)).to(error)
+        sure = hypot(stdtrit(each.shape[1] - 1, _SURE) * error, quantile * copies_error)
+        value = start.log_mass / q + more
+        return cls(value, hypot(error, copies_error), gap, sure + gap.abs() / 2, start.temperature, start.ess)
 
 
 def path_estimates(
-    annealed: Annealed, temperatures: Sequence[float], orders: Sequence[float], begun: Sequence[Start]
+    annealed: Annealed, temperatures: Sequence[float], orders: Sequence[float], begun: Sequence[Start], *, exact: bool
 ) -> list[PathEstimate]:
     """(log E[l^s] + int_s^q E_t[log l] dt) / q at every order: the copies give the first up to a temperature s, the chains the rest.
 
     Args:
         annealed: what was recorded at the temperatures.
-        temperatures: ascending; every order is among them.
-        orders: q.
+        temperatures: ascending.
+        orders: q, none above the last temperature.
         begun: s, and what the copies say there, for each order.
+        exact: whether the gradients are those of log l, as the control variates need them.
 
     Source: Rice et al., Robustness between the worst and average case, equation 17 (path sampling, Gelman and Meng 1998).
     """
-    ways = torch.stack([controlled(annealed.up), controlled(annealed.down)])  # (2, temperatures, images, chains)
+    ways = torch.stack([controlled(way) if exact else way.log_loss for way in (annealed.up, annealed.down)])
     return [_estimate(ways, temperatures, q, start) for q, start in zip(orders, begun, strict=True)]
+
+
+def copies_estimates(orders: Sequence[float], begun: Sequence[Start]) -> list[PathEstimate]:
+    """The same from the copies alone, whatever they reach."""
+    nothing = [torch.zeros_like(start.log_mass) for start in begun]
+    return [PathEstimate.of(q, start, no, no[:, None].expand(-1, 2), no) for q, start, no in zip(orders, begun, nothing, strict=True)]
 
 
 def controlled(records: Records) -> Tensor:
@@ -135,42 +137,22 @@ def _spread(y: Tensor) -> Tensor:
 
 
 @lru_cache(maxsize=4096)
-def integration_weights(temperatures: tuple[float, ...], begin: int, q: float) -> tuple[float, ...]:
-    """What every temperature weighs in 1 / q times the integral from the temperature of this number to q, which is one of them.
+def integration_weights(temperatures: tuple[float, ...], begin: float, q: float) -> tuple[float, ...]:
+    """What every temperature weighs in 1 / q times the integral from a temperature to q.
 
     Those of the cubic spline through all temperatures: on 80 of them the trapezoid rule would be off by up to .01 in log Z (a quadratic
-    log l in 100 dimensions), the spline by 1e-5. Where temperatures lie so unevenly that the spline would amplify the noise of the
-    states, those of the trapezoid rule.
+    log l in 100 dimensions), the spline by 1e-5.
     """
     from scipy.interpolate import CubicSpline
 
-    t = np.array(temperatures)
-    spline = CubicSpline(t, np.eye(len(t))).integrate(t[begin], q) / q
-    steps = np.where((t[1:] <= q) & (t[:-1] >= t[begin]), np.diff(t), 0.0) / (2 * q)
-    trapezoid = np.append(steps, 0.0) + np.insert(steps, 0, 0.0)
-    calm = np.square(spline).sum() <= _AMPLIFIED * np.square(trapezoid).sum()
-    return tuple((spline if calm else trapezoid).tolist())
+    return tuple((CubicSpline(temperatures, np.eye(len(temperatures))).integrate(begin, q) / q).tolist())
 
 
 def _estimate(ways: Tensor, temperatures: Sequence[float], q: float, start: Start) -> PathEstimate:
-    grid = tuple(temperatures)
-    weights = ways.new_tensor([integration_weights(grid, begin, q) for begin in start.place.tolist()]).T[:, :, None]
-    by_way = total(ways * weights, 1)  # (2, images, chains)
-    chains = by_way.shape[2]
+    grid, begins = tuple(temperatures), start.temperature.tolist()
+    by_way = total(ways * ways.new_tensor([integration_weights(grid, begin, q) for begin in begins]).T[..., None], 1)
+    everywhere = total(ways * ways.new_tensor(integration_weights(grid, 0.0, q))[:, None, None], 1)  # (2, images, chains)
+    blind = (start.temperature == q) & ~start.known  # to the region that the way down was in
+    up, down = torch.where(blind[:, None], everywhere, by_way)
     each = (by_way[0] + by_way[1]) / 2
-    end = temperatures.index(q)
-    everywhere = total(ways * ways.new_tensor(integration_weights(grid, 0, q))[:, None, None], 1)
-    blind = (start.place == end) & ~start.known  # to the region that the way down was in
-    apart = torch.where(blind[:, None], everywhere[1] - everywhere[0], by_way[1] - by_way[0])
-    gap = mean_over(apart, 1)
-    spread = variance_over(ways, 3)  # (2, temperatures, images)
-    independent = total((spread[0] + spread[1]) * weights[..., 0].square(), 0) / (4 * chains)
-    states = 2.0 * chains * (end + 1 - start.place)
-    ess = states * (independent / spread_error(each).square()).nan_to_num(1.0).clamp_max(1.0)
-    ess = torch.where(start.place == end, start.ess, ess)
-    return PathEstimate.of(start.log_mass / q + mean_over(each, 1), each, gap, ess, start.temperature, start.std_error / q)
-
-
-def spread_error(each: Tensor) -> Tensor:
-    """The standard error of the mean of independent chains (images, chains): (images,)."""
-    return (variance_over(each, 1) / each.shape[1]).sqrt()
+    return PathEstimate.of(q, start, mean_over(each, 1), each, mean_over(down - up, 1))

@@ -33,11 +33,6 @@ def lengths(x: Tensor) -> Tensor:
     return total(x.flatten(1).double().square()).sqrt()
 
 
-def product_of(x: Tensor) -> Tensor:
-    """Product over the last dimension, which is not empty, from the first element to the last: ones at the end change nothing."""
-    return x.cumprod(-1).select(-1, -1)
-
-
 def least_rows(values: Tensor, at: Tensor, places: int) -> tuple[Tensor, Tensor]:
     """The row with the least value of each place, the first of several.
 
@@ -110,7 +105,7 @@ def hypot(a: Tensor, b: Tensor) -> Tensor:
     return larger * (1.0 + ratio * ratio).sqrt()
 
 
-def product(a: Tensor, b: Tensor, out: Tensor | None = None) -> Tensor:
+def product(a: Tensor, b: Tensor) -> Tensor:
     """a_i b_i of every row i.
 
     A row's bits depend on the shapes as well: zeros that pad a matrix must be as many whatever else is in the batch. Gradients pass.
@@ -118,18 +113,17 @@ def product(a: Tensor, b: Tensor, out: Tensor | None = None) -> Tensor:
     Args:
         a: (rows, n, m), or (n, m) for all rows.
         b: (rows, m, p), of the same type.
-        out: where the result goes; on the CPU :func:`aligned`.
 
     Returns:
         (rows, n, p).
     """
     if a.device.type != "cpu":
-        return torch.matmul(a, b, out=out)
+        return torch.matmul(a, b)
     rows, _, p = b.shape
     first = [a.clone(memory_format=torch.contiguous_format)] * rows if a.ndim == 2 else _each(a)
     if torch.is_grad_enabled() and (a.requires_grad or b.requires_grad):
         return torch.stack([torch.mm(x, y) for x, y in zip(first, _each(b), strict=True)])
-    out = aligned(rows, a.shape[-2], p, b) if out is None else out
+    out = _aligned(rows, a.shape[-2], p, b)
     for x, y, z in zip(first, _each(b), out.unbind(), strict=True):
         torch.mm(x, y, out=z)
     return out
@@ -139,7 +133,7 @@ def gram(a: Tensor) -> Tensor:
     """a_i a_i' of every row i: (rows, n, m) -> (rows, n, n)."""
     if a.device.type != "cpu":
         return a @ a.transpose(1, 2)
-    out = aligned(len(a), a.shape[1], a.shape[1], a)
+    out = _aligned(len(a), a.shape[1], a.shape[1], a)
     for x, z in zip(_each(a), out.unbind(), strict=True):
         torch.mm(x, x.T, out=z)
     return out
@@ -170,7 +164,7 @@ def cholesky_solve(b: Tensor, lower: Tensor) -> Tensor:
     return torch.stack(found).squeeze(-1)
 
 
-def aligned(rows: int, n: int, m: int, like: Tensor) -> Tensor:
+def _aligned(rows: int, n: int, m: int, like: Tensor) -> Tensor:
     """An empty (rows, n, m) in which every row is contiguous and begins a cache line."""
     line = _LINE // like.element_size()
     matrices: Tensor = like.new_empty(rows, -(-n * m // line) * line)[:, : n * m].unflatten(1, (n, m))
@@ -182,5 +176,5 @@ def _each(a: Tensor) -> tuple[Tensor, ...]:
     apart = a.stride(0) * a.element_size() if a.shape[0] > 1 else 0
     if a.stride()[1:] != (a.shape[2], 1) or (apart | a.data_ptr()) % _LINE:
         rows, n, m = a.shape
-        a = aligned(rows, n, m, a).copy_(a)
+        a = _aligned(rows, n, m, a).copy_(a)
     return a.unbind()

@@ -1,4 +1,4 @@
-"""Tables of `plan` and `validate` for terminals."""
+"""Tables of `validate` for terminals."""
 
 from __future__ import annotations
 
@@ -7,52 +7,11 @@ from collections.abc import Iterator
 from rich.console import RenderableType
 
 from robaudit.advice.comparison import Comparison
-from robaudit.advice.plan import Plan, Proposal
 from robaudit.advice.validate import Validation
 from robaudit.advice.verdicts import milliseconds, short, signed
 from robaudit.levels import noise_level
-from robaudit.progress import duration_text
 from robaudit.report import numbers
 from robaudit.report.tables import base_table, legend, plain
-
-
-def plan_tables(found: Proposal) -> Iterator[RenderableType]:
-    """The alternatives, the recommended one marked, and what to paste."""
-    about = "a decision about each image" if found.question == "images" else "a mean over the images"
-    levels = f"{len(found.levels)} noise {'level' if len(found.levels) == 1 else 'levels'}"
-    yield plain(f"{duration_text(found.budget)} for {about}: {found.available:,} images, {levels}", "bold")
-    yield plain(f"tried on {found.tried.images} images in {duration_text(found.tried.seconds)}, {found.device}")
-    table = base_table(narrow=False)
-    for name in ("", "estimator"):
-        table.add_column(name, no_wrap=True)
-    for name in ("draws", "images", "RMSE per image", "error of the mean", "these images", "time"):
-        table.add_column(name, justify="right")
-    for plan in found.alternatives:
-        table.add_row(*map(plain, _plan_cells(plan, plan == found.chosen)), style="bold" if plan == found.chosen else "")
-    yield table
-    yield from legend(_PLAN_LEGEND)
-    yield from (plain(offer.text) for offer in found.precisions)
-    yield plain("Paste into the spec:", "bold")
-    yield from map(plain, found.snippet.splitlines())
-
-
-_PLAN_LEGEND = (
-    "->: recommended: the cheapest whose error is within 10 % of the smallest. Errors are predictions for the worst noise level.",
-    "A short trial does not show a small bias: robaudit validate measures it.",
-    "error of the mean: for images like these; a class of k images has sqrt(images / k) times as much.",
-    "these images: the part of that error due to noise draws and bias, not to the choice of images.",
-    "time: of the whole run, including its start; plans use at most nine tenths of the budget.",
-)
-
-
-def _plan_cells(plan: Plan, chosen: bool) -> Iterator[str]:
-    yield "->" if chosen else ""
-    yield plan.kind
-    yield f"{plan.draws:,}" if plan.draws else "-"
-    yield f"{plan.images:,}"
-    for error in (plan.error, plan.error_of_mean, plan.noise_of_mean):
-        yield f"{error:.2g}"
-    yield duration_text(plan.seconds)
 
 
 def validation_tables(found: Validation) -> Iterator[RenderableType]:

@@ -1,4 +1,4 @@
-"""A comparison of two runs, and a run checked against its accepted findings: tables, CSV and JSON."""
+"""A comparison of two runs: tables, CSV and JSON."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from robaudit.compare.accepted import STATES, BaselineReport, Finding
 from robaudit.compare.result import ClassChange, Comparison, Difference, GroupComparison, Limits, SampleChange
 from robaudit.gates.decide import Decision, Verdict
 from robaudit.report import numbers
@@ -18,8 +17,8 @@ from robaudit.stats.intervals import LIKE_THESE, THESE_IMAGES
 from robaudit.store.serialise import table_csv
 from robaudit.text import Names, class_name, count, shortened
 
-MOST_CLASSES, MOST_SAMPLES, MOST_FINDINGS = 5, 10, 20
-_LONGEST_ID, _LONGEST_NAME, _LONGEST_REMARK = 40, 24, 60
+MOST_CLASSES, MOST_SAMPLES = 5, 10
+_LONGEST_ID, _LONGEST_NAME = 40, 24
 _CHANGES = ("base", "new", f"new - base [{THESE_IMAGES}]", f"[{LIKE_THESE}]")
 _FIELDS = ("base", "new", "difference", "lower", "upper", "method", "population_lower", "population_upper")
 
@@ -36,23 +35,6 @@ def comparison_tables(comparison: Comparison, base: Mapping[str, Any], new: Mapp
     levels = numbers.level_texts(group.key.at for group in comparison.groups)
     for group in comparison.groups:
         yield from _group(group, levels[group.key.at], names)
-
-
-def baseline_table(report: BaselineReport, names: Names | None) -> Table:
-    """A run against its accepted findings: what is new, unknown, fixed or stale."""
-    head = ", ".join(f"{len(report.of(state)):,} {state}" for state in STATES)
-    rows = [_finding(one, names) for one in report.findings if one.state != "persisting" or one.why]
-    title, lines = "against the accepted findings", (f"{count(len(report.findings), 'finding')}: {head}",)
-    if not rows:
-        return Table(title, lines=lines)
-    texts = ("", "estimator", "noise", "sample", "label", "predicted")
-    return Table(
-        title,
-        columns(texts, ("accepted", "now [95 %]", "remark"), wrap=True),
-        tuple(map(cells, rows[:MOST_FINDINGS])),
-        lines=lines,
-        notes=_rest(len(rows) - MOST_FINDINGS, "json holds"),
-    )
 
 
 def markdown_text(tables: Iterable[Table]) -> str:
@@ -216,23 +198,6 @@ def _sample(one: SampleChange, names: Names | None) -> tuple[str, ...]:
         numbers.plain(one.base, digits=4),
         numbers.plain(one.new, digits=4),
         numbers.change(one.difference, ends),
-    )
-
-
-def _finding(one: Finding, names: Names | None) -> tuple[str, ...]:
-    now = "" if one.value is None else numbers.with_interval(one.value, one.lower, one.upper, float("-inf"), float("inf"))
-    before = "" if one.accepted is None else f"{one.accepted:.4g}"
-    classes = (class_name(index, names, 20) for index in (one.label, one.predicted))
-    remark = "; ".join(filter(None, [one.why, one.reason or ""]))
-    return (
-        one.state,
-        one.estimator,
-        one.at.text,
-        shortened(one.sample_id, _LONGEST_ID),
-        *classes,
-        before,
-        now,
-        remark[:_LONGEST_REMARK],
     )
 
 

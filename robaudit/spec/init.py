@@ -50,7 +50,7 @@ def model_section(path: str, keys: Mapping[str, Any], normalise: str, known: Pre
     """The ``model`` section.
 
     Args:
-        path: of the model.
+        path: of the model; empty: it has none.
         keys: what else it needs (architecture, weights).
         normalise: a name or numbers.
         known: what the model's own files say, whose mean and std are used where ``normalise`` is none.
@@ -61,7 +61,7 @@ def model_section(path: str, keys: Mapping[str, Any], normalise: str, known: Pre
     mean, std = normalisation(normalise)
     if known is not None and not mean:
         mean, std = known.mean, known.std
-    section: dict[str, Any] = {"path": path, **keys}
+    section: dict[str, Any] = ({"path": path} if path else {}) | dict(keys)
     if mean:
         section["mean"], section["std"] = list(mean), list(std)
     return section
@@ -132,6 +132,20 @@ def dataset_section(text: str, base: Path, *, resize: int | None, crop: int | No
         _refuse(files, text)
         return {**found, "limit": limit}
     return {**found, **files, "sample": {"size": limit}}
+
+
+def class_names(text: str, base: Path) -> str | list[str]:
+    """The value of ``class_names``: a file, relative to the folder of the spec, or the names between commas.
+
+    Raises:
+        SpecError: there is no such file.
+    """
+    if (base / expanded(text)).is_file():
+        return str(expanded(text))
+    names = [name.strip() for name in text.split(",")]
+    if len(names) < 2 or not all(names):
+        raise SpecError(f"--class-names {text}", "no such file", "give a file with a name on each line, or the names between commas")
+    return names
 
 
 def with_images(section: dict[str, Any], known: Pretrained) -> dict[str, Any]:

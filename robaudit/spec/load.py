@@ -88,6 +88,9 @@ def load_spec(
         ModelError: the model's own files are damaged, or of a model that is not supported.
     """
     raw, lines = _parse(_read(path) if text is None else text, str(path))
+    single = isinstance(raw.get("estimators"), str | dict)
+    if single:
+        raw["estimators"] = [raw["estimators"]]
     for location, value in (overrides or {}).items():
         put(raw, *_within_sample(raw, location, value))
     known = [label for _, entry in noise_entries(raw.get("noise")) if isinstance(entry, dict) for label in _noise_labels(entry)]
@@ -104,6 +107,7 @@ def load_spec(
             location: line for location, line in lines.items() if location[:1] not in (("noise",), ("estimators",)) or len(location) == 1
         }
     moved: dict[Location, Location] = {("noise", i): ("noise", *place) for i, (place, _) in enumerate(noise_entries(raw.get("noise")))}
+    moved |= {("estimators", 0): ("estimators",)} if single else {}
     written = Written(str(path), lines, moved)
     try:
         spec = AuditSpec.model_validate(raw, context={BASE_DIR: path.resolve().parent})

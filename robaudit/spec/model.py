@@ -440,7 +440,9 @@ class AuditSpec(Part):
         description="what is done to the pixels, for example {sigma: [0.05, 8/255]}, or a list of noises; "
         "left out where no estimator needs any",
     )
-    estimators: Annotated[tuple[EstimatorSpec, ...], Field(min_length=1)] = (EstimatorSpec(name=DEFAULT_ESTIMATOR),)
+    estimators: Annotated[tuple[EstimatorSpec, ...], BeforeValidator(as_tuple), Field(min_length=1)] = (
+        EstimatorSpec(name=DEFAULT_ESTIMATOR),
+    )
     run: RunSpec = RunSpec()
     gates: Annotated[tuple[Annotated[str, AfterValidator(_gate)], ...], BeforeValidator(as_tuple)] = Field(
         (),

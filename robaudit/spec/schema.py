@@ -85,7 +85,8 @@ def _accept_short_forms(schema: dict[str, Any]) -> None:
         listed["items"] = number
         described = {k: listed.pop(k) for k in ("description", "default", "title") if k in listed}
         schema["$defs"]["ModelSpec"]["properties"][key] = {**described, "anyOf": [dict(listed), number]}
-    listed = schema["properties"]["noise"]
-    one = listed["items"]
-    described = {k: listed.pop(k) for k in ("description", "title") if k in listed}
-    schema["properties"]["noise"] = {**described, "anyOf": [one, dict(listed)]}
+    for key in ("noise", "estimators"):
+        listed = schema["properties"][key]
+        one = listed["items"]
+        described = {k: listed.pop(k) for k in ("description", "default", "title") if k in listed}
+        schema["properties"][key] = {**described, "anyOf": [one, dict(listed)]}

@@ -311,6 +311,4 @@ def refuse_other_gates(folder: Path, info: Mapping[str, Any], gates: Sequence[st
 
 def sampled_for_other_gates(folder: Path) -> RunError:
     """The error about other gates for a run that was sampled until its gates were decided."""
-    return RunError(
-        str(folder), "was sampled for other gates", "decide gates on it with robaudit gate RUN --gate ..., or choose another --out"
-    )
+    return RunError(str(folder), "was sampled for other gates", "decide gates on it with robaudit gate RUN GATE, or choose another --out")

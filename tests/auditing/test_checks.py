@@ -224,5 +224,5 @@ def test_no_labels_no_accuracy(tmp_path: Path, run_cli: RunCli) -> None:
     save_npz(tmp_path / "x.npz", count=30)
     asked = write(tmp_path, digits(dataset={"kind": "npz", "path": "x.npz", "labels_key": None}, estimators=["softmax"]))
     code, out, err = run_cli("estimate", asked, "--out", "run")
-    assert (code, err) == (0, "note: no labels: accuracy is not measured\n")
+    assert (code, err) == (0, "note: no labels: accuracy is not measured; robustness needs none\n")
     assert "clean accuracy  not measured (no labels)" in out

@@ -24,7 +24,7 @@ LEAST = 2.0  # seconds within which a user is to see something move
 
 LONG: dict[str, dict[str, Any]] = {
     "mc": {"samples": 5000},
-    "certified_radius": {"n": 5000},
+    "certified_radius": {"samples": 5000},
     "splitting": {"particles": 500, "repeats": 8},
     "qnorm_path": {"q": [100], "chains": 16},
     "radius_attack": {"norm": ["l2"]},

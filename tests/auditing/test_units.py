@@ -177,4 +177,4 @@ def test_init_refuses_the_levels_that_an_audit_would(tmp_path: Path, run_cli: Ru
 def test_init_says_what_an_audit_would_refuse(tmp_path: Path, run_cli: RunCli) -> None:
     np.savez(tmp_path / "x.npz", images=images(0, 255), labels=np.arange(4))
     code, _, err = run_cli("init", "--model", NETWORK["path"], "--architecture", NETWORK["architecture"], "--data", "x.npz")
-    assert (code, err) == (2, f"wrote audit.yaml\nerror: x.npz: {BYTES}{OVERRIDE}\n")
+    assert (code, err) == (2, f"nothing was written; to edit the spec by hand, write it with --no-check\nerror: x.npz: {BYTES}{OVERRIDE}\n")

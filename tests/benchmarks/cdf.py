@@ -1,13 +1,13 @@
-"""Part `mvn`: the normal CDF against SciPy's, on the problems of `bench_mvn`."""
+"""Part `mvn`: the normal CDF against SciPy's."""
 
 from __future__ import annotations
 
 from functools import partial
 
 import torch
+from torch import Tensor
 
 from robaudit.numerics.mvn import mvn_cdf
-from tests.benchmarks.bench_mvn import margin_problems
 from tests.benchmarks.networks import Bench
 from tests.benchmarks.published import scipy_cdf
 from tests.benchmarks.report import Section, Table, number, target
@@ -15,6 +15,20 @@ from tests.benchmarks.timing import Contender, alternating, timed
 
 AIMS = {9: 0.05, 99: 1.5, 999: 60.0}
 CASES = ((1000, 9, 784, 20, 2.0), (100, 99, 784, 5, 2.0), (8, 999, 3072, 1, 7.0))  # rows, k, pixels, rows for SciPy, mean limit
+
+
+def margin_problems(rows: int, k: int, dimension: int, seed: int, shared: float, mean: float = 2.0) -> tuple[Tensor, Tensor]:
+    """Limits and Gram correlations of k margins w_t - w_i, the class t weighing `shared` times the others."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+    weights = normal(rows, k + 1, dimension)
+    margins = torch.nn.functional.normalize(shared * weights[:, :1] - weights[:, 1:], dim=-1)
+    correlation = margins @ margins.transpose(1, 2)
+    correlation.diagonal(dim1=1, dim2=2).fill_(1.0)
+    return 1.5 * normal(rows, k) + 2.0 * normal(rows, 1) + mean, correlation
 
 
 def measure(bench: Bench) -> Section:

@@ -178,7 +178,7 @@ def _compared(
                 ],
             }
         ).located(folder, name)
-        result = validate(spec, samples=images, draws=reference, trust=False)
+        result = validate(spec, images=images, draws=reference, trust=False)
     by_level: dict[NoiseLevel, dict[str, Comparison]] = {}
     for one in result.comparisons:
         by_level.setdefault(one.at, {})[one.estimator] = one

@@ -90,11 +90,6 @@ def test_empty_folder(tmp_path: Path, refuse_data: RefuseData) -> None:
     refuse_data(kind="images", path="empty", says="empty: is an empty folder; give a folder with one folder per class")
 
 
-def test_images_without_class_folders(tmp_path: Path, refuse_data: RefuseData) -> None:
-    Image.new("L", (8, 8)).save(tmp_path / "0.png")
-    refuse_data(kind="images", path=".", says="holds 1 image but no class folders; put them into one folder per class")
-
-
 def test_unreadable_image_stops(folder: Path, refuse_data: RefuseData) -> None:
     (folder / "4" / "0.png").write_bytes(b"not an image")
     line = refuse_data(kind="images", path="digits", channels=1, says="digits/4/0.png: is not an image that Pillow can read")

@@ -125,6 +125,8 @@ GOOD = {
     "ordinary.yaml": yaml.safe_load((Path(demo).parent / "ordinary.yaml").read_text()),
     "noise_trained.yaml": yaml.safe_load((Path(demo).parent / "noise_trained.yaml").read_text()),
     "short forms": digits(noise={"sigma": "8/255"}, model={"path": "m.pt", "mean": 0.5, "std": "1/2"}, estimators=["mc", {"taylor": None}]),
+    "one estimator": digits(estimators="mc"),
+    "one with options": digits(estimators={"mc": {"samples": 9}}),
     "everything": {
         "model": {"path": "m.pt", "format": "torchscript", "mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225], "output": "logits"},
         "dataset": {"kind": "images", "path": "x", "resize": [40, 40], "crop": 32, "channels": 3, "sample": {"size": 10, "seed": 1}},

@@ -70,16 +70,16 @@ def test_show_and_tables(run: Path, run_cli: RunCli) -> None:
 def test_gates_address_label_and_level(run: Path, run_cli: RunCli) -> None:
     kept = [float(row["value"]) for row in read_rows(run) if (row["noise"], row["level"], row["estimator"]) == ("night", "5.0", "mc")]
     low, high = np.mean(kept) - 0.3, np.mean(kept) + 0.3
-    passed = run_cli("gate", run, "--gate", f"mean(noise=night, level=5, estimator=mc) >= {max(low, 0):.3f}")
+    passed = run_cli("gate", run, f"mean(noise=night, level=5, estimator=mc) >= {max(low, 0):.3f}")
     assert passed.code == 0, passed.out
     assert "noise=night, level=5" in passed.out
-    assert run_cli("gate", run, "--gate", "mean(noise=contrast, level=5, estimator=mc) >= 0.999").code in (0, 1)
-    assert run_cli("gate", run, "--gate", f"mean(noise=night, level=5, estimator=mc) >= {min(high, 1):.3f}").code in (1, 4)
-    ambiguous = run_cli("gate", run, "--gate", "mean(sigma=0.3, estimator=mc) >= 0.1")
+    assert run_cli("gate", run, "mean(noise=contrast, level=5, estimator=mc) >= 0.999").code in (0, 1)
+    assert run_cli("gate", run, f"mean(noise=night, level=5, estimator=mc) >= {min(high, 1):.3f}").code in (1, 4)
+    ambiguous = run_cli("gate", run, "mean(sigma=0.3, estimator=mc) >= 0.1")
     assert ambiguous.code == 2
     assert "say noise=gaussian | laplace" in ambiguous.err
-    assert run_cli("gate", run, "--gate", "mean(sigma=0.1, estimator=mc) >= 0").code == 0
-    unknown = run_cli("gate", run, "--gate", "mean(noise=rain, estimator=mc) >= 0")
+    assert run_cli("gate", run, "mean(sigma=0.1, estimator=mc) >= 0").code == 0
+    unknown = run_cli("gate", run, "mean(noise=rain, estimator=mc) >= 0")
     assert (unknown.code, unknown.out) == (2, "")
     assert "has no noise 'rain'" in unknown.err
 

@@ -60,7 +60,7 @@ def test_help_and_misspelt_options(tmp_path: Path) -> None:
 
 
 def test_no_such_run_or_spec(tmp_path: Path) -> None:
-    more = {"plan": ["--budget", "1m"], "plot": ["--kind", "bias", "-o", "x.png"], "compare": ["other"]}
+    more = {"plot": ["--kind", "bias", "-o", "x.png"], "compare": ["other"]}
     commands = [[name, "nosuch", *more.get(name, [])] for name in COMMANDS]
     found = answers(commands, tmp_path)
     for command, (code, said, imported) in zip(commands, found, strict=True):
@@ -91,7 +91,7 @@ def test_invalid_specs(tmp_path: Path) -> None:
         write(tmp_path, digits(**changed), f"{name}.yaml")
     (tmp_path / "yaml.yaml").write_text("a: [")
     specs = [*(f"{name}.yaml" for name in INVALID), "yaml.yaml"]
-    commands = [[*command, spec] for command in (["estimate"], ["validate"], ["plan", "--budget", "1m"]) for spec in specs]
+    commands = [[*command, spec] for command in (["estimate"], ["validate"]) for spec in specs]
     commands += [
         ["plot", "--kind", "noise", "-o", "x.png", "key.yaml"],
         ["estimate", "gate.yaml", "--sigma", "x"],
@@ -106,10 +106,10 @@ def test_invalid_specs(tmp_path: Path) -> None:
 def test_gates(tmp_path: Path) -> None:
     spec = digits(limit=4, estimators=[{"mc": {"samples": 2}}])
     audit(load_spec(write(tmp_path, spec)), out=tmp_path / "run")
-    found = answers([["gate", "run", "--gate", "men >= 1"], ["gate", "run", "--gate", "mean > 1"], ["show", "run"]], tmp_path)
+    found = answers([["gate", "run", "men >= 1"], ["gate", "run", "mean > 1"], ["show", "run"]], tmp_path)
     for code, said, imported in found[:2]:
         assert (code, imported) == (2, [])
-        assert said.startswith("error: --gate 'me")
+        assert said.startswith("error: gate 'me")
     assert "torch" not in found[2][2]
 
 

@@ -175,8 +175,8 @@ PRINTED = {
     "a list as JSON": ("flag-samples", "run", *LISTS, "--format", "json"),
     "rows": ("show", "run", "rows"),
     "rows as JSON": ("show", "run", "rows", "--format", "json"),
-    "a gate": ("gate", "run", "--gate", "worst_class >= 0.1"),
-    "a gate as JUnit": ("gate", "run", "--gate", "worst_class >= 0.1", "--format", "junit"),
+    "a gate": ("gate", "run", "worst_class >= 0.1"),
+    "a gate as JUnit": ("gate", "run", "worst_class >= 0.1", "--format", "junit"),
     "Markdown": ("report", "run", "--format", "md"),
     "a comparison": ("compare", "run", "run", "--format", "md"),
     "samples": ("show", "run", "sample"),
@@ -232,7 +232,7 @@ def texts(document: object) -> Iterator[str]:
 
 def test_annotations_are_the_only_commands(evil: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(evil)
-    lines = run_cli("gate", "run", "--gate", "worst_class >= 0.999", "--format", "github").out.splitlines()
+    lines = run_cli("gate", "run", "worst_class >= 0.999", "--format", "github").out.splitlines()
     assert {line.partition(" ")[0] for line in lines} == {"::warning", "::error"}
     assert all(line.isprintable() for line in lines)
 

@@ -23,7 +23,7 @@ from tests.conftest import RunCli
 from tests.specs import digits, save_npz, tree, write
 
 ESTIMATORS = [{"mc": {"samples": 100}}, "logit_gaussian", "taylor", "softmax"]
-FEW = ("--samples", "12", "--reference-draws", "200")
+FEW = ("--images", "12", "--reference-draws", "200")
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def test_a_validation(spec: Path, run_cli: RunCli, tmp_path: Path) -> None:
 
 def test_the_reference_is_not_the_runs_own_noise(spec: Path, run_cli: RunCli, tmp_path: Path) -> None:
     """mc with as many draws as the reference would be the reference itself."""
-    run_cli("validate", spec, "--samples", "12", "--reference-draws", "100", "--out", "found", "--set", "mc.samples=100", "--no-picture")
+    run_cli("validate", spec, "--images", "12", "--reference-draws", "100", "--out", "found", "--set", "mc.samples=100", "--no-picture")
     rows = [row for row in table(tmp_path / "found" / "validation.csv") if row["estimator"] == "mc"]
     touched = [row for row in rows if 0.02 < float(row["reference"]) < 0.98]
     assert any(row["value"] != row["reference"] for row in touched)
@@ -103,7 +103,7 @@ def test_the_default_folder_and_the_random_subset(spec: Path, run_cli: RunCli, t
 
 
 def test_convergence(spec: Path, run_cli: RunCli, tmp_path: Path) -> None:
-    outcome = run_cli("validate", spec, "--samples", "10", "--reference-draws", "256", "--out", "found", "--convergence")
+    outcome = run_cli("validate", spec, "--images", "10", "--reference-draws", "256", "--out", "found", "--convergence")
     assert outcome.code == 0
     rows = table(tmp_path / "found" / "convergence.csv")
     assert [int(row["n"]) for row in rows if row["estimator"] == "mc"] == [1, 2, 4, 8, 16, 32]
@@ -114,7 +114,7 @@ def test_convergence(spec: Path, run_cli: RunCli, tmp_path: Path) -> None:
 
 def test_a_budget_sets_the_draws(spec: Path, run_cli: RunCli, tmp_path: Path) -> None:
     started = time.monotonic()
-    assert run_cli("validate", spec, "--samples", "4", "--budget", "1s", "--out", "found", "--no-picture").code == 0
+    assert run_cli("validate", spec, "--images", "4", "--budget", "1s", "--out", "found", "--no-picture").code == 0
     assert time.monotonic() - started < 30
     assert json.loads((tmp_path / "found" / "validation.json").read_text())["reference"]["draws"] >= 256
 
@@ -122,7 +122,7 @@ def test_a_budget_sets_the_draws(spec: Path, run_cli: RunCli, tmp_path: Path) ->
 def test_an_overrun_budget_is_said_and_untouched_images_have_no_verdict(
     spec: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    code, out, err = run_cli("validate", spec, "--samples", "12", "--budget", "0.001s", "--no-picture", "--set", "noise.sigma=[1e-6]")
+    code, out, err = run_cli("validate", spec, "--images", "12", "--budget", "0.001s", "--no-picture", "--set", "noise.sigma=[1e-6]")
     assert code == 0
     assert "note: --budget: it took " in err
     assert "the reference with 256 draws" in err
@@ -134,7 +134,7 @@ def test_an_overrun_budget_is_said_and_untouched_images_have_no_verdict(
     assert "is close" not in out
     assert "-> " not in out
     monkeypatch.setattr(validate_module, "MOST_DRAWS", 300)
-    assert "--budget" not in run_cli("validate", spec, "--samples", "4", "--budget", "60s", "--no-picture").err
+    assert "--budget" not in run_cli("validate", spec, "--images", "4", "--budget", "60s", "--no-picture").err
 
 
 def test_a_foreign_folder_is_never_written_into(spec: Path, refuse: Refuse, run_cli: RunCli, tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def test_a_foreign_folder_is_never_written_into(spec: Path, refuse: Refuse, run_
     ("args", "says"),
     [
         (("--budget", "soon"), "--budget soon: is not a duration; give one such as 90s, 10m, 2h or 1h30m"),
-        (("--samples", "1"), "Invalid value for '--samples'"),
+        (("--images", "1"), "Invalid value for '--images'"),
         (("--reference-draws", "10"), "Invalid value for '--reference-draws'"),
         (("--set", "mc.samples=no"), "estimators[0].mc: samples: got False"),
     ],

@@ -88,7 +88,7 @@ def test_however_the_level_is_given(options: tuple[str, str], tmp_path: Path, ru
 
 
 @pytest.mark.parametrize(
-    "command", [("show",), ("bias-report",), ("flag-samples",), ("report", "--format", "md"), ("gate", "--gate", GATE)], ids=lambda c: c[0]
+    "command", [("show",), ("bias-report",), ("flag-samples",), ("report", "--format", "md"), ("gate", GATE)], ids=lambda c: c[0]
 )
 def test_it_leads(command: tuple[str, ...], run: Path, silent: Path, run_cli: RunCli) -> None:
     first, *rest = command
@@ -128,27 +128,27 @@ def test_reports_of_two_runs(run: Path, silent: Path, tmp_path: Path, run_cli: R
 
 
 def test_strict(run: Path, silent: Path, run_cli: RunCli) -> None:
-    assert run_cli("gate", run, "--gate", GATE).code == 0
-    code, out, _ = run_cli("gate", run, "--gate", GATE, "--strict")
+    assert run_cli("gate", run, GATE).code == 0
+    code, out, _ = run_cli("gate", run, GATE, "--strict")
     first, second, last = out.splitlines()
     assert code == 1
     assert first.startswith("fail  warnings <= 0 ")
     assert first.endswith(MEANT)
     assert second.startswith("pass  mean(estimator=mc, sigma=8) >= 0.01")
     assert last == "fail: of 2 gates 1 passed, 1 failed; intervals 95 %, each gate alone" + ONLY
-    assert run_cli("gate", silent, "--gate", GATE, "--strict").code == 0
+    assert run_cli("gate", silent, GATE, "--strict").code == 0
 
 
 def test_strict_by_itself(run: Path, silent: Path, run_cli: RunCli) -> None:
     assert run_cli("gate", silent, "--strict").out == "pass  warnings <= 0  0  a count\npass: of 1 gate 1 passed\n"
     assert run_cli("gate", run, "--strict", "--population").code == 1
-    assert run_cli("gate", run, "--gate", "warnings <= 1").code == 0
+    assert run_cli("gate", run, "warnings <= 1").code == 0
 
 
 def test_a_gate_on_warnings_is_about_the_run(run: Path, refuse: Refuse) -> None:
-    line = refuse("gate", run, "--gate", "warnings(sigma=8) <= 0")
+    line = refuse("gate", run, "warnings(sigma=8) <= 0")
     assert line.endswith("gate 'warnings(sigma=8) <= 0': warnings are about the run; leave estimator and noise level out")
-    assert "a number of warnings is at least 0" in refuse("gate", run, "--gate", "warnings <= -1")
+    assert "a number of warnings is at least 0" in refuse("gate", run, "warnings <= -1")
 
 
 def test_strict_in_python(run: Path, silent: Path) -> None:
@@ -162,28 +162,28 @@ def test_strict_in_python(run: Path, silent: Path) -> None:
 
 def test_documents(run: Path, run_cli: RunCli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))
-    found = json.loads(run_cli("gate", run, "--gate", GATE, "--format", "json").out)
+    found = json.loads(run_cli("gate", run, GATE, "--format", "json").out)
     assert (found["warnings"], found["verdict"]) == ([MEANT], "pass")
     found = json.loads(run_cli("gate", run, "--strict", "--format", "json").out)
     assert (found["exit_code"], found["gates"][0]["verdict"], found["gates"][0]["covers"]) == (1, "fail", "run")
 
-    suite = ElementTree.fromstring(run_cli("gate", run, "--gate", GATE, "--format", "junit").out.split("\n", 1)[1])  # noqa: S314  our own
+    suite = ElementTree.fromstring(run_cli("gate", run, GATE, "--format", "junit").out.split("\n", 1)[1])  # noqa: S314  our own
     first, second = suite.iter("testcase")
     assert (first.get("name"), [child.tag for child in first], first[0].get("message")) == ("warning", ["skipped"], MEANT)
     assert [child.tag for child in second] == ["system-out"]
-    suite = ElementTree.fromstring(run_cli("gate", run, "--gate", GATE, "--strict", "--format", "junit").out.split("\n", 1)[1])  # noqa: S314
+    suite = ElementTree.fromstring(run_cli("gate", run, GATE, "--strict", "--format", "junit").out.split("\n", 1)[1])  # noqa: S314
     first, _ = suite.iter("testcase")
     assert [child.tag for child in first] == ["failure"]
     assert MEANT in str(first[0].get("message"))
 
-    lines = run_cli("gate", run, "--gate", GATE, "--format", "github").out.splitlines()
+    lines = run_cli("gate", run, GATE, "--format", "github").out.splitlines()
     assert lines[0].startswith("::warning title=robaudit gate::spec: gaussian noise: sigma 8 is 8 times")
     assert lines[1].startswith("::notice")
     assert "**Warning:** gaussian noise" in (tmp_path / "summary.md").read_text()
 
 
 def test_at_most_ten_annotations(run: Path, run_cli: RunCli) -> None:
-    gates = [argument for i in range(12) for argument in ("--gate", f"mean >= 0.9{i}")]
+    gates = [f"mean >= 0.9{i}" for i in range(12)]
     lines = run_cli("gate", run, *gates, "--format", "github").out.splitlines()
     assert len(lines) == 10
     assert [line.split()[0] for line in lines] == ["::warning", *["::error"] * 9]

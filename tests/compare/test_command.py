@@ -145,11 +145,6 @@ def test_skipped_samples_are_told_everywhere(trained: Run, ordinary: Run, run_cl
     properties = ElementTree.fromstring(run_cli(*command, "junit").out).iter("property")  # noqa: S314  ours
     assert ("samples skipped", "20") in {(one.attrib["name"], one.attrib["value"]) for one in properties}
     assert "samples left out: 20 skipped, 20 only base" in run_cli(*command, "md").out
-    code, out, err = run_cli("compare", "--baseline", tmp_path / "a.json", path, "--estimator", "mc", "--update")
-    assert code == 0
-    assert "20 results skipped or without a finite value" in err
-    code, out, _ = run_cli("compare", "--baseline", tmp_path / "a.json", path, "--estimator", "mc", "--format", "json")
-    assert (code, validate(out)["baseline"]["counts"]["unknown"]) == (4, 20)
 
 
 def test_hostile_names(ordinary: Run, run_cli: RunCli, tmp_path: Path) -> None:
@@ -169,18 +164,13 @@ def test_hostile_names(ordinary: Run, run_cli: RunCli, tmp_path: Path) -> None:
     ElementTree.fromstring(run_cli(*command, "junit").out)  # noqa: S314  ours
     commands = run_cli(*command, "github").out.splitlines()
     assert len(commands) == 1
-    baseline = tmp_path / "accepted.json"
-    assert run_cli("compare", "--baseline", baseline, path, "--below", "0.99", "--update").code == 0
-    code, out, _ = run_cli("compare", "--baseline", baseline, path)
-    assert code == 0
-    assert "\x1b" not in out
 
 
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (["BASE"], "two runs are compared, not 1"),
-        (["BASE", "NEW", "NEW"], "two runs are compared, not 3"),
+        (["BASE"], "Missing argument 'NEW'"),
+        (["BASE", "NEW", "NEW"], "unexpected extra argument"),
         (["BASE", "nowhere"], "is not a run folder"),
         (["BASE", "NEW", "--gate", "mean_drop < 1"], "write >= or <="),
         (["BASE", "NEW", "--gate", "mean_drop <= 1"], "does not say which results it is about"),
@@ -190,14 +180,7 @@ def test_hostile_names(ordinary: Run, run_cli: RunCli, tmp_path: Path) -> None:
         (["BASE", "NEW", "--below", "7"], "7 is outside the range of"),
         (["BASE", "NEW", "--confidence", "1"], "is not above 0.5 and below 1"),
         (["BASE", "NEW", "--gate", "accuracy_drop <= -7"], "lies from -1 to 1, never -7"),
-        (["BASE", "NEW", "--prune"], "needs --update"),
         (["BASE", "NEW", "--format", "junit"], "there is no gate to report"),
-        (["BASE", "NEW", "--update"], "needs --baseline"),
-        (["BASE", "NEW", "--include", "all"], "needs --baseline"),
-        (["--baseline", "a.json", "BASE", "NEW"], "--baseline compares one run, not 2"),
-        (["--baseline", "a.json", "NEW", "--gate", "mean_drop <= 1"], "cannot be used with --baseline"),
-        (["--baseline", "a.json", "NEW", "--format", "csv"], "cannot be used with --baseline"),
-        (["--baseline", "a.json", "NEW"], "no such file"),
     ],
 )
 def test_refusals(options: list[str], says: str, trained: Run, ordinary: Run, run_cli: RunCli) -> None:

@@ -25,7 +25,7 @@ from torchvision import models
 from robaudit.spec.gates import QUANTITIES, parse_gate
 from tests.conftest import RunCli
 from tests.datasets.cifar10 import write_cifar10
-from tests.specs import read_info, save_npz
+from tests.specs import digits, read_info, save_npz, write
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 RNG = np.random.default_rng(0)
@@ -95,7 +95,12 @@ QUICK_SPECTRUM = (
     *("mc.samples=50", "logit_gaussian.samples=32", "splitting.particles=20", "splitting.p_min=0.01", *QUICK_ATTACK),
     *("noise_tolerance.tolerance=1.0", "noise_tolerance.most=1000", "radius_random.directions=20", "smoothed_margin.samples=100"),
     *("qnorm_path.temperatures=16", "qnorm_path.steps=1", "adversarial_loss.steps=5", "adversarial_loss.restarts=2"),
-    *("certified_radius.n=200", "certified_radius.selection=20", "certified_radius_l1.n=200", "certified_radius_l1.selection=20"),
+    *(
+        "certified_radius.samples=200",
+        "certified_radius.selection=20",
+        "certified_radius_l1.samples=200",
+        "certified_radius_l1.selection=20",
+    ),
     *("smoothed_attack.copies=4", "smoothed_attack.verify=200", "smoothed_attack.steps=2", "smoothed_attack.restarts=0"),
 )
 """Options that make an estimator quick; their results need not be good."""
@@ -113,7 +118,7 @@ CASES: dict[str, tuple[Callable[[Path, pytest.MonkeyPatch], None], list[str]]] =
     "intermediate-q.yaml": (demo, ["--limit", "4", "--set", "qnorm_path.temperatures=16", "--set", "adversarial_loss.steps=5"]),
     "noise.yaml": (demo, ["--limit", "6", "--set", "mc.samples=40"]),
     "curves.yaml": (demo, ["--limit", "3", *settings("pgd_l2.steps=3", "pgd_linf.steps=3", "pgd_l2.restarts=1", "pgd_linf.restarts=1")]),
-    "certified.yaml": (demo, ["--limit", "4", *settings("certified_radius.n=200", "smoothed_margin.samples=100")]),
+    "certified.yaml": (demo, ["--limit", "4", *settings("certified_radius.samples=200", "smoothed_margin.samples=100")]),
     "scores.yaml": (demo, ["--limit", "4", *settings(*QUICK_ATTACK, "noise_tolerance.tolerance=1.0", "noise_tolerance.most=1000")]),
     "spectrum.yaml": (demo, ["--limit", "2", *settings(*QUICK_SPECTRUM)]),
 }
@@ -183,6 +188,7 @@ def run_script(folder: Path, **inputs: str) -> subprocess.CompletedProcess[str]:
         "GITHUB_OUTPUT": str(folder / "output"),
         "GITHUB_STEP_SUMMARY": str(folder / "summary.md"),
         "GATES": "",
+        "TRUST": "false",
         **inputs,
     }
     command = ["bash", "--noprofile", "--norc", "-e", "-o", "pipefail", "-c", script("audit")]
@@ -214,6 +220,17 @@ def test_the_action_takes_gates_and_runs_nothing_else(tmp_path: Path, audited: C
     assert not (tmp_path / "gates").exists()
 
 
+def test_the_action_runs_code_only_when_told_to(tmp_path: Path) -> None:
+    (tmp_path / "mynet.py").write_text("from robaudit.models.architectures import digits_cnn\n")
+    document = digits(model={"format": "python", "architecture": "mynet:digits_cnn"}, limit=3, gates=["accuracy >= 0"])
+    write(tmp_path, document, "audit.yaml")
+    refused = run_script(tmp_path, SPEC="audit.yaml", REPORT="report.html")
+    assert refused.returncode == 2
+    assert "is Python code" in refused.stderr
+    done = run_script(tmp_path, SPEC="audit.yaml", REPORT="report.html", TRUST="true")
+    assert done.returncode == 0, done.stderr
+
+
 def test_the_action_gives_the_code_of_a_mistake(tmp_path: Path) -> None:
     """Never 1, which is that of a failed gate."""
     (tmp_path / "file").touch()
@@ -228,7 +245,7 @@ def test_the_action_is_one() -> None:
     text = (CONFIGS / "ci" / "action.yml").read_text()
     action = yaml.safe_load(text)
     assert set(action) == {"name", "description", "inputs", "runs"}
-    assert set(action["inputs"]) == {"spec", "gates", "report", "extras", "python-version"}
+    assert set(action["inputs"]) == {"spec", "gates", "report", "extras", "trust", "python-version"}
     assert set(re.findall(r"inputs\.([\w-]+)", text)) == set(action["inputs"])
     for one in action["inputs"].values():
         assert one["description"]

@@ -158,12 +158,11 @@ def test_a_class_folder_that_cannot_be_listed(tmp_path: Path, monkeypatch: pytes
     assert message(tmp_path) == "pets/dog: cannot be listed (Permission denied); give folders that you may read"
 
 
-def test_loose_images(tmp_path: Path) -> None:
-    draw(tmp_path, "a.png", "b.png")
-    assert message(tmp_path) == (
-        "pets: holds 2 images but no class folders; put them into one folder per class, or list them with their labels in a CSV file "
-        "(kind: csv)"
-    )
+def test_images_without_class_folders_have_no_labels(tmp_path: Path) -> None:
+    draw(tmp_path, "b.png", "a.png")
+    dataset = opened(tmp_path)
+    assert [(sample.id, sample.label) for sample in (dataset[0], dataset[1])] == [("a.png", None), ("b.png", None)]
+    assert dataset.class_names is None
 
 
 def test_threads_and_pickles_read_the_same(tmp_path: Path) -> None:
@@ -223,7 +222,7 @@ def test_one_folder_around_all_classes(tmp_path: Path) -> None:
 def test_a_list_beside_the_images(tmp_path: Path) -> None:
     draw(tmp_path, "c.png")
     (tmp_path / "pets/metadata.csv").write_text("file_name,label\nc.png,cat\n")
-    assert message(tmp_path).endswith("or use kind: csv with path: pets/metadata.csv and path_column: file_name")
+    assert message(tmp_path).endswith("; use kind: csv with path: pets/metadata.csv and path_column: file_name")
 
 
 SYNSETS = ("n01440764", "n01443537", "n02012849", "n03126707")

@@ -11,13 +11,13 @@ from tests.device.count import measure
 # Synchronisations of a chunk of 16 images with ten classes, for each image or for each pass that is differentiated.
 # noise_tolerance waits once a round of its search.
 PER_IMAGE = {"logit_gaussian": 3.0, "mmse": 3.0, "taylor": 3.0, "noise_tolerance": 4.0}
-PER_GRADIENT_PASS = {"radius_attack": 1.1}  # both norms share the clean gradients, so each of the fewer passes carries more
+PER_GRADIENT_PASS = {"radius_attack": 1.0}
 OPTIONS: dict[str, dict[str, Any]] = {"radius_attack": {"steps": 5, "restarts": 1, "polish": 15}, "noise_tolerance": {"tolerance": 1.0}}
 
 
-@pytest.mark.parametrize(("name", "draws"), [("mc", "samples"), ("certified_radius", "n")])
-def test_none_a_pass(name: str, draws: str) -> None:
-    few, many = (measure(name, 4, **{draws: number}) for number in (2000, 6000))
+@pytest.mark.parametrize("name", ["mc", "certified_radius"])
+def test_none_a_pass(name: str) -> None:
+    few, many = (measure(name, 4, samples=number) for number in (2000, 6000))
     assert many.passes > few.passes
     assert many.card.syncs == few.card.syncs <= 5, many.card.text()
 

@@ -6,8 +6,11 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from scipy.integrate import quad
+from scipy.special import log_ndtr, logsumexp
+from scipy.stats import poisson
 from torch import Tensor, nn
 
 from robaudit.estimators.engine import Engine
@@ -17,7 +20,9 @@ from robaudit.models import from_module
 from robaudit.noise.base import NoiseKind
 from robaudit.noise.draws import NormalDraws
 from robaudit.noise.gaussian import Gaussian
+from robaudit.noise.laplace import Laplace
 from robaudit.noise.registry import NoiseSource
+from robaudit.noise.sensor import Sensor
 from robaudit.noise.spatial import Spatial
 from robaudit.noise.uniform import Uniform
 
@@ -55,7 +60,7 @@ class Golden(nn.Module, ABC):
 
     def forward(self, x: Tensor) -> Tensor:
         loss = self.log_loss(x.flatten(1) - MIDDLE).exp()
-        return torch.stack([torch.zeros_like(loss), torch.log(torch.expm1(loss))], dim=1)
+        return torch.stack([torch.zeros_like(loss), loss + torch.log(-torch.expm1(-loss))], dim=1)
 
 
 class Tilt(Golden):
@@ -157,6 +162,106 @@ class Softplus(LogNormal):
         return torch.where(s < -30, s, torch.nn.functional.softplus(s.clamp_min(-30)).log())
 
     log_norm = Cliff.log_norm
+
+
+class Curved(LogNormal):
+    """log l = -6 + 4 tanh(u / 3) - |z|^2 / 2000, z the noise over sigma: curved in every direction."""
+
+    highest = math.exp(-2)
+    curvature = 5e-4
+
+    def log_of(self, u: Tensor) -> Tensor:
+        return -6 + 4 * torch.tanh(u / 3)
+
+    def log_loss(self, delta: Tensor) -> Tensor:
+        return super().log_loss(delta) - self.curvature * (delta / EPS).square().sum(1)
+
+    def log_norm(self, q: float) -> float:
+        narrowed = 1 + 2 * q * self.curvature
+        u = torch.linspace(-40, 40, 2**18 + 1, dtype=torch.float64)
+        along = torch.logsumexp(q * self.log_of(u) - narrowed * u.square() / 2, 0) + math.log(80 / 2**18 / math.sqrt(2 * math.pi))
+        return (float(along) - (SIDE**2 - 1) / 2 * math.log(narrowed)) / q
+
+
+class LaplaceLine(Golden):
+    """log l = -4 + slope sum(delta) under Laplace noise of scale b: E[l^q] = e^-4q / (1 - (q slope b)^2)^d, q slope b = .5 at q = 1000."""
+
+    kind = "laplace"
+    noise = Laplace()
+    level = NoiseLevel("laplace", EPS, LevelName.SIGMA)
+    highest = math.inf
+    at_1000 = 0.5
+
+    def log_loss(self, delta: Tensor) -> Tensor:
+        return -4 + self.at_1000 / (1000 * EPS * math.sqrt(0.5)) * delta.sum(1)
+
+    def log_norm(self, q: float) -> float:
+        return -4 - SIDE**2 / q * math.log1p(-((self.at_1000 * q / 1000) ** 2))
+
+
+class LaplaceEdge(LaplaceLine):
+    """The same near the q at which E[l^q] is infinite."""
+
+    at_1000 = 0.9
+
+
+class LaplaceMargin(LaplaceLine):
+    """l = softplus(-6 + 3 u) under Laplace noise, u = sum(delta) / (sigma sqrt d)."""
+
+    def log_of(self, u: Tensor) -> Tensor:
+        """log l of u."""
+        s = -6 + 3 * u
+        return torch.where(s < -30, s, torch.nn.functional.softplus(s.clamp_min(-30)).log())
+
+    def log_loss(self, delta: Tensor) -> Tensor:
+        return self.log_of(delta.sum(1) / (EPS * SIDE))
+
+    def log_norm(self, q: float) -> float:
+        """The density of a sum of n Laplace variables is exp(-|y|) sum_k (n-1+k)! / (k! (n-1-k)!) |y|^(n-1-k) 2^-k / (2^n (n-1)!)."""
+        n, scale = SIDE**2, math.sqrt(0.5) / SIDE
+        u = torch.linspace(-60, 400, 2**16 + 1, dtype=torch.float64)
+        k, y = torch.arange(n, dtype=torch.float64), (u.abs() / scale)[:, None]
+        terms = torch.lgamma(n + k) - torch.lgamma(k + 1) - torch.lgamma(n - k) - k * math.log(2) + torch.special.xlogy(n - 1 - k, y)
+        density = torch.logsumexp(terms, 1) - y[:, 0] - n * math.log(2) - math.lgamma(n) - math.log(scale)
+        return float(torch.logsumexp(density + q * self.log_of(u), 0) + math.log(460 / 2**16)) / q
+
+
+class SensorLine(Golden):
+    """log l = -3 + slope sum(delta) under a camera's noise: E[l^q] is a power of a sum over photons and the 256 values of a pixel."""
+
+    kind = "sensor"
+    noise = Sensor()
+    level = NoiseLevel("sensor", 200.0, LevelName.PHOTONS)
+    slope = 0.05
+    highest = math.exp(-3 + slope * MIDDLE * SIDE**2)
+
+    def log_loss(self, delta: Tensor) -> Tensor:
+        return -3 + self.slope * delta.sum(1)
+
+    def log_norm(self, q: float) -> float:
+        photons, steps = self.level.level, 255
+        number, value = np.arange(400), np.arange(steps + 1)
+        edges = (np.append(value - 0.5, np.inf) / steps * photons)[None] - number[:, None]  # of the readings
+        edges[:, 0] = -np.inf
+        inside = log_ndtr(edges / self.noise.read_noise)
+        reading = inside[:, 1:] + np.log(-np.expm1(np.minimum(inside[:, :-1] - inside[:, 1:], -1e-300)))
+        pixel = logsumexp(poisson.logpmf(number, photons * MIDDLE)[:, None] + reading, axis=0)
+        return -3 + math.prod(self.shape) / q * float(logsumexp(pixel + q * self.slope * (value / steps - MIDDLE)))
+
+
+class SensorSteep(SensorLine):
+    """The same, so steep that rounding a pixel is a jump at large q."""
+
+    slope = 0.5
+    highest = math.exp(-3 + slope * MIDDLE * SIDE**2)
+
+
+class SensorPixel(SensorLine):
+    """One pixel."""
+
+    shape = (1, 1, 1)
+    slope = 4.0
+    highest = math.exp(-3 + slope * MIDDLE)
 
 
 def work_of(golden: Golden, repetitions: int | Sequence[int], *, seed: int = 0, dtype: torch.dtype = torch.float64) -> Work:

@@ -80,7 +80,7 @@ CASES: dict[str, tuple[NoiseKind, float, str, Tensor, float]] = {
 def test_a_half_space(name: str) -> None:
     """The radius of a half-space is its distance (for l1 noise along an axis); four seeds are below it, and as near as draws allow."""
     form, level, norm, weights, distance = CASES[name]
-    estimator = CertifiedRadius(n=20_000, norm=norm)
+    estimator = CertifiedRadius(samples=20_000, norm=norm)
     for seed in range(4):
         found = one(estimator, under(form, level, half_space(distance, weights), GREY, seed))
         details = found.details or {}
@@ -96,7 +96,7 @@ def test_coverage_end_to_end() -> None:
     """200 images of the half-space each at alpha .05: with and without a question at the true radius, few are above it."""
     x = GREY.expand(200, -1, -1, -1)
     work = under(Gaussian(), 0.5, half_space(0.8, EQUAL), x)
-    for estimator in (CertifiedRadius(n=400, alpha=0.05), CertifiedRadius(n=400, alpha=0.05, decide=0.8000001)):
+    for estimator in (CertifiedRadius(samples=400, alpha=0.05), CertifiedRadius(samples=400, alpha=0.05, decide=0.8000001)):
         found = [value for (value,) in estimator.estimate(work)]
         assert len({value.value for value in found}) > 1
         assert sum(value.value > 0.8 for value in found) <= binom.ppf(1 - 1e-6, 200, 0.05)
@@ -106,7 +106,7 @@ def test_its_draws_are_those_of_mc_and_every_pass_is_counted() -> None:
     network = Counter(curved())
     work = work_on(network, images=5)
     network.images = 0
-    found = [value for (value,) in CertifiedRadius(n=304, selection=48).estimate(work)]
+    found = [value for (value,) in CertifiedRadius(samples=304, selection=48).estimate(work)]
     assert network.images == sum(value.forwards - 1 for value in found) == 5 * 352
     votes, first = (MonteCarlo(samples=n).estimate(work) for n in (352, 48))
     for value, all_of_them, some in zip(found, votes, first, strict=True):
@@ -122,8 +122,8 @@ def test_a_question_is_answered_as_by_all_draws() -> None:
     """Images of a curved network: the same answers, from the first draws of the same ones."""
     network = Counter(curved(3, seed=2))
     work = work_on(network, images=40)
-    estimator = CertifiedRadius(n=5000, decide=0.3)
-    fixed = [value for (value,) in CertifiedRadius(n=5000).estimate(work)]
+    estimator = CertifiedRadius(samples=5000, decide=0.3)
+    fixed = [value for (value,) in CertifiedRadius(samples=5000).estimate(work)]
     network.images = 0
     quick = [value for (value,) in estimator.estimate(work)]
     assert network.images == sum(value.forwards - 1 for value in quick)
@@ -155,7 +155,7 @@ def test_it_abstains_where_no_class_has_a_majority() -> None:
     def network(x: Tensor) -> Tensor:
         return torch.stack([x[:, 0, 0, i] for i in range(3)], 1)
 
-    found = one(CertifiedRadius(n=500), under(Gaussian(), 0.5, network, GREY))
+    found = one(CertifiedRadius(samples=500), under(Gaussian(), 0.5, network, GREY))
     assert (found.value, found.lower, found.flips_to) == (0.0, 0.0, None)
     assert CERTIFIED_CLASS not in (found.details or {})
     assert "abstains: no class is sure of a majority" in found.note
@@ -168,7 +168,7 @@ def test_a_vote_for_another_class_than_that_of_the_clean_image() -> None:
         inside = 0.01 - (x - 0.5).flatten(1).square().sum(1)
         return torch.stack([torch.zeros_like(inside), inside], 1)
 
-    found = one(CertifiedRadius(n=500), under(Gaussian(), 0.5, network, GREY))
+    found = one(CertifiedRadius(samples=500), under(Gaussian(), 0.5, network, GREY))
     assert found.value == pytest.approx(0.5 * 2.2, rel=0.02)
     assert (found.details or {})[CERTIFIED_CLASS] == found.flips_to == 0
     assert found.note == "the class of the vote is not that of the clean image"
@@ -183,7 +183,7 @@ def test_copies_without_finite_logits_vote_for_no_class() -> None:
         logit = torch.where(value > 0.5 * 1.2815516, torch.nan, 1.0)
         return torch.stack([logit, torch.zeros_like(logit)], 1)
 
-    found = one(CertifiedRadius(n=4000), under(Gaussian(), 0.5, network, GREY))
+    found = one(CertifiedRadius(samples=4000), under(Gaussian(), 0.5, network, GREY))
     error = math.sqrt(share * (1 - share) / 4100)
     assert found.not_finite / 4100 == pytest.approx(share, abs=5 * error)
     assert (found.details or {})["kept"] <= 4100 - found.not_finite
@@ -194,8 +194,8 @@ def test_copies_without_finite_logits_vote_for_no_class() -> None:
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        ({"n": 9}, "no certificate is possible with fewer than 10 copies at alpha 0.001"),
-        ({"n": 4, "alpha": 0.05}, "no certificate is possible with fewer than 5 copies at alpha 0.05"),
+        ({"samples": 9}, "no certificate is possible with fewer than 10 copies at alpha 0.001"),
+        ({"samples": 4, "alpha": 0.05}, "no certificate is possible with fewer than 5 copies at alpha 0.05"),
         ({"alpha": 0.5}, "less than 0.5"),
         ({"decide": 0.0}, "greater than 0"),
         ({"norm": "linf"}, "'l1' or 'l2'"),
@@ -220,7 +220,11 @@ TRADE = "certificates are known for gaussian (l2), laplace (l1) and uniform nois
         (Laplace(), {}, "its certificates are in l1 (norm: l1)"),
         (Gaussian(), {"decide": 3.0}, "at sigma 0.25, 100000 copies certify 0.9519 at most, and decide is 3"),
         (Gaussian(), {"decide": 1.0}, "at sigma 0.25, 100000 copies certify 0.9519 at most, and decide is 1, which takes 221432"),
-        (Gaussian(), {"decide": 0.9, "n": 1000}, "at sigma 0.25, 1000 copies certify 0.6145 at most, and decide is 0.9, which takes 44075"),
+        (
+            Gaussian(),
+            {"decide": 0.9, "samples": 1000},
+            "at sigma 0.25, 1000 copies certify 0.6145 at most, and decide is 0.9, which takes 44075",
+        ),
     ],
 )
 def test_refuses(form: NoiseKind, options: dict[str, Any], why: str) -> None:
@@ -234,14 +238,14 @@ def test_the_draws_of_a_plan() -> None:
     estimator = CertifiedRadius(decide=0.5, selection=20)
     fewer = estimator.with_draws(84)
     assert fewer is not None
-    assert (fewer.n, fewer.decide, fewer.selection, fewer.fixed_draws) == (64, None, 20, 84)
+    assert (fewer.samples, fewer.decide, fewer.selection, fewer.fixed_draws) == (64, None, 20, 84)
     assert estimator.with_draws(25) is None
     assert estimator.fixed_draws is None
     assert fewer.passes(10) == (85, 0)
 
 
 def test_a_run(tmp_path: Path) -> None:
-    estimators = [{"certified_radius": {"n": 300}}, {"certified_radius": {"n": 300, "decide": 0.1, "label": "asked"}}]
+    estimators = [{"certified_radius": {"samples": 300}}, {"certified_radius": {"samples": 300, "decide": 0.1, "label": "asked"}}]
     robaudit.audit(write(tmp_path, digits(limit=4, estimators=estimators)), out=tmp_path / "run")
     rows = read_rows(tmp_path / "run")
     assert {row["estimator"] for row in rows} == {"certified_radius:norm=l2", "asked:norm=l2"}
@@ -253,8 +257,8 @@ def test_a_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        ({"n": 5}, "estimators[0].certified_radius: n: no certificate is possible with fewer than 10 copies at alpha 0.001"),
-        ({"n": 500, "decide": 2}, "at sigma 0.2, 500 copies certify 0.4399 at most, and decide is 2"),
+        ({"samples": 5}, "estimators[0].certified_radius: samples: no certificate is possible with fewer than 10 copies at alpha 0.001"),
+        ({"samples": 500, "decide": 2}, "at sigma 0.2, 500 copies certify 0.4399 at most, and decide is 2"),
     ],
 )
 def test_refusals_are_one_line(tmp_path: Path, run_cli: RunCli, options: dict[str, Any], why: str) -> None:

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
+from scipy.special import betainc, ndtri
 from scipy.stats import binom
-from torch import Tensor
+from torch import Tensor, nn
 
 import robaudit
 from robaudit.errors import SpecError
+from robaudit.estimators.base import Estimate
 from robaudit.estimators.engine import Engine
 from robaudit.estimators.noise_tolerance import NoiseTolerance
 from robaudit.estimators.registry import Chosen, Task, refuse_unfit
 from robaudit.estimators.work import CleanPass, Work
 from robaudit.levels import NoiseLevel, whole_noise
-from robaudit.models import from_module
+from robaudit.models import LogitModel, from_module
 from robaudit.noise.base import NoiseKind
 from robaudit.noise.corruption import Corruption
 from robaudit.noise.draws import NormalDraws
@@ -30,11 +34,106 @@ from robaudit.noise.registry import NoiseSource
 from robaudit.noise.spatial import Spatial
 from robaudit.noise.uniform import Uniform
 from robaudit.quantities import IntervalKind
-from tests.benchmarks.tolerance import KINDS, Linear, ball_ratio, coverage, found_in, many_classes, on_a_boundary, two_classes, work_under
 from tests.estimators.tools import Counter, curved, linear, work_on
 from tests.specs import digits, read_rows, write
 
 CPU = torch.device("cpu")
+KINDS: dict[str, NoiseKind] = {"gaussian": Gaussian(), "uniform, linf": Uniform(), "uniform, l2": Uniform(norm="l2")}
+
+
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """A random linear model, z = W x + b, and random images (n, 1, side, side)."""
+
+    model: LogitModel
+    weight: Tensor
+    x: Tensor
+
+    @classmethod
+    def random(cls, classes: int, images: int, side: int = 28, *, seed: int = 0) -> Linear:
+        """Weights of mean 0 and variance 1/d, biases of as much, pixels uniform in [0, 1]."""
+        generator = torch.Generator().manual_seed(seed)
+        d = side * side
+        layer = nn.Linear(d, classes)
+        with torch.no_grad():
+            layer.weight.copy_(torch.randn(classes, d, generator=generator) / math.sqrt(d))
+            layer.bias.copy_(torch.randn(classes, generator=generator))
+        x = torch.rand(images, 1, side, side, generator=generator)
+        return cls(from_module(nn.Sequential(nn.Flatten(), layer)), layer.weight.detach().double(), x)
+
+    def margins(self) -> tuple[Tensor, Tensor]:
+        """z_y - z_j (images, classes - 1), and w_y - w_j (images, classes - 1, d), float64."""
+        logits = self.model(self.x).detach().double()
+        y = logits.argmax(1)
+        others = torch.stack([torch.tensor([j for j in range(logits.shape[1]) if j != k]) for k in y.tolist()])
+        return logits.gather(1, y[:, None]) - logits.gather(1, others), self.weight[y][:, None] - self.weight[others]
+
+
+def work_under(form: NoiseKind, model: LogitModel, x: Tensor, classes: int, first: int = 0, seed: int = 0) -> Work:
+    """Images as a chunk under a noise as a whole."""
+    kind = "gaussian" if isinstance(form, Gaussian) else "uniform"
+    source = NoiseSource(form, NormalDraws(kind, seed, model.device, model.dtype))
+    engine = Engine(model, {kind: source}, classes)
+    labels = torch.full((len(x),), -1)
+    return Work([str(first + i) for i in range(len(x))], x, labels, whole_noise(kind), CleanPass.of(engine, x), engine)
+
+
+def found_in(estimator: NoiseTolerance, form: NoiseKind, model: LogitModel, x: Tensor, classes: int) -> list[Estimate]:
+    """The estimates of images, in chunks of 50."""
+    return [one for i in range(0, len(x), 50) for one in estimator.estimate(work_under(form, model, x[i : i + 50], classes, i))]
+
+
+def two_classes(form: NoiseKind, level: float, margin: Tensor, weight: Tensor) -> NDArray[np.float64]:
+    """The tolerances of a linear model with two classes: exact, but for the box, whose 784 values are taken to be many (error 1e-4).
+
+    Args:
+        form: Gaussian noise, or uniform noise in the box or the ball.
+        level: p.
+        margin: (images,).
+        weight: difference of the two rows of weights (images, d).
+    """
+    radius: NDArray[np.float64] = (margin / weight.norm(dim=-1)).numpy()
+    if isinstance(form, Gaussian):
+        return radius / float(ndtri(level))
+    box = isinstance(form, Uniform) and form.norm == "linf"
+    return radius * (math.sqrt(3) / float(ndtri(level)) if box else ball_ratio(weight.shape[-1], level))
+
+
+def ball_ratio(d: int, level: float) -> float:
+    """eps*/r = 1/h for the l2 ball: 1 - level = I_{1 - h^2}((d + 1)/2, 1/2) / 2."""
+    low, high = 0.0, 1.0
+    for _ in range(200):
+        h = (low + high) / 2
+        low, high = (h, high) if 0.5 * betainc((d + 1) / 2, 0.5, 1 - h * h) > 1 - level else (low, h)
+    return 1 / low
+
+
+def many_classes(level: float, margins: Tensor, weights: Tensor, draws: int, seed: int = 0) -> NDArray[np.float64]:
+    """The tolerances under Gaussian noise: quantiles of the levels at which draws of all margins flip, max_j of (L z)_j / m_j inverted."""
+    z = torch.randn(draws, weights.shape[1], generator=torch.Generator().manual_seed(seed))
+    found = []
+    for m, w in zip(margins, weights, strict=True):
+        factor = torch.linalg.cholesky(w @ w.T) / m[:, None]
+        steepest = (z @ factor.float().T).amax(1)  # a draw flips from the level 1 / this on
+        found.append(1 / float(np.quantile(steepest.numpy(), level)))
+    return np.array(found)
+
+
+def coverage(found: Sequence[Estimate], truth: NDArray[np.float64]) -> float:
+    """The share of intervals that hold the truth."""
+    return float(np.mean([(one.lower or 0.0) <= t <= (one.upper or 0.0) for one, t in zip(found, truth, strict=True)]))
+
+
+def on_a_boundary(norm: str, d: int, estimator: NoiseTolerance) -> Estimate:
+    """The tolerance of an image at Euclidean distance 1 from a boundary with equal weights."""
+
+    def network(x: Tensor) -> Tensor:
+        offset = (x - 0.5).flatten(1).sum(1) / math.sqrt(d) + 1
+        return torch.stack([offset, torch.zeros_like(offset)], 1)
+
+    x = torch.full((1, 1, 1, d), 0.5)
+    (one,) = estimator.model_copy(update={"cap": 64.0}).estimate(work_under(Uniform(norm=norm), from_module(network), x, 2))
+    return one
 
 
 @pytest.mark.parametrize(

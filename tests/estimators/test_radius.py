@@ -154,6 +154,26 @@ class Seeded:
         return torch.rand(self._like.shape, generator=torch.Generator().manual_seed(restart))
 
 
+class Rounded(nn.Module):
+    """A linear network of pixels in steps of a quarter: flat wherever it has a gradient."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = linear(4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.inner((4 * x).round() / 4)
+        return out
+
+
+@pytest.mark.parametrize("restarts", [0, 9])
+def test_no_image_is_censored_where_another_search_finds_a_flip(restarts: int) -> None:
+    work = work_on(Rounded(), images=20)
+    attack, rays = values(RadiusAttack(restarts=restarts), work), values(RadiusRandom(directions=250), work)
+    assert all(one.interval.kind is not IntervalKind.CENSORED for row in rays for one in row)
+    assert all(one.interval.kind is not IntervalKind.CENSORED for row in attack for one in row)
+
+
 def affine(*layers: nn.Module) -> nn.Sequential:
     return nn.Sequential(*layers).eval()
 

@@ -52,7 +52,7 @@ def test_a_half_space(form: NoiseKind) -> None:
 
 def test_certificates_are_below() -> None:
     work = work_on(curved(3, seed=2), images=30)
-    certified = [value for (value,) in CertifiedRadius(n=5000).estimate(work)]
+    certified = [value for (value,) in CertifiedRadius(samples=5000).estimate(work)]
     found = values(SMALL, work)
     same = 0
     for proof, flip in zip(certified, found, strict=True):
@@ -160,7 +160,7 @@ def test_copies_without_finite_logits_have_no_say() -> None:
 
 
 def test_a_run(tmp_path: Path) -> None:
-    estimators = [{"smoothed_attack": {"copies": 8, "verify": 500, "steps": 4, "restarts": 0}}, {"certified_radius": {"n": 500}}]
+    estimators = [{"smoothed_attack": {"copies": 8, "verify": 500, "steps": 4, "restarts": 0}}, {"certified_radius": {"samples": 500}}]
     robaudit.audit(write(tmp_path, digits(limit=4, estimators=estimators)), out=tmp_path / "run")
     rows = read_rows(tmp_path / "run")
     found = {(row["sample_id"], row["quantity"]): row for row in rows}
@@ -173,7 +173,7 @@ def test_a_run(tmp_path: Path) -> None:
 @needs_shared
 def test_a_real_network(tmp_path: Path) -> None:
     """Certificates are below what attacks find, on an MNIST network."""
-    estimators = [{"smoothed_attack": {"copies": 16, "verify": 2000, "restarts": 0}}, {"certified_radius": {"n": 2000}}]
+    estimators = [{"smoothed_attack": {"copies": 16, "verify": 2000, "restarts": 0}}, {"certified_radius": {"samples": 2000}}]
     spec = document("mnist_conv_small_nat", limit=3, noise={"sigma": [0.25]}, estimators=estimators)
     robaudit.audit(write(tmp_path, spec), out=tmp_path / "run")
     found = {(row["sample_id"], row["quantity"]): float(row["value"]) for row in read_rows(tmp_path / "run")}

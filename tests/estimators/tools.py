@@ -151,7 +151,7 @@ def built(cls: type[Estimator], **options: Any) -> Estimator:
     if "restarts" in cls.model_fields:
         options = {"steps": 5, "restarts": 2, **({"moves": 2} if "moves" in cls.model_fields else {}), **options}
     if "selection" in cls.model_fields:
-        options = {"n": 64, "selection": 16, **options}
+        options = {"samples": 64, "selection": 16, **options}
     if "copies" in cls.model_fields:
         options = {"copies": 8, "verify": 200, "candidates": 2, "polish": 3, **options}
     if "directions" in cls.model_fields:

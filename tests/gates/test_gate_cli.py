@@ -44,17 +44,17 @@ def straddled(run: Path) -> str:
 
 
 def test_exit_codes(run: Path, straddled: str, run_cli: RunCli) -> None:
-    assert run_cli("gate", run, "--gate", SURE).code == 0
-    assert run_cli("gate", run, "--gate", SURE, "--gate", FALSE).code == 1
-    assert run_cli("gate", run, "--gate", SURE, "--gate", straddled).code == 4
-    assert run_cli("gate", run, "--gate", straddled, "--gate", FALSE).code == 1
-    assert run_cli("gate", run, "--gate", straddled, "--inconclusive", "pass").code == 0
-    assert run_cli("gate", run, "--gate", straddled, "--inconclusive", "fail").code == 1
-    assert run_cli("gate", run, "--gate", FALSE, "--inconclusive", "pass").code == 1
+    assert run_cli("gate", run, SURE).code == 0
+    assert run_cli("gate", run, SURE, FALSE).code == 1
+    assert run_cli("gate", run, SURE, straddled).code == 4
+    assert run_cli("gate", run, straddled, FALSE).code == 1
+    assert run_cli("gate", run, straddled, "--inconclusive", "pass").code == 0
+    assert run_cli("gate", run, straddled, "--inconclusive", "fail").code == 1
+    assert run_cli("gate", run, FALSE, "--inconclusive", "pass").code == 1
 
 
 def test_what_is_printed(run: Path, straddled: str, run_cli: RunCli) -> None:
-    code, out, err = run_cli("gate", run, "--gate", SURE, "--gate", straddled)
+    code, out, err = run_cli("gate", run, SURE, straddled)
     first, second, last = out.splitlines()
     assert code == 4
     assert err.startswith("deciding again after more draws adds to the error probability: robaudit estimate --until-decided")
@@ -67,8 +67,8 @@ def test_what_is_printed(run: Path, straddled: str, run_cli: RunCli) -> None:
 
 
 def test_population(run: Path, run_cli: RunCli) -> None:
-    _, here, _ = run_cli("gate", run, "--gate", SURE)
-    code, out, _ = run_cli("gate", run, "--gate", SURE, "--population", "--confidence", "0.9")
+    _, here, _ = run_cli("gate", run, SURE)
+    code, out, _ = run_cli("gate", run, SURE, "--population", "--confidence", "0.9")
     assert code == 0
     assert "images like these 40, Gaffke's bounds over images" in out
     assert "intervals 90 %" in out
@@ -77,15 +77,15 @@ def test_population(run: Path, run_cli: RunCli) -> None:
 
 def test_formats_and_file(run: Path, run_cli: RunCli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))
-    found = json.loads(run_cli("gate", run, "--gate", SURE, "--format", "json").out)
+    found = json.loads(run_cli("gate", run, SURE, "--format", "json").out)
     (decided,) = found["gates"]
     assert (found["verdict"], decided["method"]) == ("pass", "pooled Clopper-Pearson")
     assert (decided["noise"], decided["level_name"], decided["level"]) == ("gaussian", "sigma", 0.35)
-    code, out, _ = run_cli("gate", run, "--gate", FALSE, "--format", "junit", "-o", "gates.xml")
+    code, out, _ = run_cli("gate", run, FALSE, "--format", "junit", "-o", "gates.xml")
     assert (code, out) == (1, "")
     assert ElementTree.parse(tmp_path / "gates.xml").getroot().get("failures") == "1"  # noqa: S314  our own text
     assert not (tmp_path / "summary.md").exists()
-    code, out, _ = run_cli("gate", run, "--gate", FALSE, "--format", "github")
+    code, out, _ = run_cli("gate", run, FALSE, "--format", "github")
     assert out.startswith("::error")
     assert code == 1
     assert "fail" in (tmp_path / "summary.md").read_text(encoding="utf-8")
@@ -93,10 +93,10 @@ def test_formats_and_file(run: Path, run_cli: RunCli, tmp_path: Path, monkeypatc
 
 def test_points(run: Path, run_cli: RunCli) -> None:
     softmax = "mean(estimator=softmax) >= 0.5"
-    code, out, _ = run_cli("gate", run, "--gate", softmax)
+    code, out, _ = run_cli("gate", run, softmax)
     assert code == 4
     assert "the error of softmax is not known (--point: let the value decide)" in out
-    code, out, _ = run_cli("gate", run, "--gate", softmax, "--point")
+    code, out, _ = run_cli("gate", run, softmax, "--point")
     assert code == 0
     assert "no interval" in out
 
@@ -120,7 +120,7 @@ def test_gates_of_pyproject(run: Path, straddled: str, run_cli: RunCli, refuse: 
     refuse("gate", copy, says="there is no gate on the command line")
     project = tmp_path / "pyproject.toml"
     project.write_text('[project]\nname = "x"\n', encoding="utf-8")
-    refuse("gate", copy, says='give --gate "mean >= 0.9"')
+    refuse("gate", copy, says='write robaudit gate RUN "mean >= 0.9"')
     project.write_text(f'[tool.robaudit]\ngates = ["{straddled}"]\ninconclusive = "fail"\n', encoding="utf-8")
     code, _, err = run_cli("gate", copy)
     assert (code, err.splitlines()[0]) == (1, "gates of pyproject.toml, [tool.robaudit]")
@@ -156,12 +156,13 @@ def test_bad_pyproject(run: Path, refuse: Refuse, tmp_path: Path, text: str, say
 
 
 def test_refusals(run: Path, refuse: Refuse, tmp_path: Path) -> None:
-    refuse("gate", tmp_path / "none", "--gate", SURE, says="is not a run folder")
-    refuse("gate", run, "--gate", "men >= 1", says="did you mean 'mean'?")
-    refuse("gate", run, "--gate", "mean >= 0.9", says="say estimator=mc | softmax")
-    refuse("gate", run, "--gate", SURE, "--confidence", "95", says="is not above 0.5 and below 1")
+    refuse("gate", tmp_path / "none", SURE, says="is not a run folder")
+    refuse("gate", run, "--gate", SURE, says='No such option: --gate; here gates are arguments: robaudit gate RUN "mean >= 0.9"')
+    refuse("gate", run, "men >= 1", says="did you mean 'mean'?")
+    refuse("gate", run, "mean >= 0.9", says="say estimator=mc | softmax")
+    refuse("gate", run, SURE, "--confidence", "95", says="is not above 0.5 and below 1")
     refuse("gate", run, "--pyproject", "none.toml", says="no such file")
-    refuse("gate", run, "--gate", SURE, "-o", tmp_path / "no" / "file", says="its folder does not exist")
+    refuse("gate", run, SURE, "-o", tmp_path / "no" / "file", says="its folder does not exist")
 
 
 def test_gates_in_a_spec_are_checked_with_their_line(refuse: Refuse, tmp_path: Path) -> None:
@@ -193,7 +194,7 @@ def test_schema_knows_gates(run_cli: RunCli) -> None:
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.text("mean()=,<>.09 sigmaetorpck/'\"\x1b[]", min_size=1, max_size=40).filter(lambda text: not text.startswith("-")))
 def test_whatever_is_written_there_is_no_traceback(run: Path, run_cli: RunCli, text: str) -> None:
-    code, _, err = run_cli("gate", run, "--gate", text)
+    code, _, err = run_cli("gate", run, text)
     assert code in (0, 1, 2, 4)
     assert "Traceback" not in err
     assert "\x1b" not in err
@@ -201,7 +202,7 @@ def test_whatever_is_written_there_is_no_traceback(run: Path, run_cli: RunCli, t
 
 def test_a_failed_gate_that_nobody_reads_has_failed(run: Path) -> None:
     with subprocess.Popen(
-        [sys.executable, "-m", "robaudit", "gate", run, "--gate", FALSE], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [sys.executable, "-m", "robaudit", "gate", run, FALSE], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None

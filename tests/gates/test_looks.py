@@ -52,7 +52,7 @@ def test_draws_of_a_spec(tmp_path: Path) -> None:
     def most(estimators: list[Any], limit: int | None = None) -> int:
         return most_draws(load_spec(write(tmp_path, digits(estimators=estimators))), limit)
 
-    assert most(["mc"]) == 10_000
+    assert most(["mc"]) == 1000
     assert most(["mc"], 500) == 500
     assert most([{"mc": {"samples": 50}}, {"mc": {"samples": 70, "label": "b"}}]) == 70
     assert most(["softmax", {"mc": {"decide": 0.9}}]) == 0
@@ -71,7 +71,7 @@ def test_a_clear_gate_is_decided_at_the_first_look(run_cli: RunCli, tmp_path: Pa
     record = json.loads((tmp_path / "run" / "looks.json").read_text(encoding="utf-8"))
     assert (record["gates"][0]["verdict"], record["draws"]) == ("pass", [64])
     assert run_cli("gate", "run").out == later_out(out)
-    later = run_cli("gate", "run", "--gate", "mean >= 0.1")
+    later = run_cli("gate", "run", "mean >= 0.1")
     assert (later.code, later.out) == (0, later_out(out))
     assert "each interim analysis, and so every gate, is at 99 %" in later.err
     again = run_cli("estimate", "spec.yaml", "--gate", "mean >= 0.1", "--out", "run")
@@ -233,7 +233,7 @@ def test_an_extended_one_keeps_the_confidence_of_its_looks(run_cli: RunCli, tmp_
     assert run_cli("estimate", "spec.yaml", "--until-decided", "--out", "run").code == 0
     assert run_cli("estimate", "spec.yaml", "--set", "mc.samples=64", "--sigma", "0.2", "--extend", "--out", "run").code == 0
     assert "intervals 97.5 %" in run_cli("gate", "run").out
-    assert "intervals 97.5 %" in run_cli("gate", "run", "--gate", "mean(sigma=0.2) >= 0.1").out
+    assert "intervals 97.5 %" in run_cli("gate", "run", "mean(sigma=0.2) >= 0.1").out
     assert "intervals 90 %" in run_cli("gate", "run", "--confidence", "0.9").out
     assert decisions_of(read_run(tmp_path / "run"))[0][0]["confidence"] == pytest.approx(0.975)
     (tmp_path / "p.toml").write_text("[tool.robaudit]\ngates = ['mean(sigma=0.2) >= 0.1']\nconfidence = 0.9", encoding="utf-8")

@@ -198,6 +198,20 @@ def test_differentiable_kinds_have_the_right_gradients(forms: list[tuple[str, No
         assert torch.equal(form.noisy(xs, few, level, ids=ids(len(xs))), form.noisy(xs, few.detach(), level, ids=ids(len(xs)))), name
 
 
+def test_guided_kinds_have_gradients_that_lead_where_the_pixels_go(forms: list[tuple[str, NoiseKind]], shape: Shape) -> None:
+    """Over a step of a standard deviation: the gradient does not know of the jumps. The pixels are the same with and without it."""
+    for name, form, x, z in cases(forms, shape):
+        if not form.guided:
+            continue
+        assert not form.differentiable
+        grey, at, level = torch.full_like(x, 0.5).double(), z.double().requires_grad_(), 1000.0
+        pixels = form.noisy(grey, at, level, ids=ids(len(x)))
+        (gradient,) = torch.autograd.grad(pixels.sum(), at)
+        assert torch.equal(pixels, form.noisy(grey, at.detach(), level, ids=ids(len(x)))), name
+        ahead = form.noisy(grey, at.detach() + 0.5, level, ids=ids(len(x))) - form.noisy(grey, at.detach() - 0.5, level, ids=ids(len(x)))
+        assert float(gradient.sum()) == pytest.approx(float(ahead.sum()), rel=0.05), name
+
+
 def test_a_derivative_is_a_row_by_itself_and_comes_with_gradients(forms: list[tuple[str, NoiseKind]], shape: Shape) -> None:
     known = set()
     for name, form, x, z in cases(forms, shape):

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from scipy import integrate, special, stats
 from torch import Tensor
 
-from robaudit.numerics.bivariate import bivariate_cdf
 from robaudit.numerics.mvn import mvn_cdf
 from robaudit.numerics.normal import normal_cdf
 
@@ -72,13 +71,12 @@ def test_one_variable_is_phi() -> None:
 @pytest.mark.parametrize("rho", [-1.0, -0.9999, -0.95, -0.5, 0.0, 0.3, 0.92, 0.93, 0.999999, 1.0])
 def test_arcsine_law_in_two(rho: float) -> None:
     value, error = mvn_cdf(torch.zeros(1, 2, dtype=torch.float64), equicorrelated(2, rho)[None])
-    assert value.item() == pytest.approx(0.25 + math.asin(rho) / (2 * math.pi), abs=1e-14)
-    assert error.item() == 0.0
+    assert abs(value.item() - (0.25 + math.asin(rho) / (2 * math.pi))) <= error.item() <= 1e-3
 
 
 @given(st.floats(-5, 5), st.floats(-5, 5), st.floats(-0.999, 0.999))
 @settings(max_examples=40, deadline=None)
-def test_bivariate_against_quadrature(a: float, b: float, rho: float) -> None:
+def test_two_variables_against_quadrature(a: float, b: float, rho: float) -> None:
     rest = math.sqrt((1 - rho) * (1 + rho))
     jump = np.clip(np.array([b / rho if rho else 0.0]) + np.array([-8, -2, 0, 2, 8]) * rest, -10, a) if a > -10 else np.array([-10.0])
     cuts = sorted({-10.0, *np.linspace(-10, a, 9).tolist(), *jump.tolist()})
@@ -86,17 +84,9 @@ def test_bivariate_against_quadrature(a: float, b: float, rho: float) -> None:
         integrate.quad(lambda x: stats.norm._pdf(x) * special.ndtr((b - rho * x) / rest), low, high, epsabs=1e-15)[0]
         for low, high in itertools.pairwise(cuts)
     )
-    value = bivariate_cdf(*(torch.tensor(x, dtype=torch.float64) for x in (a, b, rho)))
-    assert value.item() == pytest.approx(truth, abs=1e-13)
-
-
-def test_bivariate_limits_at_infinity_and_unit_correlation() -> None:
-    a = torch.tensor([INF, INF, -INF, 0.3, 0.3, 0.3, -0.4], dtype=torch.float64)
-    b = torch.tensor([INF, 0.3, 1.0, 0.5, -0.3, 0.5, 0.3], dtype=torch.float64)
-    rho = torch.tensor([0.5, 0.99, 0.99, 1.0, -1.0, -1.0, -1.0], dtype=torch.float64)
-    phi = normal_cdf(torch.tensor([0.3, 0.5], dtype=torch.float64))
-    expected = torch.tensor([1.0, phi[0], 0.0, phi[0], 0.0, phi[0] + phi[1] - 1.0, 0.0], dtype=torch.float64)
-    torch.testing.assert_close(bivariate_cdf(a, b, rho), expected, atol=1e-15, rtol=1e-15)
+    value, error = mvn_cdf(torch.tensor([[a, b]], dtype=torch.float64), equicorrelated(2, rho)[None])
+    assert abs(value.item() - truth) <= error.item() + ROUNDING
+    assert error.item() <= 1e-3
 
 
 # --- golden values ---------------------------------------------------------------------------------------------------
@@ -142,14 +132,13 @@ def one_factor_rows(means: np.ndarray, k: int) -> tuple[Tensor, Tensor, np.ndarr
 
 
 @pytest.mark.parametrize("k", [9, 40])
-def test_lower_tail_keeps_five_percent(k: int) -> None:
+def test_lower_tail_keeps_five_percent_or_1e_7(k: int) -> None:
     upper, correlation, truth = one_factor_rows(np.linspace(-4.5, -1.0, 6), k)
     value, error = mvn_cdf(upper, correlation)
     seen = truth > 1e-13
     assert truth[seen].min() < 1e-8
-    relative = (value.numpy() / truth - 1.0)[seen]
-    assert np.abs(relative).max() <= 0.05
-    assert (np.abs(relative) <= (error.numpy() / truth)[seen]).all()
+    assert (error.numpy() <= np.maximum(0.05 * truth, 1.01e-7)).all()
+    assert (np.abs(value.numpy() - truth) <= error.numpy())[seen].all()
 
 
 @pytest.mark.parametrize("k", [9, 40])
@@ -256,10 +245,9 @@ def test_float32_input_gives_float64() -> None:
 def test_truncation_bound_holds() -> None:
     z, correlation = limits(8, 60, seed=12, mean=3.5), gram(8, 60, 200, seed=12)
     full, full_error = mvn_cdf(z, correlation, truncation=0.0)
-    kept, kept_error = mvn_cdf(z, correlation, keep=10)
-    assert bool(((full - kept).abs() <= full_error + kept_error).all())
-    dropped = normal_cdf(-z.sort(-1).values[:, 10:]).sum(-1)
-    assert bool((kept_error >= 0.5 * dropped.clamp_max(1.0)).all())
+    short, short_error = mvn_cdf(z, correlation, truncation=0.05)
+    assert bool(((full - short).abs() <= full_error + short_error).all())
+    assert bool((short_error > full_error).any())
 
 
 def test_nan_stays_in_its_row() -> None:
@@ -281,7 +269,6 @@ def test_nan_stays_in_its_row() -> None:
         (torch.zeros(1, 3), 2.0 * torch.eye(3)[None], {}, "diagonal"),
         (torch.zeros(1, 2), torch.tensor([[[1.0, 1.5], [1.5, 1.0]]]), {}, "beyond"),
         (torch.zeros(1, 3), torch.eye(3)[None], {"points": 0}, "points"),
-        (torch.zeros(1, 3), torch.eye(3)[None], {"keep": 0}, "keep"),
     ],
 )
 def test_broken_contracts(upper: Tensor, correlation: Tensor, options: dict[str, int], message: str) -> None:

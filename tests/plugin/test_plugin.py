@@ -174,7 +174,7 @@ def test_several_values_of_each_image(installed: Path, tmp_path: Path, run_cli: 
     assert all(a <= b <= c for a, b, c in zip(one, two, fifty, strict=True))
     assert (run.info["totals"]["forwards"], run.info["totals"]["rows"]) == (2 * 8 * 21, 4 * 8)
     assert set(run.groups(["norms"])) == {key for key in run.groups() if key[0] in names[:2]}
-    assert run_cli("gate", "run", "--gate", "mean(estimator=norms, q=2) <= 0.5", "--point").code in (0, 1)
+    assert run_cli("gate", "run", "mean(estimator=norms, q=2) <= 0.5", "--point").code in (0, 1)
     other = write(tmp_path, digits(estimators=[{"norms": {"samples": 20, "q": [3]}}]), "other.yaml")
     refused = forks.robaudit(tmp_path, "estimate", other, "--out", "run", "--extend", path=[installed])
     assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)

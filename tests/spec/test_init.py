@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import re
 import select
 import shutil
 import subprocess
@@ -12,15 +13,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
+from torch import nn
 
 from robaudit.errors import SpecError
 from robaudit.spec.init import Answers, dataset_section, levels, model_section, normalisation, spec_text
 from robaudit.spec.load import load_spec
 from tests.conftest import RunCli
+from tests.models.test_files import script
 from tests.specs import WEIGHTS, save_npz
 
 MODEL = ("--model", str(WEIGHTS), "--architecture", "robaudit:digits_cnn")
@@ -67,6 +71,7 @@ def test_asked_on_a_terminal(tmp_path: Path) -> None:
         (["--model", "no.pt"], "--model no.pt: no such file; give the path of the trained model, relative to the spec's folder"),
         (["--model", str(WEIGHTS)], "--architecture: is missing"),
         ([*MODEL], "--data: is missing"),
+        ([*MODEL, "--data", "digits", "--class-names", "no.txt"], "--class-names no.txt: no such file; give a file with a name on each"),
         ([*MODEL, "--data", "x.npz"], "--data x.npz: no such file or folder; give an existing one, digits or torchvision:CIFAR10"),
         ([*MODEL, "--data", "x.txt"], "--data x.txt: is not a supported kind of data"),
         ([*MODEL, "--data", "digits", "--normalise", "imagenett"], "did you mean 'imagenet'?"),
@@ -145,6 +150,92 @@ def test_force_replaces(tmp_path: Path, run_cli: RunCli) -> None:
     (tmp_path / "audit.yaml").write_text("mine")
     assert run_cli("init", *MODEL, "--data", "digits", "--force", "--no-check").code == 0
     assert load_spec(tmp_path / "audit.yaml").dataset.kind == "digits"
+
+
+def test_nothing_is_written_until_the_model_has_run(tmp_path: Path, run_cli: RunCli) -> None:
+    save_npz(tmp_path / "wide.npz", shape=(3, 5, 5))
+    code, out, err = run_cli("init", *MODEL, "--data", "wide.npz")
+    assert (code, out) == (2, "")
+    assert "does not take images of 3 x 5 x 5" in err
+    assert not (tmp_path / "audit.yaml").exists()
+    assert run_cli("init", *MODEL, "--data", "wide.npz", "--no-check").code == 0
+
+
+def test_the_expected_time(run_cli: RunCli) -> None:
+    """500 digits at two levels, with 1,000 copies and the clean pass."""
+    err = run_cli("init", *MODEL, "--data", "digits", "--limit", "9").err
+    assert re.search(r"about .* on this machine: 9 images x 2,002 passes at [\d,]+ passes/s", err)
+
+
+def test_a_flat_folder_without_labels(tmp_path: Path, run_cli: RunCli) -> None:
+    (tmp_path / "flat").mkdir()
+    for number in range(12):
+        Image.new("L", (8, 8), 20 * number).save(tmp_path / "flat" / f"{number:02}.png")
+    code, _, err = run_cli("init", *MODEL, "--data", "flat", "--channels", "1", "--limit", "5", "--samples", "20")
+    assert code == 0, err
+    assert "no labels: accuracy is not measured; robustness needs none" in err
+    done = run_cli("estimate", "audit.yaml", "--out", "run")
+    assert done.code == 0, done.err
+    assert "clean accuracy  not measured (no labels)" in done.out
+
+
+@pytest.mark.parametrize("given", ["names.txt", "a,b,c,d,e,f,g,h,i,j"])
+def test_class_names(given: str, tmp_path: Path, run_cli: RunCli) -> None:
+    (tmp_path / "names.txt").write_text("\n".join("abcdefghij"))
+    assert run_cli("init", *MODEL, "--data", "digits", "--class-names", given).code == 0
+    assert load_spec(tmp_path / "audit.yaml").dataset.class_names == tuple("abcdefghij")
+
+
+class Maps(nn.Module):
+    """Reads a file, which is not arithmetic."""
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return torch.from_file("canary", True, 64)
+
+
+CODE = """
+import torch
+from pathlib import Path
+from torch import nn
+from robaudit.models.architectures import digits_cnn
+
+class Net(nn.Sequential):
+    def __init__(self):
+        super().__init__(*digits_cnn())
+
+def loaded():
+    return digits_cnn()
+"""
+
+
+def test_a_class_of_ones_own_named_here_is_consent_and_in_a_spec_it_is_not(tmp_path: Path, run_cli: RunCli) -> None:
+    (tmp_path / "mynet.py").write_text(CODE)
+    code, out, err = run_cli("init", "--model", WEIGHTS, "--architecture", "mynet:Net", "--data", "digits", "--limit", "4")
+    assert code == 0, err
+    assert out == "next: robaudit estimate audit.yaml --trust\n"
+    assert "4 of the first 4 labelled images" in err
+    refused = run_cli("estimate", "audit.yaml", "--out", "run")
+    assert (refused.code, "architecture mynet:Net: is Python code" in refused.err) == (2, True)
+    assert run_cli("estimate", "audit.yaml", "--out", "run", "--trust", "--set", "mc.samples=20").code == 0
+
+
+def test_a_function_that_returns_the_model(tmp_path: Path, run_cli: RunCli) -> None:
+    (tmp_path / "mynet.py").write_text(CODE)
+    code, _, err = run_cli("init", "--model", "mynet:loaded", "--data", "digits", "--limit", "4")
+    assert code == 0, err
+    model = load_spec(tmp_path / "audit.yaml").model
+    assert (model.format, model.architecture, model.path) == ("python", "mynet:loaded", None)
+    refused = run_cli("init", "b.yaml", "--model", "mynet:nothing", "--data", "digits")
+    assert (refused.code, "has no function 'nothing'" in refused.err) == (2, True)
+
+
+def test_consent_to_ones_own_class_is_none_to_a_file_with_programs(tmp_path: Path, run_cli: RunCli) -> None:
+    """Beside a TorchScript file the name of a class makes no code run, nor the file's own operators."""
+    (tmp_path / "mynet.py").write_text(CODE)
+    script(tmp_path, Maps(), "m.pt")
+    code, _, err = run_cli("init", "--model", "m.pt", "--architecture", "mynet:Net", "--data", "digits")
+    assert code == 2, err
+    assert "--trust" in err
 
 
 def test_kinds_of_data(tmp_path: Path) -> None:

@@ -57,6 +57,20 @@ def test_set_an_option_whatever_the_form(entry: object) -> None:
     assert AuditSpec.model_validate(raw).estimators[1].options == {"samples": 9}
 
 
+@pytest.mark.parametrize("one", ["mc", {"mc": {"samples": 3}}])
+def test_one_estimator_needs_no_list(one: Any, tmp_path: Path) -> None:
+    document = digits(estimators=one)
+    listed = load(tmp_path, digits(estimators=[one])).estimators
+    assert load(tmp_path, document).estimators == AuditSpec.model_validate(document).estimators == listed
+    assert load(tmp_path, document, settings=["mc.samples=9"]).estimators[0].options == {"samples": 9}
+    assert [entry.name for entry in load(tmp_path, document, settings=["estimators=taylor"]).estimators] == ["taylor"]
+
+
+def test_a_mistake_in_one_estimator_is_placed(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match=r"spec.yaml:\d+: estimators: .*one key"):
+        load(tmp_path, digits(estimators={"mc": None, "taylor": None}))
+
+
 def test_values_are_yaml() -> None:
     raw: dict[str, Any] = {}
     for setting in ("model.mean=[0.5, 1/2]", "model.path=a=b.pt", "run.seed=3", "noise.clip=yes", "dataset.class_names=[a, b]"):

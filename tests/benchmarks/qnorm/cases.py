@@ -26,8 +26,8 @@ _CIFAR: dict[str, Any] = {
 _SPATIAL: dict[str, Any] = {
     "noise": {"kind": "spatial", "size": 1.0},
     "published": None,
-    "path": {"temperatures": 40},
-    "longer": {"temperatures": 160, "particles": 100, "moves": 1},
+    "path": {},
+    "longer": {"temperatures": 320, "steps": 6},
     "copies": 4000,
 }
 CASES = (

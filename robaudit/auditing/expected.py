@@ -1,0 +1,220 @@
+"""The time an audit will take on this machine, and the draws and images that fit a budget."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from robaudit.auditing.prepare import Ready
+from robaudit.datasets.load import open_dataset
+from robaudit.errors import RobauditError
+from robaudit.estimators import registry
+from robaudit.estimators.base import Estimator
+from robaudit.estimators.registry import Task, tasks_of
+from robaudit.levels import NO_NOISE, LevelName, NoiseLevel
+from robaudit.progress import Listener, duration_text
+from robaudit.spec.model import AuditSpec, EstimatorSpec, SampleSpec
+from robaudit.store.folder import label_of
+from robaudit.text import count
+
+Clock = Callable[[], float]
+
+FEWEST_DRAWS = 100
+"""A budget lowers no number of draws below this; then it lowers the number of images."""
+
+SPARE = 0.9
+"""Share of the budget that is planned for: the speed of a machine varies."""
+
+WORTH_SAYING = 10.0
+"""Seconds below which an audit says nothing of its time."""
+
+_ENOUGH, _MOST_PASSES = 0.3, 256  # seconds of timed passes, and how many full ones at most
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """Passes through the network on this machine.
+
+    Attributes:
+        rate: forward passes per second, with the noise that they need.
+        classes: number of logits.
+        once: labels of the noises that never vary, of which estimators look at one copy.
+    """
+
+    rate: float
+    classes: int
+    once: frozenset[str] = frozenset()
+
+    def passes(self, task: Task) -> int:
+        """About what one image costs, in forward passes (a backward pass counts as two)."""
+        return 2 if task.at.noise in self.once else task.cost(self.classes)
+
+    def expected(self, tasks: Sequence[Task], images: Sequence[int]) -> Expected:
+        """What the tasks will take, each for its number of images."""
+        total = sum(self.passes(task) * number for task, number in zip(tasks, images, strict=True))
+        most = max(images, default=0)
+        return Expected(most, round(total / most) if most else 0, total / self.rate, self.rate)
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """The time that an audit will take.
+
+    Attributes:
+        images: to compute.
+        passes: of an image, on average.
+        seconds: for all.
+        rate: passes per second.
+    """
+
+    images: int
+    passes: int
+    seconds: float
+    rate: float
+
+    @property
+    def text(self) -> str:
+        """``about 3 min on this machine: 500 images x 1,025 passes at 2,900 passes/s``."""
+        rate = f"{float(f'{self.rate:.2g}'):,.0f}" if self.rate >= 1 else f"{self.rate:.2g}"
+        passes = f"{count(self.images, 'image')} x {self.passes:,} passes"
+        return f"about {duration_text(self.seconds)} on this machine: {passes} at {rate} passes/s"
+
+
+def measure_speed(ready: Ready, clock: Clock = time.perf_counter) -> Speed:
+    """Time full passes of noisy copies of the first image, for each noise of the audit in turn.
+
+    Args:
+        ready: the audit.
+        clock: seconds.
+    """
+    engine, first = ready.engine, ready.first
+    x = first.pixels.to(engine.model.device, engine.model.dtype)[None]
+    varying = [noise.levels[0] for noise in ready.noises if noise.levels and noise.form.random]
+    levels = varying or [NoiseLevel(NO_NOISE.noise, 0.1, LevelName.SIGMA)]
+    each = 0.0
+    for at in levels:
+        batches = engine.noisy_logits(x, [first.id], at, _MOST_PASSES * engine.rows(first.pixels.shape))
+        next(batches)  # the first pass is slower than the others
+        started, passed, spent = clock(), 0, 0.0
+        for batch, logits in batches:
+            float(logits.sum())  # waits for the device
+            passed, spent = passed + len(batch.x), clock() - started
+            if spent >= _ENOUGH / len(levels):
+                break
+        each += max(spent, 1e-9) / passed
+    once = frozenset(noise.label for noise in ready.noises if not noise.form.random)
+    return Speed(len(levels) / each, engine.classes, once)
+
+
+def lowered(spec: AuditSpec, images: int, seconds: float, speed: Speed) -> tuple[AuditSpec, list[str]]:
+    """The spec with fewer draws, and where that is not enough with fewer images, so that it takes ``seconds`` at most.
+
+    The draws of all estimators with ``samples`` are lowered in the same proportion, none below 100.
+
+    Args:
+        spec: what is asked for.
+        images: number in the data set.
+        seconds: for the passes.
+        speed: of this machine.
+
+    Returns:
+        The spec, and a line for each number that was lowered.
+
+    Raises:
+        RobauditError: not even one image with so few draws fits.
+    """
+
+    def one_image(of: AuditSpec) -> float:
+        return sum(map(speed.passes, tasks_of(of, registry.build(of.estimators)))) / speed.rate
+
+    low, high, found = 0.0, 1.0, spec
+    if images * one_image(spec) > seconds:
+        found = _with_share(spec, 0.0, speed.classes)
+        for _ in range(20):
+            middle = (low + high) / 2
+            tried = _with_share(spec, middle, speed.classes)
+            low, high, found = (middle, high, tried) if images * one_image(tried) <= seconds else (low, middle, found)
+    both = zip(registry.build(spec.estimators), registry.build(found.estimators), strict=True)
+    draws = [(one.label, *(getattr(each.estimator, "samples", 0) for each in (one, other))) for one, other in both]
+    lines = [f"{label}: {asked:,} -> {fewer:,} samples" for label, asked, fewer in draws if fewer != asked]
+    each = one_image(found)
+    if images * each <= seconds:
+        return found, lines
+    fitting = int(seconds / each)
+    if fitting < 1:
+        what = f"one image takes about {duration_text(each)}" if seconds > 0 else "the start alone took as long"
+        raise RobauditError("--budget", f"is too short: {what}", "give it more time, or fewer estimators or noise levels")
+    return _with_images(found, fitting), [*lines, f"{images:,} -> {count(fitting, 'image')}"]
+
+
+def _with_share(spec: AuditSpec, share: float, classes: int) -> AuditSpec:
+    """The spec with this share of the draws."""
+    changed = []
+    for entry, chosen in zip(spec.estimators, registry.build(spec.estimators), strict=True):
+        fewer = _fewer(chosen.estimator, share, classes)
+        changed.append(entry if fewer is None else _with_samples(entry, fewer))
+    return spec.model_copy(update={"estimators": tuple(changed)})
+
+
+def _fewer(estimator: Estimator, share: float, classes: int) -> int | None:
+    """About this share of an estimator's samples, to two figures; None where it has none, or where fewer cost no less."""
+    samples = getattr(estimator, "samples", None)
+    if not isinstance(samples, int):
+        return None
+    least = min(samples, FEWEST_DRAWS)
+    wanted = max(least, int(share * samples))
+    step = 10 ** max(0, len(str(wanted)) - 2)
+    rounded = max(least, wanted // step * step)
+    for number in (*range(rounded, least - 1, -1), *range(rounded + 1, samples)):  # an estimator may take multiples of 16 only
+        fewer = estimator.having(samples=number)
+        if fewer is not None:
+            return number if number < samples and fewer.passes(classes) != estimator.passes(classes) else None
+    return None
+
+
+def _with_images(spec: AuditSpec, images: int) -> AuditSpec:
+    """The spec with its first images if it has a limit, otherwise with a random subset."""
+    dataset, update = spec.dataset, dict[str, Any]()
+    if dataset.limit is not None:
+        update["limit"] = images
+    else:
+        seed = dataset.sample.seed if dataset.sample is not None else 0
+        update["sample"] = SampleSpec(size=images, seed=seed)
+    return spec.model_copy(update={"dataset": dataset.model_copy(update=update)})
+
+
+def within_budget(ready: Ready, seconds: float, speed: Speed, listener: Listener, *, trust: bool) -> Ready:
+    """The audit with fewer draws and images, so that its passes take ``seconds`` at most; a note says what was lowered.
+
+    Raises:
+        RobauditError: not even one image fits.
+    """
+    spec, lines = lowered(ready.spec, len(ready.samples), seconds, speed)
+    for line in lines:
+        listener.note(f"--budget: {line}")
+    tasks = tasks_of(spec, registry.build(spec.estimators))
+    samples = open_dataset(spec.dataset, base_dir=spec.base_dir, trust=trust) if spec.dataset != ready.spec.dataset else ready.samples
+    return replace(ready, spec=spec, tasks=tasks, samples=samples)
+
+
+def as_begun(spec: AuditSpec, begun: Mapping[str, Any]) -> AuditSpec:
+    """The spec with the draws and images of a run that a budget has lowered, for going on with it.
+
+    Args:
+        spec: what is asked for.
+        begun: the ``spec`` in the run's run.json.
+    """
+    samples = {label_of(entry): entry["options"].get("samples") for entry in begun["estimators"]}
+    changed = []
+    for entry, chosen in zip(spec.estimators, registry.build(spec.estimators), strict=True):
+        number = samples.get(chosen.label)
+        changed.append(entry if number is None else _with_samples(entry, number))
+    chosen_images = {"limit": begun["dataset"]["limit"], "sample": begun["dataset"]["sample"]}
+    dataset = type(spec.dataset).model_validate(spec.dataset.model_dump() | chosen_images)
+    return spec.model_copy(update={"estimators": tuple(changed), "dataset": dataset})
+
+
+def _with_samples(entry: EstimatorSpec, samples: int) -> EstimatorSpec:
+    return entry.model_copy(update={"options": {**entry.options, "samples": samples}})
