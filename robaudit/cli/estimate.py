@@ -184,7 +184,7 @@ def estimate(
         str | None,
         typer.Option(
             metavar="DURATION",
-            rich_help_panel=SPEC,
+            rich_help_panel=RUNNING,
             help="Lower draws, then images, so that the run takes at most this long: 90s, 10m, 2h, 1h30m.",
         ),
     ] = None,

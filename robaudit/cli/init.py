@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _SIGMA, _NORMALISE = "0.02,0.05", "none"
-_MODEL = "Model and data"
 _CODE = re.compile(r"[^\W\d][\w.]*:[^\W\d][\w.]*")
+_MODEL = "Model and data"
 
 
 def init(
