@@ -268,8 +268,8 @@ WHOLE: list[Any] = [
     ATTACK,
     "margin_radius",
     {"smoothed_margin": {"samples": 100, "noise": "gaussian"}},
-    {"certified_radius": {"n": 200, "selection": 20, "noise": "gaussian"}},
-    {"certified_radius": {"n": 200, "selection": 20, "norm": "l1", "label": "certified_radius_l1", "noise": "uniform"}},
+    {"certified_radius": {"samples": 200, "selection": 20, "noise": "gaussian"}},
+    {"certified_radius": {"samples": 200, "selection": 20, "norm": "l1", "label": "certified_radius_l1", "noise": "uniform"}},
     {"smoothed_attack": {"copies": 4, "verify": 200, "steps": 2, "restarts": 0, "polish": 2}},
 ]
 """Everything, with options that make it quick; the results need not be good."""

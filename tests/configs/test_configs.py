@@ -95,7 +95,12 @@ QUICK_SPECTRUM = (
     *("mc.samples=50", "logit_gaussian.samples=32", "splitting.particles=20", "splitting.p_min=0.01", *QUICK_ATTACK),
     *("noise_tolerance.tolerance=1.0", "noise_tolerance.most=1000", "radius_random.directions=20", "smoothed_margin.samples=100"),
     *("qnorm_path.temperatures=16", "qnorm_path.steps=1", "adversarial_loss.steps=5", "adversarial_loss.restarts=2"),
-    *("certified_radius.n=200", "certified_radius.selection=20", "certified_radius_l1.n=200", "certified_radius_l1.selection=20"),
+    *(
+        "certified_radius.samples=200",
+        "certified_radius.selection=20",
+        "certified_radius_l1.samples=200",
+        "certified_radius_l1.selection=20",
+    ),
     *("smoothed_attack.copies=4", "smoothed_attack.verify=200", "smoothed_attack.steps=2", "smoothed_attack.restarts=0"),
 )
 """Options that make an estimator quick; their results need not be good."""
@@ -113,7 +118,7 @@ CASES: dict[str, tuple[Callable[[Path, pytest.MonkeyPatch], None], list[str]]] =
     "intermediate-q.yaml": (demo, ["--limit", "4", "--set", "qnorm_path.temperatures=16", "--set", "adversarial_loss.steps=5"]),
     "noise.yaml": (demo, ["--limit", "6", "--set", "mc.samples=40"]),
     "curves.yaml": (demo, ["--limit", "3", *settings("pgd_l2.steps=3", "pgd_linf.steps=3", "pgd_l2.restarts=1", "pgd_linf.restarts=1")]),
-    "certified.yaml": (demo, ["--limit", "4", *settings("certified_radius.n=200", "smoothed_margin.samples=100")]),
+    "certified.yaml": (demo, ["--limit", "4", *settings("certified_radius.samples=200", "smoothed_margin.samples=100")]),
     "scores.yaml": (demo, ["--limit", "4", *settings(*QUICK_ATTACK, "noise_tolerance.tolerance=1.0", "noise_tolerance.most=1000")]),
     "spectrum.yaml": (demo, ["--limit", "2", *settings(*QUICK_SPECTRUM)]),
 }
