@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, default=Path(__file__).resolve().parents[2] / "docs", help="folder of coverage.md")
     parser.add_argument("--seeds", type=int, default=20, help="audits of each network")
     parser.add_argument("--images", type=int, default=400, help="images of each network made here; of a shared one an eighth")
-    parser.add_argument("--draws", type=int, default=10_000, help="copies of each image behind the truth")
+    parser.add_argument("--draws", type=int, default=5000, help="copies of each image behind the truth")
     parser.add_argument("--saved", type=Path, help="file of the parts that are done")
     parser.add_argument("--parts", nargs="+", help="those that contain one of these texts")
     given = parser.parse_args(arguments)
@@ -73,7 +73,7 @@ def _parts(cases: int, seeds: int, images: int, draws: int) -> Mapping[str, Call
         if network in subjects.MADE:
             few = min(_OTHERS, images)
             parts[about.format("others")] = lambda network=network, few=few: others.study(  # type: ignore[misc]
-                subjects.subject(network, few), max(1, seeds // 5), 10 * draws
+                subjects.subject(network, few), max(1, seeds // 5), 20 * draws
             )
     return parts
 

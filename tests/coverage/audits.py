@@ -26,6 +26,7 @@ from robaudit.models import LogitModel
 from robaudit.noise.registry import gaussian_source
 from robaudit.quantities import P_ROBUST
 from robaudit.rows import Row
+from robaudit.stats.classes import class_bias
 from robaudit.stats.intervals import simultaneous
 from robaudit.stats.votes import by_votes
 from tests.compare.tools import decided, made
@@ -232,6 +233,11 @@ def _of_population(network: str, estimator: str, runs: Sequence[Sequence[Row]], 
     verdicts = [decide(one, asked, population=True) for one in samples]
     for k, quantity in enumerate(wanted):
         yield _counted(network, estimator, f"population: {quantity}", [one[k] for one in verdicts])
+    if estimator == "mc, 64 copies":
+        gaps = [one.gap for one in (class_bias(run.rows, permutations=500) for run in samples) if one.gap is not None]
+        up, down = sum(one.lower > wanted["class_gap"] for one in gaps), sum(one.upper < wanted["class_gap"] for one in gaps)
+        width = float(np.mean([one.upper - one.lower for one in gaps]))
+        yield Errors(network, estimator, "population: the gap of bias-report", len(gaps), up, down, width)
 
 
 def _of_drops(subject: Subject, estimator: str, runs: Sequence[list[Row]], known: Truth, new: Truth) -> Iterator[Errors]:
