@@ -56,9 +56,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 file.write(json.dumps({"part": name, "seconds": done[name][0], "found": [asdict(one) for one in found]}) + "\n")
     everything = [line for name in parts if name in done for line in done[name][1]]
     seconds = sum(done[name][0] for name in parts if name in done)
+    settings = f"{given.seeds} seeds, {given.images} images, {given.draws:,} copies"
     given.out.mkdir(parents=True, exist_ok=True)
     lines, errors = [one for one in everything if isinstance(one, Line)], [one for one in everything if isinstance(one, Errors)]
-    (given.out / "coverage.md").write_text(markdown(lines, seconds, errors))
+    (given.out / "coverage.md").write_text(markdown(lines, seconds, errors, settings))
 
 
 def _parts(cases: int, seeds: int, images: int, draws: int) -> Mapping[str, Callable[[], Found]]:

@@ -49,6 +49,7 @@ ESTIMATORS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 UNVOTED = ("mmse",)
 """No gate rests on them, so a tenth of the seeds will do for their rows."""
+LIKE = "population: "
 SAMPLED, RESAMPLED = 100, 100
 """Images drawn for a gate with --population, and how often for each network."""
 UNTIL = 1024
@@ -232,12 +233,12 @@ def _of_population(network: str, estimator: str, runs: Sequence[Sequence[Row]], 
     asked = [gate(f"{quantity} {_relation(quantity)} {value:.12g}") for quantity, value in wanted.items()]
     verdicts = [decide(one, asked, population=True) for one in samples]
     for k, quantity in enumerate(wanted):
-        yield _counted(network, estimator, f"population: {quantity}", [one[k] for one in verdicts])
+        yield _counted(network, estimator, LIKE + quantity, [one[k] for one in verdicts])
     if estimator == "mc, 64 copies":
         gaps = [one.gap for one in (class_bias(run.rows, permutations=500) for run in samples) if one.gap is not None]
         up, down = sum(one.lower > wanted["class_gap"] for one in gaps), sum(one.upper < wanted["class_gap"] for one in gaps)
         width = float(np.mean([one.upper - one.lower for one in gaps]))
-        yield Errors(network, estimator, "population: the gap of bias-report", len(gaps), up, down, width)
+        yield Errors(network, estimator, LIKE + "the gap of bias-report", len(gaps), up, down, width)
 
 
 def _of_drops(subject: Subject, estimator: str, runs: Sequence[list[Row]], known: Truth, new: Truth) -> Iterator[Errors]:
@@ -248,7 +249,7 @@ def _of_drops(subject: Subject, estimator: str, runs: Sequence[list[Row]], known
     asked = {quantity: f"{quantity} <= {value:.12g}" for quantity, value in drops.items()}
     if "tolerance" in estimator:
         del asked["noisy_accuracy_drop"]  # there is no interval
-    found: dict[str, list[Decision]] = {quantity: [] for quantity in [*asked, "population: mean_drop"]}
+    found: dict[str, list[Decision]] = {quantity: [] for quantity in [*asked, LIKE + "mean_drop"]}
     generator = np.random.default_rng(2)
     for seed, rows in enumerate(runs):
         now = audit(subject, subject.changed, name, options, seed)
@@ -256,8 +257,10 @@ def _of_drops(subject: Subject, estimator: str, runs: Sequence[list[Row]], known
             found[quantity].append(one)
         for _ in range(RESAMPLED // len(runs)):
             pick = generator.integers(len(rows), size=SAMPLED)
-            pair = [made([replace(of[i], sample_id=str(j)) for j, i in enumerate(pick)], 0, model) for of, model in ((rows, "a"), (now, "b"))]
-            found["population: mean_drop"] += decided(compare(*pair), asked["mean_drop"], population=True)
+            pair = [
+                made([replace(of[i], sample_id=str(j)) for j, i in enumerate(pick)], 0, model) for of, model in ((rows, "a"), (now, "b"))
+            ]
+            found[LIKE + "mean_drop"] += decided(compare(*pair), asked["mean_drop"], population=True)
     for quantity, verdicts in found.items():
         yield _counted(subject.name, estimator, quantity, verdicts)
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 import torch
 
+from robaudit.errors import ModelError
 from robaudit.estimators.base import Estimate
 from robaudit.estimators.mc import count_votes
 from robaudit.gates.decide import decide
@@ -19,7 +20,6 @@ from tests.coverage.audits import Errors, Floats, row_of, work_on
 from tests.coverage.subjects import Subject
 from tests.estimators.tools import build, built, installed_estimators
 from tests.gates.tools import gate, run_of
-from tests.levels import sigma
 
 FEWEST = 200
 """Failures, or effective copies, behind a truth."""
@@ -109,8 +109,8 @@ def _losses(subject: Subject, seeds: int, draws: int) -> Iterator[Errors]:
     for batch, logits in work.engine.noisy_logits(work.x, work.ids, work.at, draws):
         losses[batch.image, batch.draw] = log_cross_entropy(logits, subject.labels[batch.image])[0]
     known = [log_norm(losses, q) for q in ORDERS]
-    for name, kind in (("qnorm_path", "temperatures"), ("qnorm_mc", "samples")):
-        estimator = build(name, q=ORDERS, **{kind: {"temperatures": 80, "samples": 2000}[kind]}, **({"steps": 3} if name == "qnorm_path" else {}))
+    for name, options in (("qnorm_path", {"temperatures": 80, "steps": 3}), ("qnorm_mc", {"samples": 2000})):
+        estimator = build(name, q=ORDERS, **options)
         runs = [estimator.estimate(work_on(subject, subject.model, seed)) for seed in range(max(1, seeds // 2))]
         for k, (q, (log_z, ess)) in enumerate(zip(ORDERS, known, strict=True)):
             of = [i for i in range(len(work.x)) if ess[i] >= FEWEST * 10]
@@ -131,8 +131,6 @@ def _losses(subject: Subject, seeds: int, draws: int) -> Iterator[Errors]:
 
 def _smoothed(subject: Subject, seeds: int, draws: int) -> Iterator[Errors]:
     """Radii of smoothed_margin, times their constant, above the mean margin of many copies; alpha is .05."""
-    from robaudit.errors import ModelError
-
     estimator, ends = built(installed_estimators()["smoothed_margin"], norm="l2", alpha=0.05, samples=64), []
     work = work_on(subject, subject.model, 2**31)
     try:
