@@ -22,7 +22,7 @@ from tests.coverage.report import markdown
 from tests.coverage.study import CASES, Line
 
 Found = Iterable[Line | Errors]
-_OTHERS = 24
+_OTHERS = 12
 """Images for rare failures, tolerances, losses and certificates."""
 
 
@@ -31,8 +31,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.coverage", description=__doc__)
     parser.add_argument("--cases", type=int, default=CASES, help="simulated cases of each entry")
     parser.add_argument("--out", type=Path, default=Path(__file__).resolve().parents[2] / "docs", help="folder of coverage.md")
-    parser.add_argument("--seeds", type=int, default=20, help="audits of each network")
-    parser.add_argument("--images", type=int, default=400, help="images of each network made here; of a shared one an eighth")
+    parser.add_argument("--seeds", type=int, default=10, help="audits of each network")
+    parser.add_argument("--images", type=int, default=200, help="images of each network made here; of a shared one an eighth")
     parser.add_argument("--draws", type=int, default=5000, help="copies of each image behind the truth")
     parser.add_argument("--saved", type=Path, help="file of the parts that are done")
     parser.add_argument("--parts", nargs="+", help="those that contain one of these texts")
@@ -71,10 +71,12 @@ def _parts(cases: int, seeds: int, images: int, draws: int) -> Mapping[str, Call
     for network in subjects.names():
         about = f"{network}: {{}}, {seeds} seeds, {images} images, {draws} copies"
         parts[about.format("audits")] = lambda network=network: audits.study(subjects.subject(network, images), seeds, draws)  # type: ignore[misc]
+        if network in subjects.MADE and network.endswith("ReLU"):
+            parts[about.format("many")] = lambda network=network: audits.many(subjects.subject(network, 2 * images), seeds, draws)  # type: ignore[misc]
         if network in subjects.MADE:
             few = min(_OTHERS, images)
             parts[about.format("others")] = lambda network=network, few=few: others.study(  # type: ignore[misc]
-                subjects.subject(network, few), max(1, seeds // 5), 20 * draws
+                subjects.subject(network, few), max(1, seeds // 5), 10 * draws
             )
     return parts
 

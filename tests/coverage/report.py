@@ -11,7 +11,7 @@ from scipy.stats import binom
 
 from tests.benchmarks.machine import machine
 from tests.benchmarks.report import Table, number
-from tests.coverage.audits import DROPS, GATES, LIKE, RESAMPLED, SAMPLED, Errors, together
+from tests.coverage.audits import COUNTED, DROPS, GATES, LIKE, MANY, RESAMPLED, SAMPLED, Errors, together
 from tests.coverage.study import NOMINAL, PROBABILITIES, Line
 
 WRONG = (1 - NOMINAL) / 2
@@ -113,7 +113,7 @@ def _table(lines: Sequence[Line]) -> Table:
 def _audits(found: Sequence[Errors], settings: str) -> Iterator[str]:
     """What whole audits showed."""
     verdicts = [one for one in found if not one.rows]
-    means = [one for one in verdicts if one.about == "mean" and one.estimator == verdicts[0].estimator]
+    means = [one for one in verdicts if one.about == "mean" and one.estimator == COUNTED]
     few, everything = means[0].cases, together(means).cases
     names = "; ".join(dict.fromkeys(one.network for one in found))
     yield "## By network"
@@ -123,10 +123,10 @@ def _audits(found: Sequence[Errors], settings: str) -> Iterator[str]:
     drops = [one for one in verdicts if one.about.removeprefix(LIKE) in DROPS]
     like = [one for one in verdicts if one.about.startswith(LIKE) and one not in drops]
     for head, some in (
-        ("### Gates on these images\n\n" + VERDICTS, [one for one in verdicts if one.about in GATES]),
+        ("### Gates on these images\n\n" + VERDICTS, [one for one in verdicts if one.about in (*GATES, MANY)]),
         (
             "### Gates on images like these\n\n" + population,
-            [one for one in verdicts if one.about.startswith(LIKE) and DROPS[0] not in one.about],
+            like,
         ),
         ("### Comparisons\n\n" + COMPARED, drops),
         ("### Rows\n\n" + ROWS, [one for one in found if one.rows and one.about.startswith("to ")]),
