@@ -40,6 +40,7 @@ BINS = (0.0, 0.05, 0.5, 0.95, 0.9995, 1.0)
 BELOW = 0.9
 GATES = ("mean", "worst_class", "class_gap", "median", "p05", f"share_below(t={BELOW})", "noisy_accuracy", "accuracy")
 DROPS = ("mean_drop", "worst_class_drop", "noisy_accuracy_drop")
+COUNTED = "mc, 64 copies"
 ESTIMATORS: dict[str, tuple[str, dict[str, Any]]] = {
     COUNTED: ("mc", {"samples": 64}),
     "mc, tolerance .03": ("mc", {"tolerance": 0.03}),
@@ -49,7 +50,6 @@ ESTIMATORS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 UNVOTED = ("mmse",)
 """No gate rests on them, so a tenth of the seeds will do for their rows."""
-COUNTED = "mc, 64 copies"
 LIKE, MANY = "population: ", "mean, twice as many images"
 SAMPLED, RESAMPLED = 100, 40
 """Images drawn for a gate with --population, and how often for each network."""
