@@ -372,7 +372,7 @@ class PairedRows:
         return bool(len(self) and (self.draws > 0).all())
 
     def paired_limits(self, of: Mask, confidence: float) -> Limits:
-        """The interval of the mean change of some samples, from the draws that both runs share: those of samples with equally many pooled."""
+        """The interval of the mean change of some samples from the draws that both runs share, pooled where there are equally many."""
         parts = []
         for draws in np.unique(self.draws[of]):
             alike = of & (self.draws == draws)

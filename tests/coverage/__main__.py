@@ -32,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--cases", type=int, default=CASES, help="simulated cases of each entry")
     parser.add_argument("--out", type=Path, default=Path(__file__).resolve().parents[2] / "docs", help="folder of coverage.md")
     parser.add_argument("--seeds", type=int, default=10, help="audits of each network")
-    parser.add_argument("--images", type=int, default=200, help="images of each network made here; of a shared one an eighth")
+    parser.add_argument("--images", type=int, default=100, help="images of each network made here; of a shared one a quarter")
     parser.add_argument("--draws", type=int, default=5000, help="copies of each image behind the truth")
     parser.add_argument("--saved", type=Path, help="file of the parts that are done")
     parser.add_argument("--parts", nargs="+", help="those that contain one of these texts")
@@ -72,7 +72,7 @@ def _parts(cases: int, seeds: int, images: int, draws: int) -> Mapping[str, Call
         about = f"{network}: {{}}, {seeds} seeds, {images} images, {draws} copies"
         parts[about.format("audits")] = lambda network=network: audits.study(subjects.subject(network, images), seeds, draws)  # type: ignore[misc]
         if network in subjects.MADE and network.endswith("ReLU"):
-            parts[about.format("many")] = lambda network=network: audits.many(subjects.subject(network, 2 * images), seeds, draws)  # type: ignore[misc]
+            parts[about.format("many")] = lambda network=network: audits.many(subjects.subject(network, 4 * images), seeds, draws)  # type: ignore[misc]
         if network in subjects.MADE:
             few = min(_OTHERS, images)
             parts[about.format("others")] = lambda network=network, few=few: others.study(  # type: ignore[misc]

@@ -50,8 +50,10 @@ ESTIMATORS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 UNVOTED = ("mmse",)
 """No gate rests on them, so a tenth of the seeds will do for their rows."""
-LIKE, MANY = "population: ", "mean, twice as many images"
-SAMPLED, RESAMPLED = 100, 40
+POPULATION = (COUNTED, "mc, tolerance .03", "logit_gaussian")
+"""Those whose gates with --population are looked at; they use the values alone."""
+LIKE, MANY = "population: ", "mean, 400 images"
+SAMPLED, RESAMPLED = 100, 20
 """Images drawn for a gate with --population, and how often for each network."""
 UNTIL = 1024
 """The most copies of `--until-decided`."""
@@ -185,7 +187,7 @@ def study(subject: Subject, seeds: int, draws: int) -> Iterator[Errors]:
         runs = [audit(subject, subject.model, name, options, seed) for seed in range(repeats)]
         if estimator not in UNVOTED:
             yield from _of_gates(subject.name, estimator, runs, known)
-            if len(subject.x) > SAMPLED:
+            if len(subject.x) >= SAMPLED and estimator in POPULATION:
                 yield from _of_population(subject.name, estimator, runs, known)
             if new is not None:
                 yield from _of_drops(subject, estimator, runs[: len(runs) // 2] if "tolerance" in estimator else runs, known, new)
@@ -194,7 +196,7 @@ def study(subject: Subject, seeds: int, draws: int) -> Iterator[Errors]:
             kinds[f"{estimator}: its votes"] = [[by_votes(row) for row in rows] for rows in runs]
         for kind, some in kinds.items():
             yield from _of_rows(subject.name, kind, some, known.p)
-    yield _until_decided(subject.first(SAMPLED), seeds, replace(known, p=known.p[:SAMPLED]))
+    yield _until_decided(subject.first(SAMPLED), max(1, seeds // 2), replace(known, p=known.p[:SAMPLED]))
 
 
 def many(subject: Subject, seeds: int, draws: int) -> Iterator[Errors]:
@@ -260,18 +262,18 @@ def _of_drops(subject: Subject, estimator: str, runs: Sequence[list[Row]], known
     asked = {quantity: f"{quantity} <= {value:.12g}" for quantity, value in drops.items()}
     if "tolerance" in estimator:
         del asked["noisy_accuracy_drop"]  # there is no interval
-    found: dict[str, list[Decision]] = {quantity: [] for quantity in [*asked, LIKE + "mean_drop"]}
+    found: dict[str, list[Decision]] = {quantity: [] for quantity in asked}
+    resampled = RESAMPLED // len(runs) if estimator in POPULATION and len(subject.x) >= SAMPLED else 0
     generator = np.random.default_rng(2)
     for seed, rows in enumerate(runs):
         now = audit(subject, subject.changed, name, options, seed)
         for quantity, one in zip(asked, decided(compare(made(rows), made(now, 0, "b")), *asked.values()), strict=True):
             found[quantity].append(one)
-        for _ in range(RESAMPLED // len(runs)):
+        for _ in range(resampled):
             pick = generator.integers(len(rows), size=SAMPLED)
-            pair = [
-                made([replace(of[i], sample_id=str(j)) for j, i in enumerate(pick)], 0, model) for of, model in ((rows, "a"), (now, "b"))
-            ]
-            found[LIKE + "mean_drop"] += decided(compare(*pair), asked["mean_drop"], population=True)
+            both = ([replace(of[i], sample_id=str(j)) for j, i in enumerate(pick)] for of in (rows, now))
+            pair = compare(*(made(some, 0, model) for some, model in zip(both, "ab", strict=True)))
+            found.setdefault(LIKE + "mean_drop", []).extend(decided(pair, asked["mean_drop"], population=True))
     for quantity, verdicts in found.items():
         yield _counted(subject.name, estimator, quantity, verdicts)
 

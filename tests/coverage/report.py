@@ -51,7 +51,7 @@ TITLES = {
 
 NETWORKS = (
     "Whole audits of networks that nobody tuned for: {names}. Those with layers or convolutions in their name are trained here on the\n"
-    "embedded digits; the others are shared models from elsewhere, with an eighth of the images. {settings}; `mmse` with a tenth of\n"
+    "embedded digits; the others are shared models from elsewhere, with a quarter of the images. {settings}; `mmse` with a tenth of\n"
     "the seeds. The truth is the share of the copies of each image."
 )
 SHOWN = (

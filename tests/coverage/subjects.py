@@ -93,11 +93,11 @@ def names() -> tuple[str, ...]:
 
 
 def subject(name: str, images: int) -> Subject:
-    """A network by name; of the shared ones an eighth of the images."""
+    """A network by name; of the shared ones a quarter of the images."""
     if name in MADE:
         return _made(name, images)
     bench = networks.Bench(torch.device("cpu"), shared=SHARED)
-    number = max(1, images // (16 if name in SLOW else 8))
+    number = max(1, images // (8 if name in SLOW else 4))
     one = networks.load(bench, name, number)
     path = str(SHARED / "data" / f"{card(name)['dataset']}.npz")
     data = open_dataset(NpzSpec(kind="npz", path=path, limit=number), base_dir=SHARED, trust=False)
