@@ -52,7 +52,7 @@ UNVOTED = ("mmse",)
 """No gate rests on them, so a tenth of the seeds will do for their rows."""
 POPULATION = (COUNTED, "mc, tolerance .03", "logit_gaussian")
 """Those whose gates with --population are looked at; they use the values alone."""
-LIKE, MANY = "population: ", "mean, 400 images"
+LIKE, MANY = "population: ", "mean, "
 SAMPLED, RESAMPLED = 100, 20
 """Images drawn for a gate with --population, and how often for each network."""
 UNTIL = 1024
@@ -206,7 +206,7 @@ def many(subject: Subject, seeds: int, draws: int) -> Iterator[Errors]:
     for estimator, (name, options) in ESTIMATORS.items():
         if estimator not in UNVOTED:
             verdicts = [decide(run_of(audit(subject, subject.model, name, options, seed)), asked)[0] for seed in range(seeds)]
-            yield _counted(subject.name, estimator, MANY, verdicts)
+            yield _counted(subject.name, estimator, f"{MANY}{len(subject.x)} images", verdicts)
 
 
 def _relation(quantity: str) -> str:

@@ -123,7 +123,7 @@ def _audits(found: Sequence[Errors], settings: str) -> Iterator[str]:
     drops = [one for one in verdicts if one.about.removeprefix(LIKE) in DROPS]
     like = [one for one in verdicts if one.about.startswith(LIKE) and one not in drops]
     for head, some in (
-        ("### Gates on these images\n\n" + VERDICTS, [one for one in verdicts if one.about in (*GATES, MANY)]),
+        ("### Gates on these images\n\n" + VERDICTS, [one for one in verdicts if one.about in GATES or one.about.startswith(MANY)]),
         (
             "### Gates on images like these\n\n" + population,
             like,
