@@ -292,7 +292,7 @@ def _until_decided(subject: Subject, seeds: int, known: Truth) -> Errors:
     """`--until-decided` on the mean at the truth: analyses after more and more copies, until one decides."""
     asked = [gate(f"mean >= {float(known.p.mean()):.12g}")]
     looks = possible_analyses(UNTIL)
-    verdicts = []
+    verdicts = list[Decision]()
     for seed in range(seeds):
         draws, found = looks[0], tuple[Decision, ...]()
         while True:

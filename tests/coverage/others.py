@@ -12,13 +12,12 @@ import torch
 from robaudit.errors import ModelError
 from robaudit.estimators.base import Estimate
 from robaudit.estimators.mc import count_votes
-from robaudit.gates.decide import decide
-from robaudit.levels import whole_noise
+from robaudit.gates.decide import Decision, decide
 from robaudit.numerics.losses import log_cross_entropy, log_norm
 from robaudit.quantities import LOG10_P_FAIL, LOSS, IntervalKind
 from tests.coverage.audits import Errors, Floats, row_of, work_on
 from tests.coverage.subjects import Subject
-from tests.estimators.tools import build, built, installed_estimators
+from tests.estimators.tools import build, built, installed_estimators, values
 from tests.gates.tools import gate, run_of
 
 FEWEST = 200
@@ -54,7 +53,7 @@ def _splitting(subject: Subject, seeds: int, votes: Floats, draws: int) -> Itera
         return
     known = np.log10(failures[of] / draws)
     some = replace(subject, x=subject.x[of], labels=subject.labels[of])
-    ends, verdicts = list[tuple[float, float, float]](), []
+    ends, verdicts = list[tuple[float, float, float]](), list[Decision]()
     for seed in range(seeds):
         work = work_on(some, some.model, seed)
         found = build("splitting", particles=500).estimate(work)
@@ -73,7 +72,7 @@ def _certified(subject: Subject, seeds: int, votes: Floats, draws: int) -> Itera
 
     estimator, ends = built(installed_estimators()["certified_radius"], n=1000, alpha=0.05), []
     for seed in range(seeds):
-        for image, (one,) in enumerate(estimator.estimate(work_on(subject, subject.model, seed))):
+        for image, (one,) in enumerate(values(estimator, work_on(subject, subject.model, seed))):
             chosen = (one.details or {}).get("certified_class")
             if chosen is not None:
                 p = (votes[image, int(chosen)] + 1) / (draws + 1)
@@ -87,8 +86,7 @@ def _tolerances(subject: Subject, seeds: int, _: Floats, draws: int) -> Iterator
     ends = []
     for seed in range(max(1, seeds // 2)):
         work = work_on(subject, subject.model, seed)
-        found = build("noise_tolerance", level=LEVEL).estimate(replace(work, at=whole_noise(work.at.noise)))
-        for image, one in enumerate(found):
+        for image, (one,) in enumerate(values(built(installed_estimators()["noise_tolerance"], level=LEVEL, tolerance=0.1), work)):
             if one.interval.kind is IntervalKind.OTHER and one.lower and one.upper:
                 low, high = (_kept(subject, image, end, draws // 4) for end in (one.lower, one.upper))
                 ends.append((-low, -high, -LEVEL))
@@ -110,8 +108,8 @@ def _losses(subject: Subject, seeds: int, draws: int) -> Iterator[Errors]:
         losses[batch.image, batch.draw] = log_cross_entropy(logits, subject.labels[batch.image])[0]
     known = [log_norm(losses, q) for q in ORDERS]
     for name, options in (("qnorm_path", {"temperatures": 80, "steps": 3}), ("qnorm_mc", {"samples": 2000})):
-        estimator = build(name, q=ORDERS, **options)
-        runs = [estimator.estimate(work_on(subject, subject.model, seed)) for seed in range(max(1, seeds // 2))]
+        estimator = built(installed_estimators()[name], q=ORDERS, **options)
+        runs = [values(estimator, work_on(subject, subject.model, seed)) for seed in range(max(1, seeds // 2))]
         for k, (q, (log_z, ess)) in enumerate(zip(ORDERS, known, strict=True)):
             of = [i for i in range(len(work.x)) if ess[i] >= FEWEST * 10]
             rows: list[tuple[Estimate, float]] = [(found[i][k], float(log_z[i])) for found in runs for i in of]
@@ -120,7 +118,7 @@ def _losses(subject: Subject, seeds: int, draws: int) -> Iterator[Errors]:
                 yield _errors(subject, name, f"q = {q:g}, log", ends)
         if name == "qnorm_path":
             target = float(known[0][0].exp().mean())
-            verdicts = []
+            verdicts = list[Decision]()
             for found in runs:
                 about = zip(work.ids, subject.labels.tolist(), work.clean.predicted.tolist(), (one[0] for one in found), strict=True)
                 rows_of = [row_of(*one, name, subject.level, LOSS.name) for one in about]
@@ -143,6 +141,6 @@ def _smoothed(subject: Subject, seeds: int, draws: int) -> Iterator[Errors]:
         gap = logits.double().gather(1, own)[:, 0] - logits.double().scatter(1, own, -math.inf).amax(1)
         margin.index_add_(0, batch.image, gap / (draws // 4))
     for seed in range(seeds):
-        for image, (one,) in enumerate(estimator.estimate(work_on(subject, subject.model, seed))):
+        for image, (one,) in enumerate(values(estimator, work_on(subject, subject.model, seed))):
             ends.append((one.value * (one.details or {})["lipschitz"], math.inf, max(0.0, float(margin[image]))))
     yield _errors(subject, "smoothed_margin, alpha .05", "radius", ends)
