@@ -225,8 +225,8 @@ def _of_gates(network: str, estimator: str, runs: Sequence[Sequence[Row]], known
     for quantity, value in known.values().items():
         if quantity == "accuracy" or (quantity == "noisy_accuracy" and "mc, tol" in estimator):
             continue  # known exactly, or refused
-        if quantity.startswith("share") and not 0 < value < 1:
-            continue
+        if (quantity.startswith("share") and not 0 < value < 1) or (_relation(quantity) == ">=" and value <= 0):
+            continue  # a verdict may be right
         found = []
         for off in (-0.5, 0.5) if quantity.startswith("share") else (0.0,):
             asked = gate(f"{quantity} {_relation(quantity)} {value + off / len(known.p):.12g}")
