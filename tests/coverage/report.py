@@ -54,13 +54,12 @@ TITLES = {
 NETWORKS = (
     "Whole audits of networks that nobody tuned for: {names}. Those with layers or convolutions in their name are trained here on the\n"
     "embedded digits; the others are shared models from elsewhere, with a quarter of the images. {settings}; `mmse` with a tenth of\n"
-    "the seeds. The truth is the share of the copies of each image."
+    "the seeds. The truth is the share of the copies of each image; its own error adds to what is counted, most for `--until-decided`."
 )
 SHOWN = (
-    "At most 2.5 % each way is meant. **Bold**: so many have a chance below 2.5 % where the error is at its limit, so that one in\n"
-    "twenty of such entries would be bold by chance (two sides). None wrong of {few} shows that fewer than {few_most:.0%} are, none\n"
-    "of {all} that fewer than {all_most:.1%} are (at 95 %): one network alone shows gross errors only. *Worst*: the network with the\n"
-    "most errors for their number."
+    "At most 2.5 % each way is meant. **Bold**: where the error is 2.5 %, so many or more have a chance below 2.5 %. None wrong\n"
+    "of {few} shows that fewer than {few_most:.0%} are, none of {all} that fewer than {all_most:.1%} are (at 95 %): one network alone shows\n"
+    "gross errors only. *Worst*: the network with the most errors for their number."
 )
 VERDICTS = (
     "A gate put at the truth, where each verdict is wrong: passed / failed, of all verdicts; mean width of the interval below.\n"
