@@ -58,8 +58,8 @@ NETWORKS = (
 )
 SHOWN = (
     "At most 2.5 % each way is meant. **Bold**: where the error is 2.5 %, so many or more have a chance below 2.5 %. None wrong\n"
-    "of {few} shows that fewer than {few_most:.0%} are, none of {all} that fewer than {all_most:.1%} are (at 95 %): one network alone shows\n"
-    "gross errors only. *Worst*: the network with the most errors for their number."
+    "of {few} shows that fewer than {few_most:.0%} are, none of {all} that fewer than {all_most:.1%} are (at 95 %): one network\n"
+    "alone shows gross errors only. *Worst*: the network with the most errors for their number."
 )
 VERDICTS = (
     "A gate put at the truth, where each verdict is wrong: passed / failed, of all verdicts; mean width of the interval below.\n"
