@@ -23,6 +23,8 @@ from tests.gates.tools import gate, run_of
 FEWEST = 200
 """Failures, or effective copies, behind a truth."""
 ORDERS = (1.0, 10.0, 100.0)
+KNOWN = 0.007
+"""Largest standard error of a true log Z."""
 LEVEL = 0.95
 """Of noise_tolerance."""
 
@@ -33,7 +35,7 @@ def study(subject: Subject, seeds: int, draws: int) -> Iterator[Errors]:
     votes = count_votes(work, range(len(subject.x)), 0, draws)[:, : subject.classes].numpy()
     for part in (_splitting, _certified, _tolerances):
         yield from part(subject, seeds, votes, draws)
-    yield from _losses(subject, seeds, draws)
+    yield from _losses(subject, seeds, 4 * draws)
     yield from _smoothed(subject, seeds, draws)
 
 
@@ -88,7 +90,7 @@ def _tolerances(subject: Subject, seeds: int, _: Floats, draws: int) -> Iterator
         work = work_on(subject, subject.model, seed)
         for image, (one,) in enumerate(values(built(installed_estimators()["noise_tolerance"], level=LEVEL, tolerance=0.1), work)):
             if one.interval.kind is IntervalKind.OTHER and one.lower and one.upper:
-                low, high = (_kept(subject, image, end, draws // 4) for end in (one.lower, one.upper))
+                low, high = (_kept(subject, image, end, 2 * draws) for end in (one.lower, one.upper))
                 ends.append((-low, -high, -LEVEL))
     yield _errors(subject, "noise_tolerance", "level", ends)
 
@@ -111,7 +113,7 @@ def _losses(subject: Subject, seeds: int, draws: int) -> Iterator[Errors]:
         estimator = built(installed_estimators()[name], q=ORDERS, **options)
         runs = [values(estimator, work_on(subject, subject.model, seed)) for seed in range(max(1, seeds // 2))]
         for k, (q, (log_z, ess)) in enumerate(zip(ORDERS, known, strict=True)):
-            of = [i for i in range(len(work.x)) if ess[i] >= FEWEST * 10]
+            of = [i for i in range(len(work.x)) if ess[i] >= FEWEST and 1 / (q * float(ess[i]) ** 0.5) <= KNOWN]
             rows: list[tuple[Estimate, float]] = [(found[i][k], float(log_z[i])) for found in runs for i in of]
             ends = [(math.log(one.lower), math.log(one.upper), t) for one, t in rows if one.lower and one.upper]
             if ends:

@@ -77,7 +77,7 @@ ROWS = (
 )
 OTHERS = (
     "Lower end above the truth / upper end below it. Certificates have one side, and are asked for with alpha .05 and few copies so\n"
-    "that there are false ones to count. Tolerances are checked by p at both ends, losses where 2,000 effective copies or more know\n"
+    "that there are false ones to count. Tolerances are checked by p at both ends, losses where copies know\n"
     "them."
 )
 
