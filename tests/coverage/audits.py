@@ -72,6 +72,7 @@ class Errors:
         down: gates failed, or rows with an upper end below p.
         width: mean width of the intervals; NaN without any.
         rows: whether they are rows.
+        limit: the chance that either side may have.
     """
 
     network: str
@@ -82,6 +83,7 @@ class Errors:
     down: int
     width: float
     rows: bool = False
+    limit: float = 0.025
 
 
 def together(some: Sequence[Errors]) -> Errors:

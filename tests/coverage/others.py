@@ -39,11 +39,12 @@ def study(subject: Subject, seeds: int, draws: int) -> Iterator[Errors]:
     yield from _smoothed(subject, seeds, draws)
 
 
-def _errors(subject: Subject, estimator: str, about: str, ends: Sequence[tuple[float, float, float]]) -> Errors:
+def _errors(subject: Subject, estimator: str, about: str, ends: Sequence[tuple[float, float, float]], limit: float = 0.025) -> Errors:
     """Of (lower, upper, truth)."""
     lower, upper, truth = np.array(ends, dtype=np.float64).reshape(-1, 3).T
     width = float((upper - lower).mean()) if len(ends) and np.isfinite(upper - lower).all() else math.nan
-    return Errors(subject.name, estimator, about, len(ends), int((lower > truth).sum()), int((upper < truth).sum()), width, rows=True)
+    above, below = int((lower > truth).sum()), int((upper < truth).sum())
+    return Errors(subject.name, estimator, about, len(ends), above, below, width, rows=True, limit=limit)
 
 
 def _splitting(subject: Subject, seeds: int, votes: Floats, draws: int) -> Iterator[Errors]:
@@ -80,7 +81,7 @@ def _certified(subject: Subject, seeds: int, votes: Floats, draws: int) -> Itera
                 p = (votes[image, int(chosen)] + 1) / (draws + 1)
                 ends.append((one.value, math.inf, subject.level * float(ndtri(p))))
     if ends:
-        yield _errors(subject, "certified_radius, alpha .05", "radius", ends)
+        yield _errors(subject, "certified_radius, alpha .05", "radius", ends, 0.05)
 
 
 def _tolerances(subject: Subject, seeds: int, _: Floats, draws: int) -> Iterator[Errors]:
@@ -145,4 +146,4 @@ def _smoothed(subject: Subject, seeds: int, draws: int) -> Iterator[Errors]:
     for seed in range(seeds):
         for image, (one,) in enumerate(values(estimator, work_on(subject, subject.model, seed))):
             ends.append((one.value * (one.details or {})["lipschitz"], math.inf, max(0.0, float(margin[image]))))
-    yield _errors(subject, "smoothed_margin, alpha .05", "radius", ends)
+    yield _errors(subject, "smoothed_margin, alpha .05", "radius", ends, 0.05)
