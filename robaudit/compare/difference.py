@@ -368,8 +368,18 @@ class PairedRows:
 
     @property
     def paired(self) -> bool:
-        """Whether all samples can be paired draw by draw, with equally many draws."""
-        return bool(len(self) and self.draws[0] > 0 and (self.draws == self.draws[0]).all())
+        """Whether all samples can be paired draw by draw."""
+        return bool(len(self) and (self.draws > 0).all())
+
+    def paired_limits(self, of: Mask, confidence: float) -> Limits:
+        """The interval of the mean change of some samples from the draws that both runs share, pooled where there are equally many."""
+        parts = []
+        for draws in np.unique(self.draws[of]):
+            alike = of & (self.draws == draws)
+            lower, upper = self.difference(self.shared[alike].sum(0), confidence)
+            limits = Limits(float(lower), float(upper), "paired draws:pooled")
+            parts.append((alike.sum() / of.sum(), float(self.changes[alike].mean()), limits))
+        return parts[0][-1] if len(parts) == 1 else _joined(parts, "paired draws:pooled by number")
 
     @property
     def identical(self) -> bool:
@@ -413,6 +423,7 @@ def compared(group: PairedRows, matching: Matching, names: Sequence[str] | None,
         check_threshold(below, group.quantity, "--below", str(group.key))
     same = matching.same_model and group.identical
     how: Pairing = "the same model" if same else "common random numbers" if group.paired else "unpaired"
+    alike = bool(group.paired and (group.draws == group.draws[0]).all())
     lower, upper = sample_ends(group)
     low, high = group.quantity.low, group.quantity.high
     sign = group.sign
@@ -428,9 +439,9 @@ def compared(group: PairedRows, matching: Matching, names: Sequence[str] | None,
         unknown_labelled=group.unknown_labelled,
         span=high - low,
         why="" if how != "unpaired" else matching.why_not or group.why,
-        cut=group.cut if group.paired else None,
+        cut=group.cut if alike else None,
         counts=counted(group, below, confidence, same_model=matching.same_model),
-        draws=int(group.draws[0]) if group.paired else None,
+        draws=int(group.draws[0]) if alike else None,
         how=how,
         mean=_mean(group, group.everything, same, confidence),
         noisy_accuracy=_noisy_accuracy(group, same, confidence),
@@ -459,8 +470,7 @@ def _mean(group: PairedRows, of: Mask, same: bool, confidence: float) -> Differe
 def _measured(group: PairedRows, of: Mask, confidence: float) -> Limits | None:
     """The interval for the measurement of these images: from pooled discordant draws, or from the two means' intervals."""
     if group.paired:
-        lower, upper = group.difference(group.shared[of].sum(0), confidence)
-        return Limits(float(lower), float(upper), "paired draws:pooled")
+        return group.paired_limits(of, confidence)
     sides = [(float(side.values[of].mean()), side.mean_limits(of, group.quantity, confidence)) for side in (group.base, group.new)]
     (base, before), (new, now) = sides
     if before is None or now is None:
@@ -491,11 +501,9 @@ def _saved(group: PairedRows) -> float | None:
     lost, won, draws, half_lost, half_won = group.shared.T
     unit = 2.0 if group.pairs else 1.0  # draws
     rates = unit * (lost + won + (half_lost + half_won) / 4.0) / draws
-    apart = 0.0
-    for side in (group.base, group.new):
-        split = side.split if group.pairs else None
-        apart += float((share_variance(side.values, draws, split) * draws / unit).sum())
-    return 1 - float((rates - group.changes**2).sum()) / apart if apart > 0 else None
+    sides = (group.base, group.new)
+    apart = sum(float(share_variance(side.values, draws, side.split if group.pairs else None).sum()) for side in sides)
+    return 1 - float(((rates - group.changes**2) * unit / draws).sum()) / apart if apart > 0 else None
 
 
 def _noisy_accuracy(group: PairedRows, same: bool, confidence: float) -> Difference | None:
@@ -520,9 +528,8 @@ def _noisy_measured(group: PairedRows, of: Mask, confidence: float) -> Limits | 
     paired = right if group.paired and group.cut is None else np.zeros_like(of)
     parts: list[tuple[float, float, Limits]] = []
     if paired.any():
-        lower, upper = group.difference(group.shared[paired].sum(0), confidence)
-        change = float(group.changes[paired].mean())
-        parts.append((paired.sum() / of.sum(), change, Limits(float(lower), float(upper), "paired draws")))
+        limits = group.paired_limits(paired, confidence)._replace(method="paired draws")
+        parts.append((paired.sum() / of.sum(), float(group.changes[paired].mean()), limits))
     rest = of & ~paired
     if rest.any():
         sides = []
@@ -534,10 +541,15 @@ def _noisy_measured(group: PairedRows, of: Mask, confidence: float) -> Limits | 
             images = MeasuredImages(shares, shares, shares, 0.0, 1.0, draws=int(all_draws[0]), split=antithetic(side.hit_split[rest]))
             sides.append((float(shares.mean()), Limits(*measured_mean(images, confidence), images.method)))
         parts.append((rest.sum() / of.sum(), sides[1][0] - sides[0][0], unpaired_difference(*sides, same_noise=group.same_noise)))
+    return _joined(parts, "; ".join(ends.method for _, _, ends in parts))
+
+
+def _joined(parts: Sequence[tuple[float, float, Limits]], method: str) -> Limits:
+    """The interval of a mean made of independent parts: share of the samples, change and interval of each (MOVER)."""
     value = sum(share * change for share, change, _ in parts)
     below = math.hypot(*(share * (change - ends.lower) for share, change, ends in parts))
     above = math.hypot(*(share * (ends.upper - change) for share, change, ends in parts))
-    return Limits(value - below, value + above, "; ".join(ends.method for _, _, ends in parts))
+    return Limits(value - below, value + above, method)
 
 
 def _classes(group: PairedRows, same: bool, names: Sequence[str] | None, confidence: float) -> tuple[ClassChange, ...]:

@@ -114,7 +114,7 @@ class GroupComparison:
         why: why the runs are unpaired; "" if they are not.
         cut: draws per image of both runs, where only the first draws of one are compared.
         counts: bounds on how many samples are truly worse and truly newly flagged.
-        draws: per image, where the runs are paired.
+        draws: per image, where the runs are paired on equally many of each.
         how: how the measurement error of the difference was determined.
         mean: of the values; ``noisy_accuracy``: None without labels or votes.
         variance_saved: 1 - the measurement variance of the mean difference relative to that with independent noise in each run;

@@ -127,7 +127,9 @@ def _how(group: GroupComparison) -> str:
     if group.how == "unpaired":
         return f"unpaired{f', as {group.why}' if group.why else ''}: the errors of both runs' noise draws add up"
     saved = group.variance_saved
-    words = f"paired on the same {group.draws:,} noise draws each"
+    words = "paired on the noise draws that both runs took of each"
+    if group.draws is not None:
+        words = f"paired on the same {group.draws:,} noise draws each"
     if group.cut is not None:
         words += f" (the first; base has {group.cut[0]:,}, new {group.cut[1]:,}; all below is of those)"
     if saved is None:

@@ -152,6 +152,32 @@ def test_other_numbers_of_draws_are_paired_on_the_first() -> None:
     assert labelled.measured.lower < labelled.value < labelled.measured.upper
 
 
+def test_unequal_numbers_of_draws_are_paired_image_by_image() -> None:
+    rng, outside, repeats = np.random.default_rng(13), [0, 0], 200
+    numbers = [32] * 20 + [64] * 10 + [192] * 10
+    p, q = np.linspace(0.6, 0.99, 40), np.linspace(0.57, 0.985, 40)
+    for _ in range(repeats):
+        u = [rng.random((1, n)) for n in numbers]
+        base, new = ([replace(bits(one < of[i])[0], sample_id=str(i)) for i, one in enumerate(u)] for of in (p, q))
+        found = between(base, new, seed=0)
+        group, ends = found.groups[0], found.groups[0].mean.measured
+        assert ends is not None
+        outside[0] += ends.lower > (q - p).mean()
+        outside[1] += ends.upper < (q - p).mean()
+    assert max(outside) <= 0.025 * repeats + 3 * math.sqrt(0.025 * repeats)
+    assert (group.how, group.draws, group.cut) == ("common random numbers", None, None)
+    printed = "\n".join(line for one in comparison_tables(found, made(base).info, made(new).info, None) for line in one.lines)
+    assert "paired on the noise draws that both runs took of each, which saves 9" in printed
+    assert group.mean.value == pytest.approx(np.mean([(one < q[i]).mean() - (one < p[i]).mean() for i, one in enumerate(u)]))
+    apart = between([replace(row, kept=None) for row in base], [replace(row, kept=None) for row in new], seed=0).groups[0]
+    assert apart.how == "unpaired"
+    assert apart.mean.measured is not None
+    assert ends is not None
+    assert ends.upper - ends.lower < 0.3 * (apart.mean.measured.upper - apart.mean.measured.lower)
+    assert group.variance_saved is not None
+    assert 0.8 < group.variance_saved < 1
+
+
 def test_classes_hold_together() -> None:
     u = np.random.default_rng(10).random((12, 80))
     found = between(bits(u < 0.8, [i % 4 for i in range(12)]), bits(u < 0.7, [i % 4 for i in range(12)]), seed=0)

@@ -6,66 +6,58 @@ rare: at most 2.5 % of the seeds. A row misses where its lower end is above p, o
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
 
 from robaudit.compare.difference import compare
-from robaudit.datasets import open_dataset
 from robaudit.estimators.base import Estimate
 from robaudit.estimators.engine import Engine
 from robaudit.estimators.mc import count_votes
 from robaudit.estimators.work import CleanPass, Work
-from robaudit.gates.decide import decide
-from robaudit.models import LogitModel, from_module
+from robaudit.gates.decide import Decision, decide
+from robaudit.gates.interim import next_analysis, possible_analyses
+from robaudit.models import LogitModel
 from robaudit.noise.registry import gaussian_source
 from robaudit.quantities import P_ROBUST
 from robaudit.rows import Row
-from robaudit.spec.model import DigitsSpec
+from robaudit.stats.classes import class_bias
+from robaudit.stats.intervals import simultaneous
 from robaudit.stats.votes import by_votes
-from tests.benchmarks import networks
 from tests.compare.tools import decided, made
+from tests.coverage.subjects import SLOW, Subject
 from tests.estimators.tools import build
 from tests.gates.tools import gate, run_of
 from tests.levels import sigma
-from tests.shared import MODELS, SHARED
 
-TRUTH = 20_000
-"""Copies of each image behind the truth."""
 BINS = (0.0, 0.05, 0.5, 0.95, 0.9995, 1.0)
 """Of p, for the rows."""
-GATES = ("mean", "worst_class", "median", "p05", "noisy_accuracy")
+BELOW = 0.9
+GATES = ("mean", "worst_class", "class_gap", "median", "p05", f"share_below(t={BELOW})", "noisy_accuracy", "accuracy")
+DROPS = ("mean_drop", "worst_class_drop", "noisy_accuracy_drop")
+COUNTED = "mc, 64 copies"
 ESTIMATORS: dict[str, tuple[str, dict[str, Any]]] = {
-    "mc, 64 copies": ("mc", {"samples": 64}),
+    COUNTED: ("mc", {"samples": 64}),
+    "mc, tolerance .03": ("mc", {"tolerance": 0.03}),
     "logit_gaussian": ("logit_gaussian", {}),
     "logit_gaussian, tolerance .03": ("logit_gaussian", {"tolerance": 0.03}),
     "mmse": ("mmse", {}),
 }
-COMPARED = ("mc, 64 copies", "logit_gaussian")
-SLOW = ("mmse",)
-"""A fifth of the seeds: no gate rests on them."""
-Images = tuple[Tensor, Tensor]
-
-
-@dataclass(frozen=True, slots=True)
-class Subject:
-    """A network with images, their labels, a noise level, and a copy with 2 % noise on its weights (None where it is a script)."""
-
-    name: str
-    model: LogitModel
-    x: Tensor
-    labels: Tensor
-    classes: int
-    level: float
-    changed: LogitModel | None = None
+UNVOTED = ("mmse",)
+"""No gate rests on them, so a tenth of the seeds will do for their rows."""
+POPULATION = (COUNTED, "mc, tolerance .03", "logit_gaussian")
+"""Those whose gates with --population are looked at; they use the values alone."""
+LIKE, MANY = "population: ", "mean, "
+SAMPLED, RESAMPLED = 100, 20
+"""Images drawn for a gate with --population, and how often for each network."""
+UNTIL = 1024
+"""The most copies of `--until-decided`."""
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +71,8 @@ class Errors:
         up: gates passed, or rows with a lower end above p.
         down: gates failed, or rows with an upper end below p.
         width: mean width of the intervals; NaN without any.
+        rows: whether they are rows.
+        limit: the chance that either side may have.
     """
 
     network: str
@@ -88,6 +82,8 @@ class Errors:
     up: int
     down: int
     width: float
+    rows: bool = False
+    limit: float = 0.025
 
 
 def together(some: Sequence[Errors]) -> Errors:
@@ -97,102 +93,25 @@ def together(some: Sequence[Errors]) -> Errors:
     return replace(some[0], cases=cases, up=sum(one.up for one in some), down=sum(one.down for one in some), width=width)
 
 
-# --- networks
+# --- one audit
 
 
-def digits(train: bool) -> Images:
-    """The embedded digits."""
-    data = open_dataset(DigitsSpec(kind="digits", split="train" if train else "test"), base_dir=SHARED, trust=False)
-    samples = [data[i] for i in range(len(data))]
-    return torch.stack([one.pixels.float() for one in samples]), torch.tensor([one.label or 0 for one in samples])
-
-
-def connected(depth: int, activation: type[nn.Module], width: int = 60) -> nn.Sequential:
-    """A fully connected network of so many layers."""
-    hidden = [part for i in range(depth - 1) for part in (nn.Linear(64 if i == 0 else width, width), activation())]
-    network = nn.Sequential(nn.Flatten(), *hidden, nn.Linear(width, 10))
-    if activation is nn.Sigmoid:
-        for part in network:
-            if isinstance(part, nn.Linear):
-                nn.init.xavier_normal_(part.weight, gain=4.0)  # else deep ones do not learn
-    return network
-
-
-def convolutional() -> nn.Sequential:
-    """A small convolutional network."""
-    return nn.Sequential(
-        nn.Conv2d(1, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 16, 3, stride=2, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(256, 10)
-    )
-
-
-def trained(network: nn.Module, images: Images, *, eps: float = 0.0, epochs: int = 30) -> nn.Module:
-    """The network after some epochs of Adam; ``eps``: on images moved so far by the sign of the gradient (adversarial training)."""
-    x, y = images
-    optimiser = torch.optim.Adam(network.parameters(), lr=2e-3)
-    for _ in range(epochs):
-        for batch in torch.randperm(len(x)).split(64):
-            moved = x[batch]
-            if eps:
-                moved = moved.clone().requires_grad_()
-                (slope,) = torch.autograd.grad(nn.functional.cross_entropy(network(moved), y[batch]), moved)
-                moved = moved.detach() + eps * slope.sign()
-            optimiser.zero_grad()
-            nn.functional.cross_entropy(network(moved), y[batch]).backward()
-            optimiser.step()
-    return network.eval().requires_grad_(False)
-
-
-def perturbed(network: nn.Module, share: float = 0.02) -> nn.Module:
-    """A copy whose weights are multiplied by 1 + share * N(0, 1)."""
-    other = copy.deepcopy(network)
-    for parameter in other.parameters():
-        parameter.mul_(1 + share * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(parameter.numel())))
-    return other
-
-
-def made_here(images: int) -> Iterator[Subject]:
-    """Networks trained here, each with a noise level that flips some of the copies of many images."""
-    train, (x, y) = digits(train=True), digits(train=False)
-    kinds: dict[str, tuple[Callable[[], nn.Module], float, float]] = {
-        "4 layers, ReLU": (partial(connected, 4, nn.ReLU), 0.0, 0.2),
-        "6 layers, ReLU": (partial(connected, 6, nn.ReLU), 0.0, 0.2),
-        "9 layers, ReLU": (partial(connected, 9, nn.ReLU), 0.0, 0.2),
-        "6 layers, ReLU, adversarial": (partial(connected, 6, nn.ReLU), 0.1, 0.3),
-        "4 layers, sigmoid": (partial(connected, 4, nn.Sigmoid), 0.0, 0.2),
-        "5 layers, sigmoid": (partial(connected, 5, nn.Sigmoid), 0.0, 0.2),
-        "2 convolutions": (convolutional, 0.0, 0.2),
-    }
-    for name, (fresh, eps, level) in kinds.items():
-        with torch.random.fork_rng():
-            torch.manual_seed(1)
-            network = trained(fresh(), train, eps=eps)
-        models = from_module(network), from_module(perturbed(network))
-        yield Subject(name, models[0], x[:images], y[:images], 10, level, models[1])
-
-
-def of_shared(images: int) -> Iterator[Subject]:
-    """The shared models, at sigma .1."""
-    bench = networks.Bench(torch.device("cpu"), shared=SHARED)
-    for name in MODELS if SHARED.is_dir() else ():
-        one = networks.load(bench, name, images)
-        labels = one.model(one.x).argmax(1)
-        yield Subject(name, one.model, one.x, labels, one.classes, 0.1)
-
-
-# --- audits
-
-
-def audit(subject: Subject, model: LogitModel, estimator: str, seed: int) -> list[Row]:
-    """The rows of an estimator on all images."""
-    name, options = ESTIMATORS[estimator]
+def work_on(subject: Subject, model: LogitModel, seed: int) -> Work:
+    """All images as a chunk."""
     engine = Engine(model, gaussian_source(seed, torch.device("cpu")), subject.classes)
-    ids = [str(i) for i in range(len(subject.x))]
-    work = Work(ids, subject.x, subject.labels, sigma(subject.level), CleanPass.of(engine, subject.x), engine)
-    found = zip(ids, subject.labels.tolist(), work.clean.predicted.tolist(), build(name, **options).estimate(work), strict=True)
-    return [_row(*one, name, subject.level) for one in found]
+    clean = CleanPass.of(engine, subject.x)
+    return Work([str(i) for i in range(len(subject.x))], subject.x, subject.labels, sigma(subject.level), clean, engine)
 
 
-def _row(sample: str, label: int, predicted: int, one: Estimate, name: str, level: float) -> Row:
+def audit(subject: Subject, model: LogitModel, name: str, options: dict[str, Any], seed: int) -> list[Row]:
+    """The rows of an estimator on all images."""
+    work = work_on(subject, model, seed)
+    found = zip(work.ids, subject.labels.tolist(), work.clean.predicted.tolist(), build(name, **options).estimate(work), strict=True)
+    return [row_of(*one, name, subject.level) for one in found]
+
+
+def row_of(sample: str, label: int, predicted: int, one: Estimate, name: str, level: float, quantity: str = P_ROBUST.name) -> Row:
+    """An estimate as a row."""
     return Row(
         sample_id=sample,
         label=label,
@@ -200,7 +119,7 @@ def _row(sample: str, label: int, predicted: int, one: Estimate, name: str, leve
         correct=label == predicted,
         **sigma(level).document(),
         estimator=name,
-        quantity=P_ROBUST.name,
+        quantity=quantity,
         value=one.value,
         lower=one.lower,
         upper=one.upper,
@@ -211,89 +130,178 @@ def _row(sample: str, label: int, predicted: int, one: Estimate, name: str, leve
         note=one.note,
         interval=one.interval,
         votes=one.votes,
+        details=one.details,
         kept=one.kept,
         split=one.split,
         not_finite=one.not_finite,
     )
 
 
-def truths(subject: Subject, model: LogitModel, draws: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The share of copies that keep the predicted class, and that have the label, of each image."""
-    engine = Engine(model, gaussian_source(2**31, torch.device("cpu")), subject.classes)
-    clean = CleanPass.of(engine, subject.x)
-    ids = [str(i) for i in range(len(subject.x))]
-    work = Work(ids, subject.x, subject.labels, sigma(subject.level), clean, engine)
-    shares = count_votes(work, range(len(ids)), 0, draws).double().div(draws)
-    return tuple(shares.gather(1, of[:, None])[:, 0].numpy() for of in (clean.predicted, subject.labels))  # type: ignore[return-value]
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """The shares of copies that keep the predicted class, and that have the label, of each image; labels and predictions."""
+
+    p: Floats
+    hits: Floats
+    labels: NDArray[np.int64]
+    predicted: NDArray[np.int64]
+
+    def values(self) -> dict[str, float]:
+        """What each gate is about, by quantity."""
+        classes = [float(self.p[self.labels == c].mean()) for c in np.unique(self.labels)]
+        found = (
+            float(self.p.mean()),
+            min(classes),
+            max(classes) - min(classes),
+            float(np.quantile(self.p, 0.5)),
+            float(np.quantile(self.p, 0.05)),
+            float((self.p < BELOW).mean()),
+            float(self.hits.mean()),
+            float((self.labels == self.predicted).mean()),
+        )
+        return dict(zip(GATES, found, strict=True))
+
+    def drops(self, new: Truth) -> dict[str, float]:
+        """What each gate on a comparison is about."""
+        worst = max(float((self.p - new.p)[self.labels == c].mean()) for c in np.unique(self.labels))
+        return dict(zip(DROPS, (float((self.p - new.p).mean()), worst, float((self.hits - new.hits).mean())), strict=True))
 
 
-def study(subject: Subject, seeds: int, draws: int = TRUTH) -> Iterator[Errors]:
+def truth(subject: Subject, model: LogitModel, draws: int) -> Truth:
+    """From so many plain copies of each image; a quarter of them for slow networks."""
+    draws = draws // 4 if subject.name in SLOW else draws
+    work = work_on(subject, model, 2**31)
+    shares = count_votes(work, range(len(subject.x)), 0, draws).double().div(draws)
+    p, hits = (shares.gather(1, of[:, None])[:, 0].numpy() for of in (work.clean.predicted, subject.labels))
+    return Truth(p, hits, subject.labels.numpy(), work.clean.predicted.numpy())
+
+
+# --- gates, comparisons, rows
+
+
+def study(subject: Subject, seeds: int, draws: int) -> Iterator[Errors]:
     """Wrong verdicts and missing rows of every estimator, over seeds."""
-    p, hits = truths(subject, subject.model, draws)
-    labels = subject.labels.numpy()
-    at = {
-        "mean": p.mean(),
-        "worst_class": min(p[labels == c].mean() for c in np.unique(labels)),
-        "median": np.quantile(p, 0.5),
-        "p05": np.quantile(p, 0.05),
-        "noisy_accuracy": hits.mean(),
-    }
-    asked = [gate(f"{name} >= {value:.12g}") for name, value in at.items()]
-    for estimator in ESTIMATORS:
-        repeats = max(1, seeds // 5) if estimator in SLOW else seeds
-        runs = [audit(subject, subject.model, estimator, seed) for seed in range(repeats)]
-        voted = bool(runs[0][0].votes)
-        verdicts = [decide(run_of(rows), asked if voted else asked[:-1]) for rows in runs]
-        for k, name in enumerate(GATES if voted else GATES[:-1]):
-            ends = [(one[k].lower, one[k].upper) for one in verdicts]
-            width = float(np.mean([np.nan if low is None or high is None else high - low for low, high in ends]))
-            passed, failed = (sum(one[k].verdict == which for one in verdicts) for which in ("pass", "fail"))
-            yield Errors(subject.name, estimator, name, repeats, passed, failed, width)
+    known, new = truth(subject, subject.model, draws), None
+    if subject.changed is not None:
+        new = truth(subject, subject.changed, draws)
+    for estimator, (name, options) in ESTIMATORS.items():
+        repeats = max(1, seeds // 10) if estimator in UNVOTED else seeds
+        runs = [audit(subject, subject.model, name, options, seed) for seed in range(repeats)]
+        if estimator not in UNVOTED:
+            yield from _of_gates(subject.name, estimator, runs, known)
+            if len(subject.x) >= SAMPLED and estimator in POPULATION:
+                yield from _of_population(subject.name, estimator, runs, known)
+            if new is not None:
+                yield from _of_drops(subject, estimator, runs[: len(runs) // 2] if "tolerance" in estimator else runs, known, new)
         kinds = {estimator: runs}
-        if any(not row.interval.covers_bias for row in runs[0]) and voted:
+        if any(not row.interval.covers_bias for row in runs[0]) and runs[0][0].votes:
             kinds[f"{estimator}: its votes"] = [[by_votes(row) for row in rows] for rows in runs]
         for kind, some in kinds.items():
-            if some[0][0].lower is not None:
-                yield from _of_rows(subject.name, kind, some, p)
-        if subject.changed is not None and estimator in COMPARED:
-            yield _compared(subject, estimator, runs, p, draws)
+            yield from _of_rows(subject.name, kind, some, known.p)
+    yield _until_decided(subject.first(SAMPLED), max(1, seeds // 2), replace(known, p=known.p[:SAMPLED]))
 
 
-def _of_rows(network: str, estimator: str, runs: Sequence[Sequence[Row]], p: NDArray[np.float64]) -> Iterator[Errors]:
+def many(subject: Subject, seeds: int, draws: int) -> Iterator[Errors]:
+    """Gates on the mean of many images, where a bias of the fit shows: its size does not shrink with their number."""
+    known = truth(subject, subject.model, draws)
+    asked = [gate(f"mean >= {float(known.p.mean()):.12g}")]
+    for estimator, (name, options) in ESTIMATORS.items():
+        if estimator not in UNVOTED:
+            verdicts = [decide(run_of(audit(subject, subject.model, name, options, seed)), asked)[0] for seed in range(seeds)]
+            yield _counted(subject.name, estimator, f"{MANY}{len(subject.x)} images", verdicts)
+
+
+def _relation(quantity: str) -> str:
+    return "<=" if quantity in ("class_gap", *DROPS) or quantity.startswith("share_below") else ">="
+
+
+def _counted(network: str, estimator: str, about: str, verdicts: Sequence[Decision]) -> Errors:
+    ends = [(one.lower, one.upper) for one in verdicts]
+    width = float(np.mean([np.nan if low is None or high is None else high - low for low, high in ends]))
+    passed, failed = (sum(one.verdict == which for one in verdicts) for which in ("pass", "fail"))
+    return Errors(network, estimator, about, len(verdicts), passed, failed, width)
+
+
+def _of_gates(network: str, estimator: str, runs: Sequence[Sequence[Row]], known: Truth) -> Iterator[Errors]:
+    """Gates on these images, at the truth. A share of images is put half an image to the side on which the verdict is wrong."""
+    for quantity, value in known.values().items():
+        if quantity == "accuracy" or (quantity == "noisy_accuracy" and "mc, tol" in estimator):
+            continue  # known exactly, or refused
+        if (quantity.startswith("share") and not 0 < value < 1) or (_relation(quantity) == ">=" and value <= 0):
+            continue  # a verdict may be right
+        found = []
+        for off in (-0.5, 0.5) if quantity.startswith("share") else (0.0,):
+            asked = gate(f"{quantity} {_relation(quantity)} {value + off / len(known.p):.12g}")
+            found.append(_counted(network, estimator, quantity, [decide(run_of(rows), [asked])[0] for rows in runs]))
+        yield replace(found[0], down=found[-1].down)
+
+
+def _of_population(network: str, estimator: str, runs: Sequence[Sequence[Row]], known: Truth) -> Iterator[Errors]:
+    """Gates on images drawn from all of these with replacement, each from another run, at the truth for all of them."""
+    generator = np.random.default_rng(1)
+    picks = [
+        list(zip(generator.integers(len(runs), size=SAMPLED), generator.integers(len(known.p), size=SAMPLED), strict=True))
+        for _ in range(RESAMPLED)
+    ]
+    samples = [run_of([replace(runs[k][i], sample_id=str(j)) for j, (k, i) in enumerate(pick)]) for pick in picks]
+    wanted = {q: v for q, v in known.values().items() if not (q == "noisy_accuracy" and "mc, tol" in estimator)}
+    asked = [gate(f"{quantity} {_relation(quantity)} {value:.12g}") for quantity, value in wanted.items()]
+    verdicts = [decide(one, asked, population=True) for one in samples]
+    for k, quantity in enumerate(wanted):
+        yield _counted(network, estimator, LIKE + quantity, [one[k] for one in verdicts])
+    if estimator == COUNTED:
+        gaps = [one.gap for one in (class_bias(run.rows, permutations=500) for run in samples) if one.gap is not None]
+        up, down = sum(one.lower > wanted["class_gap"] for one in gaps), sum(one.upper < wanted["class_gap"] for one in gaps)
+        width = float(np.mean([one.upper - one.lower for one in gaps]))
+        yield Errors(network, estimator, LIKE + "the gap of bias-report", len(gaps), up, down, width)
+
+
+def _of_drops(subject: Subject, estimator: str, runs: Sequence[list[Row]], known: Truth, new: Truth) -> Iterator[Errors]:
+    """Gates on what was lost to the changed network, at the truth: for these images, and of the mean for images like these."""
+    assert subject.changed is not None
+    name, options = ESTIMATORS[estimator]
+    drops = known.drops(new)
+    asked = {quantity: f"{quantity} <= {value:.12g}" for quantity, value in drops.items()}
+    if "tolerance" in estimator:
+        del asked["noisy_accuracy_drop"]  # there is no interval
+    found: dict[str, list[Decision]] = {quantity: [] for quantity in asked}
+    resampled = RESAMPLED // len(runs) if estimator in POPULATION and len(subject.x) >= SAMPLED else 0
+    generator = np.random.default_rng(2)
+    for seed, rows in enumerate(runs):
+        now = audit(subject, subject.changed, name, options, seed)
+        for quantity, one in zip(asked, decided(compare(made(rows), made(now, 0, "b")), *asked.values()), strict=True):
+            found[quantity].append(one)
+        for _ in range(resampled):
+            pick = generator.integers(len(rows), size=SAMPLED)
+            both = ([replace(of[i], sample_id=str(j)) for j, i in enumerate(pick)] for of in (rows, now))
+            pair = compare(*(made(some, 0, model) for some, model in zip(both, "ab", strict=True)))
+            found.setdefault(LIKE + "mean_drop", []).extend(decided(pair, asked["mean_drop"], population=True))
+    for quantity, verdicts in found.items():
+        yield _counted(subject.name, estimator, quantity, verdicts)
+
+
+def _of_rows(network: str, estimator: str, runs: Sequence[Sequence[Row]], p: Floats) -> Iterator[Errors]:
     lower, upper = (np.array([[getattr(row, end) for row in rows] for rows in runs], dtype=np.float64) for end in ("lower", "upper"))
     for low, high in pairwise(BINS):
         of = (p > low) & (p <= high) if low else p <= high
         if of.any():
             above, below = int((lower > p)[:, of].sum()), int((upper < p)[:, of].sum())
-            yield Errors(network, estimator, f"to {high:g}", int(of.sum()) * len(runs), above, below, float((upper - lower)[:, of].mean()))
+            width = float((upper - lower)[:, of].mean())
+            yield Errors(network, estimator, f"to {high:g}", int(of.sum()) * len(runs), above, below, width, rows=True)
 
 
-def _compared(subject: Subject, estimator: str, runs: Sequence[list[Row]], p: NDArray[np.float64], draws: int) -> Errors:
-    """Gates on the drop to the changed network, at the truth."""
-    assert subject.changed is not None
-    q, _ = truths(subject, subject.changed, draws)
-    text = f"mean_drop <= {float((p - q).mean()):.12g}"
-    found = []
-    for seed, rows in enumerate(runs):
-        new = [replace(row, label=old.label) for row, old in zip(audit(subject, subject.changed, estimator, seed), rows, strict=True)]
-        found.append(decided(compare(made(rows), made(new, 0, "b")), text)[0])
-    width = float(np.mean([one.upper - one.lower if one.lower is not None and one.upper is not None else np.nan for one in found]))
-    passed, failed = (sum(one.verdict == which for one in found) for which in ("pass", "fail"))
-    return Errors(subject.name, estimator, "compare: mean_drop", len(found), passed, failed, width)
-
-
-def errors(seeds: int, images: int, draws: int = TRUTH, *, shared: bool = True, most: int | None = None) -> Iterator[Errors]:
-    """All networks; the shared ones with a quarter of the seeds, and a tenth of the images and of the copies behind the truth.
-
-    Args:
-        seeds: audits of each.
-        images: of each network made here.
-        draws: behind the truth.
-        shared: the shared ones, too.
-        most: networks made here, at most.
-    """
-    for number, subject in enumerate(made_here(images)):
-        if most is None or number < most:
-            yield from study(subject, seeds, draws)
-    for subject in of_shared(max(10, images // 10)) if shared else ():
-        yield from study(subject, max(1, seeds // 4), max(1000, draws // 10))
+def _until_decided(subject: Subject, seeds: int, known: Truth) -> Errors:
+    """`--until-decided` on the mean at the truth: analyses after more and more copies, until one decides."""
+    asked = [gate(f"mean >= {float(known.p.mean()):.12g}")]
+    looks = possible_analyses(UNTIL)
+    verdicts = list[Decision]()
+    for seed in range(seeds):
+        draws, found = looks[0], tuple[Decision, ...]()
+        while True:
+            rows = audit(subject, subject.model, "mc", {"samples": draws}, 1000 + seed)
+            found = decide(run_of(rows), asked, confidence=simultaneous(0.95, len(looks)))
+            if found[0].verdict != "inconclusive" or draws == UNTIL:
+                break
+            draws = next_analysis(draws, UNTIL, found)
+        verdicts += found
+    return _counted(subject.name, f"mc, --until-decided, up to {UNTIL:,} copies", "mean", verdicts)
