@@ -373,7 +373,9 @@ class _Hunt:
             change = (newton + _BEYOND * radius).clamp(-_CHANGE * radius, _CHANGE * radius)
             wanted = (radius + change).clamp_max(self._search.cap)
             nearest = (margin + dots(w, d)) / dual_size(w, norm).clamp_min(1e-30)
-            settled = flipped & (newton.abs() <= _NEAR * radius) & ((radius + newton) * (1 - _SETTLED) <= nearest)
+            settled = (
+                flipped & (nearest_class == target) & (newton.abs() <= _NEAR * radius) & ((radius + newton) * (1 - _SETTLED) <= nearest)
+            )
             length = _LAST * eta + (1 - _LAST) * eta * (1 + math.cos(math.pi * step / steps)) / 2
             d = rooms.onto_ball(d + rooms.steepest(w, d) * (length * wanted).to(d.dtype)[:, None], wanted)
             going = (~settled & d.isfinite().all(1)).nonzero()[:, 0]

@@ -339,14 +339,13 @@ def test_where_chains_have_no_slope_to_follow_rays_find_a_flip() -> None:
 
 
 def test_a_chain_goes_for_the_class_that_is_nearest_by_then() -> None:
-    """The classes' boundaries are a wall at .5 and a gap in it at .2, which is seen from beside it alone."""
+    """Class 1 is nearest where the chain begins; on the way class 2 is, whose boundary a (a + 2 b) = .55 / 8 is nearest off the ray."""
 
     def logits(_: Tensor, pixels: Tensor) -> Tensor:
         a, b = pixels.flatten(1).unbind(1)
-        zero = torch.zeros_like(a)
-        return torch.stack([zero, a - 0.5, 4 * (a + b - 0.45) * a - 0.05], dim=1)
+        return torch.stack([torch.zeros_like(a), a - 0.5, 8 * a * (a + 2 * b) - 0.55], dim=1)
 
     x, y = torch.zeros(1, 2, dtype=torch.float64), torch.tensor([0])
-    found = hunt(differentiated(logits, y), x, y, Search("l2", candidates=1, restarts=0))
+    found = hunt(differentiated(logits, y), x, y, Search("l2", candidates=1, targets=1, restarts=0, polish=0))
     assert found.label.tolist() == [2]
-    assert float(found.radius[0]) < 0.5
+    assert float(found.radius[0]) == pytest.approx(math.sqrt(0.55 / (4 + math.sqrt(80))), rel=0.01)
