@@ -57,8 +57,8 @@ def gate(
     """Decide whether a run meets its gates: exit code 0 if all pass, 1 if one fails, 4 if one is inconclusive.
 
     Quantities: mean, median, p05, worst_class, class_gap, share_below(t=...), accuracy, noisy_accuracy, warnings (how many the run has),
-    certified_accuracy(radius=...) (see robaudit show RUN certified), and the scores of radii: r_m, r_w, r_nu, median_ratio, slope, r_margin,
-    relative_variation, ... (see robaudit show RUN scores).
+    certified_accuracy(radius=...) (see robaudit show RUN certified), and the scores of radii: r_m, r_w, r_nu, median_ratio, slope,
+    r_margin, relative_variation, ... (see robaudit show RUN scores).
 
     Example: robaudit gate runs/spec-1a2b3c4d "mean(estimator=mc) >= 0.9" "worst_class >= 0.7"
     """

@@ -1,0 +1,117 @@
+"""Gates, reports, pictures and tables of runs with certified radii."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import RunCli
+from tests.plugin import certificates
+from tests.specs import digits, write
+
+ESTIMATORS = ["margins", "smoothed"]
+GATE = "certified_accuracy(estimator=smoothed, radius=0.2) >= 0.5"
+
+
+@pytest.fixture(autouse=True)
+def _installed() -> Iterator[None]:
+    with certificates.installed():
+        yield
+
+
+@pytest.fixture
+def run(tmp_path: Path, run_cli: RunCli) -> Path:
+    """30 images: certificates of the network in two norms, and of the smoothed one in one."""
+    write(tmp_path, digits(limit=30, noise={"sigma": [0.25]}, estimators=ESTIMATORS, gates=[GATE]))
+    done = run_cli("estimate", "spec.yaml", "--out", "run", "-q")
+    assert (done.code, done.err) == (0, "")
+    return tmp_path / "run"
+
+
+@pytest.mark.parametrize(("gate", "code"), [(GATE, 0), (GATE.replace("0.5", "1"), 1), (GATE.replace(">= 0.5", ">= 0.99"), 1)])
+def test_gates(gate: str, code: int, run: Path, run_cli: RunCli) -> None:
+    assert run_cli("gate", "run").code == 0  # of the spec
+    assert run_cli("gate", "run", gate).code == code
+
+
+def test_a_gate_for_the_population(run: Path, run_cli: RunCli) -> None:
+    done = run_cli("gate", "run", GATE.replace("0.5", "0.8"), "--population", "--format", "json")
+    assert done.code == 4
+    found = json.loads(done.out)["gates"][0]
+    assert (found["verdict"], found["radius"], found["t"]) == ("inconclusive", 0.2, None)
+
+
+@pytest.mark.parametrize(
+    ("gate", "says"),
+    [
+        ("certified_accuracy >= 0.5", "certified_accuracy needs radius"),
+        ("certified_accuracy(radius=1) >= 0.5", "does not say which results it is about"),
+    ],
+)
+def test_what_is_no_gate(gate: str, says: str, run: Path, run_cli: RunCli) -> None:
+    done = run_cli("gate", "run", gate)
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+    assert says in done.err
+
+
+def test_several_runs(run: Path, run_cli: RunCli) -> None:
+    write(run.parent, digits(limit=20, estimators=[{"smoothed": {"samples": 5}}], noise={"sigma": [0.25, 0.5]}), "other.yaml")
+    assert run_cli("estimate", "other.yaml", "--out", "other", "-q").code == 0
+    done = run_cli("show", "run", "certified", "--with", "other", "--estimator", "smoothed")
+    heads = " ".join(next(line for line in done.out.splitlines() if line.startswith("radius r")).split())
+    assert heads == "radius r spec: smoothed at sigma 0.25 other: smoothed at sigma 0.25 other: smoothed at sigma 0.5"
+    assert re.search(r"images +30 +20 +20", done.out)
+    assert run_cli("report", "run", "other", "-o", "both.html").code == 0
+    page = re.sub(r"<(style|script)\b.*?</\1>", "", Path("both.html").read_text(), flags=re.S)
+    comparison = page[page.index('id="comparison"') :].partition("</section>")[0]
+    assert "other: smoothed at sigma 0.5" in comparison
+    assert "<svg " in comparison
+    assert len(ids := re.findall(r' id="([^"]+)"', page)) == len(set(ids))
+    assert run_cli("report", "run", "other", "-o", "both.md").code == 0
+    assert "spec: smoothed at sigma 0.25" in Path("both.md").read_text().partition("## spec")[0]
+    for kind in ("svg", "png"):
+        assert run_cli("plot", "run", "other", "--kind", "certified", "-o", f"both.{kind}").code == 0
+
+
+def test_a_gate_is_refused_before_anything_is_computed(tmp_path: Path, run_cli: RunCli) -> None:
+    spec = digits(limit=4, estimators=["smoothed", {"mc": {"samples": 20}}], gates=["certified_accuracy(radius=1, norm=linf) >= 1"])
+    write(tmp_path, spec)
+    done = run_cli("estimate", "spec.yaml", "--out", "run", "-q", "--until-decided")
+    assert done.code == 2
+    assert "the set of certificates has no norm=linf" in done.err
+    assert not Path("run").exists()
+
+
+# --- the other commands
+
+
+def test_the_report_has_a_section(run: Path, run_cli: RunCli) -> None:
+    assert run_cli("report", "run", "-o", "run.html").code == 0
+    page = re.sub(r"<(style|script)\b.*?</\1>", "", Path("run.html").read_text(), flags=re.S)
+    section = page[page.index('id="r1-certified"') :].partition("</section>")[0]
+    assert "<svg " in section
+    assert section.count('<p class="caption">Certified accuracy, radii in') == 2
+    assert "r ≥ 0.25" in section
+    assert '<a href="#r1-certified">Certified</a>' in page
+    assert run_cli("report", "run", "-o", "run.md").code == 0
+    text = Path("run.md").read_text()
+    assert "### Certified accuracy" in text
+    assert "| r ≥ 0.25 |" in text
+    assert run_cli("report", "run", "--estimator", "margins", "-o", "run.html").code == 0
+    assert "smoothed at sigma" not in Path("run.html").read_text()
+
+
+def test_tables_say_at_least(run: Path, run_cli: RunCli) -> None:
+    shown = run_cli("show", "run").out
+    assert re.search(r"smoothed:norm=l2 +0\.25 +>= 0\.\d+ \[0\.\d+, \.\.\.\] +>= 0\.\d+", shown)
+    assert ">= smoothed: lower bounds; the true value of an image may be larger." in shown
+    assert ">= 0." in run_cli("flag-samples", "run", "--estimator", "smoothed", "--bottom", "3").out
+    by_class = run_cli("bias-report", "run", "--estimator", "smoothed").out
+    assert re.search(r">= 0\.\d+ \[.*, \.\.\.\] +[+-]0\.\d+ \[-0\.\d+, ", by_class)
+    assert "differences and gap are between the bounds" in by_class
+    summary = json.loads((run / "summary.json").read_text())
+    assert {group["lower_bounds"] for group in summary["groups"]} == {30}

@@ -1,0 +1,121 @@
+"""Gates, reports, pictures and lists of runs whose results are radii and have no noise level."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import RunCli
+from tests.plugin import radii
+from tests.specs import digits, write
+
+ESTIMATORS: list[Any] = [{"radii": {"cap": 1.5}}, {"radii": {"label": "whole", "kind": "exact"}}, {"difficulty": {"target": "label"}}]
+
+
+@pytest.fixture(autouse=True)
+def _installed() -> Iterator[None]:
+    with radii.installed():
+        yield
+
+
+@pytest.fixture
+def run(tmp_path: Path, run_cli: RunCli) -> Path:
+    """30 images without noise: some radii of ``radii`` are beyond its cap."""
+    write(tmp_path, digits(limit=30, noise=None, estimators=ESTIMATORS))
+    done = run_cli("estimate", "spec.yaml", "--out", "run", "-q")
+    assert (done.code, done.err) == (0, "")
+    return tmp_path / "run"
+
+
+@pytest.mark.parametrize(
+    ("gate", "code"), [("r_m{} >= 1", 0), ("r_m{} >= 9", 1), ("r_nu{} >= 0.15", 0), ("relative_variation{} <= 0.2", 0), ("r_w{} >= 3", 1)]
+)
+def test_gates(gate: str, code: int, run: Path, run_cli: RunCli) -> None:
+    assert run_cli("gate", "run", gate.format("(estimator=whole, norm=l2)")).code == code
+
+
+def test_a_gate_on_censored_radii_is_open(run: Path, run_cli: RunCli) -> None:
+    assert run_cli("gate", "run", "r_m(estimator=radii, norm=l2) <= 1.6").code == 4
+
+
+BAD = {
+    "r_m(norm=l2) >= 1": "gate 'r_m(norm=l2) >= 1': does not say which results it is about; say estimator=radii:norm=l2 | whole:norm=l2",
+    "r_m(estimator=whole) >= 1": "gate 'r_m(estimator=whole) >= 1': does not say which results it is about; say norm=l2 | linf",
+    "r_m(norm=l7) >= 1": "norm: 'l7' is none of l1, l2, linf; write norm=l2, norm=linf or norm=l1",
+    "r_m(estimator=whole, norm=l2) >= -1": "r_m is at least 0, never -1; give a threshold in that range",
+    "relative_variation(estimator=whole, norm=l2) <= 5": "relative_variation lies from 0 to 1, never 5",
+    "r_x >= 1": "unknown quantity 'r_x'",
+}
+
+
+@pytest.mark.parametrize("gate", BAD)
+def test_gates_that_are_refused(gate: str, run: Path, run_cli: RunCli) -> None:
+    done = run_cli("gate", "run", gate)
+    assert (done.code, done.out) == (2, "")
+    assert BAD[gate] in done.err
+    assert done.err.count("\n") == 1
+
+
+def test_gates_of_the_spec(tmp_path: Path, run_cli: RunCli) -> None:
+    gates = ["r_nu(estimator=whole, norm=l2) >= 0.1"]
+    write(tmp_path, digits(limit=6, noise=None, estimators=ESTIMATORS, gates=gates))
+    assert run_cli("estimate", "spec.yaml", "--out", "run", "-q").code == 0
+    assert run_cli("gate", "run").code == 0
+
+
+# --- the other commands, with results that have no noise level
+
+
+def test_nothing_speaks_of_a_level_of_no_noise(run: Path, run_cli: RunCli) -> None:
+    texts = [run_cli(*args).out for args in (("show", "run"), ("bias-report", "run"), ("flag-samples", "run", "--bottom", "3"))]
+    assert run_cli("report", "run", "-o", "run.html").code == 0
+    assert run_cli("report", "run", "-o", "run.md").code == 0
+    page = re.sub(r"<(style|script)\b.*?</\1>", "", Path("run.html").read_text(), flags=re.S)
+    assert 'id="r1-scores"' in page
+    for text in (*texts, re.sub(r"<[^>]+>", " ", page), Path("run.md").read_text()):
+        assert "no noise" in text
+        assert not re.search(r"at no noise|none 0|\bnan\b|-inf\b|\binf\b", text), text
+
+
+def test_csv_of_results_with_and_without_a_threshold(tmp_path: Path, run_cli: RunCli) -> None:
+    """They share one header."""
+    write(tmp_path, digits(limit=10, estimators=["radii", {"mc": {"samples": 10}}]))
+    assert run_cli("estimate", "spec.yaml", "--out", "run", "-q").code == 0
+    for command in ("bias-report", "flag-samples"):
+        more = ["--bottom", "2"] if command == "flag-samples" else []
+        lines = list(csv.reader(io.StringIO(run_cli(command, "run", "--format", "csv", *more).out)))
+        assert {len(line) for line in lines} == {len(lines[0])}
+        named = [dict(zip(lines[0], line, strict=True)) for line in lines[1:]]
+        assert {line["threshold"] for line in named if line["estimator"].startswith("radii")} == {""}
+        assert {line["threshold"] for line in named if line["estimator"] == "mc"} == {"0.9" if command == "bias-report" else "0.5"}
+
+
+def test_pictures(run: Path, run_cli: RunCli) -> None:
+    for kind in ("radius", "distribution", "bias", "flagged"):
+        assert run_cli("plot", "run", "--kind", kind, "-o", f"{kind}.svg").code == 0, kind
+    for kind, words in (("heat-map", "has no votes for labels"), ("corruption-kept", "has no votes under noise whose level is a severity")):
+        done = run_cli("plot", "run", "--kind", kind, "-o", "no.svg")
+        assert done.code == 2
+        assert words in done.err
+
+
+def test_pictures_of_the_easiest_images(tmp_path: Path, run_cli: RunCli) -> None:
+    sphere = {"kind": "uniform", "name": "sphere", "norm": "l2", "support": "sphere", "eps": [1, 4]}
+    corruption = {"kind": "corruption", "name": ["contrast"], "severity": [1, 5]}
+    spec = digits(limit=12, noise=[sphere, corruption], estimators=[{"mc": {"samples": 10}}, "tolerance"])
+    write(tmp_path, spec)
+    assert run_cli("estimate", "spec.yaml", "--out", "run", "-q").code == 0
+    for kind in ("heat-map", "corruption-kept"):
+        assert run_cli("plot", "run", "--kind", kind, "-o", f"{kind}.svg").code == 0, kind
+    assert run_cli("report", "run", "-o", "run.html").code == 0
+    assert 'id="r1-easiest"' in Path("run.html").read_text()
+    write(tmp_path, digits(limit=4), "mc.yaml")
+    run_cli("estimate", "mc.yaml", "--out", "mc", "-q")
+    done = run_cli("plot", "mc", "--kind", "heat-map", "-o", "no.svg")
+    assert done.err == "error: mc: has no difficulties to sort the images by; add difficulty: {target: label}: --extend computes it\n"
