@@ -192,7 +192,7 @@ def study(subject: Subject, seeds: int, draws: int) -> Iterator[Errors]:
             if len(subject.x) >= SAMPLED and estimator in POPULATION:
                 yield from _of_population(subject.name, estimator, runs, known)
             if new is not None:
-                yield from _of_drops(subject, estimator, runs[: len(runs) // 2] if "tolerance" in estimator else runs, known, new)
+                yield from _of_drops(subject, estimator, runs[: max(1, len(runs) // 2)] if "tolerance" in estimator else runs, known, new)
         kinds = {estimator: runs}
         if any(not row.interval.covers_bias for row in runs[0]) and runs[0][0].votes:
             kinds[f"{estimator}: its votes"] = [[by_votes(row) for row in rows] for rows in runs]
