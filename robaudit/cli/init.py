@@ -210,9 +210,11 @@ def _keys_of(path: str, architecture: str | None, base: Path, asking: bool) -> t
 
 def _is_code(text: str) -> bool:
     """Whether it names a class or a function of the user's: module:Class."""
-    from robaudit.models.architectures import FAMILIES
+    if _CODE.fullmatch(text) is None:
+        return False
+    from robaudit.models.architectures import FAMILIES  # imports torch
 
-    return _CODE.fullmatch(text) is not None and not text.startswith(FAMILIES)
+    return not text.startswith(FAMILIES)
 
 
 def _refuse_architecture(text: str) -> None:
