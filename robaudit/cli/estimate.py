@@ -161,7 +161,7 @@ def estimate(
     ] = None,
     level: Annotated[
         list[str] | None,
-        typer.Option(rich_help_panel=SPEC, help="Level of the noise, whatever it calls it, instead of the spec's (repeatable)."),
+        typer.Option(rich_help_panel=SPEC, help="Level of the noise (photons, severity, ...) instead of the spec's (repeatable)."),
     ] = None,
     estimator: Annotated[list[str] | None, typer.Option(rich_help_panel=SPEC, help="Estimator instead of the spec's (repeatable).")] = None,
     set_: SetOption = None,

@@ -67,7 +67,9 @@ NoiseFilter = Annotated[
 ]
 LevelFilter = Annotated[
     list[str] | None,
-    typer.Option("--level", metavar="X", rich_help_panel=RESULTS, help="Only this level, whatever the noise calls it (repeatable)."),
+    typer.Option(
+        "--level", metavar="X", rich_help_panel=RESULTS, help="Only this level of the noise: photons, severity, ... (repeatable)."
+    ),
 ]
 SigmaFilter = Annotated[
     list[str] | None,
