@@ -185,7 +185,7 @@ def estimate(
         typer.Option(
             metavar="DURATION",
             rich_help_panel=RUNNING,
-            help="Lower draws, then images, so that the run takes at most this long: 90s, 10m, 2h, 1h30m.",
+            help="Lower draws, then images, of a new run so that it takes about this long at most: 90s, 10m, 2h, 1h30m.",
         ),
     ] = None,
     seed: Annotated[int | None, typer.Option(min=0, rich_help_panel=SPEC, help="Seed of the noise.")] = None,

@@ -118,7 +118,7 @@ GatesOption = Annotated[
         "--gate",
         metavar="GATE",
         rich_help_panel=GATES,
-        help='A condition to meet, for example "mean(estimator=mc, sigma=0.05) >= 0.9" (repeatable).',
+        help='A condition to meet: "mean(sigma=0.05) >= 0.9"; of compare: "mean_drop(sigma=0.05) <= 0.01" (repeatable).',
     ),
 ]
 PopulationOption = Annotated[

@@ -279,7 +279,7 @@ class LogitModel(nn.Module):
 
     def _refusal(self, inputs: torch.Tensor, error: Exception) -> ModelError:
         reason = next((line for line in reversed(str(error).strip().splitlines()) if line.strip()), type(error).__name__)
-        remedy = "check that the data set's images have the size and channels it was trained on"
+        remedy = "check the size and channels of the images (of image files: resize, crop, channels: 1 for grey)"
         if self.dtype is torch.float64:
             remedy += ", and that it runs in float64 (a frozen or exported graph may hold float32 constants: use run.precision fp32)"
         if self._compute is not self.dtype:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -130,8 +131,17 @@ def dataset_section(text: str, base: Path, *, resize: int | None, crop: int | No
         raise SpecError(f"--data {text}", "is not a supported kind of data", f"give {forms}; all forms: docs/data.md")
     if found["kind"] == "npz":
         _refuse(files, text)
-        return {**found, "limit": limit}
+        return {**found, **_without_labels(base / text), "limit": limit}
     return {**found, **files, "sample": {"size": limit}}
+
+
+def _without_labels(path: Path) -> dict[str, object]:
+    """``labels_key: null`` where the file has a single array: labels are not needed for robustness."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return {"labels_key": None} if len(archive.namelist()) == 1 else {}
+    except (OSError, zipfile.BadZipFile):  # the data set says what is wrong with it
+        return {}
 
 
 def class_names(text: str, base: Path) -> str | list[str]:

@@ -168,7 +168,7 @@ def class_bias(
         RobauditError: a threshold that is not a number, or too few permutations.
         ValueError: rows of several groups.
     """
-    key = one_group(rows, "bias-report")
+    key = one_group(rows, "classes")
     quantity = quantity or quantity_of(key.quantity, None)
     if threshold is None and quantity.is_share:
         threshold = 0.9
@@ -178,13 +178,13 @@ def class_bias(
         raise RobauditError("permutations", f"{permutations} are too few for a p-value", "at least 100, better 2000")
     members: dict[int, Columns] = {}
     everyone = Columns()
-    for row in with_values(rows, "bias-report"):
+    for row in with_values(rows, "classes"):
         index = row.label if by == "label" else row.predicted
         if index is not None:
             members.setdefault(index, Columns()).add(row)
             everyone.add(row)
     if not members:
-        raise NothingLeftError("bias-report", f"none of the {len(rows)} samples has a label", "use --by predicted, or data with labels")
+        raise NothingLeftError("classes", f"none of the {len(rows)} samples has a label", "use --by predicted, or data with labels")
     classes = [_class_stats(index, members[index], known_name(index, class_names), threshold, quantity, alpha) for index in sorted(members)]
     gap = None
     tested = [i for i, one in enumerate(classes) if one.images >= 2]

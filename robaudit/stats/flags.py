@@ -175,17 +175,17 @@ def flag(
         RobauditError: a threshold that is not a number, or a count below 1.
         ValueError: rows of several groups.
     """
-    key = one_group(rows, "flag-samples")
+    key = one_group(rows, "flagged")
     quantity = quantity or quantity_of(key.quantity, None)
     if not math.isfinite(below) and below != usual_threshold(quantity):
         raise RobauditError("below", f"{below} is not a number to compare with", "for example 0.5")
     for name, count in (("bottom", bottom), ("top", top)):
         if count is not None and count < 1:
             raise RobauditError(name, f"{count} samples cannot be listed", "1 or more")
-    finite = with_values(rows, "flag-samples")
+    finite = with_values(rows, "flagged")
     kept = finite if only is None else [row for row in finite if row.correct is (only == "correct")]
     if not kept:
-        raise NothingLeftError("flag-samples", f"none of the {len(finite)} samples is known to be {only}", "leave --only out")
+        raise NothingLeftError("flagged", f"none of the {len(finite)} samples is known to be {only}", "leave --only out")
     sign = 1.0 if quantity.higher_is_better else -1.0
     ranked = sorted(kept, key=lambda row: sign * row.value)
     best = sorted(kept, key=lambda row: -sign * row.value) if top is not None else []
