@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import yaml
@@ -165,6 +166,14 @@ def test_the_expected_time(run_cli: RunCli) -> None:
     """500 digits at two levels, with 1,000 copies and the clean pass."""
     err = run_cli("init", *MODEL, "--data", "digits", "--limit", "9").err
     assert re.search(r"about .* on this machine: 9 images x 2,002 passes at [\d,]+ passes/s", err)
+
+
+def test_arrays_without_labels(tmp_path: Path, run_cli: RunCli) -> None:
+    np.savez(tmp_path / "x.npz", images=np.random.default_rng(0).integers(0, 256, (4, 1, 8, 8), dtype=np.uint8))
+    code, _, err = run_cli("init", *MODEL, "--data", "x.npz")
+    assert code == 0, err
+    assert "no labels: accuracy is not measured; robustness needs none" in err
+    assert run_cli("estimate", "audit.yaml", "--estimator", "softmax").code == 0
 
 
 def test_a_flat_folder_without_labels(tmp_path: Path, run_cli: RunCli) -> None:
