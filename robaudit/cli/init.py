@@ -202,10 +202,9 @@ def _keys_of(path: str, architecture: str | None, base: Path, asking: bool) -> t
     if _is_code(path):
         return {"format": "python", "architecture": path}, None, True
     keys, known = recognise(path, architecture, base)
-    weights = needs_architecture(path, base)
-    if not keys and weights:
+    if not keys and needs_architecture(path, base):
         keys["architecture"] = _answer("Its architecture, for example torchvision:resnet18", None, None, str, asking, "--architecture")
-    return keys, known, weights and _is_code(keys.get("architecture", ""))
+    return keys, known, _is_code(keys.get("architecture", "")) and needs_architecture(path, base)
 
 
 def _is_code(text: str) -> bool:

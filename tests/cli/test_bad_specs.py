@@ -126,7 +126,7 @@ DOCUMENTS: dict[str, tuple[dict[str, Any], str]] = {
     "noise is text": (digits(noise="gaussian"), "spec.yaml:7: noise: got 'gaussian'; must be a mapping (key: value)"),
     "no noise in the list": (digits(noise=[]), "spec.yaml: the key 'noise' is missing, and mc needs it"),
     "noise is empty": ({**digits(), "noise": None}, "noise: is empty; must be a mapping"),
-    "estimators is text": (digits(estimators="mc"), "estimators: got 'mc'; must be a list"),
+    "estimators is a number": (digits(estimators=3), "estimators[0]: got 3; must be a mapping (key: value)"),
     "no estimator": (digits(estimators=[]), "estimators: must have at least 1 in the list"),
     "unknown estimator": (digits(estimators=["taylorr"]), "estimators[0]: unknown estimator 'taylorr'; did you mean 'taylor'?"),
     "missing dash": (digits(estimators=[{"mc": None, "samples": 9}]), "an entry of the list has one key, the estimator's name"),

@@ -121,7 +121,7 @@ def test_other_commands_end_with_a_word(tmp_path: Path) -> None:
     def end_it() -> None:
         schema.spec_schema = lambda *_: os.kill(os.getpid(), signal.SIGTERM)  # type: ignore[assignment]
 
-    with forks.started(tmp_path, "schema", before=end_it) as command:
+    with forks.started(tmp_path, "list", "schema", before=end_it) as command:
         done = command.answer()
     assert (done.returncode, done.stdout, done.stderr) == (143, "", "terminated\n")
 

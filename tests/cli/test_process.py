@@ -14,7 +14,7 @@ SETTINGS = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "OMP_NUM_THREADS")
 
 def told(**given: str) -> dict[str, str]:
     """What OpenMP's runtime says it was told by the time torch has loaded it, in a process of its own."""
-    code = "import sys; sys.argv[1:] = ['estimators']; from robaudit.cli import main; main()"
+    code = "import sys; sys.argv[1:] = ['list', 'estimators']; from robaudit.cli import main; main()"
     environment = {key: value for key, value in os.environ.items() if key not in SETTINGS} | given | {"OMP_DISPLAY_ENV": "VERBOSE"}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True, timeout=120)
     found = dict(re.findall(r"^\s*(?:\[host\] )?(\w+) = '(.*)'$", done.stderr, re.MULTILINE))

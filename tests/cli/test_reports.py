@@ -106,7 +106,7 @@ def test_flag_samples_only(run: Path, run_cli: RunCli) -> None:
     options = ["--estimator", "mc", "--sigma", "0.35", "--bottom", "5", "--format", "csv"]
     assert run_cli("flag-samples", run, *options, "--only", "correct").out == run_cli("flag-samples", run, *options).out
     code, _, err = run_cli("flag-samples", run, *options, "--only", "wrong")
-    assert (code, err) == (5, "error: flag-samples: none of the 60 samples is known to be wrong; leave --only out\n")
+    assert (code, err) == (5, "error: flagged: none of the 60 samples is known to be wrong; leave --only out\n")
 
 
 def test_flag_samples_table_says_how_certain(run: Path, run_cli: RunCli) -> None:

@@ -79,7 +79,8 @@ def test_another_card_draws_other_noise(on_a_card: Callable[[str], Path], run_cl
     with pretended("H100"):
         code, out, err = run_cli("verify", first)
         assert run_cli("verify", second).code == 0
-    assert (code, out) == (2, "")
+    assert code == 2
+    assert "rows" not in out, "only the results are compared"
     assert "was made on cuda:0 (A100), and cuda:0 (H100) draws other noise; verify it on cuda (A100)" in err
     _, out, err = run_cli("compare", first, second)
     assert "unpaired, as noise on cuda (A100) differs from noise on cuda (H100)" in out + err

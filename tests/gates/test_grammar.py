@@ -134,5 +134,5 @@ def test_the_docs_name_every_quantity_and_option() -> None:
     assert all(f"`{quantity}`" in text for quantity in QUANTITIES)
     command = getattr(get_command(make_app()), "commands")["gate"]  # noqa: B009  typer's group has no such type
     options = {name for parameter in command.params for name in parameter.opts if name.startswith("--") and name != "--help"}
-    assert {"--gate", "--population", "--pyproject"} <= options
+    assert {"--population", "--pyproject"} <= options
     assert not [name for name in options if name not in text]
