@@ -31,7 +31,7 @@ endif
 $(VENV)/installed: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "installing robaudit into $(VENV)$(if $(SYSTEM),, (torch is large: this can take some minutes; README says how to use a small one))"
 	@$(CONSTRAIN) > $(VENV)/constraints.txt
-	$(INSTALL) --editable .
+	$(INSTALL) --editable '.[report]'
 	@touch $@
 
 $(VENV)/installed-test: pyproject.toml constraints.txt | $(BIN)/python

@@ -67,7 +67,7 @@ def demo(
         console.print(f"No report: {escape(error.what)}; {escape(error.remedy)}")
     console.rule("next steps", align="left")
     for what, command in (
-        ("The report with pictures:", str(page)),
+        *([("The report with pictures:", str(page))] if page.exists() else []),
         ("Its tables again:", f"robaudit show {ordinary.path}"),
         ("Classes that are less robust:", f"robaudit bias-report {trained.path} --sigma {at.level:g}"),
         ("Each difference, class by class:", f"robaudit compare {ordinary.path} {trained.path}"),
