@@ -11,7 +11,7 @@ from robaudit.errors import RunError
 from robaudit.levels import NoiseLevel
 from robaudit.quantities import LOSS
 from robaudit.report import numbers
-from robaudit.report.pictures.loss_q import failed_attacks
+from robaudit.report.pictures.losses import failed_attacks
 from robaudit.report.sections import Ask, Found, Section, Sheet
 from robaudit.report.summary_tables import caveats
 from robaudit.report.tables import Column, Table, Terminal, cells, columns

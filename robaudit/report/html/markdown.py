@@ -11,7 +11,7 @@ from robaudit.report.html import facts, tables
 from robaudit.report.html.content import Content
 from robaudit.report.html.verdict import NO_THRESHOLD, flag_rule, sentence
 from robaudit.report.loss_tables import loss_table
-from robaudit.report.pictures.loss_q import failed_attacks
+from robaudit.report.pictures.losses import failed_attacks
 from robaudit.report.score_tables import table_of
 from robaudit.report.summary_tables import run_names
 from robaudit.report.tables import Table, cells, columns, markdown, markdown_table, within
