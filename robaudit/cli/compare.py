@@ -105,8 +105,8 @@ def _compare(
     from robaudit.gates.decide import EXIT_CODES, overall
     from robaudit.report.ci.document import Subject, json_text
     from robaudit.report.ci.github import step_summary
-    from robaudit.report.comparison import comparison_document, comparison_tables, csv_text, markdown_text
-    from robaudit.report.tables import Terminal
+    from robaudit.report.comparison import comparison_document, comparison_tables, csv_text
+    from robaudit.report.tables import Terminal, markdown_text
     from robaudit.spec.gates import parse_gate
     from robaudit.store.run import read_run
 
@@ -119,7 +119,7 @@ def _compare(
     names = new.class_names or base.class_names
     tables = list(comparison_tables(comparison, base.info, new.info, names))
     if format_ is CompareFormat.TABLE:
-        _emit_table(Terminal(lambda _: tables), (base, new), decisions, inconclusive, output)
+        _emit_table(Terminal(tables), (base, new), decisions, inconclusive, output)
     elif format_ is CompareFormat.CSV:
         emit(csv_text(comparison), output)
     elif format_ is CompareFormat.JSON:
@@ -164,15 +164,8 @@ def _emit_table(shown: RenderableType, runs: Sequence[Run], decisions: Sequence[
     from rich.console import Group
     from rich.text import Text
 
-    from robaudit.cli.console import leading_warnings, output, plain_text
-    from robaudit.cli.streams import emit, reader_may_leave
+    from robaudit.cli.console import leading_warnings, show
     from robaudit.gates.text import lines
 
-    shown = Group(*leading_warnings(runs, in_table=True), shown)
-    verdicts = Group(*(Text(line) for _, line in lines(decisions, inconclusive))) if decisions else Group()
-    if to is not None:
-        emit(plain_text(shown) + plain_text(verdicts, soft_wrap=True), to)
-        return
-    with reader_may_leave():
-        output().print(shown)
-        output().print(verdicts, soft_wrap=True)
+    verdicts = [Text(line, no_wrap=True, overflow="ignore") for _, line in lines(decisions, inconclusive)] if decisions else []
+    show(Group(*leading_warnings(runs, in_table=True), shown), *verdicts, to=to)

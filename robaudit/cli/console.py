@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, cast
 
@@ -78,6 +79,24 @@ def plain_text(*renderables: RenderableType, soft_wrap: bool = False) -> str:
         for renderable in renderables:
             console.print(renderable, soft_wrap=soft_wrap)
     return captured.get()
+
+
+def show(*renderables: RenderableType, to: Path | None = None, soft_wrap: bool = False) -> None:
+    """Print tables, or write them to a file as text.
+
+    Args:
+        renderables: in order.
+        to: the file; None: standard output.
+        soft_wrap: leave long lines whole.
+    """
+    from robaudit.cli.streams import emit, reader_may_leave
+
+    if to is not None:
+        emit(plain_text(*renderables, soft_wrap=soft_wrap), to)
+        return
+    with reader_may_leave():
+        for renderable in renderables:
+            output().print(renderable, soft_wrap=soft_wrap)
 
 
 def leading_warnings(runs: Sequence[Run], *, in_table: bool) -> list[Text]:

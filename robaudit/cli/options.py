@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -22,6 +23,8 @@ class TextFormat(StrEnum):
     TABLE = "table"
     CSV = "csv"
     JSON = "json"
+    MD = "md"
+    LATEX = "latex"
 
 
 class SummaryFormat(StrEnum):
@@ -78,6 +81,10 @@ SigmaFilter = Annotated[
 BelowOption = Annotated[float | None, typer.Option("--below", rich_help_panel=RESULTS, help=_NOT_ROBUST, show_default=False)]
 ThresholdOption = Annotated[float | None, typer.Option("--threshold", rich_help_panel=RESULTS, help=_NOT_ROBUST, show_default=False)]
 
+LabelOption = Annotated[
+    list[str] | None,
+    typer.Option("--label", metavar="NAME", rich_help_panel=RESULTS, help="Call the first run so; again for each further one."),
+]
 FormatOption = Annotated[TextFormat, typer.Option("--format", rich_help_panel=OUTPUT, help="Output format.")]
 SummaryFormatOption = Annotated[SummaryFormat, typer.Option("--format", rich_help_panel=OUTPUT, help="Output format.")]
 OutputOption = Annotated[
@@ -176,6 +183,17 @@ def levels(noises: list[str] | None, numbers: list[str] | None, sigmas: list[str
     return LevelChoice(
         tuple(noises or ()), *(tuple(_numbers(flag, texts or ())) for flag, texts in (("--level", numbers), ("--sigma", sigmas)))
     )
+
+
+def finite_threshold(threshold: float | None) -> float | None:
+    """The threshold as it was typed.
+
+    Raises:
+        SpecError: it is not a finite number.
+    """
+    if threshold is not None and not math.isfinite(threshold):
+        raise SpecError(f"--threshold {threshold}", "is not a finite number", "give a number such as 0.5")
+    return threshold
 
 
 def _numbers(flag: str, texts: Sequence[str]) -> Iterator[float]:

@@ -80,6 +80,7 @@ def validate(
         from robaudit.cli.streams import put
         from robaudit.report.advice_tables import validation_tables
         from robaudit.report.pictures import can_draw
+        from robaudit.report.tables import Terminal
         from robaudit.store.serialise import document_json
 
         drawing = can_draw(required=picture is True) and picture is not False
@@ -110,6 +111,4 @@ def validate(
     if format_ is SummaryFormat.JSON:
         put([document_json(document(study))])
     elif not quiet:
-        console = output()
-        for part in validation_tables(study):
-            console.print(part)
+        output().print(Terminal(validation_tables(study)))

@@ -120,20 +120,13 @@ def _print(lines: Iterator[str], found: Consistency, to: Path | None, *, quiet: 
     """Print the lines and, below them, how the results fit together."""
     from rich.text import Text
 
-    from robaudit.cli.console import output, plain_text
-    from robaudit.cli.streams import emit, reader_may_leave
+    from robaudit.cli.console import show
     from robaudit.report.consistency_tables import checks
     from robaudit.report.tables import Terminal
 
-    text = "".join(f"{line}\n" for line in lines)
-    tables = [] if quiet and not found.found else [Terminal(lambda narrow: checks(found, narrow=narrow))]
-    if to is not None:
-        emit(text + plain_text(*tables), to)
-        return
-    emit(text, None)
-    with reader_may_leave():
-        for table in tables:
-            output().print(*([Text()] if text else []), table, sep="\n")
+    told = [Text(line, no_wrap=True, overflow="ignore") for line in lines]
+    tables = [] if quiet and not found.found else [*([Text()] if told else []), Terminal(checks(found))]
+    show(*told, *tables, to=to)
 
 
 def _document(result: Verification | None, missing: RobauditError | None, found: Consistency) -> dict[str, Any]:

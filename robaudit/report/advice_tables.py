@@ -4,38 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rich.console import RenderableType
-
 from robaudit.advice.comparison import Comparison
 from robaudit.advice.validate import Validation
 from robaudit.advice.verdicts import milliseconds, short, signed
 from robaudit.levels import noise_level
 from robaudit.report import numbers
-from robaudit.report.tables import base_table, legend, plain
+from robaudit.report.tables import Table, cells, columns
 
 
-def validation_tables(found: Validation) -> Iterator[RenderableType]:
+def validation_tables(found: Validation) -> Iterator[Table]:
     """What was compared, a table, and the recommendation at each noise level."""
     images = len({name for name, _ in found.truths})
-    yield plain(f"{images} images against mc with {found.draws:,} draws of independent noise", "bold")
-    table = base_table(narrow=False)
-    for name in ("estimator", "noise"):
-        table.add_column(name, no_wrap=True)
-    for name in ("bias +- error", "RMSE +- error", "worst (sample)", "rank", "coverage", "forward", "backward", "per image"):
-        table.add_column(name, justify="right", no_wrap=name not in ("worst (sample)", "RMSE +- error"))
     levels = numbers.level_texts(found.levels)
-    for one in found.comparisons:
-        table.add_row(*map(plain, (one.estimator, levels[one.at], *_cells(one))))
-    yield table
-    yield from legend(_VALIDATION_LEGEND)
+    heads = ("bias +- error", "RMSE +- error", "worst (sample)", "rank", "coverage", "forward", "backward", "per image")
+    yield Table(
+        f"{images} images against mc with {found.draws:,} draws of independent noise",
+        columns(("estimator", "noise"), heads),
+        tuple(cells((one.estimator, levels[one.at], *_cells(one))) for one in found.comparisons),
+        notes=_VALIDATION_LEGEND,
+    )
     for level in found.verdicts():
-        yield plain(f"At {levels[noise_level(level['noise'], level['level'], level['level_name'])]}:", "bold")
-        for estimator, text in level["verdicts"].items():
-            yield plain(f"  {estimator} {text}.")
-        for text in level["remarks"]:
-            yield plain(f"  Note: {text}.")
-        for text in level["advice"]:
-            yield plain(f"  -> {text}.")
+        at = levels[noise_level(level["noise"], level["level"], level["level_name"])]
+        told = (
+            *(f"  {estimator} {text}." for estimator, text in level["verdicts"].items()),
+            *(f"  Note: {text}." for text in level["remarks"]),
+            *(f"  -> {text}." for text in level["advice"]),
+        )
+        yield Table(f"At {at}:", lines=told)
 
 
 _VALIDATION_LEGEND = (
