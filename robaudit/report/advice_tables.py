@@ -17,15 +17,14 @@ _NOTES = (
 )
 
 
-def validation_tables(found: Validation, *, narrow: bool) -> Iterator[Table]:
-    """A table for each noise level, with a verdict on each estimator and which to use; a narrow one has no worst image and no passes."""
+def validation_tables(found: Validation) -> Iterator[Table]:
+    """A table for each noise level, with a verdict on each estimator and which to use."""
     images = len({name for name, _ in found.truths})
     yield Table(f"{images} images against mc with {found.draws:,} draws of independent noise")
     levels = numbers.level_texts(found.levels)
-    more = () if narrow else ("worst (sample)", "forward", "backward")
-    head = columns(("estimator",), ("bias +- error", "RMSE +- error", "rank", "coverage", "per image", *more))
+    head = columns(("estimator",), ("bias +- error", "RMSE +- error", "rank", "coverage", "per image"))
     for at, words in zip(found.levels, found.verdicts(), strict=True):
-        rows = tuple(cells((one.estimator, *_cells(one, narrow=narrow))) for one in found.at(at))
+        rows = tuple(cells((one.estimator, *_cells(one))) for one in found.at(at))
         said = [f"{estimator} {text}." for estimator, text in words["verdicts"].items()]
         said += [f"Note: {text}." for text in words["remarks"]]
         advice = cells((f"-> {text}." for text in words["advice"]), "strong")
@@ -33,17 +32,13 @@ def validation_tables(found: Validation, *, narrow: bool) -> Iterator[Table]:
     yield Table(notes=_NOTES)
 
 
-def _cells(one: Comparison, *, narrow: bool) -> Iterator[str]:
+def _cells(one: Comparison) -> Iterator[str]:
     error = one.error
     yield "-" if error is None else signed(error.bias) + _spread(one, error.bias_error)
     yield "-" if error is None else short(error.rmse) + _spread(one, error.rmse_error)
     yield "-" if one.rank is None else short(one.rank)
     yield "-" if one.coverage is None else f"{one.coverage.held}/{one.coverage.total}"
     yield milliseconds(one.seconds)
-    if not narrow:
-        yield "-" if error is None else f"{signed(error.worst_value - error.worst_reference)} ({error.worst})"
-        yield f"{one.forwards:,.0f}"
-        yield f"{one.backwards:,.0f}"
 
 
 def _spread(one: Comparison, error: float | None) -> str:
