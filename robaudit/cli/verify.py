@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -116,7 +116,7 @@ def _lines(run: Run, result: Verification | None, *, quiet: bool) -> Iterator[st
         yield f"{result.rows} rows of {result.samples} samples recomputed: {verdict}"
 
 
-def _print(lines: Iterator[str], found: Consistency, to: Path | None, *, quiet: bool) -> None:
+def _print(lines: Iterable[str], found: Consistency, to: Path | None, *, quiet: bool) -> None:
     """Print the lines and, below them, how the results fit together."""
     from rich.text import Text
 
@@ -124,9 +124,9 @@ def _print(lines: Iterator[str], found: Consistency, to: Path | None, *, quiet: 
     from robaudit.report.consistency_tables import checks
     from robaudit.report.tables import Terminal
 
-    told = [Text(line, no_wrap=True, overflow="ignore") for line in lines]
-    tables = [] if quiet and not found.found else [*([Text()] if told else []), Terminal(checks(found))]
-    show(*told, *tables, to=to)
+    shown = [Text(line) for line in lines]
+    table = Terminal(checks(found))
+    show(*shown, *([] if quiet and not found.found else [*([Text()] if shown else []), table]), to=to)
 
 
 def _document(result: Verification | None, missing: RobauditError | None, found: Consistency) -> dict[str, Any]:
