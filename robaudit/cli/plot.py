@@ -13,12 +13,13 @@ from robaudit.cli.options import (
     RESULTS,
     DataOption,
     EstimatorFilter,
+    LabelOption,
     LevelFilter,
     NoiseFilter,
     SetOption,
     SigmaFilter,
     ThresholdOption,
-    check_finite,
+    finite_threshold,
     image_source,
     levels,
 )
@@ -70,6 +71,7 @@ def plot(
     ],
     kind: Annotated[Kind, typer.Option(metavar="KIND", help=f"What to draw: {', '.join(Kind)}.")],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The file to write: FILE.png, FILE.svg or FILE.pdf.")],
+    label: LabelOption = None,
     estimator: EstimatorFilter = None,
     noise: NoiseFilter = None,
     level: LevelFilter = None,
@@ -116,7 +118,6 @@ def plot(
         if value is not None and kind not in _KINDS_OF[option]:
             known = "the others" if len(_KINDS_OF[option]) > len(Kind) // 2 else " or ".join(one.value for one in _KINDS_OF[option])
             raise SpecError(option, f"does not apply to --kind {kind.value}", f"use it with {known}")
-    check_finite("--threshold", threshold)
     if kind is Kind.NOISE and len(runs) > 1:
         raise SpecError("--kind noise", f"shows one spec, not {len(runs)}", "name one")
     from robaudit.cli.streams import check_output, write_output
@@ -138,8 +139,10 @@ def plot(
         from robaudit.report.sections import Ask
         from robaudit.store.run import read_run
 
-        ids = () if id_ is None else (id_,)
-        ask = Ask(estimators=tuple(estimator or ()), levels=chosen, threshold=threshold, bottom=max_images, id=ids)
+        ids, names = () if id_ is None else (id_,), tuple(label or ())
+        ask = Ask(
+            estimators=tuple(estimator or ()), levels=chosen, threshold=finite_threshold(threshold), bottom=max_images, id=ids, label=names
+        )
         source = image_source(data, trust)
         made = sketch_of(kind.value, found_in(kind.value, [read_run(run) for run in runs], ask), ask, source)
     write_output(output, [picture(made, ending[1:], look)])

@@ -1,17 +1,26 @@
-"""The result that represents a run where a picture has room for one."""
+"""The result that represents the runs where a picture has room for one."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from robaudit.errors import NothingLeftError
 from robaudit.quantities import P_ROBUST, IntervalKind
-from robaudit.report.sections import Ask
+from robaudit.report.sections import Ask, Found
 from robaudit.stats.groups import GroupKey
 from robaudit.store.run import Run
 
+T = TypeVar("T")
 _EXACT = (IntervalKind.CLOPPER_PEARSON, IntervalKind.CONFIDENCE_SEQUENCE)
+
+
+def same_result(found: Sequence[Found[T]], key_of: Callable[[T], GroupKey]) -> list[Found[T]]:
+    """A record of each run, all of one result: the first, at the strongest level of its first noise that the first run has."""
+    keys = [key_of(one.record) for one in found if one.name == found[0].name]
+    chosen = max((key for key in keys if (key.estimator, key.noise) == (keys[0].estimator, keys[0].noise)), key=lambda key: key.at.strength)
+    return [one for one in found if key_of(one.record) == chosen]
 
 
 def one_result(runs: Sequence[Run], ask: Ask) -> Ask:

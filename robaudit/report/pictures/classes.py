@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from robaudit.report.class_tables import label_of, weakest_first
 from robaudit.report.numbers import estimate, signs
-from robaudit.report.pictures.chosen import one_result
+from robaudit.report.pictures.chosen import one_result, same_result
 from robaudit.report.pictures.page import Look, Sketch, few_ticks, fitted, legend, legend_rows
 from robaudit.report.pictures.style import CARD, COLOURS, FAINT, GRID, HIGHER, INK, LOWER
 from robaudit.report.sections import Ask, Found
@@ -31,6 +31,7 @@ def narrowed(runs: Sequence[Run], ask: Ask) -> Ask:
 
 def sketch(found: Sequence[Found[ClassBias]], _: Ask) -> Sketch:
     """The picture of one result of each run: classes in the order of the first."""
+    found = same_result(found, lambda record: record.key)
     first = found[0]
     key = first.record.key
     order = [one.index for one in weakest_first(first.record)]

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from robaudit.report.numbers import signs, span
-from robaudit.report.pictures.chosen import one_result
+from robaudit.report.pictures.chosen import one_result, same_result
 from robaudit.report.pictures.page import Look, Sketch, fitted, panels, percent_scale, rows_of, told_apart
 from robaudit.report.pictures.style import CARD, GRID, INK, RED, heat_colours
 from robaudit.report.sections import Ask, Found
-from robaudit.stats.confusion import Confusion, confusions
+from robaudit.stats.confusion import Confusion
 from robaudit.stats.intervals import LIKE_THESE
 from robaudit.store.run import Run
 from robaudit.text import class_name
@@ -25,19 +25,15 @@ _MOST_PANELS, _MOST_CLASSES, _MOST_TURNS = 6, 25, 20
 _WIDE, _AXIS = 3.0, 0.75  # inches: of a panel, of its names
 
 
-def records(run: Run, ask: Ask) -> Sequence[Confusion]:
-    """The matrices of a run."""
-    return confusions(run, ask.estimators, ask.levels, ask.by)
-
-
 def narrowed(runs: Sequence[Run], ask: Ask) -> Ask:
     """One result of each run is shown, unless some are named."""
     return ask if ask.estimators or ask.levels else one_result(runs, ask)
 
 
-def sketch(found: Sequence[Found[Confusion]], _: Ask) -> Sketch:
-    """The picture of these matrices, a panel for each."""
-    shown = found[:_MOST_PANELS]
+def sketch(found: Sequence[Found[Confusion]], ask: Ask) -> Sketch:
+    """The picture of one matrix of each run, or of those of the results that are named."""
+    named = ask.estimators or ask.levels
+    shown = (found if named else same_result(found, lambda record: record.key))[:_MOST_PANELS]
     as_list = max(len(one.record.classes) for one in shown) > _MOST_CLASSES
     parts = [(one.name, one.record.key.estimator, str(one.record.key.at)) for one in shown]
     same = {part[1:] for part in parts}

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from robaudit.errors import RunError
+from robaudit.report.easiest_tables import Easiest
 from robaudit.report.numbers import level_numbers, span
 from robaudit.report.pictures.page import Look, Sketch, fitted, legend, level_name, percent_scale, rows_of
 from robaudit.report.pictures.style import FAINT, heat_colours, line_style
 from robaudit.report.sections import Ask, Found
-from robaudit.stats.easiest import EasiestErrors, KeptCurve, easiest_errors, kept_curve
+from robaudit.stats.easiest import EasiestErrors, KeptCurve
 from robaudit.stats.intervals import LIKE_THESE
-from robaudit.store.run import Run
 from robaudit.text import count
 
 if TYPE_CHECKING:
@@ -24,23 +22,6 @@ if TYPE_CHECKING:
 
 _WIDE, _HIGH, _MOST_LINES = 2.2, 2.6, 400  # inches of a panel; lines of the map
 _CONTOURS, _CONTOUR = (0.01, 0.1, 0.5), "#3b2417"  # on colours that are the same on light and dark pages
-
-
-@dataclass(frozen=True, slots=True)
-class Easiest:
-    """Errors by noise level under the first noise, and the mean over all whose level is a severity (None: there is none)."""
-
-    errors: EasiestErrors
-    kept: KeptCurve | None
-
-
-def records(run: Run, ask: Ask) -> Sequence[Easiest]:
-    """Those of the first estimator that counts votes."""
-    errors = easiest_errors(run, ask.estimators, ask.levels)
-    try:
-        return [Easiest(errors, kept_curve(run, ask.estimators, ask.levels))]
-    except RunError:
-        return [Easiest(errors, None)]
 
 
 def sketch(found: Sequence[Found[Easiest]], _: Ask) -> Sketch:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from robaudit.report.flag_tables import is_beyond
 from robaudit.report.numbers import sample_value
-from robaudit.report.pictures.chosen import one_result
+from robaudit.report.pictures.chosen import one_result, same_result
 from robaudit.report.pictures.page import Look, Sketch, fitted
 from robaudit.report.pictures.style import FAINT, LOWER, quiet
 from robaudit.report.sections import Ask, Found
@@ -43,6 +43,7 @@ def sketch(found: Sequence[Found[Flagged]], _: Ask, images: ImageSource | None =
     Raises:
         RobauditError: a data set is not where it was, or holds other images.
     """
+    found = same_result(found, lambda record: record.key)
     drawn = [_pixels(one, images) for one in found]
     return Sketch(
         title=f"Least robust images: {found[0].record.key}",

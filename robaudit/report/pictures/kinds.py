@@ -49,14 +49,16 @@ def found_in(kind: str, runs: Sequence[Run], ask: Ask) -> list[Found[Any]]:
     Raises:
         RobauditError: there is no such kind, or a run has nothing that it could show.
     """
-    from robaudit.report.summary_tables import run_names
-
     module = _module(kind)
     if hasattr(module, "narrowed"):
         ask = module.narrowed(runs, ask)
     if kind in (name.value for name in sections.SectionName):
-        return sections.find(sections.SectionName(kind), runs, ask)
-    return [Found(name, run, one) for run, name in zip(runs, run_names(runs), strict=True) for one in module.records(run, ask)]
+        return sections.section_of(sections.SectionName(kind)).find(runs, ask)
+    return [
+        Found(name, run, one)
+        for run, name in zip(runs, sections.run_names(runs, ask.label), strict=True)
+        for one in module.records(run, ask)
+    ]
 
 
 def sketch_of(kind: str, found: Sequence[Found[Any]], ask: Ask, images: ImageSource | None = None) -> Sketch:

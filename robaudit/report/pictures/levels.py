@@ -27,8 +27,7 @@ from robaudit.report.pictures.page import (
 from robaudit.report.pictures.style import CARD
 from robaudit.report.sections import Ask, Found
 from robaudit.stats.intervals import LIKE_THESE
-from robaudit.stats.levels import LevelCurve, LevelPoint, level_curves
-from robaudit.store.run import Run
+from robaudit.stats.levels import LevelCurve, LevelPoint
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -39,11 +38,6 @@ _MOST_LINES, _FAR = 12, 30.0  # the ratio of levels from which the scale is loga
 _ACCURACY = "accuracy"
 Key = tuple[str, str]
 """Run and estimator; or noise and what is measured."""
-
-
-def records(run: Run, ask: Ask) -> Sequence[LevelCurve]:
-    """The curves of a run."""
-    return level_curves(run, ask.estimators, ask.levels)
 
 
 def sketch(found: Sequence[Found[LevelCurve]], _: Ask) -> Sketch:

@@ -25,6 +25,7 @@ from robaudit.report.pictures.page import (
 )
 from robaudit.report.pictures.style import CARD, GRID
 from robaudit.report.sections import Ask, Found
+from robaudit.report.words import failed_attacks
 from robaudit.stats.intervals import LIKE_THESE
 from robaudit.stats.losses import Losses, LossResult
 from robaudit.text import count
@@ -101,18 +102,6 @@ def _caption(shown: Mapping[NoiseLevel, Sequence[Line]], left: Sequence[NoiseLev
         yield f"Left out: {count(dropped, 'result')} without a finite value."
     if left:
         yield f"Not shown: {', '.join(level_texts(left).values())}."
-
-
-def failed_attacks(every: Sequence[Losses]) -> str:
-    """For how many images the attack failed, as a sentence; empty where it did not."""
-    texts = level_texts(losses.at for losses in every)
-    failed = []
-    for losses in every:
-        if losses.beaten:
-            where = f" at {texts[losses.at]}" if len(every) > 1 else ""
-            failed.append(f"{losses.beaten:,} of {count(losses.attacked, 'image')}{where}")
-    words = "where the chains of a q met a higher loss, or a whole interval is above what it found"
-    return f"The attack failed for {', '.join(failed)}, {words}." if failed else ""
 
 
 def _known(one: LossResult) -> bool:

@@ -9,7 +9,7 @@ import numpy as np
 
 from robaudit.report.pictures.page import Look, Sketch, few_ticks, fitted, legend, panels, rows_of
 from robaudit.report.pictures.style import BLUE, CARD, FAINT, ORANGE, RED
-from robaudit.report.score_tables import Compared, interval, text
+from robaudit.report.score_tables import interval, text
 from robaudit.report.sections import Ask, Found
 from robaudit.stats.scores import Score, Scores
 from robaudit.text import count
@@ -27,9 +27,9 @@ _MARKS = {
 }
 
 
-def sketch(found: Sequence[Found[Scores | Compared]], _: Ask) -> Sketch:
+def sketch(found: Sequence[Found[Scores]], _: Ask) -> Sketch:
     """The picture of these radii, at least one result."""
-    every = list(_each(found))
+    every = _each(found)
     shown = every[:_MOST_PANELS]
     several = len({name for name, _ in every}) > 1
     return Sketch(
@@ -40,17 +40,10 @@ def sketch(found: Sequence[Found[Scores | Compared]], _: Ask) -> Sketch:
     )
 
 
-def _each(found: Sequence[Found[Scores | Compared]]) -> Iterator[tuple[str, Scores]]:
-    """The scores of each result and run, those of one result together; of a comparison the base comes first."""
-    every: dict[tuple[str, str], Scores] = {}
-    for one in found:
-        if isinstance(one.record, Scores):
-            every[str(one.record.radii.key), one.name] = one.record
-        else:
-            for name, scores in ((one.record.base, one.record.changes.base), (one.name, one.record.changes.new)):
-                every.setdefault((str(scores.radii.key), name), scores)
-    for key in dict.fromkeys(key for key, _ in every):
-        yield from ((name, scores) for (other, name), scores in every.items() if other == key)
+def _each(found: Sequence[Found[Scores]]) -> list[tuple[str, Scores]]:
+    """The scores of each result and run, those of one result together."""
+    keys = [one.record.radii.key for one in found]
+    return [(one.name, one.record) for one in sorted(found, key=lambda one: keys.index(one.record.radii.key))]
 
 
 def _title(name: str, scores: Scores, *, several: bool) -> str:

@@ -67,7 +67,7 @@ def _panels(found: Sequence[Found[tuple[GroupSummary, ...]]], ask: Ask) -> Itera
     grouped: dict[tuple[str, ...], list[_Line]] = {}
     quantities = {name: quantity for one in found for name, quantity in one.run.quantities.items()}
     for one in found:
-        rows = one.run.groups(ask.estimators, ask.levels)
+        rows = one.run.groups()
         for group in one.record:
             key = group.key
             levels = {other.key.at for other in one.record if (other.key.estimator, other.key.noise) == (key.estimator, key.noise)}
