@@ -14,7 +14,7 @@ from robaudit.names import matches
 from robaudit.quantities import IntervalKind, Quantity
 from robaudit.report.numbers import rank, span
 from robaudit.report.pictures.page import Look, Sketch, few_ticks, fitted, legend, panels, rows_of, told_apart
-from robaudit.report.pictures.style import BLUE, CARD, FAINT, ORANGE, RED
+from robaudit.report.pictures.style import CROSS, DOT, FAINT, TRIANGLE
 from robaudit.report.sections import Ask, Found
 from robaudit.rows import Row
 from robaudit.stats.agreement import rank_correlation
@@ -28,11 +28,7 @@ if TYPE_CHECKING:
 _MOST_PANELS, _MOST_BARS = 9, 400
 _WIDE, _HIGH = 2.25, 2.4  # inches of a panel
 _BOUNDS = (IntervalKind.UPPER_BOUND, IntervalKind.LOWER_BOUND, IntervalKind.CENSORED)
-_MARKS = {
-    "image": {"marker": "o", "markerfacecolor": BLUE, "markeredgecolor": CARD},
-    "censored": {"marker": "^", "markerfacecolor": CARD, "markeredgecolor": ORANGE, "markeredgewidth": 1.0},
-    "misclassified": {"marker": "x", "markeredgecolor": RED, "markeredgewidth": 1.0},
-}
+_MARKS = {"image": DOT, "censored": TRIANGLE, "misclassified": CROSS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +104,7 @@ def _draw(body: SubFigure, look: Look, shown: Sequence[Found[Pair]]) -> None:
     for ax, one in zip(panels(body, len(shown), look, _WIDE, titles=titles), shown, strict=True):
         there |= _panel(ax, one.record, look)
     marks = [name for name in _MARKS if name in there]
-    legend(body, marks, [{"linestyle": "none", **_MARKS[name]} for name in marks], look)
+    legend(body, marks, [_MARKS[name] for name in marks], look)
 
 
 def _panel(ax: Axes, pair: Pair, look: Look) -> set[str]:
@@ -127,7 +123,7 @@ def _panel(ax: Axes, pair: Pair, look: Look) -> set[str]:
     for (name, style), some in zip(_MARKS.items(), (~censored & ~wrong, censored & ~wrong, wrong), strict=True):
         if some.any():
             there.add(name)
-            ax.plot(x[some], y[some], linestyle="none", alpha=0.85, clip_on=False, zorder=3, **style)
+            ax.plot(x[some], y[some], alpha=0.85, clip_on=False, zorder=3, **style)
     if pair.across.quantity == pair.up.quantity:
         ax.axline((x[0], x[0]), slope=1.0, color=FAINT, linewidth=0.8, zorder=1)
     for axis, quantity, key, reach in ((ax.xaxis, pair.quantities[0], pair.across, x), (ax.yaxis, pair.quantities[1], pair.up, y)):
