@@ -118,7 +118,7 @@ def _kept(run: Run, choice: Choice) -> Sketch:
 
 def _curves(run: Run, choice: Choice) -> Sketch:
     from robaudit.report.pictures.curves import sketch
-    from robaudit.report.summary_tables import run_names
+    from robaudit.report.sections import run_names
     from robaudit.stats.curves import curves_of
 
     runs = (run, *choice.beside)
