@@ -128,7 +128,13 @@ def _section(part: Part) -> dict[str, Any]:
 
 
 def _picture(part: Part) -> dict[str, Any] | None:
-    return None
+    """The picture of a section, where it has one, and its caption."""
+    from robaudit.report.pictures.kinds import KINDS, inline
+
+    if part.name.value not in KINDS:
+        return None
+    svg, caption = inline(part.name.value, part.found, part.ask)
+    return {"svg": _safe(svg), "caption": caption}
 
 
 def _gallery(content: Content, shown: Shown) -> dict[str, Any]:
