@@ -202,7 +202,9 @@ class Run(stored.Run):
         asked = _ask({"threshold": below, "per_class": per_class, "only": only, **counts}, estimator, _levels(noise, level, sigma), ())
         section = FlaggedSection()
         found = section.listed(self, asked)
-        tables = (table for one in found for table in flags_tables(one, self.class_names, self.quantities[one.key.quantity], _LISTED))
+        tables = (
+            table for one in found for table in flags_tables(one, self.class_names, self.quantities[one.key.quantity], _LISTED, ".samples")
+        )
         return Results(found, tables)
 
     def gate(

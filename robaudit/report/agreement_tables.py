@@ -9,7 +9,9 @@ from robaudit.errors import RunError
 from robaudit.report import numbers
 from robaudit.report.sections import Ask, Found, Section, by_name
 from robaudit.report.tables import Column, Table, cells
-from robaudit.stats.agreement import Agreement, agreements
+from robaudit.stats.agreement import Agreement, agreements, comparable
+from robaudit.stats.consistency import by_sample
+from robaudit.stats.groups import GroupKey
 from robaudit.stats.intervals import LIKE_THESE
 from robaudit.store.run import Run
 
@@ -22,7 +24,8 @@ class AgreementSection(Section[Agreement]):
 
     def applies(self, run: Run) -> bool:
         """Whether two estimators measure the same."""
-        return len(run.info["spec"].get("estimators", ())) > len(run.quantities)
+        of_one = next(by_sample(run.rows), [])
+        return bool(comparable([GroupKey.of(row) for row in of_one]))
 
     def records(self, run: Run, ask: Ask) -> Sequence[Agreement]:
         """The pairs at each noise level.

@@ -85,7 +85,7 @@ class ClassSection(Section[ClassBias]):
 
 def heading_of(bias: ClassBias) -> str:
     """The heading of a table of classes."""
-    return f"{bias.key}, {heading(bias.key, bias.unit)}"
+    return f"{bias.key}, {_by(bias)}: {heading(bias.key, bias.unit)}"
 
 
 def bias_table(bias: ClassBias, quantity: Quantity | None = None) -> Table:
@@ -112,7 +112,7 @@ def bias_table(bias: ClassBias, quantity: Quantity | None = None) -> Table:
             Column(""),
         ),
         tuple(rows),
-        lines=(circumstances(bias.key, bias.higher_is_better, _by(bias)),),
+        lines=(circumstances(bias.key, bias.higher_is_better),),
         conclusions=(_conclusion(bias),),
         notes=tuple(_notes(bias, share=bool(share))),
     )
@@ -135,7 +135,7 @@ def _side_by_side(found: Sequence[Found[ClassBias]], changes: Mapping[str, Chang
         )
         for one in weakest_first(first)
     ]
-    lines = (circumstances(first.key, first.higher_is_better, _by(first)),)
+    lines = (circumstances(first.key, first.higher_is_better),)
     conclusions = tuple(replace(cell, text=f"{one.name}: {cell.text}") for one in found for cell in (_conclusion(one.record),))
     notes = (f"[ ] 95 % interval for {LIKE_THESE}; of the differences for all classes together.",)
     return Table(heading_of(first), (Column("class"), *run_columns(names)), tuple(rows), lines, conclusions, notes)

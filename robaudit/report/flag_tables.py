@@ -96,7 +96,11 @@ def _counts(found: Sequence[Found[Flagged]]) -> Table:
 
 
 def flags_tables(
-    flagged: Flagged, class_names: Names | None = None, quantity: Quantity | None = None, limit: int | None = 50
+    flagged: Flagged,
+    class_names: Names | None = None,
+    quantity: Quantity | None = None,
+    limit: int | None = 50,
+    where: str = "--format csv",
 ) -> list[Table]:
     """How many are flagged, then the list, worst first, then the most robust ones if asked for.
 
@@ -105,6 +109,7 @@ def flags_tables(
         class_names: by class index.
         quantity: what the values are; needed only for quantities of plugins.
         limit: the most lines of a list (the rest are counted); None: all.
+        where: what has the rest.
     """
     known = quantity or quantity_of(flagged.key.quantity, None)
     about = circumstances(flagged.key, flagged.higher_is_better, str(flagged.key))
@@ -113,7 +118,7 @@ def flags_tables(
         if samples:
             title = f"{order}{', class by class' if flagged.per_class else ''}:"
             rest = 0 if limit is None else max(0, len(samples) - limit)
-            more = (f"... and {rest:,} more, which --format csv and json have.",) if rest else ()
+            more = (f"... and {rest:,} more: {where} has all.",) if rest else ()
             tables.append(replace(_table(samples[:limit], flagged, class_names, known), lines=(title,), notes=more))
     tables[-1] = replace(tables[-1], notes=(*tables[-1].notes, *_notes(flagged)))
     return tables

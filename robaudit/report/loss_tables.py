@@ -53,7 +53,7 @@ class LossSection(Section[ByOrder]):
 
     def applies(self, run: Run) -> bool:
         """Whether it has losses by q, not those of attacks alone."""
-        return LOSS.name in run.quantities and any("q" in entry for entry in run.info["spec"].get("estimators", ()))
+        return LOSS.name in run.quantities and any("q" in entry["options"] for entry in run.info["spec"].get("estimators", ()))
 
     def records(self, run: Run, ask: Ask) -> list[ByOrder]:
         """The losses at all noise levels, together.

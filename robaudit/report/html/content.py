@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any
 
 from robaudit.errors import NothingLeftError, RunError
-from robaudit.levels import LevelChoice, NoiseLevel
+from robaudit.levels import EVERY_LEVEL, LevelChoice, NoiseLevel
 from robaudit.names import matches
 from robaudit.quantities import Quantity
 from robaudit.report.sections import Ask, Found, Section, SectionName, run_names, section_of
@@ -18,7 +18,6 @@ from robaudit.stats.groups import quantity_of
 from robaudit.stats.summary import GroupSummary
 from robaudit.store.run import Run
 
-T = TypeVar("T")
 _FEW = 6  # least robust samples, shown even if none of them is flagged
 
 
@@ -106,9 +105,9 @@ def gather(runs: Sequence[Run], ask: Ask | None = None, *, most: int = 60) -> Co
     named = list(zip(run_names(runs, asked.label), runs, strict=True))
     views, problems = [], list[str]()
     lacks = [_lacks(run, asked) for run in runs]
-    for wanted in (*asked.estimators, *asked.levels.parts):
+    for wanted, error in lacks[0].items():
         if all(wanted in missing for missing in lacks):
-            raise lacks[0][wanted]
+            raise error
     for (name, run), missing in zip(named, lacks, strict=True):
         mine = _had(run, asked, missing)
         if mine is None:
@@ -175,17 +174,14 @@ def _listed(flagged: Flagged, most: int) -> Flagged:
 def _lacks(run: Run, ask: Ask) -> dict[object, RunError]:
     """What is asked for that the run does not have, with its error for each."""
     keys = list(dict.fromkeys((row.estimator, row.at) for row in run.rows))
-    return {
-        **_missing(ask.estimators, lambda name: run.chosen(keys, [name], ())),
-        **_missing(ask.levels.parts, lambda part: run.chosen(keys, (), part)),
-    }
-
-
-def _missing(asked: Sequence[T], choose: Callable[[T], object]) -> dict[T, RunError]:
-    missing = {}
-    for one in asked:
+    missing: dict[object, RunError] = {}
+    wanted: list[tuple[object, Sequence[str], LevelChoice]] = [
+        *((name, [name], EVERY_LEVEL) for name in ask.estimators),
+        *((part, (), part) for part in ask.levels.parts),
+    ]
+    for one, estimators, levels in wanted:
         try:
-            choose(one)
+            run.chosen(keys, estimators, levels)
         except RunError as error:
             missing[one] = error
     return missing

@@ -81,7 +81,7 @@ def _rows(content: Content, view: RunView) -> Iterator[tuple[Cell, ...]]:
         quantity = view.quantity(group.key.quantity)
         yield (
             Cell(levels[group.key.at]),
-            Cell("" if noisy is None else numbers.with_percents(noisy.value, noisy.lower, noisy.upper), noisy and bar_of(noisy, P_ROBUST)),
+            Cell("") if noisy is None else Cell(numbers.with_percents(noisy.value, noisy.lower, noisy.upper), bar_of(noisy, P_ROBUST)),
             mean_cell(group.mean, quantity, exact=group.with_interval == group.images, alone=group.images == 1),
             Cell("" if worst is None else f"{_class_text(worst)}: {numbers.mean_estimate(worst.mean, quantity.low, quantity.high)}"),
             Cell("" if many is None else f"{many.beyond:,} of {many.total:,}", tone="bad" if many is not None and many.confirmed else ""),
@@ -134,8 +134,9 @@ def _mean(view: RunView, group: GroupSummary) -> str:
     """The mean of a group with its interval, as a sentence has it."""
     one, mark = group.mean, numbers.NO_INTERVAL if group.with_interval < group.images else ""
     if group.unit == "probability":
-        ends = (one.measured_lower, one.measured_upper) if group.images == 1 else (one.lower, one.upper)
-        text = numbers.percent(one.value, None, None) if ends[0] is None or ends[1] is None else numbers.with_percents(one.value, *ends)
+        lower, upper = (one.measured_lower, one.measured_upper) if group.images == 1 else (one.lower, one.upper)
+        known = lower is not None and upper is not None
+        text = numbers.with_percents(one.value, lower, upper) if known else numbers.percent(one.value, None, None)
     elif group.key.quantity == LOG10_P_FAIL.name:
         return _odds(one, mark)
     else:
