@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from robaudit.errors import NothingLeftError, SpecError
+from robaudit.levels import NoiseLevel
 from robaudit.names import matches
 from robaudit.quantities import IntervalKind, Quantity
 from robaudit.report.numbers import rank, span
@@ -58,7 +59,10 @@ def records(run: Run, ask: Ask) -> Sequence[Pair]:
     if len(ask.estimators) != 2:
         known = ", ".join(dict.fromkeys(row.estimator for row in run.rows))
         raise SpecError("--kind scatter", "is about two results", f"name both: --estimator A --estimator B; the run has {known}")
-    groups = run.groups(ask.estimators, ask.levels)
+    groups: dict[tuple[str, NoiseLevel], list[Row]] = {}
+    for row in run.rows:
+        groups.setdefault((row.estimator, row.at), []).append(row)
+    groups = {key: groups[key] for key in run.chosen(groups, ask.estimators, ask.levels)}
     sides = [{key: rows for key, rows in groups.items() if matches(key[0], name)} for name in ask.estimators]
     pairs = []
     for (_, at), across in sides[0].items():
@@ -97,7 +101,8 @@ def _caption(shown: Sequence[Found[Pair]], left: int) -> Iterator[str]:
 
 
 def _draw(body: SubFigure, look: Look, shown: Sequence[Found[Pair]]) -> None:
-    names = told_apart([(one.name, str(one.record.across), str(one.record.up)) for one in shown])
+    pairs = [(one.name, one.record.across, one.record.up) for one in shown]
+    names = told_apart([(name, x.estimator, y.estimator, str(x.at if y.at.levelless else y.at)) for name, x, y in pairs])
     ranks = [f"rank {rank(one.record.rank)}" for one in shown]
     titles = ranks if len(shown) == 1 else [f"{name}: {text}" for name, text in zip(names, ranks, strict=True)]
     there: set[str] = set()
