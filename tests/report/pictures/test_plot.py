@@ -54,7 +54,7 @@ def test_another_process_gives_the_same_bytes(folder: Path, tmp_path: Path) -> N
 
 
 def test_error_by_level_of_a_validation(run_cli: RunCli, tmp_path: Path) -> None:
-    write(tmp_path, digits(limit=4, noise={"sigma": [0.1, 0.3]}, estimators=[{"logit_gaussian": {"samples": 8}}, {"mc": {"samples": 8}}]))
+    write(tmp_path, digits(limit=4, noise={"sigma": [0.1, 0.3]}, estimators=[{"logit_gaussian": {"samples": 16}}, {"mc": {"samples": 8}}]))
     assert run_cli("validate", "spec.yaml", "--images", "4", "--reference-draws", "256", "--out", "study", "-q").code == 0
     assert {"errors.png", "errors.svg", "scatter.png", "scatter.svg"} <= set(tree(tmp_path / "study"))
     assert run_cli("plot", "study", "study", "--kind", "validation", "-o", "errors.pdf").code == 0
