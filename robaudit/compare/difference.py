@@ -420,7 +420,7 @@ def compared(group: PairedRows, matching: Matching, names: Sequence[str] | None,
     if below is None:
         below = usual_threshold(group.quantity)
     else:
-        check_threshold(below, group.quantity, "--below", str(group.key))
+        check_threshold(below, group.quantity, "--threshold", str(group.key))
     same = matching.same_model and group.identical
     how: Pairing = "the same model" if same else "common random numbers" if group.paired else "unpaired"
     alike = bool(group.paired and (group.draws == group.draws[0]).all())
