@@ -25,6 +25,16 @@ _MARKS = "os^DvPX*"
 _HEAT = (CARD, "#f3d9b1", ORANGE, RED, "#6d1712")
 _COOL_TO_HOT = (BLUE, TEAL, OLIVE, ORANGE, RED)
 _NOTEBOOK_DPI = 110
+DOT: dict[str, Any] = {"marker": "o", "linestyle": "none", "markerfacecolor": BLUE, "markeredgecolor": CARD}
+TRIANGLE: dict[str, Any] = {"marker": "^", "linestyle": "none", "markerfacecolor": CARD, "markeredgecolor": ORANGE, "markeredgewidth": 1.0}
+CROSS: dict[str, Any] = {"marker": "x", "linestyle": "none", "markeredgecolor": RED, "markeredgewidth": 1.0}
+"""An image; one whose value is only known to be larger; one that is misclassified."""
+
+
+def ring(colour: str) -> dict[str, Any]:
+    """The mark of a value without noise."""
+    face = {"markerfacecolor": CARD, "markeredgecolor": colour, "markeredgewidth": 1.4}
+    return {"marker": "o", "markersize": 5.5, "clip_on": False, "zorder": 4, **face}
 
 
 def line_style(place: int, *, marks: bool = False) -> dict[str, Any]:
