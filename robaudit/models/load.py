@@ -20,7 +20,7 @@ from robaudit.models.fingerprint import fingerprint
 from robaudit.models.logits import LogitModel
 from robaudit.models.onnx_file import load_onnx
 from robaudit.models.python_callable import as_module, load_python
-from robaudit.models.safety import open_archive
+from robaudit.models.safety import members
 from robaudit.models.state_dict import load_safetensors, load_state_dict_file
 from robaudit.models.torchscript import load_torchscript
 from robaudit.spec.model import IN_MEMORY, ModelSpec
@@ -95,8 +95,7 @@ def guess_format(path: Path, declared: str | None) -> str:
 def _content(path: Path, head: bytes) -> str | None:
     """The format according to the first bytes and, for a zip, the names of its members."""
     if head.startswith(b"PK\x03\x04"):
-        with open_archive(path, str(path)) as archive:
-            names = archive.namelist()
+        names = members(path, str(path))
         inner = {name.partition("/")[2] for name in names}
         if "serialized_exported_program.json" in names or any(name.startswith("models/") for name in inner):
             return "pt2"

@@ -141,7 +141,6 @@ def read_contents(path: Path, where: str) -> Contents:
     """
     try:
         import onnx
-        from google.protobuf.message import DecodeError
     except ImportError as error:
         raise needs_extra(where, "onnx", "onnx") from error
     try:
@@ -150,7 +149,7 @@ def read_contents(path: Path, where: str) -> Contents:
         model = onnx.load_model_from_string(path.read_bytes())
         if not model.HasField("graph"):
             raise ValueError("no graph")
-    except (OSError, ValueError, DecodeError) as error:
+    except Exception as error:  # protobuf's own, too
         raise ModelError(where, f"is not an ONNX model ({error})", "export it again") from error
     files, operators, functions = set[str](), set[tuple[str, str]](), set[tuple[str, str]]()
     for message in _messages(model):
