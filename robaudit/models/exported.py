@@ -15,7 +15,7 @@ import os
 import pickle
 import re
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -23,7 +23,7 @@ import torch
 from torch import nn
 
 from robaudit.errors import ModelError
-from robaudit.models.base import LoadedNetwork, Source, check_finite, file_sha256
+from robaudit.models.base import Format, LoadedNetwork, Source, batch_note, check_finite, file_sha256
 from robaudit.models.operators import check_operators
 from robaudit.models.safety import members, reader_of, refusal
 
@@ -84,9 +84,15 @@ def load_exported(source: Source) -> LoadedNetwork:
     network: nn.Module = program.module(check_guards=False) if takes_guards else program.module()
     network = network.to(device=source.device, dtype=source.dtype)
     check_finite(network, source.where)
-    fixed = least if least == most else None
-    notes = (NOTE,) if fixed is None else (NOTE, f"pt2: the batch size is fixed at {fixed}, so batches are split and padded (slow)")
-    return LoadedNetwork(network, "pt2", file_sha256(source.file), fixed_batch=fixed, least_batch=least, most_batch=most, notes=notes)
+    notes = (NOTE, batch_note("pt2", least)) if least == most else (NOTE,)
+    return LoadedNetwork(network, "pt2", file_sha256(source.file), least_batch=least, most_batch=most, notes=notes)
+
+
+def _recognises(_: bytes, members: Sequence[str]) -> bool:
+    return _OLD_GRAPH in members or any(member.startswith("models/") for member in members)
+
+
+FORMAT = Format("pt2", load_exported, (".pt2",), _recognises)
 
 
 def _check_archive(source: Source) -> None:

@@ -110,7 +110,7 @@ def shapes_of_results(node: Any) -> list[tuple[int, ...]]:
 def fewest_images(model: Model) -> int:
     """The fewest images that a network takes at once; of fewer, its model would make copies, and these would be operations, too."""
     info = getattr(model, "info", None)
-    return (info.fixed_batch or info.least_batch) if isinstance(info, LoadedNetwork) else 1
+    return info.least_batch if isinstance(info, LoadedNetwork) else 1
 
 
 def trace(model: Model, image: Tensor) -> Graph:

@@ -15,7 +15,7 @@ import torch
 from robaudit.errors import ModelError
 
 _MOST_EXPANSION, _FREE_BYTES = 50, 2**26
-_ZIP = b"PK\3\4"
+ZIP = b"PK\3\4"
 
 
 def members(path: Path, where: str, *, check: bool = False) -> list[str]:
@@ -74,7 +74,7 @@ def load_tensors(path: Path, where: str) -> Any:
         ModelError: it holds anything else, or is damaged.
     """
     with path.open("rb") as stream:
-        if stream.read(len(_ZIP)) == _ZIP:
+        if stream.read(len(ZIP)) == ZIP:
             members(path, where, check=True)
         try:
             return _torch_load(stream)

@@ -7,14 +7,14 @@ import math
 import pickle
 import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, cast
 
 import torch
 from torch import nn
 
 from robaudit.errors import ModelError
-from robaudit.models.base import LoadedNetwork, Source, check_finite, file_sha256
+from robaudit.models.base import Format, LoadedNetwork, Source, check_finite, file_sha256
 from robaudit.models.operators import check_operators
 from robaudit.models.safety import Unread, members, reader_of
 
@@ -51,6 +51,13 @@ def load_torchscript(source: Source) -> LoadedNetwork:
     _refuse_training(network, source.where)
     check_finite(network, source.where)
     return LoadedNetwork(AsWritten(network).eval(), "torchscript", file_sha256(path), notes=(NOTE,))
+
+
+def _recognises(_: bytes, members: Sequence[str]) -> bool:
+    return any(member.startswith("code/") for member in members)
+
+
+FORMAT = Format("torchscript", load_torchscript, (".torchscript", ".pt"), _recognises)
 
 
 class AsWritten(nn.Module):
