@@ -138,11 +138,10 @@ def _datasets() -> Iterator[Entry]:
 
 
 def _formats() -> Iterator[Entry]:
-    from robaudit.models.load import LOADERS, SUFFIXES
+    from robaudit.models.load import FORMATS
 
-    for name, load in LOADERS.items():
-        suffixes = [suffix for suffix, other in SUFFIXES.items() if other == name]
-        yield {"name": name, "summary": _first_line(load).removeprefix("Load "), "files": ", ".join(suffixes)}
+    for form in FORMATS:
+        yield {"name": form.name, "summary": _first_line(form.load).removeprefix("Load "), "files": ", ".join(form.suffixes)}
     yield {"name": "timm", "summary": "a folder that timm has saved, or hf:org/name", "files": "config.json, model.safetensors"}
     yield {"name": "Transformers", "summary": "a folder of save_pretrained, or hf:org/name", "files": "config.json, model.safetensors"}
 
