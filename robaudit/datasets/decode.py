@@ -20,17 +20,18 @@ import stat
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
-from torch import Tensor
 
 from robaudit.datasets.base import reason
 from robaudit.errors import SampleError
 from robaudit.spec.model import ImageOptions
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 MOST_BYTES = 2**29
 """Of an image file: some of Pillow's decoders read it whole."""
@@ -69,7 +70,9 @@ def as_pixels(values: NDArray[Any] | Tensor, where: str, scale: float | None = N
     Raises:
         SampleError: the shape is not that of an image, the type has no known scale, or a value is NaN or infinite.
     """
-    tensor = values.detach().cpu() if isinstance(values, Tensor) else _as_tensor(values, where)
+    import torch  # not before: a spec is read without it
+
+    tensor = _as_tensor(values, where) if isinstance(values, np.ndarray) else values.detach().cpu()
     if tensor.ndim == 2:
         tensor = tensor.unsqueeze(0)
     if tensor.ndim != 3 or 0 in tensor.shape:
@@ -99,29 +102,30 @@ def _as_tensor(values: NDArray[Any], where: str) -> Tensor:
     """A NumPy array as a tensor, whatever its byte order and writability."""
     if values.dtype.kind not in "biuf":
         raise SampleError(where, f"pixels are of type {values.dtype}", "they must be numbers: uint8 or floats")
-    if values.dtype.kind == "f":
-        return torch.from_numpy(np.array(values, dtype=np.float64, order="C"))
-    return torch.from_numpy(np.array(values, dtype=values.dtype.newbyteorder("="), order="C"))
+    import torch
+
+    dtype = np.dtype(np.float64) if values.dtype.kind == "f" else values.dtype.newbyteorder("=")
+    return torch.from_numpy(np.array(values, dtype=dtype, order="C"))
 
 
 def as_label(value: object, where: str) -> int | None:
-    """A label as a plain int; None stays None.
+    """A label as a plain int; None and -1 are no label.
 
     Raises:
         SampleError: it is not an integer, or negative.
     """
     if value is None:
         return None
-    if isinstance(value, Tensor | np.ndarray) and value.ndim == 0:
-        value = value.item()
+    if getattr(value, "ndim", None) == 0:  # of a tensor or an array
+        value = value.item()  # type: ignore[attr-defined]
     if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer):
         text = repr(value)
         raise SampleError(
             where, f"the label {text if len(text) < 40 else type(value).__name__} is not an integer", "give a class index or None"
         )
-    if value < 0:
+    if value < -1:
         raise SampleError(where, f"the label is {value}", "class indices start at 0; give None where there is no label")
-    return int(value)
+    return None if value == -1 else int(value)
 
 
 def read_image(path: Path, where: str, options: ImageOptions, root: Path) -> Tensor:

@@ -17,10 +17,10 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum, auto
 from pathlib import Path, PurePath
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from torch import Tensor
+from pydantic import Field
 
 from robaudit.datasets.base import Labels, Sample, boundary, different, find, reason
 from robaudit.datasets.classes import ClassIndex, class_indices
@@ -28,8 +28,11 @@ from robaudit.datasets.decode import decode_image, read_image
 from robaudit.errors import DataError, SampleError, did_you_mean, needs_extra
 from robaudit.files import expanded
 from robaudit.spec.data_files import FORMS, USUAL_LABELS, USUAL_PATHS, form_of, split_of, usual
-from robaudit.spec.model import HfSpec
+from robaudit.spec.model import FilesSpec
 from robaudit.text import clipped
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 _HUB_NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?", re.ASCII)
 _KEY, _TAR = "__key__", "__url__"  # columns of WebDataset tars
@@ -49,6 +52,28 @@ class _Holds(Enum):
 _CAN_LABEL = (_Holds.CLASSES, _Holds.NUMBERS, _Holds.TEXT)
 
 
+class HfSpec(FilesSpec):
+    """Parquet, WebDataset tars, JSON lines, or a folder of save_to_disk, read by Hugging Face `datasets`; nothing is downloaded."""
+
+    kind: Literal["hf"] = "hf"
+    path: str = Field(description="a file, a folder, or a pattern such as data/test-*.parquet")
+    split: str | None = Field(None, description="for example test; not needed where there is only one")
+    image_column: str | None = Field(None, description="encoded images or their paths; default: the only column that can be")
+    label_column: str | None = Field(
+        "", description="class indices or names; empty: the only ClassLabel, else a column called label, class, cls, ...; null: no labels"
+    )
+    id_column: str | None = Field(None, description="ids of the samples; default: keys of a tar, paths of images, else indices")
+
+    def open(self, base_dir: Path, *, trust: bool) -> HfDataset:
+        """Read the labels and ids.
+
+        Raises:
+            DataError: the files are missing or damaged, or a column is.
+            RobauditError: datasets is not installed.
+        """
+        return HfDataset(self, base_dir)
+
+
 class HfDataset:
     """A table with a column of encoded images, or of their paths; labels and ids are read when it is opened.
 
@@ -56,7 +81,7 @@ class HfDataset:
     index.
     """
 
-    def __init__(self, spec: HfSpec, *, base_dir: Path) -> None:
+    def __init__(self, spec: HfSpec, base_dir: Path) -> None:
         _library(spec.path)
         form, files, split = _chosen_files(spec, base_dir)
         self.where = spec.path if split is None else f"{spec.path}, split {split}"

@@ -17,7 +17,7 @@ from robaudit.estimators.base import Estimator
 from robaudit.models.load import LOADERS, SUFFIXES
 from robaudit.noise import registry as noise_registry
 from robaudit.noise.base import AdditiveNoise, NoiseKind
-from robaudit.spec.model import DATASET_SPECS, IN_MEMORY
+from robaudit.spec.model import DATASET_KINDS, dataset_kind
 from robaudit.store.serialise import table_csv
 
 
@@ -146,7 +146,8 @@ class NamedEntry:
 
 def dataset_entries() -> list[NamedEntry]:
     """The kinds of data sets."""
-    return [NamedEntry("data set", name, _summary(cls), _options(cls)) for name, cls in DATASET_SPECS.items() if name != IN_MEMORY]
+    kinds = {name: dataset_kind(name) for name in DATASET_KINDS}
+    return [NamedEntry("data set", name, _summary(cls), _options(cls)) for name, cls in kinds.items()]
 
 
 def format_entries() -> list[NamedEntry]:

@@ -25,9 +25,9 @@ from PIL import Image
 from pydantic import ValidationError
 
 from robaudit.datasets import open_dataset
+from robaudit.datasets.torchvision_set import TorchvisionSpec
 from robaudit.errors import SampleError
 from robaudit.estimators import registry
-from robaudit.spec.model import TorchvisionSpec
 from tests.hostile.case import USUAL, Case
 from tests.hostile.client import ROOT, Answer, Server, homes, shown, snapshot
 from tests.hostile.data import DATA, image_contents, ten_folders

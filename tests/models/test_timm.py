@@ -111,7 +111,7 @@ def test_a_name_alone_takes_the_entry_of_timm(home: Path) -> None:
     assert spec.model.mean == (0.485, 0.456, 0.406)
     assert spec.dataset.model_dump(include={"resize", "crop", "interpolation"}) == {"resize": 235, "crop": 224, "interpolation": "bicubic"}
     assert spec.dataset.class_names is None  # three classes of the user's, not ImageNet's
-    assert spec.taken[0].startswith("from timm's entry for resnet18.a1_in1k: mean 0.485 0.456 0.406; ")
+    assert spec.origin.taken[0].startswith("from timm's entry for resnet18.a1_in1k: mean 0.485 0.456 0.406; ")
     whole = from_name("timm:resnet18", {}, "here")
     assert whole is not None
     assert whole.class_names is not None
