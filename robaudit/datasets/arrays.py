@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robaudit.datasets.base import Labels, Sample
-from robaudit.datasets.decode import as_pixels
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -62,6 +61,8 @@ class ArrayDataset:
         Raises:
             SampleError: its pixels are NaN or infinite, or of a type without a known scale.
         """
+        from robaudit.datasets.decode import as_pixels  # and with it torch: a spec is read without
+
         sample_id, image = self.sample_id(index), self._images[index]
         pixels = as_pixels(channels_first(image) if self._layout == "nhwc" else image, f"{self.where}, sample {sample_id}", self._scale)
         label = -1 if self._labels is None else int(self._labels[index])

@@ -20,18 +20,17 @@ import stat
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
+from torch import Tensor
 
 from robaudit.datasets.base import reason
 from robaudit.errors import SampleError
 from robaudit.spec.model import ImageOptions
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 MOST_BYTES = 2**29
 """Of an image file: some of Pillow's decoders read it whole."""
@@ -70,9 +69,7 @@ def as_pixels(values: NDArray[Any] | Tensor, where: str, scale: float | None = N
     Raises:
         SampleError: the shape is not that of an image, the type has no known scale, or a value is NaN or infinite.
     """
-    import torch  # not before: a spec is read without it
-
-    tensor = _as_tensor(values, where) if isinstance(values, np.ndarray) else values.detach().cpu()
+    tensor = values.detach().cpu() if isinstance(values, Tensor) else _as_tensor(values, where)
     if tensor.ndim == 2:
         tensor = tensor.unsqueeze(0)
     if tensor.ndim != 3 or 0 in tensor.shape:
@@ -102,8 +99,6 @@ def _as_tensor(values: NDArray[Any], where: str) -> Tensor:
     """A NumPy array as a tensor, whatever its byte order and writability."""
     if values.dtype.kind not in "biuf":
         raise SampleError(where, f"pixels are of type {values.dtype}", "they must be numbers: uint8 or floats")
-    import torch
-
     dtype = np.dtype(np.float64) if values.dtype.kind == "f" else values.dtype.newbyteorder("=")
     return torch.from_numpy(np.array(values, dtype=dtype, order="C"))
 
@@ -116,8 +111,8 @@ def as_label(value: object, where: str) -> int | None:
     """
     if value is None:
         return None
-    if getattr(value, "ndim", None) == 0:  # of a tensor or an array
-        value = value.item()  # type: ignore[attr-defined]
+    if isinstance(value, Tensor | np.ndarray) and value.ndim == 0:
+        value = value.item()
     if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer):
         text = repr(value)
         raise SampleError(

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from robaudit.datasets.base import Labels, Sample
-from robaudit.datasets.decode import read_image
 from robaudit.spec.model import ImageOptions
 
 
@@ -56,6 +55,8 @@ class FileDataset:
         Raises:
             SampleError: it cannot be decoded, or lies elsewhere.
         """
+        from robaudit.datasets.decode import read_image  # and with it torch: a spec is read without
+
         path, label = self._paths[index], -1 if self._labels is None else int(self._labels[index])
         pixels = read_image(self._folder / path, self._before + name_text(path), self._options, self._root)
         return Sample(self._ids[index], pixels, None if label < 0 else label)

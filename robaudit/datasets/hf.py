@@ -24,7 +24,6 @@ from pydantic import Field
 
 from robaudit.datasets.base import Labels, Sample, boundary, different, find, reason
 from robaudit.datasets.classes import ClassIndex, class_indices
-from robaudit.datasets.decode import decode_image, read_image
 from robaudit.errors import DataError, SampleError, did_you_mean, needs_extra
 from robaudit.files import expanded
 from robaudit.spec.data_files import FORMS, USUAL_LABELS, USUAL_PATHS, form_of, split_of, usual
@@ -142,6 +141,8 @@ class HfDataset:
 
     def _decoded(self, value: object, where: str) -> Tensor:
         """The pixels of the bytes of a file, of its path, or of ``{bytes, path}``."""
+        from robaudit.datasets.decode import decode_image, read_image  # and with it torch: a spec is read without
+
         content, path = (value.get("bytes"), value.get("path")) if isinstance(value, Mapping) else (value, value)
         if isinstance(content, bytes):
             return decode_image(content, where, self._spec)

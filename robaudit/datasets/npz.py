@@ -14,7 +14,6 @@ from pydantic import Field
 
 from robaudit.datasets.arrays import ArrayDataset, layout_of
 from robaudit.datasets.base import Labels, find, reason
-from robaudit.datasets.decode import known_scale
 from robaudit.errors import DataError, did_you_mean
 from robaudit.spec.fields import Positive
 from robaudit.spec.model import BaseDatasetSpec
@@ -42,6 +41,8 @@ class NpzSpec(BaseDatasetSpec):
         Raises:
             DataError: the file or an array is missing, damaged, or not of images or labels.
         """
+        from robaudit.datasets.decode import known_scale  # and with it torch: a spec is read without
+
         path = find(self.path, base_dir, "file")
         images = _array(path, self.path, self.images_key, "images_key")
         layout = _layout_of(images, self)

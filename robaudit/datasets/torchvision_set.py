@@ -11,11 +11,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from PIL import EpsImagePlugin, Image
 from pydantic import Field
 
 from robaudit.datasets.base import Labels, Sample, reason
-from robaudit.datasets.decode import as_label, as_pixels, hush, image_pixels
 from robaudit.datasets.files import name_text
 from robaudit.errors import DataError, SampleError, did_you_mean
 from robaudit.files import expanded
@@ -55,6 +53,10 @@ class TorchvisionDataset:
     """
 
     def __init__(self, spec: TorchvisionSpec, base_dir: Path) -> None:
+        from PIL import EpsImagePlugin
+
+        from robaudit.datasets.decode import hush
+
         self.where, self._spec = f"torchvision {spec.name}", spec
         hush()
         EpsImagePlugin.gs_binary = False  # it opens any file that Pillow knows; no external program (Ghostscript) is started for one
@@ -85,7 +87,10 @@ class TorchvisionDataset:
         Raises:
             SampleError: it is unreadable, not an image, or its target is not a class index.
         """
+        from PIL import Image
         from torch import Tensor
+
+        from robaudit.datasets.decode import as_label, as_pixels, image_pixels
 
         sample_id = self.sample_id(index)
         where = f"{self.where}, sample {sample_id}"

@@ -90,7 +90,7 @@ def test_the_pixels_of_timm(tmp_path: Path, mode: str, size: tuple[int, int, int
     """Every crop mode and filter, for square and other sizes, to the last bit."""
     cfg = {"input_size": size, "crop_pct": share, "crop_mode": mode, "interpolation": interpolation, "mean": [0.4, 0.5, 0.6]}
     about = from_config({"architecture": "resnet18", "num_classes": 3, "pretrained_cfg": cfg}, tmp_path / "config.json")
-    options = ImageOptions.model_validate(about.images)
+    options = ImageOptions(kind="images", **about.images)
     transform = timm.data.create_transform(
         input_size=size, crop_pct=share, crop_mode=mode, interpolation=interpolation, mean=(0.4, 0.5, 0.6), normalize=False
     )
