@@ -21,7 +21,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, Str
 
 from robaudit.levels import LevelName, NoiseLevel, noise_level
 from robaudit.names import CERTIFIED_CLASS
-from robaudit.quantities import Interval, IntervalKind
+from robaudit.quantities import P_ROBUST, Interval, IntervalKind
 from robaudit.text import Names, known_name
 
 if TYPE_CHECKING:
@@ -152,9 +152,12 @@ class Row:
         return sum(self.votes or ()) + self.not_finite
 
     @property
-    def independent_votes(self) -> bool:
-        """Whether the votes are a fixed number of independent draws."""
-        return self.votes is not None and self.split is None and self.interval.kind is IntervalKind.CLOPPER_PEARSON
+    def fixed_votes(self) -> bool:
+        """Whether the votes are of a number of copies that was fixed in advance, behind a value or behind an approximation of it."""
+        if self.votes is None:
+            return False
+        approximated = not self.interval.covers_bias and self.quantity == P_ROBUST.name
+        return self.split is not None or self.interval.kind is IntervalKind.CLOPPER_PEARSON or approximated
 
     @property
     def label_error(self) -> float:
@@ -239,7 +242,7 @@ def bits_of(row: Row) -> Bits | None:
 
     Where all of a fixed number of draws did, or none, the votes alone tell.
     """
-    if row.votes is None or row.predicted >= len(row.votes) or not (row.independent_votes or row.split is not None):
+    if row.votes is None or row.predicted >= len(row.votes) or not row.fixed_votes:
         return None
     draws, count = row.draws, row.votes[row.predicted]
     if draws < count or draws < 1:

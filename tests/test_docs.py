@@ -63,20 +63,6 @@ def test_every_estimator_and_option() -> None:
     for name, cls in installed_estimators().items():
         if cls.__module__.startswith("robaudit."):
             assert name in words("docs/estimators.md")
-            assert any(
-                name in (DOCS / f"{page}.md").read_text(encoding="utf-8")
-                for page in (
-                    "estimators",
-                    "rare_failures",
-                    "intermediate_q",
-                    "validate",
-                    "noise_tolerance",
-                    "radius",
-                    "scores",
-                    "lipschitz",
-                    "certificates",
-                )
-            )
             assert {name, *cls.model_fields} - table == set()
 
 
@@ -100,6 +86,6 @@ def test_every_quantity_of_a_gate() -> None:
 
 
 def test_links_lead_somewhere() -> None:
-    for page in (ROOT / "README.md", ROOT / "configs" / "README.md", *DOCS.glob("*.md")):
+    for page in (ROOT / "README.md", ROOT / "configs" / "README.md", *DOCS.rglob("*.md")):
         for target in re.findall(r"\]\(([^)#\s]+)", page.read_text(encoding="utf-8")):
             assert "://" in target or (page.parent / target).exists(), f"{page.name}: {target}"

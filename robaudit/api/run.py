@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     import pyarrow
     from matplotlib.figure import Figure
 
-    from robaudit.rows import Row
     from robaudit.stats.classes import ClassBias
     from robaudit.stats.flags import Flagged
+    from robaudit.stats.frame import Columns
     from robaudit.stats.summary import GroupSummary
 
 Texts = str | Sequence[str] | None
@@ -141,7 +141,7 @@ class Run(stored.Run):
         grouped = by or ("label" if self.info["data"]["labelled"] else "predicted")
         quantities, names = self.quantities, self.class_names
         found = [
-            class_bias(rows, by=grouped, threshold=threshold, class_names=names, quantity=quantities[rows[0].quantity])
+            class_bias(rows, by=grouped, threshold=threshold, class_names=names, quantity=quantities[rows.key.quantity])
             for rows in self._groups(estimator, noise, level, sigma)
         ]
         return Results(found, [bias_table(one, quantities[one.key.quantity]) for one in found])
@@ -180,7 +180,7 @@ class Run(stored.Run):
         bottom, top = (None if given is None else arguments.whole(name, given) for name, given in (("bottom", bottom), ("top", top)))
         found = []
         for rows in self._groups(estimator, noise, level, sigma):
-            quantity = self.quantities[rows[0].quantity]
+            quantity = self.quantities[rows.key.quantity]
             edge = usual_threshold(quantity) if below is None else below
             found.append(flag(rows, below=edge, bottom=bottom, top=top, per_class=per_class, only=only, quantity=quantity))
         tables = []
@@ -384,7 +384,7 @@ class Run(stored.Run):
     def _place(self) -> str:
         return "in a temporary folder: out= keeps it" if self._home is not None else f"in {printable(str(self.path))}"
 
-    def _groups(self, estimator: Texts, noise: Texts, level: Numbers, sigma: Numbers) -> Iterable[list[Row]]:
+    def _groups(self, estimator: Texts, noise: Texts, level: Numbers, sigma: Numbers) -> Iterable[Columns]:
         return self.groups(_several(estimator), _levels(noise, level, sigma)).values()
 
 

@@ -162,7 +162,8 @@ def _carry_out(
         refuse_changed_data(state, seen, job.samples.where)
         by_name = {name: entries[task.chosen.label] for task in job.tasks for _, name in task.names}
         state.begin(job.samples, task_names(job.tasks), by_name, noises)
-        if job.speed is not None and (expected := job.speed.expected(job.tasks, lacking(state, job.tasks))).seconds >= WORTH_SAYING:
+        images = lacking(state, job.tasks)
+        if job.speed is not None and any(images) and (expected := job.speed().expected(job.tasks, images)).seconds >= WORTH_SAYING:
             log.note(expected.text)
         info = {
             **first_info(spec, facts, job.samples),

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, cast
 
@@ -71,13 +72,21 @@ def say(text: str) -> None:
     messages().print(text, markup=False)
 
 
-def plain_text(*renderables: RenderableType, soft_wrap: bool = False) -> str:
-    """Tables as text for a file: 120 columns, without colours."""
-    console = Console(file=io.StringIO(), width=_WIDTH_WITHOUT_TERMINAL, highlight=False, color_system=None)
-    with console.capture() as captured:
-        for renderable in renderables:
-            console.print(renderable, soft_wrap=soft_wrap)
-    return captured.get()
+def show(*renderables: RenderableType, to: Path | None = None) -> None:
+    """Print tables and lines, or write them to a file as plain text; lines (``Text``) are never broken.
+
+    Args:
+        renderables: in order.
+        to: the file; None: standard output.
+    """
+    from robaudit.cli.streams import emit, reader_may_leave
+
+    console = output() if to is None else Console(file=io.StringIO(), width=_WIDTH_WITHOUT_TERMINAL, highlight=False, color_system=None)
+    with reader_may_leave(), contextlib.nullcontext() if to is None else console.capture() as captured:
+        for one in renderables:
+            console.print(one, soft_wrap=isinstance(one, Text))
+    if captured is not None:
+        emit(captured.get(), to)
 
 
 def leading_warnings(runs: Sequence[Run], *, in_table: bool) -> list[Text]:

@@ -236,8 +236,8 @@ def print_run(run: Run) -> None:
 
 def _show(name: SectionName, paths: Sequence[Path], ask: Ask, format_: ShowFormat | None, to: Path | None) -> list[Found[Any]]:
     """Print a section of some runs, or write it to a file; return what was shown."""
-    from robaudit.cli.console import leading_warnings, output, plain_text
-    from robaudit.cli.streams import check_output, emit, reader_may_leave
+    from robaudit.cli.console import leading_warnings, show
+    from robaudit.cli.streams import check_output, emit
     from robaudit.store.run import read_run
 
     refuse_unused(name, ask)
@@ -254,13 +254,8 @@ def _show(name: SectionName, paths: Sequence[Path], ask: Ask, format_: ShowForma
     if form is not ShowFormat.TABLE:
         leading_warnings(runs, in_table=False)
         emit((section_json if form is ShowFormat.JSON else section_csv)(name, found, ask), to)
-    elif to is not None:
-        emit(plain_text(*_tables(name, found, ask, runs)), to)
     else:
-        tables = _tables(name, found, ask, runs)
-        with reader_may_leave():
-            for table in tables:
-                output().print(table)
+        show(*_tables(name, found, ask, runs), to=to)
     return found
 
 

@@ -63,7 +63,8 @@ class LogitGaussian(Estimator):
     The interval is a delete-one-group jackknife (8 groups of pairs, Student's t on the probit scale), never narrower than the standard
     error that so many normal draws leave, and holds the intervals of the value and of the wholly corrected one. It is approximate: what
     of the bias is left it does not cover. So gates and comparisons rest on the votes of the same passes, which have none
-    (:func:`robaudit.stats.votes.by_votes`). Skewness and kurtosis of the deciding margin are tested (false alarms at most 1 %): an image
+    (:meth:`robaudit.stats.frame.Columns.by_votes`). Skewness and kurtosis of the deciding margin are tested (false alarms at most 1 %): an
+    image
     judged non-normal is decided by its votes, and says so in ``note``.
 
     Noise of a few variables that move the whole image (fog, blur, rotation) makes no margins normal: under it the votes of the passes

@@ -188,7 +188,7 @@ class Corruption(NoiseKind):
     Pixels are clipped to [0, 1] afterwards, as in the benchmarks, and not rounded to 8 bits (except by ``jpeg``). Motion blur, fog and
     elastic distortions are random; the others have one result for each image.
 
-    The numbers are the published ones; what else differs from the published files is in docs/noise-corruptions.md.
+    The numbers are the published ones; what else differs from the published files is in docs/noise.md.
 
     Source: Hendrycks & Dietterich 2019, Benchmarking neural network robustness to common corruptions and perturbations.
     """

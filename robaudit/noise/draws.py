@@ -34,6 +34,7 @@ class NormalDraws:
         self._name = f"{kind} {stream} stream" if stream else kind
         self._generator = generator(device)
         self._frames: OrderedDict[tuple[str, int, tuple[int, ...]], Tensor] = OrderedDict()
+        self._kept = 0  # bytes of them
 
     def blocks(self, sample_id: str, draws: int, shape: tuple[int, ...], start: int = 0) -> Iterator[Tensor]:
         """Yield ``draws`` draws of a sample from number ``start`` on, block by block, as (n, *shape) tensors.
@@ -92,7 +93,8 @@ class NormalDraws:
             channels, height, width = shape
             self._generator.manual_seed(block_seed(stream_key(self._seed, f"{self._name} frames", sample_id), number))
             self._frames[name] = orthogonal_frame((channels, height, width), self._generator)
-            while len(self._frames) > 1 and sum(frame.nbytes for frame in self._frames.values()) > _KEPT_BYTES:
-                self._frames.popitem(last=False)
+            self._kept += self._frames[name].nbytes
+            while len(self._frames) > 1 and self._kept > _KEPT_BYTES:
+                self._kept -= self._frames.popitem(last=False)[1].nbytes
         self._frames.move_to_end(name)
         return self._frames[name]

@@ -21,7 +21,7 @@ _PATCHES = {
     24: (24, 2, 1),
     48: (48, 1, 1),
 }
-_AT_ONCE = 128  # patches: on the CPU faster than all at once, and the float64 copies stay small
+_AT_ONCE = 16  # patches: on the CPU faster than all at once, and the float64 copies stay small
 _LARGEST = 3 * 2**17  # values of an image: a frame is 48 of them
 
 
@@ -59,11 +59,8 @@ def orthogonal_frame(shape: tuple[int, int, int], generator: torch.Generator) ->
     if patch is None:
         raise ValueError(f"no frames for images of shape {shape}")
     (channels, height, width), (per, tall, wide) = shape, patch
-    device = generator.device
     groups, down, across = -(-channels // per), -(-height // tall) + 1, -(-width // wide) + 1
-    patches = groups * down * across
-    lengths = torch.randn(patches, FRAME, FRAME, generator=generator, device=device).square().sum(2, keepdim=True).sqrt()
-    draws = (_haar(patches, generator) * lengths).view(groups, down, across, FRAME, per, tall, wide)
+    draws = _frames(groups * down * across, generator).view(groups, down, across, FRAME, per, tall, wide)
     canvas = draws.permute(3, 0, 4, 1, 5, 2, 6).reshape(FRAME, groups * per, down * tall, across * wide)
     top, left = _offset(generator, tall, wide)
     return canvas[:, :channels, top : top + height, left : left + width].contiguous()
@@ -78,15 +75,17 @@ def _offset(generator: torch.Generator, tall: int, wide: int) -> tuple[int, int]
     return seed % tall, (seed // 2**16) % wide
 
 
-def _haar(count: int, generator: torch.Generator) -> Tensor:
-    """Haar-distributed orthogonal matrices (count, 48, 48), float32: L^-1 G of normal G with G G^T = L L^T, in float64.
+def _frames(count: int, generator: torch.Generator) -> Tensor:
+    """Frames of single patches (count, 48, 48), float32: D L^-1 G of normal G with G G^T = L L^T, in float64, D the lengths of G's rows.
 
-    Where G is singular to float64 (a probability of about 1e-13) its rows are only normalised: of uniform direction still.
+    G = L Q, where Q = L^-1 G is Haar-distributed and independent of L. So are the lengths of G's rows, which are those of L's:
+    independent chi_48.
     """
     matrices = torch.randn(count, FRAME, FRAME, generator=generator, device=generator.device)
     for part in matrices.split(_AT_ONCE if generator.device.type == "cpu" else count):
         normal = part.double()
-        factor, failed = torch.linalg.cholesky_ex(normal @ normal.transpose(1, 2))
-        rows = torch.linalg.solve_triangular(factor, normal, upper=False)
-        part.copy_(torch.where(failed[:, None, None] == 0, rows, torch.nn.functional.normalize(normal, dim=2)))
+        product = normal @ normal.transpose(1, 2)
+        factor, _ = torch.linalg.cholesky_ex(product)  # a singular G, with a probability of about 1e-13, gives copies that are lost
+        factor /= product.diagonal(dim1=1, dim2=2).sqrt().unsqueeze(1)
+        part.copy_(torch.linalg.solve_triangular(factor, normal, upper=False))
     return matrices

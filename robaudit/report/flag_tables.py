@@ -40,7 +40,7 @@ class FlaggedSection(Section[Flagged]):
         """
         found = [
             flag(
-                rows,
+                one,
                 below=usual_threshold(quantity) if ask.threshold is None else ask.threshold,
                 bottom=ask.bottom,
                 top=ask.top,
@@ -48,8 +48,8 @@ class FlaggedSection(Section[Flagged]):
                 only=ask.only,
                 quantity=quantity,
             )
-            for rows in run.groups(ask.estimators, ask.levels).values()
-            for quantity in (run.quantities[rows[0].quantity],)
+            for one in run.groups(ask.estimators, ask.levels).values()
+            for quantity in (run.quantities[one.key.quantity],)
         ]
         if ask.bottom is None and ask.top is None and found and not any(one.has_threshold for one in found):
             lacking = ", ".join(dict.fromkeys(one.key.estimator for one in found))

@@ -127,7 +127,7 @@ def dataset_section(text: str, base: Path, *, resize: int | None, crop: int | No
         raise SpecError(f"--data {text}", "no such file or folder", "give an existing one, digits or torchvision:CIFAR10")
     if found is None:
         forms = "a .npz, .csv, .jsonl, .parquet or .tar file, a folder of images, or one that the library datasets has written"
-        raise SpecError(f"--data {text}", "is not a supported kind of data", f"give {forms}; all forms: docs/data.md")
+        raise SpecError(f"--data {text}", "is not a supported kind of data", f"give {forms}; all forms: docs/model-and-data.md")
     if found["kind"] == "npz":
         _refuse(files, text)
         return {**found, **_without_labels(base / text), "limit": limit}

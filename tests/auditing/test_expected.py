@@ -148,6 +148,19 @@ def test_what_fits_is_left_alone(tmp_path: Path, run_cli: RunCli, slow: Callable
     assert read_info(tmp_path / "run")["totals"]["samples"] == 3
 
 
+def test_a_complete_run_times_nothing(tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, digits(limit=3))
+    timed: list[Ready] = []
+
+    def measured(audit: Ready) -> Speed:
+        timed.append(audit)
+        return Speed(1e6, 10)
+
+    monkeypatch.setattr(job, "measure_speed", measured)
+    assert [run_cli("estimate", "spec.yaml", "--out", "run").code for _ in range(2)] == [0, 0]
+    assert len(timed) == 1
+
+
 @pytest.mark.parametrize(
     ("options", "says"),
     [

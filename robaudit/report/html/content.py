@@ -19,10 +19,11 @@ from robaudit.stats.agreement import Agreement, agreements, comparable
 from robaudit.stats.classes import ClassBias, class_bias
 from robaudit.stats.curves import LINEAR, CurveKind, Curves, Relation, curves_of
 from robaudit.stats.flags import Flagged, flag, usual_threshold
+from robaudit.stats.frame import Columns
 from robaudit.stats.groups import quantity_of
 from robaudit.stats.losses import Losses, losses
 from robaudit.stats.scores import RADII, Scores, radii_of, scores_of
-from robaudit.stats.summary import GroupSummary, Overview
+from robaudit.stats.summary import GroupSummary, summarise
 from robaudit.store.run import Run
 
 Key = tuple[str, NoiseLevel]
@@ -139,16 +140,15 @@ def gather(run: Run, choice: Choice) -> Content:
         RunError: it has no such estimator or noise level.
         RobauditError: a threshold that the quantity cannot have.
     """
-    overview, tallies, labelled, examples = Overview(run.quantities), dict[Key, GroupTally](), False, dict[int, str]()
+    tallies, labelled, examples = dict[Key, GroupTally](), False, dict[int, str]()
     attacked = False
     for row in run.rows:
-        overview.add(row)
         tallies.setdefault((row.estimator, row.at), GroupTally()).add(row)
         labelled = labelled or row.label is not None
         attacked = attacked or GRID_STEP in (row.details or {})
         if len(examples) < _EXAMPLES:
             examples.setdefault(row.predicted, row.sample_id)
-    summaries = {(group.key.estimator, group.key.at): group for group in overview.summaries()}
+    summaries = {(group.key.estimator, group.key.at): group for group in (summarise(run.frame, run.quantities) if tallies else ())}
     if not summaries:
         raise NothingLeftError(str(run.path), "has no results to report", "audit at least one sample")
     keys = run.chosen(summaries, choice.estimators, choice.levels)
@@ -162,11 +162,11 @@ def gather(run: Run, choice: Choice) -> Content:
     for key in keys:
         if key[0] in shown:
             quantity = quantity_of(summaries[key].key.quantity, run.quantities)
-            rows = [row for row in run.rows if (row.estimator, row.at) == key]
-            worst = _worst(rows, quantity, choice)
+            columns = run.frame[summaries[key].key]
+            worst = _worst(columns, quantity, choice)
             flagged.append(replace(worst, samples=worst.samples[: min(choice.most, max(worst.beyond, _FEW))]))
             by: Literal["label", "predicted"] = "label" if labelled else "predicted"
-            biases.append(class_bias(rows, by=by, class_names=run.class_names, quantity=quantity))
+            biases.append(class_bias(columns, by=by, class_names=run.class_names, quantity=quantity))
     return Content(
         run=run,
         groups=groups,
@@ -214,13 +214,13 @@ def _principal(groups: Sequence[GroupSummary]) -> str:
     return (probable or list(groups))[0].key.estimator
 
 
-def _worst(rows: Sequence[Row], quantity: Quantity, choice: Choice) -> Flagged:
+def _worst(columns: Columns, quantity: Quantity, choice: Choice) -> Flagged:
     """All samples, the worst first, and how many are beyond the threshold."""
     threshold = usual_threshold(quantity) if choice.threshold is None else choice.threshold
     if choice.threshold is not None and not quantity.low <= threshold <= quantity.high:
         reach = f"{quantity.low:g} to {quantity.high:g}"
         raise RobauditError(f"--threshold {threshold:g}", f"{quantity.name} goes from {reach}", "name a value inside, or other --estimator")
-    return flag(rows, below=threshold, bottom=len(rows), quantity=quantity)
+    return flag(columns, below=threshold, bottom=len(columns), quantity=quantity)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,10 @@ from robaudit.report.pictures.page import Box, Look, Sketch, axes, fitted, measu
 from robaudit.report.pictures.style import CARD, FAINT, GRID, HIGHER, INK, LOWER, few_ticks
 from robaudit.report.words import gap_sentence
 from robaudit.stats.classes import ClassBias, ClassStats, class_bias
+from robaudit.stats.frame import NO_CLASS
 from robaudit.stats.groups import quantity_of
 from robaudit.stats.intervals import LIKE_THESE
-from robaudit.stats.summary import Columns, Mean, mean_of
+from robaudit.stats.summary import Mean, mean_of
 from robaudit.store.run import Run
 
 if TYPE_CHECKING:
@@ -58,12 +59,12 @@ def classes_of(run: Run, estimators: Sequence[str] = (), levels: LevelChoice | S
         NothingLeftError: there is no finite value.
     """
     rows, others = one_of(run, estimators, levels)
-    quantity = quantity_of(rows[0].quantity, run.quantities)
-    labelled = any(row.label is not None for row in rows)
+    quantity = quantity_of(rows.key.quantity, run.quantities)
+    labelled = bool((rows.label != NO_CLASS).any())
     bias = class_bias(rows, by="label" if labelled else "predicted", class_names=run.class_names, quantity=quantity)
     ordered = weakest_first(bias)
     many = len(ordered) > ALL
-    members = Columns.of(row for row in rows if (row.label if labelled else row.predicted) is not None)
+    members = rows.finite.take((rows.finite.label if labelled else rows.finite.predicted) != NO_CLASS)
     return Classes(
         bias=bias,
         quantity=quantity,

@@ -17,9 +17,10 @@ from robaudit.report.pictures.groups import columns_of
 from robaudit.report.pictures.page import Box, Look, Sketch, axes, fitted, measured, put
 from robaudit.report.pictures.style import CARD, FAINT, level_colours, number_ticks
 from robaudit.report.summary_tables import MEANINGS
+from robaudit.stats.frame import Columns
 from robaudit.stats.groups import GroupKey, quantity_of
 from robaudit.stats.intervals import LIKE_THESE
-from robaudit.stats.summary import Columns, Mean, Share, mean_of, share
+from robaudit.stats.summary import Mean, Share, mean_of, share
 from robaudit.store.run import Run
 
 if TYPE_CHECKING:

@@ -64,7 +64,7 @@ def worst_of(
         NothingLeftError: there is no finite value.
     """
     rows, others = one_of(run, estimators, levels)
-    quantity = quantity_of(rows[0].quantity, run.quantities)
+    quantity = quantity_of(rows.key.quantity, run.quantities)
     below = usual_threshold(quantity) if threshold is None else threshold
     return Worst(flag(rows, below=below, bottom=most, quantity=quantity), quantity, run.class_names, others)
 

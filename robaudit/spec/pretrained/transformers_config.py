@@ -1,6 +1,6 @@
 """Transformers' description of a trained model: config.json, and preprocessor_config.json for its images.
 
-Where the image processor has two backends, the one with Pillow is followed; see docs/models.md for how far the other is from it.
+Where the image processor has two backends, the one with Pillow is followed; see docs/model-and-data.md for how far the other is from it.
 """
 
 from __future__ import annotations
