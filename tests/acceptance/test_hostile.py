@@ -168,10 +168,8 @@ def fresh(*args: str, folder: Path) -> Answer:
     )
 
 
-def test_the_corpus_is_large() -> None:
-    for kind, least in ((MODELS, 150), (DATA, 130), (SPECS, 90), (RUNS, 200)):
-        assert len(kind) > least
-    assert len(CORPUS) == len(MODELS) + len(DATA) + len(SPECS) + len(RUNS), "no name appears twice"
+def test_no_name_appears_twice() -> None:
+    assert len(CORPUS) == len(MODELS) + len(DATA) + len(SPECS) + len(RUNS)
 
 
 def good_run(server: Server, folder: Path, **sections: Any) -> Answer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import replace
 from typing import Any
 
@@ -37,7 +38,7 @@ def filled(spec: AuditSpec) -> AuditSpec:
         found = Pretrained(spec.model.path or "", spec.model.architecture or "a model without a configuration")
     else:
         model |= _for_model(spec.model, found)
-        dataset = _for_dataset(spec.dataset, found)
+        dataset = for_dataset(type(spec.dataset), spec.dataset.model_fields_set, found)
     try:
         changes = {
             "model": ModelSpec.model_validate({**spec.model.model_dump(exclude_unset=True), **model}),
@@ -77,14 +78,21 @@ def _commit(given: ModelSpec) -> dict[str, Any]:
     return {} if commit == given.revision else {"revision": commit}
 
 
-def _for_dataset(given: BaseDatasetSpec, found: Pretrained) -> dict[str, Any]:
-    said, taken = given.model_fields_set, dict[str, Any]()
-    if isinstance(given, ImageOptions):
-        closed = set(said) | (set(_GEOMETRY) if said & set(_GEOMETRY) else set())
+def for_dataset(kind: type[BaseDatasetSpec], said: Set[str], found: Pretrained) -> dict[str, Any]:
+    """The keys of a data set that the model's own files give.
+
+    Args:
+        kind: of the data set.
+        said: the keys that the spec has itself; of those that place the image, one is enough.
+        found: what the files say.
+    """
+    taken = dict[str, Any]()
+    if issubclass(kind, ImageOptions):
+        closed = {*said, *(_GEOMETRY if said & set(_GEOMETRY) else ())}
         taken = {key: value for key, value in found.images.items() if key not in closed}
-        if type(given).model_fields["channels"].default is None:
+        if kind.model_fields["channels"].default is None:
             taken.pop("channels", None)
-    if given.names_from_model and found.class_names and "class_names" not in said:
+    if kind.names_from_model and found.class_names and "class_names" not in said:
         taken["class_names"] = found.class_names
         if found.class_ids and "class_ids" not in said:
             taken["class_ids"] = found.class_ids
