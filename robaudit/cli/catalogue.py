@@ -130,11 +130,11 @@ def _noises() -> Iterator[Entry]:
 
 
 def _datasets() -> Iterator[Entry]:
-    from robaudit.spec.model import DATASET_SPECS, IN_MEMORY
+    from robaudit.spec.model import DATASET_KINDS, dataset_kind
 
-    for name, cls in DATASET_SPECS.items():
-        if name != IN_MEMORY:
-            yield {"name": name, "summary": _first_line(cls), "options": _options(cls, "kind")}
+    for name in DATASET_KINDS:
+        cls = dataset_kind(name)
+        yield {"name": name, "summary": _first_line(cls), "options": _options(cls, "kind")}
 
 
 def _formats() -> Iterator[Entry]:

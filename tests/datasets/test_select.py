@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from robaudit.datasets import open_dataset
 from robaudit.datasets.base import Labels, Sample
+from robaudit.datasets.digits import DigitsSpec
 from robaudit.datasets.select import Selected, choose, random_subset
 from robaudit.errors import DataError, SampleError
-from robaudit.spec.model import BaseDatasetSpec, DigitsSpec, SampleSpec
+from robaudit.spec.model import BaseDatasetSpec, SampleSpec
 
 
 class Fake:
@@ -59,7 +60,7 @@ def test_the_subset_of_a_seed_never_changes() -> None:
 
 @given(total=st.integers(1, 50), limit=st.integers(1, 100))
 def test_limit_is_the_first_n(total: int, limit: int) -> None:
-    assert list(choose(Fake([4] * total), BaseDatasetSpec(limit=limit))) == list(range(min(total, limit)))
+    assert list(choose(Fake([4] * total), BaseDatasetSpec(kind="npz", limit=limit))) == list(range(min(total, limit)))
 
 
 def test_every_sample_is_as_likely() -> None:
@@ -90,13 +91,13 @@ def test_iteration_ends(tmp_path: Path) -> None:
 
 def test_more_than_there_are() -> None:
     with pytest.raises(DataError) as caught:
-        choose(Fake([4] * 7), BaseDatasetSpec(sample=SampleSpec(size=8)))
+        choose(Fake([4] * 7), BaseDatasetSpec(kind="npz", sample=SampleSpec(size=8)))
     assert str(caught.value) == "fake: sample.size 8 is larger than the data set (7 samples); at most 7"
 
 
 def test_empty() -> None:
     with pytest.raises(DataError, match=r"^fake: has no samples; "):
-        choose(Fake([]), BaseDatasetSpec())
+        choose(Fake([]), BaseDatasetSpec(kind="npz"))
 
 
 @pytest.mark.parametrize("order", [[0, 1, 2, 3], [3, 2, 1, 0], [-1, 2], [2, 1]])
@@ -108,7 +109,7 @@ def test_the_first_readable_sample_sets_the_shape_whatever_is_read_first(order: 
                 selected[index]
             assert str(caught.value) == (
                 "fake, sample 's2': its shape is (1, 5, 4), but that of the first sample 's1' is (1, 4, 4); "
-                "set resize: [height, width] (or resize and crop), so that all have one shape"
+                "bring all to one shape: resize: [height, width] in the spec, or a transform such as Resize((224, 224))"
             )
         elif index == 0:
             with pytest.raises(SampleError, match="damaged"):
