@@ -73,12 +73,14 @@ def list_(
         raise SpecError("--for", "applies only to schema", f"robaudit list schema --for {for_.value}")
     lists = {What.ESTIMATORS: _estimators, What.NOISES: _noises, What.DATASETS: _datasets, What.FORMATS: _formats}
     if what is What.OVERVIEW:
-        brief = {kind: [{"of": kind.value, **_brief(one)} for one in entries()] for kind, entries in lists.items()}
+        listed: dict[What, list[Entry]] = {
+            kind: [{"of": kind.value, **_brief(one)} for one in entries()] for kind, entries in lists.items()
+        }
     else:
-        brief = {what: [dict(one) for one in lists[what]()]}
-    entries = [one for some in brief.values() for one in some]
+        listed = {what: list(lists[what]())}
+    entries = [one for some in listed.values() for one in some]
     if format_ is TextFormat.TABLE:
-        _print_table(brief)
+        _print_table(listed)
         return
     from robaudit.cli.streams import put
     from robaudit.store.serialise import table_csv
@@ -89,8 +91,8 @@ def list_(
         put([json.dumps(entries, indent=2) + "\n"])
 
 
-def _brief(entry: Entry) -> Entry:
-    return {key: entry[key] for key in ("name", "summary")}
+def _brief(kind: What, entry: Entry) -> Entry:
+    return {"of": kind.value, "name": entry["name"], "summary": entry["summary"]}
 
 
 def _estimators() -> Iterator[Entry]:
