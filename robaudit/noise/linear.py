@@ -14,7 +14,7 @@ from robaudit.spec.fields import Number
 
 
 class LinearCorruption(NoiseKind):
-    """(1 - share) x + share n, with n = mean + std z independent on every value: what is left of the image is gamma = 1 - share.
+    """(1 - share) x + share n, with n = mean + std z independent on every value: a share gamma = 1 - share of the image is left.
 
     The level is the share of noise: 1 is noise alone. In the experiments that it comes from, people name half of the images correctly at
     gamma of about .25, a share of .75.
