@@ -1,4 +1,4 @@
-"""The spec as frozen, validated models, and the digests that tell specs apart."""
+"""The spec as frozen, validated models, and the digests that identify it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MOST_NOISES, MOST_LEVELS = 100, 1000
 MOST_ROWS, MOST_WORKERS, MOST_GATES = 2**20, 64, 1000
 MOST_RAY_WORKERS = 10_000
 HUB = "hf:"
-"""What the path of a model on the Hugging Face Hub begins with."""
+"""The prefix of a model path on the Hugging Face Hub."""
 
 
 class ModelSpec(Part):
@@ -115,7 +115,7 @@ class BaseDatasetSpec(Part):
 
     @property
     def names_of_model(self) -> bool:
-        """Whether class_names are those that the model's own files give."""
+        """Whether class_names come from the model's own files."""
         return self._names_of_model
 
     def naming(self, names: tuple[str, ...] | None) -> Self:
@@ -255,13 +255,13 @@ DATASET_SPECS: Mapping[str, type[BaseDatasetSpec]] = {
 }
 """The dataset sections by kind."""
 IN_MEMORY = "memory"
-"""The kind of data, and the format of a model, that a Python program passed to :func:`robaudit.audit`."""
+"""The kind of data, and the format of a model, passed to :func:`robaudit.audit` as an object."""
 
 
 def noise_entries(value: object) -> list[tuple[Location, object]]:
     """The noises as they are written, each with its location below ``noise``.
 
-    A single one is a list of one, and one with several names is one for each name.
+    A single noise becomes a list of one; a noise with several names becomes one for each name.
     """
     found: list[tuple[Location, object]] = []
     for i, entry in enumerate(value if isinstance(value, list | tuple) else [value]):
@@ -282,7 +282,7 @@ Levels = Annotated[tuple[Positive, ...], BeforeValidator(as_tuple), Field(max_le
 
 
 class NoiseSpec(Part):
-    """One noise: its kind, its levels under the name that the kind has for them, and the kind's options (checked by the kind itself)."""
+    """One noise: its kind, its levels under the kind's own key, and the kind's options (which the kind checks)."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -324,7 +324,7 @@ class NoiseSpec(Part):
 
     @property
     def level_name(self) -> LevelName:
-        """The key that its levels stand under."""
+        """The key of its levels."""
         return next(name for name in LEVEL_KEYS if getattr(self, name) is not None)
 
     @property
@@ -349,7 +349,7 @@ class NoiseSpec(Part):
 
 
 class EstimatorSpec(Part):
-    """One estimator by name, with its options (checked by the estimator itself)."""
+    """One estimator by name, with its options (which the estimator checks)."""
 
     name: str
     options: dict[str, Any] = Field(default_factory=dict)
@@ -486,21 +486,21 @@ class AuditSpec(Part):
 
     @property
     def written(self) -> Written | None:
-        """Where its parts are written, for messages; None if it was not read from a file."""
+        """The location of its parts in the file, for messages; None if it was not read from a file."""
         return self._written
 
     def located(self, base_dir: Path, name: str, written: Written | None = None) -> AuditSpec:
-        """Record where the spec came from: the folder of its relative paths, its name, and where its parts are written."""
+        """Record where the spec came from: the folder of its relative paths, its name, and the location of its parts."""
         self._base_dir, self._name, self._written = base_dir, name, written
         return self
 
     @property
     def taken(self) -> tuple[str, ...]:
-        """Lines for the user: what was taken from the model's own files."""
+        """Lines for the user about values from the model's own files."""
         return self._taken
 
     def noting(self, *lines: str) -> AuditSpec:
-        """Record what was taken from the model's own files."""
+        """Record values taken from the model's own files."""
         self._taken = lines
         return self
 
@@ -522,7 +522,7 @@ def digest(document: object) -> str:
 
 
 def identity(spec_document: Mapping[str, Any]) -> str:
-    """sha256 of what a run computes: the spec without the keys that leave the results the same, and without gates."""
+    """sha256 of the spec without gates and without keys that leave the results the same."""
     document = json.loads(json.dumps(spec_document))
     document.pop("gates", None)
     for key in _SAME_RESULTS:
@@ -531,7 +531,7 @@ def identity(spec_document: Mapping[str, Any]) -> str:
 
 
 def base_identity(spec_document: Mapping[str, Any]) -> str:
-    """sha256 of what an extension must share: the spec without noise, estimators and limit."""
+    """sha256 of the part that an extension must share: the spec without noise, estimators and limit."""
     document = json.loads(json.dumps(spec_document))
     document.pop("noise")
     document.pop("estimators")
