@@ -29,7 +29,7 @@ class LinearCorruption(NoiseKind):
     differentiable: ClassVar[bool] = True
     nearly_normal: ClassVar[bool] = True
     summary: ClassVar[str] = "(1 - share) x + share n, with n grey noise of mean 0.5 and standard deviation 6/255"
-    prefer: ClassVar[str] = "fading contrast, and comparison with people, who stand a share of about 0.75"
+    prefer: ClassVar[str] = "fading contrast, and comparison with people, who tolerate a share of about 0.75"
     source: ClassVar[str] = "Jang et al. 2021; Smoothed robustness analysis, section 3.4"
 
     mean: Number = Field(0.5, ge=0.0, le=1.0, description="of the noise; 0.5 is grey")

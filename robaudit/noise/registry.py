@@ -199,7 +199,7 @@ def _build(spec: NoiseSpec, base_dir: Path, place: Location, written: Written) -
     except ValidationError as error:
         raise explain(error, cls, written, place) from error
     if spec.clip and cls.quantises:
-        raise SpecError(where("clip"), f"{spec.kind} keeps its pixels in [0, 1] itself", "leave clip out")
+        raise SpecError(where("clip"), f"{spec.kind} already clips to [0, 1]", "leave clip out")
     for level in spec.levels:
         if not cls.least <= level <= cls.most or (cls.whole and level != int(level)):
             kind = "a whole number" if cls.whole else "one"

@@ -40,7 +40,7 @@ class Spatial(NoiseKind):
     prefer: ClassVar[str] = "another position of the camera or the object"
     source: ClassVar[str] = "Rice et al. 2021, Robustness between the worst and average case"
 
-    flip: bool = Field(True, description="left and right change places in half of the draws, whatever the size")
+    flip: bool = Field(True, description="left and right change places in half of the draws, at every size")
     scale: Annotated[Number, Field(ge=0)] = Field(0.1, description="at size 1, the largest change of scale; 0: none")
     rotation: Annotated[Number, Field(ge=0, le=_STRAIGHT)] = Field(10.0, description="at size 1, the largest angle in degrees; 0: none")
     crop: Annotated[Number, Field(ge=0)] = Field(4.0, description="at size 1, the largest shift in pixels along each side; 0: none")

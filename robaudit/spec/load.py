@@ -126,7 +126,7 @@ def _refuse_memory(spec: AuditSpec, written: Written) -> None:
     """Refuse kinds and formats that only a Python program can pass to an audit."""
     for location, kind in ((("dataset", "kind"), spec.dataset.kind), (("model", "format"), spec.model.format)):
         if kind == IN_MEMORY:
-            what = f"{kind} stands for objects of a Python program, which a file cannot name"
+            what = f"{kind} is for objects of a Python program, which a file cannot name"
             raise SpecError(written.place(location), what, "name files, or call robaudit.audit(net, dataset, ...)")
 
 

@@ -60,7 +60,7 @@ class ModelSpec(Part):
     weights: str | None = Field(
         None, description="torchvision's name of the weights, for their transforms and class names: ResNet50_Weights.IMAGENET1K_V2"
     )
-    download: bool = Field(False, description="let torchvision fetch the file of weights, where there is no path")
+    download: bool = Field(False, description="let torchvision download the file of weights, if there is no path")
     mean: Annotated[tuple[Number, ...], BeforeValidator(as_tuple)] = Field(
         (), description="mean per channel, subtracted after the noise is added"
     )
@@ -170,7 +170,7 @@ class FilesSpec(ImageOptions):
 
     path: str
     root: str | None = Field(
-        None, description="the folder that all image files must lie in, links followed; default: that of the data (path)"
+        None, description="the folder that must contain all image files, links followed; default: the folder of the data (path)"
     )
 
 
@@ -179,7 +179,7 @@ class ImagesSpec(FilesSpec):
 
     kind: Literal["images"]
     classes: Literal["top", "leaf", "path"] = Field(
-        "top", description="the class of an image: the folder right below path (top), the folder it lies in (leaf), or all folders (path)"
+        "top", description="the class of an image: the folder directly below path (top), its own folder (leaf), or all folders (path)"
     )
 
 
@@ -189,7 +189,7 @@ class CsvSpec(FilesSpec):
     kind: Literal["csv"]
     path_column: str = "path"
     label_column: str | None = Field("label", description="null: no labels")
-    id_column: str = Field("id", description="where there is no such column, ids are the paths")
+    id_column: str = Field("id", description="without such a column, ids are the paths")
 
 
 class HfSpec(FilesSpec):
@@ -197,7 +197,7 @@ class HfSpec(FilesSpec):
 
     kind: Literal["hf"]
     path: str = Field(description="a file, a folder, or a pattern such as data/test-*.parquet")
-    split: str | None = Field(None, description="for example test; not needed where there is only one")
+    split: str | None = Field(None, description="for example test; not needed if there is only one")
     image_column: str | None = Field(None, description="encoded images or their paths; default: the only column that can be")
     label_column: str | None = Field(
         "", description="class indices or names; empty: the only ClassLabel, else a column called label, class, cls, ...; null: no labels"
@@ -447,7 +447,7 @@ class AuditSpec(Part):
     gates: Annotated[tuple[Annotated[str, AfterValidator(_gate)], ...], BeforeValidator(as_tuple)] = Field(
         (),
         max_length=MOST_GATES,
-        description="what robaudit gate requires of the results, for example [mean >= 0.9]; they do not change what is computed",
+        description="conditions that robaudit gate decides, for example [mean >= 0.9]; they change nothing that is computed",
     )
 
     @field_validator("noise")

@@ -88,7 +88,7 @@ def weights_file(path: Path) -> Path:
     if not others:
         raise ModelError(str(folder), "is a directory without weights", f"give the weights file, or a folder with {_PREFERRED[0]}")
     listed = ", ".join(file.name for file in others[:5]) + (", ..." if len(others) > 5 else "")
-    raise ModelError(str(folder), f"is a directory with several weights files ({listed})", "give the one that is meant")
+    raise ModelError(str(folder), f"is a directory with several weights files ({listed})", "name one of them")
 
 
 def refuse_adapter(folder: Path) -> None:

@@ -75,7 +75,7 @@ def from_config(config: Mapping[str, Any], path: Path) -> Pretrained:
     names, notes = _names(entries)
     beside = next((file for file in (path.parent / PREPROCESSOR, path.parent / PROCESSOR) if file.is_file()), None)
     if beside is None:
-        notes = (*notes, f"there is no {PREPROCESSOR} beside it: mean, std, resize and crop are as the spec says")
+        notes = (*notes, f"there is no {PREPROCESSOR} with it: mean, std, resize and crop are the spec's")
         return Pretrained(str(path), FAMILY + name, class_names=names, notes=notes)
     found = read_object(beside)
     about = Entries(found.get("image_processor", found) if beside.name == PROCESSOR else found, str(beside))
