@@ -141,7 +141,7 @@ def read_contents(path: Path, where: str) -> Contents:
     """
     try:
         import onnx
-        from google.protobuf.message import DecodeError
+        from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
     except ImportError as error:
         raise needs_extra(where, "onnx", "onnx") from error
     try:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from robaudit.errors import RunError
 from robaudit.levels import LevelChoice, NoiseLevel
 from robaudit.quantities import Quantity
-from robaudit.stats.agreement import Results
+from robaudit.stats.frame import Results
 from robaudit.stats.groups import Document, quantity_of
 from robaudit.stats.summary import GroupSummary, Mean, NoisyAccuracy, Share, summarise
 
