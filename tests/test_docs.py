@@ -98,3 +98,12 @@ def test_links_lead_somewhere() -> None:
                 path = page.parent / target if target else page
                 assert path.exists(), f"{page.name}: {target}"
                 assert not anchor or anchor in anchors(path), f"{page.name}: {target}#{anchor}"
+
+
+def test_the_design_notes_name_what_there_is() -> None:
+    rows = re.findall(r"^\| .* \| (`[^|]*`) \| (`[^|]*`) \|$", (DOCS / "design.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert len(rows) > 10
+    for files, names in rows:
+        code = "".join((ROOT / "robaudit" / name).read_text(encoding="utf-8") for name in re.findall(r"`([^`]+)`", files))
+        for name in re.findall(r"`([^`]+)`", names):
+            assert re.search(rf"^(class|def) {name}\b", code, re.MULTILINE), f"docs/design.md: {files} without {name}"
