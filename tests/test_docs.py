@@ -39,6 +39,16 @@ def test_every_command_has_help_and_an_example(name: str) -> None:
     assert all(one.help for one in commands.parameters(function))
 
 
+def test_the_command_lines_of_the_pages() -> None:
+    functions = commands.commands()
+    known = {name: {flag for one in commands.parameters(function) for flag in one.flags} for name, function in functions.items()}
+    for page in (ROOT / "README.md", ROOT / "configs" / "README.md", *DOCS.rglob("*.md")):
+        text = page.read_text(encoding="utf-8")
+        for line, name, rest in re.findall(r"(?:^ {4}|`)(robaudit ([a-z][a-z-]*)\b([^`\n#]*))", text, re.MULTILINE):
+            assert name in known, f"{page.name}: {line}"
+            assert set(re.findall(r"(?<=\s)--?[a-z][\w-]*", rest)) <= known[name], f"{page.name}: {line}"
+
+
 def keys(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> Iterator[str]:
     """The names of all properties below."""
     for name, inner in schema.get("properties", {}).items():
