@@ -1,4 +1,4 @@
-"""Explain a validation error in one line: the location, the mistake, the remedy."""
+"""Explain a validation error in one line: where, what is wrong, what would be right."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ def explain(error: ValidationError, model: type[BaseModel], where: str | Written
 
     Args:
         error: pydantic's errors.
-        model: the validated model.
+        model: what was validated.
         where: the file or option, for the message.
-        below: the location in the spec of the validated part, if not all of it was validated.
+        below: the location in the spec of what was validated, if that is a part of it.
     """
     written = Written(where) if isinstance(where, str) else where
     errors = error.errors(include_url=False)
@@ -76,7 +76,7 @@ def explain(error: ValidationError, model: type[BaseModel], where: str | Written
 
 
 def _location(error: ErrorDetails) -> Location:
-    """The location of an error: pydantic's, and the key that a validator of a whole section names."""
+    """What an error is about: pydantic's location, and the key that a validator of a whole section names."""
     key = error.get("ctx", {}).get(KEY)
     return error["loc"] if key is None else (*error["loc"], key)
 
@@ -88,7 +88,7 @@ def _plain(location: Sequence[int | str]) -> Location:
 
 
 def _wanted(error: ErrorDetails) -> str:
-    """The remedy, in plain English."""
+    """What would be right, in plain English."""
     if error["type"] in _PLAIN:
         return _PLAIN[error["type"]].format(**error.get("ctx", {}))
     text = error["msg"].removeprefix("Value error, ")

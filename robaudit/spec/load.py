@@ -26,7 +26,7 @@ _TOO_MUCH = "too many or too deeply nested values"
 
 
 class _Loader(yaml.SafeLoader):
-    """A SafeLoader that refuses duplicate keys, and more or deeper values than any spec needs."""
+    """A SafeLoader that refuses duplicate keys, and more or deeper values than any spec needs, while it reads."""
 
     nodes = depth = 0
 
@@ -80,7 +80,7 @@ def load_spec(
         levels: replace the levels of the noises, which must all have levels of one name.
         estimators: replace the spec's list; an estimator that the spec lists keeps its options.
         overrides: further values by location, for example ``{("run", "seed"): 3}``.
-        complete: fill in missing keys from the model's own files.
+        complete: fill in what the spec leaves out from its model's own files.
 
     Raises:
         SpecError: the file is missing, is not YAML, or is not a valid spec; the line is named. Names of estimators and noises are
@@ -123,10 +123,10 @@ def load_spec(
 
 
 def _refuse_memory(spec: AuditSpec, written: Written) -> None:
-    """Refuse kinds and formats that only a Python program can pass to an audit."""
+    """Refuse what only a Python program can pass to an audit."""
     for location, kind in ((("dataset", "kind"), spec.dataset.kind), (("model", "format"), spec.model.format)):
         if kind == IN_MEMORY:
-            what = f"{kind} is for objects of a Python program, which a file cannot name"
+            what = f"{kind} stands for objects of a Python program, which a file cannot name"
             raise SpecError(written.place(location), what, "name files, or call robaudit.audit(net, dataset, ...)")
 
 
@@ -172,7 +172,7 @@ def _parse(text: str, where: str) -> tuple[dict[str, Any], dict[Location, int]]:
 
 
 def _index(node: yaml.Node, location: Location, lines: dict[Location, int], count: list[int]) -> None:
-    """Record the line of every key; aliases count at full length, so that a YAML bomb is refused."""
+    """Record the line of every key; aliases count as if written out, so that a YAML bomb is refused."""
     count[0] += 1
     if count[0] > _MAX_NODES or len(location) > _MAX_DEPTH:
         raise yaml.YAMLError(_TOO_MUCH)
@@ -206,7 +206,7 @@ def _refuse_surrogates(value: object, where: str, depth: int) -> None:
 
 
 def _within_sample(raw: Mapping[str, Any], location: Location, value: Any) -> tuple[Location, Any]:
-    """Turn ``--limit N`` of a random subset into a smaller subset with the same seed, contained in the larger one."""
+    """Turn ``--limit N`` of a random subset into a smaller subset of the same seed, which the larger one contains."""
     dataset = raw.get("dataset")
     sample = dataset.get("sample") if isinstance(dataset, dict) else None
     if location == ("dataset", "limit") and isinstance(sample, dict):
@@ -327,7 +327,7 @@ def choose_noise(raw: dict[str, Any], labels: Sequence[str], levels: Sequence[st
 
 
 def _keep_to(raw: dict[str, Any], labels: Sequence[str], left_out: Sequence[str]) -> None:
-    """Remove the other noises from the lists of the estimators, and estimators that are only for those from the spec.
+    """Take the noises that are left out from the lists of the estimators, and the estimators that are only for those from the spec.
 
     Raises:
         SpecError: no estimator is left.

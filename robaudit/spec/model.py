@@ -1,4 +1,4 @@
-"""The spec as frozen, validated models, and the digests that identify it."""
+"""The spec as frozen, validated models, and the digests that tell specs apart."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MOST_NOISES, MOST_LEVELS = 100, 1000
 MOST_ROWS, MOST_WORKERS, MOST_GATES = 2**20, 64, 1000
 MOST_RAY_WORKERS = 10_000
 HUB = "hf:"
-"""The prefix of a model path on the Hugging Face Hub."""
+"""What the path of a model on the Hugging Face Hub begins with."""
 
 
 class ModelSpec(Part):
@@ -60,7 +60,7 @@ class ModelSpec(Part):
     weights: str | None = Field(
         None, description="torchvision's name of the weights, for their transforms and class names: ResNet50_Weights.IMAGENET1K_V2"
     )
-    download: bool = Field(False, description="let torchvision download the file of weights, if there is no path")
+    download: bool = Field(False, description="let torchvision fetch the file of weights, where there is no path")
     mean: Annotated[tuple[Number, ...], BeforeValidator(as_tuple)] = Field(
         (), description="mean per channel, subtracted after the noise is added"
     )
@@ -115,7 +115,7 @@ class BaseDatasetSpec(Part):
 
     @property
     def names_of_model(self) -> bool:
-        """Whether class_names come from the model's own files."""
+        """Whether class_names are those that the model's own files give."""
         return self._names_of_model
 
     def naming(self, names: tuple[str, ...] | None) -> Self:
@@ -170,7 +170,7 @@ class FilesSpec(ImageOptions):
 
     path: str
     root: str | None = Field(
-        None, description="the folder that must contain all image files, links followed; default: the folder of the data (path)"
+        None, description="the folder that all image files must lie in, links followed; default: that of the data (path)"
     )
 
 
@@ -179,7 +179,7 @@ class ImagesSpec(FilesSpec):
 
     kind: Literal["images"]
     classes: Literal["top", "leaf", "path"] = Field(
-        "top", description="the class of an image: the folder directly below path (top), its own folder (leaf), or all folders (path)"
+        "top", description="the class of an image: the folder right below path (top), the folder it lies in (leaf), or all folders (path)"
     )
 
 
@@ -189,7 +189,7 @@ class CsvSpec(FilesSpec):
     kind: Literal["csv"]
     path_column: str = "path"
     label_column: str | None = Field("label", description="null: no labels")
-    id_column: str = Field("id", description="without such a column, ids are the paths")
+    id_column: str = Field("id", description="where there is no such column, ids are the paths")
 
 
 class HfSpec(FilesSpec):
@@ -197,7 +197,7 @@ class HfSpec(FilesSpec):
 
     kind: Literal["hf"]
     path: str = Field(description="a file, a folder, or a pattern such as data/test-*.parquet")
-    split: str | None = Field(None, description="for example test; not needed if there is only one")
+    split: str | None = Field(None, description="for example test; not needed where there is only one")
     image_column: str | None = Field(None, description="encoded images or their paths; default: the only column that can be")
     label_column: str | None = Field(
         "", description="class indices or names; empty: the only ClassLabel, else a column called label, class, cls, ...; null: no labels"
@@ -255,13 +255,13 @@ DATASET_SPECS: Mapping[str, type[BaseDatasetSpec]] = {
 }
 """The dataset sections by kind."""
 IN_MEMORY = "memory"
-"""The kind of data, and the format of a model, passed to :func:`robaudit.audit` as an object."""
+"""The kind of data, and the format of a model, that a Python program passed to :func:`robaudit.audit`."""
 
 
 def noise_entries(value: object) -> list[tuple[Location, object]]:
     """The noises as they are written, each with its location below ``noise``.
 
-    A single noise becomes a list of one; a noise with several names becomes one for each name.
+    A single one is a list of one, and one with several names is one for each name.
     """
     found: list[tuple[Location, object]] = []
     for i, entry in enumerate(value if isinstance(value, list | tuple) else [value]):
@@ -282,7 +282,7 @@ Levels = Annotated[tuple[Positive, ...], BeforeValidator(as_tuple), Field(max_le
 
 
 class NoiseSpec(Part):
-    """One noise: its kind, its levels under the kind's own key, and the kind's options (which the kind checks)."""
+    """One noise: its kind, its levels under the name that the kind has for them, and the kind's options (checked by the kind itself)."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -324,7 +324,7 @@ class NoiseSpec(Part):
 
     @property
     def level_name(self) -> LevelName:
-        """The key of its levels."""
+        """The key that its levels stand under."""
         return next(name for name in LEVEL_KEYS if getattr(self, name) is not None)
 
     @property
@@ -349,7 +349,7 @@ class NoiseSpec(Part):
 
 
 class EstimatorSpec(Part):
-    """One estimator by name, with its options (which the estimator checks)."""
+    """One estimator by name, with its options (checked by the estimator itself)."""
 
     name: str
     options: dict[str, Any] = Field(default_factory=dict)
@@ -447,7 +447,7 @@ class AuditSpec(Part):
     gates: Annotated[tuple[Annotated[str, AfterValidator(_gate)], ...], BeforeValidator(as_tuple)] = Field(
         (),
         max_length=MOST_GATES,
-        description="conditions that robaudit gate decides, for example [mean >= 0.9]; they change nothing that is computed",
+        description="what robaudit gate requires of the results, for example [mean >= 0.9]; they do not change what is computed",
     )
 
     @field_validator("noise")
@@ -486,21 +486,21 @@ class AuditSpec(Part):
 
     @property
     def written(self) -> Written | None:
-        """The location of its parts in the file, for messages; None if it was not read from a file."""
+        """Where its parts are written, for messages; None if it was not read from a file."""
         return self._written
 
     def located(self, base_dir: Path, name: str, written: Written | None = None) -> AuditSpec:
-        """Record where the spec came from: the folder of its relative paths, its name, and the location of its parts."""
+        """Record where the spec came from: the folder of its relative paths, its name, and where its parts are written."""
         self._base_dir, self._name, self._written = base_dir, name, written
         return self
 
     @property
     def taken(self) -> tuple[str, ...]:
-        """Lines for the user about values from the model's own files."""
+        """Lines for the user: what was taken from the model's own files."""
         return self._taken
 
     def noting(self, *lines: str) -> AuditSpec:
-        """Record values taken from the model's own files."""
+        """Record what was taken from the model's own files."""
         self._taken = lines
         return self
 
@@ -522,7 +522,7 @@ def digest(document: object) -> str:
 
 
 def identity(spec_document: Mapping[str, Any]) -> str:
-    """sha256 of the spec without gates and without keys that leave the results the same."""
+    """sha256 of what a run computes: the spec without the keys that leave the results the same, and without gates."""
     document = json.loads(json.dumps(spec_document))
     document.pop("gates", None)
     for key in _SAME_RESULTS:
@@ -531,7 +531,7 @@ def identity(spec_document: Mapping[str, Any]) -> str:
 
 
 def base_identity(spec_document: Mapping[str, Any]) -> str:
-    """sha256 of the part that an extension must share: the spec without noise, estimators and limit."""
+    """sha256 of what an extension must share: the spec without noise, estimators and limit."""
     document = json.loads(json.dumps(spec_document))
     document.pop("noise")
     document.pop("estimators")

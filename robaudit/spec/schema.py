@@ -22,7 +22,7 @@ def spec_schema(
 
     Args:
         estimators: option models by estimator name.
-        noises: the name of the level and the option model of each kind of noise; without any, a noise may have any options.
+        noises: for each kind of noise what its level is called, and its option model; without any, a noise may have any options.
     """
     schema = AuditSpec.model_json_schema()
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
@@ -45,7 +45,7 @@ def spec_schema(
 
 
 def _leave_out_memory(schema: dict[str, Any], definitions: dict[str, Any]) -> None:
-    """Remove the kinds of data and model that no spec file can name."""
+    """Remove the kind of data and the format of a model that no spec file can name."""
     del definitions[MemorySpec.__name__]
     dataset = schema["properties"]["dataset"]
     dataset["discriminator"]["mapping"].pop(IN_MEMORY)
@@ -78,7 +78,7 @@ def _noise(definitions: dict[str, Any], kind: str, level: LevelName, model: type
 
 
 def _accept_short_forms(schema: dict[str, Any]) -> None:
-    """Accept fractions (8/255) for numbers, and a single value for a list, like the spec's reader."""
+    """Accept fractions (8/255) for numbers, and a single value for a list, as the spec's reader does."""
     for key in ("mean", "std"):
         listed = schema["$defs"]["ModelSpec"]["properties"][key]
         number = {"anyOf": [listed["items"], _FRACTION]}

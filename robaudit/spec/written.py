@@ -1,4 +1,4 @@
-"""The location of the parts of a spec in its file, for messages."""
+"""Where the parts of a spec are written, for messages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Written:
         where: the file, for messages; "": there is none.
         lines: line numbers in the file, by location.
         moved: locations in the file of the parts that have another location in the validated spec.
-        arguments: there is no file: the parts are arguments of a function, and messages begin with them.
+        arguments: there is no file: the parts are arguments of a function, which messages begin with.
     """
 
     where: str = ""
@@ -31,7 +31,7 @@ class Written:
         return (*self.moved[parts[:length]], *parts[length:]) if length else parts
 
     def line(self, location: Location) -> str:
-        """The file, with the line of a location in it or of the nearest part around it; or the argument."""
+        """The file, with the line of a location in it, or that of the nearest part around it; or the argument."""
         if self.arguments:
             return str(location[0]) if location else self.where
         number = next((self.lines[location[:n]] for n in range(len(location), 0, -1) if location[:n] in self.lines), None)
@@ -46,5 +46,5 @@ class Written:
 
 
 def key_text(location: Sequence[int | str]) -> str:
-    """A location in the form of messages: estimators[0].mc."""
+    """A location as it is written in messages: estimators[0].mc."""
     return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location).removeprefix(".")

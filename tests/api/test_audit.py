@@ -415,9 +415,9 @@ def test_a_spec_file_cannot_name_it(tmp_path: Path, run_cli: RunCli) -> None:
     text = "model: {path: a.pt}\ndataset:\n  kind: memory\nnoise: {sigma: 0.1}\n"
     done = run_cli("estimate", write(tmp_path, text))
     assert (done.code, done.out) == (2, "")
-    assert "spec.yaml:3: dataset.kind: memory is for objects of a Python program, which a file cannot name; name files" in done.err
+    assert "spec.yaml:3: dataset.kind: memory stands for objects of a Python program, which a file cannot name; name files" in done.err
     done = run_cli("estimate", write(tmp_path, "model: {format: memory}\ndataset: {kind: digits}\nnoise: {sigma: 0.1}\n"))
-    assert "spec.yaml:1: model.format: memory is for objects" in done.err
+    assert "spec.yaml:1: model.format: memory stands for objects" in done.err
     assert re.search(r'"memory"(?!:)|MemorySpec', run_cli("schema").out) is None
 
 
