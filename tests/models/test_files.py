@@ -49,7 +49,7 @@ def test_missing_directory_empty_and_unknown(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     assert "is a directory without weights; give the weights file, or a folder with model.safetensors" in refusal(tmp_path / "folder")
     (tmp_path / "empty.pt").touch()
-    assert "is a directory with several weights files (empty.pt, net.safetensors); give the one that is meant" in refusal(tmp_path)
+    assert "is a directory with several weights files (empty.pt, net.safetensors); name one of them" in refusal(tmp_path)
     assert "the file is empty" in refusal(tmp_path / "empty.pt")
     (tmp_path / "net.bin").write_bytes(b"nonsense" * 9)
     assert "write model.format: one of torchscript, pt2, safetensors, onnx" in refusal(tmp_path / "net.bin")
