@@ -22,6 +22,7 @@ OTHERS = "from the others"
 """The head of a class's difference from all other images."""
 SINGLE_IMAGE = "( ) a single image says nothing about its class: listed with its own interval, but not tested."
 _ALL, _WORST, _BEST = 30, 20, 5  # of the classes on a page
+_OPEN = 3  # results whose classes start unfolded
 
 
 class ClassSection(Section[ClassBias]):
@@ -36,9 +37,9 @@ class ClassSection(Section[ClassBias]):
         by = ask.by or ("label" if run.info["data"]["labelled"] else "predicted")
         return [
             class_bias(
-                rows, by=by, threshold=ask.threshold, class_names=run.class_names, quantity=quantity_of(rows[0].quantity, run.quantities)
+                one, by=by, threshold=ask.threshold, class_names=run.class_names, quantity=quantity_of(one.key.quantity, run.quantities)
             )
-            for rows in run.groups(ask.estimators, ask.levels).values()
+            for one in run.groups(ask.estimators, ask.levels).values()
         ]
 
     def tables(self, found: Sequence[Found[ClassBias]], ask: Ask) -> Iterator[Table]:
@@ -54,7 +55,7 @@ class ClassSection(Section[ClassBias]):
 
     def page_tables(self, found: Sequence[Found[ClassBias]], ask: Ask) -> Iterator[Table]:
         """The same, of many classes the least and the most robust first; a line where there are more classes than images of each."""
-        for table in self.tables(found, ask):
+        for i, table in enumerate(self.tables(found, ask)):
             records = [one.record for one in found if heading_of(one.record) == table.heading]
             most = max(max(one.images for one in record.classes) for record in records)
             if len(table.rows) > most and len(table.rows) > _BEST:
@@ -65,7 +66,7 @@ class ClassSection(Section[ClassBias]):
                     notes=(f"No table: {len(table.rows):,} classes, and at most {count(most, 'image')} of each. robaudit show has it.",),
                 )
             elif len(table.rows) <= _ALL:
-                yield table
+                yield replace(table, folded=i >= _OPEN)
             else:
                 parts = table.rows[:_WORST], table.rows[_WORST:-_BEST], table.rows[-_BEST:]
                 yield replace(table, rows=parts[0], lines=(*table.lines, f"The {_WORST} least robust:"))

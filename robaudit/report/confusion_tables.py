@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from robaudit.report import numbers
@@ -36,6 +37,11 @@ class ConfusionSection(Section[Confusion]):
         """The most frequent turns of each result, runs side by side."""
         for key in dict.fromkeys(one.record.key for one in found):
             yield _table([one for one in found if one.record.key == key])
+
+    def page_tables(self, found: Sequence[Found[Confusion]], ask: Ask) -> Iterator[Table]:
+        """The same, all but the last folded."""
+        tables = list(self.tables(found, ask))
+        yield from (replace(table, folded=table is not tables[-1]) for table in tables)
 
     def document(self, one: Found[Confusion], ask: Ask) -> dict[str, Any]:
         """The matrix and the turns."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from robaudit.levels import NO_NOISE, NoiseLevel, noise_level
 from robaudit.names import ResultName
-from robaudit.quantities import Quantity
+from robaudit.quantities import LOSS, Quantity
 from robaudit.report import numbers
 from robaudit.report.differences import Changes, changes_of, difference, run_columns
 from robaudit.report.sections import Ask, Found, Section, by_name, offered
@@ -51,6 +52,12 @@ class SummarySection(Section[tuple[GroupSummary, ...]]):
             seconds = {key: spent for key in keys if (spent := one.run.seconds_of(*key)) is not None}
             yield from overall_tables(one.record, seconds, one.run.quantities)
 
+    def page_tables(self, found: Sequence[Found[tuple[GroupSummary, ...]]], ask: Ask) -> Iterator[Table]:
+        """The same without losses where there are some by q: they have a section of their own."""
+        kept = [replace(one, record=_beside_losses(one.record)) for one in found]
+        if any(one.record for one in kept):
+            yield from self.tables(kept, ask)
+
     def document(self, one: Found[tuple[GroupSummary, ...]], ask: Ask) -> dict[str, Any]:
         """The headline's numbers, and the groups as in summary.json."""
         about = {key: one.run.info[key] for key in ("clean_accuracy", "noisy_accuracy", "warnings")}
@@ -59,6 +66,12 @@ class SummarySection(Section[tuple[GroupSummary, ...]]):
     def lines(self, one: Found[tuple[GroupSummary, ...]], ask: Ask) -> Iterator[Mapping[str, Any]]:
         """A line for each result."""
         return (group.document() for group in one.record)
+
+
+def _beside_losses(groups: Sequence[GroupSummary]) -> tuple[GroupSummary, ...]:
+    """The results without the losses at levels that have some by q."""
+    of_q = {group.key.at for group in groups if group.key.quantity == LOSS.name and ResultName.parse(group.key.estimator).part is not None}
+    return tuple(group for group in groups if group.key.quantity != LOSS.name or group.key.at not in of_q)
 
 
 def head_table(run: Run) -> Table:
@@ -227,8 +240,9 @@ def _side_by_side(found: Sequence[Found[tuple[GroupSummary, ...]]]) -> Iterator[
             (*map(Column, _key_heads(several, keys[0].at)), *run_columns(names)),
             tuple(rows),
             lines=(circumstances(None if several else keys[0], quantity.higher_is_better),),
-            notes=(f"Means over the images. [ ] 95 % interval, {_covered(groups)}.", *_paired(changes), *caveats(groups, "[ ]")),
+            notes=tuple(dict.fromkeys(caveats(groups, "[ ]"))),
         )
+    yield Table(notes=(f"Means over the images. [ ] 95 % interval, {_covered(list(every.values()))}.", *_paired(changes)))
 
 
 def _mean_of(group: GroupSummary | None, quantity: Quantity) -> Cell:

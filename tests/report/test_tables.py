@@ -87,7 +87,7 @@ def test_a_narrow_terminal_gets_the_columns_in_parts() -> None:
     text = " ".join(lines)
     assert all(f"column {i}" in text for i in range(8))
     for one in ids:
-        assert sum(line.startswith("a/") and line.split()[0].endswith(one[-8:]) for line in lines) >= 2, "each part names its lines"
+        assert sum(line.startswith("a/") and line.split()[0].endswith(one[-6:]) for line in lines) >= 2, "each part names its lines"
 
 
 def test_latex_and_markdown_are_the_same_table() -> None:
@@ -97,7 +97,7 @@ def test_latex_and_markdown_are_the_same_table() -> None:
         (cells(("a_b", ">= 1", "[0, 1]")), (Cell("[c]"), Cell("~2"), Cell(""))),
         notes=("how\nto read",),
     )
-    assert latex_text([table]).splitlines()[1:-1] == [
+    assert latex_text([table]).splitlines()[1:] == [
         "% 50 % & more",
         r"\begin{tabular}{lr}",
         r"\toprule",

@@ -18,6 +18,7 @@ from robaudit.stats.groups import quantity_of
 from robaudit.stats.summary import GroupSummary
 from robaudit.store.run import Run
 
+_ORDER = (SectionName.LEVELS, *(name for name in SectionName if name not in (SectionName.LEVELS, SectionName.ROWS)))
 _FEW = 6  # least robust samples, shown even if none of them is flagged
 
 
@@ -117,7 +118,7 @@ def gather(runs: Sequence[Run], ask: Ask | None = None, *, most: int = 60) -> Co
             views.append(_view(name, run, mine))
     if not views:
         raise NothingLeftError("robaudit report", "no run has these estimators at these noise levels", "name others")
-    parts = (_part(name, views, asked, most) for name in SectionName if name is not SectionName.ROWS)
+    parts = (_part(name, views, asked, most) for name in _ORDER)
     return Content(tuple(views), tuple(part for part in parts if part is not None), tuple(problems))
 
 

@@ -73,7 +73,11 @@ def _table(table: Table) -> Iterator[str]:
         yield from ("", f"**{markdown(table.heading)}**")
     yield from ("", *map(markdown, table.lines)) if table.lines else ()
     if table.columns:
-        rows = tuple(tuple(replace(cell, text=signs(cell.text)) for cell in row) for row in table.rows)
+        signed = [column.number for column in table.columns]
+        rows = tuple(
+            tuple(replace(cell, text=signs(cell.text)) if sign else cell for cell, sign in zip(row, signed, strict=True))
+            for row in table.rows
+        )
         yield from markdown_table(replace(table, rows=rows, notes=()))
     for text in (*(cell.text for cell in table.conclusions), *table.notes):
         yield from (markdown(text), "")

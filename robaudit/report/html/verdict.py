@@ -9,7 +9,9 @@ from robaudit.levels import GAUSSIAN, NO_NOISE, LevelName, NoiseLevel
 from robaudit.quantities import LOG10_P_FAIL, P_ROBUST
 from robaudit.report import numbers
 from robaudit.report.class_tables import label_of
+from robaudit.report.differences import changes_of, difference
 from robaudit.report.html.content import Content, RunView
+from robaudit.report.sections import Found
 from robaudit.report.summary_tables import bar_of, mean_cell
 from robaudit.report.tables import Cell, Column, Table
 from robaudit.report.words import bracketed_certainties
@@ -64,8 +66,21 @@ def glance(content: Content) -> Table:
         "At a glance",
         (*((Column("run"),) if several else ()), Column("noise"), *(Column(heads[i], number=i != 2) for i in kept)),
         tuple((*row[:place], *(row[place + i] for i in kept)) for row in rows),
+        conclusions=tuple(_compared(content)),
         notes=(f"{content.views[0].shown[0]}; [ ] 95 % interval, {LIKE_THESE}.",),
     )
+
+
+def _compared(content: Content) -> Iterator[Cell]:
+    """How the main result of each further run differs from the first one's, at the strongest level of the verdict."""
+    base, *others = content.views
+    group = _headline(base)[-1]
+    changes = changes_of([Found(view.name, view.run, None) for view in content.views])
+    level = numbers.level_texts(one.key.at for one in base.groups)[group.key.at]
+    for view in others:
+        if (found := changes[view.name].get((group.key.estimator, group.key.at))) is not None:
+            text = f"{view.name} minus {base.name}, {level}: mean {group.key.quantity} {difference(found.mean)}."
+            yield Cell(text, tone="strong")
 
 
 def _rows(content: Content, view: RunView) -> Iterator[tuple[Cell, ...]]:
@@ -135,8 +150,7 @@ def _mean(view: RunView, group: GroupSummary) -> str:
     one, mark = group.mean, numbers.NO_INTERVAL if group.with_interval < group.images else ""
     if group.unit == "probability":
         lower, upper = (one.measured_lower, one.measured_upper) if group.images == 1 else (one.lower, one.upper)
-        known = lower is not None and upper is not None
-        text = numbers.with_percents(one.value, lower, upper) if known else numbers.percent(one.value, None, None)
+        text = numbers.percent(one.value, None, None) if lower is None or upper is None else numbers.with_percents(one.value, lower, upper)
     elif group.key.quantity == LOG10_P_FAIL.name:
         return _odds(one, mark)
     else:
