@@ -18,6 +18,7 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.table import Table as Grid
 from rich.text import Text
 
+from robaudit.report.numbers import signs
 from robaudit.text import clipped, printable
 
 Tone = Literal["", "bad", "warning", "strong"]
@@ -269,28 +270,27 @@ def markdown(text: str) -> str:
     return _LINKED.sub(_JOINER, text)
 
 
-def markdown_table(table: Table) -> list[str]:
-    """The lines of a table in Markdown, with its notes; heading, lines and conclusions are left to the caller."""
+def markdown_rows(table: Table) -> str:
+    """The columns and rows of a table in Markdown; the text around it is left to the caller."""
     sides = ["---:" if column.number else ":---" for column in table.columns]
     lines = ["| " + " | ".join(markdown(column.head) or " " for column in table.columns) + " |", "| " + " | ".join(sides) + " |"]
-    lines += ["| " + " | ".join(map(_markdown_cell, row)) + " |" for row in table.rows]
-    return ["", *lines, "", *(part for note in table.notes for part in (markdown(note), ""))]
+    return "\n".join([*lines, *("| " + " | ".join(map(_markdown_cell, row, table.columns)) + " |" for row in table.rows)])
 
 
 def markdown_text(tables: Iterable[Table]) -> str:
     """Tables as Markdown, each with its heading and the text around it."""
-    lines: list[str] = []
+    blocks: list[str] = []
     for table in tables:
-        lines += [f"### {markdown(table.heading)}", ""] if table.heading else []
-        lines += [*(f"- {markdown(line)}" for line in table.lines), ""] if table.lines else []
-        lines += markdown_table(replace(table, notes=()))[1:] if table.columns else []
-        lines += [f"**{markdown(cell.text)}**" for cell in table.conclusions] + [""] * bool(table.conclusions)
-        lines += [*(f"- {markdown(note)}" for note in table.notes), ""] if table.notes else []
-    return "\n".join(lines).rstrip("\n") + "\n"
+        blocks += [f"### {markdown(table.heading)}"] if table.heading else []
+        blocks += ["\n".join(f"- {markdown(line)}" for line in table.lines)] if table.lines else []
+        blocks += [markdown_rows(table)] if table.columns else []
+        blocks += [f"**{markdown(cell.text)}**" for cell in table.conclusions]
+        blocks += ["\n".join(f"- {markdown(note)}" for note in table.notes)] if table.notes else []
+    return "\n\n".join(blocks) + "\n"
 
 
-def _markdown_cell(cell: Cell) -> str:
-    text = markdown(clipped(cell.text, _LONGEST)) or " "
+def _markdown_cell(cell: Cell, column: Column) -> str:
+    text = markdown(clipped(signs(cell.text) if column.number else cell.text, _LONGEST)) or " "
     return f"**{text}**" if cell.tone == "bad" else text
 
 
