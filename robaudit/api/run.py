@@ -305,7 +305,10 @@ class Run(stored.Run):
         threshold: float | None = None,
         max_images: int | None = None,
         sample: str | None = None,
+        beside: Sequence[stored.Run] = (),
         width: float = 7.0,
+        title: bool = True,
+        caption: bool = True,
     ) -> Figure: ...
 
     @overload
@@ -321,7 +324,10 @@ class Run(stored.Run):
         threshold: float | None = None,
         max_images: int | None = None,
         sample: str | None = None,
+        beside: Sequence[stored.Run] = (),
         width: float = 7.0,
+        title: bool = True,
+        caption: bool = True,
     ) -> Path: ...
 
     def plot(
@@ -336,35 +342,45 @@ class Run(stored.Run):
         threshold: float | None = None,
         max_images: int | None = None,
         sample: str | None = None,
+        beside: Sequence[stored.Run] = (),
         width: float = 7.0,
+        title: bool = True,
+        caption: bool = True,
     ) -> Figure | Path:
-        """A picture: distribution, bias, flagged, agreement, cost, loss-q, radius, certified, heat-map, corruption-kept, curves, spectrum.
+        """A picture of this run, or of several.
 
         Args:
-            kind: which.
+            kind: summary, levels, classes, flagged, confusion, certified, scores, curves, corruption, easiest, losses, sample, or scatter.
             path: the file to write: .png, .svg or .pdf. None: the figure itself, which a notebook shows.
-            estimator, noise, level, sigma: only these results.
+            estimator, noise, level, sigma: only these results; for scatter the two estimators.
             threshold: beyond it a sample counts as not robust.
-            max_images: for flagged and loss-q.
-            sample: the image, for spectrum.
-            width: in inches.
+            max_images: for flagged and losses.
+            sample: the image, for the kind sample.
+            beside: further runs in the same picture.
+            width: in inches; 3.3 is a column of a paper.
+            title, caption: whether they are written above and below.
 
         Raises:
-            RobauditError: matplotlib is not installed, there is no such picture, or the run has nothing that it could show.
+            RobauditError: matplotlib is not installed, there is no such picture, or a run has nothing that it could show.
         """
         from robaudit.report.pictures import can_draw
+        from robaudit.report.sections import Ask
 
         can_draw(required=True, where="plot")
-        from robaudit.report.pictures.kinds import FORMATS, Choice, figure_of, picture
+        from robaudit.report.pictures.kinds import FORMATS, figure_of, found_in, look_of, picture, sketch_of
 
-        levels = _levels(noise, level, sigma)
-        choice = Choice(_several(estimator), levels, threshold, max_images, sample=None if sample is None else str(sample))
+        format_ = "" if path is None else Path(path).suffix.lower().lstrip(".")
+        if path is not None:
+            _choose("path", format_, FORMATS)
+        look = look_of(width, title=title, caption=caption)
+        ids = () if sample is None else (str(sample),)
+        ask = Ask(_several(estimator), _levels(noise, level, sigma), threshold, bottom=max_images, id=ids)
+        made = sketch_of(kind, found_in(kind, [self, *beside], ask), ask)
         if path is None:
-            return figure_of(kind, self, choice, width=width)
+            return figure_of(made, look)
         target = Path(path)
-        _choose("path", target.suffix.lower().lstrip("."), FORMATS)
         try:
-            write_atomically(target, picture(kind, self, target.suffix.lower().lstrip("."), choice, width=width))
+            write_atomically(target, picture(made, format_, look))
         except OSError as error:
             raise RobauditError(str(target), f"cannot be written: {error.strerror or error}", "choose another path") from error
         return target

@@ -139,9 +139,13 @@ def plot(
         from robaudit.report.sections import Ask
         from robaudit.store.run import read_run
 
-        ids, names = () if id_ is None else (id_,), tuple(label or ())
         ask = Ask(
-            estimators=tuple(estimator or ()), levels=chosen, threshold=finite_threshold(threshold), bottom=max_images, id=ids, label=names
+            estimators=tuple(estimator or ()),
+            levels=chosen,
+            threshold=finite_threshold(threshold),
+            bottom=max_images,
+            id=() if id_ is None else (id_,),
+            label=tuple(label or ()),
         )
         source = image_source(data, trust)
         made = sketch_of(kind.value, found_in(kind.value, [read_run(run) for run in runs], ask), ask, source)

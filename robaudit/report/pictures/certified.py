@@ -22,7 +22,7 @@ from robaudit.report.pictures.page import (
     styles_of,
     told_apart,
 )
-from robaudit.report.pictures.style import CARD
+from robaudit.report.pictures.style import ring
 from robaudit.report.sections import Ask, Found
 from robaudit.stats.certified import CertifiedAccuracy
 from robaudit.stats.intervals import LIKE_THESE
@@ -106,5 +106,4 @@ def _curve(ax: Axes, one: CertifiedAccuracy, end: float, style: dict[str, Any]) 
     values, lowers, uppers = (np.append(of[at], zero) for of, zero in columns)
     ax.fill_between(radii, lowers, uppers, step="pre", color=style["color"], alpha=0.13, linewidth=0, zorder=1.5)
     ax.step(radii, values, where="pre", zorder=3, **style)
-    ring = {"marker": "o", "markersize": 5.5, "markerfacecolor": CARD, "markeredgecolor": style["color"], "markeredgewidth": 1.5}
-    ax.plot([0.0], [one.clean.value], clip_on=False, zorder=4, **ring)
+    ax.plot([0.0], [one.clean.value], **ring(style["color"]))

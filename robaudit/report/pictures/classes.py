@@ -129,5 +129,5 @@ def _dot(ax: Axes, y: float, one: ClassStats, colour: str) -> list[float]:
     ends = [end for end in (one.difference_lower, one.difference_upper) if end is not None]
     style: dict[str, Any] = {"markerfacecolor": ink if marked else CARD, "markeredgecolor": ink, "markeredgewidth": 1.3, "color": ink}
     ax.plot(ends, [y] * len(ends), color=ink, linewidth=1.6, solid_capstyle="butt", alpha=0.85, zorder=2)
-    ax.plot([one.difference], [y], marker="o", zorder=3, **style)
+    ax.plot([one.difference or 0.0], [y], marker="o", zorder=3, **style)
     return [end for end in (*ends, one.difference) if end is not None and math.isfinite(end)]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from robaudit.report.pictures.page import Look, Sketch, legend, legend_rows, panels, percent_scale, rows_of, told_apart
-from robaudit.report.pictures.style import CARD, line_style
+from robaudit.report.pictures.style import line_style, ring
 from robaudit.report.sections import Ask, Found
 from robaudit.stats.corruption import CorruptionReport, mean_error
 from robaudit.stats.intervals import LIKE_THESE
@@ -58,8 +58,7 @@ def _draw(body: SubFigure, look: Look, shown: Sequence[str], lines: Sequence[tup
 
 
 def _line(ax: Axes, label: str, report: CorruptionReport, style: Mapping[str, Any]) -> None:
-    ring = {"marker": "o", "markerfacecolor": CARD, "markeredgecolor": style["color"], "markeredgewidth": 1.2}
-    ax.plot([0], [1 - report.clean], zorder=4, clip_on=False, **ring)
+    ax.plot([0], [1 - report.clean], **ring(style["color"]))
     if label == _MEAN:
         if report.errors:
             ax.plot(range(1, 6), np.mean(list(report.errors.values()), axis=0), **style)

@@ -73,7 +73,7 @@ def _draw(body: SubFigure, look: Look, found: Sequence[Found[Easiest]], kept: Se
         if len(found) > 1:
             ax.set_title(fitted(one.name, look.body / across - 0.2, look.size, bold=True))
     bar = parts[0].colorbar(drawn, ax=grid, aspect=24, pad=0.015)
-    bar.outline.set_visible(False)  # type: ignore[operator]
+    bar.outline.set_visible(False)
     percent_scale(bar.ax.yaxis)
     bar.ax.grid(visible=False)
     if kept:

@@ -54,11 +54,8 @@ def found_in(kind: str, runs: Sequence[Run], ask: Ask) -> list[Found[Any]]:
         ask = module.narrowed(runs, ask)
     if kind in (name.value for name in sections.SectionName):
         return sections.section_of(sections.SectionName(kind)).find(runs, ask)
-    return [
-        Found(name, run, one)
-        for run, name in zip(runs, sections.run_names(runs, ask.label), strict=True)
-        for one in module.records(run, ask)
-    ]
+    names = sections.run_names(runs, ask.label)
+    return [Found(name, run, one) for run, name in zip(runs, names, strict=True) for one in module.records(run, ask)]
 
 
 def sketch_of(kind: str, found: Sequence[Found[Any]], ask: Ask, images: ImageSource | None = None) -> Sketch:

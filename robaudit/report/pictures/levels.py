@@ -24,7 +24,7 @@ from robaudit.report.pictures.page import (
     styles_of,
     told_apart,
 )
-from robaudit.report.pictures.style import CARD
+from robaudit.report.pictures.style import ring
 from robaudit.report.sections import Ask, Found
 from robaudit.stats.intervals import LIKE_THESE
 from robaudit.stats.levels import LevelCurve, LevelPoint
@@ -98,8 +98,7 @@ def _panel(ax: Axes, lines: Sequence[tuple[LevelCurve, dict[str, Any]]], what: s
                 ax.plot([x, x], [lower, upper], color=style["color"], linewidth=1.2)
             ax.plot(x, y, **style)
         if what == _ACCURACY and curve.clean is not None:
-            ring = {"marker": "o", "markerfacecolor": CARD, "markeredgecolor": style["color"], "markeredgewidth": 1.4, "markersize": 5.5}
-            ax.plot([start], [curve.clean.value], clip_on=False, zorder=4, **ring)
+            ax.plot([start], [curve.clean.value], **ring(style["color"]))
     if far:
         log_scale(ax, "x")
         ax.set_xlim((low / 1.5, high * 1.5) if at[0].name is not LevelName.PHOTONS else (high * 1.5, low / 1.5))

@@ -81,19 +81,15 @@ def page(sketch: Sketch, look: Look) -> tuple[tuple[float, float], Callable[[Fig
     height = above + sketch.height(look) + below
 
     def draw(figure: Figure) -> None:
-        body: Any = figure
-        if title or words:
-            parts = [part for part in ((above, title), (sketch.height(look), None), (below, words)) if part[0] > 0]
-            for (inches, lines), part in zip(parts, figure.subfigures(len(parts), 1, height_ratios=[one for one, _ in parts]), strict=True):
-                if lines is None:
-                    body = part
-                else:
-                    style = {"size": look.size + 2, "weight": "bold"} if lines is title else {"color": FAINT}
-                    part.text(_MARGIN / look.width, 1 - _GAP / inches, "\n".join(lines), va="top", linespacing=1.3, **style)
-        else:
-            body = figure.subfigures(1, 1)
-        body.patch.set_visible(False)
-        sketch.draw(body, look)
+        parts = [part for part in ((above, title), (sketch.height(look), None), (below, words)) if part[0] > 0]
+        made = figure.subfigures(len(parts), 1, height_ratios=[inches for inches, _ in parts], squeeze=False)
+        for (inches, lines), part in zip(parts, made[:, 0], strict=True):
+            part.patch.set_visible(False)
+            if lines is None:
+                sketch.draw(part, look)
+            else:
+                style = {"size": look.size + 2, "weight": "bold"} if lines is title else {"color": FAINT}
+                part.text(_MARGIN / look.width, 1 - _GAP / inches, "\n".join(lines), va="top", linespacing=1.3, **style)
 
     return (look.width, height), draw
 

@@ -407,7 +407,7 @@ def _lanes(ax: Axes, made: Portrait, look: Look) -> None:
             ax.plot([vote.found], [y], zorder=3, **_mark("x", RED))
         words = [f"certified {numbers.compact(vote.certified, -1)}" if vote.certified else "abstains"] if vote.certified is not None else []
         words += [f"flip found {numbers.compact(vote.found, 1)}"] if vote.found is not None else []
-        style = {"ha": "right", "va": "bottom", "color": FAINT, "size": 0.9 * look.size}
+        style: dict[str, Any] = {"ha": "right", "va": "bottom", "color": FAINT, "size": 0.9 * look.size}
         ax.annotate(", ".join(words), (high, y), (-2, 1), textcoords="offset points", **style)
     ax.set_yticks(list(ticks), list(ticks.values()))
     ax.set_ylabel("p(the class stays)", y=1.0, ha="right")

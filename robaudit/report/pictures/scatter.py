@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from robaudit.errors import NothingLeftError, SpecError
+from robaudit.levels import NoiseLevel
 from robaudit.names import matches
 from robaudit.quantities import IntervalKind, Quantity
 from robaudit.report.numbers import rank, span
 from robaudit.report.pictures.page import Look, Sketch, few_ticks, fitted, legend, panels, rows_of, told_apart
-from robaudit.report.pictures.style import BLUE, CARD, FAINT, ORANGE, RED
+from robaudit.report.pictures.style import CROSS, DOT, FAINT, TRIANGLE
 from robaudit.report.sections import Ask, Found
 from robaudit.rows import Row
 from robaudit.stats.agreement import rank_correlation
@@ -28,11 +29,7 @@ if TYPE_CHECKING:
 _MOST_PANELS, _MOST_BARS = 9, 400
 _WIDE, _HIGH = 2.25, 2.4  # inches of a panel
 _BOUNDS = (IntervalKind.UPPER_BOUND, IntervalKind.LOWER_BOUND, IntervalKind.CENSORED)
-_MARKS = {
-    "image": {"marker": "o", "markerfacecolor": BLUE, "markeredgecolor": CARD},
-    "censored": {"marker": "^", "markerfacecolor": CARD, "markeredgecolor": ORANGE, "markeredgewidth": 1.0},
-    "misclassified": {"marker": "x", "markeredgecolor": RED, "markeredgewidth": 1.0},
-}
+_MARKS = {"image": DOT, "censored": TRIANGLE, "misclassified": CROSS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +59,10 @@ def records(run: Run, ask: Ask) -> Sequence[Pair]:
     if len(ask.estimators) != 2:
         known = ", ".join(dict.fromkeys(row.estimator for row in run.rows))
         raise SpecError("--kind scatter", "is about two results", f"name both: --estimator A --estimator B; the run has {known}")
-    groups = run.groups(ask.estimators, ask.levels)
+    groups: dict[tuple[str, NoiseLevel], list[Row]] = {}
+    for row in run.rows:
+        groups.setdefault((row.estimator, row.at), []).append(row)
+    groups = {key: groups[key] for key in run.chosen(groups, ask.estimators, ask.levels)}
     sides = [{key: rows for key, rows in groups.items() if matches(key[0], name)} for name in ask.estimators]
     pairs = []
     for (_, at), across in sides[0].items():
@@ -101,14 +101,15 @@ def _caption(shown: Sequence[Found[Pair]], left: int) -> Iterator[str]:
 
 
 def _draw(body: SubFigure, look: Look, shown: Sequence[Found[Pair]]) -> None:
-    names = told_apart([(one.name, str(one.record.across), str(one.record.up)) for one in shown])
+    pairs = [(one.name, one.record.across, one.record.up) for one in shown]
+    names = told_apart([(name, x.estimator, y.estimator, str(x.at if y.at.levelless else y.at)) for name, x, y in pairs])
     ranks = [f"rank {rank(one.record.rank)}" for one in shown]
     titles = ranks if len(shown) == 1 else [f"{name}: {text}" for name, text in zip(names, ranks, strict=True)]
     there: set[str] = set()
     for ax, one in zip(panels(body, len(shown), look, _WIDE, titles=titles), shown, strict=True):
         there |= _panel(ax, one.record, look)
     marks = [name for name in _MARKS if name in there]
-    legend(body, marks, [{"linestyle": "none", **_MARKS[name]} for name in marks], look)
+    legend(body, marks, [_MARKS[name] for name in marks], look)
 
 
 def _panel(ax: Axes, pair: Pair, look: Look) -> set[str]:
@@ -127,7 +128,7 @@ def _panel(ax: Axes, pair: Pair, look: Look) -> set[str]:
     for (name, style), some in zip(_MARKS.items(), (~censored & ~wrong, censored & ~wrong, wrong), strict=True):
         if some.any():
             there.add(name)
-            ax.plot(x[some], y[some], linestyle="none", alpha=0.85, clip_on=False, zorder=3, **style)
+            ax.plot(x[some], y[some], alpha=0.85, clip_on=False, zorder=3, **style)
     if pair.across.quantity == pair.up.quantity:
         ax.axline((x[0], x[0]), slope=1.0, color=FAINT, linewidth=0.8, zorder=1)
     for axis, quantity, key, reach in ((ax.xaxis, pair.quantities[0], pair.across, x), (ax.yaxis, pair.quantities[1], pair.up, y)):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from robaudit.report.pictures.page import Look, Sketch, few_ticks, fitted, legend, panels, rows_of
-from robaudit.report.pictures.style import BLUE, CARD, FAINT, ORANGE, RED
+from robaudit.report.pictures.style import CROSS, DOT, FAINT, TRIANGLE
 from robaudit.report.score_tables import interval, text
 from robaudit.report.sections import Ask, Found
 from robaudit.stats.scores import Score, Scores
@@ -20,11 +20,7 @@ if TYPE_CHECKING:
 
 _MOST_PANELS = 9
 _WIDE, _HIGH = 2.2, 2.1  # inches of a panel
-_MARKS = {
-    "correct": {"marker": "o", "markerfacecolor": BLUE, "markeredgecolor": CARD},
-    "beyond the cap": {"marker": "^", "markerfacecolor": CARD, "markeredgecolor": ORANGE, "markeredgewidth": 1.0},
-    "misclassified": {"marker": "x", "markeredgecolor": RED, "markeredgewidth": 1.0},
-}
+_MARKS = {"correct": DOT, "beyond the cap": TRIANGLE, "misclassified": CROSS}
 
 
 def sketch(found: Sequence[Found[Scores]], _: Ask) -> Sketch:
@@ -79,7 +75,7 @@ def _draw(body: SubFigure, look: Look, shown: Sequence[tuple[str, Scores]], *, s
     for ax, (_, scores) in zip(panels(body, len(shown), look, _WIDE, titles=titles), shown, strict=True):
         there |= _panel(ax, scores, look)
     names = [name for name in _MARKS if name in there]
-    legend(body, names, [{"linestyle": "none", **_MARKS[name]} for name in names], look)
+    legend(body, names, [_MARKS[name] for name in names], look)
 
 
 def _panel(ax: Axes, scores: Scores, look: Look) -> set[str]:
@@ -91,7 +87,7 @@ def _panel(ax: Axes, scores: Scores, look: Look) -> set[str]:
         at = some & known
         if at.any():
             there.add(name)
-            ax.plot(radii.g[at], radii.values[at], linestyle="none", alpha=0.85, clip_on=False, zorder=3, **style)
+            ax.plot(radii.g[at], radii.values[at], alpha=0.85, clip_on=False, zorder=3, **style)
     left, right = (min(0.0, *ax.get_xlim()), max(0.0, *ax.get_xlim()))
     top = 1.06 * max(float(radii.values[known].max(initial=0.0)), 1e-12)
     if slope is not None:

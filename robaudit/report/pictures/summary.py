@@ -17,15 +17,16 @@ from robaudit.report.pictures.style import CARD, FAINT, level_colours, line_styl
 from robaudit.report.sections import Ask, Found
 from robaudit.report.summary_tables import MEANINGS, caveats
 from robaudit.stats.flags import usual_threshold
-from robaudit.stats.groups import quantity_of
+from robaudit.stats.groups import GroupKey, quantity_of
 from robaudit.stats.intervals import LIKE_THESE, Floats
 from robaudit.stats.summary import GroupSummary
+from robaudit.store.run import Run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import SubFigure
 
-_MOST_PANELS, _MOST_POINTS = 6, 400
+_MOST_PANELS, _MOST_POINTS, _MOST_NAMED = 6, 400, 4
 _WIDE, _HIGH = 3.0, 2.15  # inches of a panel
 
 
@@ -67,13 +68,12 @@ def _panels(found: Sequence[Found[tuple[GroupSummary, ...]]], ask: Ask) -> Itera
     grouped: dict[tuple[str, ...], list[_Line]] = {}
     quantities = {name: quantity for one in found for name, quantity in one.run.quantities.items()}
     for one in found:
-        rows = one.run.groups()
+        every = _values(one.run)
         for group in one.record:
             key = group.key
             levels = {other.key.at for other in one.record if (other.key.estimator, other.key.noise) == (key.estimator, key.noise)}
             quantity = quantity_of(key.quantity, quantities)
-            values = np.array([row.value for row in rows[key.estimator, key.at] if math.isfinite(row.value)])
-            values = np.sort(values) if quantity.higher_is_better else -np.sort(-values)
+            values = np.sort(every[key])[:: 1 if quantity.higher_is_better else -1]
             place = (key.estimator, key.quantity, key.noise, one.name if len(levels) > 1 else "")
             grouped.setdefault(place, []).append(_Line(one.name, group, values))
     results = list(dict.fromkeys(place[:3] for place in grouped))
@@ -85,6 +85,15 @@ def _panels(found: Sequence[Found[tuple[GroupSummary, ...]]], ask: Ask) -> Itera
         title = f"{estimator}{under}" + (f": {run}" if run and several else "")
         ordered = sorted(lines, key=lambda line: line.group.key.at.strength) if run else lines
         yield _Panel(title, quantity, ask.threshold if asked and ask.threshold is not None else usual, tuple(ordered))
+
+
+def _values(run: Run) -> dict[GroupKey, Floats]:
+    """The finite values of each result."""
+    found: dict[GroupKey, list[float]] = {}
+    for row in run.rows:
+        if math.isfinite(row.value):
+            found.setdefault(GroupKey.of(row), []).append(row.value)
+    return {key: np.array(values) for key, values in found.items()}
 
 
 def _caption(shown: Sequence[_Panel], left: Sequence[_Panel]) -> Iterator[str]:
@@ -107,7 +116,9 @@ def _caption(shown: Sequence[_Panel], left: Sequence[_Panel]) -> Iterator[str]:
     if most > _MOST_POINTS:
         yield f"Curves go through {_MOST_POINTS} images; all numbers are for all images."
     if left:
-        yield f"Not shown: {', '.join(dict.fromkeys(panel.title.partition(': ')[0] for panel in left))}."
+        names = list(dict.fromkeys(panel.title.partition(": ")[0] for panel in left))
+        listed = ", ".join(names[:_MOST_NAMED]) + (f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else "")
+        yield f"Not shown: {listed}; --estimator and --noise choose."
 
 
 def _draw(body: SubFigure, look: Look, shown: Sequence[_Panel]) -> None:

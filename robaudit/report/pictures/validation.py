@@ -55,17 +55,17 @@ def read(folders: Sequence[Path]) -> list[Measured]:
     """The errors that some validations wrote.
 
     Raises:
-        RunError: a folder holds no finished validation.
+        RunError: a folder holds no validation.
         NothingLeftError: none of them has an estimate of the reference's quantity.
     """
-    from robaudit.advice.validation_files import NAME
+    from robaudit.advice.validation_files import SUMMARY
     from robaudit.files import read_json
 
     found = []
     for folder in folders:
-        document = read_json(folder / NAME) if (folder / NAME).is_file() else {}
-        if not isinstance(document, dict) or document.get("status") != "complete":
-            raise RunError(str(folder), "holds no finished validation", "name a folder that robaudit validate wrote")
+        if not (folder / SUMMARY).is_file():
+            raise RunError(str(folder), "holds no validation", "name a folder that robaudit validate wrote")
+        document = read_json(folder / SUMMARY)
         for one in document["comparisons"]:
             if one["error"] is not None:
                 at, error = noise_level(one["noise"], one["level"], one["level_name"]), one["error"]
