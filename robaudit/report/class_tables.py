@@ -37,9 +37,9 @@ class ClassSection(Section[ClassBias]):
         by = ask.by or ("label" if run.info["data"]["labelled"] else "predicted")
         return [
             class_bias(
-                rows, by=by, threshold=ask.threshold, class_names=run.class_names, quantity=quantity_of(rows[0].quantity, run.quantities)
+                one, by=by, threshold=ask.threshold, class_names=run.class_names, quantity=quantity_of(one.key.quantity, run.quantities)
             )
-            for rows in run.groups(ask.estimators, ask.levels).values()
+            for one in run.groups(ask.estimators, ask.levels).values()
         ]
 
     def tables(self, found: Sequence[Found[ClassBias]], ask: Ask) -> Iterator[Table]:

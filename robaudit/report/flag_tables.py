@@ -47,7 +47,7 @@ class FlaggedSection(Section[Flagged]):
         """The same, also where nothing says which samples are meant."""
         return [
             flag(
-                rows,
+                one,
                 below=usual_threshold(quantity) if ask.threshold is None else ask.threshold,
                 bottom=ask.bottom,
                 top=ask.top,
@@ -55,8 +55,8 @@ class FlaggedSection(Section[Flagged]):
                 only=ask.only,
                 quantity=quantity,
             )
-            for rows in run.groups(ask.estimators, ask.levels).values()
-            for quantity in (run.quantities[rows[0].quantity],)
+            for one in run.groups(ask.estimators, ask.levels).values()
+            for quantity in (run.quantities[one.key.quantity],)
         ]
 
     def tables(self, found: Sequence[Found[Flagged]], ask: Ask) -> Iterator[Table]:

@@ -17,7 +17,7 @@ from robaudit.numerics.intervals import clopper_pearson, mean_interval
 from robaudit.quantities import LOG10_P_FAIL, NO_INTERVAL, Interval, IntervalKind, Quantity
 from robaudit.report.numbers import ends
 from robaudit.rows import Row
-from robaudit.stats.groups import one_group
+from robaudit.stats.frame import one_result
 from robaudit.stats.summary import summarise
 
 ROW = Row(
@@ -214,7 +214,7 @@ def test_groups_keep_the_order_of_the_spec_and_are_never_pooled() -> None:
     assert [(key.estimator, key.at.level) for key in keys] == [*kinds, ("taylor", 0.2)]
     assert keys[-1].quantity == "confidence"
     with pytest.raises(ValueError, match="several groups"):
-        one_group(rows, "here")
+        one_result(rows, "here")
 
 
 def test_values_that_are_not_finite_are_left_out_and_counted() -> None:
