@@ -75,7 +75,7 @@ def list_(
     if what is What.OVERVIEW:
         brief = {kind: [{"of": kind.value, **_brief(one)} for one in entries()] for kind, entries in lists.items()}
     else:
-        brief = {what: list(lists[what]())}
+        brief = {what: [dict(one) for one in lists[what]()]}
     entries = [one for some in brief.values() for one in some]
     if format_ is TextFormat.TABLE:
         _print_table(brief)

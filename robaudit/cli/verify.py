@@ -125,8 +125,8 @@ def _print(lines: Iterable[str], found: Consistency, to: Path | None, *, quiet: 
     from robaudit.report.tables import Terminal
 
     shown = [Text(line) for line in lines]
-    table = Terminal(lambda narrow: checks(found, narrow=narrow))
-    show(*shown, *([] if quiet and not found.found else [*([Text()] if shown else []), table]), to=to)
+    tables = [] if quiet and not found.found else [Terminal(checks(found))]
+    show(*shown, *([Text()] if shown and tables else []), *tables, to=to)
 
 
 def _document(result: Verification | None, missing: RobauditError | None, found: Consistency) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from robaudit.levels import LevelChoice
 from robaudit.numerics.intervals import mean_interval
 from robaudit.quantities import IntervalKind
 from robaudit.rows import Row
-from robaudit.stats.agreement import Results
+from robaudit.stats.frame import Results
 from robaudit.stats.groups import Document, GroupKey
 from robaudit.stats.intervals import Floats
 
