@@ -22,6 +22,7 @@ class Member:
         method: STORED or DEFLATED.
         size: what it claims to expand to.
         packed: what it claims to take on disk.
+        local_name: its name in its own header, where that differs from the directory's.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Member:
     packed: int | None = None
     crc: int | None = None
     flags: int = 0
+    local_name: str | None = None
     offset: int | None = None
 
 
@@ -44,9 +46,9 @@ def write_zip(path: Path, *members: Member, comment: bytes = b"", directory_offs
         offset = len(body) if member.offset is None else member.offset
         large = b"" if max(size, packed) < 2**32 else struct.pack("<HHQQ", 1, 16, size, packed)
         sizes = (2**32 - 1, 2**32 - 1) if large else (packed, size)
-        name = member.name.encode()
+        name, local = member.name.encode(), (member.name if member.local_name is None else member.local_name).encode()
         head = struct.pack("<HHHHHIII", 45, member.flags, member.method, 0, 33, crc, *sizes)
-        body += b"PK\3\4" + head + struct.pack("<HH", len(name), len(large)) + name + large + member.data
+        body += b"PK\3\4" + head + struct.pack("<HH", len(local), len(large)) + local + large + member.data
         tail = struct.pack("<HHHHHII", len(name), len(large), 0, 0, 0, 0, offset)
         directory += b"PK\1\2" + struct.pack("<H", 45) + head + tail + name + large
     begin = len(body) if directory_offset is None else directory_offset
