@@ -341,10 +341,11 @@ def _changed(spec: AuditSpec, given: Mapping[str, Any], name: str | None, *, net
     if net_given:
         document["model"] = {"format": IN_MEMORY, **{key: document["model"][key] for key in ("mean", "std", "output")}}
     if data_given:
-        document["dataset"] = {"kind": IN_MEMORY, **{key: document["dataset"][key] for key in ("limit", "sample", "class_names")}}
+        document["dataset"] = {"kind": IN_MEMORY, **{key: document["dataset"][key] for key in ("limit", "sample", "ids", "class_names")}}
     if "limit" in given and document["dataset"].get("sample"):
         raise SpecError("limit", "the spec audits a random subset", "change its dataset.sample.size")
-    return validated(_with(document, given), replace(_origin(given), folder=spec.base_dir, name=name or spec.name))
+    document["name"] = name or spec.name
+    return validated(_with(document, given), replace(_origin(given), folder=spec.base_dir, name=name or spec.stem))
 
 
 def _with(document: dict[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:

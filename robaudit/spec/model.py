@@ -26,7 +26,7 @@ from pydantic import (
 
 from robaudit.errors import DataError, SpecError, did_you_mean
 from robaudit.levels import GAUSSIAN, LEVEL_KEYS, NO_NOISE, LevelName, NoiseLevel
-from robaudit.spec.class_names import read_class_ids, read_class_names
+from robaudit.spec.class_names import read_class_ids, read_class_names, read_ids
 from robaudit.spec.fields import (
     MISSING_KEY,
     UNKNOWN_KEY,
@@ -113,6 +113,9 @@ class BaseDatasetSpec(Part):
     kind: str
     limit: Count | None = Field(None, description="audit the first N samples")
     sample: SampleSpec | None = Field(None, description="audit a random subset instead: {size: 1000, seed: 0}")
+    ids: Annotated[tuple[str, ...] | None, BeforeValidator(read_ids, json_schema_input_type=tuple[str | int, ...] | str | None)] = Field(
+        None, min_length=1, description="audit the samples with these ids instead: a list, or a text file with one on each line"
+    )
     class_names: Annotated[
         tuple[str, ...] | None, BeforeValidator(read_class_names, json_schema_input_type=tuple[str, ...] | str | None)
     ] = Field(
@@ -154,8 +157,9 @@ class BaseDatasetSpec(Part):
 
     @model_validator(mode="after")
     def _one_selection(self) -> BaseDatasetSpec:
-        if self.limit is not None and self.sample is not None:
-            raise ValueError("limit and sample cannot be combined; keep one")
+        given = [key for key in ("limit", "sample", "ids") if getattr(self, key) is not None]
+        if len(given) > 1:
+            raise ValueError(f"{given[0]} and {given[1]} cannot be combined; keep one")
         return self
 
 
@@ -422,6 +426,9 @@ def _gate(text: str) -> str:
 class AuditSpec(Part):
     """A whole audit: model, data, noise, estimators and how to run them."""
 
+    name: Annotated[str, Field(min_length=1, max_length=100)] | None = Field(
+        None, description="what tables, pages and pictures call the run; default: the name of the spec's file"
+    )
     model: ModelSpec = Field(description="the trained network, for example {path: model.torchscript.pt}")
     dataset: DatasetSpec = Field(description="the labelled images, for example {kind: npz, path: test.npz}")
     noise: Annotated[tuple[NoiseSpec, ...], BeforeValidator(_each_name), Field(max_length=MOST_NOISES)] = Field(
@@ -466,9 +473,14 @@ class AuditSpec(Part):
         return self._origin.folder
 
     @property
-    def name(self) -> str:
-        """The stem of the spec file."""
+    def stem(self) -> str:
+        """The name of the spec file without its suffix, which run folders begin with."""
         return self._origin.name
+
+    @property
+    def title(self) -> str:
+        """What tables, pages and pictures call the run."""
+        return self.name or self.stem
 
     def located(self, folder: Path, name: str) -> AuditSpec:
         """Record the folder of its relative paths, and its name."""
@@ -497,9 +509,10 @@ def digest(document: object) -> str:
 
 
 def identity(spec_document: Mapping[str, Any]) -> str:
-    """sha256 of what a run computes: the spec without the keys that leave the results the same, and without gates."""
+    """sha256 of what a run computes: the spec without its name, its gates, and the keys that leave the results the same."""
     document = json.loads(json.dumps(spec_document))
     document.pop("gates", None)
+    document.pop("name", None)
     for key in _SAME_RESULTS:
         document["run"].pop(key, None)
     return digest(document)

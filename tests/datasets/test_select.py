@@ -16,6 +16,7 @@ from robaudit.datasets.base import Labels, Sample
 from robaudit.datasets.digits import DigitsSpec
 from robaudit.datasets.select import Selected, choose, random_subset
 from robaudit.errors import DataError, SampleError
+from robaudit.spec.class_names import BASE_DIR
 from robaudit.spec.model import BaseDatasetSpec, SampleSpec
 
 
@@ -124,3 +125,27 @@ def test_labels_beyond_the_class_names() -> None:
     assert selected[0].label == 0
     with pytest.raises(SampleError, match=r"^fake, sample 's1': has the label 2, but class_names has 2 names; add the missing names$"):
         selected[1]
+
+
+def test_ids_choose_in_the_order_of_the_data(tmp_path: Path) -> None:
+    data = Fake([2, 2, 2, 2])
+    assert choose(data, BaseDatasetSpec(kind="any", ids=("s3", "s1"))) == [1, 3]
+    with pytest.raises(DataError, match=r"fake: has no sample 's9', nor 1 more of dataset.ids; known: s0, s1"):
+        choose(data, BaseDatasetSpec(kind="any", ids=("s1", "s9", "s8")))
+    (tmp_path / "some.txt").write_text("7\n\n12\n")
+    read = DigitsSpec.model_validate({"kind": "digits", "ids": "some.txt"}, context={BASE_DIR: tmp_path})
+    assert read.ids == ("7", "12") == DigitsSpec.model_validate({"kind": "digits", "ids": [7, "12"]}).ids
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"ids": ["a", "a"]}, "lists 'a' twice"),
+        ({"ids": []}, "at least 1 item"),
+        ({"ids": ["a"], "limit": 3}, "limit and ids cannot be combined"),
+        ({"ids": "nowhere.txt"}, "must be a list of ids, or a file of them"),
+    ],
+)
+def test_ids_that_are_refused(given: dict[str, Any], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        BaseDatasetSpec.model_validate(given)

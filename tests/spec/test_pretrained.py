@@ -68,9 +68,9 @@ def test_everything_that_is_left_out(tmp_path: Path) -> None:
         "interpolation": "bilinear",
         "crop": 32,
     }
-    assert said == {**wanted, "crop_rounding": "round", "pad": None, "channels": 3}
+    assert said == {**wanted, "crop_rounding": "round", "pad": None, "ids": None, "channels": 3}
     assert found.base_dir == tmp_path
-    assert found.name == "spec"
+    assert found.stem == "spec"
     assert found.origin.lines
 
 
@@ -88,7 +88,7 @@ def test_twice_is_once(tmp_path: Path) -> None:
     path = model(tmp_path)
     first = spec(tmp_path)
     assert filled(first) is first
-    again = AuditSpec.model_validate(first.document()).located(first.base_dir, first.name)
+    again = AuditSpec.model_validate(first.document()).located(first.base_dir, first.stem)
     path.write_text(json.dumps({"architecture": "resnet50", "num_classes": 5, "pretrained_cfg": {}}))
     assert filled(again).document() == first.document()
 
