@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import tempfile
@@ -76,7 +77,10 @@ class Run(stored.Run):
     # --- rows as tables
 
     def to_arrow(self) -> pyarrow.Table:
-        """The rows as an Arrow table with the columns of samples.csv.
+        """The rows as an Arrow table: the columns of samples.csv, then what else an estimator recorded.
+
+        ``votes`` counts the noisy copies by class; ``details`` are further numbers by name (certified class, gap, effective sample
+        size, ...), as JSON; ``not_finite`` counts copies without finite logits.
 
         Raises:
             RobauditError: pyarrow is not installed.
@@ -86,24 +90,42 @@ class Run(stored.Run):
         return arrow_table(self.rows, self.class_names, where="to_arrow")
 
     def to_pandas(self) -> pandas.DataFrame:
-        """The rows as a pandas table with the columns of samples.csv; integers that may be absent are pandas' own ``Int64``.
+        """The rows as a pandas table: the columns of samples.csv, ``votes``, ``not_finite``, and a column for each further number.
+
+        Those columns are called ``details.NAME`` (``details.certified_class``, ``details.gap``, ...) and are NaN where an estimator
+        does not give the number. Integers that may be absent are pandas' own ``Int64``.
 
         Raises:
             RobauditError: pandas or pyarrow is not installed.
         """
-        from robaudit.api.frames import pandas_frame
+        import json
 
-        return pandas_frame(self.rows, self.class_names)
+        try:
+            import pandas as pd
+        except ImportError as error:
+            raise needs_package("to_pandas", "pandas") from error
+        types = {"int64": pd.Int64Dtype(), "bool": pd.BooleanDtype()}
+        table = self.to_arrow()
+        frame: pandas.DataFrame = table.drop_columns("details").to_pandas(types_mapper=lambda one: types.get(str(one)))
+        details = [json.loads(text) if text else {} for text in table["details"].to_pylist()]
+        for name in sorted({name for one in details for name in one}):
+            frame[f"details.{name}"] = [one.get(name, math.nan) for one in details]
+        return frame
 
     def to_polars(self) -> polars.DataFrame:
-        """The rows as a polars table with the columns of samples.csv.
+        """The rows as a polars table, with the columns of :meth:`to_arrow`.
 
         Raises:
             RobauditError: polars or pyarrow is not installed.
         """
-        from robaudit.api.frames import polars_frame
-
-        return polars_frame(self.rows, self.class_names)
+        try:
+            import polars as pl
+        except ImportError as error:
+            raise needs_package("to_polars", "polars") from error
+        frame = pl.from_arrow(self.to_arrow())
+        if not isinstance(frame, pl.DataFrame):
+            raise TypeError("an Arrow table becomes a DataFrame")
+        return frame
 
     # --- questions
 
@@ -340,8 +362,8 @@ class Run(stored.Run):
         can_draw(required=True, where="plot")
         from robaudit.report.pictures.kinds import FORMATS, Choice, figure_of, picture
 
-        levels = _levels(noise, level, sigma)
-        choice = Choice(_several(estimator), levels, threshold, max_images, sample=None if sample is None else str(sample))
+        levels = level_choice(noise, level, sigma)
+        choice = Choice(several(estimator), levels, threshold, max_images, sample=None if sample is None else str(sample))
         if path is None:
             return figure_of(kind, self, choice, width=width)
         target = Path(path)
@@ -385,7 +407,12 @@ class Run(stored.Run):
         return "in a temporary folder: out= keeps it" if self._home is not None else f"in {printable(str(self.path))}"
 
     def _groups(self, estimator: Texts, noise: Texts, level: Numbers, sigma: Numbers) -> Iterable[list[Row]]:
-        return self.groups(_several(estimator), _levels(noise, level, sigma)).values()
+        return self.groups(several(estimator), level_choice(noise, level, sigma)).values()
+
+
+def needs_package(where: str, package: str) -> RobauditError:
+    """The error for a library that no extra of robaudit installs: users of its tables have it."""
+    return RobauditError(where, f"needs {package}, which is not installed", f"pip install {package}, or use to_arrow()")
 
 
 def read_run(path: str | Path, *, kept: bool = False) -> Run:
@@ -415,15 +442,16 @@ def _gates_html(decide: Callable[[], Decisions]) -> str:
         return notebook.html_lines([f"gates: {error}"])
 
 
-def _several(given: Any) -> tuple[Any, ...]:
+def several(given: Any) -> tuple[Any, ...]:
     """One or several as a tuple; None: empty."""
     found = arguments.plain(given)
     return () if found is None else tuple(found) if isinstance(found, list) else (found,)
 
 
-def _levels(noise: Texts, level: Numbers, sigma: Numbers) -> LevelChoice:
-    levels, sigmas = (tuple(arguments.level(name, one) for one in _several(given)) for name, given in (("level", level), ("sigma", sigma)))
-    return LevelChoice(_several(noise), levels, sigmas)
+def level_choice(noise: Texts, level: Numbers, sigma: Numbers) -> LevelChoice:
+    """The noise levels that the arguments of a question name."""
+    levels, sigmas = (tuple(arguments.level(name, one) for one in several(given)) for name, given in (("level", level), ("sigma", sigma)))
+    return LevelChoice(several(noise), levels, sigmas)
 
 
 def _choose(argument: str, given: object, known: Sequence[object]) -> None:

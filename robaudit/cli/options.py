@@ -131,7 +131,7 @@ PopulationOption = Annotated[
     typer.Option(
         "--population",
         rich_help_panel=GATES,
-        help="Decide for all images of this kind, of which these are a sample, rather than for these images only.",
+        help="Decide for images like these, not only for these images.",
     ),
 ]
 PointOption = Annotated[
