@@ -93,7 +93,7 @@ def test_asked_on_a_terminal(tmp_path: Path) -> None:
         ([*MODEL, "--data", "torchvision:"], "--data torchvision:: does not name a data set"),
         (
             [*MODEL, "--data", "digits", "--gate", "90"],
-            "--gate 90: is not a number above 0 and at most 1; give the least mean robustness alone: --gate 0.9",
+            "--gate 90: is not a number above 0 and at most 1; give the least mean robustness",
         ),
         (["there.yaml"], "there.yaml: already exists; name another file, or add --force"),
         (["no/such.yaml"], "no/such.yaml: its folder does not exist"),
