@@ -12,7 +12,6 @@ from robaudit.api.run import Numbers, Texts, level_choice, several
 from robaudit.compare.result import Comparison, GroupComparison
 from robaudit.gates.decide import Verdict
 from robaudit.report.comparison import comparison_tables
-from robaudit.report.tables import Terminal
 from robaudit.store import run as stored
 
 if TYPE_CHECKING:
@@ -85,7 +84,7 @@ def compare_runs(
     found = compare(*runs, estimators=several(estimator), levels=chosen, below=edge, confidence=confidence)
     first, second = runs
     tables = list(comparison_tables(found, first.info, second.info, second.class_names or first.class_names))
-    result = Compared(found.groups, [Terminal(lambda _: tables)])
+    result = Compared(found.groups, tables)
     result.comparison = found
     return result
 

@@ -12,6 +12,7 @@ from robaudit.levels import level_name_in, without_levels
 from robaudit.models.logits import LogitModel
 from robaudit.progress import Listener
 from robaudit.spec.model import IN_MEMORY, AuditSpec, base_identity, identity
+from robaudit.spec.origin import Origin
 from robaudit.store.folder import RUNS, RunFolder, in_runs, label_of
 from robaudit.store.info import kind_of
 from robaudit.store.state import State
@@ -210,7 +211,7 @@ def extended(spec: AuditSpec, info: Mapping[str, Any], where: str) -> AuditSpec:
         "noise": _joined(old["noise"], new["noise"], where),
         "estimators": estimators,
     }
-    return AuditSpec.model_validate(document).located(spec.base_dir, spec.stem).noting(*spec.taken)
+    return AuditSpec.model_validate(document).coming(Origin(folder=spec.base_dir, name=spec.stem, taken=spec.origin.taken))
 
 
 def _joined(old: Sequence[Mapping[str, Any]], new: Sequence[Mapping[str, Any]], where: str) -> list[dict[str, Any]]:

@@ -130,19 +130,18 @@ def _noises() -> Iterator[Entry]:
 
 
 def _datasets() -> Iterator[Entry]:
-    from robaudit.spec.model import DATASET_SPECS, IN_MEMORY
+    from robaudit.spec.model import DATASET_KINDS, dataset_kind
 
-    for name, cls in DATASET_SPECS.items():
-        if name != IN_MEMORY:
-            yield {"name": name, "summary": _first_line(cls), "options": _options(cls, "kind")}
+    for name in DATASET_KINDS:
+        cls = dataset_kind(name)
+        yield {"name": name, "summary": _first_line(cls), "options": _options(cls, "kind")}
 
 
 def _formats() -> Iterator[Entry]:
-    from robaudit.models.load import LOADERS, SUFFIXES
+    from robaudit.models.load import FORMATS
 
-    for name, load in LOADERS.items():
-        suffixes = [suffix for suffix, other in SUFFIXES.items() if other == name]
-        yield {"name": name, "summary": _first_line(load).removeprefix("Load "), "files": ", ".join(suffixes)}
+    for form in FORMATS:
+        yield {"name": form.name, "summary": _first_line(form.load).removeprefix("Load "), "files": ", ".join(form.suffixes)}
     yield {"name": "timm", "summary": "a folder that timm has saved, or hf:org/name", "files": "config.json, model.safetensors"}
     yield {"name": "Transformers", "summary": "a folder of save_pretrained, or hf:org/name", "files": "config.json, model.safetensors"}
 

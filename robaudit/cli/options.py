@@ -25,6 +25,8 @@ class TextFormat(StrEnum):
     TABLE = "table"
     CSV = "csv"
     JSON = "json"
+    MD = "md"
+    LATEX = "latex"
 
 
 class SummaryFormat(StrEnum):
@@ -85,6 +87,10 @@ ThresholdOption = Annotated[
     ),
 ]
 
+LabelOption = Annotated[
+    list[str] | None,
+    typer.Option("--label", metavar="NAME", rich_help_panel=RESULTS, help="Call the first run so; again for each further one."),
+]
 FormatOption = Annotated[TextFormat, typer.Option("--format", rich_help_panel=OUTPUT, help="Output format.")]
 SummaryFormatOption = Annotated[SummaryFormat, typer.Option("--format", rich_help_panel=OUTPUT, help="Output format.")]
 OutputOption = Annotated[
@@ -135,7 +141,7 @@ PopulationOption = Annotated[
     typer.Option(
         "--population",
         rich_help_panel=GATES,
-        help="Decide for images like these, not only for these images.",
+        help="Decide for images like these, of which these are a sample, not for these images only.",
     ),
 ]
 PointOption = Annotated[

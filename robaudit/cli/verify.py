@@ -127,9 +127,8 @@ def _print(lines: Iterable[str], found: Consistency, to: Path | None, *, quiet: 
     from robaudit.report.tables import Terminal
 
     shown: list[RenderableType] = [Text(line) for line in lines]
-    table = Terminal(lambda narrow: checks(found, narrow=narrow))
     if found.found or not quiet:
-        shown += [Text(), table] if shown else [table]
+        shown += [Text(), Terminal(checks(found))] if shown else [Terminal(checks(found))]
     show(*shown, to=to)
 
 

@@ -116,7 +116,7 @@ class Selected:
             raise SampleError(
                 f"{self.where}, sample {sample.id!r}",
                 f"its shape is {shape}, but that of the first sample {first_id!r} is {first_shape}",
-                "set resize: [height, width] (or resize and crop), so that all have one shape",
+                "bring all to one shape: resize: [height, width] in the spec, or a transform such as Resize((224, 224))",
             )
         if sample.label is not None and self._class_names is not None and sample.label >= len(self._class_names):
             raise SampleError(f"{self.where}, sample {sample.id!r}", self._beyond(sample.label), "add the missing names")

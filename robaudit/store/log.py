@@ -80,7 +80,7 @@ class Logged(Listener):
         self._listener.warn(text)
 
     def doing(self, what: str) -> None:
-        """Pass on what is done; the log has it in the lines of progress."""
+        """Pass on the current activity; the log has it in the lines of progress."""
         self._progress.doing(what)
         self._listener.doing(what)
 
@@ -98,7 +98,7 @@ class Logged(Listener):
         self._listener.working(share)
 
     def advance(self, samples: int) -> None:
-        """Pass on that more samples are on disk, in one line unless there are none."""
+        """Pass on that more samples are on disk, in one line if there are any."""
         self._progress.advance(samples)
         if samples:
             self._report(f"{self._progress.done} of {self._progress.total} samples")

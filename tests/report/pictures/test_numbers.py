@@ -7,15 +7,15 @@ import math
 import numpy as np
 import pytest
 import torch
+from robaudit.report.pictures.bias import BEST, WORST, classes_of
+from robaudit.report.pictures.cost import costs
+from robaudit.report.pictures.distribution import MOST_POINTS, band, distributions
+from robaudit.report.pictures.groups import one_of
 from scipy.stats import spearmanr
 
 from robaudit.errors import NothingLeftError, RobauditError, RunError
 from robaudit.quantities import CONFIDENCE, LOG10_P_FAIL, Interval
-from robaudit.report.pictures.bias import BEST, WORST, classes_of
-from robaudit.report.pictures.cost import costs
-from robaudit.report.pictures.distribution import MOST_POINTS, band, distributions
 from robaudit.report.pictures.flagged import sized, worst_of
-from robaudit.report.pictures.groups import one_of
 from robaudit.stats.agreement import MOST_DOTS, MOST_ESTIMATORS, agreement
 from robaudit.stats.classes import class_bias
 from robaudit.stats.flags import flag
@@ -111,9 +111,9 @@ def test_the_group_that_speaks_for_a_run() -> None:
     ]
     made = run(rows)
     chosen, others = one_of(made)
-    assert (chosen[0].estimator, chosen[0].at, others) == ("mine", sigma(0.2), 4)
+    assert (chosen.key.estimator, chosen.key.at, others) == ("mine", sigma(0.2), 4)
     chosen, others = one_of(made, ("taylor", "logit_gaussian"))
-    assert (chosen[0].estimator, others) == ("logit_gaussian", 1)
+    assert (chosen.key.estimator, others) == ("logit_gaussian", 1)
     with pytest.raises(RunError, match="has no estimator nothing"):
         one_of(made, ("nothing",))
 
@@ -122,9 +122,9 @@ def test_of_several_noises_the_first_speaks_for_a_run() -> None:
     night = [row(0, 0.4, noise="night", level_name="photons", level=level) for level in (5.0, 100.0)]
     fog = [row(0, 0.9, noise="fog", level_name="severity", level=level) for level in (1.0, 5.0)]
     chosen, others = one_of(run([*night, *fog]))
-    assert (str(chosen[0].at), others) == ("night photons 5", 3)
+    assert (str(chosen.key.at), others) == ("night photons 5", 3)
     chosen, _ = one_of(run([*fog, *night]))
-    assert str(chosen[0].at) == "fog severity 5"
+    assert str(chosen.key.at) == "fog severity 5"
 
 
 def test_the_worst_samples_are_those_of_flag_samples() -> None:
