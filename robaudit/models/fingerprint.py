@@ -25,8 +25,8 @@ def fingerprint(value: object) -> str:
     """sha256 (hex) of a module or a callable, as far as Python shows it.
 
     The digest of a module covers its weights, its structure (its repr), its plain attributes and the code of its classes; of a function
-    its code, and the modules, tensors, arrays, numbers and functions that it reaches through its arguments, its closure, its globals and its
-    instance. Changes of compiled code do not change the digest.
+    its code, and the modules, tensors, arrays, numbers and functions that it reaches through its arguments, its closure, its globals and
+    its instance. Changes of compiled code do not change the digest.
     """
     digest, seen = hashlib.sha256(), dict[int, object]()
     for text in _parts(value, seen):
