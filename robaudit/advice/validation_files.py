@@ -27,7 +27,7 @@ _POINT_COLUMNS = (
 
 def default_out(spec: AuditSpec) -> Path:
     """runs/<spec name>-validation-<hash8>."""
-    return in_runs(f"{spec.name}-validation-{identity(spec.document())[:8]}")
+    return in_runs(f"{spec.stem}-validation-{identity(spec.document())[:8]}")
 
 
 def check_folder(path: Path) -> None:

@@ -6,7 +6,7 @@ import os
 import shutil
 import tempfile
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     import pyarrow
     from matplotlib.figure import Figure
 
-    from robaudit.rows import Row
     from robaudit.stats.classes import ClassBias
     from robaudit.stats.flags import Flagged
     from robaudit.stats.summary import GroupSummary
@@ -416,9 +415,6 @@ class Run(stored.Run):
     @property
     def _place(self) -> str:
         return "in a temporary folder: out= keeps it" if self._home is not None else f"in {printable(str(self.path))}"
-
-    def _groups(self, estimator: Texts, noise: Texts, level: Numbers, sigma: Numbers) -> Iterable[list[Row]]:
-        return self.groups(_several(estimator), _levels(noise, level, sigma)).values()
 
 
 def read_run(path: str | Path, *, kept: bool = False) -> Run:

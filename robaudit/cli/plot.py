@@ -178,7 +178,7 @@ def _noise(
     from robaudit.noise.registry import build
     from robaudit.report.pictures.noise import previews, sketch
 
-    found = tuple(one for one in build(spec.noise, spec.base_dir, spec.written) if one.levels)
+    found = tuple(one for one in build(spec.noise, spec.base_dir, spec.origin) if one.levels)
     if not found:
         raise SpecError(str(path), "has no noise at any level to draw", "add one, such as noise: {sigma: 0.05}, or --set noise.sigma=0.05")
     dataset = open_dataset(spec.dataset, base_dir=spec.base_dir, trust=trust)

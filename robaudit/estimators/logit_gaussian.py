@@ -41,7 +41,6 @@ COMPETITIVE = 64
 _EDGE = 1e-15
 _VALUES = {"cpu": 1 << 17, "other": 1 << 24}  # of the pairs without each group, worked on at once
 _VISIBLE = 2e-3
-_NOTED = 5e-3
 _ROUNDING = 1e-5
 _TAIL_MULTIPLE = 3.0  # a skewness of .5 moves the tail beyond 3 standard deviations by 2.4 times itself (Edgeworth)
 _PILOT, _PILOT_START, _MARGIN = 32, 2 * FRAME * 2**14, 1.1  # beyond the copies of every estimate, at the start of a frame
@@ -58,7 +57,7 @@ class LogitGaussian(Estimator):
 
     Margins that are skewed, singly or jointly, shift the probability from the normal one. The same pairs say by how much
     (:func:`~robaudit.numerics.margins.reflection_shift`); the value is corrected by what of it is more than sampling error, which is
-    nothing at all for most normal margins, and says so in ``note`` from .005 on (``details.skew_correction``).
+    nothing at all for most normal margins (``details.skew_correction``).
 
     The interval is a delete-one-group jackknife (8 groups of pairs, Student's t on the probit scale), never narrower than the standard
     error that so many normal draws leave, and holds the intervals of the value and of the wholly corrected one. It is approximate: what
@@ -278,11 +277,7 @@ class NormalMargins:
 
     def estimate(self, row: int, *, flips_to: int, votes: Votes) -> Estimate:
         """One image as a row; the votes go along: gates and the accuracy under noise rest on them."""
-        error, correction = float(self.error[row]), float(self.correction[row])
-        remarks = [
-            f"normal CDF within {error:.1g}" if error > _VISIBLE else "",
-            f"skewed margins: corrected by {correction:+.3f}" if abs(correction) >= _NOTED else "",
-        ]
+        error = float(self.error[row])
         return Estimate(
             value=float(self.value[row]),
             lower=float(self.lower[row]),
@@ -292,7 +287,7 @@ class NormalMargins:
             forwards=1 + votes.draws,
             backwards=0,
             interval=LogitGaussian.interval,
-            note="; ".join(filter(None, remarks)),
+            note=f"normal CDF within {error:.1g}" if error > _VISIBLE else "",
             votes=votes.by_class,
             details=self.details(row),
             split=votes.split,

@@ -52,17 +52,33 @@ def read_class_ids(value: object, info: ValidationInfo) -> object:
     return tuple(words)
 
 
-def _read(value: str, info: ValidationInfo) -> tuple[Path, str]:
+def read_ids(value: object, info: ValidationInfo) -> object:
+    """Ids of samples as text, from a list or from the file that a text names (one on each line).
+
+    Raises:
+        ValueError: there is no such file, or an id appears twice.
+    """
+    if isinstance(value, str):
+        value = [line for line in _lines(_read(value, info, "ids")[1]) if line]
+    if not isinstance(value, list | tuple):
+        return value
+    ids = tuple(str(one) if isinstance(one, int) and not isinstance(one, bool) else one for one in value)
+    if twice := [one for one, times in Counter(ids).items() if times > 1]:
+        raise ValueError(f"lists {twice[0]!r} twice")
+    return ids
+
+
+def _read(value: str, info: ValidationInfo, what: str = "names") -> tuple[Path, str]:
     path = (info.context or {}).get(BASE_DIR, Path()) / expanded(value)
     try:
         about = path.stat()
         if not stat.S_ISREG(about.st_mode) or about.st_size > _LARGEST:
-            raise ValueError("must be a list of names, or a file of them")
+            raise ValueError(f"must be a list of {what}, or a file of them")
         return path, path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
         raise ValueError("must be a file of UTF-8 text") from None
     except OSError as error:
-        raise ValueError(f"must be a list of names, or a file of them ({error.strerror or error}: {path})") from None
+        raise ValueError(f"must be a list of {what}, or a file of them ({error.strerror or error}: {path})") from None
 
 
 def _lines(text: str) -> list[str]:

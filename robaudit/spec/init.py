@@ -15,10 +15,10 @@ from robaudit.errors import SpecError, did_you_mean
 from robaudit.files import expanded
 from robaudit.spec.data_files import is_pattern, recognised
 from robaudit.spec.fields import as_number
-from robaudit.spec.model import DATASET_SPECS, ImageOptions, TorchvisionSpec
+from robaudit.spec.model import dataset_kind
 from robaudit.spec.presets import NORMALISATIONS
 from robaudit.spec.pretrained.base import Pretrained
-from robaudit.spec.pretrained.fill import NAMED
+from robaudit.spec.pretrained.fill import for_dataset
 
 _EMBEDDED = "digits"
 _MOST_NAMES = 20  # written out
@@ -163,19 +163,13 @@ def with_images(section: dict[str, Any], known: Pretrained) -> dict[str, Any]:
 
     Names beyond 20 are left out of the text: the spec takes them from the model when it is read.
     """
-    kind, more = DATASET_SPECS[section["kind"]], dict[str, Any]()
-    if issubclass(kind, ImageOptions):
-        given = section.keys() & {"resize", "crop"}
-        more = {
-            key: value for key, value in known.images.items() if not given or key not in ("resize", "crop", "fit", "crop_rounding", "pad")
-        }
-        if issubclass(kind, TorchvisionSpec):
-            more.pop("channels", None)
-    if issubclass(kind, NAMED) and known.class_names and len(known.class_names) <= _MOST_NAMES:
-        more["class_names"] = list(known.class_names)
+    more = for_dataset(dataset_kind(section["kind"]), section.keys(), known)
+    more.pop("class_ids", None)
+    names = more.pop("class_names", ())
+    if 0 < len(names) <= _MOST_NAMES:
+        more["class_names"] = list(names)
     last: dict[str, Any] = {key: section[key] for key in section if key in ("limit", "sample")}
-    first = {key: value for key, value in section.items() if key not in last}
-    return first | {key: value for key, value in more.items() if key not in first} | last
+    return {key: value for key, value in section.items() if key not in last} | more | last
 
 
 def _refuse(files: Mapping[str, int], text: str) -> None:

@@ -12,13 +12,6 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from robaudit.errors import RunError
 from robaudit.levels import LevelName, NoiseLevel
 from robaudit.rows import LARGEST, Row
-from robaudit.text import printable
-
-
-def _plain(text: str) -> str:
-    if printable(text) != text:
-        raise ValueError(f"holds control characters: {printable(text)}")
-    return text
 
 
 def _step(text: str) -> str:
@@ -40,7 +33,6 @@ def kind_of(device: str) -> str:
     return kind if kind == "cpu" else f"{kind} {device.partition(' ')[2]}"
 
 
-Plain = Annotated[str, AfterValidator(_plain)]
 Number = Annotated[float, Field(gt=-LARGEST, lt=LARGEST)]
 Whole = Annotated[int, Field(ge=0, lt=2**63)]
 
@@ -65,8 +57,8 @@ class _Part(BaseModel):
 
 class _Quantity(_Part):
     model_config = ConfigDict(extra="forbid")
-    name: Plain
-    unit: Plain
+    name: str
+    unit: str
     low: Number | None
     high: Number | None
     higher_is_better: bool
@@ -74,8 +66,8 @@ class _Quantity(_Part):
 
 class _Model(_Part):
     name: str
-    format: Plain
-    sha256: Plain
+    format: str
+    sha256: str
     classes: Whole
     notes: list[str] = Field(default_factory=list)
 
@@ -84,7 +76,7 @@ class _Data(_Part):
     where: str
     class_names: list[str] | None
     labelled: Whole = 0
-    sha256: Plain | None = None
+    sha256: str | None = None
 
 
 class _Rows(_Part):
@@ -107,8 +99,8 @@ class _Share(_Part):
 
 
 class _NoisyShare(_Part):
-    estimator: Plain
-    noise: Plain
+    estimator: str
+    noise: str
     level_name: Annotated[LevelName, Field(strict=False)]
     level: Number
     value: Number
@@ -129,37 +121,37 @@ class _Skip(_Part):
 
 
 class _Plugin(_Part):
-    package: Plain
-    version: Plain
-    entry_point: Plain
+    package: str
+    version: str
+    entry_point: str
 
 
 class _Session(_Part):
-    started: Plain
-    command: Plain | None
-    device: Plain
-    robaudit: Plain
+    started: str
+    command: str | None
+    device: str
+    robaudit: str
 
 
 class _Run(_Part):
     """The content of every run.json."""
 
-    status: Plain
+    status: str
     name: str
     spec: _Spec
     spec_folder: str
-    identity: Plain
-    base_identity: Plain
-    device: Plain
+    identity: str
+    base_identity: str
+    device: str
     model: _Model
     data: _Data
-    noise: Plain
+    noise: str
     noise_files: dict[str, dict[str, str]] = Field(default_factory=dict)
     warnings: list[str]
     rows: _Rows
-    versions: dict[Plain, Plain | None] = Field(default_factory=dict)
-    plugins: dict[Plain, _Plugin] = Field(default_factory=dict)
-    command: Plain | None = None
+    versions: dict[str, str | None] = Field(default_factory=dict)
+    plugins: dict[str, _Plugin] = Field(default_factory=dict)
+    command: str | None = None
     sessions: list[_Session] = Field(default_factory=list)
 
 
@@ -171,7 +163,7 @@ class _CompleteRun(_Run):
     clean_accuracy: _Share | None
     noisy_accuracy: list[_NoisyShare]
     totals: _Totals
-    seconds: dict[Annotated[Plain, AfterValidator(_step)], Number]
+    seconds: dict[Annotated[str, AfterValidator(_step)], Number]
     skipped: list[_Skip]
     files: dict[str, str]
     review_warnings: list[str] = Field(default_factory=list)

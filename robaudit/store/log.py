@@ -18,7 +18,7 @@ _FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW |
 _SECONDS_BETWEEN_LINES = 60.0
 
 
-class Logged:
+class Logged(Listener):
     """A listener that passes everything on and writes it to the run's log, one line each with the time (UTC).
 
     Every session appends to the log. The log is not a result: if the disk refuses it, only the log is lost.

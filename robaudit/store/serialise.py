@@ -24,7 +24,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from robaudit.errors import RunError
 from robaudit.quantities import Interval
-from robaudit.rows import COLUMNS, TABLE_COLUMNS, Row, check_kept, check_split, table_values
+from robaudit.rows import COLUMNS, TABLE_COLUMNS, Row, check_split, table_values
 from robaudit.stats.groups import json_values
 from robaudit.text import Names, clipped, printable
 
@@ -80,7 +80,7 @@ def document_json(document: dict[str, Any]) -> str:
 def stream_rows_json(file: IO[bytes], where: str = "samples.json", *, kept: bool = True) -> Iterator[Row]:
     """The inverse of :func:`rows_json`, for a file with one row per line.
 
-    One line is in memory at a time, however long the file. Without ``kept``, the bits of the draws are checked but left out.
+    One line is in memory at a time, however long the file. Without ``kept``, the bits of the draws are left out.
 
     Raises:
         RunError: it is no such file; the rows before the fault have been yielded.
@@ -110,7 +110,7 @@ def stream_rows_json(file: IO[bytes], where: str = "samples.json", *, kept: bool
 def checked_row(values: object, *, kept: bool = True) -> Row:
     """A result from JSON values, each checked to have the type of its column; a null value is NaN.
 
-    Without ``kept``, the bits of the draws are checked but left out.
+    Without ``kept``, the bits of the draws are left out.
 
     Raises:
         ValueError: it is not a result.
@@ -125,10 +125,7 @@ def checked_row(values: object, *, kept: bool = True) -> Row:
         name = first["loc"][0]
         raise ValueError(f"has no {name}" if first["type"].startswith("missing") else f"{name}: {found}") from None
     check_split(row)
-    if row.kept is None:
-        return row
-    check_kept(row)
-    return row if kept else replace(row, kept=None)
+    return row if kept or row.kept is None else replace(row, kept=None)
 
 
 @functools.cache

@@ -212,7 +212,21 @@ def test_only_public_names_are_offered() -> None:
     assert dir(robaudit) == sorted(robaudit.__all__)
     offered = [name for name in dir(Run) if not name.startswith("_")]
     assert set(offered) == {
-        *("bias_report", "chosen", "class_names", "flagged", "frame", "gate", "groups", "info", "path", "plot", "quantities", "report", "rows"),
+        *(
+            "bias_report",
+            "chosen",
+            "class_names",
+            "flagged",
+            "frame",
+            "gate",
+            "groups",
+            "info",
+            "path",
+            "plot",
+            "quantities",
+            "report",
+            "rows",
+        ),
         "section",
         *("seconds", "seconds_of", "summary", "to_arrow", "to_pandas", "to_polars"),
     }

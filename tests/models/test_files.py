@@ -198,7 +198,7 @@ def test_fixed_batch_is_split_and_padded(tmp_path: Path) -> None:
     net = small_net()
     torch.export.save(torch.export.export(net, (pixels(4),)), tmp_path / "net.pt2")
     model = load(tmp_path / "net.pt2")
-    assert model.info.fixed_batch == 4
+    assert (model.info.least_batch, model.info.most_batch) == (4, 4)
     assert any("fixed at 4" in note and "slow" in note for note in model.notes)
     for count in (1, 4, 11):
         assert torch.allclose(model(pixels(count)), net(pixels(count)), atol=1e-6)
