@@ -73,9 +73,7 @@ def list_(
         raise SpecError("--for", "applies only to schema", f"robaudit list schema --for {for_.value}")
     lists = {What.ESTIMATORS: _estimators, What.NOISES: _noises, What.DATASETS: _datasets, What.FORMATS: _formats}
     if what is What.OVERVIEW:
-        listed: dict[What, list[Entry]] = {
-            kind: [{"of": kind.value, **_brief(one)} for one in entries()] for kind, entries in lists.items()
-        }
+        listed: dict[What, list[Entry]] = {kind: [_brief(kind, one) for one in entries()] for kind, entries in lists.items()}
     else:
         listed = {what: list(lists[what]())}
     entries = [one for some in listed.values() for one in some]

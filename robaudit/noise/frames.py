@@ -35,11 +35,12 @@ def patch_of(shape: tuple[int, ...]) -> tuple[int, int, int] | None:
 def orthogonal_frame(shape: tuple[int, int, int], generator: torch.Generator) -> Tensor:
     """48 draws z_1 ... z_48 of an image's standard noise; each is exactly N(0, I), and they are coupled.
 
-    The image is cut, at a random offset, into patches of 48 values (4 x 4 x 3 with three channels). In each patch the directions of
-    the 48 draws are the rows of a Haar-distributed orthogonal matrix, one per patch, and their lengths are independent chi_48. A row of a
-    Haar matrix has a uniform direction, and patches are independent, so each z_i is normal. But the 48 directions of a patch are
-    orthogonal: u_1 u_1^T + ... + u_48 u_48^T = I, so terms quadratic in the values of one patch nearly cancel in the mean over a
-    frame. That is half of the even part of a convolutional network's margins; antithetic signs remove the odd part.
+    The image is cut, at a random offset, into patches of 48 values (4 x 4 x 3 with three channels); one that leaves the image on a side
+    goes on at the other. In each patch the directions of the 48 draws are the rows of a Haar-distributed orthogonal matrix, one per
+    patch, and their lengths are independent chi_48. A row of a Haar matrix has a uniform direction, and patches are independent, so each
+    z_i is normal. But the 48 directions of a patch are orthogonal: u_1 u_1^T + ... + u_48 u_48^T = I, so terms quadratic in the values
+    of one patch nearly cancel in the mean over a frame. That is half of the even part of a convolutional network's margins; antithetic
+    signs remove the odd part.
 
     It never costs much. The covariance of two draws of a function is sum_l w_l C_l, w_l the variance of its harmonics of degree l in
     a patch and C_l = Gegenbauer's polynomial at 0 over that at 1: 0 for odd l, -1/47 for l = 2 (the sum over the 47 other draws
@@ -59,11 +60,11 @@ def orthogonal_frame(shape: tuple[int, int, int], generator: torch.Generator) ->
     if patch is None:
         raise ValueError(f"no frames for images of shape {shape}")
     (channels, height, width), (per, tall, wide) = shape, patch
-    groups, down, across = -(-channels // per), -(-height // tall) + 1, -(-width // wide) + 1
+    groups, down, across = -(-channels // per), -(-height // tall), -(-width // wide)
     draws = _frames(groups * down * across, generator).view(groups, down, across, FRAME, per, tall, wide)
     canvas = draws.permute(3, 0, 4, 1, 5, 2, 6).reshape(FRAME, groups * per, down * tall, across * wide)
     top, left = _offset(generator, tall, wide)
-    return canvas[:, :channels, top : top + height, left : left + width].contiguous()
+    return canvas.roll((-top, -left), (2, 3))[:, :channels, :height, :width].contiguous()
 
 
 def _offset(generator: torch.Generator, tall: int, wide: int) -> tuple[int, int]:

@@ -190,12 +190,14 @@ class Columns:
     @property
     def judged(self) -> Mask:
         """Whether it is known if the clean image is classified correctly."""
-        return self._int("correct") >= 0
+        known: Mask = self._int("correct") >= 0
+        return known
 
     @property
     def correct(self) -> Mask:
         """Whether the clean image is classified correctly; False where that is not known."""
-        return self._int("correct") == 1
+        right: Mask = self._int("correct") == 1
+        return right
 
     @property
     def values(self) -> Floats:

@@ -61,7 +61,7 @@ def level_curves(run: Results, estimators: Sequence[str] = (), levels: LevelChoi
     Raises:
         RunError: the run has no such estimator or level, or no result that belongs to a level.
     """
-    groups = {(group.key.estimator, group.key.at): group for group in summarise(run.rows, run.quantities)}
+    groups = {(group.key.estimator, group.key.at): group for group in summarise(run.frame, run.quantities)}
     curves: dict[tuple[str, str], list[GroupSummary]] = {}
     for name, at in run.chosen(groups, estimators, levels):
         if not at.levelless and groups[name, at].key.quantity != CONFIDENCE.name:

@@ -129,9 +129,9 @@ def test_labels_beyond_the_class_names() -> None:
 
 def test_ids_choose_in_the_order_of_the_data(tmp_path: Path) -> None:
     data = Fake([2, 2, 2, 2])
-    assert choose(data, BaseDatasetSpec(ids=("s3", "s1"))) == [1, 3]
+    assert choose(data, BaseDatasetSpec(kind="any", ids=("s3", "s1"))) == [1, 3]
     with pytest.raises(DataError, match=r"fake: has no sample 's9', nor 1 more of dataset.ids; known: s0, s1"):
-        choose(data, BaseDatasetSpec(ids=("s1", "s9", "s8")))
+        choose(data, BaseDatasetSpec(kind="any", ids=("s1", "s9", "s8")))
     (tmp_path / "some.txt").write_text("7\n\n12\n")
     read = DigitsSpec.model_validate({"kind": "digits", "ids": "some.txt"}, context={BASE_DIR: tmp_path})
     assert read.ids == ("7", "12") == DigitsSpec.model_validate({"kind": "digits", "ids": [7, "12"]}).ids

@@ -99,7 +99,7 @@ def test_what_the_normal_fit_alone_would_have_said_is_wrong() -> None:
 
 def test_a_tolerance_sets_the_copies_of_each_image() -> None:
     estimator = LogitGaussian(tolerance=0.02, max_samples=512)
-    together = estimator.estimate(work_on(curved(), sigma=0.3, images=6))
+    together = estimator.estimate(work_on(curved(), sigma=0.1, images=6))
     draws = [sum(e.votes or ()) for e in together]
     assert min(draws) >= 32
     assert max(draws) <= 512
@@ -108,7 +108,7 @@ def test_a_tolerance_sets_the_copies_of_each_image() -> None:
         assert e.forwards == 1 + 32 + n, "the pilot's passes count"
         assert e.std_error is not None
         assert (e.std_error <= 0.02) != e.note.endswith("undecided: the tolerance was not reached")
-    alone = [estimator.estimate(work_on(curved(), sigma=0.3, images=1, first=i))[0] for i in range(6)]
+    alone = [estimator.estimate(work_on(curved(), sigma=0.1, images=1, first=i))[0] for i in range(6)]
     assert [e.forwards for e in alone] == [e.forwards for e in together]
     assert values(alone) == pytest.approx(values(together), abs=1e-6)
 
