@@ -150,8 +150,7 @@ def _mean(view: RunView, group: GroupSummary) -> str:
     one, mark = group.mean, numbers.NO_INTERVAL if group.with_interval < group.images else ""
     if group.unit == "probability":
         lower, upper = (one.measured_lower, one.measured_upper) if group.images == 1 else (one.lower, one.upper)
-        known = lower is not None and upper is not None
-        text = numbers.with_percents(one.value, lower, upper) if known else numbers.percent(one.value, None, None)
+        text = numbers.percent(one.value, None, None) if lower is None or upper is None else numbers.with_percents(one.value, lower, upper)
     elif group.key.quantity == LOG10_P_FAIL.name:
         return _odds(one, mark)
     else:
