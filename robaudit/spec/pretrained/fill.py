@@ -23,7 +23,7 @@ def filled(spec: AuditSpec) -> AuditSpec:
     """The spec with the architecture, normalisation, image size and class names that its model's own files state.
 
     The spec takes precedence; mean and std belong together, and so do resize and crop. A filled spec does not
-    is. A model of the Hub gets the commit that its revision leads to. What was taken is in ``origin.taken``, for the user.
+    change. A model of the Hub gets the commit of its revision. ``origin.taken`` says what was filled in, for the user.
 
     Raises:
         RobauditError: the model's files are damaged, or of a model that is not supported.
