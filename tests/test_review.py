@@ -16,7 +16,8 @@ from robaudit.datasets.base import Labels, Sample
 from robaudit.errors import RunError, SpecError
 from robaudit.levels import LevelChoice
 from robaudit.noise.registry import gaussian_source
-from robaudit.stats.summary import Columns, noisy_accuracy
+from robaudit.stats.frame import Columns
+from robaudit.stats.summary import noisy_accuracy
 from tests import levels
 from tests.specs import digits
 

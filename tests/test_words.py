@@ -47,7 +47,7 @@ def test_the_program_says_it_in_the_words_of_the_glossary(pattern: str) -> None:
 
 @pytest.mark.parametrize("pattern", OTHERWISE)
 def test_so_do_the_pages(pattern: str) -> None:
-    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
     found = [
         f"{page.name}: {line[:80]}" for page in pages for line in page.read_text(encoding="utf-8").splitlines() if re.search(pattern, line)
     ]

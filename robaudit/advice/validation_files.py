@@ -1,69 +1,54 @@
-"""The folder of a validation: its files, and the check that it may be written."""
+"""The folder of a validation: its files."""
 
 from __future__ import annotations
 
-import csv
-import hashlib
-import io
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from robaudit.advice.validate import Validation
 from robaudit.errors import RunError
-from robaudit.files import json_bytes, read_json, remove_leftovers, sealed, write_atomically
-from robaudit.spec.model import AuditSpec, digest, identity
-from robaudit.store.folder import in_runs, locked
+from robaudit.files import json_bytes, write_atomically
+from robaudit.spec.model import AuditSpec, identity
+from robaudit.store.folder import in_runs
+from robaudit.store.serialise import SCHEMA_VERSION, table_csv
 
-SCHEMA_VERSION = 2
-NAME = "validation.json"
-_KIND = "validation"
+_ROWS, _POINTS, SUMMARY = "validation.csv", "convergence.csv", "validation.json"
+"""Written last: where it is, the validation is complete."""
+_OURS = {_ROWS, _POINTS, SUMMARY, *(f"{name}.{suffix}" for name in ("scatter", "errors", "convergence") for suffix in ("png", "svg"))}
 _COLUMNS = (
     "sample_id", "label", "predicted", "noise", "level_name", "level", "estimator", "quantity", "value", "lower", "upper", "std_error",
     "reference", "reference_lower", "reference_upper", "reference_draws", "difference", "forwards", "backwards", "note",
 )  # fmt: skip
-_POINTS = (
+_POINT_COLUMNS = (
     "estimator", "noise", "level_name", "level", "n", "images", "forwards", "backwards", "rmse", "rmse_error", "bias", "bias_error",
 )  # fmt: skip
 
 
-def request_digest(spec: AuditSpec, samples: int, draws: int, budget: float | None, convergence: bool) -> str:
-    """sha256 of what a validation is to compute: the same request may overwrite its files."""
-    return digest([identity(spec.document()), samples, draws if budget is None else None, budget, convergence])
-
-
-def default_out(spec: AuditSpec, wanted: str) -> Path:
+def default_out(spec: AuditSpec) -> Path:
     """runs/<spec name>-validation-<hash8>."""
-    return in_runs(f"{spec.name}-validation-{wanted[:8]}")
+    return in_runs(f"{spec.stem}-validation-{identity(spec.document())[:8]}")
 
 
-def check_folder(path: Path, wanted: str) -> None:
-    """Refuse a folder that is not empty, unless it holds a validation of the same request, before anything expensive is computed.
+def check_folder(path: Path) -> None:
+    """Refuse a folder that holds anything but an earlier validation, before anything expensive is computed.
 
     Raises:
         RunError: it is a file, cannot be read, or holds something else.
     """
     try:
-        if not path.exists():
-            return
-        names = sorted(entry.name for entry in path.iterdir() if not entry.name.startswith("."))
+        names = [entry.name for entry in path.iterdir()] if path.exists() else []
     except OSError as error:
-        raise RunError(str(path), f"cannot be made a folder: {error.strerror or error}", "choose another --out") from error
-    if not names:
-        return
-    if NAME not in names:
-        raise RunError(str(path), f"is not empty and holds no validation ({names[0]} is in it)", "choose another --out")
-    document = read_json(path / NAME)
-    if not isinstance(document, dict) or document.get("kind") != _KIND or document.get("asked") != wanted:
-        raise RunError(str(path), "holds a validation of something else", "choose another --out")
+        raise RunError(str(path), f"is not a usable folder: {error.strerror or error}", "choose another --out") from error
+    if foreign := sorted(name for name in names if name not in _OURS and not name.startswith(".")):
+        raise RunError(str(path), f"holds something other than a validation: {foreign[0]}", "choose another --out")
 
 
-def write(path: Path, wanted: str, validation: Validation, pictures: Mapping[str, Callable[[], bytes]]) -> list[str]:
-    """Write the files of a validation, each by atomic rename; validation.json tells a reader whether all are there.
+def write(path: Path, validation: Validation, pictures: Mapping[str, Callable[[], bytes]]) -> list[str]:
+    """Write the files of a validation, validation.json last, in place of those of an earlier one.
 
     Args:
         path: the folder; made if it does not exist.
-        wanted: from :func:`request_digest`.
         validation: the validation.
         pictures: functions that make further files, by name.
 
@@ -76,22 +61,18 @@ def write(path: Path, wanted: str, validation: Validation, pictures: Mapping[str
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise RunError(str(path), f"cannot be made a folder: {error.strerror or error}", "choose another --out") from error
-    with locked(path) as lock:
-        check_folder(path, wanted)
-        remove_leftovers(path)
-        files = {f"{_KIND}.csv": _table(_COLUMNS, _rows(validation))}
-        if validation.points:
-            files["convergence.csv"] = _table(_POINTS, (point.document() for point in validation.points))
-        files |= {name: make() for name, make in pictures.items()}
-        begun = {"schema_version": SCHEMA_VERSION, "kind": _KIND, "asked": wanted, "status": "running"}
-        write_atomically(path / NAME, json_bytes(sealed(begun)), lock.check)
-        for name, data in files.items():
-            write_atomically(path / name, data, lock.check)
-        sums = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
-        whole = {**begun, "status": "complete", **document(validation), "files": sums}
-        write_atomically(path / NAME, json_bytes(sealed(whole)), lock.check)
-    return [*files, NAME]
+        raise RunError(str(path), f"cannot be made: {error.strerror or error}", "choose another --out") from error
+    check_folder(path)
+    for name in _OURS:
+        (path / name).unlink(missing_ok=True)
+    files = {_ROWS: _table(_COLUMNS, _rows(validation))}
+    if validation.points:
+        files[_POINTS] = _table(_POINT_COLUMNS, (point.document() for point in validation.points))
+    files |= {name: make() for name, make in pictures.items()}
+    files[SUMMARY] = json_bytes({"schema_version": SCHEMA_VERSION, **document(validation)})
+    for name, data in files.items():
+        write_atomically(path / name, data)
+    return list(files)
 
 
 def document(validation: Validation) -> dict[str, Any]:
@@ -101,8 +82,6 @@ def document(validation: Validation) -> dict[str, Any]:
         **about,
         "samples": len({name for name, _ in validation.truths}),
         "reference": {"estimator": "mc", "draws": validation.draws, "stream": "reference"},
-        "correction": "rmse = sqrt(mean((value - reference)^2) - mean(reference variance)), variance = p (1 - p) / (draws - 1)",
-        "errors": "bias_error, rmse_error: one standard error over the images (of the RMSE: upwards); no confidence interval",
         "comparisons": [one.document() for one in validation.comparisons],
         "words": validation.verdicts(),
         "convergence": [point.document() for point in validation.points],
@@ -121,8 +100,4 @@ def _rows(validation: Validation) -> Iterable[dict[str, Any]]:
 
 
 def _table(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> bytes:
-    text = io.StringIO()
-    writer = csv.DictWriter(text, columns, extrasaction="ignore", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue().encode("utf-8", "backslashreplace")
+    return table_csv(columns, ([row[column] for column in columns] for row in rows)).encode()

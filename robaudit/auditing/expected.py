@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from robaudit.auditing.prepare import Ready
-from robaudit.datasets.load import open_dataset
+from robaudit.datasets.select import Selected
 from robaudit.errors import RobauditError
 from robaudit.estimators import registry
 from robaudit.estimators.base import Estimator
@@ -175,9 +175,11 @@ def _fewer(estimator: Estimator, share: float, classes: int) -> int | None:
 
 
 def _with_images(spec: AuditSpec, images: int) -> AuditSpec:
-    """The spec with its first images if it has a limit, otherwise with a random subset."""
+    """The spec with its first images if it has a limit or lists ids, otherwise with a random subset."""
     dataset, update = spec.dataset, dict[str, Any]()
-    if dataset.limit is not None:
+    if dataset.ids is not None:
+        update["ids"] = dataset.ids[:images]
+    elif dataset.limit is not None:
         update["limit"] = images
     else:
         seed = dataset.sample.seed if dataset.sample is not None else 0
@@ -185,7 +187,7 @@ def _with_images(spec: AuditSpec, images: int) -> AuditSpec:
     return spec.model_copy(update={"dataset": dataset.model_copy(update=update)})
 
 
-def within_budget(ready: Ready, seconds: float, speed: Speed, listener: Listener, *, trust: bool) -> Ready:
+def within_budget(ready: Ready, seconds: float, speed: Speed, listener: Listener) -> Ready:
     """The audit with fewer draws and images, so that its passes take ``seconds`` at most; a note says what was lowered.
 
     Raises:
@@ -195,7 +197,7 @@ def within_budget(ready: Ready, seconds: float, speed: Speed, listener: Listener
     for line in lines:
         listener.note(f"--budget: {line}")
     tasks = tasks_of(spec, registry.build(spec.estimators))
-    samples = open_dataset(spec.dataset, base_dir=spec.base_dir, trust=trust) if spec.dataset != ready.spec.dataset else ready.samples
+    samples = ready.samples.again(spec.dataset) if isinstance(ready.samples, Selected) else ready.samples
     return replace(ready, spec=spec, tasks=tasks, samples=samples)
 
 
@@ -211,7 +213,7 @@ def as_begun(spec: AuditSpec, begun: Mapping[str, Any]) -> AuditSpec:
     for entry, chosen in zip(spec.estimators, registry.build(spec.estimators), strict=True):
         number = samples.get(chosen.label)
         changed.append(entry if number is None else _with_samples(entry, number))
-    chosen_images = {"limit": begun["dataset"]["limit"], "sample": begun["dataset"]["sample"]}
+    chosen_images = {key: begun["dataset"][key] for key in ("limit", "sample", "ids")}
     dataset = type(spec.dataset).model_validate(spec.dataset.model_dump() | chosen_images)
     return spec.model_copy(update={"estimators": tuple(changed), "dataset": dataset})
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -44,7 +45,7 @@ class Job:
         samples: the data set.
         facts: what the model's loader found.
         workers: how many compute.
-        speed: of this machine; None where several compute, each at its own.
+        speed: measures the speed of this machine, once; None where several compute, each at its own.
         compute_missing: has computed what a state lacks; see the function of the same name.
     """
 
@@ -54,7 +55,7 @@ class Job:
     samples: Dataset
     facts: Facts
     workers: int
-    speed: Speed | None
+    speed: Callable[[], Speed] | None
     compute_missing: Callable[[State, Listener, OnError], int]
 
 
@@ -95,10 +96,10 @@ def prepared(
     if len(devices) == 1:
         with deterministic(spec.run.deterministic, devices[0]), rounded_products(False):
             ready = prepare(spec, old, where, model, dataset, devices[0], listener, trust=trust, skip_bad=skip_bad)
-            speed = measure_speed(ready)
+            speed = cache(partial(measure_speed, ready))
             if budget is not None:
-                left = SPARE * budget - (time.perf_counter() - started)
-                ready = within_budget(ready, left, speed, listener, trust=trust)
+                measured = speed()
+                ready = within_budget(ready, SPARE * budget - (time.perf_counter() - started), measured, listener)
 
             def compute(state: State, told: Listener, on_error: OnError) -> int:
                 return ready.compute_missing(state, ready.samples, told, on_error=on_error)

@@ -18,7 +18,8 @@ from robaudit.levels import GAUSSIAN
 from robaudit.rows import Row
 from robaudit.spec.model import AuditSpec, NoiseSpec, base_identity, identity
 from robaudit.stats.attacks import contradicted
-from robaudit.stats.summary import Overview
+from robaudit.stats.frame import FrameBuilder
+from robaudit.stats.summary import summarise
 from robaudit.store.folder import OUTPUTS, SCHEMA_VERSION, RunFolder
 from robaudit.store.serialise import rows_csv, rows_json_chunks, summary_json
 from robaudit.store.state import NAME as STATE
@@ -33,7 +34,7 @@ def first_info(spec: AuditSpec, facts: Facts, dataset: Dataset) -> dict[str, Any
     return {
         "schema_version": SCHEMA_VERSION,
         "status": "running",
-        "name": spec.name,
+        "name": spec.title,
         "spec": document,
         "spec_folder": str(spec.base_dir),
         "identity": identity(document),
@@ -88,7 +89,7 @@ class _Tally:
 
     def __init__(self, tasks: Sequence[Task]) -> None:
         self.quantities = {task.chosen.estimator.quantity.name: task.chosen.estimator.quantity for task in tasks}
-        self.overview = Overview(self.quantities)
+        self.results = FrameBuilder()
         reviews = [(task, review) for task in tasks if (review := task.chosen.estimator.review()) is not None]
         self.reviews = [review for _, review in reviews]
         self.review_of = {name: review for task, review in reviews for name in task.names}
@@ -116,7 +117,7 @@ class _Tally:
         if (row.at, row.estimator) not in self.further:
             self.forwards += row.forwards
             self.backwards += row.backwards
-        self.overview.add(row)
+        self.results.add(row)
         if (review := self.review_of.get((row.at, row.estimator))) is not None:
             review.add(row)
 
@@ -166,7 +167,7 @@ def finish(
                 f"all {len(skipped)} samples were skipped",
                 f"the first: {skipped[0]['reason']}" if skipped else "",
             )
-        summaries = tally.overview.summaries()
+        summaries = summarise(tally.results.frame(), tally.quantities)
         summary.write(summary_json(summaries).encode())
         review_warnings = tally.warnings()
         digests = {"samples.csv": csv.sha256, "samples.json": json.sha256, "summary.json": summary.sha256, STATE: folder.state_digest()}

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from robaudit.cli.options import FormatOption, TextFormat
+from robaudit.cli.options import OUTPUT, FormatOption, TextFormat
 from robaudit.errors import SpecError
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from pydantic import BaseModel
 
-    from robaudit.report.catalogue import AnyEntry
+Entry = Mapping[str, str]
+"""What is installed, as text: ``name``, ``summary``, and more by kind."""
 
 
 class What(StrEnum):
@@ -51,14 +53,16 @@ def program(
 
 
 def list_(
-    what: Annotated[What, typer.Argument(help="What to list; schema: the JSON schema of a document.")] = What.OVERVIEW,
+    what: Annotated[What, typer.Argument(metavar="WHAT", help=f"One of {', '.join(What)}.")] = What.OVERVIEW,
     format_: FormatOption = TextFormat.TABLE,
     for_: Annotated[
         Document,
-        typer.Option("--for", rich_help_panel="Schema", help="Of the spec, or of what robaudit gate or compare writes with --format json."),
+        typer.Option("--for", rich_help_panel=OUTPUT, help="schema: of a spec, or of the JSON that robaudit gate or compare writes."),
     ] = Document.SPEC,
 ) -> None:
-    """List what is installed, plugins included: estimators, kinds of noise, of data sets and of models, with options and sources.
+    """List what a spec can name: estimators, noises, data sets and model formats, plugins included, with their options and sources.
+
+    schema prints the JSON schema of a spec, for editors.
 
     Example: robaudit list estimators
     """
@@ -66,33 +70,120 @@ def list_(
         typer.echo(_schema(for_), nl=False)
         return
     if for_ is not Document.SPEC:
-        raise SpecError("--for", "is about the schema", f"write: robaudit list schema --for {for_.value}")
-    from robaudit.report import catalogue
-
-    if what is What.ESTIMATORS:
-        _print(format_, entries := catalogue.estimator_entries(), catalogue.catalogue_table(entries))
-    elif what is What.NOISES:
-        _print(format_, kinds := catalogue.noise_entries(), catalogue.noise_table(kinds))
+        raise SpecError("--for", "applies only to schema", f"robaudit list schema --for {for_.value}")
+    lists = {What.ESTIMATORS: _estimators, What.NOISES: _noises, What.DATASETS: _datasets, What.FORMATS: _formats}
+    if what is What.OVERVIEW:
+        listed: dict[What, list[Entry]] = {kind: [_brief(kind, one) for one in entries()] for kind, entries in lists.items()}
     else:
-        listed = {What.DATASETS: catalogue.dataset_entries, What.FORMATS: catalogue.format_entries, What.OVERVIEW: catalogue.overview}
-        _print(format_, named := listed[what](), catalogue.named_table(named))
-
-
-def _print(format_: TextFormat, entries: Sequence[AnyEntry], table: Table) -> None:
-    from robaudit.cli.console import output
-    from robaudit.cli.streams import put
-    from robaudit.report.catalogue import entries_csv, entries_json
-
+        listed = {what: list(lists[what]())}
+    entries = [one for some in listed.values() for one in some]
     if format_ is TextFormat.TABLE:
-        output().print(table)
+        _print_table(listed)
+        return
+    from robaudit.cli.streams import put
+    from robaudit.store.serialise import table_csv
+
+    if format_ is TextFormat.CSV:
+        put([table_csv(list(entries[0]), (list(one.values()) for one in entries))])
     else:
-        put([entries_csv(entries) if format_ is TextFormat.CSV else entries_json(entries)])
+        put([json.dumps(entries, indent=2) + "\n"])
+
+
+def _brief(kind: What, entry: Entry) -> Entry:
+    return {"of": kind.value, "name": entry["name"], "summary": entry["summary"]}
+
+
+def _estimators() -> Iterator[Entry]:
+    from pydantic import ValidationError
+
+    from robaudit.estimators import registry
+
+    for name in sorted(registry.registered()):
+        cls = registry.load(name)
+        try:
+            forwards, backwards = cls().passes(10)
+            cost = f"{forwards:,} forward" + (f", {backwards:,} backward" if backwards else "") + " passes an image, with 10 classes"
+        except ValidationError:  # an option has no default
+            cost = "depends on its options"
+        yield {
+            "name": name,
+            "summary": cls.summary,
+            "prefer": cls.prefer,
+            "quantity": cls.quantity.name,
+            "unit": cls.quantity.unit,
+            "needs": ", ".join(sorted(cls.needs)),
+            "cost": cost,
+            "interval": cls.interval.text,
+            "options": _options(cls, "label", "noise"),
+            "source": cls.source,
+        }
+
+
+def _noises() -> Iterator[Entry]:
+    from robaudit.noise import registry
+
+    for name in sorted(registry.registered()):
+        cls = registry.load(name)
+        level = f"{cls.level_name}, {cls.least:g} to {cls.most:g}"
+        options = _options(cls, "name", "clip")
+        yield {"name": name, "summary": cls.summary, "models": cls.prefer, "level": level, "options": options, "source": cls.source}
+
+
+def _datasets() -> Iterator[Entry]:
+    from robaudit.spec.model import DATASET_KINDS, dataset_kind
+
+    for name in DATASET_KINDS:
+        cls = dataset_kind(name)
+        yield {"name": name, "summary": _first_line(cls), "options": _options(cls, "kind")}
+
+
+def _formats() -> Iterator[Entry]:
+    from robaudit.models.load import FORMATS
+
+    for form in FORMATS:
+        yield {"name": form.name, "summary": _first_line(form.load).removeprefix("Load "), "files": ", ".join(form.suffixes)}
+    yield {"name": "timm", "summary": "a folder that timm has saved, or hf:org/name", "files": "config.json, model.safetensors"}
+    yield {"name": "Transformers", "summary": "a folder of save_pretrained, or hf:org/name", "files": "config.json, model.safetensors"}
+
+
+def _first_line(described: object) -> str:
+    return (described.__doc__ or "").partition("\n")[0].rstrip(".").replace("`", "")
+
+
+def _options(cls: type[BaseModel], *but: str) -> str:
+    """The options of a class with their defaults."""
+    return ", ".join(
+        f"{key} (required)" if field.is_required() else f"{key}={json.dumps(field.get_default(call_default_factory=True))}"
+        for key, field in cls.model_fields.items()
+        if key not in but
+    )
+
+
+def _print_table(lists: Mapping[What, Sequence[Entry]]) -> None:
+    """Print each list below its name: what is listed on the left, what it is and its facts on the right."""
+    from rich.table import Table
+    from rich.text import Text
+
+    from robaudit.cli.console import output
+
+    table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
+    table.add_column(no_wrap=True, min_width=20)
+    table.add_column()
+    for kind, entries in lists.items():
+        more = f"  (options and more: robaudit list {kind})" if len(lists) > 1 else ""
+        table.add_row(Text(kind.value, "bold"), Text(more.strip(), "dim"))
+        for entry in entries:
+            facts = [f"\n{key}: {text}" for key, text in entry.items() if key not in ("of", "name", "summary") and text]
+            table.add_row(Text(f"  {entry['name']}"), Text(entry["summary"]).append("".join(facts), "dim"))
+            if len(lists) == 1:
+                table.add_row()
+        if len(lists) > 1:
+            table.add_row()
+    output().print(table)
 
 
 def _schema(document: Document) -> str:
     """The schema of the spec with the options of every installed estimator, or of a command's JSON output."""
-    import json
-
     if document is not Document.SPEC:
         from robaudit.report.ci.document import published
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from robaudit.cli.options import (
+    GATES,
+    OUTPUT,
     ConfidenceOption,
     InconclusiveOption,
     OutputOption,
@@ -39,7 +41,8 @@ def gate(
     gates: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[GATE]...", help='Conditions to meet, for example "mean(estimator=mc, sigma=0.05) >= 0.9". Default: those of the run.'
+            metavar="GATE",
+            help='Conditions to meet, in quotes: "mean(estimator=mc, sigma=0.05) >= 0.9". Default: the run\'s own.',
         ),
     ] = None,
     population: PopulationOption = False,
@@ -47,18 +50,20 @@ def gate(
     inconclusive: InconclusiveOption = None,
     confidence: ConfidenceOption = None,
     strict: StrictOption = False,
-    spec: Annotated[Path | None, typer.Option(metavar="SPEC.yaml", help="Take the gates from this spec.")] = None,
+    spec: Annotated[Path | None, typer.Option(metavar="SPEC.yaml", rich_help_panel=GATES, help="Take the gates from this spec.")] = None,
     pyproject: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Take the gates from tool.robaudit in this file. Default: ./pyproject.toml.")
+        Path | None,
+        typer.Option(
+            metavar="FILE", rich_help_panel=GATES, help="Take the gates from tool.robaudit in this file. Default: ./pyproject.toml."
+        ),
     ] = None,
-    format_: Annotated[GateFormat, typer.Option("--format", help="Output format.")] = GateFormat.TEXT,
+    format_: Annotated[GateFormat, typer.Option("--format", rich_help_panel=OUTPUT, help="Output format.")] = GateFormat.TEXT,
     output: OutputOption = None,
 ) -> None:
     """Decide whether a run meets its gates: exit code 0 if all pass, 1 if one fails, 4 if one is inconclusive.
 
-    Quantities: mean, median, p05, worst_class, class_gap, share_below(t=...), accuracy, noisy_accuracy, warnings (how many the run has),
-    certified_accuracy(radius=...) (see robaudit show RUN certified), and the scores of radii: r_m, r_w, r_nu, median_ratio, slope,
-    r_margin, relative_variation, ... (see robaudit show RUN scores).
+    Quantities: mean, median, p05, worst_class, class_gap, share_below(t=...), accuracy, noisy_accuracy, warnings (their number),
+    certified_accuracy(radius=...) as in robaudit show RUN certified, and r_m, r_w, slope, ... as in robaudit show RUN scores.
 
     Example: robaudit gate runs/spec-1a2b3c4d "mean(estimator=mc) >= 0.9" "worst_class >= 0.7"
     """
@@ -123,24 +128,16 @@ def summarise(decisions: Sequence[Decision], subject: Subject, inconclusive: Ver
 
 
 def _print_text(decisions: Sequence[Decision], inconclusive: Verdict, subject: Subject, to: Path | None) -> None:
-    """Print the run's warnings and one line per gate; on a terminal, the verdict at its beginning is coloured."""
+    """Print the run's warnings and one line per gate, its verdict in colour on a terminal."""
     from rich.text import Text
 
-    from robaudit.cli.console import output
-    from robaudit.cli.streams import emit, reader_may_leave
+    from robaudit.cli.console import show
     from robaudit.gates.text import lines
     from robaudit.text import printable
 
-    warnings = [printable(f"warning: {text}") for text in subject.untold(decisions)]
-    verdicts = lines(decisions, inconclusive)
-    if to is not None or not output().is_terminal:
-        emit("".join(f"{line}\n" for line in [*warnings, *(line for _, line in verdicts)]), to)
-        return
     colours = {"pass": "green", "fail": "red", "inconclusive": "yellow"}
-    with reader_may_leave():
-        for line in warnings:
-            output().print(Text(line, "yellow"), soft_wrap=True)
-        for verdict, line in verdicts:
-            shown = Text(line)
-            shown.stylize(f"bold {colours[verdict]}", 0, line.index(verdict) + len(verdict))
-            output().print(shown, soft_wrap=True)
+    shown = [Text(printable(f"warning: {text}"), "yellow") for text in subject.untold(decisions)]
+    for verdict, line in lines(decisions, inconclusive):
+        shown.append(Text(line))
+        shown[-1].stylize(f"bold {colours[verdict]}", 0, line.index(verdict) + len(verdict))
+    show(*shown, to=to)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -14,6 +16,7 @@ from robaudit.levels import LevelChoice
 
 if TYPE_CHECKING:
     from robaudit.report.gallery import ImageSource
+    from robaudit.spec.model import AuditSpec
 
 
 class TextFormat(StrEnum):
@@ -22,6 +25,8 @@ class TextFormat(StrEnum):
     TABLE = "table"
     CSV = "csv"
     JSON = "json"
+    MD = "md"
+    LATEX = "latex"
 
 
 class SummaryFormat(StrEnum):
@@ -48,10 +53,6 @@ class Inconclusive(StrEnum):
 
 RESULTS, GATES, SPEC, RUNNING, OUTPUT = "Which results", "Gates", "The spec", "How it runs", "Output"
 """Groups of options on the help pages."""
-_NOT_ROBUST = (
-    "Count a sample as not robust if its value is below this (log10_p_fail, loss: above it). Default: 0.5; by class 0.9; log10_p_fail: "
-    "-0.3; loss: 0.69; none for a radius and the like."
-)
 
 SpecArgument = Annotated[Path, typer.Argument(metavar="SPEC.yaml", help="The spec: model, data set, noise and estimators.")]
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder written by robaudit estimate.")]
@@ -59,7 +60,7 @@ RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder w
 EstimatorFilter = Annotated[
     list[str] | None,
     typer.Option(
-        "--estimator", metavar="NAME", rich_help_panel=RESULTS, help="Only this estimator, or one value of it: NAME:q=100 (repeatable)."
+        "--estimator", metavar="NAME", rich_help_panel=RESULTS, help="Only this estimator, or one of its results: NAME:q=100 (repeatable)."
     ),
 ]
 NoiseFilter = Annotated[
@@ -68,16 +69,28 @@ NoiseFilter = Annotated[
 LevelFilter = Annotated[
     list[str] | None,
     typer.Option(
-        "--level", metavar="X", rich_help_panel=RESULTS, help="Only this level of the noise: photons, severity, ... (repeatable)."
+        "--level", metavar="X", rich_help_panel=RESULTS, help="Only this noise level, in its own unit: photons, severity, ... (repeatable)."
     ),
 ]
 SigmaFilter = Annotated[
     list[str] | None,
     typer.Option("--sigma", metavar="X", rich_help_panel=RESULTS, help="Only this sigma, for example 0.05 or 8/255 (repeatable)."),
 ]
-BelowOption = Annotated[float | None, typer.Option("--below", rich_help_panel=RESULTS, help=_NOT_ROBUST, show_default=False)]
-ThresholdOption = Annotated[float | None, typer.Option("--threshold", rich_help_panel=RESULTS, help=_NOT_ROBUST, show_default=False)]
+ThresholdOption = Annotated[
+    float | None,
+    typer.Option(
+        "--threshold",
+        metavar="X",
+        rich_help_panel=RESULTS,
+        help="Samples with a value below this are not robust (above it, for losses). Default: the quantity's own; 0.5 for probabilities "
+        "(by class 0.9).",
+    ),
+]
 
+LabelOption = Annotated[
+    list[str] | None,
+    typer.Option("--label", metavar="NAME", rich_help_panel=RESULTS, help="Call the first run so; again for each further one."),
+]
 FormatOption = Annotated[TextFormat, typer.Option("--format", rich_help_panel=OUTPUT, help="Output format.")]
 SummaryFormatOption = Annotated[SummaryFormat, typer.Option("--format", rich_help_panel=OUTPUT, help="Output format.")]
 OutputOption = Annotated[
@@ -95,21 +108,23 @@ SetOption = Annotated[
         help="Set any value of the spec, for example mc.samples=2000 or model.mean=[0.5] (repeatable).",
     ),
 ]
-TrustOption = Annotated[bool, typer.Option("--trust", rich_help_panel=SPEC, help="Allow the spec to run Python code (module:function).")]
+TrustOption = Annotated[
+    bool, typer.Option("--trust", rich_help_panel=SPEC, help="Allow Python code that the spec names (module:function) to run.")
+]
 DataOption = Annotated[
     Path | None,
     typer.Option(
         "--data",
         metavar="SPEC.yaml",
         rich_help_panel="Images",
-        help="Read the images from the data set of this spec, not from where the run's own says.",
+        help="Read the images from this spec's data set instead of the run's own.",
     ),
 ]
 DataTrustOption = Annotated[
-    bool, typer.Option("--trust", rich_help_panel="Images", help="With --data: allow its spec to run Python code (module:function).")
+    bool, typer.Option("--trust", rich_help_panel="Images", help="With --data: allow that spec to run Python code (module:function).")
 ]
 OnErrorOption = Annotated[
-    OnError, typer.Option("--on-error", rich_help_panel=RUNNING, help="At an unusable sample: stop, or skip it and list it.")
+    OnError, typer.Option("--on-error", rich_help_panel=RUNNING, help="What to do at an unreadable sample: stop, or skip and list it.")
 ]
 
 GatesOption = Annotated[
@@ -118,7 +133,7 @@ GatesOption = Annotated[
         "--gate",
         metavar="GATE",
         rich_help_panel=GATES,
-        help='A condition to meet: "mean(sigma=0.05) >= 0.9"; of compare: "mean_drop(sigma=0.05) <= 0.01" (repeatable).',
+        help='A condition to meet: "mean(sigma=0.05) >= 0.9" (repeatable).',
     ),
 ]
 PopulationOption = Annotated[
@@ -126,27 +141,23 @@ PopulationOption = Annotated[
     typer.Option(
         "--population",
         rich_help_panel=GATES,
-        help="Decide for images like these (the population that they stand for), not only for these images.",
+        help="Decide for images like these, of which these are a sample, not for these images only.",
     ),
 ]
 PointOption = Annotated[
     bool,
-    typer.Option(
-        "--point", rich_help_panel=GATES, help="Let approximations without an interval of all their error (taylor, mmse) decide a gate."
-    ),
+    typer.Option("--point", rich_help_panel=GATES, help="Let values without a full error interval (taylor, mmse) decide a gate."),
 ]
 InconclusiveOption = Annotated[
     Inconclusive | None,
-    typer.Option(
-        "--inconclusive", rich_help_panel=GATES, help="What an inconclusive gate counts as: exit code 0, 1 or 4. Default: inconclusive."
-    ),
+    typer.Option("--inconclusive", rich_help_panel=GATES, help="How to count an inconclusive gate. Default: inconclusive (exit code 4)."),
 ]
 StrictOption = Annotated[
-    bool, typer.Option("--strict", rich_help_panel=GATES, help="Fail if the run has warnings: add the gate warnings <= 0.")
+    bool, typer.Option("--strict", rich_help_panel=GATES, help="Fail if the run has warnings (adds the gate warnings <= 0).")
 ]
 ConfidenceOption = Annotated[
     float | None,
-    typer.Option("--confidence", metavar="P", rich_help_panel=GATES, help="Confidence of each gate's interval. Default: 0.95."),
+    typer.Option("--confidence", metavar="P", rich_help_panel=GATES, help="Confidence level of the intervals. Default: 0.95."),
 ]
 
 
@@ -167,6 +178,31 @@ def image_source(data: Path | None, trust: bool) -> ImageSource | None:
     return ImageSource(filled(load_spec(data)), trust)
 
 
+def is_own_code(text: str) -> bool:
+    """Whether it names a class or a function of the user's: module:Class."""
+    if re.fullmatch(r"[^\W\d][\w.]*:[^\W\d][\w.]*", text) is None:
+        return False
+    from robaudit.models.architectures import FAMILIES  # imports torch
+
+    return not text.startswith(FAMILIES)
+
+
+def consents(settings: Sequence[str], spec: AuditSpec) -> bool:
+    """Whether the command line itself names all the Python code of a spec: ``--set model.architecture=mynet:Net``.
+
+    Naming a class is consent to run it, with a file of weights; a model file that is a program still needs --trust.
+    """
+    named = {setting.partition("=")[0].strip() for setting in settings}
+    model, dataset = spec.model, spec.dataset
+    if "model.architecture" not in named or not is_own_code(model.architecture or ""):
+        return False
+    if dataset.kind == "python" and "dataset.target" not in named:
+        return False
+    from robaudit.models.recognise import needs_architecture
+
+    return model.path is None or (model.format != "python" and needs_architecture(model.path, spec.base_dir))
+
+
 def levels(noises: list[str] | None, numbers: list[str] | None, sigmas: list[str] | None) -> LevelChoice:
     """The noise levels that --noise, --level and --sigma name.
 
@@ -176,6 +212,17 @@ def levels(noises: list[str] | None, numbers: list[str] | None, sigmas: list[str
     return LevelChoice(
         tuple(noises or ()), *(tuple(_numbers(flag, texts or ())) for flag, texts in (("--level", numbers), ("--sigma", sigmas)))
     )
+
+
+def finite_threshold(threshold: float | None) -> float | None:
+    """The threshold as it was typed.
+
+    Raises:
+        SpecError: it is not a finite number.
+    """
+    if threshold is not None and not math.isfinite(threshold):
+        raise SpecError(f"--threshold {threshold}", "is not a finite number", "give a number such as 0.5")
+    return threshold
 
 
 def _numbers(flag: str, texts: Sequence[str]) -> Iterator[float]:

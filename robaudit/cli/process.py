@@ -24,7 +24,7 @@ def share_cores() -> None:
     """Let waiting threads sleep soon, and start no more threads than this process has cores; call it before torch is imported.
 
     OpenMP's threads spin while they wait for each other. Where another process wants the cores, a spinning thread keeps the one it
-    waits for from running, and small networks become many times slower (docs/benchmarks.md, "Busy machines"). GNU's runtime, which
+    waits for from running, and small networks become many times slower (docs/research/benchmarks.md, "Busy machines"). GNU's runtime, which
     comes with torch's wheels for Linux, reads how long to spin when it is loaded. OpenMP itself starts one thread for each core that
     this process may run on; a control group's quota may allow fewer (a container with two cores' worth of time on a machine of 64).
     The user's own settings take precedence.

@@ -19,13 +19,14 @@ from robaudit.cli.options import (
     SummaryFormat,
     SummaryFormatOption,
     TrustOption,
+    consents,
 )
 
 
 def validate(
     spec: SpecArgument,
     images: Annotated[
-        int, typer.Option(min=2, metavar="N", rich_help_panel=RUNNING, help="How many images, drawn at random with the run's seed.")
+        int, typer.Option(min=2, metavar="N", rich_help_panel=RUNNING, help="Number of images, drawn at random with the run's seed.")
     ] = 50,
     reference_draws: Annotated[
         int,
@@ -38,7 +39,7 @@ def validate(
         typer.Option(
             metavar="DURATION",
             rich_help_panel=RUNNING,
-            help="Time for estimators and reference, for example 5m: the reference gets the draws that fit. --convergence is extra.",
+            help="Time for the estimators and the reference, for example 5m; sets --reference-draws. --convergence comes on top.",
         ),
     ] = None,
     out: Annotated[
@@ -47,14 +48,8 @@ def validate(
     ] = None,
     convergence: Annotated[
         bool,
-        typer.Option(
-            "--convergence", rich_help_panel=RUNNING, help="Also measure the error by number of draws, of estimators that have one."
-        ),
+        typer.Option("--convergence", rich_help_panel=RUNNING, help="Also measure how the error falls with the number of draws."),
     ] = False,
-    picture: Annotated[
-        bool | None,
-        typer.Option("--picture/--no-picture", rich_help_panel=OUTPUT, help="Draw the scatter plots. Default: if matplotlib is installed."),
-    ] = None,
     format_: SummaryFormatOption = SummaryFormat.TEXT,
     set_: SetOption = None,
     trust: TrustOption = False,
@@ -63,7 +58,7 @@ def validate(
 ) -> None:
     """Compare every estimator of a spec with converged Monte Carlo on a few images, and say which to use.
 
-    Writes validation.csv (a row for each image, noise level and estimator), validation.json, scatter.png and scatter.svg.
+    Writes validation.csv (one row per image, noise level and estimator), validation.json, and scatter plots if matplotlib is installed.
 
     Example: robaudit validate spec.yaml --images 50 --budget 5m
     """
@@ -75,17 +70,15 @@ def validate(
     asked_spec = load_spec(spec, settings=set_ or ())
     with starting(quiet=quiet):
         from robaudit.advice.validate import validate as run
-        from robaudit.advice.validation_files import check_folder, default_out, document, request_digest, write
+        from robaudit.advice.validation_files import check_folder, default_out, document, write
         from robaudit.auditing.environment import command_line
         from robaudit.cli.streams import put
         from robaudit.report.advice_tables import validation_tables
         from robaudit.report.pictures import can_draw
+        from robaudit.report.tables import Terminal
         from robaudit.store.serialise import document_json
-
-        drawing = can_draw(required=picture is True) and picture is not False
-    wanted = request_digest(asked_spec, images, reference_draws, limit, convergence)
-    folder = out or default_out(asked_spec, wanted)
-    check_folder(folder, wanted)
+    folder = out or default_out(asked_spec)
+    check_folder(folder)
     with Reporter(quiet=quiet, patient=False) as reporter:
         study = run(
             asked_spec,
@@ -93,23 +86,20 @@ def validate(
             draws=reference_draws,
             budget=limit,
             convergence=convergence,
-            trust=trust,
+            trust=trust or consents(set_ or (), asked_spec),
             on_error=on_error.value,
             listener=reporter,
             command=command_line(sys.argv[1:]),
         )
-        if drawing:
+        if can_draw():
             from robaudit.report.pictures.validation import pictures
 
-            files = write(folder, wanted, study, pictures(study))
+            files = write(folder, study, pictures(study))
         else:
-            files = write(folder, wanted, study, {})
-            if picture is None:
-                reporter.note("no pictures: matplotlib is not installed (pip install 'robaudit[plot]')")
+            files = write(folder, study, {})
+            reporter.note("no pictures: matplotlib is not installed (pip install 'robaudit[plot]')")
         reporter.note(f"{folder}: {', '.join(files)}")
     if format_ is SummaryFormat.JSON:
         put([document_json(document(study))])
     elif not quiet:
-        console = output()
-        for part in validation_tables(study):
-            console.print(part)
+        output().print(Terminal(validation_tables(study)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +13,8 @@ from robaudit.errors import RobauditError
 from robaudit.text import printable
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from robaudit.auditing.verify import Verification
     from robaudit.stats.consistency import Consistency
     from robaudit.store.run import Run
@@ -116,24 +118,18 @@ def _lines(run: Run, result: Verification | None, *, quiet: bool) -> Iterator[st
         yield f"{result.rows} rows of {result.samples} samples recomputed: {verdict}"
 
 
-def _print(lines: Iterator[str], found: Consistency, to: Path | None, *, quiet: bool) -> None:
+def _print(lines: Iterable[str], found: Consistency, to: Path | None, *, quiet: bool) -> None:
     """Print the lines and, below them, how the results fit together."""
     from rich.text import Text
 
-    from robaudit.cli.console import output, plain_text
-    from robaudit.cli.streams import emit, reader_may_leave
+    from robaudit.cli.console import show
     from robaudit.report.consistency_tables import checks
     from robaudit.report.tables import Terminal
 
-    text = "".join(f"{line}\n" for line in lines)
-    tables = [] if quiet and not found.found else [Terminal(lambda narrow: checks(found, narrow=narrow))]
-    if to is not None:
-        emit(text + plain_text(*tables), to)
-        return
-    emit(text, None)
-    with reader_may_leave():
-        for table in tables:
-            output().print(*([Text()] if text else []), table, sep="\n")
+    shown: list[RenderableType] = [Text(line) for line in lines]
+    if found.found or not quiet:
+        shown += [Text(), Terminal(checks(found))] if shown else [Terminal(checks(found))]
+    show(*shown, to=to)
 
 
 def _document(result: Verification | None, missing: RobauditError | None, found: Consistency) -> dict[str, Any]:

@@ -32,9 +32,10 @@ from robaudit.errors import NothingLeftError, RunError
 from robaudit.gates.measure import Method
 from robaudit.levels import LevelChoice, NoiseLevel
 from robaudit.numerics.intervals import antithetic_difference, clopper_pearson, paired_difference, share_variance
-from robaudit.quantities import IntervalKind, Quantity
+from robaudit.quantities import Quantity
 from robaudit.rows import Row
 from robaudit.stats.flags import Certainty, check_threshold, usual_threshold
+from robaudit.stats.frame import NO_CLASS, Columns, Draft, Ids, alike, antithetic
 from robaudit.stats.groups import GroupKey
 from robaudit.stats.intervals import (
     TAIL,
@@ -48,8 +49,6 @@ from robaudit.stats.intervals import (
     restated,
     simultaneous,
 )
-from robaudit.stats.summary import antithetic, is_share_of_votes, row_ends
-from robaudit.stats.votes import by_votes
 from robaudit.store.run import Run
 from robaudit.text import known_name
 
@@ -60,96 +59,28 @@ _BY_COUNTS = "counts of the samples' intervals"
 _SHOWN = 3
 
 
-class RunValues:
-    """The numbers of one run's rows, in the order of the pairs.
+class Side:
+    """One run's results, in the order of the pairs.
+
+    Args:
+        columns: of the pairs with a finite value in both runs, restricted to the draws that are compared.
 
     Attributes:
-        adaptive: number of rows whose sampling stopped adaptively.
-        approximate: number of rows whose interval covers the draws only.
+        values, lowers, uppers: (n,); ends are infinite where an interval is open on that side, NaN where there is none.
+        draws: that the value is a share of (n,); 0 where it is not such a share.
+        hits, hit_draws: votes for the label, of all draws (n,); 0 draws where there is no label or no such draws.
+        split, hit_split: antithetic pairs that disagree (n,); NaN where draws are independent.
+        predicted, labels: classes (n,); a label is -1 where unknown.
+        adaptive: whether the sampling of some rows stopped adaptively; ``approximate``: some intervals cover the draws only.
     """
 
-    def __init__(self) -> None:
-        self._numbers = array("d")
-        self.adaptive = self.approximate = 0
-
-    def add(self, row: Row, whole: Row) -> None:
-        """Add a row with a finite value.
-
-        Args:
-            row: restricted to the draws that are compared.
-            whole: with all draws; its votes for the label are counted.
-        """
-        of_label = whole.votes if is_share_of_votes(row, row.draws or 1) and row.draws and row.label is not None else None
-        hits = of_label[row.label] if of_label and row.label is not None and row.label < len(of_label) else 0
-        label = -1 if row.label is None else row.label
-        self._numbers.extend(
-            (
-                row.value,
-                *row_ends(row),
-                draws if (draws := row.draws) and is_share_of_votes(row, draws) else 0,
-                hits,
-                whole.draws if of_label else 0,
-                math.nan if row.split is None else row.split,
-                math.nan if whole.split is None else whole.split if label == row.predicted else hits % 2,
-            )
-        )
-        self._numbers.extend((row.predicted, label))
-        self.adaptive += row.interval.kind is IntervalKind.CONFIDENCE_SEQUENCE
-        self.approximate += not row.interval.covers_bias
-
-    @cached_property
-    def _columns(self) -> tuple[Floats, ...]:
-        return tuple(np.frombuffer(self._numbers, dtype=np.float64).reshape(-1, 10).T.copy())
-
-    @property
-    def values(self) -> Floats:
-        """The values."""
-        return self._columns[0]
-
-    @property
-    def lowers(self) -> Floats:
-        """Lower ends; NaN without an interval, -inf where it is open."""
-        return self._columns[1]
-
-    @property
-    def uppers(self) -> Floats:
-        """Upper ends; NaN without an interval, inf where it is open."""
-        return self._columns[2]
-
-    @property
-    def draws(self) -> Floats:
-        """Draws that the value is a share of; 0 where it is not such a share."""
-        return self._columns[3]
-
-    @property
-    def hits(self) -> Floats:
-        """Votes for the label."""
-        return self._columns[4]
-
-    @property
-    def hit_draws(self) -> Floats:
-        """Draws behind them; 0 where there is no label or no such draws."""
-        return self._columns[5]
-
-    @property
-    def split(self) -> Floats:
-        """Antithetic pairs of the draws that disagree; NaN where draws are independent."""
-        return self._columns[6]
-
-    @property
-    def hit_split(self) -> Floats:
-        """The same of the votes for the label (:attr:`robaudit.stats.summary.Columns.label_split`)."""
-        return self._columns[7]
-
-    @cached_property
-    def predicted(self) -> NDArray[np.int64]:
-        """Classes predicted on the clean images."""
-        return self._columns[8].astype(np.int64)
-
-    @cached_property
-    def labels(self) -> NDArray[np.int64]:
-        """Labels; -1 where unknown."""
-        return self._columns[9].astype(np.int64)
+    def __init__(self, columns: Columns) -> None:
+        self.values, self.draws = columns.values, columns.share_draws
+        self.lowers, self.uppers = columns.ends
+        self.hits, self.hit_draws = columns.hits, np.where(self.draws > 0, columns.label_draws, 0)
+        self.split, self.hit_split = columns.split, columns.label_split
+        self.predicted, self.labels = columns.predicted, columns.label
+        self.adaptive, self.approximate = columns.adaptive, columns.approximate > 0
 
     def ends(self, tail: float) -> tuple[Floats, Floats]:
         """Each image's interval that misses on a given side with a chance of at most ``tail``; NaN where there is none, as for images
@@ -162,20 +93,12 @@ class RunValues:
     def mean_limits(self, of: Mask, quantity: Quantity, confidence: float) -> Limits | None:
         """The interval of the mean of these images' values (:func:`robaudit.stats.intervals.measured_mean`); None where an image has
         none."""
-        draws = self.draws[of]
-        pooled = int(draws[0]) if (draws > 0).all() and (draws == draws[0]).all() else None
+        pooled = alike(self.draws[of])
         if pooled is None and np.isnan(self.lowers[of]).any():
             return None
-        images = MeasuredImages(
-            self.values[of],
-            self.lowers[of],
-            self.uppers[of],
-            quantity.low,
-            quantity.high,
-            draws=pooled,
-            adaptive=bool(self.adaptive),
-            split=None if pooled is None else antithetic(self.split[of]),
-        )
+        split = None if pooled is None else antithetic(self.split[of])
+        given = self.values[of], self.lowers[of], self.uppers[of]
+        images = MeasuredImages(*given, quantity.low, quantity.high, draws=pooled, adaptive=self.adaptive, split=split)
         return Limits(*opened(images, measured_mean(images, confidence)), images.method)
 
 
@@ -282,56 +205,93 @@ class PairedRows:
 
     Attributes:
         key, quantity: what was measured.
-        ids: of the samples, in the order of the pairs.
-        base, new: the numbers of each run.
         same_noise: whether both runs gave each sample the same noise.
-        not_finite: number of pairs left out because one of their values is not finite.
         skipped: number of samples of the base run that the new one skipped.
-        voted: whether values are shares of votes where the rows have approximations.
-        cut: draws per image of the base run and of the new one, where one has more than are compared.
         why: why draws are not paired, where both have the same noise.
     """
 
     def __init__(self, key: GroupKey, quantity: Quantity, *, same_noise: bool, paired: bool) -> None:
         self.key, self.quantity, self.same_noise, self._paired = key, quantity, same_noise, same_noise and paired
-        self.ids: list[str] = []
-        self.base, self.new = RunValues(), RunValues()
-        self.not_finite = self.skipped = 0
-        self.voted = False
-        self.cut: tuple[int, int] | None = None
+        self._ids = Ids()
+        self._drafts = Draft(key, self._ids), Draft(key, self._ids)
+        self.skipped = 0
         self.why = "" if paired else "it is another estimator in each run"
-        self._unknown = array("q"), array("q")  # labels and predictions of those without a difference
+        self._lost: list[tuple[int, int]] = []
         self._shared = array("d")
 
     def add(self, pair: Pair) -> None:
-        """Add a pair; values that are approximations are replaced by their votes."""
-        rows, pair = pair, (by_votes(pair[0]), by_votes(pair[1]))
-        self.voted |= pair[0] is not rows[0] or pair[1] is not rows[1]
-        if not all(math.isfinite(row.value) for row in pair):
-            self.not_finite += 1
-            self._without(pair[0], pair[1].label)
-            return
-        shared = common(*pair) if self._paired else Common(0, 0, 0, pair)
+        """Add a pair."""
+        shared = common(*pair) if self._paired else Common()
         if self._paired and not shared.draws:
             self.why = self.why or why_unpaired(*pair)
-        if self.cut is None and (shared.rows[0] is not pair[0] or shared.rows[1] is not pair[1]):
-            self.cut = pair[0].draws, pair[1].draws
-        self.ids.append(pair[1].sample_id)
-        self.base.add(shared.rows[0], pair[0])
-        self.new.add(shared.rows[1], pair[1])
-        self._shared.extend((shared.lost, shared.won, shared.draws, shared.half_lost, shared.half_won))
+        self._ids.append(pair[1].sample_id)
+        for draft, row in zip(self._drafts, pair, strict=True):
+            draft.add(row, len(self._ids) - 1)
+        self._shared.extend((*shared[:5], *shared.kept, *shared.split))
 
     def lose(self, row: Row) -> None:
         """Add a sample of the base run that the new one skipped."""
         self.skipped += 1
-        self._without(row, row.label)
+        self._lost.append((NO_CLASS if row.label is None else row.label, row.predicted))
 
-    def _without(self, base: Row, label: int | None) -> None:
-        self._unknown[0].append(-1 if label is None else label)
-        self._unknown[1].append(base.predicted)
+    @cached_property
+    def _whole(self) -> tuple[Columns, Columns]:
+        """Both runs' rows; values that are approximations are replaced by their votes."""
+        base, new = (draft.columns() for draft in self._drafts)
+        return base.by_votes(), new.by_votes()
+
+    @cached_property
+    def _finite(self) -> Mask:
+        return np.isfinite(self._whole[0].values) & np.isfinite(self._whole[1].values)
+
+    @cached_property
+    def _table(self) -> Floats:
+        return np.frombuffer(self._shared, dtype=np.float64).reshape(-1, 9)[self._finite]
+
+    @cached_property
+    def sides(self) -> tuple[Side, Side]:
+        """The base run and the new one, restricted to the draws that both share."""
+        return self._side(0), self._side(1)
+
+    def _side(self, which: int) -> Side:
+        columns, draws = self._whole[which].take(self._finite), self.draws.astype(np.int64)
+        cut = (draws > 0) & (draws < columns.draws)
+        return Side(columns.of_votes(cut, self._table[:, 5 + which].astype(np.int64), draws, self._table[:, 7 + which]))
+
+    @property
+    def base(self) -> Side:
+        """The base run."""
+        return self.sides[0]
+
+    @property
+    def new(self) -> Side:
+        """The new run."""
+        return self.sides[1]
+
+    @cached_property
+    def ids(self) -> list[str]:
+        """Of the samples, in the order of the pairs."""
+        return self._whole[1].take(self._finite).names
+
+    @property
+    def voted(self) -> bool:
+        """Whether values are shares of votes where the rows have approximations."""
+        return any(draft.columns().approximated.any() for draft in self._drafts)
+
+    @property
+    def not_finite(self) -> int:
+        """Number of pairs left out because one of their values is not finite."""
+        return int((~self._finite).sum())
+
+    @property
+    def cut(self) -> tuple[int, int] | None:
+        """Draws per image of the base run and of the new one, where one has more than are compared."""
+        base, new = (one.draws[self._finite] for one in self._whole)
+        cut = np.flatnonzero((self.draws > 0) & ((base > self.draws) | (new > self.draws)))
+        return (int(base[cut[0]]), int(new[cut[0]])) if len(cut) else None
 
     def __len__(self) -> int:
-        return len(self.ids)
+        return int(self._finite.sum())
 
     @property
     def sign(self) -> float:
@@ -343,16 +303,16 @@ class PairedRows:
         """New minus base, sample by sample."""
         return self.new.values - self.base.values
 
-    @cached_property
+    @property
     def shared(self) -> Floats:
-        """What both runs share of each sample (n, 5): lost, won, draws, half_lost, half_won, as in
+        """What both runs share of each sample (n, 5): draws, lost, won, half_lost, half_won, as in
         :class:`robaudit.compare.matching.Common`."""
-        return np.frombuffer(self._shared, dtype=np.float64).reshape(-1, 5)
+        return self._table[:, :5]
 
     @property
     def draws(self) -> Floats:
         """Draws that both runs share; 0 where the rows do not record them."""
-        return self.shared[:, 2]
+        return self._table[:, 0]
 
     @cached_property
     def pairs(self) -> bool:
@@ -361,7 +321,7 @@ class PairedRows:
 
     def difference(self, shared: Floats, confidence: float) -> tuple[Floats, Floats]:
         """The interval of new minus base from sums, or single rows, of :attr:`shared`."""
-        lost, won, draws, half_lost, half_won = np.moveaxis(shared, -1, 0)
+        draws, lost, won, half_lost, half_won = np.moveaxis(shared, -1, 0)
         if self.pairs:
             return antithetic_difference((half_lost, half_won), (lost, won), draws / 2.0, confidence)
         return paired_difference(lost, won, draws, confidence)
@@ -384,7 +344,7 @@ class PairedRows:
     @property
     def identical(self) -> bool:
         """Whether there is no difference at all."""
-        return bool(not self.changes.any() and not self.shared[:, [0, 1, 3, 4]].any())
+        return bool(not self.changes.any() and not self.shared[:, 1:].any())
 
     @property
     def by_label(self) -> bool:
@@ -392,14 +352,20 @@ class PairedRows:
         return bool((self.new.labels >= 0).any())
 
     @property
+    def _without(self) -> list[tuple[int, int]]:
+        """Label and base prediction of the samples without a difference."""
+        of = ~self._finite
+        return [*zip(self._whole[1].label[of].tolist(), self._whole[0].predicted[of].tolist(), strict=True), *self._lost]
+
+    @property
     def unknown(self) -> Counter[int]:
         """Number of samples without a difference by class; -1: no class."""
-        return Counter(self._unknown[0] if self.by_label else self._unknown[1])
+        return Counter(label if self.by_label else predicted for label, predicted in self._without)
 
     @property
     def unknown_labelled(self) -> int:
         """Number of samples with a label and without a difference."""
-        return sum(label >= 0 for label in self._unknown[0])
+        return sum(label >= 0 for label, _ in self._without)
 
     @property
     def everything(self) -> Mask:
@@ -420,7 +386,7 @@ def compared(group: PairedRows, matching: Matching, names: Sequence[str] | None,
     if below is None:
         below = usual_threshold(group.quantity)
     else:
-        check_threshold(below, group.quantity, "--below", str(group.key))
+        check_threshold(below, group.quantity, "--threshold", str(group.key))
     same = matching.same_model and group.identical
     how: Pairing = "the same model" if same else "common random numbers" if group.paired else "unpaired"
     alike = bool(group.paired and (group.draws == group.draws[0]).all())
@@ -452,7 +418,7 @@ def compared(group: PairedRows, matching: Matching, names: Sequence[str] | None,
         better=int(better.sum()),
         declined=int((sign * group.changes < 0).sum()),
         compared=int((~np.isnan(lower)).sum()),
-        approximate=bool(group.base.approximate or group.new.approximate),
+        approximate=group.base.approximate or group.new.approximate,
         voted=group.voted,
         changed=_changed(group, below, lower, upper, worse),
         confidence=confidence,
@@ -487,7 +453,7 @@ def _population(group: PairedRows, of: Mask, confidence: float) -> Limits:
     changes = group.changes[of]
     lowers, uppers = new.lowers[of] - base.uppers[of], new.uppers[of] - base.lowers[of]
     lowers, uppers = np.where(np.isnan(lowers), changes, lowers), np.where(np.isnan(uppers), changes, uppers)
-    adaptive = bool(base.adaptive or new.adaptive)
+    adaptive = base.adaptive or new.adaptive
     images = MeasuredImages(changes, lowers, uppers, -span, span, adaptive=adaptive)
     one_sided = bool(np.isinf(lowers).any() or np.isinf(uppers).any())
     remark = ": bounds" if one_sided else ": mean of intervals" if adaptive else ""
@@ -498,7 +464,7 @@ def _saved(group: PairedRows) -> float | None:
     """1 - Var[mean difference] / (Var[base mean] + Var[new mean]), of the measurement error."""
     if not group.paired:
         return None
-    lost, won, draws, half_lost, half_won = group.shared.T
+    draws, lost, won, half_lost, half_won = group.shared.T
     unit = 2.0 if group.pairs else 1.0  # draws
     rates = unit * (lost + won + (half_lost + half_won) / 4.0) / draws
     sides = (group.base, group.new)
@@ -535,10 +501,10 @@ def _noisy_measured(group: PairedRows, of: Mask, confidence: float) -> Limits | 
         sides = []
         for side in (group.base, group.new):
             hits, all_draws = side.hits[rest], side.hit_draws[rest]
-            if not (all_draws == all_draws[0]).all():
+            if (number := alike(all_draws)) is None:
                 return None
             shares = hits / all_draws
-            images = MeasuredImages(shares, shares, shares, 0.0, 1.0, draws=int(all_draws[0]), split=antithetic(side.hit_split[rest]))
+            images = MeasuredImages(shares, shares, shares, 0.0, 1.0, draws=number, split=antithetic(side.hit_split[rest]))
             sides.append((float(shares.mean()), Limits(*measured_mean(images, confidence), images.method)))
         parts.append((rest.sum() / of.sum(), sides[1][0] - sides[0][0], unpaired_difference(*sides, same_noise=group.same_noise)))
     return _joined(parts, "; ".join(ends.method for _, _, ends in parts))
@@ -674,7 +640,7 @@ def counted(group: PairedRows, below: float, confidence: float, *, same_model: b
 
 def _adds(group: PairedRows) -> bool:
     """Whether distances add: adaptive stopping biases, and errors on the same noise may have opposite signs."""
-    return bool(group.base.adaptive or group.new.adaptive or group.same_noise)
+    return group.base.adaptive or group.new.adaptive or group.same_noise
 
 
 def _worse(group: PairedRows, strict: float) -> Classified:
@@ -689,7 +655,7 @@ def _flagged(group: PairedRows, below: float, strict: float) -> Classified:
     sign, masks = group.sign, list[Mask]()
     edge = sign * below
 
-    def ends(side: RunValues, tail: float | None) -> tuple[Floats, Floats]:
+    def ends(side: Side, tail: float | None) -> tuple[Floats, Floats]:
         """The worst and the best possible values, with signs such that higher is better."""
         lower, upper = (side.lowers, side.uppers) if tail is None else side.ends(tail)
         return (lower, upper) if sign > 0 else (-upper, -lower)

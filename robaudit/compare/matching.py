@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import groupby, islice, zip_longest
 from typing import Any, NamedTuple
 
@@ -12,8 +13,7 @@ import numpy as np
 from robaudit.errors import RunError
 from robaudit.levels import NoiseLevel, without_levels
 from robaudit.quantities import IntervalKind
-from robaudit.rows import MOST_STORED_DRAWS, Bits, Row, bits_of
-from robaudit.stats.votes import of_votes
+from robaudit.rows import MOST_STORED_DRAWS, Row, bits_of
 from robaudit.store.folder import RunFolder, label_of
 from robaudit.store.info import kind_of
 from robaudit.store.run import Run
@@ -196,45 +196,36 @@ class Common(NamedTuple):
     """The draws that two rows share.
 
     Attributes:
+        draws: their number; 0 where the rows do not record them.
         lost, won: number of units that kept the class in the base run only, and in the new run only. A unit is a draw, or an antithetic
             pair of draws, both of which did.
-        draws: number of shared draws; 0 where the rows do not record them.
-        rows: both rows restricted to these draws; unchanged where they have no others.
         half_lost, half_won: number of pairs that kept it with one copy less in the new run, or more.
+        kept: draws of each run that kept the class; ``split``: of antithetic draws, the pairs that disagree, else NaN.
     """
 
-    lost: int
-    won: int
-    draws: int
-    rows: Pair
+    draws: int = 0
+    lost: int = 0
+    won: int = 0
     half_lost: int = 0
     half_won: int = 0
+    kept: tuple[int, int] = 0, 0
+    split: tuple[float, float] = math.nan, math.nan
 
 
 def common(base: Row, new: Row) -> Common:
     """The common draws of two rows with the same noise: the first min(n) of both, because draw j is the same in each."""
-    before, now = bits_of(base), bits_of(new)
-    if before is None or now is None or (base.split is None) != (new.split is None):
-        return Common(0, 0, 0, (base, new))
-    draws = min(len(before), len(now))
-    rows = _first(base, before, draws), _first(new, now, draws)
-    before, now = before[:draws], now[:draws]
+    bits = bits_of(base), bits_of(new)
+    if bits[0] is None or bits[1] is None or (base.split is None) != (new.split is None):
+        return Common()
+    draws = min(len(bits[0]), len(bits[1]))
+    before, now = bits[0][:draws], bits[1][:draws]
+    kept = int(before.sum()), int(now.sum())
     if base.split is None:
-        return Common(int((before & ~now).sum()), int((now & ~before).sum()), draws, rows)
+        return Common(draws, int((before & ~now).sum()), int((now & ~before).sum()), kept=kept)
+    apart = int((before[::2] != before[1::2]).sum()), int((now[::2] != now[1::2]).sum())
     change = (now.astype(np.int64) - before).reshape(-1, 2).sum(1)
     lost, half_lost, half_won, won = (int((change == one).sum()) for one in (-2, -1, 1, 2))
-    return Common(lost, won, draws, rows, half_lost, half_won)
-
-
-def _first(row: Row, bits: Bits, draws: int) -> Row:
-    """The row as it would be with its first draws only; which classes the votes against its class were for is not known."""
-    if len(bits) == draws:
-        return row
-    count = int(bits[:draws].sum())
-    votes = [0] * (row.predicted + 2)
-    votes[row.predicted], votes[-1] = count, draws - count
-    split = None if row.split is None else int((bits[:draws:2] != bits[1:draws:2]).sum())
-    return replace(of_votes(row, count, draws, split), votes=tuple(votes), kept=None, details=None, not_finite=0)
+    return Common(draws, lost, won, half_lost, half_won, kept, apart)
 
 
 def why_unpaired(base: Row, new: Row) -> str:
@@ -242,7 +233,7 @@ def why_unpaired(base: Row, new: Row) -> str:
     for which, row in (("base", base), ("new", new)):
         if row.interval.kind is IntervalKind.CONFIDENCE_SEQUENCE:
             return f"the {which} run's images stopped adaptively"
-        if not row.independent_votes and row.split is None:
+        if not row.fixed_votes:
             return f"the {which} run's draws are not a fixed number of votes"
         if bits_of(row) is None:
             return f"the {which} run does not record which draws kept the class (an older run, or more than {MOST_STORED_DRAWS:,} draws)"

@@ -125,7 +125,7 @@ class GroupComparison:
         declined: number of samples with a worse value, by however little.
         compared: number of samples with an interval of the difference.
         approximate: whether intervals of rows cover the draws only.
-        voted: whether values are shares of votes where the rows have approximations (:func:`robaudit.stats.votes.by_votes`).
+        voted: whether values are shares of votes where the rows have approximations (:meth:`robaudit.stats.frame.Columns.by_votes`).
         changed: samples that are worse beyond their interval, newly flagged or fixed: worst first.
     """
 

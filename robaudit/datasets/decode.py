@@ -15,7 +15,6 @@ from __future__ import annotations
 import contextlib
 import io
 import os
-import re
 import stat
 import warnings
 from collections.abc import Iterator
@@ -41,16 +40,7 @@ _SIXTEEN_BITS = 65535.0
 _MOST_AUDITED = 2**24  # pixels of an image as the network gets it: 400 MB as float64 with three channels
 
 
-def hush() -> None:
-    """Silence Pillow's warnings from now on: they concern metadata and size, and what matters is refused.
-
-    The filter stays: removing it after each image would remove it, and whatever was set meanwhile, from other threads too.
-    """
-    if list(warnings.filters[:1]) != [("ignore", None, Warning, _PILLOW, 0)]:
-        warnings.filterwarnings("ignore", module=_PILLOW.pattern)
-
-
-_PILLOW = re.compile(r"PIL\.")
+warnings.filterwarnings("ignore", module=r"PIL\.")  # on metadata and size: what matters is refused
 
 
 def as_pixels(values: NDArray[Any] | Tensor, where: str, scale: float | None = None) -> Tensor:
@@ -99,13 +89,12 @@ def _as_tensor(values: NDArray[Any], where: str) -> Tensor:
     """A NumPy array as a tensor, whatever its byte order and writability."""
     if values.dtype.kind not in "biuf":
         raise SampleError(where, f"pixels are of type {values.dtype}", "they must be numbers: uint8 or floats")
-    if values.dtype.kind == "f":
-        return torch.from_numpy(np.array(values, dtype=np.float64, order="C"))
-    return torch.from_numpy(np.array(values, dtype=values.dtype.newbyteorder("="), order="C"))
+    dtype = np.dtype(np.float64) if values.dtype.kind == "f" else values.dtype.newbyteorder("=")
+    return torch.from_numpy(np.array(values, dtype=dtype, order="C"))
 
 
 def as_label(value: object, where: str) -> int | None:
-    """A label as a plain int; None stays None.
+    """A label as a plain int; None and -1 are no label.
 
     Raises:
         SampleError: it is not an integer, or negative.
@@ -119,9 +108,9 @@ def as_label(value: object, where: str) -> int | None:
         raise SampleError(
             where, f"the label {text if len(text) < 40 else type(value).__name__} is not an integer", "give a class index or None"
         )
-    if value < 0:
+    if value < -1:
         raise SampleError(where, f"the label is {value}", "class indices start at 0; give None where there is no label")
-    return int(value)
+    return None if value == -1 else int(value)
 
 
 def read_image(path: Path, where: str, options: ImageOptions, root: Path) -> Tensor:
@@ -162,7 +151,6 @@ def decode_image(content: bytes, where: str, options: ImageOptions) -> Tensor:
 def _one_line(where: str) -> Iterator[None]:
     """Whatever reading an image raises, as a SampleError."""
     try:
-        hush()
         yield
     except SampleError:
         raise

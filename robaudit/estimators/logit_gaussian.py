@@ -41,7 +41,6 @@ _LOGITS = {"cpu": 1 << 21, "other": 1 << 26}  # of noisy copies, held at once
 _VALUES = {"cpu": 1 << 17, "other": 1 << 24}  # of the pairs without each group, worked on at once
 _CDF, _CDF_APART = 1e-3, 4e-3  # wanted errors: of the value, and of those without each group, which share the points: it cancels
 _VISIBLE = 2e-3
-_NOTED = 5e-3
 _ROUNDING = 1e-5
 _TAIL_MULTIPLE = 3.0  # a skewness of .5 moves the tail beyond 3 standard deviations by 2.4 times itself (Edgeworth)
 _PILOT, _PILOT_START = 32, 2**21  # beyond the copies of every estimate
@@ -59,12 +58,13 @@ class LogitGaussian(Estimator):
 
     Margins that are skewed, singly or jointly, shift the probability from the normal one. The same pairs say by how much
     (:func:`~robaudit.numerics.margins.reflection_shift`); the value is corrected by what of it is more than sampling error, which is
-    nothing at all for most normal margins, and says so in ``note`` from .005 on (``details.skew_correction``).
+    nothing at all for most normal margins (``details.skew_correction``).
 
     The interval is a delete-one-group jackknife (8 groups of pairs, Student's t on the probit scale), never narrower than the standard
     error that so many normal draws leave, and holds the intervals of the value and of the wholly corrected one. It is approximate: what
     of the bias is left it does not cover. So gates and comparisons rest on the votes of the same passes, which have none
-    (:func:`robaudit.stats.votes.by_votes`). Skewness and kurtosis of the deciding margin are tested (false alarms at most 1 %): an image
+    (:meth:`robaudit.stats.frame.Columns.by_votes`). Skewness and kurtosis of the deciding margin are tested (false alarms at most 1 %): an
+    image
     judged non-normal is decided by its votes, and says so in ``note``.
 
     Noise of a few variables that move the whole image (fog, blur, rotation) makes no margins normal: under it the votes of the passes
@@ -308,11 +308,7 @@ class NormalMargins:
 
     def estimate(self, row: int, *, flips_to: int, votes: Votes) -> Estimate:
         """One image as a row; the votes go along: gates and the accuracy under noise rest on them."""
-        error, correction = float(self.error[row]), float(self.correction[row])
-        remarks = [
-            f"normal CDF within {error:.1g}" if error > _VISIBLE else "",
-            f"skewed margins: corrected by {correction:+.3f}" if abs(correction) >= _NOTED else "",
-        ]
+        error = float(self.error[row])
         return Estimate(
             value=float(self.value[row]),
             lower=float(self.lower[row]),
@@ -322,7 +318,7 @@ class NormalMargins:
             forwards=1 + votes.draws,
             backwards=0,
             interval=LogitGaussian.interval,
-            note="; ".join(filter(None, remarks)),
+            note=f"normal CDF within {error:.1g}" if error > _VISIBLE else "",
             votes=votes.by_class,
             details=self.details(row),
             split=votes.split,

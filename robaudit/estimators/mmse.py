@@ -28,8 +28,8 @@ class Mmse(FewClasses):
     t stays the class of the clean image. Exact for linear models (with pairs at once; iid draws leave an error of sd
     1/sqrt(samples) in z). The interval is a delete-one-group jackknife over the draws, on the probit scale (``mv_sigmoid``: logit): it
     covers sampling and, to first order, the bias of few draws (noise in the mean gradients lengthens them), not the bias of
-    linearising, so rows say "approximate" (docs/coverage.md: how often it holds p). Prefer it to `taylor` for networks, and `mc` to both
-    where it can be afforded.
+    linearising, so rows say "approximate" (docs/research/coverage.md: how often it holds p). Prefer it to `taylor` for networks, and
+    `mc` to both if you can afford it.
 
     Args:
         samples: noisy copies of each image (5 to 10 are said to be enough; 500 to 1,000 are converged).

@@ -35,7 +35,7 @@ class Moments(Estimator):
 
     For chains of linear layers, convolutions, batch norms, average pooling and ReLU; other networks are refused, naming the operation.
     Exact for linear networks. Otherwise its error is that of the normal approximation before each ReLU, which nothing in the computation
-    shows: it claims no interval. Small with many inputs to each unit (docs/lipschitz.md has measurements); `mc` is the check.
+    shows: it claims no interval. Small with many inputs to each unit (docs/research/lipschitz.md has measurements); `mc` is the check.
 
     Cost: as much as so many forward passes as the widest layer has values, twice, whatever the level; and the covariance of that layer in
     memory, a few times.

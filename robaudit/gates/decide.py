@@ -196,7 +196,7 @@ def decide(
     check_confidence(confidence)
     basis = Basis(confidence, population, point)
     gates = with_strict(gates, strict)
-    groups = gather(run, gates)
+    groups = gather(run)
     scores_of = functools.cache(lambda key: scores_for(run, key, confidence))  # several gates may be about one result
     certified_of = functools.cache(lambda key: certified_for(run, key, confidence))
     decisions = []
@@ -333,7 +333,7 @@ def _joined(*remarks: str) -> str:
 
 def _caveats(gate: Gate, evidence: Evidence, scale: Quantity, *, population: bool) -> list[str]:
     """What the interval does not cover, and what widens it."""
-    rows, caveats = evidence.columns, []
+    rows, caveats = evidence.rows, []
     if evidence.voted and gate.quantity != "noisy_accuracy":
         caveats.append(f"by the votes of its copies, not by the approximation of {evidence.key.estimator}")
     if gate.quantity in OF_CLASSES and (unclassified := evidence.without_class):

@@ -1,30 +1,25 @@
-"""The numbers that gates need from a run, gathered in one pass over its rows."""
+"""The results of a run that gates are about."""
 
 from __future__ import annotations
 
-from array import array
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from robaudit.errors import RunError, SpecError, did_you_mean
 from robaudit.levels import NoiseLevel
 from robaudit.names import Part, ResultName, series
 from robaudit.quantities import CERTIFIED, Quantity
-from robaudit.rows import Row
 from robaudit.spec.gates import CERTIFIED_ACCURACY, SCORES, WARNINGS, Gate
-from robaudit.stats.groups import GroupKey, quantity_of, refuse_no_values
+from robaudit.stats.frame import NO_CLASS, Columns, Ints
+from robaudit.stats.groups import quantity_of, refuse_no_values
 from robaudit.stats.intervals import MeasuredImages
 from robaudit.stats.scores import RADII
-from robaudit.stats.summary import Columns
-from robaudit.stats.votes import by_votes
 from robaudit.store.run import Run
 
 Group = tuple[str, NoiseLevel]
-_NO_CLASS = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,60 +50,52 @@ _CERTIFICATES = Needed(
 _NEEDED = {**dict.fromkeys(SCORES, _RADII), CERTIFIED_ACCURACY: _CERTIFICATES}
 
 
-@dataclass
 class Evidence:
     """The rows of one result at one noise level.
 
+    Args:
+        columns: the rows.
+        by_label: whether classes are labels, else predictions.
+
     Attributes:
         key: their estimator, noise level, noise and quantity.
-        by_label: whether classes are labels, else predictions.
-        columns: the rows with a finite value, as their votes make them (:func:`robaudit.stats.votes.by_votes`).
-        classes: their classes, -1 where unknown.
-        unknown: rows without a finite value, by class.
-        judged, correct: rows with a label, with or without a finite value; of those, classified correctly on the clean image.
-        forwards: forward passes of all rows.
+        every: all rows, as their votes make them (:meth:`robaudit.stats.frame.Columns.by_votes`).
+        rows: those with a finite value.
+        classes: of all rows, -1 where unknown.
         voted: rows whose own value is an approximation, and whose votes are taken for it.
     """
 
-    key: GroupKey
-    by_label: bool
-    columns: Columns = field(default_factory=Columns)
-    classes: array[int] = field(default_factory=lambda: array("i"))
-    unknown: Counter[int] = field(default_factory=Counter)
-    judged: int = 0
-    correct: int = 0
-    forwards: int = 0
-    voted: int = 0
+    def __init__(self, columns: Columns, *, by_label: bool) -> None:
+        self.key, self.every = columns.key, columns.by_votes()
+        self.rows = self.every.finite
+        self.by_label = by_label
+        self.voted = int(columns.approximated.sum())
 
-    def add(self, row: Row) -> None:
-        """Add a row."""
-        found = by_votes(row)
-        self.voted += found is not row
-        index = row.label if self.by_label else row.predicted
-        before = len(self.columns)
-        self.columns.add(found)
-        if len(self.columns) > before:
-            self.classes.append(_NO_CLASS if index is None else index)
-        else:
-            self.unknown[_NO_CLASS if index is None else index] += 1
-        self.judged += row.correct is not None
-        self.correct += bool(row.correct)
-        self.forwards += row.forwards
+    @property
+    def classes(self) -> Ints:
+        """The class of every row, -1 where unknown."""
+        return self.every.label if self.by_label else self.every.predicted
 
     @property
     def size(self) -> int:
         """Number of rows, including those without a finite value."""
-        return len(self.columns) + self.columns.not_finite
+        return len(self.every)
 
     @property
     def without_class(self) -> int:
         """Number of rows without a known class."""
-        return self.classes.count(_NO_CLASS) + self.unknown[_NO_CLASS]
+        return int((self.classes == NO_CLASS).sum())
 
     @property
     def draws(self) -> int:
         """Noisy copies per image, on average: forward passes less the clean one."""
-        return max(1, round(self.forwards / self.size) - 1)
+        return max(1, round(int(self.every.forwards.sum()) / self.size) - 1)
+
+    @property
+    def has_votes(self) -> bool:
+        """Whether every labelled row has a fixed number of votes."""
+        labelled = self.rows.label != NO_CLASS
+        return bool(labelled.any() and (self.rows.label_draws[labelled] > 0).all() and not self.rows.adaptive)
 
     def scale(self, quantities: Mapping[str, Quantity]) -> Quantity:
         """The description of what the rows measure."""
@@ -120,34 +107,20 @@ class Evidence:
         Raises:
             NothingLeftError: none has a finite value.
         """
-        refuse_no_values(len(self.columns), self.columns.not_finite, str(self.key))
-        return self.columns.images(scale.low, scale.high, self.columns.not_finite)
+        refuse_no_values(len(self.rows), self.rows.not_finite, str(self.key))
+        return self.rows.images(scale.low, scale.high, self.rows.not_finite)
 
     def by_class(self, images: MeasuredImages) -> dict[int, MeasuredImages]:
         """The images of each class, by class index; a class without a finite value has no values."""
-        classes: NDArray[np.int32] = np.frombuffer(self.classes, dtype=np.int32)
-        order = np.argsort(classes, kind="stable")
-        present, starts = np.unique(classes[order], return_index=True)
-        parts = dict(zip(present.tolist(), np.split(order, starts[1:]), strict=True))
-        no_places = np.empty(0, dtype=np.int64)
-        indices = sorted(index for index in {*parts, *self.unknown} if index != _NO_CLASS)
-        return {index: images.chosen(parts.get(index, no_places), self.unknown[index]) for index in indices}
+        known, unknown = (self.rows.label if self.by_label else self.rows.predicted), Counter(self.classes.tolist())
+        unknown.subtract(known.tolist())
+        return {index: images.chosen(np.flatnonzero(known == index), unknown[index]) for index in sorted(unknown) if index != NO_CLASS}
 
 
-def gather(run: Run, gates: Sequence[Gate]) -> dict[Group, Evidence]:
-    """The evidence of every group of the run, in its order; for groups that no gate can be about, only the keys are kept."""
+def gather(run: Run) -> dict[Group, Evidence]:
+    """The evidence of every group of the run, in its order."""
     by_label = bool(run.info["data"].get("labelled"))
-    groups: dict[Group, Evidence] = {}
-    wanted = set[Group]()
-    for row in run.rows:
-        group = (row.estimator, row.at)
-        if group not in groups:
-            if not groups or any(gate.means(row.estimator) for gate in gates):  # the first holds the clean accuracy
-                wanted.add(group)
-            groups[group] = Evidence(GroupKey.of(row), by_label)
-        if group in wanted:
-            groups[group].add(row)
-    return groups
+    return {group: Evidence(columns, by_label=by_label) for group, columns in run.groups().items()}
 
 
 def group_of(gate: Gate, run: Run, groups: Mapping[Group, Evidence]) -> Evidence:
@@ -161,7 +134,7 @@ def group_of(gate: Gate, run: Run, groups: Mapping[Group, Evidence]) -> Evidence
         return groups[needed_group(gate, run, {group: evidence.key.quantity for group, evidence in groups.items()}, needed)]
     keys = matching_groups(gate, run, groups, one=gate.quantity != "noisy_accuracy")
     if gate.quantity == "noisy_accuracy":
-        keys = [key for key in keys if _has_votes(groups[key])]
+        keys = [key for key in keys if groups[key].has_votes]
         if not keys:
             what = "there are no results with labels and a fixed number of votes"
             raise SpecError(f"gate {str(gate)!r}", what, "audit labelled images with mc")
@@ -253,8 +226,3 @@ def _refuse_several(gate: Gate, keys: Sequence[Group]) -> None:
             first = next(iter(levels))
             choices += [f"{first.argument}={' | '.join(f'{at.level:g}' for at in levels)}"]
         raise SpecError(f"gate {str(gate)!r}", "does not say which results it is about", "say " + " and ".join(choices))
-
-
-def _has_votes(evidence: Evidence) -> bool:
-    rows = evidence.columns
-    return bool(rows.labelled) and rows.voted == rows.labelled and not rows.adaptive

@@ -14,6 +14,7 @@ from robaudit.gates.evidence import Evidence
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.quantities import LOSS, Quantity
 from robaudit.spec.gates import CERTIFIED_ACCURACY, SCORES, WARNINGS, Gate
+from robaudit.stats.frame import alike, antithetic
 from robaudit.stats.intervals import (
     TAIL,
     Bounds,
@@ -176,8 +177,8 @@ def measure(
         NothingLeftError: it has no finite value.
     """
     made = _measure(gate, evidence, scale, confidence, population=population, names=names)
-    judged = {"accuracy": evidence.judged, "noisy_accuracy": evidence.columns.voted}
-    return replace(made, images=judged.get(gate.quantity, evidence.size))
+    judged = {"accuracy": evidence.every.judged, "noisy_accuracy": evidence.rows.label_draws > 0}
+    return replace(made, images=int(judged[gate.quantity].sum()) if gate.quantity in judged else evidence.size)
 
 
 def _measure(
@@ -218,16 +219,17 @@ def _measure(
                 return _signed(population_quantile(better, q, confidence, factor), sign)
             return _signed(measured_quantile(better.with_draws(factor), q, confidence), sign)
 
-    if evidence.columns.bounded < len(evidence.columns) or evidence.columns.approximate:
+    if evidence.rows.bounded < len(evidence.rows) or evidence.rows.approximate:
         classes = tuple(replace(one, lower=None, upper=None) for one in classes)
         return Measured(value, None, Method.NONE, 0, classes)
     return Measured(value, bounds, method, now, classes, stuck)
 
 
 def _accuracy(gate: Gate, evidence: Evidence, confidence: float, *, population: bool) -> Measured:
-    if not evidence.judged:
+    judged = int(evidence.every.judged.sum())
+    if not judged:
         raise SpecError(f"gate {str(gate)!r}", "the run has no labels, and so no accuracy", "audit labelled images")
-    return counted(evidence.correct, evidence.judged, confidence, population=population, images=evidence.size)
+    return counted(int(evidence.every.correct.sum()), judged, confidence, population=population, images=evidence.size)
 
 
 def measured_warnings(warnings: Sequence[str]) -> tuple[Measured, list[str]]:
@@ -258,16 +260,17 @@ def counted(count: int, total: int, confidence: float, *, population: bool, imag
 
 def _noisy_accuracy(evidence: Evidence, confidence: float, *, population: bool) -> Measured:
     """All votes pooled where there are equally many per image; else MOVER over the images' own intervals."""
-    rows = evidence.columns
-    shares, draws, split = rows.label_shares.numbers(), rows.label_draws.numbers(), rows.label_split
+    rows = evidence.rows.take(evidence.rows.label_draws > 0)
+    draws, split = rows.label_draws, antithetic(rows.label_split)
+    shares = rows.hits / draws
     value = float(shares.mean())
-    images = MeasuredImages(shares, shares, shares, 0.0, 1.0, unknown=rows.not_finite)
+    images = MeasuredImages(shares, shares, shares, 0.0, 1.0, unknown=evidence.rows.not_finite)
     if population:
         bounds = _mean_bounds(images, confidence, population=True)
         return Measured(value, bounds, population_mean_method(images), evidence.size)
-    if np.all(draws == draws[0]):
-        alike = replace(images, draws=int(draws[0]), split=split)
-        return Measured(value, _mean_bounds(alike, confidence, population=False), _METHODS[alike.method], int(draws[0]))
+    if (number := alike(draws)) is not None:
+        pooled = replace(images, draws=number, split=split)
+        return Measured(value, _mean_bounds(pooled, confidence, population=False), _METHODS[pooled.method], number)
 
     def by_image(factor: float) -> Bounds:
         lowers, uppers = restated(shares, shares, shares, draws * factor, TAIL, None if split is None else split * factor)

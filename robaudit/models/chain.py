@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from robaudit.errors import ModelError
 from robaudit.models.graph import fewest_images
-from robaudit.models.logits import LogitModel
+from robaudit.models.logits import LogitModel, once_a_model
 
 Function = Callable[[Tensor], Tensor]
 
@@ -54,9 +53,7 @@ class Chain:
         return x
 
 
-_known: WeakKeyDictionary[nn.Module, dict[tuple[object, ...], Chain]] = WeakKeyDictionary()
-
-
+@once_a_model
 def chain_of(model: LogitModel, image: Tensor) -> Chain:
     """The chain of a network, its own normalisation included; recorded once for a model.
 
@@ -70,14 +67,6 @@ def chain_of(model: LogitModel, image: Tensor) -> Chain:
     Raises:
         ModelError: the network is none; the operation that is in the way is named.
     """
-    key = (tuple(image.shape), tuple(model.mean.flatten().tolist()), tuple(model.std.flatten().tolist()), model.output, model.dtype)
-    kept = _known.setdefault(model.network, {})
-    if key not in kept:
-        kept[key] = _recorded(model, image)
-    return kept[key]
-
-
-def _recorded(model: LogitModel, image: Tensor) -> Chain:
     if not model.differentiable:
         raise _refusal(model, "its operations cannot be seen in this format")
     images = fewest_images(model)
@@ -92,7 +81,11 @@ def _recorded(model: LogitModel, image: Tensor) -> Chain:
     chain = Chain(*_grouped(steps, tuple(x.shape[1:])))
     other = torch.stack([1 - image, image.flip(-1), image * 0.5]).to(model.device, model.dtype)
     with torch.no_grad():
-        expected, found = model(other).double(), chain.logits(other.double())
+        expected = model(other).double()
+        try:
+            found = chain.logits(other.double())
+        except RuntimeError as error:
+            raise _refusal(model, "it takes images apart or together in a way that only works for one of them") from error
     if steps is not recorder.steps:
         expected, found = (one - one.logsumexp(1, keepdim=True) for one in (expected, found))
     if bool(((expected - found).abs() > _FAR * expected.abs().amax().clamp_min(1e-6)).any()):
@@ -174,6 +167,8 @@ class _Recorder(TorchDispatchMode):
             self.obstacle = f"the operation {name}"
         elif name == "div" and not (args and args[0] is self._latest):
             self.obstacle = "it divides by something that depends on the pixels"
+        elif kwargs.get("rounding_mode") is not None:
+            self.obstacle = "it rounds"
         else:
             self._older[id(self._latest)] = self._latest
             apply = _again(name, func, args, kwargs, self._latest, self._images)

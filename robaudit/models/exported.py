@@ -12,8 +12,10 @@ import inspect
 import json
 import logging
 import os
+import pickle
 import re
-from collections.abc import Iterator
+import zipfile
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -21,9 +23,9 @@ import torch
 from torch import nn
 
 from robaudit.errors import ModelError
-from robaudit.models.base import LoadedNetwork, Source, check_finite, file_sha256
+from robaudit.models.base import Format, LoadedNetwork, Source, batch_note, check_finite, file_sha256
 from robaudit.models.operators import check_operators
-from robaudit.models.safety import ZIP, check_contents, load_tensors, open_archive, read_member
+from robaudit.models.safety import members, reader_of, refusal
 
 NOTE = "pt2: a graph of torch operators, not only weights; load files only from people you trust"
 _DROPOUTS = ("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout", "native_dropout")
@@ -56,15 +58,17 @@ def load_exported(source: Source) -> LoadedNetwork:
         ModelError: the archive holds more than tensors and torch operators, is damaged or of another torch version, was
             exported in training mode, takes several inputs, or has NaN weights.
     """
-    listener = _Listener()
+    logged: list[BaseException] = []
     try:
         _check_archive(source)
-        with _weights_only(), listener:
+        with _weights_only(), _quiet() as logged:
             program = torch.export.load(source.file)
     except ModelError:
         raise
     except Exception as error:
-        reason = _line(listener.first or error)
+        if pickled := [one for one in (error, *logged) if isinstance(one, pickle.UnpicklingError)]:
+            raise refusal(pickled[0], source.where) from error
+        reason = _line((*logged, error)[0])
         raise ModelError(
             source.where, f"torch.export {torch.__version__} cannot load it: {reason}", "export it again with this version of torch"
         ) from error
@@ -79,26 +83,37 @@ def load_exported(source: Source) -> LoadedNetwork:
     network: nn.Module = program.module(check_guards=False) if takes_guards else program.module()
     network = network.to(device=source.device, dtype=source.dtype)
     check_finite(network, source.where)
-    fixed = least if least == most else None
-    notes = (NOTE,) if fixed is None else (NOTE, f"pt2: the batch size is fixed at {fixed}, so batches are split and padded (slow)")
-    return LoadedNetwork(network, "pt2", file_sha256(source.file), fixed_batch=fixed, least_batch=least, most_batch=most, notes=notes)
+    notes = (NOTE, batch_note("pt2", least)) if least == most else (NOTE,)
+    return LoadedNetwork(network, "pt2", file_sha256(source.file), least_batch=least, most_batch=most, notes=notes)
+
+
+def _recognises(_: bytes, members: Sequence[str]) -> bool:
+    return _OLD_GRAPH in members or any(member.startswith("models/") for member in members)
+
+
+FORMAT = Format("pt2", load_exported, (".pt2",), _recognises)
 
 
 def _check_archive(source: Source) -> None:
-    """Refuse objects, compiled libraries, graphs of more than arithmetic, and pickles inside that lie about their tensors."""
-    with open_archive(source.file, source.where) as archive:
-        check_contents(archive, source.where)
-        for name in archive.namelist():
-            inner = name.partition("/")[2]
-            if _OBJECTS.search(inner):
-                raise ModelError(source.where, f"holds {inner[:80]}, which is no tensor", "export a plain classifier, or use safetensors")
-            if name == _OLD_GRAPH or inner.lower().startswith("models/"):  # torch finds members in any case
-                check_graph(json.loads(read_member(archive, name)), source.where, trust=source.trust)
-                continue
-            with archive.open(name) as stream:
-                pickled = stream.read(len(ZIP)) == ZIP
-            if pickled:
-                load_tensors(read_member(archive, name), source.where)
+    """Refuse damage, objects, compiled libraries, and graphs of more than arithmetic."""
+    graphs = []
+    if _OLD_GRAPH in members(source.file, source.where, check=True):  # of torch 2.7 and before, which torch reads with zipfile
+        with zipfile.ZipFile(source.file) as archive:
+            graphs.append(archive.read(_OLD_GRAPH))
+    try:
+        reader = reader_of(source.file, source.where)
+        records = reader.get_all_records()
+    except ModelError:
+        if not graphs:
+            raise
+        records = []
+    for name in records:
+        if _OBJECTS.search(name):
+            raise ModelError(source.where, f"holds {name[:80]}, which is no tensor", "export a plain classifier, or use safetensors")
+        if name.lower().startswith("models/"):  # torch finds members in any case
+            graphs.append(reader.get_record(name))
+    for graph in graphs:
+        check_graph(json.loads(graph), source.where, trust=source.trust)
 
 
 def check_graph(value: object, where: str, *, trust: bool = False, key: str = "") -> None:
@@ -203,25 +218,26 @@ def _weights_only() -> Iterator[None]:
         os.environ.update({name: value for name, value in before.items() if value is not None})
 
 
-class _Listener(logging.Handler):
-    """Keep torch's log lines about the layouts it tries off stderr, and remember the first error in them."""
+@contextmanager
+def _quiet() -> Iterator[list[BaseException]]:
+    """Keep torch's log lines about the layouts it tries off stderr; the list gets the errors in them."""
+    errors: list[BaseException] = []
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.first: BaseException | None = None
-        self.loggers = [logging.getLogger(name) for name in ("torch.export", "torch._export")]
+    def keep(record: logging.LogRecord) -> bool:
+        if record.exc_info and record.exc_info[1]:
+            errors.append(record.exc_info[1])
+        return False
 
-    def emit(self, record: logging.LogRecord) -> None:
-        if self.first is None and record.exc_info:
-            self.first = record.exc_info[1]
-
-    def __enter__(self) -> None:
-        self.before = [(logger.handlers, logger.propagate) for logger in self.loggers]
-        for logger in self.loggers:
-            logger.handlers, logger.propagate = [self], False
-
-    def __exit__(self, *_: object) -> None:
-        for logger, (handlers, propagate) in zip(self.loggers, self.before, strict=True):
+    handler = logging.Handler()
+    handler.addFilter(keep)
+    loggers = [logging.getLogger(name) for name in ("torch.export", "torch._export")]
+    before = [(logger.handlers, logger.propagate) for logger in loggers]
+    for logger in loggers:
+        logger.handlers, logger.propagate = [handler], False
+    try:
+        yield errors
+    finally:
+        for logger, (handlers, propagate) in zip(loggers, before, strict=True):
             logger.handlers, logger.propagate = handlers, propagate
 
 

@@ -1,15 +1,12 @@
 """Networks from ONNX files through onnxruntime, without gradients: graphs of arithmetic, unless the file is trusted.
 
-Before onnxruntime opens a file, a walk of its protobuf messages finds every operator and every other file that holds weights. The walk
-sees at least what onnxruntime sees: a field that occurs twice counts both times, and what protobuf reads in another way is refused.
+Before onnxruntime opens a file, every operator and every other file that holds weights is looked up in it.
 """
 
 from __future__ import annotations
 
 import hashlib
-import mmap
 import os
-import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,40 +16,19 @@ import torch
 from torch import nn
 
 from robaudit.errors import ModelError, needs_extra
-from robaudit.models.base import LoadedNetwork, Source, file_sha256
+from robaudit.models.base import Format, LoadedNetwork, Source, batch_note, file_sha256
 from robaudit.models.operators import NAMESPACES, check_operators
 
 NOTE = "onnx: no gradients; estimators that need them refuse to run"
-INSIDE: dict[str, dict[int, str]] = {
-    "ModelProto": {7: "GraphProto", 25: "FunctionProto"},  # 20, training_info, is not read by onnxruntime
-    "FunctionProto": {7: "NodeProto", 11: "AttributeProto"},
-    "GraphProto": {1: "NodeProto", 5: "TensorProto", 15: "SparseTensorProto"},
-    "NodeProto": {5: "AttributeProto"},
-    "AttributeProto": {
-        5: "TensorProto",
-        6: "GraphProto",
-        10: "TensorProto",
-        11: "GraphProto",
-        22: "SparseTensorProto",
-        23: "SparseTensorProto",
-    },
-    "SparseTensorProto": {1: "TensorProto", 2: "TensorProto"},
-    "TensorProto": {13: "StringStringEntryProto"},  # external_data, whatever data_location says: halves of a tensor may be merged
-}
-"""The fields of each message, by number, that are (or contain) messages with nodes or tensors."""
-
-PAIRS = {"NodeProto": (7, 4), "FunctionProto": (10, 1), "StringStringEntryProto": (1, 2)}
-"""The two texts that matter in a message, by number: domain and operator, domain and name, key and value."""
-
-_DEEPEST, _MOST_FIELDS, _LONGEST = 100, 10**7, 2**16
+_MOST_BYTES = 2**31  # of a protobuf message
 
 
 class Contents(NamedTuple):
     """What an ONNX file refers to.
 
     Attributes:
-        files: names of the files besides it that hold weights, as written in it, sorted.
-        operators: domain and name of all operators but the functions that it defines, sorted.
+        files: names of the other files that hold weights, as written in it, sorted.
+        operators: domain and name of every operator except the functions that it defines, sorted.
     """
 
     files: list[str]
@@ -112,9 +88,12 @@ def load_onnx(source: Source) -> LoadedNetwork:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ModelError(source.where, f"onnxruntime cannot load it: {reason[:200]}", "check the file with onnx.checker") from error
     batch = _check_input(session, source.where)
-    notes = (NOTE,) if batch is None else (NOTE, f"onnx: the batch size is fixed at {batch}, so batches are split and padded (slow)")
-    network = OnnxNetwork(session, source.device).eval()
-    return LoadedNetwork(network, "onnx", weights_sha256(source.file, contents.files), differentiable=False, fixed_batch=batch, notes=notes)
+    notes = (NOTE,) if batch is None else (NOTE, batch_note("onnx", batch))
+    network, sha256 = OnnxNetwork(session, source.device).eval(), weights_sha256(source.file, contents.files)
+    return LoadedNetwork(network, "onnx", sha256, differentiable=False, least_batch=batch or 1, most_batch=batch, notes=notes)
+
+
+FORMAT = Format("onnx", load_onnx, (".onnx",))
 
 
 def _providers(source: Source, available: list[str]) -> list[Any]:
@@ -157,96 +136,58 @@ def weights_sha256(path: Path, others: list[str]) -> str:
 
 
 def read_contents(path: Path, where: str) -> Contents:
-    """Find what an ONNX file refers to.
+    """Find what an ONNX file refers to, in its graph, its functions and their branches.
 
     Raises:
-        ModelError: it is not an ONNX model, or has weights in something else than files in its folder that fit into memory.
+        RobauditError: onnx is missing.
+        ModelError: it is not an ONNX model, or has weights in something other than files in its folder that fit into memory.
     """
-    found: dict[str, set[tuple[str, str]]] = {kind: set() for kind in PAIRS}
     try:
-        with path.open("rb") as file:
-            content = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-        for kind, pair in _pairs(content, "ModelProto", 0, iter(range(_MOST_FIELDS))):
-            found[kind].add(pair)
-    except (OSError, ValueError, IndexError) as error:  # files of /proc and /sys cannot be mapped
+        import onnx
+    except ImportError as error:
+        raise needs_extra(where, "onnx", "onnx") from error
+    try:
+        if path.stat().st_size >= _MOST_BYTES:
+            raise ValueError("2 GiB or more")
+        model = onnx.load_model_from_string(path.read_bytes())
+        if not model.HasField("graph"):
+            raise ValueError("no graph")
+    except Exception as error:  # protobuf's own, too
         raise ModelError(where, f"is not an ONNX model ({error})", "export it again") from error
-    files = sorted({value for key, value in found["StringStringEntryProto"] if key == "location"})
+    files, operators, functions = set[str](), set[tuple[str, str]](), set[tuple[str, str]]()
+    for message in _messages(model):
+        if isinstance(message, onnx.NodeProto):
+            operators.add((message.domain, message.op_type))
+        elif isinstance(message, onnx.FunctionProto) and message.domain not in NAMESPACES:  # onnxruntime may prefer its own operator
+            functions.add((message.domain, message.name))
+        elif isinstance(message, onnx.TensorProto):
+            files.update(entry.value for entry in message.external_data if entry.key == "location")
     if sum(_size(name, path, where) for name in files) > psutil.virtual_memory().total:
         raise ModelError(where, "has more weights in other files than fit into memory", "use a machine with more memory")
-    functions = {(domain, name) for domain, name in found["FunctionProto"] if domain not in NAMESPACES}
-    return Contents(files, sorted(found["NodeProto"] - functions))
+    return Contents(sorted(files), sorted(operators - functions))
+
+
+def _messages(message: Any) -> Iterator[Any]:
+    """A protobuf message and all those inside it, apart from what describes training, which onnxruntime does not read."""
+    yield message
+    for field, value in message.ListFields():
+        if field.message_type is not None and field.name != "training_info":
+            for inner in [value] if hasattr(value, "ListFields") else value:
+                yield from _messages(inner)
 
 
 def _size(name: str, path: Path, where: str) -> int:
-    """The bytes of a file with weights, which must be in the folder of the ONNX file (or of the file that it is a link to)."""
+    """The bytes of a file with weights, which must be in the folder of the ONNX file (or of the file that it links to)."""
     try:
-        if Path(name).is_absolute() or ".." in Path(name).parts or "*" in name:  # onnxruntime takes */_ORT_MEM_ADDR_/* for an address
+        if ".." in Path(name).parts or "*" in name:  # onnxruntime takes */_ORT_MEM_ADDR_/* for an address
             raise ValueError("not a name inside its folder")
         file = (path.parent / name).resolve(strict=True)
         if not any(file.is_relative_to(folder) for folder in (path.parent.resolve(), path.resolve().parent)):
             raise ValueError("outside its folder")
-        about = file.stat()
-        if not stat.S_ISREG(about.st_mode) or not about.st_size:  # files of /proc have no size
+        if not file.is_file() or not file.stat().st_size:  # files of /proc have no size
             raise ValueError("not a regular file, or empty")
     except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: a loop of links
         reason = error.strerror if isinstance(error, OSError) else error
         what = f"has weights in {name[:80]!r}, which cannot be used ({reason})"
         raise ModelError(where, what, "keep all the files that were exported together in one folder") from error
-    return about.st_size
-
-
-def _pairs(message: memoryview, kind: str, depth: int, budget: Iterator[int]) -> Iterator[tuple[str, tuple[str, str]]]:
-    """Kind and texts of the messages of PAIRS in a message; each field takes one from the budget."""
-    if depth > _DEEPEST:
-        raise ValueError("too deeply nested")
-    texts: dict[int, str] = {}
-    for number, value in _fields(message, budget):
-        if inner := INSIDE.get(kind, {}).get(number):
-            yield from _pairs(value, inner, depth + 1, budget)
-        elif number in PAIRS.get(kind, ()):
-            if len(value) > _LONGEST:
-                raise ValueError(f"a name of {len(value)} bytes")
-            texts[number] = bytes(value).decode()
-    if kind in PAIRS:
-        first, second = PAIRS[kind]
-        yield kind, (texts.get(first, ""), texts.get(second, ""))
-
-
-def _fields(message: memoryview, budget: Iterator[int]) -> Iterator[tuple[int, memoryview]]:
-    """Number and content of the fields of a message that are messages, texts or lists."""
-    at = 0
-    while at < len(message):
-        if next(budget, None) is None:
-            raise ValueError(f"more than {_MOST_FIELDS} fields")
-        key, at = _varint(message, at)
-        if not 8 <= key < 2**32:  # protobuf would drop the higher bits
-            raise ValueError(f"a field of number {key >> 3}")
-        match key & 7:
-            case 0:
-                _, at = _varint(message, at)
-            case 1:
-                at += 8
-            case 2:
-                size, at = _varint(message, at)
-                if at + size > len(message):
-                    raise ValueError("it is truncated")
-                yield key >> 3, message[at : at + size]
-                at += size
-            case 5:
-                at += 4
-            case other:
-                raise ValueError(f"a field of type {other}")
-
-
-def _varint(message: memoryview, at: int) -> tuple[int, int]:
-    """A number in groups of seven bits, the lowest first, and the place after it."""
-    number = shift = 0
-    while True:
-        byte = message[at]
-        number |= (byte & 127) << shift
-        at += 1
-        if byte < 128:
-            return number, at
-        shift += 7
-        if shift > 63:
-            raise ValueError("a number of more than 64 bits")
+    return file.stat().st_size

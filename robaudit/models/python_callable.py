@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from robaudit.errors import ModelError
-from robaudit.models.base import LoadedNetwork, Source, check_finite, file_sha256, state_sha256
+from robaudit.models.base import Format, LoadedNetwork, Source, check_finite, file_sha256, state_sha256
 from robaudit.python_code import describe, user_function
 
 
@@ -58,7 +58,10 @@ def load_python(source: Source) -> LoadedNetwork:
         sha256 = hashlib.sha256((source.spec.architecture or "").encode() + _code_of(network.function)).hexdigest()
     else:
         sha256 = state_sha256(network)
-    return LoadedNetwork(network, "python", sha256, notes=("python: the model's own code ran (--trust)",))
+    return LoadedNetwork(network, "python", sha256, notes=(f"the network comes from your Python code, {source.spec.architecture}",))
+
+
+FORMAT = Format("python", load_python)
 
 
 def call_target(source: Source, *, with_path: bool = False) -> object:

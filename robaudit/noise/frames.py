@@ -38,14 +38,14 @@ def orthogonal_frame(shape: tuple[int, int, int], generator: torch.Generator) ->
     The image is cut, at a random offset, into patches of 48 values (4 x 4 x 3 with three channels); one that leaves the image on a side
     goes on at the other. In each patch the directions of the 48 draws are the rows of a Haar-distributed orthogonal matrix, one per
     patch, and their lengths are independent chi_48. A row of a Haar matrix has a uniform direction, and patches are independent, so each
-    z_i is normal. But the 48 directions of a patch are orthogonal: u_1 u_1^T + ... + u_48 u_48^T = I, so what is quadratic in the values
-    of one patch nearly cancels in the mean over a frame. That is half of the even part of a convolutional network's margins; antithetic
+    z_i is normal. But the 48 directions of a patch are orthogonal: u_1 u_1^T + ... + u_48 u_48^T = I, so terms quadratic in the values
+    of one patch nearly cancel in the mean over a frame. That is half of the even part of a convolutional network's margins; antithetic
     signs remove the odd part.
 
     It never costs much. The covariance of two draws of a function is sum_l w_l C_l, w_l the variance of its harmonics of degree l in
     a patch and C_l = Gegenbauer's polynomial at 0 over that at 1: 0 for odd l, -1/47 for l = 2 (the sum over the 47 other draws
     cancels it), 3 / (47 * 49) for l = 4 and less above. So the variance of a mean is at most 1.06 times that of independent
-    draws, whatever the network; products over patches are smaller still.
+    draws for any network; products over patches are smaller still.
 
     Args:
         shape: channels, height, width.

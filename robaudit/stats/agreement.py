@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from pathlib import Path
-from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,7 +15,7 @@ from robaudit.levels import LevelChoice, NoiseLevel
 from robaudit.names import Part, ResultName
 from robaudit.numerics.intervals import mean_interval
 from robaudit.quantities import Quantity
-from robaudit.rows import Row
+from robaudit.stats.frame import Columns, Results
 from robaudit.stats.groups import GroupKey, quantity_of
 
 
@@ -53,37 +51,6 @@ def _centred_ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 MOST_ESTIMATORS, MOST_DOTS = 4, 600
 Floats = NDArray[np.float64]
-_Values = Mapping[str, tuple[float, float, float]]
-
-
-class Results(Protocol):
-    """A finished run, as far as agreement needs it."""
-
-    @property
-    def path(self) -> Path:
-        """Where it is, for messages."""
-        ...
-
-    @property
-    def info(self) -> Mapping[str, Any]:
-        """Its run.json."""
-        ...
-
-    @property
-    def rows(self) -> Sequence[Row]:
-        """Its results."""
-        ...
-
-    @property
-    def quantities(self) -> Mapping[str, Quantity]:
-        """By name."""
-        ...
-
-    def chosen(
-        self, keys: Iterable[tuple[str, NoiseLevel]], estimators: Sequence[str], levels: LevelChoice | Sequence[float]
-    ) -> list[tuple[str, NoiseLevel]]:
-        """Of the groups given, those named."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,15 +118,15 @@ def agreements(run: Results, estimators: Sequence[str] = (), levels: LevelChoice
     Raises:
         RunError: the run has no such estimator or noise level.
     """
-    groups = _values_by_group(run, estimators, levels)
-    places = comparable(list(groups))
+    groups = [found for one in run.groups(estimators, levels).values() if len(found := one.finite)]
+    places = comparable([one.key for one in groups])
     several = len({at for *_, at in places})
-    values = {(key.quantity, key.at, key.estimator): by_id for key, by_id in groups.items()}
+    columns = {(one.key.quantity, one.key.at, one.key.estimator): one for one in groups}
     results = []
     for (name, _, at), names in places.items():
         quantity, shown = quantity_of(name, run.quantities), names[:MOST_ESTIMATORS]
         wanted = [*combinations(shown, 2), *((names[0], other) for other in names[MOST_ESTIMATORS:])]
-        pairs = (_pair(a, b, values[name, at, a], values[name, at, b], quantity) for a, b in wanted)
+        pairs = (_pair(columns[name, at, a], columns[name, at, b], quantity) for a, b in wanted)
         known = tuple(pair for pair in pairs if pair is not None)
         if known:
             results.append(Agreement(quantity, at, tuple(shown), tuple(names[MOST_ESTIMATORS:]), known, several))
@@ -183,32 +150,15 @@ def agreement(run: Results, estimators: Sequence[str] = (), levels: LevelChoice 
     return max((one for one in widest if one.at.noise == widest[0].at.noise), key=lambda one: one.at.strength)
 
 
-def _pair(across: str, up: str, x: _Values, y: _Values, quantity: Quantity) -> Pair | None:
-    both = [name for name in x if name in y]
-    if not both:
+def _pair(across: Columns, up: Columns, quantity: Quantity) -> Pair | None:
+    both, first, second = np.intersect1d(across.place, up.place, return_indices=True)
+    if not len(both):
         return None
-    a, b = (np.array([side[name] for name in both]) for side in (x, y))
+    a, b = (np.stack([side.values, side.lower, side.upper], -1)[at] for side, at in ((across, first), (up, second)))
     differences = b[:, 0] - a[:, 0]
     span = quantity.high - quantity.low if math.isfinite(quantity.high - quantity.low) else math.inf
     lower, upper = mean_interval(differences, -span, span)
     drawn = np.unique(np.linspace(0, len(both) - 1, min(MOST_DOTS, len(both))).round().astype(int))
     rank, rms = rank_correlation(a[:, 0], b[:, 0]), float(np.sqrt(np.mean(differences**2)))
-    return Pair(across, up, len(both), a[drawn], b[drawn], rank, float(differences.mean()), lower, upper, rms)
-
-
-def _values_by_group(
-    run: Results, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()
-) -> dict[GroupKey, dict[str, tuple[float, float, float]]]:
-    """Value, lower and upper end (NaN where there is none) of each sample with a finite value, by group, in the run's order.
-
-    Raises:
-        RunError: the run has no such estimator or noise level.
-    """
-    groups: dict[GroupKey, dict[str, tuple[float, float, float]]] = {}
-    for row in run.rows:
-        group = groups.setdefault(GroupKey.of(row), {})
-        if math.isfinite(row.value):
-            low, high = (math.nan if end is None else end for end in (row.lower, row.upper))
-            group[row.sample_id] = row.value, low, high
-    wanted = set(run.chosen([(key.estimator, key.at) for key in groups], estimators, levels))
-    return {key: group for key, group in groups.items() if (key.estimator, key.at) in wanted and group}
+    names = across.key.estimator, up.key.estimator
+    return Pair(*names, len(both), a[drawn], b[drawn], rank, float(differences.mean()), lower, upper, rms)

@@ -7,7 +7,7 @@ radius is r or more. An image that is certified for another class, or not certif
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,13 +16,12 @@ from numpy.typing import NDArray
 
 from robaudit.errors import RunError
 from robaudit.levels import LevelChoice
-from robaudit.names import ALPHA, DECIDE, LARGEST_CERTIFIABLE, ResultName
+from robaudit.names import ALPHA, CERTIFIED_CLASS, DECIDE, LARGEST_CERTIFIABLE, ResultName
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.quantities import CERTIFIED
-from robaudit.rows import Row
-from robaudit.stats.agreement import Results
 from robaudit.stats.bootstrap import percentiles
-from robaudit.stats.groups import GroupKey, json_number, rows_measuring
+from robaudit.stats.frame import NO_CLASS, Columns, Results, measuring
+from robaudit.stats.groups import GroupKey, json_number
 from robaudit.stats.intervals import ROW_CONFIDENCE, Bounds, Floats
 from robaudit.stats.summary import Share, share
 
@@ -168,38 +167,40 @@ class CertifiedAccuracy:
 
 
 def certificates_of(run: Results, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()) -> list[Certificates]:
-    """The certificates of each result of a run that has some, in its order; its rows are read once.
+    """The certificates of each result of a run that has some, in its order.
 
     A row whose certified class is missing, or whose radius is 0 or no finite number, certifies nothing.
 
     Raises:
         RunError: the run has no certified radii among those named, or no labels.
     """
-    kept = rows_measuring(run, (CERTIFIED.name,), estimators, levels, called="certified radii", lacking=LACKING)
-    return [_certificates(key, rows, str(run.path)) for key, rows in kept.items()]
+    kept = measuring(run, (CERTIFIED.name,), estimators, levels, called="certified radii", lacking=LACKING)
+    return [_certificates(columns, str(run.path)) for columns in kept]
 
 
-def _certificates(key: GroupKey, rows: Iterable[Row], where: str) -> Certificates:
-    kept: list[tuple[float, bool, bool, bool]] = []
-    unlabelled = not_finite = 0
-    alpha, possible, asked = 0.0, 0.0, None
-    for row in rows:
-        details = row.details or {}
-        asked = details.get(DECIDE, asked)
-        alpha, possible = max(alpha, details.get(ALPHA, 0.0)), max(possible, details.get(LARGEST_CERTIFIABLE, math.inf))
-        if row.label is None:
-            unlabelled += 1
-            continue
-        finite = math.isfinite(row.value)
-        not_finite += not finite
-        certified = row.certified_class if finite and row.value > 0.0 else None
-        right, wrong = certified == row.label, certified not in (None, row.label)
-        kept.append((row.value if right or wrong else 0.0, right, wrong, bool(row.correct)))
-    if not kept:
+def _certificates(columns: Columns, where: str) -> Certificates:
+    labelled = columns.take(columns.label != NO_CLASS)
+    if not len(labelled):
         raise RunError(where, "has no labels, and certified accuracy compares with them", "audit labelled images")
-    radii, right_, wrong_, correct = (np.array(column) for column in zip(*kept, strict=True))
-    possible = max(possible, float(radii.max()))  # rounding
-    return Certificates(key, radii.astype(np.float64), right_, wrong_, correct, unlabelled, not_finite, alpha, possible, asked)
+    finite, values = np.isfinite(labelled.values), labelled.values
+    certified = np.where(finite & (values > 0.0), labelled.detail(CERTIFIED_CLASS), np.nan)
+    right = certified == labelled.label
+    wrong = ~np.isnan(certified) & ~right
+    radii = np.where(right | wrong, values, 0.0)
+    alpha, possible, asked = (columns.detail(name) for name in (ALPHA, LARGEST_CERTIFIABLE, DECIDE))
+    largest = math.inf if np.isnan(possible).any() else float(possible.max())
+    return Certificates(
+        key=columns.key,
+        radii=radii,
+        right=right,
+        wrong=wrong,
+        correct=labelled.correct,
+        unlabelled=len(columns) - len(labelled),
+        not_finite=int((~finite).sum()),
+        alpha=float(np.nan_to_num(alpha).max()),
+        possible=max(largest, float(radii.max())),  # rounding
+        asked=None if np.isnan(asked).all() else float(asked[~np.isnan(asked)][-1]),
+    )
 
 
 def certified_accuracy(certificates: Certificates, confidence: float = ROW_CONFIDENCE) -> CertifiedAccuracy:

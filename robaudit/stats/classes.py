@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Literal
@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 from robaudit.errors import NothingLeftError, RobauditError
 from robaudit.quantities import Quantity
 from robaudit.rows import Row
-from robaudit.stats.groups import Document, GroupKey, one_group, quantity_of, with_values
+from robaudit.stats.frame import NO_CLASS, Columns, one_result
+from robaudit.stats.groups import Document, GroupKey, quantity_of, refuse_no_values
 from robaudit.stats.intervals import Bounds, Floats, population_mean, simultaneous
-from robaudit.stats.summary import Columns, Mean, Quantile, Share, mean_of, quantile_of, share
+from robaudit.stats.summary import Mean, Quantile, Share, mean_of, quantile_of, share
 from robaudit.text import known_name
 
 By = Literal["label", "predicted"]
@@ -135,7 +136,7 @@ class ClassBias:
 
 
 def class_bias(
-    rows: Sequence[Row],
+    rows: Columns | Iterable[Row],
     *,
     by: By = "label",
     threshold: float | None = None,
@@ -154,7 +155,7 @@ def class_bias(
     The tests ask whether the value depends on the class in *any* way: a class that differs only in spread may be called different.
 
     Args:
-        rows: of one (estimator, sigma).
+        rows: a result of a run, or its rows.
         by: classes are the labels, or what the model predicts on the clean image.
         threshold: for the share below; None: 0.9 for a quantity that goes from 0 to 1, else none.
         class_names: by class index.
@@ -168,29 +169,31 @@ def class_bias(
         RobauditError: a threshold that is not a number, or too few permutations.
         ValueError: rows of several groups.
     """
-    key = one_group(rows, "classes")
-    quantity = quantity or quantity_of(key.quantity, None)
+    columns = one_result(rows, "classes")
+    quantity = quantity or quantity_of(columns.key.quantity, None)
     if threshold is None and quantity.is_share:
         threshold = 0.9
     if threshold is not None and not math.isfinite(threshold):
         raise RobauditError("threshold", f"{threshold} is not a number to compare with", "for example 0.9")
     if permutations < 100:
         raise RobauditError("permutations", f"{permutations} are too few for a p-value", "at least 100, better 2000")
-    members: dict[int, Columns] = {}
-    everyone = Columns()
-    for row in with_values(rows, "classes"):
-        index = row.label if by == "label" else row.predicted
-        if index is not None:
-            members.setdefault(index, Columns()).add(row)
-            everyone.add(row)
-    if not members:
-        raise NothingLeftError("classes", f"none of the {len(rows)} samples has a label", "use --by predicted, or data with labels")
-    classes = [_class_stats(index, members[index], known_name(index, class_names), threshold, quantity, alpha) for index in sorted(members)]
+    finite = columns.finite
+    refuse_no_values(len(finite), finite.not_finite, "classes")
+    everyone = finite.take((finite.label if by == "label" else finite.predicted) != NO_CLASS)
+    if not len(everyone):
+        raise NothingLeftError("classes", f"none of the {len(columns)} samples has a label", "use --by predicted, or data with labels")
+    index = everyone.label if by == "label" else everyone.predicted
+    members = {int(one): everyone.take(index == one) for one in np.unique(index)}
+    classes = [_class_stats(one, rows_, known_name(one, class_names), threshold, quantity, alpha) for one, rows_ in members.items()]
     gap = None
     tested = [i for i, one in enumerate(classes) if one.images >= 2]
     if len(tested) >= 2:
-        pooled = np.concatenate([members[classes[i].index].values for i in tested])
-        null = permutation_null(pooled, np.array([classes[i].images for i in tested]), permutations, seed, alpha)
+        sizes = np.array([classes[i].images for i in tested])
+        asked = ("null", by, permutations, seed, alpha)
+        if asked not in columns.memo:
+            pooled = np.concatenate([members[classes[i].index].values for i in tested])
+            columns.memo[asked] = permutation_null(pooled, sizes, permutations, seed, alpha)
+        null: Null = columns.memo[asked]
         each = simultaneous(1.0 - alpha, len(tested))
         means = [_simultaneous_mean(members[classes[i].index], quantity, each) for i in tested]
         overall, mean_overall = _simultaneous_mean(everyone, quantity, each), float(everyone.values.mean())
@@ -203,14 +206,14 @@ def class_bias(
     if gap is not None:
         verdict = GapVerdict.SIGNIFICANT if gap.p_value <= alpha else GapVerdict.NOT_SIGNIFICANT
     return ClassBias(
-        key=key,
+        key=columns.key,
         unit=quantity.unit,
         higher_is_better=quantity.higher_is_better,
         by=by,
         threshold=threshold,
         classes=tuple(classes),
         gap=gap,
-        left_out=len(rows) - sum(map(len, members.values())),
+        left_out=len(columns) - len(everyone),
         alpha=alpha,
         verdict=verdict,
         of_bounds=any(not math.isfinite(one.mean.upper - one.mean.lower) for one in classes),

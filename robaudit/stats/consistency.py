@@ -10,8 +10,8 @@ from operator import attrgetter
 from typing import Any
 
 from robaudit.rows import Row
-from robaudit.stats.agreement import Results
 from robaudit.stats.claims import Setting
+from robaudit.stats.frame import Results
 from robaudit.stats.groups import GroupKey, json_number
 from robaudit.stats.intervals import TAIL
 from robaudit.stats.relations import RELATIONS, Pair, Relation, Verdict

@@ -7,7 +7,7 @@ are left out.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -16,12 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robaudit.errors import RunError
-from robaudit.levels import GAUSSIAN, LevelChoice, NoiseLevel
+from robaudit.levels import GAUSSIAN, LevelChoice
 from robaudit.names import GRID_STEP, ResultName
 from robaudit.quantities import RADIUS
-from robaudit.rows import Row
-from robaudit.stats.agreement import Results
 from robaudit.stats.bootstrap import percentiles
+from robaudit.stats.frame import Columns, Results
 from robaudit.stats.groups import json_number
 from robaudit.stats.intervals import Bounds, Floats
 
@@ -267,32 +266,27 @@ def curves_of(
         RunError: it has no labels, or nothing that a curve is made of.
     """
     kinds = {entry["name"]: entry["kind"] for entry in run.info["spec"].get("noise", ())}
-    attacks: dict[CurveKind, tuple[str, list[Row]]] = {}
-    noisy: dict[CurveKind, tuple[tuple[str, str], dict[float, list[Row]]]] = {}
-    labelled, wanted = False, _wanted(run, estimators, levels)
-    for row in run.rows:
-        labelled |= row.label is not None
-        if wanted is not None and (row.estimator, row.at) not in wanted:
+    attacks: dict[CurveKind, Columns] = {}
+    noisy: dict[CurveKind, dict[float, Columns]] = {}
+    sources: dict[CurveKind, tuple[str, str]] = {}
+    for columns in run.groups(estimators, levels).values():
+        key = columns.key
+        if (kind := _attacked(columns)) is not None:
+            attacks.setdefault(kind, columns)
+        elif (what := _NOISY.get(kinds.get(key.noise, ""))) is None or not columns.draws.any():
             continue
-        if (kind := _attacked(row)) is not None:
-            source, rows = attacks.setdefault(kind, (row.estimator, []))
-            if source == row.estimator:
-                rows.append(row)
-        elif row.votes is not None and (what := _NOISY.get(kinds.get(row.noise, ""))) is not None:
-            key, by_level = noisy.setdefault(what, ((row.estimator, row.noise), {}))
-            if key == (row.estimator, row.noise):
-                by_level.setdefault(row.level, []).append(row)
-    if not labelled:
+        elif sources.setdefault(what, (key.estimator, key.noise)) == (key.estimator, key.noise):
+            noisy.setdefault(what, {})[key.at.level] = columns
+    if not any((one.label >= 0).any() for one in run.frame.values()):
         raise RunError(str(run.path), "has no labels, and the errors of curves are relative to them", "audit labelled images")
     found: dict[CurveKind, Curve] = {}
     for kind in CurveKind:
         if kind in attacks and kind in only:
-            found[kind] = _attack_curve(kind, *attacks[kind])
-        elif kind in noisy and kind in only and _fits(kind, noisy[kind][1]):
-            (source, _), by_level = noisy[kind]
-            found[kind] = _noisy_curve(kind, source, by_level)
+            found[kind] = _attack_curve(kind, attacks[kind])
+        elif kind in noisy and kind in only and _fits(kind, noisy[kind]):
+            found[kind] = _noisy_curve(kind, sources[kind][0], noisy[kind])
     if not found:
-        if others := [kind.value for kind in CurveKind if kind in attacks or (kind in noisy and _fits(kind, noisy[kind][1]))]:
+        if others := [kind.value for kind in CurveKind if kind in attacks or (kind in noisy and _fits(kind, noisy[kind]))]:
             asked = " or ".join(kind.value for kind in CurveKind if kind in only)
             raise RunError(str(run.path), f"has no curve {asked}", f"it has {', '.join(others)}")
         remedy = "audit with radius_pgd, or with mc under gaussian noise at sigma D, 2D, ...: configs/curves.yaml has all curves"
@@ -300,43 +294,30 @@ def curves_of(
     return Curves(name or str(run.info["name"]), str(run.path), found)
 
 
-def _wanted(run: Results, estimators: Sequence[str], levels: LevelChoice | Sequence[float]) -> set[tuple[str, NoiseLevel]] | None:
-    """The results that are chosen; None: all."""
-    if not estimators and not levels:
-        return None
-    return set(run.chosen(dict.fromkeys((row.estimator, row.at) for row in run.rows), estimators, levels))
-
-
 _NOISY = {GAUSSIAN: CurveKind.NOISE, LINEAR: CurveKind.LINEAR}
 
 
-def _attacked(row: Row) -> CurveKind | None:
-    """The curve that the row of an attack belongs to."""
-    if row.quantity != RADIUS.name or GRID_STEP not in (row.details or {}):
+def _attacked(columns: Columns) -> CurveKind | None:
+    """The curve that the results of an attack belong to."""
+    if columns.key.quantity != RADIUS.name or np.isnan(columns.detail(GRID_STEP)).all():
         return None
-    norm = ResultName.parse(row.estimator).norm
+    norm = ResultName.parse(columns.key.estimator).norm
     return next((kind for kind in (CurveKind.L2, CurveKind.LINF) if norm is not None and kind.value == norm.value), None)
 
 
-def _fits(kind: CurveKind, by_level: Mapping[float, Sequence[Row]]) -> bool:
+def _fits(kind: CurveKind, by_level: Collection[float]) -> bool:
     """Whether the levels are those of a curve."""
     levels = np.array(sorted(by_level))
     return kind is CurveKind.LINEAR or bool(np.allclose(levels, levels[0] * np.arange(1, len(levels) + 1), rtol=1e-6, atol=0.0))
 
 
-def _labelled(rows: Iterable[Row]) -> tuple[list[Row], int]:
-    """The rows with a label, and how many have none."""
-    every = list(rows)
-    kept = [row for row in every if row.correct is not None]
-    return kept, len(every) - len(kept)
-
-
-def _attack_curve(kind: CurveKind, source: str, rows: Sequence[Row]) -> Curve:
+def _attack_curve(kind: CurveKind, columns: Columns) -> Curve:
     """A_j: misclassified, or changed at a radius of at most j D."""
-    kept, unlabelled = _labelled(rows)
-    step = float((rows[0].details or {})[GRID_STEP])
-    ball = np.array([0 if not row.correct else round(row.value / step) for row in kept])
-    open_ = np.array([bool(row.correct) and row.censored for row in kept])
+    source, kept = columns.key.estimator, columns.take(columns.judged)
+    unlabelled, correct = len(columns) - len(kept), kept.correct
+    step = float(np.nanmax(columns.detail(GRID_STEP)))
+    ball = np.where(correct, np.rint(kept.values / step), 0).astype(np.int64)
+    open_ = correct & kept.is_censored
     last = int(ball.max(initial=0))
     places = np.round(step * np.arange(last + 1), 12)
     wrong = (ball[:, None] <= np.arange(last + 1)) & ~open_[:, None]  # (images, points)
@@ -359,20 +340,21 @@ def _mean(drawn: Floats, values: Floats) -> Floats:
     return found
 
 
-def _noisy_curve(kind: CurveKind, source: str, by_level: Mapping[float, Sequence[Row]]) -> Curve:
+def _noisy_curve(kind: CurveKind, source: str, by_level: Mapping[float, Columns]) -> Curve:
     """The errors of the noisy copies, and behind the clean ones."""
     levels = sorted(by_level)
-    per_level = [_labelled(by_level[level]) for level in levels]
-    kept, unlabelled = per_level[0]
-    wrong = np.array([[float(not row.correct) for row in kept], *([row.label_error for row in rows] for rows, _ in per_level)]).T
+    per_level = [by_level[level].take(by_level[level].judged) for level in levels]
+    kept = per_level[0]
+    unlabelled = len(by_level[levels[0]]) - len(kept)
+    wrong = np.stack([~kept.correct, *(one.label_errors for one in per_level)]).astype(np.float64).T
     bands = _Bands(wrong)
-    draws = max(row.draws for row in kept)
+    draws = int(kept.draws.max())
     if kind is CurveKind.LINEAR:
         gammas = np.round(1.0 - np.array([0.0, *levels]), 12)
         ends = percentiles(len(kept), lambda drawn: {**bands.replicates(drawn), "half": gamma_at_half(gammas, 1.0 - bands.means(drawn))})
         summary = _half_summary(float(gamma_at_half(gammas, 1.0 - bands.errors)), ends["half"], float(gammas[-1]))
         return Curve(kind, source, gammas, bands.errors, *bands.ends(ends), summary, len(kept), unlabelled, draws, len(gammas))
-    step, classes = levels[0], len(kept[0].votes or ())
+    step, classes = levels[0], kept.classes
     places = np.array([0.0, *levels])
 
     def statistics(drawn: Floats) -> dict[Any, Floats]:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
-from robaudit.quantities import DIFFICULTY
-from robaudit.rows import Row
-from robaudit.stats.agreement import Results
-from robaudit.stats.intervals import Floats
+import numpy as np
 
-Difficulty = tuple[float, float]
-"""g and the margin of the predicted class; NaN where unknown."""
-UNKNOWN: Difficulty = (math.nan, math.nan)
+from robaudit.quantities import DIFFICULTY
+from robaudit.stats.frame import DIFFICULTY as G
+from robaudit.stats.frame import MARGIN, Columns, Mask, Results
+from robaudit.stats.intervals import Floats
 
 
 class Difficulties:
-    """What the rows of a run tell about the difficulty g of its images, gathered row by row.
+    """What the results of a run tell about the difficulty g of its images.
 
     g of the predicted class is among the details of radii and is the value of `difficulty`. For a misclassified image, g of the label is
     known only from `difficulty` with target: label.
@@ -28,40 +25,43 @@ class Difficulties:
     def __init__(self, run: Results) -> None:
         entries = run.info["spec"].get("estimators", ())
         relative = [one for one in entries if one["name"] == DIFFICULTY.name and one.get("options", {}).get("target") == "label"]
-        self._of_label = frozenset(str(one.get("label") or one["name"]) for one in relative)
-        self._known: dict[str, Difficulty] = {}
-        self._by_label: dict[str, float] = {}
+        of_label = {str(one.get("label") or one["name"]) for one in relative}
+        images = len(run.frame.ids)
+        self._g, self._margin, self._of_label = (np.full(images, np.nan) for _ in range(3))
+        known = np.zeros(images, dtype=np.bool_)
+        for columns in run.frame.values():
+            own, g, margin = _own(columns)
+            if columns.key.quantity == DIFFICULTY.name and columns.key.estimator in of_label:
+                self._of_label[columns.place] = columns.values
+                own = columns.correct
+            new = own & ~known[columns.place]
+            at = columns.place[new]
+            self._g[at], self._margin[at], known[at] = g[new], margin[new], True
 
-    def add(self, row: Row) -> None:
-        """Look at one more row."""
-        if row.quantity == DIFFICULTY.name and row.estimator in self._of_label:
-            self._by_label[row.sample_id] = row.value
-            if row.correct:
-                self._known.setdefault(row.sample_id, (row.value, (row.details or {}).get("margin", math.nan)))
-        elif (found := _in_row(row)) is not None:
-            self._known.setdefault(row.sample_id, found)
+    def of(self, columns: Columns) -> tuple[Floats, Floats]:
+        """g and the margin of the predicted class (n,), NaN where unknown: the row's own, else what another result of the image tells."""
+        own, g, margin = _own(columns)
+        return np.where(own, g, self._g[columns.place]), np.where(own, margin, self._margin[columns.place])
 
-    def of(self, row: Row) -> Difficulty:
-        """That of the predicted class: the row's own, else what another result of the image tells."""
-        return _in_row(row) or self._known.get(row.sample_id, UNKNOWN)
+    def ease(self, columns: Columns) -> Floats:
+        """g of the label (n,), the larger the lower the loss; of a misclassified image -infinity where it is unknown, which puts it
+        last."""
+        by_label, g = self._of_label[columns.place], np.where(columns.correct, self.of(columns)[0], -np.inf)
+        return np.where(np.isnan(by_label), np.where(np.isnan(g), -np.inf, g), by_label)
 
-    def ease(self, row: Row) -> float:
-        """g of the label, the larger the lower the loss; of a misclassified image -infinity where it is unknown, which puts it last."""
-        if row.sample_id in self._by_label:
-            return self._by_label[row.sample_id]
-        g = self.of(row)[0] if row.correct else -math.inf
-        return -math.inf if math.isnan(g) else g
-
-    def knows(self, row: Row) -> bool:
-        """Whether the loss of the image is known."""
-        return row.sample_id in self._by_label or (bool(row.correct) and not math.isnan(self.of(row)[0]))
+    def knows(self, columns: Columns) -> Mask:
+        """Whether the loss of an image is known (n,)."""
+        known: Mask = ~np.isnan(self._of_label[columns.place]) | (columns.correct & ~np.isnan(self.of(columns)[0]))
+        return known
 
 
-def _in_row(row: Row) -> Difficulty | None:
-    details = row.details or {}
-    if row.quantity == DIFFICULTY.name:
-        return row.value, details.get("margin", math.nan)
-    return (details["difficulty"], details.get("margin", math.nan)) if "difficulty" in details else None
+def _own(columns: Columns) -> tuple[Mask, Floats, Floats]:
+    """Whether rows tell a difficulty, the difficulty, and the margin (n,)."""
+    margin = columns.detail(MARGIN)
+    if columns.key.quantity == DIFFICULTY.name:
+        return np.ones(len(columns), dtype=np.bool_), columns.values, margin
+    g = columns.detail(G)
+    return ~np.isnan(g), g, margin
 
 
 def easiest_first(ease: Floats) -> Sequence[int]:

@@ -9,10 +9,9 @@ import numpy as np
 
 from robaudit.errors import NothingLeftError, RunError
 from robaudit.levels import LevelChoice, LevelName, NoiseLevel
-from robaudit.rows import Row
-from robaudit.stats.agreement import Results
 from robaudit.stats.bootstrap import percentiles
 from robaudit.stats.difficulties import Difficulties, easiest_first
+from robaudit.stats.frame import Results, common_places
 from robaudit.stats.intervals import Bounds, Floats
 
 _SHARES = tuple(i / 20 for i in range(1, 21))
@@ -107,14 +106,9 @@ def kept_curve(run: Results, estimators: Sequence[str] = (), levels: LevelChoice
 
 
 def _errors(run: Results, estimators: Sequence[str], levels: LevelChoice | Sequence[float], *, one_noise: bool) -> EasiestErrors:
-    where, difficulties = str(run.path), Difficulties(run)
-    groups: dict[tuple[str, NoiseLevel], dict[str, Row]] = {}
-    for row in run.rows:
-        group = groups.setdefault((row.estimator, row.at), {})
-        difficulties.add(row)
-        if row.votes and row.label is not None and row.draws:
-            group[row.sample_id] = row
-    wanted = [key for key in run.chosen(groups, estimators, levels) if groups[key]]
+    where, frame = str(run.path), run.frame
+    groups = {(key.estimator, key.at): one.take((one.label >= 0) & (one.draws > 0)) for key, one in frame.items()}
+    wanted = [key for key in run.chosen(groups, estimators, levels) if len(groups[key])]
     wanted = wanted if one_noise else [key for key in wanted if key[1].name is LevelName.SEVERITY]
     if not wanted:
         if not one_noise:
@@ -124,15 +118,15 @@ def _errors(run: Results, estimators: Sequence[str], levels: LevelChoice | Seque
     shown = [key for key in wanted if key[0] == first and (not one_noise or key[1].noise == wanted[0][1].noise)]
     labels = list(dict.fromkeys(at.noise for _, at in shown))
     shown.sort(key=lambda key: (labels.index(key[1].noise), key[1].strength))
-    names = [name for name in groups[shown[0]] if all(name in groups[key] for key in shown)]
-    rows = [groups[shown[0]][name] for name in names]
-    if not rows:
+    both = common_places(groups[key] for key in shown)
+    if not len(both):
         raise NothingLeftError(where, "no labelled image has votes at every level", "read the notes in samples.csv")
-    if not any(difficulties.knows(row) for row in rows):
+    columns = [groups[key].take(np.isin(groups[key].place, both)) for key in shown]
+    rows, difficulties = columns[0], Difficulties(run)
+    known = difficulties.knows(rows)
+    if not known.any():
         raise RunError(where, "has no difficulties to sort the images by", "add difficulty: {target: label}: --extend computes it")
-    ease = np.array([difficulties.ease(row) for row in rows])
-    order = easiest_first(ease)
-    table = np.array([[groups[key][names[i]].label_error for key in shown] for i in order])
-    wrong = [row for row in rows if not row.correct]
-    last = sum(not difficulties.knows(row) for row in wrong)
-    return EasiestErrors(first, tuple(at for _, at in shown), table, len(wrong) / len(rows), last, len(wanted) - len(shown))
+    order = easiest_first(difficulties.ease(rows))
+    table = np.stack([one.label_errors for one in columns], -1)[order]
+    last = int((~rows.correct & ~known).sum())
+    return EasiestErrors(first, tuple(at for _, at in shown), table, float((~rows.correct).mean()), last, len(wanted) - len(shown))

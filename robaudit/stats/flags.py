@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Literal
 
+import numpy as np
+
 from robaudit.errors import NothingLeftError, RobauditError
 from robaudit.quantities import LOG10_P_FAIL, LOSS, Quantity
 from robaudit.rows import Row, with_names
-from robaudit.stats.groups import Document, GroupKey, json_number, one_group, quantity_of, with_values
-from robaudit.stats.summary import row_ends
+from robaudit.stats.frame import NO_CLASS, Columns, Ints, one_result
+from robaudit.stats.groups import Document, GroupKey, json_number, quantity_of, refuse_no_values
 from robaudit.text import Names
 
 _EVEN_ODDS = {LOG10_P_FAIL.name: math.log10(0.5), LOSS.name: math.log(2.0)}
@@ -145,7 +147,7 @@ def check_threshold(below: float, quantity: Quantity, where: str, of: str) -> No
 
 
 def flag(
-    rows: Sequence[Row],
+    rows: Columns | Iterable[Row],
     *,
     below: float = 0.5,
     bottom: int | None = None,
@@ -162,7 +164,7 @@ def flag(
     Where lower is better, all comparisons are reversed: beyond means above ``below``.
 
     Args:
-        rows: of one (estimator, sigma).
+        rows: a result of a run, or its rows.
         below: the threshold, in units of the quantity.
         bottom, top: lengths of the lists, at least 1.
         per_class: one list per class; samples without a label form a class of their own, the last.
@@ -175,24 +177,29 @@ def flag(
         RobauditError: a threshold that is not a number, or a count below 1.
         ValueError: rows of several groups.
     """
-    key = one_group(rows, "flagged")
-    quantity = quantity or quantity_of(key.quantity, None)
+    columns = one_result(rows, "flagged")
+    quantity = quantity or quantity_of(columns.key.quantity, None)
     if not math.isfinite(below) and below != usual_threshold(quantity):
         raise RobauditError("below", f"{below} is not a number to compare with", "for example 0.5")
     for name, count in (("bottom", bottom), ("top", top)):
         if count is not None and count < 1:
             raise RobauditError(name, f"{count} samples cannot be listed", "1 or more")
-    finite = with_values(rows, "flagged")
-    kept = finite if only is None else [row for row in finite if row.correct is (only == "correct")]
-    if not kept:
+    finite = columns.finite
+    refuse_no_values(len(finite), finite.not_finite, "flagged")
+    kept = finite if only is None else finite.take(finite.judged & (finite.correct == (only == "correct")))
+    if not len(kept):
         raise NothingLeftError("flagged", f"none of the {len(finite)} samples is known to be {only}", "leave --only out")
     sign = 1.0 if quantity.higher_is_better else -1.0
-    ranked = sorted(kept, key=lambda row: sign * row.value)
-    best = sorted(kept, key=lambda row: -sign * row.value) if top is not None else []
-    beyond = [row for row in ranked if sign * row.value < sign * below]
-    certainties = [_certainty(row, below, sign) for row in kept]
+    values, certainties = sign * kept.values, certainties_of(kept, below, sign)
+    ranked, best = np.argsort(values, kind="stable"), np.argsort(-values, kind="stable")
+    beyond = int((values < sign * below).sum())
+    groups = (kept.label if by == "label" else kept.predicted) if per_class else None
+
+    def listed(order: Ints, count: int | None) -> tuple[Flag, ...]:
+        return _flags(kept, _first(order, count, groups), certainties)
+
     return Flagged(
-        key=key,
+        key=columns.key,
         unit=quantity.unit,
         higher_is_better=quantity.higher_is_better,
         threshold=below,
@@ -201,45 +208,60 @@ def flag(
         per_class=per_class,
         by=by,
         only=only,
-        samples=_listed(ranked if bottom else beyond, bottom, by if per_class else None, below, sign),
-        robust=_listed(best, top, by if per_class else None, below, sign),
+        samples=listed(ranked if bottom else ranked[:beyond], bottom),
+        robust=() if top is None else listed(best, top),
         total=len(kept),
         filtered=len(finite) - len(kept),
-        not_finite=len(rows) - len(finite),
-        beyond=len(beyond),
+        not_finite=finite.not_finite,
+        beyond=beyond,
         confirmed=certainties.count(Certainty.CONFIRMED),
         approximate=certainties.count(Certainty.APPROXIMATE),
         likely=certainties.count(Certainty.LIKELY),
         undecided=certainties.count(Certainty.UNDECIDED),
         with_interval=len(kept) - certainties.count(Certainty.NO_INTERVAL),
-        censored=sum(row.censored for row in kept),
+        censored=kept.censored,
     )
 
 
-def _listed(rows: Sequence[Row], count: int | None, by: str | None, below: float, sign: float) -> tuple[Flag, ...]:
-    """The first ``count`` rows, or with ``by`` the first of each class."""
-    if by is None:
-        return tuple(_flag(row, below, sign) for row in rows[:count])
-    classes: dict[float, list[Row]] = {}
-    for row in rows:
-        index = row.label if by == "label" else row.predicted
-        classes.setdefault(math.inf if index is None else index, []).append(row)
-    return tuple(_flag(row, below, sign) for index in sorted(classes) for row in classes[index][:count])
+def _first(order: Ints, count: int | None, classes: Ints | None) -> Ints:
+    """The first ``count`` places, or with ``classes`` the first of each class, class by class; those of no class last."""
+    if classes is None:
+        return order[:count]
+    known = sorted(np.unique(classes[order]).tolist(), key=lambda index: (index == NO_CLASS, index))
+    return np.concatenate([order[:0], *(order[classes[order] == index][:count] for index in known)])
 
 
-def _flag(row: Row, below: float, sign: float) -> Flag:
-    certainty = _certainty(row, below, sign)
-    lower = row.value if row.censored and row.lower is None else row.lower
-    return Flag(row.sample_id, row.label, row.predicted, row.value, lower, row.upper, row.flips_to, certainty, row.censored)
+def _flags(columns: Columns, places: Ints, certainties: Sequence[Certainty]) -> tuple[Flag, ...]:
+    some = columns.take(places)
+    censored = some.is_censored
+    lower = np.where(censored & np.isnan(some.lower), some.values, some.lower)
+    numbers = zip(some.label, some.predicted, some.values, lower, some.upper, some.flips_to, strict=True)
+    return tuple(
+        Flag(name, _class(label), int(predicted), float(value), _known(low), _known(high), _class(to), certainties[i], bool(of))
+        for name, i, of, (label, predicted, value, low, high, to) in zip(some.names, places, censored, numbers, strict=True)
+    )
 
 
-def _certainty(row: Row, below: float, sign: float) -> Certainty:
-    lower, upper = row_ends(row)
-    if math.isnan(lower):
-        return Certainty.NO_INTERVAL
-    worst, best = (lower, upper) if sign > 0 else (upper, lower)
-    if sign * best < sign * below:
-        return Certainty.CONFIRMED if row.interval.covers_bias else Certainty.APPROXIMATE
-    if sign * row.value < sign * below:
-        return Certainty.LIKELY
-    return Certainty.UNDECIDED if sign * worst < sign * below else Certainty.NO
+def _known(number: float) -> float | None:
+    return None if math.isnan(number) else float(number)
+
+
+def _class(index: int) -> int | None:
+    return None if index == NO_CLASS else int(index)
+
+
+def certainties_of(columns: Columns, below: float, sign: float) -> list[Certainty]:
+    """The certainty of each row: whether it is beyond the threshold.
+
+    Args:
+        columns: results with a finite value.
+        below: the threshold.
+        sign: 1 where higher is better, else -1.
+    """
+    lower, upper = columns.ends
+    worst, best = (lower, upper) if sign > 0 else (-upper, -lower)
+    edge, sure = sign * below, columns.covers_bias
+    masks = [np.isnan(lower), (best < edge) & sure, best < edge, sign * columns.values < edge, worst < edge]
+    kinds = [Certainty.NO_INTERVAL, Certainty.CONFIRMED, Certainty.APPROXIMATE, Certainty.LIKELY, Certainty.UNDECIDED, Certainty.NO]
+    places = np.select(masks, list(range(len(masks))), len(masks))
+    return [kinds[place] for place in places]

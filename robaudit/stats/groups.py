@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from robaudit.errors import NothingLeftError, RunError, did_you_mean
-from robaudit.levels import NO_NOISE, LevelChoice, NoiseLevel
+from robaudit.levels import NO_NOISE, NoiseLevel
 from robaudit.quantities import CONFIDENCE, LOG10_P_FAIL, LOSS, P_ROBUST, Quantity
 from robaudit.rows import Row
-
-if TYPE_CHECKING:
-    from robaudit.stats.agreement import Results
 
 BUILT_IN: Mapping[str, Quantity] = {quantity.name: quantity for quantity in (P_ROBUST, CONFIDENCE, LOG10_P_FAIL, LOSS)}
 
@@ -44,80 +41,6 @@ class GroupKey:
         if self.at.levelless:
             return self.estimator if self.at == NO_NOISE else f"{self.estimator} under {self.noise}"
         return f"{self.estimator} at {self.at}"
-
-
-def group_rows(rows: Iterable[Row]) -> dict[GroupKey, list[Row]]:
-    """The rows by (estimator, noise level, quantity), in order of first appearance, which is the spec's order."""
-    groups: dict[GroupKey, list[Row]] = {}
-    for row in rows:
-        groups.setdefault(GroupKey.of(row), []).append(row)
-    return groups
-
-
-def rows_measuring(
-    run: Results,
-    quantities: Collection[str],
-    estimators: Sequence[str],
-    levels: LevelChoice | Sequence[float],
-    *,
-    called: str,
-    lacking: tuple[str, str],
-    each: Callable[[Row], None] = lambda _: None,
-) -> dict[GroupKey, list[Row]]:
-    """The rows of the results of some quantities, by result, in the run's order; the rows of a run are read once.
-
-    Args:
-        run: a finished run.
-        quantities: their names.
-        estimators, levels: only these.
-        called: what such values are called in messages, in the plural.
-        lacking: what a run without any lacks, and what would add some.
-        each: called with every row, of whatever quantity.
-
-    Raises:
-        RunError: the run has no such result among those named.
-    """
-    groups: dict[GroupKey, list[Row]] = {}
-    for row in run.rows:
-        mine = groups.setdefault(GroupKey.of(row), [])
-        if row.quantity in quantities:
-            mine.append(row)
-        each(row)
-    wanted = set(run.chosen([(key.estimator, key.at) for key in groups], estimators, levels))
-    there = {key: rows for key, rows in groups.items() if key.quantity in quantities}
-    kept = {key: rows for key, rows in there.items() if (key.estimator, key.at) in wanted}
-    if not kept and there:
-        known = ", ".join(dict.fromkeys(key.estimator for key in there))
-        raise RunError(str(run.path), f"has no {called} among the results asked for", f"its {called}: {known}")
-    if not kept:
-        raise RunError(str(run.path), *lacking)
-    return kept
-
-
-def one_group(rows: Sequence[Row], where: str) -> GroupKey:
-    """The key that all rows share.
-
-    Raises:
-        NothingLeftError: there is no row.
-        ValueError: the rows belong to several groups (a mistake of the caller: see :func:`group_rows`).
-    """
-    keys = group_rows(rows)
-    if not keys:
-        raise NothingLeftError(where, "there are no results to read", "audit at least one sample")
-    if len(keys) > 1:
-        raise ValueError(f"{where}: rows of several groups: {', '.join(map(str, keys))}")
-    return next(iter(keys))
-
-
-def with_values(rows: Sequence[Row], where: str) -> list[Row]:
-    """The rows whose value is a finite number.
-
-    Raises:
-        NothingLeftError: there is none.
-    """
-    kept = [row for row in rows if math.isfinite(row.value)]
-    refuse_no_values(len(kept), len(rows) - len(kept), where)
-    return kept
 
 
 def refuse_no_values(finite: int, others: int, where: str) -> None:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from robaudit.levels import LevelChoice, NoiseLevel
-from robaudit.names import PartName, ResultName, series
-from robaudit.quantities import LOSS, Quantity
-from robaudit.rows import Row
-from robaudit.stats.agreement import Results
-from robaudit.stats.attacks import ROUNDING, not_missed
+from robaudit.names import HIGHEST_LOSS, PartName, ResultName, series
+from robaudit.quantities import LOSS, IntervalKind, Quantity
+from robaudit.stats.attacks import ROUNDING
 from robaudit.stats.flags import Flag, flag, usual_threshold
+from robaudit.stats.frame import Columns, Results
 from robaudit.stats.groups import GroupKey, quantity_of
-from robaudit.stats.summary import Columns, Mean, mean_of
+from robaudit.stats.intervals import Floats
+from robaudit.stats.summary import Mean, mean_of
 
 MOST_WORST = 6
 
@@ -108,8 +110,7 @@ def losses(
 ) -> tuple[Losses, ...]:
     """The losses at each noise level that has some by q, the levels of a noise from weak to strong; empty where there are none.
 
-    A loss without an order is the maximum (:data:`robaudit.quantities.LOSS`), and so is one of infinite order. Rows are read three times;
-    what is kept of each is a few numbers.
+    A loss without an order is the maximum (:data:`robaudit.quantities.LOSS`), and so is one of infinite order.
 
     Args:
         run: a finished run.
@@ -119,42 +120,60 @@ def losses(
     Raises:
         RunError: the run has no such estimator or noise level.
     """
-    columns: dict[GroupKey, Columns] = {}
-    for row in run.rows:
-        one = columns.setdefault(GroupKey.of(row), Columns())
-        if row.quantity == LOSS.name:
-            one.add(row)
-    wanted = set(run.chosen([(key.estimator, key.at) for key in columns], estimators, levels))
-    kept = {key: one for key, one in columns.items() if key.quantity == LOSS.name and (key.estimator, key.at) in wanted and len(one)}
+    chosen = (one.finite for one in run.groups(estimators, levels).values() if one.key.quantity == LOSS.name)
+    kept = {one.key: one for one in chosen if len(one)}
     places = {at: names for at in _ordered(kept) if (names := _names([key.estimator for key in kept if key.at == at])) is not None}
-    if not places:
-        return ()
-    ranked, attacks = _ranked(run, places, most)
     quantity = quantity_of(LOSS.name, {LOSS.name: LOSS, **run.quantities})
-    worst = {at: flag(rows, below=usual_threshold(quantity), bottom=most, quantity=quantity).samples for at, rows in ranked.items() if rows}
-    values, attacked, beaten = _followed(run, places, worst, attacks)
+    found = []
+    for at, names in places.items():
+        there = {key.estimator: one for key, one in kept.items() if key.at == at}
+        found.append(_losses(there, names, quantity, most))
+    return tuple(found)
 
-    def result(at: NoiseLevel, q: float, name: str) -> LossResult:
-        one, found = kept[GroupKey(name, at, LOSS.name)], values.get((at, name), {})
-        mine = tuple(found.get(sample.id) for sample in worst[at])
+
+def _losses(columns: Mapping[str, Columns], names: _Names, quantity: Quantity, most: int) -> Losses:
+    """The losses at one noise level, from the results there by name."""
+    ranking = columns[names.ranking]
+    worst = flag(ranking, below=usual_threshold(quantity), bottom=most, quantity=quantity).samples
+    shown = np.argsort(-ranking.values, kind="stable")[:most]
+    attacks = np.full(len(ranking.ids), -np.inf)
+    for name in names.attacks:
+        attack = columns[name]
+        np.maximum.at(attacks, attack.place, attack.values)
+    attacked, beaten = (np.zeros(len(ranking.ids), dtype=np.bool_) for _ in range(2))
+    for name in names.by_q:
+        one = columns[name]
+        there = attacks[one.place] > -np.inf
+        attacked[one.place[there]] = True
+        beaten[one.place[there & (not_missed(one) > attacks[one.place] * (1 + ROUNDING))]] = True
+
+    def result(q: float, name: str) -> LossResult:
+        one = columns[name]
+        by_place = dict(zip(one.place.tolist(), one.values.tolist(), strict=True))
+        mine = tuple(by_place.get(place) for place in ranking.place[shown].tolist())
         return LossResult(q, name, len(one), one.not_finite, one.bounded, one.approximate, mean_of(one, quantity), mine)
 
-    return tuple(
-        Losses(
-            at=at,
-            quantity=quantity,
-            curves=tuple(LossCurve(label, tuple(result(at, *point) for point in points)) for label, points in names.curves.items()),
-            attacks=tuple(result(at, math.inf, name) for name in names.attacks),
-            ranked_by=names.ranking,
-            worst=worst[at],
-            attacked=len(attacked[at]),
-            beaten=len(beaten[at]),
-        )
-        for at, names in places.items()
+    return Losses(
+        at=ranking.key.at,
+        quantity=quantity,
+        curves=tuple(LossCurve(label, tuple(result(*point) for point in points)) for label, points in names.curves.items()),
+        attacks=tuple(result(math.inf, name) for name in names.attacks),
+        ranked_by=names.ranking,
+        worst=worst,
+        attacked=int(attacked.sum()),
+        beaten=int(beaten.sum()),
     )
 
 
-def _ordered(keys: Mapping[GroupKey, Columns]) -> list[NoiseLevel]:
+def not_missed(columns: Columns) -> Floats:
+    """Losses that no attack should miss (n,): the largest that an image's estimator met, and the lower end of its norm."""
+    norm = np.where(np.isnan(columns.lower), columns.values, columns.lower)
+    met = columns.detail(HIGHEST_LOSS)
+    met = np.where(columns.of_kind(IntervalKind.LOWER_BOUND), columns.values, np.where(np.isnan(met), norm, met))
+    return np.maximum(norm, met)
+
+
+def _ordered(keys: Iterable[GroupKey]) -> list[NoiseLevel]:
     """The noise levels: noises in the run's order, each from weak to strong."""
     levels = list(dict.fromkeys(key.at for key in keys))
     labels = list(dict.fromkeys(at.noise for at in levels))
@@ -174,50 +193,3 @@ def _names(names: Sequence[str]) -> _Names | None:
     ranking = next(points[-1][1] for points in curves.values() if points[-1][0] == largest)
     parts = {name: ResultName.parse(name).part for name in names}
     return _Names(curves, [name for name, part in parts.items() if part is None or part.number == math.inf], ranking)
-
-
-def _ranked(
-    run: Results, places: Mapping[NoiseLevel, _Names], most: int
-) -> tuple[dict[NoiseLevel, list[Row]], dict[NoiseLevel, dict[str, float]]]:
-    """The rows with the highest finite values of the ranking result, in their order where they are equal, and the highest value of an
-    attack on each image."""
-    ranked: dict[NoiseLevel, list[Row]] = {at: [] for at in places}
-    attacks: dict[NoiseLevel, dict[str, float]] = {at: {} for at in places}
-    for row in run.rows:
-        names = places.get(row.at)
-        if names is None or row.quantity != LOSS.name or not math.isfinite(row.value):
-            continue
-        if row.estimator == names.ranking:
-            rows = ranked[row.at]
-            rows.append(row)
-            if len(rows) > 8 * most + 64:
-                rows[:] = sorted(rows, key=lambda one: -one.value)[:most]
-        elif row.estimator in names.attacks:
-            found = attacks[row.at]
-            found[row.sample_id] = max(row.value, found.get(row.sample_id, -math.inf))
-    return ranked, attacks
-
-
-def _followed(
-    run: Results,
-    places: Mapping[NoiseLevel, _Names],
-    worst: Mapping[NoiseLevel, Sequence[Flag]],
-    attacks: Mapping[NoiseLevel, Mapping[str, float]],
-) -> tuple[dict[tuple[NoiseLevel, str], dict[str, float]], dict[NoiseLevel, set[str]], dict[NoiseLevel, set[str]]]:
-    """The values of the worst images by result; which images were attacked; where the attack was beaten."""
-    ids = {at: {sample.id for sample in samples} for at, samples in worst.items()}
-    by_q = {at: names.by_q for at, names in places.items()}
-    values: dict[tuple[NoiseLevel, str], dict[str, float]] = {}
-    attacked: dict[NoiseLevel, set[str]] = {at: set() for at in places}
-    beaten: dict[NoiseLevel, set[str]] = {at: set() for at in places}
-    for row in run.rows:
-        at = row.at
-        if at not in places or row.quantity != LOSS.name or not math.isfinite(row.value):
-            continue
-        if row.sample_id in ids[at]:
-            values.setdefault((at, row.estimator), {})[row.sample_id] = row.value
-        if row.estimator in by_q[at] and (found := attacks[at].get(row.sample_id)) is not None:
-            attacked[at].add(row.sample_id)
-            if not_missed(row) > found * (1 + ROUNDING):
-                beaten[at].add(row.sample_id)
-    return values, attacked, beaten

@@ -6,7 +6,7 @@ A misclassified image counts with radius 0, whatever its row says: rows are rela
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
@@ -18,13 +18,11 @@ from robaudit.errors import NothingLeftError, RunError
 from robaudit.levels import LevelChoice
 from robaudit.names import ResultName
 from robaudit.quantities import RADIUS, TOLERANCE, IntervalKind
-from robaudit.rows import Row
-from robaudit.stats.agreement import Results
 from robaudit.stats.bootstrap import percentiles
 from robaudit.stats.difficulties import Difficulties
-from robaudit.stats.groups import GroupKey, json_number, rows_measuring
+from robaudit.stats.frame import Columns, Results, measuring
+from robaudit.stats.groups import GroupKey, json_number
 from robaudit.stats.intervals import ROW_CONFIDENCE, Bounds, Floats
-from robaudit.stats.summary import row_ends
 
 RADII = (RADIUS.name, TOLERANCE.name)
 """The quantities that have scores."""
@@ -215,41 +213,38 @@ def radii_of(run: Results, estimators: Sequence[str] = (), levels: LevelChoice |
         RunError: the run has no radii among those named, or no labels.
         NothingLeftError: no labelled image has a finite radius.
     """
-    difficulties = Difficulties(run)
     lacking = "has no radii to score", "add radius_attack, radius_exact or noise_tolerance to its estimators"
-    kept = rows_measuring(run, RADII, estimators, levels, called="radii", lacking=lacking, each=difficulties.add)
-    return [_radii(key, rows, difficulties, str(run.path)) for key, rows in kept.items()]
+    kept = measuring(run, RADII, estimators, levels, called="radii", lacking=lacking)
+    difficulties = Difficulties(run)
+    return [_radii(columns, difficulties, str(run.path)) for columns in kept]
 
 
-def _radii(key: GroupKey, rows: Iterable[Row], difficulties: Difficulties, where: str) -> Radii:
-    kept: list[tuple[Any, ...]] = []
-    ids: list[str] = []
-    unlabelled = not_finite = total = 0
-    bounds = measured = False
-    for row in rows:
-        total += 1
-        if row.correct is None:
-            unlabelled += 1
-            continue
-        if not math.isfinite(row.value):
-            not_finite += 1
-            continue
-        g, margin = difficulties.of(row)
-        kind = row.interval.kind
-        lower, upper = row_ends(row)
-        if math.isnan(lower) or kind in _EXACT:
-            lower, upper = row.value, math.inf if row.censored else row.value
-        kept.append((row.value, lower, upper, g, margin, difficulties.ease(row), row.correct))
-        ids.append(row.sample_id)
-        bounds |= kind is IntervalKind.UPPER_BOUND or (row.censored and math.isinf(row_ends(row)[0]))
-        measured |= kind not in _EXACT
-    if unlabelled == total:
+def _radii(columns: Columns, difficulties: Difficulties, where: str) -> Radii:
+    labelled = columns.take(columns.judged)
+    if not len(labelled):
         raise RunError(where, "has no labels, and scores count misclassified images as 0", "audit labelled images")
-    if not kept:
-        raise NothingLeftError(where, f"{key}: no labelled image has a finite value", "read the notes in samples.csv")
-    values, lowers, uppers, g_, margins, order_, correct = (np.array(column, dtype=np.float64) for column in zip(*kept, strict=True))
-    arrays = (values, lowers, uppers, g_, margins, order_, correct.astype(np.bool_))
-    return Radii(key, tuple(ids), *arrays, unlabelled, not_finite, bounds, measured)
+    rows = labelled.finite
+    if not len(rows):
+        raise NothingLeftError(where, f"{columns.key}: no labelled image has a finite value", "read the notes in samples.csv")
+    lowers, uppers = rows.ends
+    found, as_is = rows.upper_bounds + rows.not_found > 0, rows.of_kind(*_EXACT)
+    plain = np.isnan(lowers) | as_is
+    g, margins = difficulties.of(rows)
+    return Radii(
+        key=columns.key,
+        ids=tuple(rows.names),
+        values=rows.values,
+        lowers=np.where(plain, rows.values, lowers),
+        uppers=np.where(plain, np.where(rows.is_censored, np.inf, rows.values), uppers),
+        g=g,
+        margins=margins,
+        order=difficulties.ease(rows),
+        correct=rows.correct,
+        unlabelled=len(columns) - len(labelled),
+        not_finite=rows.not_finite,
+        upper_bounds=found,
+        measured=bool((~as_is).any()),
+    )
 
 
 # --- the scores

@@ -9,12 +9,14 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
+import numpy as np
+
 from robaudit.errors import NothingLeftError, RunError, did_you_mean
 from robaudit.names import ResultName
 from robaudit.quantities import CERTIFIED, CONFIDENCE, DIFFICULTY, LOG10_P_FAIL, LOSS, P_ROBUST, RADIUS, TOLERANCE, IntervalKind, Quantity
 from robaudit.rows import Row, with_names
-from robaudit.stats.agreement import Results
 from robaudit.stats.consistency import by_sample
+from robaudit.stats.frame import Results
 from robaudit.stats.groups import GroupKey, json_number, quantity_of
 from robaudit.text import Names
 
@@ -151,8 +153,6 @@ class Spectrum:
 def spectrum(run: Results, most: int | None = None, ids: Sequence[str] = ()) -> Spectrum:
     """The results of a run by image.
 
-    Rows are read three times; what is kept are the rows of the images shown and a number of every image.
-
     Args:
         run: a finished run.
         most: how many images are shown; None: all.
@@ -169,7 +169,7 @@ def spectrum(run: Results, most: int | None = None, ids: Sequence[str] = ()) -> 
 
 
 def _lines(run: Results) -> tuple[Line, ...]:
-    keys = dict.fromkeys((GroupKey.of(row), band_of(row)) for row in run.rows)
+    keys = [(key, _band(key, bool(columns.of_kind(IntervalKind.EXACT).any()))) for key, columns in run.frame.items()]
     if not keys:
         raise NothingLeftError(str(run.path), "has no results", "audit at least one sample")
     return lines_of(keys, run.quantities)
@@ -188,9 +188,7 @@ def samples_of(run: Results, ids: Sequence[str]) -> tuple[Sample, ...]:
 
 def lines_of(keys: Iterable[tuple[GroupKey, Band]], quantities: Mapping[str, Quantity]) -> tuple[Line, ...]:
     """The lines in order: by band, then as the run has them, the levels of a noise from weak to strong."""
-    bands: dict[GroupKey, Band] = {}
-    for key, band in keys:
-        bands[key] = max(band, bands.get(key, Band.CLEAN))  # an exact radius that is infinite counts with the finite ones
+    bands = dict(keys)
     places = {key: place for place, key in enumerate(bands)}
     noises = list(dict.fromkeys(key.noise for key in bands))
     estimators = list(dict.fromkeys(key.estimator for key in bands))
@@ -202,12 +200,16 @@ def lines_of(keys: Iterable[tuple[GroupKey, Band]], quantities: Mapping[str, Qua
 
 
 def band_of(row: Row) -> Band:
-    """Where a result stands."""
-    if row.quantity == RADIUS.name and row.interval.kind is IntervalKind.EXACT:
+    """Where a result of an image stands."""
+    return _band(GroupKey.of(row), row.interval.kind is IntervalKind.EXACT)
+
+
+def _band(key: GroupKey, exact: bool) -> Band:
+    if key.quantity == RADIUS.name and exact:  # one that is infinite stands with the finite ones
         return Band.EXACT
-    if row.quantity in (CERTIFIED.name, RADIUS.name) and not row.at.levelless:
+    if key.quantity in (CERTIFIED.name, RADIUS.name) and not key.at.levelless:
         return Band.SMOOTHED
-    return _BANDS.get(row.quantity, Band.OTHER)
+    return _BANDS.get(key.quantity, Band.OTHER)
 
 
 def ranking_line(lines: Sequence[Line]) -> Line:
@@ -237,13 +239,10 @@ def ranking_line(lines: Sequence[Line]) -> Line:
 def _ranked(run: Results, ranking: Line) -> list[str]:
     """All ids: by the value of the ranking result, then those without one."""
     sign = 1.0 if ranking.quantity.higher_is_better else -1.0
-    values: dict[str, float] = {}
-    for row in run.rows:
-        values.setdefault(row.sample_id, math.inf)
-        if (row.estimator, row.at) == (ranking.key.estimator, ranking.key.at) and math.isfinite(row.value):
-            values[row.sample_id] = sign * row.value
-    places = {one: place for place, one in enumerate(values)}
-    return sorted(values, key=lambda one: (values[one], places[one]))
+    frame = run.frame
+    values, known = np.full(len(frame.ids), np.inf), frame[ranking.key].finite
+    values[known.place] = sign * known.values
+    return [frame.ids[place] for place in values.argsort(kind="stable").tolist()]
 
 
 def _known(run: Results, ids: Sequence[str], order: Sequence[str]) -> list[str]:

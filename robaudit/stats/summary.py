@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from array import array
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,6 +18,7 @@ from robaudit.numerics.intervals import (
 )
 from robaudit.quantities import IntervalKind, Quantity
 from robaudit.rows import Row
+from robaudit.stats.frame import Columns, Frame, alike, antithetic
 from robaudit.stats.groups import Document, GroupKey, json_number, quantity_of, refuse_no_values
 from robaudit.stats.intervals import (
     ROW_CONFIDENCE,
@@ -32,203 +32,7 @@ from robaudit.stats.intervals import (
     scaled,
 )
 
-_MOST_CODES = 4096  # distinct numbers
 _NEARLY_INFINITE = 1e300
-
-
-class Column:
-    """A sequence of numbers: 2 bytes each while few are distinct, as with shares of some thousand votes, else 8."""
-
-    def __init__(self) -> None:
-        self._codes: dict[float, int] = {}
-        self._places = array("H")
-        self._all: array[float] | None = None
-
-    def __len__(self) -> int:
-        return len(self._places if self._all is None else self._all)
-
-    def append(self, value: float) -> None:
-        """Append a number; NaN as :data:`math.nan`."""
-        if self._all is None:
-            self._places.append(self._codes.setdefault(value, len(self._codes)))
-            if len(self._codes) > _MOST_CODES:
-                self._all = array("d", self.numbers().tobytes())
-                self._codes, self._places = {}, array("H")
-        else:
-            self._all.append(value)
-
-    @property
-    def alike(self) -> bool:
-        """Whether all numbers are equal."""
-        return self._all is None and len(self._codes) <= 1
-
-    def numbers(self) -> Floats:
-        """All numbers; a view where they are stored as floats."""
-        if self._all is not None:
-            return np.frombuffer(self._all, dtype=np.float64)
-        return np.array(list(self._codes), dtype=np.float64)[np.frombuffer(self._places, dtype=np.uint16)]
-
-
-class Columns:
-    """The numbers of the rows of one estimator and noise level, at most 48 bytes per row.
-
-    Attributes:
-        not_finite: rows left out because their value is not a finite number.
-        bounded: rows with an interval, possibly open on one side.
-        approximate: rows whose interval covers the draws only.
-        noted: rows with a note.
-        judged, correct: rows with a label; of those, classified correctly on the clean image.
-        labelled: rows with a label; ``voted``: of those, with votes.
-        adaptive: rows whose sampling stopped adaptively.
-        counted: rows whose value is the share of votes for the predicted class, of a fixed number of draws.
-        hits: votes for the labels, of all rows with both.
-        exact: rows without any uncertainty.
-        censored: rows whose true value is only known to be larger; ``cap``: the smallest value of theirs.
-        not_found: of those, rows of a search that found nothing up to there, which something nearer may have escaped.
-        upper_bounds: rows whose true value is at most their value; ``lower_bounds``: at least their value.
-    """
-
-    def __init__(self) -> None:
-        self.not_finite = self.bounded = self.approximate = self.noted = self.judged = self.correct = 0
-        self.labelled = self.voted = self.counted = self.adaptive = self.hits = self.exact = 0
-        self.censored = self.not_found = self.upper_bounds = self.lower_bounds = 0
-        self.cap = math.inf
-        self._values, self._lowers, self._uppers, self._errors = Column(), Column(), Column(), Column()
-        self._draws, self._split = Column(), Column()
-        self.label_shares, self.label_draws, self._label_split = Column(), Column(), Column()
-
-    @classmethod
-    def of(cls, rows: Iterable[Row]) -> Columns:
-        """Columns of the given rows."""
-        columns = cls()
-        for row in rows:
-            columns.add(row)
-        return columns
-
-    def __len__(self) -> int:
-        return len(self._values)
-
-    def add(self, row: Row) -> None:
-        """Add a row."""
-        if not math.isfinite(row.value):
-            self.not_finite += 1
-            return
-        lower, upper = row_ends(row)
-        self._values.append(row.value)
-        self._lowers.append(lower)
-        self._uppers.append(upper)
-        self._errors.append(math.nan if row.std_error is None else row.std_error)
-        self.bounded += not math.isnan(lower)
-        self.approximate += not row.interval.covers_bias
-        self.noted += bool(row.note)
-        self.adaptive += row.interval.kind is IntervalKind.CONFIDENCE_SEQUENCE
-        self.exact += row.interval.kind is IntervalKind.EXACT
-        self.upper_bounds += row.interval.kind is IntervalKind.UPPER_BOUND
-        self.lower_bounds += row.interval.kind is IntervalKind.LOWER_BOUND
-        if row.censored:
-            self.censored, self.cap = self.censored + 1, min(self.cap, row.value)
-            self.not_found += math.isinf(lower)
-        self.judged += row.correct is not None
-        self.correct += bool(row.correct)
-        self.labelled += row.label is not None
-        if not row.votes or not (draws := row.draws):
-            return
-        if is_share_of_votes(row, draws):
-            self.counted += 1
-            self._draws.append(draws)
-            self._split.append(math.nan if row.split is None else row.split)
-        if row.label is not None:
-            hits = row.votes[row.label] if 0 <= row.label < len(row.votes) else 0
-            self.voted += 1
-            self.hits += hits
-            self.label_shares.append(hits / draws)
-            self.label_draws.append(draws)
-            self._label_split.append(math.nan if row.split is None else row.split if row.label == row.predicted else hits % 2)
-
-    @property
-    def values(self) -> Floats:
-        """The values."""
-        return self._values.numbers()
-
-    @property
-    def lowers(self) -> Floats:
-        """Lower ends of the intervals; the value itself where there is none."""
-        return self._or_value(self._lowers)
-
-    @property
-    def uppers(self) -> Floats:
-        """Upper ends of the intervals; the value itself where there is none."""
-        return self._or_value(self._uppers)
-
-    @property
-    def errors(self) -> Floats | None:
-        """Standard errors; None where a row has none."""
-        errors = self._errors.numbers()
-        return None if np.isnan(errors).any() else errors
-
-    @property
-    def pooled_draws(self) -> int | None:
-        """Votes per row, where all rows have equally many and their values are shares of them; else None."""
-        if self.counted < len(self) or not self._draws.alike or not self.counted:
-            return None
-        return int(self._draws.numbers()[0])
-
-    @property
-    def split(self) -> Floats | None:
-        """Of the antithetic pairs of each row, those that disagree; None where votes are independent."""
-        return antithetic(self._split.numbers())
-
-    @property
-    def label_split(self) -> Floats | None:
-        """The same of the votes for the label. Where that is not the predicted class it is not known: as if the copies of all pairs
-        agreed, which is what varies most."""
-        return antithetic(self._label_split.numbers())
-
-    def images(self, low: float, high: float, unknown: int = 0) -> MeasuredImages:
-        """The rows as measured images, for intervals over them.
-
-        Args:
-            low, high: the range of possible values.
-            unknown: number of further images without a known value.
-        """
-        draws = self.pooled_draws
-        split = None if draws is None else self.split
-        return MeasuredImages(self.values, self.lowers, self.uppers, low, high, unknown, draws, bool(self.adaptive), split)
-
-    def _or_value(self, column: Column) -> Floats:
-        ends = column.numbers()
-        missing = np.isnan(ends)
-        return np.where(missing, self.values, ends) if missing.any() else ends
-
-
-def row_ends(row: Row) -> tuple[float, float]:
-    """The ends of a row's interval: infinite where it is open on that side, NaN where there is no interval.
-
-    A censored value is open above; it is its own lower end, unless the row says less: then a search found nothing, and something nearer
-    may have escaped it. Such a row has no lower end but that of the range, and no more has an upper bound. A lower bound has no upper end.
-    """
-    if row.censored:
-        return row.value if row.lower is None or row.lower >= row.value else -math.inf, math.inf
-    if row.interval.kind is IntervalKind.UPPER_BOUND:
-        return -math.inf, row.value if row.upper is None else row.upper
-    if row.interval.kind is IntervalKind.LOWER_BOUND:
-        return row.value if row.lower is None else row.lower, math.inf
-    unbounded = row.lower is None and row.upper is None
-    lower = row.lower if row.lower is not None else math.nan if unbounded else -math.inf
-    return lower, row.upper if row.upper is not None else math.nan if unbounded else math.inf
-
-
-def antithetic(split: Floats) -> Floats | None:
-    """The pairs that disagree, where all rows have some number of them; None where votes are independent (NaN)."""
-    return None if np.isnan(split).any() else split
-
-
-def is_share_of_votes(row: Row, draws: int) -> bool:
-    """Whether the value is the share of votes for the predicted class, of so many draws (at least one), their number fixed in advance."""
-    counted = row.independent_votes or row.interval.kind is IntervalKind.ANTITHETIC
-    if row.votes is None or not counted or row.predicted >= len(row.votes):
-        return False
-    return abs(row.votes[row.predicted] / draws - row.value) < 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,14 +166,16 @@ class NoisyAccuracy(Document):
 def noisy_accuracy(rows: Columns, confidence: float = ROW_CONFIDENCE) -> NoisyAccuracy | None:
     """Accuracy under noise of the rows that have a label; None when there is no such row, one of them has no votes, or one stopped
     adaptively, which biases its shares."""
-    if not rows.labelled or rows.voted < rows.labelled or rows.adaptive:
+    labelled = rows.label >= 0
+    if not labelled.any() or not (rows.label_draws[labelled] > 0).all() or rows.adaptive:
         return None
-    p, draws, split = rows.label_shares.numbers(), rows.label_draws.numbers(), rows.label_split
+    draws, split = rows.label_draws[labelled], antithetic(rows.label_split[labelled])
+    p = rows.hits[labelled] / draws
     measured: tuple[float | None, float | None] = None, None
-    if rows.exact == len(rows):
+    if rows.of_kind(IntervalKind.EXACT).all():
         measured = float(p.mean()), float(p.mean())
-    elif np.all(draws == draws[0]):
-        measured = measured_mean(MeasuredImages(p, p, p, 0.0, 1.0, draws=int(draws[0]), split=split), confidence)
+    elif (pooled := alike(draws)) is not None:
+        measured = measured_mean(MeasuredImages(p, p, p, 0.0, 1.0, draws=pooled, split=split), confidence)
     error = float(np.sqrt(np.sum(share_variance(p, draws, split))) / p.size)
     return NoisyAccuracy(p.size, float(p.mean()), *mean_interval(p, 0.0, 1.0, confidence), error, *measured)
 
@@ -465,50 +271,31 @@ class GroupSummary:
         }
 
 
-class Overview:
-    """A summary built row by row, which keeps only a few numbers of each.
+def summarise(
+    results: Frame | Iterable[Row], quantities: Mapping[str, Quantity] | None = None, confidence: float = ROW_CONFIDENCE
+) -> tuple[GroupSummary, ...]:
+    """One summary per estimator and noise level, in the rows' order; estimators, levels and quantities are never pooled. A group without
+    one finite value has none, unless there is no other group.
 
     Args:
+        results: of a run, or its rows.
         quantities: range and direction by name, of quantities that are not built in.
         confidence: of the intervals over images. Rows carry 95 % intervals: keep 0.95 for a measurement interval that combines them.
+
+    Raises:
+        NothingLeftError: no group has a finite value.
+        RunError: a quantity without a description.
     """
-
-    def __init__(self, quantities: Mapping[str, Quantity] | None = None, confidence: float = ROW_CONFIDENCE) -> None:
-        self._quantities, self._confidence = quantities, confidence
-        self._groups: dict[GroupKey, Columns] = {}
-
-    def add(self, row: Row) -> None:
-        """Add a row."""
-        key = GroupKey.of(row)
-        if key not in self._groups:
-            self._groups[key] = Columns()
-        self._groups[key].add(row)
-
-    def summaries(self) -> tuple[GroupSummary, ...]:
-        """One summary per (estimator, sigma), in the rows' order; estimators, sigmas and quantities are never pooled. A group without one
-        finite value has none, unless there is no other group.
-
-        Raises:
-            NothingLeftError: no group has a finite value.
-            RunError: a quantity without a description.
-        """
-        known = {key: rows for key, rows in self._groups.items() if len(rows)} or self._groups
-        return tuple(_summary(key, rows, quantity_of(key.quantity, self._quantities), self._confidence) for key, rows in known.items())
+    every = list((results if isinstance(results, Frame) else Frame.of(results)).values())
+    known = [one for one in every if len(one.finite)] or every
+    return tuple(_summary(one, quantity_of(one.key.quantity, quantities), confidence) for one in known)
 
 
-def summarise(
-    rows: Iterable[Row], quantities: Mapping[str, Quantity] | None = None, confidence: float = ROW_CONFIDENCE
-) -> tuple[GroupSummary, ...]:
-    """The summaries of an :class:`Overview` of the rows, which may be an iterator."""
-    overview = Overview(quantities, confidence)
-    for row in rows:
-        overview.add(row)
-    return overview.summaries()
-
-
-def _summary(key: GroupKey, rows: Columns, quantity: Quantity, confidence: float) -> GroupSummary:
+def _summary(columns: Columns, quantity: Quantity, confidence: float) -> GroupSummary:
+    rows, key = columns.finite, columns.key
     refuse_no_values(len(rows), rows.not_finite, str(key))
     minimum, half, ninety = _least(rows.values)
+    judged = rows.judged
     return GroupSummary(
         key=key,
         unit=quantity.unit,
@@ -516,7 +303,7 @@ def _summary(key: GroupKey, rows: Columns, quantity: Quantity, confidence: float
         images=len(rows),
         not_finite=rows.not_finite,
         approximate=rows.approximate,
-        adaptive=rows.adaptive,
+        adaptive=int(rows.of_kind(IntervalKind.CONFIDENCE_SEQUENCE).sum()),
         with_interval=rows.bounded,
         mean=mean_of(rows, quantity, confidence),
         median=quantile_of(rows, 0.5, quantity, confidence),
@@ -526,7 +313,7 @@ def _summary(key: GroupKey, rows: Columns, quantity: Quantity, confidence: float
         below_half=share(half, len(rows), confidence) if quantity.is_share else None,
         below_ninety=share(ninety, len(rows), confidence) if quantity.is_share else None,
         noted=rows.noted,
-        clean_accuracy=share(rows.correct, rows.judged, confidence) if rows.judged else None,
+        clean_accuracy=share(int(rows.correct.sum()), int(judged.sum()), confidence) if judged.any() else None,
         noisy_accuracy=noisy_accuracy(rows, confidence),
         censored=rows.censored,
         cap=rows.cap if rows.censored else None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
@@ -18,6 +18,7 @@ from robaudit.store.info import check_rows
 from robaudit.store.serialise import stream_rows_json
 
 if TYPE_CHECKING:
+    from robaudit.stats.frame import Columns, Frame
     from robaudit.stats.summary import GroupSummary
 
 _SMALL = 2**24  # bytes of a samples.json whose rows are kept in memory
@@ -34,7 +35,7 @@ class StoredRows(Sequence[Row]):
         kept: also read which draws kept the class.
 
     Attributes:
-        owner: what must live as long as the rows: the temporary folder of the file, if it is in one.
+        owner: an object that must live as long as the rows: the temporary folder of the file, if any.
     """
 
     def __init__(self, path: Path, info: Mapping[str, Any], *, kept: bool = False) -> None:
@@ -77,7 +78,7 @@ class StoredRows(Sequence[Row]):
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A finished run, as seen by the reading commands and the Python API.
+    """A finished run, for the commands that read runs and the Python API.
 
     Attributes:
         path: the run folder.
@@ -88,6 +89,16 @@ class Run:
     path: Path
     info: Mapping[str, Any]
     rows: Sequence[Row]
+    _made: dict[str, Frame] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    @property
+    def frame(self) -> Frame:
+        """The results as columns of numbers; the rows are read when it is first asked for."""
+        from robaudit.stats.frame import Frame
+
+        if not self._made:
+            self._made["frame"] = Frame.of(self.rows)
+        return self._made["frame"]
 
     @property
     def class_names(self) -> tuple[str, ...] | None:
@@ -102,7 +113,7 @@ class Run:
         return {(label, NoiseLevel.from_key(at)): self.info["seconds"][f"{label}@{at}"] for label, at in pairs}
 
     def seconds_of(self, name: str, at: NoiseLevel) -> float | None:
-        """Seconds of the computation behind a result, which may have given others, too; None where they were not measured."""
+        """Seconds of the computation behind a result (which may have given others, too); None if they were not measured."""
         seconds = self.seconds
         return seconds.get((name, at), seconds.get((ResultName.parse(name).estimator, at)))
 
@@ -111,15 +122,13 @@ class Run:
         """The quantities of the run by name."""
         return {values["name"]: Quantity.from_document(values) for values in self.info["quantities"]}
 
-    def groups(self, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()) -> dict[tuple[str, NoiseLevel], list[Row]]:
-        """Rows by result and noise level, in the run's order: those that the arguments name, or all.
+    def groups(self, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()) -> dict[tuple[str, NoiseLevel], Columns]:
+        """Results by name and noise level, in the run's order: those that the arguments name, or all.
 
         Raises:
             RunError: the run has no such estimator or noise level.
         """
-        groups: dict[tuple[str, NoiseLevel], list[Row]] = {}
-        for row in self.rows:
-            groups.setdefault((row.estimator, row.at), []).append(row)
+        groups = {(key.estimator, key.at): columns for key, columns in self.frame.items()}
         return {key: groups[key] for key in self.chosen(groups, estimators, levels)}
 
     def chosen(
@@ -144,7 +153,7 @@ class Run:
         """Mean, quantiles and shares for each estimator and noise level."""
         from robaudit.stats.summary import summarise
 
-        return summarise(self.rows, self.quantities)
+        return summarise(self.frame, self.quantities)
 
 
 def read_run(path: Path, *, kept: bool = False) -> Run:

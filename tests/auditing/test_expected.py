@@ -18,7 +18,7 @@ from robaudit.auditing.prepare import Ready, prepare
 from robaudit.errors import RobauditError
 from robaudit.estimators import registry
 from robaudit.estimators.registry import tasks_of
-from robaudit.progress import Silent
+from robaudit.progress import Listener
 from robaudit.spec.model import AuditSpec, identity
 from tests.conftest import RunCli
 from tests.specs import digits, read_info, write
@@ -32,7 +32,7 @@ def spec_of(**sections: Any) -> AuditSpec:
 
 def ready(noise: Any) -> Ready:
     spec = AuditSpec.model_validate(digits(noise=noise, estimators=[{"mc": {"samples": 10}}]))
-    return prepare(spec, None, "", None, None, torch.device("cpu"), Silent(), trust=False, skip_bad=False)
+    return prepare(spec, None, "", None, None, torch.device("cpu"), Listener(), trust=False, skip_bad=False)
 
 
 def seconds(spec: AuditSpec, images: int, rate: float) -> float:
@@ -146,6 +146,19 @@ def test_what_fits_is_left_alone(tmp_path: Path, run_cli: RunCli, slow: Callable
     assert done.code == 0
     assert "--budget" not in done.err
     assert read_info(tmp_path / "run")["totals"]["samples"] == 3
+
+
+def test_a_complete_run_times_nothing(tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, digits(limit=3))
+    timed: list[Ready] = []
+
+    def measured(audit: Ready) -> Speed:
+        timed.append(audit)
+        return Speed(1e6, 10)
+
+    monkeypatch.setattr(job, "measure_speed", measured)
+    assert [run_cli("estimate", "spec.yaml", "--out", "run").code for _ in range(2)] == [0, 0]
+    assert len(timed) == 1
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """The benchmarks: how fast, how exact and how lean is robaudit, beside the published method?
 
 Run on a quiet machine: `python -m tests.benchmarks` (about 30 minutes on 2 cores) or `--quick` (at most 2). Writes benchmarks.md,
-benchmarks.json and the picture into `--out` (default docs/; a quick run writes only where --out says). Nothing asserts a time.
+benchmarks.json and the picture into `--out` (default docs/research/; a quick run writes only where --out says). Nothing asserts a time.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--device", default="cpu", help="cpu (default), cuda or cuda:N")
     parser.add_argument("--threads", type=int, help="torch's threads; default: as many as it takes")
     parser.add_argument("--models", type=Path, help="the folder with models/ and data/; default: ../shared")
-    parser.add_argument("--out", type=Path, help="where the report goes; default: docs/, and nowhere for --quick")
+    parser.add_argument("--out", type=Path, help="where the report goes; default: docs/research/, and nowhere for --quick")
     given = parser.parse_args(arguments)
     unknown = set(given.only.split(",")) - set(PARTS)
     if unknown:
@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         torch.set_num_threads(given.threads)
     keep_freed_memory()
     shared = given.models or (SHARED if SHARED.is_dir() else None)
-    out = given.out or (None if given.quick else Path(__file__).resolve().parents[2] / "docs")
+    out = given.out or (None if given.quick else Path(__file__).resolve().parents[2] / "docs" / "research")
     device = pick_device(given.device, "--device")
     exact_products(device)
     bench = Bench(device, quick=given.quick, shared=shared, out=out, say=_say)

@@ -45,20 +45,14 @@ def section(found: Mapping[str, Sequence[Point]], bench: Bench, *, images: int, 
     name = "accuracy-cost.svg" if bench.device.type == "cpu" else "accuracy-cost-cuda.svg"
     if bench.out is not None:
         draw(dict(list(found.items())[:DRAWN]), AIMS, bench.out / name)
-    tables = []
-    for title, points in found.items():
-        tables.append(
-            Table(_REACH_HEADERS, [_reach(line, curve) for line, curve in _curves(points).items()], f"**{title}**: cost to reach")
-        )
-        tables.append(Table(_POINT_HEADERS, [_row(point) for point in points], "all settings:"))
     best = {title: min(_costs(points, 0.01), default=None) for title, points in found.items()}
     return Section(
         title=f"Accuracy and cost ({bench.device.type})",
         reading=(
-            "`passes`: forward passes per image, a backward pass counted as its measured time in forward passes; `ms`: milliseconds per"
-            " image, everything included; `-`: no setting tried comes that close; `<=`: even the cheapest setting does."
+            "Passes: forward passes per image, a backward pass counted as its measured time in forward passes. ms: milliseconds per"
+            " image, everything included. `-`: no setting comes that close. `<=`: even the cheapest setting does."
         ),
-        tables=tables,
+        tables=[_costs_table(found), _errors_table(found)],
         targets=[target(f"passes to RMSE .010, {title}", 100, passes) for title, passes in best.items()],
         notes=[
             f"First {images} test images, {seeds} seeds: mean and standard deviation of the RMSE over seeds. Reference: `mc` with the"
@@ -70,10 +64,6 @@ def section(found: Mapping[str, Sequence[Point]], bench: Bench, *, images: int, 
         raw={title: [asdict(point) for point in points] for title, points in found.items()},
         picture=name if bench.out is not None else "",
     )
-
-
-_REACH_HEADERS = ["estimator", *(f"{what} to RMSE {aim:g}" for aim in AIMS for what in ("passes", "ms")), "smallest RMSE"]
-_POINT_HEADERS = ["setting", "RMSE", "sd over seeds", "forwards", "backwards", "passes", "ms"]
 
 
 def _curves(points: Sequence[Point]) -> dict[str, list[Point]]:
@@ -88,16 +78,35 @@ def _costs(points: Sequence[Point], aim: float) -> list[float]:
     return [cost for cost in costs if cost is not None]
 
 
-def _reach(line: str, curve: Sequence[Point]) -> list[str]:
-    cells = [line]
+def _costs_table(found: Mapping[str, Sequence[Point]]) -> Table:
+    """What each estimator that gets there takes to reach each aim."""
+    reached = {title: {line: _reach(curve) for line, curve in _curves(points).items()} for title, points in found.items()}
+    lines = [line for line in _lines(found) if any(set(cells.get(line, [])) - {"-"} for cells in reached.values())]
+    headers = ["network", *(f"{line}: {what} to {aim:g}" for line in lines for aim in AIMS for what in ("passes", "ms"))]
+    nothing = ["-"] * (2 * len(AIMS))
+    rows = [[title, *(cell for line in lines for cell in cells.get(line, nothing))] for title, cells in reached.items()]
+    return Table(headers, rows, "**Cost to reach an RMSE**")
+
+
+def _errors_table(found: Mapping[str, Sequence[Point]]) -> Table:
+    """The smallest RMSE of each estimator."""
+    lines = _lines(found)
+    rows = []
+    for title, points in found.items():
+        least = {line: min(p.mean for p in curve) for line, curve in _curves(points).items()}
+        rows.append([title, *(f"{least[line]:.4f}" if line in least else "-" for line in lines)])
+    return Table(["network", *lines], rows, "**Smallest RMSE of any setting**")
+
+
+def _lines(found: Mapping[str, Sequence[Point]]) -> list[str]:
+    return list(dict.fromkeys(point.line for points in found.values() for point in points))
+
+
+def _reach(curve: Sequence[Point]) -> list[str]:
+    cells = []
     for aim in AIMS:
         at_once = min(curve, key=lambda p: p.equivalents).mean <= aim
         for costs in ([p.equivalents for p in curve], [1e3 * p.seconds for p in curve]):
             cost = cost_to_reach([(c, p.mean) for c, p in zip(costs, curve, strict=True)], aim)
             cells.append("-" if cost is None else ("<= " if at_once else "") + number(cost))
-    return [*cells, f"{min(p.mean for p in curve):.4f}"]
-
-
-def _row(point: Point) -> list[str]:
-    counts = [number(value) for value in (point.forwards, point.backwards, point.equivalents)]
-    return [point.label, f"{point.mean:.4f}", f"{point.spread:.4f}", *counts, number(1e3 * point.seconds)]
+    return cells

@@ -154,7 +154,7 @@ def test_hostile_names(ordinary: Run, run_cli: RunCli, tmp_path: Path) -> None:
     info = read_info(other)
     info["model"]["sha256"] = "1" * 64
     (other / "run.json").write_bytes(json_bytes(info))
-    command = ("compare", other, path, "--below", "0.9", "--gate", "worst_class_drop(estimator=mc) <= -1", "--format")
+    command = ("compare", other, path, "--threshold", "0.9", "--gate", "worst_class_drop(estimator=mc) <= -1", "--format")
     table = run_cli(*command, "table").out
     assert "\x1b" not in table
     assert "[bold]" in table
@@ -176,8 +176,8 @@ def test_hostile_names(ordinary: Run, run_cli: RunCli, tmp_path: Path) -> None:
         (["BASE", "NEW", "--gate", "mean_drop <= 1"], "does not say which results it is about"),
         (["BASE", "NEW", "--estimator", "mmc"], "has no estimator mmc"),
         (["BASE", "NEW", "--sigma", "x"], "is not a number"),
-        (["BASE", "NEW", "--below", "nan"], "is not a number to compare with"),
-        (["BASE", "NEW", "--below", "7"], "7 is outside the range of"),
+        (["BASE", "NEW", "--threshold", "nan"], "--threshold nan: is not a finite number"),
+        (["BASE", "NEW", "--threshold", "7"], "7 is outside the range of"),
         (["BASE", "NEW", "--confidence", "1"], "is not above 0.5 and below 1"),
         (["BASE", "NEW", "--gate", "accuracy_drop <= -7"], "lies from -1 to 1, never -7"),
         (["BASE", "NEW", "--format", "junit"], "there is no gate to report"),

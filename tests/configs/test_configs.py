@@ -121,10 +121,23 @@ CASES: dict[str, tuple[Callable[[Path, pytest.MonkeyPatch], None], list[str]]] =
     "certified.yaml": (demo, ["--limit", "4", *settings("certified_radius.samples=200", "smoothed_margin.samples=100")]),
     "scores.yaml": (demo, ["--limit", "4", *settings(*QUICK_ATTACK, "noise_tolerance.tolerance=1.0", "noise_tolerance.most=1000")]),
     "spectrum.yaml": (demo, ["--limit", "2", *settings(*QUICK_SPECTRUM)]),
+    "average-case.yaml": (demo, ["--limit", "6", *settings("mc.samples=100", "mmse.samples=16", "mmse_mvs.samples=16")]),
+    "bias.yaml": (demo, ["--limit", "40", "--set", "mc.samples=100"]),
+    "corruptions.yaml": (demo, ["--limit", "6", "--set", "mc.samples=20"]),
+    "rare.yaml": (demo, settings("mc.samples=100", "splitting.particles=50", "splitting.p_min=1e-3")),
+    "tolerance.yaml": (demo, ["--limit", "3", *settings("noise_tolerance.tolerance=1.0", "noise_tolerance.most=1000")]),
 }
 
 
-SECTIONS = {"curves.yaml": "curves", "certified.yaml": "certified", "scores.yaml": "scores", "intermediate-q.yaml": "losses"}
+SECTIONS = {
+    "bias.yaml": "classes",
+    "corruptions.yaml": "corruption",
+    "tolerance.yaml": "scores",
+    "curves.yaml": "curves",
+    "certified.yaml": "certified",
+    "scores.yaml": "scores",
+    "intermediate-q.yaml": "losses",
+}
 
 
 def test_every_spec_is_run() -> None:

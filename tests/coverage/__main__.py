@@ -1,4 +1,4 @@
-"""The coverage study: `python -m tests.coverage` writes coverage.md into `--out` (default docs/); about an hour on one core.
+"""The coverage study: `python -m tests.coverage` writes coverage.md into `--out` (default docs/research/); about an hour on one core.
 
 With `--saved FILE` each part is written there as it ends, and parts that are there already are not repeated: the same command goes on
 after an interruption. `--parts` names the parts to do (`--parts list` shows them); the page is of all that are saved.
@@ -30,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Do each part, print its lines and write the page."""
     parser = argparse.ArgumentParser(prog="python -m tests.coverage", description=__doc__)
     parser.add_argument("--cases", type=int, default=CASES, help="simulated cases of each entry")
-    parser.add_argument("--out", type=Path, default=Path(__file__).resolve().parents[2] / "docs", help="folder of coverage.md")
+    parser.add_argument("--out", type=Path, default=Path(__file__).resolve().parents[2] / "docs" / "research", help="folder of coverage.md")
     parser.add_argument("--seeds", type=int, default=10, help="audits of each network")
     parser.add_argument("--images", type=int, default=100, help="images of each network made here; of a shared one a quarter")
     parser.add_argument("--draws", type=int, default=5000, help="copies of each image behind the truth")

@@ -27,8 +27,8 @@ from robaudit.noise.registry import gaussian_source
 from robaudit.quantities import P_ROBUST
 from robaudit.rows import Row
 from robaudit.stats.classes import class_bias
+from robaudit.stats.frame import Columns
 from robaudit.stats.intervals import simultaneous
-from robaudit.stats.votes import by_votes
 from tests.compare.tools import decided, made
 from tests.coverage.subjects import SLOW, Subject
 from tests.estimators.tools import build
@@ -193,9 +193,9 @@ def study(subject: Subject, seeds: int, draws: int) -> Iterator[Errors]:
                 yield from _of_population(subject.name, estimator, runs, known)
             if new is not None:
                 yield from _of_drops(subject, estimator, runs[: max(1, len(runs) // 2)] if "tolerance" in estimator else runs, known, new)
-        kinds = {estimator: runs}
+        kinds = {estimator: [Columns.of(rows) for rows in runs]}
         if any(not row.interval.covers_bias for row in runs[0]) and runs[0][0].votes:
-            kinds[f"{estimator}: its votes"] = [[by_votes(row) for row in rows] for rows in runs]
+            kinds[f"{estimator}: its votes"] = [Columns.of(rows).by_votes() for rows in runs]
         for kind, some in kinds.items():
             yield from _of_rows(subject.name, kind, some, known.p)
     yield _until_decided(subject.first(SAMPLED), max(1, seeds // 2), replace(known, p=known.p[:SAMPLED]))
@@ -280,8 +280,8 @@ def _of_drops(subject: Subject, estimator: str, runs: Sequence[list[Row]], known
         yield _counted(subject.name, estimator, quantity, verdicts)
 
 
-def _of_rows(network: str, estimator: str, runs: Sequence[Sequence[Row]], p: Floats) -> Iterator[Errors]:
-    lower, upper = (np.array([[getattr(row, end) for row in rows] for rows in runs], dtype=np.float64) for end in ("lower", "upper"))
+def _of_rows(network: str, estimator: str, runs: Sequence[Columns], p: Floats) -> Iterator[Errors]:
+    lower, upper = np.array([one.lower for one in runs]), np.array([one.upper for one in runs])
     for low, high in pairwise(BINS):
         of = (p > low) & (p <= high) if low else p <= high
         if of.any():

@@ -93,7 +93,7 @@ STRONG = Curve("strongly curved (.3 quadratic, .3 cubic)", 0.3, 0.3)
 SKEWED = Curve("purely quadratic in 4 pixels", 1.0, 0.0, (1, 2, 2))
 FEW = "Few draws of strongly varying gradients: the jackknife sees the bias to first order only."
 FEW_FLOOR = 0.9
-"""What is documented there (docs/coverage.md), instead of the nominal coverage."""
+"""What is documented there (docs/research/coverage.md), instead of the nominal coverage."""
 SETTINGS: dict[str, tuple[str, dict[str, object], tuple[Curve, ...]]] = {
     "logit_gaussian": ("logit_gaussian", {"samples": 64}, (LINEAR, GENTLE, STRONG)),
     "logit_gaussian, tolerance .03": ("logit_gaussian", {"tolerance": 0.03}, (LINEAR, GENTLE, STRONG)),

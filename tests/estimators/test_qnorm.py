@@ -47,7 +47,7 @@ UNBOUNDED = {
     "sensor pixel": SensorPixel(),
 }
 HARD = {"Laplace edge": LaplaceEdge(), "sensor steep": SensorSteep()}
-"""Too hard at q = 1000; see docs/intermediate_q.md."""
+"""Too hard at q = 1000; see docs/research/intermediate_q.md."""
 ORDERS = (1.0, 10.0, 100.0, 1000.0)
 TABLE = {  # Z at q = 1, 10, 100, 1000, computed independently
     "tilt": (0.052127, 0.075586, 0.742032, 4.682119),

@@ -52,7 +52,7 @@ def test_agrees_with_torch(tmp_path: Path, batch: int | str, capfd: pytest.Captu
     net = small_net()
     model = load(graph(tmp_path, net, batch), mean=[0.3], std=[0.7])
     assert (model.format, model.differentiable) == ("onnx", False)
-    assert model.info.fixed_batch == (4 if batch == 4 else None)
+    assert (model.info.least_batch, model.info.most_batch) == ((4, 4) if batch == 4 else (1, None))
     for count in (1, 4, 6):
         with torch.inference_mode():
             assert torch.allclose(model(pixels(count)), net((pixels(count) - 0.3) / 0.7), atol=1e-5)
@@ -88,7 +88,7 @@ def test_refusals(tmp_path: Path) -> None:
     path.write_bytes(whole.replace(b"Relu", b"Relv"))
     assert "onnxruntime cannot load it" in refusal(path)
     path.write_bytes(whole[:-100])
-    assert "is not an ONNX model (it is truncated)" in refusal(path)
+    assert "is not an ONNX model (" in refusal(path)
 
 
 def test_device_that_onnxruntime_does_not_have(tmp_path: Path) -> None:
@@ -121,8 +121,9 @@ def test_cuda_without_tf32_and_on_request_without_timing(
     assert torch.equal(found, load(path)(x))
 
 
-def test_onnxruntime_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("package", ["onnx", "onnxruntime"])
+def test_a_package_is_not_installed(package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = graph(tmp_path, small_net())
-    monkeypatch.setitem(sys.modules, "onnxruntime", None)
-    with pytest.raises(RobauditError, match=r"needs onnxruntime, which is not installed; pip install 'robaudit\[onnx\]'"):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(RobauditError, match=rf"needs {package}, which is not installed; pip install 'robaudit\[onnx\]'"):
         load(path)

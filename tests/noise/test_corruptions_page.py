@@ -13,7 +13,7 @@ from robaudit.noise.corruption import FORMS, Corruption
 from robaudit.noise.spatial import Spatial
 from robaudit.stats.corruption import ALEXNET, mce, mean_error, relative_mce
 
-PAGE = (Path(__file__).parents[2] / "docs" / "noise-corruptions.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "noise.md").read_text(encoding="utf-8")
 
 
 def rows(first: str) -> list[list[str]]:

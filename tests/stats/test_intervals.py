@@ -7,13 +7,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from robaudit.compare.difference import RunValues
+from robaudit.compare.difference import Side
 from robaudit.gates.decide import decide
 from robaudit.quantities import P_ROBUST, Interval
 from robaudit.rows import Row
 from robaudit.stats.classes import class_bias
+from robaudit.stats.frame import Columns
 from robaudit.stats.intervals import MeasuredImages, measured_mean, normal_scale
-from robaudit.stats.summary import Columns, mean_of, quantile_of
+from robaudit.stats.summary import mean_of, quantile_of
 from tests.gates.tools import gate, row, run_of, votes
 
 LEVELS = (0.6, 0.8, 0.95, 0.99)
@@ -36,10 +37,7 @@ def test_summaries_gates_and_comparisons_agree(method: str, confidence: float) -
     rows = ROWS[method]
     mean = mean_of(Columns.of(rows), P_ROBUST, confidence)
     (decision,) = decide(run_of(rows), [gate("mean >= 0.5")], confidence=confidence)
-    values = RunValues()
-    for one in rows:
-        values.add(one, one)
-    limits = values.mean_limits(np.ones(len(rows), dtype=np.bool_), P_ROBUST, confidence)
+    limits = Side(Columns.of(rows)).mean_limits(np.ones(len(rows), dtype=np.bool_), P_ROBUST, confidence)
     assert limits is not None
     assert (mean.measured_lower, mean.measured_upper) == (decision.lower, decision.upper) == limits[:2]
     assert mean.measured_by == limits.method == method

@@ -15,9 +15,9 @@ from robaudit.errors import NothingLeftError, RunError
 from robaudit.estimators.mc import Rule, sample
 from robaudit.numerics.intervals import clopper_pearson, mean_interval
 from robaudit.quantities import LOG10_P_FAIL, NO_INTERVAL, Interval, IntervalKind, Quantity
-from robaudit.report.numbers import percents
+from robaudit.report.numbers import ends
 from robaudit.rows import Row
-from robaudit.stats.groups import one_group
+from robaudit.stats.frame import one_result
 from robaudit.stats.summary import summarise
 
 ROW = Row(
@@ -106,7 +106,7 @@ def test_under_noise_that_does_the_same_every_time_the_accuracy_on_these_images_
     assert group.noisy_accuracy.lower < 0.5 < group.noisy_accuracy.upper
     (group,) = summarise(once[:1] * 3)
     assert group.noisy_accuracy is not None
-    assert percents(group.noisy_accuracy.measured_lower, group.noisy_accuracy.measured_upper) == "100.0% to 100.0%"
+    assert ends(group.noisy_accuracy.measured_lower, group.noisy_accuracy.measured_upper) == "[1.000, 1.000]"
 
 
 def test_without_labels_there_is_no_accuracy() -> None:
@@ -214,7 +214,7 @@ def test_groups_keep_the_order_of_the_spec_and_are_never_pooled() -> None:
     assert [(key.estimator, key.at.level) for key in keys] == [*kinds, ("taylor", 0.2)]
     assert keys[-1].quantity == "confidence"
     with pytest.raises(ValueError, match="several groups"):
-        one_group(rows, "here")
+        one_result(rows, "here")
 
 
 def test_values_that_are_not_finite_are_left_out_and_counted() -> None:

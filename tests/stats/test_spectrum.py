@@ -18,7 +18,7 @@ from robaudit.stats.spectrum import Band, Sample, band_of, spectrum
 from tests.radius_rows import row
 from tests.spectrum_rows import BOX, SIGMA, STRONG, exact, flip, loss, made, proof, rare, tolerance, votes
 
-PAGE = Path(__file__).parents[2] / "docs" / "spectrum.md"
+PAGE = Path(__file__).parents[2] / "docs" / "research" / "spectrum.md"
 
 
 @pytest.mark.parametrize(

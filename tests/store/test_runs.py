@@ -101,7 +101,7 @@ def test_groups_keep_the_runs_order() -> None:
     run = Run(Path("run"), {}, rows)
     assert list(run.groups()) == [("taylor", HIGH), ("mc", HIGH), ("taylor", LOW), ("mc", LOW)]
     assert list(run.groups(["mc"], [0.1, 0.2])) == [("mc", HIGH), ("mc", LOW)]
-    assert [one.sample_id for one in run.groups(["mc"], [0.1])["mc", LOW]] == ["a", "b"]
+    assert run.groups(["mc"], [0.1])["mc", LOW].names == ["a", "b"]
     with pytest.raises(RunError, match=r"run: has no sigma 0\.3; it has 0\.2, 0\.1"):
         run.groups(levels=LevelChoice(sigmas=(0.3,)))
 

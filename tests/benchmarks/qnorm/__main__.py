@@ -1,7 +1,7 @@
 """`qnorm_path` beside plain copies and the published sampler on real networks: values at equal cost, convergence, and speed.
 
 Run by hand: `python -m tests.benchmarks.qnorm` computes what its file of results lacks (about an hour and a half on one core for all of
-it), and writes the section and the picture of docs/benchmarks.md. Nothing is asserted.
+it), and writes the section and the picture of docs/research/benchmarks.md. Nothing is asserted.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seed", type=int, default=0, help="of the noise (default 0)")
     parser.add_argument("--threads", type=int, default=1, help="torch's threads (default 1)")
     parser.add_argument("--models", type=Path, default=SHARED, help="the folder with models/ and data/; default: ../shared")
-    parser.add_argument("--out", type=Path, default=Path(__file__).resolve().parents[3] / "docs", help="of the report; default: docs/")
+    docs = Path(__file__).resolve().parents[3] / "docs" / "research"
+    parser.add_argument("--out", type=Path, default=docs, help="folder of the report; default: docs/research/")
     parser.add_argument("--results", type=Path, help="the file of all values; default: qnorm-results.json beside the report")
     parser.add_argument("--again", default="", help="compute the values of this estimator anew, for example qnorm_path")
     given = parser.parse_args(arguments)

@@ -1,4 +1,4 @@
-"""The section of docs/benchmarks.md, from the results that there are."""
+"""The section of docs/research/benchmarks.md, from the results that there are."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """Smallest perturbations by robaudit and by two attack libraries, on real networks.
 
 Run by hand: `python -m tests.benchmarks.radius --libraries FOLDER` computes what its file of results lacks (an hour and a half on one
-core for all of it, most of that ResNet20), and writes docs/radius.md. The libraries are installed for this alone, without what they
-depend on: `pip install --no-deps --target FOLDER foolbox==3.3.4 eagerpy==0.30.0 adv-lib==0.2.8 gitpython gitdb smmap requests tqdm`.
+core for all of it, most of that ResNet20), and writes attacks.md, the tables that docs/research/radius.md sums up. The libraries are
+installed for this alone, without their dependencies:
+`pip install --no-deps --target FOLDER foolbox==3.3.4 eagerpy==0.30.0 adv-lib==0.2.8 gitpython gitdb smmap requests tqdm`.
 Nothing is asserted.
 """
 
@@ -38,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--libraries", type=Path, help="the folder that they were installed into, where it is not on the path")
     parser.add_argument("--threads", type=int, default=1, help="torch's threads (default 1)")
     parser.add_argument("--models", type=Path, default=SHARED, help="the folder with models/ and data/; default: ../shared")
-    parser.add_argument("--out", type=Path, default=Path(__file__).resolve().parents[3] / "docs", help="of the page; default: docs/")
+    parser.add_argument("--out", type=Path, default=Path(), help="folder of attacks.md (default: the working folder)")
     parser.add_argument("--results", type=Path, help="the file of all values; default: radius-results.json beside the page")
     parser.add_argument("--again", default="", help="compute the values of attacks whose label begins so anew, for example robaudit")
     parser.add_argument("--page", action="store_true", help="write the page from what there is")
@@ -54,8 +55,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for norm in NORMS:
             for method in methods(network, norm):
                 results.of(network, norm, method, NETWORKS[network])
-            (given.out / "radius.md").write_text(written(results, versions))
-    (given.out / "radius.md").write_text(written(results, versions))
+            (given.out / "attacks.md").write_text(written(results, versions))
+    (given.out / "attacks.md").write_text(written(results, versions))
 
 
 def methods(network: str, norm: Norm) -> list[Method]:

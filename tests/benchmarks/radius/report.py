@@ -1,4 +1,4 @@
-"""docs/radius.md, from the results that there are."""
+"""The page of the comparison with attack libraries, from the results that there are."""
 
 from __future__ import annotations
 

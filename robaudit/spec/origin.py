@@ -1,0 +1,57 @@
+"""Where a spec comes from: its file, with the lines of its parts, and the folder of its relative paths."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+Location = tuple[int | str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a spec comes from.
+
+    Attributes:
+        where: the file, for messages; "": there is none.
+        folder: that relative paths in the spec start from.
+        name: of the audit: the stem of the file.
+        lines: line numbers in the file, by location.
+        moved: locations in the file of the parts that have another location in the validated spec.
+        arguments: there is no file: the parts are arguments of a function, which messages begin with.
+        taken: lines for the user: what was taken from the model's own files.
+    """
+
+    where: str = ""
+    folder: Path = field(default_factory=Path.cwd)
+    name: str = "audit"
+    lines: Mapping[Location, int] = field(default_factory=dict)
+    moved: Mapping[Location, Location] = field(default_factory=dict)
+    arguments: bool = False
+    taken: tuple[str, ...] = ()
+
+    def location(self, location: Sequence[int | str]) -> Location:
+        """The location in the file of a part of the validated spec."""
+        parts = tuple(location)
+        length = next((n for n in range(len(parts), 0, -1) if parts[:n] in self.moved), 0)
+        return (*self.moved[parts[:length]], *parts[length:]) if length else parts
+
+    def line(self, location: Location) -> str:
+        """The file, with the line of a location in it, or that of the nearest part around it; or the argument."""
+        if self.arguments:
+            return str(location[0]) if location else self.where
+        number = next((self.lines[location[:n]] for n in range(len(location), 0, -1) if location[:n] in self.lines), None)
+        return f"{self.where}:{number}" if number else self.where
+
+    def place(self, location: Sequence[int | str]) -> str:
+        """A part of the validated spec, with its line: "spec.yaml:7: noise.kind"."""
+        parts = self.location(location)
+        if self.arguments:
+            return key_text(parts) or self.where
+        return ": ".join(text for text in (self.line(parts), key_text(parts)) if text)
+
+
+def key_text(location: Sequence[int | str]) -> str:
+    """A location as it is written in messages: estimators[0].mc."""
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location).removeprefix(".")

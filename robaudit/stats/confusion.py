@@ -1,0 +1,128 @@
+"""Which class turns into which under noise, counted from the votes of the noisy copies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from robaudit.errors import RunError
+from robaudit.levels import LevelChoice
+from robaudit.numerics.intervals import mean_interval
+from robaudit.quantities import IntervalKind
+from robaudit.rows import Row
+from robaudit.stats.frame import Results
+from robaudit.stats.groups import Document, GroupKey
+from robaudit.stats.intervals import Floats
+
+MOST_TURNS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Turn(Document):
+    """A class whose noisy copies are classified as another one.
+
+    Attributes:
+        start, to: the class of the images, and the other class.
+        images: of class ``start``.
+        share: mean over these images of the share of noisy copies that are classified as ``to``.
+        lower, upper: 95 % interval, for the population of images of the class.
+    """
+
+    start: int
+    to: int
+    images: int
+    share: float
+    lower: float
+    upper: float
+
+
+@dataclass(frozen=True, slots=True)
+class Confusion(Document):
+    """Classes of images against classes of their noisy copies, of one estimator at one noise level.
+
+    Attributes:
+        key: estimator, noise level and quantity.
+        by: whether the class of an image is its label or the class predicted without noise.
+        classes: indices of the classes with images or votes, ascending.
+        images: of each class.
+        shares: ``shares[i][j]``: mean over the images of class i of the share of noisy copies classified as j; NaN without images.
+        turns: pairs of different classes with votes, the largest share first; at most :data:`MOST_TURNS`.
+    """
+
+    key: GroupKey
+    by: Literal["label", "predicted"]
+    classes: tuple[int, ...]
+    images: tuple[int, ...]
+    shares: tuple[tuple[float, ...], ...]
+    turns: tuple[Turn, ...]
+
+
+def confusions(
+    run: Results,
+    estimators: Sequence[str] = (),
+    levels: LevelChoice | Sequence[float] = (),
+    by: Literal["label", "predicted"] | None = None,
+) -> tuple[Confusion, ...]:
+    """A matrix for each result with votes, in the run's order. Results that stop adaptively are left out: stopping biases their shares.
+
+    Args:
+        run: a finished run.
+        estimators, levels: only these.
+        by: the class of an image; None: its label where there are labels, else the predicted class.
+
+    Raises:
+        RunError: the run has no such estimator or level, none of the results has votes, or no image has a label and ``by`` is label.
+    """
+    groups: dict[GroupKey, list[Row]] = {}
+    labelled = False
+    for row in run.rows:
+        labelled = labelled or row.label is not None
+        group = groups.setdefault(GroupKey.of(row), [])
+        if row.votes and row.draws and row.interval.kind is not IntervalKind.CONFIDENCE_SEQUENCE:
+            group.append(row)
+    where, meant = str(run.path), set(run.chosen([(key.estimator, key.at) for key in groups], estimators, levels))
+    counted = {key: rows for key, rows in groups.items() if rows and (key.estimator, key.at) in meant}
+    if not counted:
+        raise RunError(where, "has no votes of a fixed number of noisy copies", "audit with mc at a noise level")
+    if by == "label" and not labelled:
+        raise RunError(where, "has no labels", "count by the predicted class: --by predicted")
+    kind: Literal["label", "predicted"] = by or ("label" if labelled else "predicted")
+    return tuple(_confusion(key, rows, kind) for key, rows in counted.items())
+
+
+def _confusion(key: GroupKey, rows: Sequence[Row], by: Literal["label", "predicted"]) -> Confusion:
+    members: dict[int, list[Row]] = {}
+    for row in rows:
+        start = row.label if by == "label" else row.predicted
+        if start is not None:
+            members.setdefault(start, []).append(row)
+    voted = {index: _vote_shares(some) for index, some in sorted(members.items())}  # (images, classes)
+    got = {int(j) for shares in voted.values() for j in np.flatnonzero(shares.any(0))}
+    classes = sorted({*voted, *got})
+    table = np.full((len(classes), len(classes)), np.nan)
+    for i, index in enumerate(classes):
+        if index in voted:
+            means = voted[index].mean(0)
+            table[i] = [means[j] if j < len(means) else 0.0 for j in classes]
+    places = [(i, j) for i, j in zip(*np.nonzero(np.nan_to_num(table)), strict=True) if i != j]
+    places.sort(key=lambda place: -table[place])
+    turns = tuple(_turn(classes[i], classes[j], voted[classes[i]][:, classes[j]]) for i, j in places[:MOST_TURNS])
+    counts = tuple(len(members.get(index, ())) for index in classes)
+    return Confusion(key, by, tuple(classes), counts, tuple(tuple(map(float, line)) for line in table), turns)
+
+
+def _vote_shares(rows: Sequence[Row]) -> Floats:
+    """The share of each class among the noisy copies of each image (images, classes)."""
+    shares = np.zeros((len(rows), max(len(row.votes or ()) for row in rows)))
+    for line, row in zip(shares, rows, strict=True):
+        votes = np.asarray(row.votes, dtype=np.float64)
+        line[: len(votes)] = votes / row.draws
+    return shares
+
+
+def _turn(start: int, to: int, shares: Floats) -> Turn:
+    lower, upper = mean_interval(shares, 0.0, 1.0)
+    return Turn(start, to, len(shares), float(shares.mean()), lower, upper)

@@ -1,0 +1,46 @@
+"""Curves over the noise level agree with the summaries, from weak to strong."""
+
+from __future__ import annotations
+
+import pytest
+
+from robaudit.errors import RunError
+from robaudit.levels import LevelName, NoiseLevel
+from robaudit.quantities import P_ROBUST, Interval
+from robaudit.rows import Row
+from robaudit.stats.levels import level_curves
+from robaudit.stats.summary import summarise
+from tests.radius_rows import radius, row, run_of
+
+SIGMAS = [NoiseLevel("gaussian", sigma) for sigma in (0.2, 0.1)]
+PHOTONS = [NoiseLevel("photon", number, LevelName.PHOTONS) for number in (100.0, 1000.0)]
+
+
+def counted(index: int, at: NoiseLevel, hits: int, estimator: str = "mc") -> Row:
+    about = {"estimator": estimator, "quantity": P_ROBUST.name, "interval": Interval.parse("clopper-pearson"), "lower": 0.0, "upper": 1.0}
+    return row(index, hits / 10, at, votes=(hits, 10 - hits), **about)
+
+
+RUN = run_of([*(counted(i, at, 9 - i - k) for i in range(3) for k, at in enumerate([*SIGMAS, *PHOTONS])), radius(0, 1.0)])
+
+
+def test_points_are_the_summaries_from_weak_to_strong() -> None:
+    gaussian, photon = level_curves(RUN)
+    assert [point.at.level for point in gaussian.points] == [0.1, 0.2]
+    assert [point.at.level for point in photon.points] == [1000.0, 100.0]
+    assert (gaussian.estimator, gaussian.noise, gaussian.quantity) == ("mc", "gaussian", P_ROBUST)
+    groups = {group.key.at: group for group in summarise(RUN.rows, RUN.quantities)}
+    for point in (*gaussian.points, *photon.points):
+        group = groups[point.at]
+        assert (point.images, point.robustness, point.accuracy) == (group.images, group.mean, group.noisy_accuracy)
+    assert gaussian.clean is not None
+    assert gaussian.clean.value == 1.0
+
+
+def test_choices_and_refusals() -> None:
+    (only,) = level_curves(RUN, ["mc"], [0.1])
+    assert [point.at for point in only.points] == [SIGMAS[1]]
+    with pytest.raises(RunError, match="no result at a noise level"):
+        level_curves(run_of([radius(0, 1.0)]))
+    with pytest.raises(RunError, match="has no estimator mmse"):
+        level_curves(RUN, ["mmse"])
