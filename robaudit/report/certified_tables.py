@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from robaudit.compare.matching import check_same_images
 from robaudit.errors import SpecError
 from robaudit.levels import LevelChoice
 from robaudit.names import ResultName
@@ -43,7 +44,13 @@ class CertifiedSection(Section[OfRun]):
         return run.info["clean_accuracy"] is not None and CERTIFIED.name in run.quantities
 
     def find(self, runs: Sequence[Run], ask: Ask) -> list[Found[OfRun]]:
-        """The records of one result together, in the order of the runs."""
+        """The records of one result together, in the order of the runs.
+
+        Raises:
+            RunError: as :meth:`records`; or a run has other images than the first under the same ids.
+        """
+        for other in runs[1:]:
+            check_same_images(runs[0], other)
         found = super().find(runs, ask)
         places = {key: i for i, key in enumerate(dict.fromkeys(one.record.accuracy.certificates.key for one in found))}
         named = [replace(one, record=one.record._replace(run=one.name)) for one in found]

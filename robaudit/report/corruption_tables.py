@@ -26,10 +26,7 @@ class CorruptionSection(Section[CorruptionReport]):
 
     def records(self, run: Run, ask: Ask) -> list[CorruptionReport]:
         """A report for each estimator asked for, else for the first that counts votes."""
-        return [
-            corruption_report(run.info, estimator, _baseline(ask.baseline, estimator), str(run.path))
-            for estimator in ask.estimators or (None,)
-        ]
+        return [corruption_report(run, estimator, _baseline(ask.baseline, estimator)) for estimator in ask.estimators or (None,)]
 
     def table(self, one: Found[CorruptionReport], ask: Ask) -> Terminal:
         """See :func:`corruption_table`."""
@@ -49,7 +46,7 @@ def _baseline(name: str | None, estimator: str | None) -> tuple[str, Baseline] |
     if name is None or name == _ALEXNET:
         return None if name is None else ("AlexNet", ALEXNET)
     other = read_run(Path(name))
-    return other.info["name"], baseline_of(corruption_report(other.info, estimator, None, name))
+    return other.info["name"], baseline_of(corruption_report(other, estimator))
 
 
 def corruption_table(report: CorruptionReport) -> Terminal:
