@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable
-from typing import Protocol
 
 from rich.console import Console
-from rich.progress import Progress, ProgressColumn, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+from rich.table import Column
 
 from robaudit.errors import RobauditError
 
@@ -26,16 +26,18 @@ _STEPS = (  # durations below this many seconds are rounded to this many, and wr
 _DURATION = re.compile(r"(?:(\d{1,9}(?:\.\d{1,9})?)h)?(?:(\d{1,9}(?:\.\d{1,9})?)m)?(?:(\d{1,9}(?:\.\d{1,9})?)s)?", re.ASCII)
 _SECONDS_BETWEEN_UPDATES = 0.5
 AUDITING = "auditing"
-"""What is done, where nothing better is known."""
-SECONDS_BETWEEN_LINES = 5.0
+"""What is shown until an estimator is named."""
+SECONDS_BETWEEN_LINES = 30.0
 """Between two lines of progress where there is no terminal."""
+_NARROW = 50  # columns; a narrower terminal has no room for counts beside the bar
+_NARROWEST_NAME, _WIDEST_NAME, _BESIDE_NAME = 12, 32, 48  # columns of what is computed, and of all that is beside it
 _SPEED_WINDOW = 600.0  # seconds over which the speed of an audit is averaged
 
 Clock = Callable[[], float]
 
 
-class Listener(Protocol):
-    """Receives notes, warnings and progress; the CLI prints them to stderr, the API ignores them unless given a listener."""
+class Listener:
+    """Receives the notes, warnings and progress of an audit, and does nothing with them; subclasses do."""
 
     def note(self, text: str) -> None:
         """Receive information of interest."""
@@ -60,35 +62,6 @@ class Listener(Protocol):
 
     def stop_asked(self) -> bool:
         """Whether to stop after the current part, with a KeyboardInterrupt."""
-        ...
-
-
-class Silent:
-    """A listener that does nothing."""
-
-    def note(self, text: str) -> None:
-        """Do nothing."""
-
-    def warn(self, text: str) -> None:
-        """Do nothing."""
-
-    def doing(self, what: str) -> None:
-        """Do nothing."""
-
-    def begin(self, total: int, done: int) -> None:
-        """Do nothing."""
-
-    def working(self, share: float) -> None:
-        """Do nothing."""
-
-    def advance(self, samples: int) -> None:
-        """Do nothing."""
-
-    def end(self) -> None:
-        """Do nothing."""
-
-    def stop_asked(self) -> bool:
-        """Never stop."""
         return False
 
 
@@ -132,6 +105,11 @@ class AuditProgress:
             self._display.update(self._id, completed=self.total)
         self._display.update(self._id, samples=self._samples(), rate=self.rate())
 
+    @property
+    def share(self) -> float:
+        """How much of all work is done, from 0 to 1."""
+        return self._task.completed / self.total if self.total else 1.0
+
     def rate(self) -> str:
         """Samples per second of this session; empty before the first is on disk."""
         speed = self._task.speed
@@ -154,10 +132,15 @@ class AuditProgress:
         return f"{self.done:>{len(str(self.total))}}/{self.total} samples"
 
 
-def progress_bar(console: Console, clock: Clock, *columns: ProgressColumn) -> Progress:
-    """The columns and the time left, redrawn several times a second by a thread."""
+def audit_bar(console: Console, clock: Clock) -> Progress:
+    """A bar that fits the terminal: what is computed, samples on disk, speed and time left, redrawn several times a second."""
+    roomy = console.width >= _NARROW
+    name = Column(width=max(_NARROWEST_NAME, min(_WIDEST_NAME, console.width - _BESIDE_NAME)), no_wrap=True)
+    rate = Column(min_width=8, no_wrap=True)  # so that the bar keeps its width
     return Progress(
-        *columns,
+        *((SpinnerColumn("line"), TextColumn("{task.description}", markup=False, table_column=name)) if roomy else (TextColumn(AUDITING),)),
+        BarColumn(bar_width=None, table_column=Column(min_width=4, max_width=40, ratio=1)),
+        *((TextColumn("{task.fields[samples]}"), TextColumn("{task.fields[rate]}", table_column=rate)) if roomy else ()),
         TimeRemainingColumn(),
         TextColumn("left"),
         console=console,

@@ -15,11 +15,12 @@ import robaudit
 from robaudit.datasets.base import Labels, Sample
 from robaudit.errors import NothingLeftError, RunError
 from robaudit.models.architectures import digits_cnn
+from robaudit.progress import Listener
 from tests import levels
 from tests.specs import WEIGHTS, digits, write
 
 
-class Listener:
+class Heard(Listener):
     """Remembers what it hears."""
 
     def __init__(self) -> None:
@@ -100,7 +101,7 @@ def test_from_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_from_a_spec_with_model_and_data_in_memory(tmp_path: Path) -> None:
     spec = robaudit.AuditSpec.model_validate(digits())
     model = network().train()
-    heard = Listener()
+    heard = Heard()
     run = robaudit.audit(spec, out=tmp_path / "run", model=model, dataset=Squares(), listener=heard)
     assert [row.sample_id for row in run.rows] == [f"square {i}" for i in range(6)]
     assert [row.label for row in run.rows] == [0, None] * 3

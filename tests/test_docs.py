@@ -39,6 +39,16 @@ def test_every_command_has_help_and_an_example(name: str) -> None:
     assert all(one.help for one in commands.parameters(function))
 
 
+def test_the_command_lines_of_the_pages() -> None:
+    functions = commands.commands()
+    known = {name: {flag for one in commands.parameters(function) for flag in one.flags} for name, function in functions.items()}
+    for page in (ROOT / "README.md", ROOT / "configs" / "README.md", *DOCS.rglob("*.md")):
+        text = page.read_text(encoding="utf-8")
+        for line, name, rest in re.findall(r"(?:^ {4}|`)(robaudit ([a-z][a-z-]*)\b([^`\n#]*))", text, re.MULTILINE):
+            assert name in known, f"{page.name}: {line}"
+            assert set(re.findall(r"(?<=\s)--?[a-z][\w-]*", rest)) <= known[name], f"{page.name}: {line}"
+
+
 def keys(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> Iterator[str]:
     """The names of all properties below."""
     for name, inner in schema.get("properties", {}).items():
@@ -85,7 +95,25 @@ def test_every_quantity_of_a_gate() -> None:
     assert set(QUANTITIES) - words("docs/gates.md") == set()
 
 
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
 def test_links_lead_somewhere() -> None:
     for page in (ROOT / "README.md", ROOT / "configs" / "README.md", *DOCS.rglob("*.md")):
-        for target in re.findall(r"\]\(([^)#\s]+)", page.read_text(encoding="utf-8")):
-            assert "://" in target or (page.parent / target).exists(), f"{page.name}: {target}"
+        for target, anchor in re.findall(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)", page.read_text(encoding="utf-8")):
+            if "://" not in target:
+                path = page.parent / target if target else page
+                assert path.exists(), f"{page.name}: {target}"
+                assert not anchor or anchor in anchors(path), f"{page.name}: {target}#{anchor}"
+
+
+def test_the_design_notes_name_what_there_is() -> None:
+    rows = re.findall(r"^\| .* \| (`[^|]*`) \| (`[^|]*`) \|$", (DOCS / "design.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert len(rows) > 10
+    for files, names in rows:
+        code = "".join((ROOT / "robaudit" / name).read_text(encoding="utf-8") for name in re.findall(r"`([^`]+)`", files))
+        for name in re.findall(r"`([^`]+)`", names):
+            assert re.search(rf"^(class|def) {name}\b", code, re.MULTILINE), f"docs/design.md: {files} without {name}"

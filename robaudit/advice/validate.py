@@ -30,7 +30,7 @@ from robaudit.estimators.mc import MonteCarlo
 from robaudit.estimators.registry import Chosen, Task, tasks_at
 from robaudit.levels import NoiseLevel
 from robaudit.models.logits import rounded_products
-from robaudit.progress import Listener, Silent
+from robaudit.progress import Listener
 from robaudit.quantities import P_ROBUST
 from robaudit.rows import Row
 from robaudit.spec.model import AuditSpec
@@ -157,7 +157,7 @@ def validate(
         RobauditError: spec, model or data are not usable.
         NothingLeftError: every sample was skipped.
     """
-    listener = listener or Silent()
+    listener = listener or Listener()
     device = pick_device(spec.run.device)
     whole = dataset if dataset is not None else open_dataset(spec.dataset, base_dir=spec.base_dir, trust=trust)
     subset = Selected(whole, random_subset(len(whole), images, spec.run.seed))

@@ -13,8 +13,9 @@ from robaudit.spec.model import AuditSpec, identity
 from robaudit.store.folder import in_runs
 from robaudit.store.serialise import SCHEMA_VERSION, table_csv
 
-_ROWS, _POINTS, _SUMMARY = "validation.csv", "convergence.csv", "validation.json"
-_OURS = {_ROWS, _POINTS, _SUMMARY, *(f"{name}.{suffix}" for name in ("scatter", "convergence") for suffix in ("png", "svg"))}
+_ROWS, _POINTS, SUMMARY = "validation.csv", "convergence.csv", "validation.json"
+"""Written last: where it is, the validation is complete."""
+_OURS = {_ROWS, _POINTS, SUMMARY, *(f"{name}.{suffix}" for name in ("scatter", "errors", "convergence") for suffix in ("png", "svg"))}
 _COLUMNS = (
     "sample_id", "label", "predicted", "noise", "level_name", "level", "estimator", "quantity", "value", "lower", "upper", "std_error",
     "reference", "reference_lower", "reference_upper", "reference_draws", "difference", "forwards", "backwards", "note",
@@ -26,7 +27,7 @@ _POINT_COLUMNS = (
 
 def default_out(spec: AuditSpec) -> Path:
     """runs/<spec name>-validation-<hash8>."""
-    return in_runs(f"{spec.name}-validation-{identity(spec.document())[:8]}")
+    return in_runs(f"{spec.stem}-validation-{identity(spec.document())[:8]}")
 
 
 def check_folder(path: Path) -> None:
@@ -68,7 +69,7 @@ def write(path: Path, validation: Validation, pictures: Mapping[str, Callable[[]
     if validation.points:
         files[_POINTS] = _table(_POINT_COLUMNS, (point.document() for point in validation.points))
     files |= {name: make() for name, make in pictures.items()}
-    files[_SUMMARY] = json_bytes({"schema_version": SCHEMA_VERSION, **document(validation)})
+    files[SUMMARY] = json_bytes({"schema_version": SCHEMA_VERSION, **document(validation)})
     for name, data in files.items():
         write_atomically(path / name, data)
     return list(files)

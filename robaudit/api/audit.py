@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
-
-from pydantic import ValidationError
 
 from robaudit.api.arguments import plain
 from robaudit.api.listening import PythonListener
 from robaudit.api.run import Run, TemporaryFolder, of_stored
 from robaudit.errors import ModelError, NothingLeftError, SpecError
 from robaudit.progress import Listener
-from robaudit.spec.errors import explain
-from robaudit.spec.load import load_spec
+from robaudit.spec.load import load_spec, validated
 from robaudit.spec.model import IN_MEMORY, AuditSpec, Precision
-from robaudit.spec.written import Location, Written
+from robaudit.spec.origin import Location, Origin
 
 if TYPE_CHECKING:
     import torch
@@ -315,7 +313,7 @@ def _run(
 def _as_spec(what: AuditSpec | str | Path | Mapping[str, Any]) -> AuditSpec:
     if isinstance(what, AuditSpec):
         return what
-    return load_spec(Path(what)) if isinstance(what, str | Path) else _validated(dict(what), Written("spec"))
+    return load_spec(Path(what)) if isinstance(what, str | Path) else validated(dict(what), Origin("spec"))
 
 
 def _of_objects(net: Any, given: Mapping[str, Any], name: str | None) -> AuditSpec:
@@ -329,8 +327,8 @@ def _of_objects(net: Any, given: Mapping[str, Any], name: str | None) -> AuditSp
         )
     document = {"model": {"format": IN_MEMORY}, "dataset": {"kind": IN_MEMORY}}
     usual = {"device": "auto" if given.get("engine") == "ray" else _device_of(net), **given}
-    spec = _validated(_with(document, usual), _written(given))
-    return spec.located(Path.cwd(), name or str(getattr(net, "__name__", type(net).__name__)))
+    name = name or str(getattr(net, "__name__", type(net).__name__))
+    return validated(_with(document, usual), replace(_origin(given), name=name))
 
 
 def _changed(spec: AuditSpec, given: Mapping[str, Any], name: str | None, *, net_given: bool, data_given: bool) -> AuditSpec:
@@ -343,10 +341,11 @@ def _changed(spec: AuditSpec, given: Mapping[str, Any], name: str | None, *, net
     if net_given:
         document["model"] = {"format": IN_MEMORY, **{key: document["model"][key] for key in ("mean", "std", "output")}}
     if data_given:
-        document["dataset"] = {"kind": IN_MEMORY, **{key: document["dataset"][key] for key in ("limit", "sample", "class_names")}}
+        document["dataset"] = {"kind": IN_MEMORY, **{key: document["dataset"][key] for key in ("limit", "sample", "ids", "class_names")}}
     if "limit" in given and document["dataset"].get("sample"):
         raise SpecError("limit", "the spec audits a random subset", "change its dataset.sample.size")
-    return _validated(_with(document, given), _written(given)).located(spec.base_dir, name or spec.name)
+    document["name"] = name or spec.name
+    return validated(_with(document, given), replace(_origin(given), folder=spec.base_dir, name=name or spec.stem))
 
 
 def _with(document: dict[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
@@ -385,10 +384,9 @@ def _in_order(names: Mapping[Any, Any]) -> list[str]:
     return [name for _, name in ordered]
 
 
-def _written(given: Mapping[str, Any]) -> Written:
+def _origin(given: Mapping[str, Any]) -> Origin:
     """Which argument each part of the spec comes from."""
     moved: dict[Location, Location] = {_SETTINGS[key]: (key,) for key in given if key not in ("sigma", "noise")}
-    moved |= {("dataset", IN_MEMORY, *rest): (key,) for key, (section, *rest) in _SETTINGS.items() if key in given and section == "dataset"}
     first = 1 if "sigma" in given else 0
     if first:
         moved[("noise", 0)] = ("sigma",)
@@ -398,14 +396,7 @@ def _written(given: Mapping[str, Any]) -> Written:
         moved[("noise", first)] = ("noise",)
     else:
         moved |= {("noise", first + i): ("noise", i) for i in range(len(noise) if isinstance(noise, Sequence) else 0)}
-    return Written("audit", moved=moved, arguments=True)
-
-
-def _validated(document: Mapping[str, Any], written: Written) -> AuditSpec:
-    try:
-        return AuditSpec.model_validate(document).located(Path.cwd(), "audit", written)
-    except ValidationError as error:
-        raise explain(error, AuditSpec, written) from error
+    return Origin("audit", moved=moved, arguments=True)
 
 
 def _device_of(net: Any) -> str:

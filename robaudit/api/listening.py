@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-import io
 import sys
 import time
 import warnings
+from html import escape
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn
+from rich.progress import Progress
 
 from robaudit.errors import RobauditWarning
-from robaudit.progress import SECONDS_BETWEEN_LINES, AuditProgress, Clock, Silent, progress_bar
+from robaudit.progress import AUDITING, SECONDS_BETWEEN_LINES, AuditProgress, Clock, Listener, audit_bar
 from robaudit.text import printable
 
-_SECONDS_BETWEEN = 0.5
-_WIDTH = 90  # columns of a bar in a notebook
-_PRE = '<pre style="line-height:normal;margin:0;white-space:pre;overflow-x:auto">{code}</pre>'
+_SECONDS_BETWEEN = 0.5  # two drawings in a notebook
 
 
-class PythonListener(Silent):
+class PythonListener(Listener):
     """Shows progress where somebody can see it, and passes warnings on to Python's ``warnings``.
 
     Args:
-        progress: show it, as a line every few seconds where there is neither a notebook nor a terminal; None: only in those.
+        progress: show it, as a line every 30 seconds where there is neither a notebook nor a terminal; None: only in those.
         clock: seconds.
     """
 
@@ -32,7 +30,8 @@ class PythonListener(Silent):
         self._wanted, self._clock = progress, clock
         self._progress = AuditProgress(0, 0, clock=clock)
         self._bar: Progress | None = None
-        self._output: _NotebookOutput | None = None
+        self._display: Any = None
+        self._handle: Any = None
         self._last = clock()
 
     def warn(self, text: str) -> None:
@@ -42,14 +41,13 @@ class PythonListener(Silent):
     def begin(self, total: int, done: int) -> None:
         """Start the bar."""
         if done < total and self._wanted is not False:
-            if (shell := _notebook()) is not None:
-                self._output = _NotebookOutput(shell, self._clock)
-                self._bar = _bar(self._output.console, self._clock)
-            elif sys.stderr.isatty():
-                self._bar = _bar(Console(file=sys.stderr), self._clock)
+            self._display = _notebook()
+            if self._display is None and sys.stderr.isatty():
+                self._bar = audit_bar(Console(file=sys.stderr), self._clock)
                 self._bar.start()
         self._progress, self._last = AuditProgress(total, done, self._bar, self._clock), self._clock()
-        self._show(force=True)
+        if self._display is not None:
+            self._draw()
 
     def doing(self, what: str) -> None:
         """Say what is computed."""
@@ -68,56 +66,30 @@ class PythonListener(Silent):
 
     def end(self) -> None:
         """Remove the bar; a notebook keeps one line."""
-        if self._output is not None and self._bar is not None:
-            self._output.replace(self._progress.line())
-        elif self._bar is not None:
+        if self._display is not None:
+            self._draw(bar=False)
+        if self._bar is not None:
             self._bar.stop()
-        self._bar = self._output = None
+        self._bar = self._display = None
 
-    def _show(self, *, force: bool = False) -> None:
-        if self._output is not None and self._bar is not None:
-            self._output.show(self._bar, force=force)
-        elif self._wanted and self._bar is None and self._clock() - self._last >= SECONDS_BETWEEN_LINES:
+    def _show(self) -> None:
+        waited = self._clock() - self._last
+        if self._display is not None and waited >= _SECONDS_BETWEEN:
+            self._draw()
+        elif self._display is None and self._wanted and self._bar is None and waited >= SECONDS_BETWEEN_LINES:
             self._last = self._clock()
-            sys.stderr.write(f"auditing: {self._progress.line()}\n")
+            sys.stderr.write(f"{AUDITING}: {self._progress.line()}\n")
 
-
-class _NotebookOutput:
-    """One output of a notebook's cell, which is updated in place; rich draws it, and no widgets are needed."""
-
-    def __init__(self, display: Any, clock: Clock) -> None:
-        self.console = Console(
-            file=io.StringIO(), width=_WIDTH, force_terminal=True, force_jupyter=False, color_system="truecolor", record=True
-        )
-        self._clock, self._last = clock, float("-inf")
-        self._handle: Any = None
-        self._display = display
-
-    def show(self, bar: Progress, *, force: bool) -> None:
-        """Draw the bar, at most twice a second."""
-        if not force and self._clock() - self._last < _SECONDS_BETWEEN:
-            return
+    def _draw(self, *, bar: bool = True) -> None:
+        """Draw the browser's own progress bar and a line in the cell's output, in place."""
         self._last = self._clock()
-        self.console.print(bar.get_renderable(), end="")
-        self._put(self.console.export_html(inline_styles=True, code_format=_PRE))
-
-    def replace(self, line: str) -> None:
-        """Show a line instead."""
-        self.console.print(line, highlight=False, markup=False, end="")
-        self._put(self.console.export_html(inline_styles=True, code_format=_PRE))
-
-    def _put(self, html: str) -> None:
-        shown = {"text/html": html, "text/plain": ""}
+        line = self._progress.line()
+        drawn = f'<progress value="{self._progress.share:.4f}"></progress> ' if bar else ""
+        shown = {"text/html": f"<pre>{drawn}{escape(line)}</pre>", "text/plain": line}
         if self._handle is None:
             self._handle = self._display(shown, raw=True, display_id=True)
         else:
             self._handle.update(shown, raw=True)
-
-
-def _bar(console: Console, clock: Clock) -> Progress:
-    """The bar of an audit: what is computed, how far it is, and the time left."""
-    samples = TextColumn("{task.fields[samples]}  {task.fields[rate]}", markup=False)
-    return progress_bar(console, clock, TextColumn("{task.description}", markup=False), BarColumn(bar_width=30), samples)
 
 
 def warn_caller(text: str) -> None:

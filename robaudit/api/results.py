@@ -17,19 +17,19 @@ T = TypeVar("T")
 class Results(tuple[T, ...]):
     """A tuple of results; its repr is their tables."""
 
-    _tables: tuple[Terminal, ...]
+    _tables: tuple[Table, ...]
 
-    def __new__(cls, items: Iterable[T], tables: Iterable[Terminal]) -> Results[T]:
+    def __new__(cls, items: Iterable[T], tables: Iterable[Table]) -> Results[T]:
         """The results and their tables."""
         made = super().__new__(cls, items)
         made._tables = tuple(tables)
         return made
 
     def __repr__(self) -> str:
-        return notebook.text(*self._tables) or "()"
+        return notebook.text(Terminal(self._tables)) or "()"
 
     def _repr_html_(self) -> str:
-        return notebook.html(*(table for terminal in self._tables for table in terminal.build(False)))
+        return notebook.html(*self._tables)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return tuple, (tuple(self),)  # the tables are made again from the run

@@ -6,7 +6,7 @@ import os
 import shutil
 import tempfile
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
@@ -18,8 +18,9 @@ from robaudit.files import write_atomically
 from robaudit.gates.decide import Verdict
 from robaudit.levels import LevelChoice
 from robaudit.report import notebook, numbers
+from robaudit.report.flag_tables import FlaggedSection, flags_tables
+from robaudit.report.sections import Ask, SectionName, refuse_unused, section_of
 from robaudit.report.summary_tables import headline, overall_tables
-from robaudit.report.tables import Table
 from robaudit.store import run as stored
 from robaudit.text import clipped, count, printable
 
@@ -31,13 +32,13 @@ if TYPE_CHECKING:
 
     from robaudit.stats.classes import ClassBias
     from robaudit.stats.flags import Flagged
-    from robaudit.stats.frame import Columns
     from robaudit.stats.summary import GroupSummary
 
 Texts = str | Sequence[str] | None
 Numbers = float | str | Sequence[float | str] | None
 """One, several, or (None) all; "8/255" is understood."""
 _LISTED = 20  # flagged samples in a table
+_OPTIONS = ("threshold", "by", "only", "bottom", "top", "per_class", "id", "radius", "confidence", "baseline")
 _FEW = 3  # results in a repr
 
 
@@ -63,7 +64,8 @@ class Run(stored.Run):
     """A finished run.
 
     ``rows`` has one result for each sample, noise level and estimator; :meth:`to_pandas` has them as a table. Questions: :meth:`summary`,
-    :meth:`bias_report`, :meth:`flagged`, :meth:`gate`. To look at: :meth:`plot`, :meth:`report`, and the run itself in a notebook.
+    :meth:`bias_report`, :meth:`flagged`, :meth:`section` (any of ``robaudit show``), :meth:`gate`. To look at: :meth:`plot`,
+    :meth:`report`, and the run itself in a notebook.
 
     Attributes:
         path: the run folder.
@@ -107,11 +109,43 @@ class Run(stored.Run):
 
     # --- questions
 
+    def section(
+        self,
+        name: str,
+        *,
+        with_: Sequence[stored.Run] = (),
+        labels: Sequence[str] = (),
+        estimator: Texts = None,
+        noise: Texts = None,
+        level: Numbers = None,
+        sigma: Numbers = None,
+        **options: Any,
+    ) -> Results[Any]:
+        """A section of ``robaudit show``: its records, which print and show as its tables.
+
+        Args:
+            name: summary, levels, classes, confusion, flagged, certified, scores, curves, corruption, easiest, losses, agreement or sample.
+            with_: further runs, compared with this one; their records follow.
+            labels: names of the runs, this one first.
+            estimator, noise, level, sigma: only these results.
+            options: what else the section knows: ``threshold``, ``by``, ``only``, ``bottom``, ``top``, ``per_class``, ``id``, ``radius``,
+                ``confidence``, ``baseline``.
+
+        Raises:
+            RobauditError: there is no such section, it does not know an option, or a run has nothing of what is asked for.
+        """
+        chosen = _section(name)
+        ask = _ask(options, estimator, _levels(noise, level, sigma), labels)
+        refuse_unused(chosen, ask)
+        made = section_of(chosen)
+        found = made.find([self, *with_], ask)
+        return Results((one.record for one in found), made.tables(found, ask))
+
     def summary(self) -> Results[GroupSummary]:
         """Mean, quantiles and shares for each estimator and noise level, with intervals."""
         groups = stored.Run.summary(self)
         seconds = {key: spent for group in groups if (spent := self.seconds_of(*(key := (group.key.estimator, group.key.at)))) is not None}
-        return Results(groups, [overall_tables(groups, seconds, self.quantities)])
+        return Results(groups, overall_tables(groups, seconds, self.quantities))
 
     def bias_report(
         self,
@@ -133,18 +167,7 @@ class Run(stored.Run):
         Raises:
             RobauditError: there are no such results, or ``threshold`` or ``by`` is none.
         """
-        from robaudit.report.class_tables import bias_table
-        from robaudit.stats.classes import class_bias
-
-        _choose("by", by, (None, "label", "predicted"))
-        threshold = None if threshold is None else arguments.number("threshold", threshold)
-        grouped = by or ("label" if self.info["data"]["labelled"] else "predicted")
-        quantities, names = self.quantities, self.class_names
-        found = [
-            class_bias(rows, by=grouped, threshold=threshold, class_names=names, quantity=quantities[rows.key.quantity])
-            for rows in self._groups(estimator, noise, level, sigma)
-        ]
-        return Results(found, [bias_table(one, quantities[one.key.quantity]) for one in found])
+        return self.section("classes", by=by, threshold=threshold, estimator=estimator, noise=noise, level=level, sigma=sigma)
 
     def flagged(
         self,
@@ -172,24 +195,15 @@ class Run(stored.Run):
         Raises:
             RobauditError: there are no such results, or an argument is out of range.
         """
-        from robaudit.report.flag_tables import flags_table
-        from robaudit.stats.flags import flag, usual_threshold
-
         _choose("only", only, (None, "correct", "wrong"))
         below = None if below is None else arguments.number("below", below)
-        bottom, top = (None if given is None else arguments.whole(name, given) for name, given in (("bottom", bottom), ("top", top)))
-        found = []
-        for rows in self._groups(estimator, noise, level, sigma):
-            quantity = self.quantities[rows.key.quantity]
-            edge = usual_threshold(quantity) if below is None else below
-            found.append(flag(rows, below=edge, bottom=bottom, top=top, per_class=per_class, only=only, quantity=quantity))
-        tables = []
-        for one in found:
-            most = max(len(one.samples), len(one.robust))
-            shown = replace(one, samples=one.samples[:_LISTED], robust=one.robust[:_LISTED])
-            tables.append(flags_table(shown, self.class_names, self.quantities[one.key.quantity], None))
-            if most > _LISTED:
-                tables.append(_note(f"... the table shows {_LISTED} of {most:,}: .samples has all."))
+        counts = {name: given if given is None else arguments.whole(name, given) for name, given in (("bottom", bottom), ("top", top))}
+        asked = _ask({"threshold": below, "per_class": per_class, "only": only, **counts}, estimator, _levels(noise, level, sigma), ())
+        section = FlaggedSection()
+        found = section.listed(self, asked)
+        tables = (
+            table for one in found for table in flags_tables(one, self.class_names, self.quantities[one.key.quantity], _LISTED, ".samples")
+        )
         return Results(found, tables)
 
     def gate(
@@ -253,20 +267,22 @@ class Run(stored.Run):
             RobauditError: jinja2 is not installed, or the file cannot be written.
         """
         from robaudit.gates.sources import decisions_of
-        from robaudit.report.html.content import Choice, gather
+        from robaudit.report.html.content import gather
+        from robaudit.report.sections import Ask
 
         target = None if path is None else Path(path)
         if target is not None:
             _choose("path", target.suffix.lower().lstrip("."), ("html", "htm", "md", "markdown"))
-        content = replace(gather(self, Choice(threshold=threshold)), decisions=decisions_of(self)[0])
+        content = gather([self], Ask(threshold=threshold))
+        content = replace(content, views=tuple(replace(view, decisions=decisions_of(self)[0]) for view in content.views))
         if target is not None and target.suffix.lower() in (".md", ".markdown"):
             from robaudit.report.html.markdown import markdown_report
 
-            text = markdown_report([content], title=title)
+            text = markdown_report(content, title=title)
         else:
             from robaudit.report.html.render import page
 
-            text, _ = page([content], title=title, images=images, threshold=threshold)
+            text, _ = page(content, title=title, images=images)
         if target is None:
             return Page(text)
         try:
@@ -288,7 +304,10 @@ class Run(stored.Run):
         threshold: float | None = None,
         max_images: int | None = None,
         sample: str | None = None,
+        beside: Sequence[stored.Run] = (),
         width: float = 7.0,
+        title: bool = True,
+        caption: bool = True,
     ) -> Figure: ...
 
     @overload
@@ -304,7 +323,10 @@ class Run(stored.Run):
         threshold: float | None = None,
         max_images: int | None = None,
         sample: str | None = None,
+        beside: Sequence[stored.Run] = (),
         width: float = 7.0,
+        title: bool = True,
+        caption: bool = True,
     ) -> Path: ...
 
     def plot(
@@ -319,35 +341,45 @@ class Run(stored.Run):
         threshold: float | None = None,
         max_images: int | None = None,
         sample: str | None = None,
+        beside: Sequence[stored.Run] = (),
         width: float = 7.0,
+        title: bool = True,
+        caption: bool = True,
     ) -> Figure | Path:
-        """A picture: distribution, bias, flagged, agreement, cost, loss-q, radius, certified, heat-map, corruption-kept, curves, spectrum.
+        """A picture of this run, or of several.
 
         Args:
-            kind: which.
+            kind: summary, levels, classes, flagged, confusion, certified, scores, curves, corruption, easiest, losses, sample, or scatter.
             path: the file to write: .png, .svg or .pdf. None: the figure itself, which a notebook shows.
-            estimator, noise, level, sigma: only these results.
+            estimator, noise, level, sigma: only these results; for scatter the two estimators.
             threshold: beyond it a sample counts as not robust.
-            max_images: for flagged and loss-q.
-            sample: the image, for spectrum.
-            width: in inches.
+            max_images: for flagged and losses.
+            sample: the image, for the kind sample.
+            beside: further runs in the same picture.
+            width: in inches; 3.3 is a column of a paper.
+            title, caption: whether they are written above and below.
 
         Raises:
-            RobauditError: matplotlib is not installed, there is no such picture, or the run has nothing that it could show.
+            RobauditError: matplotlib is not installed, there is no such picture, or a run has nothing that it could show.
         """
         from robaudit.report.pictures import can_draw
+        from robaudit.report.sections import Ask
 
         can_draw(required=True, where="plot")
-        from robaudit.report.pictures.kinds import FORMATS, Choice, figure_of, picture
+        from robaudit.report.pictures.kinds import FORMATS, figure_of, found_in, look_of, picture, sketch_of
 
-        levels = _levels(noise, level, sigma)
-        choice = Choice(_several(estimator), levels, threshold, max_images, sample=None if sample is None else str(sample))
+        format_ = "" if path is None else Path(path).suffix.lower().lstrip(".")
+        if path is not None:
+            _choose("path", format_, FORMATS)
+        look = look_of(width, title=title, caption=caption)
+        ids = () if sample is None else (str(sample),)
+        ask = Ask(_several(estimator), _levels(noise, level, sigma), threshold, bottom=max_images, id=ids)
+        made = sketch_of(kind, found_in(kind, [self, *beside], ask), ask)
         if path is None:
-            return figure_of(kind, self, choice, width=width)
+            return figure_of(made, look)
         target = Path(path)
-        _choose("path", target.suffix.lower().lstrip("."), FORMATS)
         try:
-            write_atomically(target, picture(kind, self, target.suffix.lower().lstrip("."), choice, width=width))
+            write_atomically(target, picture(made, format_, look))
         except OSError as error:
             raise RobauditError(str(target), f"cannot be written: {error.strerror or error}", "choose another path") from error
         return target
@@ -383,9 +415,6 @@ class Run(stored.Run):
     @property
     def _place(self) -> str:
         return "in a temporary folder: out= keeps it" if self._home is not None else f"in {printable(str(self.path))}"
-
-    def _groups(self, estimator: Texts, noise: Texts, level: Numbers, sigma: Numbers) -> Iterable[Columns]:
-        return self.groups(_several(estimator), _levels(noise, level, sigma)).values()
 
 
 def read_run(path: str | Path, *, kept: bool = False) -> Run:
@@ -431,7 +460,31 @@ def _choose(argument: str, given: object, known: Sequence[object]) -> None:
         raise SpecError(argument, f"{given!r} is unknown", f"one of {', '.join(map(repr, (one for one in known if one is not None)))}")
 
 
-def _note(text: str) -> Any:
-    from robaudit.report.tables import Terminal
+def _section(name: str) -> SectionName:
+    known = [one.value for one in SectionName if one is not SectionName.ROWS]
+    _choose("name", name, known)
+    return SectionName(name)
 
-    return Terminal(lambda _: [Table(lines=(text,))])
+
+def _ask(options: dict[str, Any], estimator: Texts, levels: LevelChoice, labels: Sequence[str]) -> Ask:
+    """What is asked of a section.
+
+    Raises:
+        SpecError: an option is unknown or has a value that it cannot have.
+    """
+    for option in options:
+        _choose("section", option, _OPTIONS)
+    _choose("by", options.get("by"), (None, "label", "predicted"))
+    _choose("only", options.get("only"), (None, "correct", "wrong"))
+    given = {name: value for name, value in options.items() if value is not None}
+    for name in ("threshold", "confidence"):
+        if name in given:
+            given[name] = arguments.number(name, given[name])
+    for name in ("bottom", "top"):
+        if name in given:
+            given[name] = arguments.whole(name, given[name])
+    if "id" in given:
+        given["id"] = tuple(map(str, _several(given["id"])))
+    if "radius" in given:
+        given["radius"] = tuple(sorted(arguments.number("radius", one) for one in _several(given["radius"])))
+    return Ask(estimators=_several(estimator), levels=levels, label=tuple(labels), **given)

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from robaudit.errors import RunError
 from robaudit.noise.registry import Noise, build
-from robaudit.spec.errors import explain
-from robaudit.spec.model import AuditSpec, DatasetSpec, TorchvisionSpec
+from robaudit.spec.load import validated
+from robaudit.spec.model import AuditSpec, BaseDatasetSpec
+from robaudit.spec.origin import Origin
 from robaudit.store.run import Run
 
 
@@ -23,15 +22,12 @@ def spec_of(run: Run) -> AuditSpec:
     Raises:
         SpecError: it is none.
     """
-    try:
-        return AuditSpec.model_validate(run.info["spec"]).located(Path(run.info["spec_folder"]), run.info["name"])
-    except ValidationError as error:
-        raise explain(error, AuditSpec, f"{run.path}/run.json, spec") from error
+    return validated(run.info["spec"], Origin(f"{run.path}/run.json, spec", Path(run.info["spec_folder"]), run.info["name"]))
 
 
-def without_download(data: DatasetSpec) -> DatasetSpec:
+def without_download(data: BaseDatasetSpec) -> BaseDatasetSpec:
     """The same data set, which must be here already."""
-    return data.model_copy(update={"download": False}) if isinstance(data, TorchvisionSpec) else data
+    return data.model_copy(update={"download": False}) if "download" in type(data).model_fields else data
 
 
 def noises_of(run: Run, spec: AuditSpec) -> tuple[Noise, ...]:

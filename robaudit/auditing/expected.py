@@ -175,9 +175,11 @@ def _fewer(estimator: Estimator, share: float, classes: int) -> int | None:
 
 
 def _with_images(spec: AuditSpec, images: int) -> AuditSpec:
-    """The spec with its first images if it has a limit, otherwise with a random subset."""
+    """The spec with its first images if it has a limit or lists ids, otherwise with a random subset."""
     dataset, update = spec.dataset, dict[str, Any]()
-    if dataset.limit is not None:
+    if dataset.ids is not None:
+        update["ids"] = dataset.ids[:images]
+    elif dataset.limit is not None:
         update["limit"] = images
     else:
         seed = dataset.sample.seed if dataset.sample is not None else 0
@@ -211,7 +213,7 @@ def as_begun(spec: AuditSpec, begun: Mapping[str, Any]) -> AuditSpec:
     for entry, chosen in zip(spec.estimators, registry.build(spec.estimators), strict=True):
         number = samples.get(chosen.label)
         changed.append(entry if number is None else _with_samples(entry, number))
-    chosen_images = {"limit": begun["dataset"]["limit"], "sample": begun["dataset"]["sample"]}
+    chosen_images = {key: begun["dataset"][key] for key in ("limit", "sample", "ids")}
     dataset = type(spec.dataset).model_validate(spec.dataset.model_dump() | chosen_images)
     return spec.model_copy(update={"estimators": tuple(changed), "dataset": dataset})
 

@@ -34,7 +34,7 @@ def first_info(spec: AuditSpec, facts: Facts, dataset: Dataset) -> dict[str, Any
     return {
         "schema_version": SCHEMA_VERSION,
         "status": "running",
-        "name": spec.name,
+        "name": spec.title,
         "spec": document,
         "spec_folder": str(spec.base_dir),
         "identity": identity(document),

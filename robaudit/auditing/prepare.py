@@ -30,7 +30,7 @@ from robaudit.noise.registry import Noise
 from robaudit.noise.registry import build as build_noises
 from robaudit.progress import Listener
 from robaudit.quantities import LOSS, RADIUS
-from robaudit.spec.model import AuditSpec, NpzSpec
+from robaudit.spec.model import AuditSpec
 from robaudit.store.info import RowBits
 from robaudit.store.state import State
 
@@ -129,7 +129,11 @@ class Ready:
             listener.note(f"{label} is left out: it has no noise level")
         kept = tuple(task for task in self.tasks if not task.at.levelless)
         if not kept:
-            raise SpecError(self.spec.where, "none of its estimators has a noise level", "add one, such as mc, and noise: {sigma: 0.05}")
+            raise SpecError(
+                self.spec.origin.where or "spec",
+                "none of its estimators has a noise level",
+                "add one, such as mc, and noise: {sigma: 0.05}",
+            )
         return replace(self, tasks=kept)
 
     def compute_missing(
@@ -189,7 +193,7 @@ def open_parts(spec: AuditSpec, dataset: Dataset | None, listener: Listener, *, 
     """
     listener.doing("reading the spec")
     estimators = registry.build(spec.estimators)
-    noises = build_noises(spec.noise, spec.base_dir, spec.written)
+    noises = build_noises(spec.noise, spec.base_dir, spec.origin)
     tasks = tasks_of(spec, estimators)
     refuse_unfit(tasks, {noise.label: noise.form for noise in noises})
     listener.doing("opening the data set")
@@ -251,7 +255,7 @@ def with_model(
     limit = memory_limit(spec.run.memory, share)
     if old is not None:
         refuse_another_machine(old, network, device, where, listener)
-    for text in (*spec.taken, *network.notes):
+    for text in (*spec.origin.taken, *network.notes):
         listener.note(text)
     if gradients and not network.differentiable:
         raise ModelError(
@@ -261,7 +265,7 @@ def with_model(
         )
     noisy = for_noisy_passes(network, spec.run.precision)
     listener.doing("checking model and data on the first images")
-    scaled = isinstance(spec.dataset, NpzSpec) and spec.dataset.scale is not None
+    scaled = getattr(spec.dataset, "scale", None) is not None
     check = check_input(network, samples, gradients=bool(gradients), skip_bad=skip_bad, as_given=spec.run.as_given, scaled=scaled)
     if (needing := needing_labels(parts.tasks)) and not check.labelled:
         raise DataError(samples.where, f"has no labels, and {needing} needs them", NEEDS_LABELS)

@@ -12,6 +12,7 @@ from robaudit.levels import level_name_in, without_levels
 from robaudit.models.logits import LogitModel
 from robaudit.progress import Listener
 from robaudit.spec.model import IN_MEMORY, AuditSpec, base_identity, identity
+from robaudit.spec.origin import Origin
 from robaudit.store.folder import RUNS, RunFolder, in_runs, label_of
 from robaudit.store.info import kind_of
 from robaudit.store.state import State
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 def folder_name(spec: AuditSpec, purpose: str = "") -> str:
     """<spec name>-<hash8>, or <spec name>-<purpose>-<hash8> for an audit that was derived from the spec for a purpose."""
-    return "-".join(filter(None, (spec.name, purpose, identity(spec.document())[:8])))
+    return "-".join(filter(None, (spec.stem, purpose, identity(spec.document())[:8])))
 
 
 def default_out(spec: AuditSpec, purpose: str = "", *, extend: bool = False) -> Path:
@@ -36,14 +37,14 @@ def default_out(spec: AuditSpec, purpose: str = "", *, extend: bool = False) -> 
     if not extend or RunFolder(exact).exists:
         return exact
     wanted = base_identity(document)
-    candidates = [RunFolder(p.parent) for p in sorted(RUNS.glob(f"{spec.name}-*/run.json"))]
+    candidates = [RunFolder(p.parent) for p in sorted(RUNS.glob(f"{spec.stem}-*/run.json"))]
     fitting = [folder.path for folder in candidates if folder.info()["base_identity"] == wanted]
     if len(fitting) == 1:
         return fitting[0]
     if fitting:
         raise RunError("--extend", f"several runs could be extended: {', '.join(map(str, fitting))}", "name one with --out")
     raise RunError(
-        "--extend", f"there is no run of {spec.name} with this model and data under runs/", "name it with --out, or leave --extend out"
+        "--extend", f"there is no run of {spec.stem} with this model and data under runs/", "name it with --out, or leave --extend out"
     )
 
 
@@ -210,7 +211,7 @@ def extended(spec: AuditSpec, info: Mapping[str, Any], where: str) -> AuditSpec:
         "noise": _joined(old["noise"], new["noise"], where),
         "estimators": estimators,
     }
-    return AuditSpec.model_validate(document).located(spec.base_dir, spec.name).noting(*spec.taken)
+    return AuditSpec.model_validate(document).coming(Origin(folder=spec.base_dir, name=spec.stem, taken=spec.origin.taken))
 
 
 def _joined(old: Sequence[Mapping[str, Any]], new: Sequence[Mapping[str, Any]], where: str) -> list[dict[str, Any]]:

@@ -33,7 +33,7 @@ from robaudit.errors import RunError, SampleError, SpecError
 from robaudit.estimators.engine import Engine
 from robaudit.estimators.registry import Task
 from robaudit.levels import NoiseLevel, without_levels
-from robaudit.progress import Listener, Silent
+from robaudit.progress import Listener
 from robaudit.rows import Row
 from robaudit.spec.load import load_spec
 from robaudit.spec.model import IN_MEMORY, AuditSpec
@@ -93,7 +93,7 @@ def audit(
     for option, given in (("--ray-address", ray_address is not None), ("--ship", ship)):
         if given and asked.run.engine != "ray":
             raise SpecError(option, "is for engine: ray", "add --engine ray, or leave it out")
-    log = Logged(listener or Silent())
+    log = Logged(listener or Listener())
     with closing(log):
         purpose = "" if budget is None else f"{budget:g}s"
         folder = RunFolder(Path(out) if out is not None else default_out(asked, purpose, extend=extend))
@@ -188,8 +188,9 @@ def _carry_out(
                 log.doing("writing the results")
                 finish(folder, info, state.results(), state.skips(), job.tasks, state.seconds())
                 return
-    if old is not None and list(spec.gates) != list(old["spec"].get("gates", ())):  # gates change nothing that was computed
-        folder.write_info({**old, "spec": {**old["spec"], "gates": list(spec.gates)}})
+    if old is not None and (list(spec.gates), spec.title) != (list(old["spec"].get("gates", ())), old["name"]):
+        # neither changes what was computed
+        folder.write_info({**old, "name": spec.title, "spec": {**old["spec"], "name": spec.name, "gates": list(spec.gates)}})
     log.note(
         f"{folder.path}: this run is complete; nothing was recomputed. Its results come from an earlier run and were not checked: "
         f"robaudit verify {folder.path} recomputes some of them, and --fresh refuses a folder that is there already"

@@ -176,4 +176,4 @@ def unpacked(spec: AuditSpec, files: Mapping[str, bytes]) -> Iterator[AuditSpec]
             path = Path(folder) / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
-        yield spec.model_copy().located(Path(folder), spec.name, spec.written)
+        yield spec.model_copy().located(Path(folder), spec.stem)

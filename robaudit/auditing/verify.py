@@ -24,7 +24,7 @@ from robaudit.files import file_sha256
 from robaudit.levels import NoiseLevel
 from robaudit.memory import memory_limit
 from robaudit.models.logits import LogitModel, for_noisy_passes, rounded_products
-from robaudit.progress import Listener, Silent
+from robaudit.progress import Listener
 from robaudit.quantities import IntervalKind
 from robaudit.rows import Row, bits_of
 from robaudit.spec.model import AuditSpec
@@ -113,7 +113,7 @@ def verify(
     spec = _here(spec_of(run))
     dataset = open_dataset(without_download(spec.dataset), base_dir=spec.base_dir, trust=trust)
     ids = list(dict.fromkeys(row.sample_id for row in run.rows))
-    listener = listener or Silent()
+    listener = listener or Listener()
     if samples is not None and run.info["rows"]["kind"] == RowBits.MIXED:
         listener.note("its model looks at all the images of a batch, so all samples are recomputed")
     elif samples is not None and samples < len(ids):

@@ -24,7 +24,7 @@ from robaudit.datasets.base import Dataset, Sample
 from robaudit.errors import DataError, ModelError, RobauditError, SampleError
 from robaudit.estimators.registry import Task
 from robaudit.models.logits import rounded_products
-from robaudit.progress import Silent
+from robaudit.progress import Listener
 from robaudit.spec.model import AuditSpec
 from robaudit.spec.pretrained.folder import model_path
 from robaudit.system import keep_freed_memory
@@ -78,7 +78,7 @@ class Order:
     sha256: str
 
 
-class _Heard(Silent):
+class _Heard(Listener):
     """Remembers notes and warnings."""
 
     def __init__(self) -> None:

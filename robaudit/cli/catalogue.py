@@ -73,12 +73,12 @@ def list_(
         raise SpecError("--for", "applies only to schema", f"robaudit list schema --for {for_.value}")
     lists = {What.ESTIMATORS: _estimators, What.NOISES: _noises, What.DATASETS: _datasets, What.FORMATS: _formats}
     if what is What.OVERVIEW:
-        brief = {kind: [{"of": kind.value, **_brief(one)} for one in entries()] for kind, entries in lists.items()}
+        listed: dict[What, list[Entry]] = {kind: [_brief(kind, one) for one in entries()] for kind, entries in lists.items()}
     else:
-        brief = {what: list(lists[what]())}
-    entries = [one for some in brief.values() for one in some]
+        listed = {what: list(lists[what]())}
+    entries = [one for some in listed.values() for one in some]
     if format_ is TextFormat.TABLE:
-        _print_table(brief)
+        _print_table(listed)
         return
     from robaudit.cli.streams import put
     from robaudit.store.serialise import table_csv
@@ -89,8 +89,8 @@ def list_(
         put([json.dumps(entries, indent=2) + "\n"])
 
 
-def _brief(entry: Entry) -> Entry:
-    return {key: entry[key] for key in ("name", "summary")}
+def _brief(kind: What, entry: Entry) -> Entry:
+    return {"of": kind.value, "name": entry["name"], "summary": entry["summary"]}
 
 
 def _estimators() -> Iterator[Entry]:
@@ -130,19 +130,18 @@ def _noises() -> Iterator[Entry]:
 
 
 def _datasets() -> Iterator[Entry]:
-    from robaudit.spec.model import DATASET_SPECS, IN_MEMORY
+    from robaudit.spec.model import DATASET_KINDS, dataset_kind
 
-    for name, cls in DATASET_SPECS.items():
-        if name != IN_MEMORY:
-            yield {"name": name, "summary": _first_line(cls), "options": _options(cls, "kind")}
+    for name in DATASET_KINDS:
+        cls = dataset_kind(name)
+        yield {"name": name, "summary": _first_line(cls), "options": _options(cls, "kind")}
 
 
 def _formats() -> Iterator[Entry]:
-    from robaudit.models.load import LOADERS, SUFFIXES
+    from robaudit.models.load import FORMATS
 
-    for name, load in LOADERS.items():
-        suffixes = [suffix for suffix, other in SUFFIXES.items() if other == name]
-        yield {"name": name, "summary": _first_line(load).removeprefix("Load "), "files": ", ".join(suffixes)}
+    for form in FORMATS:
+        yield {"name": form.name, "summary": _first_line(form.load).removeprefix("Load "), "files": ", ".join(form.suffixes)}
     yield {"name": "timm", "summary": "a folder that timm has saved, or hf:org/name", "files": "config.json, model.safetensors"}
     yield {"name": "Transformers", "summary": "a folder of save_pretrained, or hf:org/name", "files": "config.json, model.safetensors"}
 

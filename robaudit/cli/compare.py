@@ -81,8 +81,8 @@ def compare(
     from robaudit.gates.decide import EXIT_CODES, overall
     from robaudit.gates.text import lines
     from robaudit.report.ci import Subject, github, json_text, junit, step_summary
-    from robaudit.report.comparison import comparison_document, comparison_tables, csv_text, markdown_text
-    from robaudit.report.tables import Terminal
+    from robaudit.report.comparison import comparison_document, comparison_tables, csv_text
+    from robaudit.report.tables import Terminal, markdown_text
     from robaudit.spec.gates import parse_gate
     from robaudit.store.run import read_run
 
@@ -103,7 +103,7 @@ def compare(
     tables = list(comparison_tables(comparison, base_run.info, new_run.info, names))
     if format_ is CompareFormat.TABLE:
         verdicts = [Text(line) for _, line in lines(decisions, counts)] if decisions else []
-        show(*leading_warnings(runs, in_table=True), Terminal(lambda _: tables), *verdicts, to=output)
+        show(*leading_warnings(runs, in_table=True), Terminal(tables), *verdicts, to=output)
     elif format_ is CompareFormat.CSV:
         emit(csv_text(comparison), output)
     elif format_ is CompareFormat.JSON:

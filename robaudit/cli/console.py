@@ -16,21 +16,19 @@ from typing import IO, TYPE_CHECKING, Any, cast
 
 from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderableType, RenderHook, RenderResult
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress
 from rich.segment import Segment
-from rich.table import Column
+from rich.status import Status
 from rich.text import Text
 
 from robaudit.cli.streams import StandardError
-from robaudit.progress import AUDITING, SECONDS_BETWEEN_LINES, AuditProgress, Clock, progress_bar
+from robaudit.progress import AUDITING, SECONDS_BETWEEN_LINES, AuditProgress, Clock, Listener, audit_bar
 from robaudit.text import harmless, printable
 
 if TYPE_CHECKING:
     from robaudit.store.run import Run
 
 _WIDTH_WITHOUT_TERMINAL = 120
-_NARROW = 50  # columns; a narrower terminal has no room for counts beside the bar
-_NARROWEST_NAME, _WIDEST_NAME, _BESIDE_NAME = 12, 40, 48  # columns of what is computed, and of all that is beside it
 
 
 class _Harmless(RenderHook):
@@ -72,8 +70,16 @@ def say(text: str) -> None:
     messages().print(text, markup=False)
 
 
+def plain_text(*renderables: RenderableType) -> str:
+    """Tables and lines as text for a file: 120 columns, without colours; lines (``Text``) are never broken."""
+    console = Console(file=io.StringIO(), width=_WIDTH_WITHOUT_TERMINAL, highlight=False, color_system=None)
+    with console.capture() as captured:
+        _print(console, renderables)
+    return captured.get()
+
+
 def show(*renderables: RenderableType, to: Path | None = None) -> None:
-    """Print tables and lines, or write them to a file as plain text; lines (``Text``) are never broken.
+    """Print tables and lines, or write them to a file as text.
 
     Args:
         renderables: in order.
@@ -81,12 +87,16 @@ def show(*renderables: RenderableType, to: Path | None = None) -> None:
     """
     from robaudit.cli.streams import emit, reader_may_leave
 
-    console = output() if to is None else Console(file=io.StringIO(), width=_WIDTH_WITHOUT_TERMINAL, highlight=False, color_system=None)
-    with reader_may_leave(), contextlib.nullcontext() if to is None else console.capture() as captured:
-        for one in renderables:
-            console.print(one, soft_wrap=isinstance(one, Text))
-    if captured is not None:
-        emit(captured.get(), to)
+    if to is not None:
+        emit(plain_text(*renderables), to)
+        return
+    with reader_may_leave():
+        _print(output(), renderables)
+
+
+def _print(console: Console, renderables: Sequence[RenderableType]) -> None:
+    for one in renderables:
+        console.print(one, soft_wrap=isinstance(one, Text))
 
 
 def leading_warnings(runs: Sequence[Run], *, in_table: bool) -> list[Text]:
@@ -105,8 +115,8 @@ def leading_warnings(runs: Sequence[Run], *, in_table: bool) -> list[Text]:
     return []
 
 
-class Reporter:
-    """A listener that prints: notes, warnings and, on a terminal, a progress bar, otherwise a plain line every few seconds.
+class Reporter(Listener):
+    """A listener that prints: notes, warnings, and progress as a bar on a terminal, otherwise as a line every 30 seconds.
 
     While an audit computes, the first Ctrl-C asks it to stop after the current part, and the second interrupts at once.
 
@@ -119,9 +129,8 @@ class Reporter:
     def __init__(self, *, quiet: bool = False, patient: bool = True, clock: Clock = time.monotonic) -> None:
         self._console, self._quiet, self._patient, self._clock = messages(), quiet, patient, clock
         self._progress = AuditProgress(0, 0, clock=clock)
-        self._display: Progress | None = None
-        self._stage: Progress | None = None
-        self._name = Column(max_width=max(_NARROWEST_NAME, min(_WIDEST_NAME, self._console.width - _BESIDE_NAME)), no_wrap=True)
+        self._bar: Progress | None = None
+        self._stage: Status | None = None
         self._last = clock()
         self._stop = False
         self._previous_handler: Any = None
@@ -142,27 +151,26 @@ class Reporter:
         self._console.print(f"[yellow]warning:[/yellow] {escape(printable(text))}")
 
     def doing(self, what: str) -> None:
-        """Show what is done: beside the bar, or before there is one by itself."""
-        if self._display is not None:
-            self._name.min_width = min(max(self._name.min_width or 0, len(what)), self._name.max_width or 0)  # the bar does not jump
-            self._progress.doing(what)
-        elif not self._on_terminal():
-            self._progress.doing(what)
-            self._print_stage(what)
-        elif not self._quiet:
-            self._show_stage(what)
+        """Show what is done: beside the bar, or with a spinner before there is one."""
+        self._progress.doing(what)
+        if self._bar is None and self._draws():
+            self._end_stage()
+            self._stage = self._console.status(Text(printable(what)), spinner="line")
+            self._stage.start()
+        elif not self._progress.total and self._due():
+            self._console.print(printable(what), markup=False)
 
     def begin(self, total: int, done: int) -> None:
         """Start the progress display."""
         self._end_stage()
-        self._handle_interrupts()
-        if done and done < total:
+        if self._patient and threading.current_thread() is threading.main_thread() and self._previous_handler is None:
+            self._previous_handler = signal.signal(signal.SIGINT, self._interrupted)
+        if 0 < done < total:
             self.note(f"resuming: {done} of {total} samples are already on disk")
-        if not self._quiet and done < total and self._on_terminal():
-            self._display = _bar(self._console, self._name, self._clock)
-        self._progress, self._last = AuditProgress(total, done, self._display, self._clock), self._clock()
-        if self._display is not None:
-            self._display.start()
+        self._bar = audit_bar(self._console, self._clock) if done < total and self._draws() else None
+        self._progress, self._last = AuditProgress(total, done, self._bar, self._clock), self._clock()
+        if self._bar is not None:
+            self._bar.start()
 
     def working(self, share: float) -> None:
         """Show that this share of the work is done."""
@@ -177,9 +185,9 @@ class Reporter:
     def end(self) -> None:
         """Remove the progress display."""
         self._end_stage()
-        display, self._display = self._display, None
-        if display is not None:
-            display.stop()
+        bar, self._bar = self._bar, None
+        if bar is not None:
+            bar.stop()
         if self._previous_handler is not None:
             signal.signal(signal.SIGINT, self._previous_handler)
             self._previous_handler = None
@@ -188,38 +196,25 @@ class Reporter:
         """Whether Ctrl-C was pressed."""
         return self._stop
 
-    def _on_terminal(self) -> bool:
-        """Whether a bar can be drawn; FORCE_COLOR only pretends that there is a terminal."""
-        return self._console.is_interactive and self._console.file.isatty()
+    def _draws(self) -> bool:
+        """Whether a bar or a spinner can be drawn; FORCE_COLOR only pretends that there is a terminal."""
+        return not self._quiet and self._console.is_interactive and self._console.file.isatty()
+
+    def _due(self) -> bool:
+        """Whether it is time for a line, where nothing can be drawn."""
+        if self._quiet or self._bar is not None or self._draws() or self._clock() - self._last < SECONDS_BETWEEN_LINES:
+            return False
+        self._last = self._clock()
+        return True
 
     def _print_line(self) -> None:
-        if self._quiet or self._display is not None or self._on_terminal() or self._clock() - self._last < SECONDS_BETWEEN_LINES:
-            return
-        self._last = self._clock()
-        self._console.print(f"auditing: {self._progress.line()}")
-
-    def _show_stage(self, what: str) -> None:
-        """Show a stage that has no bar, with a sign of life and the seconds that it has taken."""
-        self._end_stage()
-        self._stage = _spinner(self._console, self._clock)
-        self._stage.add_task(printable(what), total=None)
-        self._stage.start()
+        if self._due():
+            self._console.print(f"{AUDITING}: {self._progress.line()}", markup=False)
 
     def _end_stage(self) -> None:
         stage, self._stage = self._stage, None
         if stage is not None:
             stage.stop()
-
-    def _print_stage(self, what: str) -> None:
-        """Say what is done where nothing was printed for a while and no audit runs, which has lines of its own."""
-        if self._quiet or self._progress.total or self._clock() - self._last < SECONDS_BETWEEN_LINES:
-            return
-        self._last = self._clock()
-        self._console.print(escape(printable(what)))
-
-    def _handle_interrupts(self) -> None:
-        if self._patient and threading.current_thread() is threading.main_thread() and self._previous_handler is None:
-            self._previous_handler = signal.signal(signal.SIGINT, self._interrupted)
 
     def _interrupted(self, *_: object) -> None:
         if self._stop:
@@ -228,26 +223,9 @@ class Reporter:
         self._console.print("finishing the current part; press Ctrl-C again to stop at once")
 
 
-def _spinner(console: Console, clock: Clock) -> Progress:
-    """A line for a stage whose length nobody knows, redrawn several times a second by a thread."""
-    elapsed = TimeElapsedColumn()
-    text = TextColumn("{task.description}", markup=False)
-    return Progress(SpinnerColumn("line"), text, elapsed, console=console, refresh_per_second=5, get_time=clock, transient=True)
-
-
-def _bar(console: Console, name: Column, clock: Clock) -> Progress:
-    """A progress bar that fits the terminal."""
-    bar = BarColumn(bar_width=None, table_column=Column(min_width=4, max_width=40, ratio=1))
-    rate = TextColumn("{task.fields[rate]}", table_column=Column(min_width=8, no_wrap=True))  # so that the bar keeps its width
-    counts = (TextColumn("{task.fields[samples]}"), rate) if console.width >= _NARROW else ()
-    what = TextColumn("{task.description}", markup=False, table_column=name)
-    head = (SpinnerColumn("line"), what) if console.width >= _NARROW else (TextColumn(AUDITING),)
-    return progress_bar(console, clock, *head, bar, *counts)
-
-
 @contextlib.contextmanager
 def starting(what: str = "starting", *, quiet: bool = False) -> Iterator[None]:
-    """Show what is done while the block takes seconds, such as importing torch and all that is made of it; it prints nothing itself."""
+    """Show what is done while the block takes seconds, such as importing torch."""
     with Reporter(quiet=quiet) as reporter:
         reporter.doing(what)
         yield

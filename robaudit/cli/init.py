@@ -267,7 +267,7 @@ def _check_levels(spec: AuditSpec) -> None:
     from robaudit.auditing.units import accepted, level_findings
     from robaudit.noise.registry import build
 
-    accepted(level_findings(build(spec.noise, spec.base_dir, spec.written), torch.zeros(1, 8, 8), ""), as_given=False)
+    accepted(level_findings(build(spec.noise, spec.base_dir, spec.origin), torch.zeros(1, 8, 8), ""), as_given=False)
 
 
 def _check(spec: AuditSpec, path: Path, *, trust: bool) -> None:

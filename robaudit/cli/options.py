@@ -23,6 +23,8 @@ class TextFormat(StrEnum):
     TABLE = "table"
     CSV = "csv"
     JSON = "json"
+    MD = "md"
+    LATEX = "latex"
 
 
 class SummaryFormat(StrEnum):
@@ -83,6 +85,10 @@ ThresholdOption = Annotated[
     ),
 ]
 
+LabelOption = Annotated[
+    list[str] | None,
+    typer.Option("--label", metavar="NAME", rich_help_panel=RESULTS, help="Call the first run so; again for each further one."),
+]
 FormatOption = Annotated[TextFormat, typer.Option("--format", rich_help_panel=OUTPUT, help="Output format.")]
 SummaryFormatOption = Annotated[SummaryFormat, typer.Option("--format", rich_help_panel=OUTPUT, help="Output format.")]
 OutputOption = Annotated[
@@ -131,7 +137,7 @@ PopulationOption = Annotated[
     typer.Option(
         "--population",
         rich_help_panel=GATES,
-        help="Decide for all images of this kind, of which these are a sample, rather than for these images only.",
+        help="Decide for images like these, of which these are a sample, not for these images only.",
     ),
 ]
 PointOption = Annotated[

@@ -1,12 +1,11 @@
-"""`robaudit plot`: draw a figure of a run, or of the noise of a spec, for a paper."""
+"""`robaudit plot`: draw a figure of runs, of a validation, or of the noise of a spec, for a paper."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,44 +13,53 @@ from robaudit.cli.options import (
     RESULTS,
     DataOption,
     EstimatorFilter,
+    LabelOption,
     LevelFilter,
     NoiseFilter,
     SetOption,
     SigmaFilter,
     ThresholdOption,
+    finite_threshold,
     image_source,
     levels,
 )
 from robaudit.errors import SpecError
 
+if TYPE_CHECKING:
+    from robaudit.report.pictures.page import Sketch
+
 
 class Kind(StrEnum):
     """What the figure shows."""
 
-    DISTRIBUTION = "distribution"
-    BIAS = "bias"
+    SUMMARY = "summary"
+    LEVELS = "levels"
+    CLASSES = "classes"
     FLAGGED = "flagged"
-    AGREEMENT = "agreement"
-    COST = "cost"
-    LOSS_Q = "loss-q"
-    RADIUS = "radius"
+    CONFUSION = "confusion"
     CERTIFIED = "certified"
-    HEAT_MAP = "heat-map"
-    CORRUPTION_KEPT = "corruption-kept"
+    SCORES = "scores"
     CURVES = "curves"
-    SPECTRUM = "spectrum"
+    CORRUPTION = "corruption"
+    EASIEST = "easiest"
+    LOSSES = "losses"
+    SAMPLE = "sample"
+    SCATTER = "scatter"
+    VALIDATION = "validation"
     NOISE = "noise"
 
 
-_NARROWEST, _WIDEST, _MOST_PREVIEWED = 3.3, 20.0, 8
-_RUNS = (Kind.CERTIFIED, Kind.CURVES)
+_MOST_PREVIEWED = 8
+_OTHERS = (Kind.VALIDATION, Kind.NOISE)
+_OF_RUNS = tuple(kind for kind in Kind if kind not in _OTHERS)
 _KINDS_OF: Mapping[str, Sequence[Kind]] = {
-    "--threshold": (Kind.DISTRIBUTION, Kind.FLAGGED),
-    "--max-images": (Kind.FLAGGED, Kind.LOSS_Q, Kind.NOISE),
-    "--id": (Kind.SPECTRUM,),
+    "--threshold": (Kind.SUMMARY, Kind.FLAGGED),
+    "--max-images": (Kind.FLAGGED, Kind.LOSSES, Kind.NOISE),
+    "--id": (Kind.SAMPLE,),
     "--set": (Kind.NOISE,),
-    "--estimator": tuple(kind for kind in Kind if kind is not Kind.NOISE),
-    "--data": (Kind.FLAGGED, Kind.SPECTRUM),
+    "--estimator": _OF_RUNS,
+    "--noise, --level, --sigma": (*_OF_RUNS, Kind.NOISE),
+    "--data": (Kind.FLAGGED, Kind.SAMPLE),
 }
 """The kinds that an option is about, where it is not about all."""
 
@@ -59,78 +67,93 @@ _KINDS_OF: Mapping[str, Sequence[Kind]] = {
 def plot(
     runs: Annotated[
         list[Path],
-        typer.Argument(metavar="RUN...|SPEC.yaml", help="A run; several for certified and curves; a spec for noise."),
+        typer.Argument(metavar="RUN...|SPEC.yaml", help="One run or several; folders of validate for validation; a spec for noise."),
     ],
     kind: Annotated[Kind, typer.Option(metavar="KIND", help=f"What to draw: {', '.join(Kind)}.")],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The file to write: FILE.png, FILE.svg or FILE.pdf.")],
+    label: LabelOption = None,
     estimator: EstimatorFilter = None,
     noise: NoiseFilter = None,
     level: LevelFilter = None,
     sigma: SigmaFilter = None,
     threshold: ThresholdOption = None,
     id_: Annotated[
-        str | None, typer.Option("--id", metavar="ID", rich_help_panel=RESULTS, help="spectrum: the image. Default: the least robust.")
+        str | None, typer.Option("--id", metavar="ID", rich_help_panel=RESULTS, help="sample: the image. Default: the least robust.")
     ] = None,
     max_images: Annotated[
         int | None,
-        typer.Option(min=1, max=60, metavar="N", rich_help_panel="Images", help="How many. Default: flagged 12, loss-q 6, noise 2."),
+        typer.Option(min=1, max=60, metavar="N", rich_help_panel="Images", help="How many. Default: flagged 12, losses 6, noise 2."),
     ] = None,
-    width: Annotated[float, typer.Option(metavar="INCHES", help="Width of the figure.")] = 7.0,
+    width: Annotated[
+        float, typer.Option(metavar="INCHES", help="Width of the figure: 3.3 is a column of a paper, with letters of 7 points.")
+    ] = 7.0,
+    title: Annotated[bool, typer.Option("--title/--no-title", help="Write the title above the figure.")] = True,
+    caption: Annotated[bool, typer.Option("--caption/--no-caption", help="Write the caption below the figure.")] = True,
     data: DataOption = None,
     set_: SetOption = None,
     trust: Annotated[
         bool, typer.Option("--trust", rich_help_panel="Images", help="Allow the spec of --data, or of noise, to run Python code.")
     ] = False,
 ) -> None:
-    """Draw a figure of a run for a paper: PNG (300 dpi), SVG or PDF with embedded fonts, and the same bytes every time.
+    """Draw a figure for a paper: PNG (300 dpi), SVG or PDF with embedded fonts, and the same bytes every time.
 
-    The kind noise is about a spec: its first images, clean and under each noise at its levels, before anything is computed.
+    Several runs share a figure. The kind scatter is about two results: --estimator A --estimator B. The kind noise is about a spec: its
+    first images, clean and under each noise at its levels, before anything is computed.
 
-    Example: robaudit plot runs/spec-1a2b3c4d --kind bias --estimator mc --sigma 0.05 -o bias.pdf
+    Example: robaudit plot runs/old runs/new --kind levels --width 3.3 --no-title -o levels.pdf
     """
     ending = output.suffix.lower()
     if ending not in (".png", ".svg", ".pdf"):
         raise SpecError(f"-o {output}", "is not a supported format", "use .png, .svg or .pdf")
-    if not _NARROWEST <= width <= _WIDEST:
-        raise SpecError(f"--width {width:g}", "does not fit a page", f"give {_NARROWEST:g} to {_WIDEST:g} inches")
-    if len(runs) > 1 and kind not in _RUNS:
-        several = " or ".join(one.value for one in _RUNS)
-        raise SpecError(f"--kind {kind.value}", f"shows one run, not {len(runs)}", f"name one, or draw several with --kind {several}")
     given = {
         "--threshold": threshold,
         "--max-images": max_images,
         "--id": id_,
         "--set": set_ or None,
         "--estimator": estimator or None,
+        "--noise, --level, --sigma": noise or level or sigma or None,
         "--data": data,
     }
     for option, value in given.items():
         if value is not None and kind not in _KINDS_OF[option]:
-            known = "the others" if kind is Kind.NOISE and option == "--estimator" else " or ".join(one.value for one in _KINDS_OF[option])
+            known = "the others" if len(_KINDS_OF[option]) > len(Kind) // 2 else " or ".join(one.value for one in _KINDS_OF[option])
             raise SpecError(option, f"does not apply to --kind {kind.value}", f"use it with {known}")
-    if threshold is not None and not math.isfinite(threshold):
-        raise SpecError(f"--threshold {threshold}", "is not a finite number", "give a number such as 0.5")
+    if kind is Kind.NOISE and len(runs) > 1:
+        raise SpecError("--kind noise", f"shows one spec, not {len(runs)}", "name one")
     from robaudit.cli.streams import check_output, write_output
 
     check_output(output)
     from robaudit.report.pictures import can_draw
 
     can_draw(required=True, where=f"-o {output}")
-    if kind is Kind.NOISE:
-        write_output(output, [_noise(runs[0], ending[1:], width, noise, level, sigma, max_images or 2, set_, trust=trust)])
-        return
-    from robaudit.report.pictures.kinds import Choice, picture
-    from robaudit.store.run import read_run
+    from robaudit.report.pictures.kinds import found_in, look_of, picture, sketch_of
 
-    first, *others = [read_run(run) for run in runs]
-    choice = Choice(tuple(estimator or ()), levels(noise, level, sigma), threshold, max_images, image_source(data, trust), others, id_)
-    write_output(output, [picture(kind.value, first, ending[1:], choice, width=width)])
+    look, chosen = look_of(width, title=title, caption=caption), levels(noise, level, sigma)
+    if kind is Kind.NOISE:
+        made = _noise(runs[0], noise, level, sigma, max_images or 2, set_, trust=trust)
+    elif kind is Kind.VALIDATION:
+        from robaudit.report.pictures.validation import read, sketch
+
+        made = sketch(read(runs))
+    else:
+        from robaudit.report.sections import Ask
+        from robaudit.store.run import read_run
+
+        ask = Ask(
+            estimators=tuple(estimator or ()),
+            levels=chosen,
+            threshold=finite_threshold(threshold),
+            bottom=max_images,
+            id=() if id_ is None else (id_,),
+            label=tuple(label or ()),
+        )
+        source = image_source(data, trust)
+        made = sketch_of(kind.value, found_in(kind.value, [read_run(run) for run in runs], ask), ask, source)
+    write_output(output, [picture(made, ending[1:], look)])
 
 
 def _noise(
     path: Path,
-    format_: str,
-    width: float,
     noise: list[str] | None,
     level: list[str] | None,
     sigma: list[str] | None,
@@ -138,7 +161,7 @@ def _noise(
     settings: list[str] | None,
     *,
     trust: bool,
-) -> bytes:
+) -> Sketch:
     """The first images of a spec's data set, clean and under the first draw of each of its noises at each level; without the model.
 
     Raises:
@@ -148,18 +171,16 @@ def _noise(
 
     if images > _MOST_PREVIEWED:
         raise SpecError(f"--max-images {images}", "does not fit the picture", f"give at most {_MOST_PREVIEWED}")
-    levels(noise, level, sigma)  # here the message names the option; the spec's would name a line
     spec = load_spec(path, settings=settings or (), sigmas=sigma or (), noises=noise or (), levels=level or ())
     from robaudit.auditing.setup import check_noises
     from robaudit.datasets.base import first_samples
     from robaudit.datasets.load import open_dataset
     from robaudit.noise.registry import build
-    from robaudit.report.pictures.kinds import drawn
     from robaudit.report.pictures.noise import previews, sketch
 
-    found = tuple(one for one in build(spec.noise, spec.base_dir, spec.written) if one.levels)
+    found = tuple(one for one in build(spec.noise, spec.base_dir, spec.origin) if one.levels)
     if not found:
         raise SpecError(str(path), "has no noise at any level to draw", "add one, such as noise: {sigma: 0.05}, or --set noise.sigma=0.05")
     dataset = open_dataset(spec.dataset, base_dir=spec.base_dir, trust=trust)
     check_noises(found, next(first_samples(dataset, 1, skip_bad=False)).pixels, dataset)
-    return drawn(sketch(previews(found, dataset, images, spec.run.seed), dataset.where), format_, width=width)
+    return sketch(previews(found, dataset, images, spec.run.seed), dataset.where)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,6 +18,7 @@ from robaudit.cli.options import (
     DataTrustOption,
     EstimatorFilter,
     FormatOption,
+    LabelOption,
     LevelFilter,
     NoiseFilter,
     OutputOption,
@@ -24,15 +26,16 @@ from robaudit.cli.options import (
     SigmaFilter,
     TextFormat,
     ThresholdOption,
+    finite_threshold,
     image_source,
     levels,
 )
 from robaudit.errors import RobauditError, SpecError
-from robaudit.report.sections import Ask, Found, SectionName, find, refuse_unused, section_csv, section_json, section_of
+from robaudit.report.sections import Ask, Found, SectionName, refuse_unused, section_csv, section_json, section_of
+from robaudit.text import count
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
+    from robaudit.report.tables import Terminal
     from robaudit.rows import Row
     from robaudit.store.run import Run
 
@@ -57,6 +60,8 @@ class ShowFormat(StrEnum):
     TABLE = "table"
     CSV = "csv"
     JSON = "json"
+    MD = "md"
+    LATEX = "latex"
     PARQUET = "parquet"
 
 
@@ -84,8 +89,9 @@ def show(
     section: Annotated[SectionName, typer.Argument(metavar="SECTION", help="What to show.")] = SectionName.SUMMARY,
     with_: Annotated[
         list[Path] | None,
-        typer.Option("--with", metavar="RUN", rich_help_panel=RESULTS, help="Show this run, too; scores: compared with RUN (repeatable)."),
+        typer.Option("--with", metavar="RUN", rich_help_panel=RESULTS, help="Show this run, too, compared with RUN (repeatable)."),
     ] = None,
+    label: LabelOption = None,
     estimator: EstimatorFilter = None,
     noise: NoiseFilter = None,
     level: LevelFilter = None,
@@ -126,7 +132,11 @@ def show(
     ] = None,
     format_: Annotated[
         ShowFormat | None,
-        typer.Option("--format", rich_help_panel="Output", help="parquet: of rows. Default: by the suffix of -o, else table; of rows csv."),
+        typer.Option(
+            "--format",
+            rich_help_panel="Output",
+            help="latex: for a paper; parquet: of rows. Default: by the suffix of -o, else table; of rows csv.",
+        ),
     ] = None,
     output: OutputOption = None,
 ) -> None:
@@ -145,7 +155,7 @@ def show(
     ask = Ask(
         estimators=tuple(estimator or ()),
         levels=levels(noise, level, sigma),
-        threshold=_finite(threshold),
+        threshold=finite_threshold(threshold),
         by=None if by is None else by.value,
         only=None if only is None else only.value,
         bottom=bottom,
@@ -156,6 +166,7 @@ def show(
         every_radius=None in radii,
         confidence=confidence,
         baseline=baseline,
+        label=tuple(label or ()),
     )
     _show(section, [run, *(with_ or ())], ask, format_, output)
 
@@ -178,7 +189,7 @@ def bias_report(
     Example: robaudit bias-report runs/spec-1a2b3c4d --estimator mc --sigma 0.05
     """
     chosen = levels(noise, level, sigma)
-    ask = Ask(tuple(estimator or ()), chosen, _finite(threshold), None if by is None else by.value)
+    ask = Ask(tuple(estimator or ()), chosen, finite_threshold(threshold), None if by is None else by.value)
     _show(SectionName.CLASSES, [run], ask, ShowFormat(format_.value), output)
 
 
@@ -212,7 +223,7 @@ def flag_samples(
     ask = Ask(
         estimators=tuple(estimator or ()),
         levels=levels(noise, level, sigma),
-        threshold=_finite(threshold),
+        threshold=finite_threshold(threshold),
         only=None if only is None else only.value,
         bottom=bottom,
         top=top,
@@ -230,17 +241,19 @@ def print_run(run: Run) -> None:
     """Print the summary of a run, and where the rest is."""
     from robaudit.cli.console import output
 
-    for table in _tables(SectionName.SUMMARY, find(SectionName.SUMMARY, [run], Ask()), Ask(), [run]):
-        output().print(table)
+    output().print(_terminal(SectionName.SUMMARY, [run], Ask())[0])
 
 
 def _show(name: SectionName, paths: Sequence[Path], ask: Ask, format_: ShowFormat | None, to: Path | None) -> list[Found[Any]]:
     """Print a section of some runs, or write it to a file; return what was shown."""
     from robaudit.cli.console import leading_warnings, show
     from robaudit.cli.streams import check_output, emit
+    from robaudit.report.tables import latex_text, markdown_text
     from robaudit.store.run import read_run
 
     refuse_unused(name, ask)
+    if len(ask.label) > len(paths):
+        raise SpecError(f"--label {ask.label[-1]}", f"has no run: {count(len(paths), 'run')} shown", "give a label for each run, or fewer")
     if to is not None:
         check_output(to)
     form = format_ or _by_suffix(to, ShowFormat.CSV if name is SectionName.ROWS else ShowFormat.TABLE)
@@ -249,22 +262,39 @@ def _show(name: SectionName, paths: Sequence[Path], ask: Ask, format_: ShowForma
         return []
     if form is ShowFormat.PARQUET:
         raise SpecError("--format parquet", f"does not apply to the section {name.value}", "use it with rows")
-    runs = [read_run(path) for path in paths]
-    found = find(name, runs, ask)
-    if form is not ShowFormat.TABLE:
-        leading_warnings(runs, in_table=False)
-        emit((section_json if form is ShowFormat.JSON else section_csv)(name, found, ask), to)
-    else:
-        show(*_tables(name, found, ask, runs), to=to)
+    runs = [read_run(path, kept=len(paths) > 1) for path in paths]
+    if form is ShowFormat.TABLE:
+        table, found = _terminal(name, runs, ask)
+        warnings = [] if name is SectionName.SUMMARY else leading_warnings(runs, in_table=True)
+        show(*warnings, table, to=to)
+        return found
+    section = section_of(name)
+    found = section.find(runs, ask)
+    texts: dict[ShowFormat, Callable[[], str]] = {
+        ShowFormat.CSV: lambda: section_csv(name, found, ask),
+        ShowFormat.JSON: lambda: section_json(name, found, ask),
+        ShowFormat.MD: lambda: markdown_text(section.tables(found, ask)),
+        ShowFormat.LATEX: lambda: latex_text(section.tables(found, ask)),
+    }
+    leading_warnings(runs, in_table=False)
+    emit(texts[form](), to)
     return found
 
 
-def _tables(name: SectionName, found: Sequence[Found[Any]], ask: Ask, runs: Sequence[Run]) -> list[RenderableType]:
-    """The tables of a section below the warnings of the runs, which a summary has itself."""
-    from robaudit.cli.console import leading_warnings
+def _terminal(name: SectionName, runs: Sequence[Run], ask: Ask) -> tuple[Terminal, list[Found[Any]]]:
+    """The tables of a section, a summary between what it is of and where the rest is; and what was found."""
+    from robaudit.report.tables import Terminal
 
-    warnings = [] if name is SectionName.SUMMARY else leading_warnings(runs, in_table=True)
-    return [*warnings, *section_of(name).tables(found, ask)]
+    section = section_of(name)
+    found = section.find(runs, ask)
+    tables = list(section.tables(found, ask))
+    if name is SectionName.SUMMARY:
+        from robaudit.report.summary_tables import foot_table, head_table
+
+        several = len(runs) > 1
+        heads = [replace(head_table(one.run), heading=one.name if several else "") for one in found]
+        tables = [*heads, *tables, *([] if several else [foot_table(runs[0])])]
+    return Terminal(tables), found
 
 
 def _write_rows(paths: Sequence[Path], ask: Ask, form: ShowFormat, to: Path | None) -> None:
@@ -283,8 +313,8 @@ def _write_rows(paths: Sequence[Path], ask: Ask, form: ShowFormat, to: Path | No
 
     if len(paths) > 1:
         raise SpecError("--with", "does not apply to the section rows", "write the rows of each run to a file of its own")
-    if form is ShowFormat.TABLE:
-        raise SpecError("--format table", "does not apply to the section rows", "choose csv, json or parquet")
+    if form in (ShowFormat.TABLE, ShowFormat.MD, ShowFormat.LATEX):
+        raise SpecError(f"--format {form.value}", "does not apply to the section rows", "choose csv, json or parquet")
     if form is ShowFormat.PARQUET and to is None and sys.stdout.isatty():
         raise RobauditError("--format parquet", "a Parquet file cannot be shown on a terminal", "name a file with -o")
     (path,) = paths
@@ -308,9 +338,22 @@ def _write_rows(paths: Sequence[Path], ask: Ask, form: ShowFormat, to: Path | No
         say(f"note: {path} is unfinished: these are the {len(run.rows)} rows it has so far")
 
 
+_SUFFIXES = {"csv": ShowFormat.CSV, "json": ShowFormat.JSON, "md": ShowFormat.MD, "tex": ShowFormat.LATEX, "parquet": ShowFormat.PARQUET}
+
+
 def _by_suffix(to: Path | None, other: ShowFormat) -> ShowFormat:
+    """The format that the name of a file asks for.
+
+    Raises:
+        SpecError: its suffix is of something else.
+    """
     suffix = "" if to is None else to.suffix.lower().removeprefix(".")
-    return ShowFormat(suffix) if suffix in set(ShowFormat) else other
+    if suffix in _SUFFIXES:
+        return _SUFFIXES[suffix]
+    if suffix in ("", "txt", "log", "text", "out"):
+        return other
+    known = ", ".join(f".{one}" for one in _SUFFIXES)
+    raise SpecError(f"-o {to}", f"show writes no .{suffix}", f"name a file that ends in .txt, {known}; pages: robaudit report")
 
 
 def _radii(texts: Sequence[str]) -> Iterator[float | None]:
@@ -336,14 +379,3 @@ def _radii(texts: Sequence[str]) -> Iterator[float | None]:
             raise SpecError(f"--radius {text}", "is not a radius", "give 0 or a positive number such as 0.5 or 8/255, or all")
         numbers.add(value)
     yield from sorted(numbers)
-
-
-def _finite(threshold: float | None) -> float | None:
-    """The threshold as it was typed.
-
-    Raises:
-        SpecError: it is no number.
-    """
-    if threshold is not None and not math.isfinite(threshold):
-        raise SpecError(f"--threshold {threshold}", "is not a finite number", "give a number such as 0.5")
-    return threshold

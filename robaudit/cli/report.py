@@ -16,15 +16,16 @@ from robaudit.cli.options import (
     DataOption,
     DataTrustOption,
     EstimatorFilter,
+    LabelOption,
     LevelFilter,
     NoiseFilter,
     OutputOption,
     SigmaFilter,
     ThresholdOption,
+    finite_threshold,
     image_source,
     levels,
 )
-from robaudit.levels import EVERY_LEVEL
 
 if TYPE_CHECKING:
     from robaudit.gates.decide import Decision
@@ -51,6 +52,7 @@ def report(
         typer.Option("--format", rich_help_panel=OUTPUT, help="html, or md for a pull request. Default: by the suffix of -o, else html."),
     ] = None,
     title: Annotated[str | None, typer.Option(rich_help_panel=OUTPUT, help="Heading of the report.")] = None,
+    label: LabelOption = None,
     estimator: EstimatorFilter = None,
     noise: NoiseFilter = None,
     level: LevelFilter = None,
@@ -70,25 +72,26 @@ def report(
 ) -> None:
     """Write the results of an audit as one HTML file that needs no network and no other files.
 
-    Several runs are compared with each other first. If the data set cannot be opened, the report says why and has no images.
+    Several runs stand side by side in every section. If the data set cannot be opened, the report says why and has no images.
 
     Example: robaudit report runs/spec-1a2b3c4d -o report.html
     """
     from robaudit.cli.console import Reporter
     from robaudit.cli.streams import put, write_output
     from robaudit.gates.sources import decisions_of
-    from robaudit.report.html.content import Choice, gather_all
+    from robaudit.report.html.content import gather
+    from robaudit.report.sections import Ask
     from robaudit.store.run import read_run
 
     markdown, source = check_report(output, format_), image_source(data, trust)
-    choice = Choice(tuple(estimator or ()), levels(noise, level, sigma), threshold, max_images)
-    gathered, problems = gather_all([read_run(run, kept=len(runs) > 1) for run in runs], choice)
-    contents = []
-    for content in gathered:
-        decisions, problem = decisions_of(content.run)
-        contents.append(replace(content, decisions=decisions))
+    ask = Ask(tuple(estimator or ()), levels(noise, level, sigma), finite_threshold(threshold), label=tuple(label or ()))
+    content = gather([read_run(run, kept=len(runs) > 1) for run in runs], ask, most=max_images)
+    problems, views = list(content.problems), []
+    for view in content.views:
+        decisions, problem = decisions_of(view.run)
+        views.append(replace(view, decisions=decisions))
         problems += [f"no gates: {problem}"] if problem else []
-    text, missing = _rendered(contents, markdown, title=title, images=not no_images, source=source, threshold=threshold)
+    text, missing = _rendered(replace(content, views=tuple(views)), markdown, title=title, images=not no_images, source=source)
     problems += missing
     with Reporter() as reporter:
         for problem in problems:
@@ -147,34 +150,28 @@ def write_reports(run: Run, files: Sequence[Path], decisions: Sequence[Decision]
     """
     from robaudit.cli.streams import write_output
     from robaudit.gates.sources import decisions_of
-    from robaudit.report.html.content import Choice, gather_all
+    from robaudit.report.html.content import gather
 
-    gathered, problems = gather_all([run], Choice((), EVERY_LEVEL, None, SHOWN))
+    content = gather([run])
     documents, problem = decisions_of(run) if decisions is None else (tuple(one.document() for one in decisions), "")
-    problems += [f"no gates: {problem}"] if problem else []
-    contents = [replace(content, decisions=documents) for content in gathered]
+    problems = [*content.problems, *([f"no gates: {problem}"] if problem else [])]
+    content = replace(content, views=tuple(replace(view, decisions=documents) for view in content.views))
     for file in files:
-        text, missing = _rendered(contents, check_report(file), source=source)
+        text, missing = _rendered(content, check_report(file), source=source)
         problems += missing
         write_output(file, [text])
     return problems
 
 
 def _rendered(
-    contents: Sequence[Content],
-    markdown: bool,
-    *,
-    title: str | None = None,
-    images: bool = True,
-    source: ImageSource | None = None,
-    threshold: float | None = None,
+    content: Content, markdown: bool, *, title: str | None = None, images: bool = True, source: ImageSource | None = None
 ) -> tuple[str, list[str]]:
     """The text of a report, and what it lacks."""
     if markdown:
         from robaudit.report.html.markdown import markdown_report
 
-        return markdown_report(contents, title=title), []
+        return markdown_report(content, title=title), []
     from robaudit.report.html.render import page
 
-    text, missing = page(contents, title=title, images=images, source=source, threshold=threshold)
+    text, missing = page(content, title=title, images=images, source=source)
     return text, [f"no images: {problem}" for problem in missing]

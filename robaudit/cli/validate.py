@@ -101,4 +101,4 @@ def validate(
     if format_ is SummaryFormat.JSON:
         put([document_json(document(study))])
     elif not quiet:
-        output().print(Terminal(lambda _: validation_tables(study)))
+        output().print(Terminal(validation_tables(study)))

@@ -13,6 +13,8 @@ from robaudit.errors import RobauditError
 from robaudit.text import printable
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from robaudit.auditing.verify import Verification
     from robaudit.stats.consistency import Consistency
     from robaudit.store.run import Run
@@ -124,9 +126,10 @@ def _print(lines: Iterable[str], found: Consistency, to: Path | None, *, quiet: 
     from robaudit.report.consistency_tables import checks
     from robaudit.report.tables import Terminal
 
-    shown = [Text(line) for line in lines]
-    table = Terminal(lambda narrow: checks(found, narrow=narrow))
-    show(*shown, *([] if quiet and not found.found else [*([Text()] if shown else []), table]), to=to)
+    shown: list[RenderableType] = [Text(line) for line in lines]
+    if found.found or not quiet:
+        shown += [Text(), Terminal(checks(found))] if shown else [Terminal(checks(found))]
+    show(*shown, to=to)
 
 
 def _document(result: Verification | None, missing: RobauditError | None, found: Consistency) -> dict[str, Any]:

@@ -9,15 +9,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
 from robaudit.errors import DataError, NothingLeftError, SampleError, did_you_mean
 from robaudit.files import expanded
 from robaudit.text import clipped
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Labels = NDArray[np.int64]
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -144,14 +146,6 @@ def _missing(written: str, path: Path, kind: str) -> DataError:
     if parent != path.parent:
         return DataError(written, f"no such {kind}: {str(parent)!r} has no {name!r}", remedy)
     return DataError(written, f"no such {kind} in {str(parent)!r}", remedy)
-
-
-def name_text(name: str) -> str:
-    """A file name as text that can be written: bytes that are not UTF-8 and lone surrogates become escapes."""
-    try:
-        return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-    except UnicodeEncodeError:
-        return name.encode("utf-8", "backslashreplace").decode()
 
 
 def reason(error: BaseException) -> str:

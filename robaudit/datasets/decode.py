@@ -99,13 +99,12 @@ def _as_tensor(values: NDArray[Any], where: str) -> Tensor:
     """A NumPy array as a tensor, whatever its byte order and writability."""
     if values.dtype.kind not in "biuf":
         raise SampleError(where, f"pixels are of type {values.dtype}", "they must be numbers: uint8 or floats")
-    if values.dtype.kind == "f":
-        return torch.from_numpy(np.array(values, dtype=np.float64, order="C"))
-    return torch.from_numpy(np.array(values, dtype=values.dtype.newbyteorder("="), order="C"))
+    dtype = np.dtype(np.float64) if values.dtype.kind == "f" else values.dtype.newbyteorder("=")
+    return torch.from_numpy(np.array(values, dtype=dtype, order="C"))
 
 
 def as_label(value: object, where: str) -> int | None:
-    """A label as a plain int; None stays None.
+    """A label as a plain int; None and -1 are no label.
 
     Raises:
         SampleError: it is not an integer, or negative.
@@ -119,9 +118,9 @@ def as_label(value: object, where: str) -> int | None:
         raise SampleError(
             where, f"the label {text if len(text) < 40 else type(value).__name__} is not an integer", "give a class index or None"
         )
-    if value < 0:
+    if value < -1:
         raise SampleError(where, f"the label is {value}", "class indices start at 0; give None where there is no label")
-    return int(value)
+    return None if value == -1 else int(value)
 
 
 def read_image(path: Path, where: str, options: ImageOptions, root: Path) -> Tensor:

@@ -2,17 +2,36 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from robaudit.datasets.base import Labels, Sample
-from robaudit.datasets.decode import as_pixels
-from robaudit.spec.model import DigitsSpec
+from robaudit.datasets.arrays import ArrayDataset
+from robaudit.datasets.base import Labels
+from robaudit.spec.model import BaseDatasetSpec
 
 TEST_SHARE = 0.4
 SPLIT_SEED = 20
+
+
+class DigitsSpec(BaseDatasetSpec):
+    """scikit-learn's handwritten digits, 1 x 8 x 8, 10 classes: embedded, needs no file."""
+
+    kind: Literal["digits"] = "digits"
+    split: Literal["train", "test", "all"] = "test"
+
+    def open(self, base_dir: Path, *, trust: bool) -> ArrayDataset:
+        """Open the split; an id is the index among all 1,797 digits, whatever the split."""
+        from sklearn.datasets import load_digits
+
+        source = load_digits()
+        targets = np.asarray(source.target, dtype=np.int64)
+        chosen = split_indices(targets, self.split)
+        images = np.asarray(source.images, dtype=np.float64)[chosen]  # 0 to 16
+        ids, names = [str(index) for index in chosen], tuple("0123456789")
+        return ArrayDataset(f"digits ({self.split})", images, targets[chosen], layout="nhw", scale=16.0, ids=ids, class_names=names)
 
 
 def split_indices(targets: NDArray[np.int64], split: Literal["train", "test", "all"]) -> Labels:
@@ -29,35 +48,3 @@ def split_indices(targets: NDArray[np.int64], split: Literal["train", "test", "a
         test = round(TEST_SHARE * len(order))
         chosen.append(order[:test] if split == "test" else order[test:])
     return np.sort(np.concatenate(chosen)).astype(np.int64)
-
-
-class DigitsDataset:
-    """1,797 digits of 1 x 8 x 8 pixels (0 to 16 in the source); a sample's id is its index among all of them."""
-
-    class_names: tuple[str, ...] | None = tuple("0123456789")
-
-    def __init__(self, spec: DigitsSpec) -> None:
-        from sklearn.datasets import load_digits
-
-        source = load_digits()
-        targets = np.asarray(source.target, dtype=np.int64)
-        self.where = f"digits ({spec.split})"
-        self._indices = split_indices(targets, spec.split)
-        self._images = np.asarray(source.images, dtype=np.float64)[self._indices]
-        self._labels = targets[self._indices]
-
-    def __len__(self) -> int:
-        return len(self._indices)
-
-    def sample_id(self, index: int) -> str:
-        """The index among all 1,797 digits, as text, whatever the split."""
-        return str(self._indices[index])
-
-    def labels(self) -> Labels | None:
-        """The digits themselves."""
-        return self._labels
-
-    def __getitem__(self, index: int) -> Sample:
-        """One digit."""
-        pixels = as_pixels(self._images[index], f"{self.where}, sample {index}", scale=16.0)
-        return Sample(self.sample_id(index), pixels, int(self._labels[index]))

@@ -6,94 +6,56 @@ import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Literal, NoReturn
 
 import numpy as np
+from pydantic import Field
 
-from robaudit.datasets.base import Dataset, Labels, Sample, boundary, find, name_text, reason
+from robaudit.datasets.base import Labels, boundary, find, reason
 from robaudit.datasets.classes import ClassIndex
-from robaudit.datasets.decode import read_image
+from robaudit.datasets.files import FileDataset, name_text
 from robaudit.errors import DataError
 from robaudit.spec.data_files import METADATA, METADATA_PATH, SPLITS, SUFFIXES, preferred
-from robaudit.spec.model import ImageOptions, ImagesSpec
+from robaudit.spec.model import FilesSpec
 from robaudit.text import count
 
 _SYNSET = re.compile(r"n\d{8}")
 
 
-def open_images(spec: ImagesSpec, *, base_dir: Path) -> Dataset:
-    """Open a folder of class folders, or of images without labels.
+class ImagesSpec(FilesSpec):
+    """A folder with one folder of images for each class."""
 
-    Raises:
-        DataError: there are no images.
-    """
-    root = find(spec.path, base_dir, "folder")
-    folders, loose = _visible(root, spec.path)
-    if folders:
-        return _by_folders(spec, root, folders, boundary(spec.root, base_dir, root))
-    if loose and (root / METADATA).is_file():
-        remedy = f"use kind: csv with path: {spec.path.rstrip('/')}/{METADATA} and path_column: {METADATA_PATH}"
-        raise DataError(spec.path, f"holds {count(len(loose), 'image')} but no class folders", remedy)
-    if loose:
-        unlabelled = np.full(len(loose), -1, dtype=np.int64)
-        return ImagesDataset(spec.path, root, sorted(loose), unlabelled, spec.class_names, spec, boundary(spec.root, base_dir, root))
-    holds_nothing = "holds no class folders" if any(root.iterdir()) else "is an empty folder"
-    raise DataError(spec.path, holds_nothing, "give a folder with one folder per class")
+    kind: Literal["images"] = "images"
+    classes: Literal["top", "leaf", "path"] = Field(
+        "top", description="the class of an image: the folder right below path (top), the folder it lies in (leaf), or all folders (path)"
+    )
 
-
-class ImagesDataset:
-    """Image files of a folder, ordered by path; a sample's id is its path relative to the folder, with slashes.
-
-    Args:
-        where: what messages call the folder.
-        root: the folder.
-        names: of the files, relative to it.
-        labels: of the files; -1: none.
-        class_names: by index, where they are known.
-        options: of decoding.
-        within: the folder that the files must lie in.
-    """
-
-    def __init__(
-        self,
-        where: str,
-        root: Path,
-        names: list[str],
-        labels: Labels,
-        class_names: tuple[str, ...] | None,
-        options: ImageOptions,
-        within: Path,
-    ) -> None:
-        self.where, self._root, self._names, self._options = where, root, names, options
-        self._labels, self._within = labels, within
-        self.class_names = class_names
-
-    def __len__(self) -> int:
-        return len(self._names)
-
-    def sample_id(self, index: int) -> str:
-        """The path relative to the folder; bytes that are not UTF-8 are written as escapes."""
-        return name_text(self._names[index])
-
-    def labels(self) -> Labels | None:
-        """The class of every image."""
-        return self._labels
-
-    def __getitem__(self, index: int) -> Sample:
-        """Decode one image.
+    def open(self, base_dir: Path, *, trust: bool) -> FileDataset:
+        """List the images, ordered by path; an id is the path relative to the folder, with slashes.
 
         Raises:
-            SampleError: it cannot be decoded, or lies elsewhere.
+            DataError: there are none, or their folders are no classes.
         """
-        sample_id = self.sample_id(index)
-        pixels = read_image(self._root / self._names[index], f"{self.where}/{sample_id}", self._options, self._within)
-        label = int(self._labels[index])
-        return Sample(sample_id, pixels, label if label >= 0 else None)
+        folder = find(self.path, base_dir, "folder")
+        folders, loose = _visible(folder, self.path)
+        class_names = self.class_names
+        if folders:
+            names = [name for one in folders for name in _images_below(folder, one, self.path)]
+            labels, class_names = _labels_of(self, folders, names)
+        elif loose and (folder / METADATA).is_file():
+            remedy = f"use kind: csv with path: {self.path.rstrip('/')}/{METADATA} and path_column: {METADATA_PATH}"
+            raise DataError(self.path, f"holds {count(len(loose), 'image')} but no class folders", remedy)
+        elif loose:
+            names, labels = sorted(loose), np.full(len(loose), -1, dtype=np.int64)
+        else:
+            holds_nothing = "holds no class folders" if any(folder.iterdir()) else "is an empty folder"
+            raise DataError(self.path, holds_nothing, "give a folder with one folder per class")
+        root, ids = boundary(self.root, base_dir, folder), [name_text(name) for name in names]
+        return FileDataset((self.path, f"{self.path}/"), folder, root, names, labels, self, class_names, ids)
 
 
-def _by_folders(spec: ImagesSpec, root: Path, folders: Sequence[str], within: Path) -> Dataset:
-    """Images whose class is the name of a folder, or of several."""
-    names = [name for folder in folders for name in _images_below(root, folder, spec.path)]
+def _labels_of(spec: ImagesSpec, folders: Sequence[str], names: Sequence[str]) -> tuple[Labels, tuple[str, ...]]:
+    """Labels and class names of images whose class is the name of a folder, or of several."""
     if not names:
         suffixes = f"known suffixes: {' '.join(sorted(SUFFIXES))}"
         raise DataError(spec.path, f"has no images in its {count(len(folders), 'class folder')}", suffixes)
@@ -105,8 +67,7 @@ def _by_folders(spec: ImagesSpec, root: Path, folders: Sequence[str], within: Pa
         of_files = [parent.rpartition("/")[2] for parent in parents] if spec.classes == "leaf" else parents
         present = sorted(set(of_files))
     index, class_names = _classes(spec, [name_text(one) for one in present])
-    labels = np.array([index[name_text(one)] for one in of_files], dtype=np.int64)
-    return ImagesDataset(spec.path, root, names, labels, class_names, spec, within)
+    return np.array([index[name_text(one)] for one in of_files], dtype=np.int64), class_names
 
 
 def _classes(spec: ImagesSpec, present: Sequence[str]) -> tuple[dict[str, int], tuple[str, ...]]:

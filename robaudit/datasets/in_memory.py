@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,6 +15,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from robaudit.datasets.arrays import ArrayDataset, channels_first, layout_of
 from robaudit.datasets.base import Dataset, Labels, Sample, first_samples
 from robaudit.datasets.decode import as_label, as_pixels, image_pixels
 from robaudit.errors import DataError, SampleError, did_you_mean
@@ -26,10 +28,10 @@ Layout = Literal["nchw", "nhwc"]
 
 _IMAGE_KEYS = ("image", "images", "img", "pixel_values", "pixels", "x", "input", "inputs")
 _LABEL_KEYS = (*USUAL_LABELS, "targets", "fine_label")
-_CHANNELS = (1, 3)
 _SPLITS = "pass one of them, for example data['test']"
 _TABLES = ("DataFrame", "LazyFrame", "Table", "RecordBatch")  # of pandas, polars and Arrow
 _FORMS = "a torch or Hugging Face data set, a DataLoader, (x, y), or a list of images or of (image, label)"
+_WITH_ID = 3  # parts of a sample
 _CHECKED = 32  # of the first images; each is read twice
 _MOST_OBJECTS = 1000  # in which a normalisation is searched
 _ONE_BY_ONE = threading.RLock()
@@ -75,10 +77,9 @@ def open_in_memory(data: object, reading: Reading | None = None) -> Dataset:
     where, features = _name(data), _features(data)
     images, labels = _parted(data)
     if _is_array(images):
-        return _Stack(where, images, labels, how)
-    if not _is_indexed(images):
-        images = _read_in(images, where, how)
-    return _Items(where, images, labels, how, features)
+        return _stack(where, images, labels, how)
+    items = images if _is_indexed(images) else _read_in(images, where, how)
+    return Items(where, items, labels, how, features)
 
 
 def refuse_unfit(dataset: Dataset, data: object, *, skip_bad: bool, as_given: bool = False) -> None:
@@ -104,82 +105,58 @@ def refuse_unfit(dataset: Dataset, data: object, *, skip_bad: bool, as_given: bo
             raise DataError("dataset", what, "pass the data with the transform of evaluation, without augmentation")
 
 
-class _Samples:
-    """What both forms share: ids, class names, labels."""
+def _stack(where: str, images: Any, labels: object, how: Reading) -> ArrayDataset:
+    """Images in one array or tensor, and labels beside them."""
+    shape = tuple(images.shape)
+    if len(shape) not in (3, 4) or 0 in shape:
+        raise DataError("dataset", f"the images have shape {shape}", "they are (n, c, h, w), (n, h, w, c) or (n, h, w)")
+    layout = _layout_of(shape[1:], how.layout, "dataset", plain=isinstance(images, Tensor)) if len(shape) == 4 else "nchw"
+    names, end = _texts(how.class_names), how.limit
+    known, ids = _label_list(labels, shape[0], names), _checked_ids(how.ids, shape[0])
+    return ArrayDataset(where, images[:end], None if known is None else known[:end], layout=layout, ids=ids, class_names=names)
 
-    def __init__(self, where: str, length: int, reading: Reading, names: Sequence[str] | None) -> None:
-        self.where, self._how = where, reading
-        self._length = length if reading.limit is None else min(length, reading.limit)
-        given = reading.class_names if reading.class_names is not None else names
-        self.class_names: tuple[str, ...] | None = None if given is None else tuple(str(name) for name in given)
-        self._ids = None if reading.ids is None else _checked_ids(reading.ids, length)
+
+class Items:
+    """Samples that are read one by one, by one thread at a time: the program's code may never have met a second one.
+
+    Args:
+        where: what messages call it.
+        items: what gives a sample for an index.
+        labels: beside the samples; None: the samples hold them.
+        how: they are read.
+        features: the columns of a Hugging Face data set with their types.
+        own_ids: the third part of samples that have three is their id.
+    """
+
+    def __init__(self, where: str, items: Any, labels: object, how: Reading, features: Mapping[str, Any], *, own_ids: bool = False) -> None:
+        self.where, self._items, self._how = where, items, how
+        self._length = len(items) if how.limit is None else min(len(items), how.limit)
+        self.class_names = _texts(how.class_names if how.class_names is not None else _names(items))
+        self._labels = _label_list(labels, len(items), self.class_names)
+        self._ids = _checked_ids(how.ids, len(items))
+        self._read_ids = dict[int, str]()
+        self._image_key, self._label_key, self._channels = how.image_key, how.label_key, 0
+        first = self._first_item()
+        self._size = len(first) if own_ids and isinstance(first, tuple | list) else None
+        if isinstance(first, Mapping) or (first is None and features):
+            self._find_keys([str(key) for key in first or features], features)
+        with contextlib.suppress(SampleError):  # of pictures, the first says whether all are grey
+            self._pixels(self._parts(first, where)[0], where)
 
     def __len__(self) -> int:
         return self._length
 
     def sample_id(self, index: int) -> str:
-        """The given id, or the index as text."""
+        """The given id, that of the sample itself, or the index as text (also of a sample that cannot be read)."""
         index = range(self._length)[index]
-        return str(index) if self._ids is None else self._ids[index]
-
-    def _label(self, value: object, where: str) -> int | None:
-        """A class index; the name of a class is understood, and -1 is no label."""
-        if isinstance(value, str):
-            if self.class_names is None:
-                raise SampleError(where, f"the label is {value!r}, not a class index", "give class_names=[...], in the order of the logits")
-            if value not in self.class_names:
-                raise SampleError(where, f"the label {value!r} is not in class_names", did_you_mean(value, self.class_names))
-            if self.class_names.count(value) > 1:
-                raise SampleError(where, f"several classes are called {value!r}", "give class indices as labels")
-            return self.class_names.index(value)
-        if isinstance(value, Tensor | np.ndarray) and tuple(value.shape) == (1,):
-            value = value[0]
-        if isinstance(value, Tensor | np.ndarray) and value.ndim == 1:
-            raise SampleError(where, f"the label has {len(value)} entries", "labels are class indices: label.argmax() of a one-hot vector")
-        plain = value.item() if isinstance(value, Tensor | np.ndarray) and value.ndim == 0 else value
-        return None if isinstance(plain, int | np.integer) and not isinstance(plain, bool) and plain == -1 else as_label(plain, where)
-
-
-class _Stack(_Samples):
-    """Images in one array or tensor, and labels beside them."""
-
-    def __init__(self, where: str, images: Any, labels: object, reading: Reading) -> None:
-        shape = tuple(images.shape)
-        if len(shape) not in (3, 4) or 0 in shape:
-            raise DataError("dataset", f"the images have shape {shape}", "they are (n, c, h, w), (n, h, w, c) or (n, h, w)")
-        super().__init__(where, shape[0], reading, None)
-        self._images = images
-        self._layout = _layout_of(shape[1:], reading.layout, "dataset", plain=isinstance(images, Tensor)) if len(shape) == 4 else "nchw"
-        self._labels = _label_list(labels, shape[0], self)
-
-    def labels(self) -> Labels | None:
-        """All labels."""
-        return None if self._labels is None else self._labels[: self._length]
-
-    def __getitem__(self, index: int) -> Sample:
-        """Read one sample.
-
-        Raises:
-            SampleError: its pixels are unusable.
-        """
-        index = range(self._length)[index]
-        where = f"{self.where}, sample {self.sample_id(index)}"
-        pixels = as_pixels(_channels_first(self._images[index], self._layout), where)
-        label = None if self._labels is None else int(self._labels[index])
-        return Sample(self.sample_id(index), pixels, None if label == -1 else label)
-
-
-class _Items(_Samples):
-    """Samples that are read one by one, by one thread at a time: the program's code may never have met a second one."""
-
-    def __init__(self, where: str, items: Any, labels: object, reading: Reading, features: Mapping[str, Any]) -> None:
-        super().__init__(where, len(items), reading, _names(items))
-        self._items = items
-        self._labels = _label_list(labels, len(items), self)
-        self._image_key, self._label_key, self._channels = reading.image_key, reading.label_key, 0
-        self._first: tuple[str, tuple[int, ...]] | None = None
-        if self._length:
-            self._find_keys(features)
+        if self._size != _WITH_ID:
+            return str(index) if self._ids is None else self._ids[index]
+        if index not in self._read_ids:
+            try:
+                self._read_ids[index] = str(self._item(index, self.where)[2])
+            except (SampleError, IndexError, TypeError):
+                self._read_ids[index] = str(index)
+        return self._read_ids[index]
 
     def labels(self) -> Labels | None:
         """All labels, where they stand beside the images."""
@@ -191,28 +168,13 @@ class _Items(_Samples):
         Raises:
             SampleError: the program's code raised something, or it is not an image (with a label).
         """
-        index = range(self._length)[index]
-        where = f"{self.where}, sample {self.sample_id(index)}"
-        self._look_at_first(index)
+        sample_id = self.sample_id(index)
+        where = f"{self.where}, sample {sample_id}"
         image, label = self._parts(self._item(index, where), where)
         pixels = self._pixels(image, where)
-        shape = tuple(pixels.shape)
-        first_id, first = self._first = self._first or (self.sample_id(index), shape)
-        if shape != first:
-            what = f"its shape is {shape}, but that of the first sample {first_id!r} is {first}"
-            raise SampleError(where, what, "bring all to one size and one number of channels, for example with Resize((224, 224))")
         if self._labels is not None:
             label = int(self._labels[index])
-        return Sample(self.sample_id(index), pixels, self._label(label, where))
-
-    def _look_at_first(self, index: int) -> None:
-        """Read the first readable sample, whose shape the others must have, whichever is asked for first."""
-        for earlier in range(index if self._first is None else 0):
-            try:
-                self[earlier]
-            except SampleError:
-                continue
-            return
+        return Sample(sample_id, pixels, _label(label, where, self.class_names))
 
     def _item(self, index: int, where: str) -> Any:
         try:
@@ -220,6 +182,13 @@ class _Items(_Samples):
                 return self._items[index]
         except Exception as error:  # noqa: BLE001  the program's code may raise anything
             raise SampleError(where, f"raised {describe(error)}", "repair or leave out this sample") from None
+
+    def _first_item(self) -> Any:
+        """The first sample that can be read; None where none can."""
+        for index in range(self._length):
+            with contextlib.suppress(SampleError):
+                return self._item(index, "dataset")
+        return None
 
     def _parts(self, item: Any, where: str) -> tuple[Any, Any]:
         """Image and label of an item."""
@@ -232,42 +201,32 @@ class _Items(_Samples):
         if isinstance(item, tuple | list):
             if len(item) == 0:
                 raise SampleError(where, "is empty", "samples are images, (image, label) or mappings")
+            if self._size not in (None, len(item)):
+                raise SampleError(where, f"has {len(item)} parts, the first sample has {self._size}", "give all samples an id, or none")
             return item[0], item[1] if len(item) > 1 else None
         return item, None
 
-    def _find_keys(self, features: Mapping[str, Any]) -> None:
-        """Find out the keys of image and label, from the first readable sample that is a mapping, and the types of its columns.
+    def _find_keys(self, known: Sequence[str], features: Mapping[str, Any]) -> None:
+        """Find out the keys of image and label, from those of a sample and the types of a Hugging Face data set's columns.
 
         What a transform has added to the columns is what the network is meant to get.
         """
-        known: Sequence[str] = list(features)
-        for index in range(self._length):
-            try:
-                item = self._item(index, "dataset")
-            except SampleError:
-                continue
-            known = [str(key) for key in item] if isinstance(item, Mapping) else []
-            break
-        if not known:
-            return
         of_image, of_class = ([name for name, one in features.items() if type(one).__name__ == kind] for kind in ("Image", "ClassLabel"))
         added = [name for name in _IMAGE_KEYS if features and name in known and name not in features]
         self._image_key = _key("image_key", self._image_key, known, added[:1] or [name for name in of_image if name in known], _IMAGE_KEYS)
         if self._image_key is None:
-            raise DataError(
-                "dataset", f"its samples have the keys {', '.join(known)}, none of which is usual for images", "give image_key="
-            )
+            what = f"its samples have the keys {', '.join(known)}, none of which is usual for images"
+            raise DataError("dataset", what, "give image_key=")
         self._label_key = _key("label_key", self._label_key, known, [name for name in of_class if name in known], _LABEL_KEYS)
         labels = self._label_key if self._label_key in features else of_class[0] if len(of_class) == 1 else ""
-        names = getattr(features.get(labels or ""), "names", None)
         if self._how.class_names is None and features:
-            self.class_names = None if names is None else tuple(names)
+            self.class_names = _texts(getattr(features.get(labels or ""), "names", None))
 
     def _pixels(self, image: Any, where: str) -> Tensor:
         if isinstance(image, Image.Image):
             if not self._channels:  # of the first one: the others follow
-                self._channels = len(image_pixels(image, where, ImageOptions.model_construct(channels=None)))  # type: ignore[arg-type]
-            return image_pixels(image, where, ImageOptions(channels=self._channels))
+                self._channels = len(image_pixels(image, where, _options(None)))
+            return image_pixels(image, where, _options(self._channels))
         if not _is_array(image):
             remedy = "convert it in the transform, for example with ToTensor()" if not isinstance(image, str | bytes | Path) else "open it"
             raise SampleError(where, f"the image is {type(image).__name__}", f"images are PIL images, arrays or tensors: {remedy}")
@@ -276,7 +235,33 @@ class _Items(_Samples):
         if image.ndim != 3:
             raise SampleError(where, f"the image has shape {tuple(image.shape)}", "it must be (c, h, w), (h, w, c) or (h, w)")
         layout = _layout_of(tuple(image.shape), self._how.layout, where, plain=isinstance(image, Tensor))
-        return as_pixels(_channels_first(image, layout), where)
+        return as_pixels(channels_first(image) if layout == "nhwc" else image, where)
+
+
+def _options(channels: int | None) -> ImageOptions:
+    """Images as they are, with so many channels; None: as many as they have."""
+    return ImageOptions.model_construct(kind="memory", channels=channels)  # type: ignore[arg-type]
+
+
+def _texts(names: Iterable[object] | None) -> tuple[str, ...] | None:
+    return None if names is None else tuple(str(name) for name in names)
+
+
+def _label(value: Any, where: str, names: Sequence[str] | None) -> int | None:
+    """A class index; the name of a class is understood, and -1 is no label."""
+    if isinstance(value, str):
+        if names is None:
+            raise SampleError(where, f"the label is {value!r}, not a class index", "give class_names=[...], in the order of the logits")
+        if value not in names:
+            raise SampleError(where, f"the label {value!r} is not in class_names", did_you_mean(value, names))
+        if names.count(value) > 1:
+            raise SampleError(where, f"several classes are called {value!r}", "give class indices as labels")
+        return names.index(value)
+    if _is_array(value) and tuple(value.shape) == (1,):
+        value = value[0]
+    if _is_array(value) and value.ndim == 1:
+        raise SampleError(where, f"the label has {len(value)} entries", "labels are class indices: label.argmax() of a one-hot vector")
+    return as_label(value, where)
 
 
 def _is_dataset(data: object) -> bool:
@@ -421,17 +406,17 @@ def _read_in(data: Any, where: str, how: Reading) -> _ReadIn:
         raise DataError("dataset", f"reading it raised {describe(error)}", "repair it, or pass a list") from error
 
 
-def _checked_ids(ids: Sequence[object], length: int) -> tuple[str, ...]:
-    texts = tuple(str(one) for one in ids)
-    if len(texts) != length:
+def _checked_ids(ids: Sequence[object] | None, length: int) -> tuple[str, ...] | None:
+    texts = _texts(ids)
+    if texts is not None and len(texts) != length:
         raise DataError("ids", f"there are {len(texts)} for {length} samples", "give each sample one")
-    if len(set(texts)) != len(texts):
+    if texts is not None and len(set(texts)) != len(texts):
         twice = next(one for one in texts if texts.count(one) > 1)
         raise DataError("ids", f"{twice!r} appears twice", "ids must differ")
     return texts
 
 
-def _label_list(labels: Any, length: int, samples: _Samples) -> Labels | None:
+def _label_list(labels: Any, length: int, names: Sequence[str] | None) -> Labels | None:
     """Labels beside the images as int64, -1 where there is none."""
     if labels is None:
         return None
@@ -449,33 +434,22 @@ def _label_list(labels: Any, length: int, samples: _Samples) -> Labels | None:
                 raise DataError("dataset", f"a label is {int(found.min())}", "class indices start at 0; -1 is no label")
             return found
         labels = values.tolist()
-    found = np.full(length, -1, dtype=np.int64)
-    for index, value in enumerate(labels):
-        label = samples._label(value, f"dataset, label {index}")
-        found[index] = -1 if label is None else label
-    return found
+    read = (_label(value, f"dataset, label {index}", names) for index, value in enumerate(labels))
+    return np.array([-1 if label is None else label for label in read], dtype=np.int64)
 
 
 def _layout_of(shape: Sequence[int], wanted: Layout | None, where: str, *, plain: bool) -> Layout:
-    """The layout of an image with three axes: as wanted, else by which of them has 1 or 3 entries; ``plain``: channels first in doubt.
+    """The layout of an image with three axes: as wanted, else by its shape; ``plain``: channels first in doubt.
 
     Raises:
         DataError: it is unknown.
     """
-    if wanted is not None:
-        if wanted not in ("nchw", "nhwc"):
-            raise DataError("layout", f"{wanted!r} is unknown", "'nchw' or 'nhwc'")
-        return wanted
-    first, last = shape[0] in _CHANNELS, shape[-1] in _CHANNELS
-    if first == last and not plain:
+    if wanted not in (None, "nchw", "nhwc"):
+        raise DataError("layout", f"{wanted!r} is unknown", "'nchw' or 'nhwc'")
+    layout = wanted or layout_of(shape) or ("nchw" if plain else None)
+    if layout is None:
         raise DataError(where, f"cannot tell the layout of images of shape {tuple(shape)}", "give layout='nchw' or layout='nhwc'")
-    return "nhwc" if last and not first else "nchw"
-
-
-def _channels_first(image: Any, layout: Layout) -> Any:
-    if layout == "nchw" or image.ndim == 2:
-        return image
-    return image.movedim(-1, 0) if isinstance(image, Tensor) else np.moveaxis(image, -1, 0)
+    return layout
 
 
 def _key(argument: str, given: str | None, known: Sequence[str], of_type: Sequence[str], usual: Sequence[str]) -> str | None:

@@ -5,64 +5,54 @@ from __future__ import annotations
 import math
 import zipfile
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import psutil
 from numpy.typing import NDArray
+from pydantic import Field
 
-from robaudit.datasets.base import Labels, Sample, find, reason
-from robaudit.datasets.decode import as_pixels, known_scale
+from robaudit.datasets.arrays import ArrayDataset, layout_of
+from robaudit.datasets.base import Labels, find, reason
 from robaudit.errors import DataError, did_you_mean
-from robaudit.spec.model import NpzSpec
+from robaudit.spec.fields import Positive
+from robaudit.spec.model import BaseDatasetSpec
 
 _MOST_VALUES = 3 * 2**24
 _LISTED = 20
 _OF_MEMORY = 0.5  # the share of the free memory that the arrays may take
 
 
-class NpzDataset:
-    """Images and labels of a .npz file; a sample's id is its index in the file.
+class NpzSpec(BaseDatasetSpec):
+    """Arrays in a NumPy .npz file."""
 
-    The arrays are in memory, in the file's own type. Only the sample asked for becomes float64.
-    """
+    names_from_model = True
 
-    class_names: tuple[str, ...] | None = None
+    kind: Literal["npz"] = "npz"
+    path: str
+    images_key: str = "images"
+    labels_key: str | None = Field("labels", description="null: no labels")
+    layout: Literal["nchw", "nhwc", "nhw"] | None = Field(None, description="default: guessed from the shape")
+    scale: Positive | None = Field(None, description="divisor of the pixels; default: 255 for uint8, 1 for float")
 
-    def __init__(self, spec: NpzSpec, *, base_dir: Path) -> None:
-        self.where, self._scale = spec.path, spec.scale
-        path = find(spec.path, base_dir, "file")
-        self._images = _array(path, self.where, spec.images_key, "images_key")
-        self._layout = _layout_of(self._images, self.where, spec)
-        if known_scale(self._images.dtype.name, spec.scale) is None:
-            remedy = "set scale (the value of full intensity)" if self._images.dtype.kind in "iu" else "images are uint8 or floats"
-            raise DataError(self.where, f"array {spec.images_key!r} is of type {self._images.dtype}", remedy)
-        self._labels: Labels | None = None
-        if spec.labels_key is not None:
-            labels = _array(path, self.where, spec.labels_key, "labels_key")
-            self._labels = _labels_of(labels, self.where, spec.labels_key, len(self))
-
-    def __len__(self) -> int:
-        return len(self._images)
-
-    def sample_id(self, index: int) -> str:
-        """The index in the file as text."""
-        return str(range(len(self))[index])
-
-    def labels(self) -> Labels | None:
-        """All labels, or None where the file has none."""
-        return self._labels
-
-    def __getitem__(self, index: int) -> Sample:
-        """Read one sample.
+    def open(self, base_dir: Path, *, trust: bool) -> ArrayDataset:
+        """Read the arrays into memory, in the file's own type; an id is the index in the file.
 
         Raises:
-            SampleError: its pixels are NaN or infinite.
+            DataError: the file or an array is missing, damaged, or not of images or labels.
         """
-        index = range(len(self))[index]
-        image = np.moveaxis(self._images[index], -1, 0) if self._layout == "nhwc" else self._images[index]  # (channels, height, width)
-        pixels = as_pixels(image, f"{self.where}, sample {index}", self._scale)
-        return Sample(str(index), pixels, None if self._labels is None else int(self._labels[index]))
+        from robaudit.datasets.decode import known_scale  # and with it torch: a spec is read without
+
+        path = find(self.path, base_dir, "file")
+        images = _array(path, self.path, self.images_key, "images_key")
+        layout = _layout_of(images, self)
+        if known_scale(images.dtype.name, self.scale) is None:
+            remedy = "set scale (the value of full intensity)" if images.dtype.kind in "iu" else "images are uint8 or floats"
+            raise DataError(self.path, f"array {self.images_key!r} is of type {images.dtype}", remedy)
+        labels = None
+        if self.labels_key is not None:
+            labels = _labels_of(_array(path, self.path, self.labels_key, "labels_key"), self.path, self.labels_key, len(images))
+        return ArrayDataset(self.path, images, labels, layout=layout, scale=self.scale)
 
 
 def _array(path: Path, where: str, key: str, option: str) -> NDArray[Any]:
@@ -95,29 +85,25 @@ def _array(path: Path, where: str, key: str, option: str) -> NDArray[Any]:
     return found
 
 
-def _layout_of(images: NDArray[Any], where: str, spec: NpzSpec) -> str:
-    """nchw, nhwc or nhw: as wanted, else by which axis has 1 or 3 entries.
+def _layout_of(images: NDArray[Any], spec: NpzSpec) -> Literal["nchw", "nhwc", "nhw"]:
+    """The layout as wanted, else by which axis has 1 or 3 entries.
 
     Raises:
         DataError: the shape is not that of a stack of images, does not fit, or fits more than one layout.
     """
-    shape, name, wanted = images.shape, spec.images_key, spec.layout
+    shape, where, array = images.shape, spec.path, f"array {spec.images_key!r}"
     if len(shape) not in (3, 4):
-        raise DataError(where, f"array {name!r} has shape {shape}", "images are (n, c, h, w), (n, h, w, c) or (n, h, w)")
+        raise DataError(where, f"{array} has shape {shape}", "images are (n, c, h, w), (n, h, w, c) or (n, h, w)")
     if 0 in shape:
-        raise DataError(where, f"array {name!r} has shape {shape}: it holds no images", "give at least one image")
+        raise DataError(where, f"{array} has shape {shape}: it holds no images", "give at least one image")
     if math.prod(shape[1:]) > _MOST_VALUES:
-        raise DataError(where, f"an image of array {name!r} has shape {shape[1:]}", f"at most {_MOST_VALUES} values per image")
-    if wanted is not None:
-        if len(wanted) != len(shape):
-            raise DataError(where, f"layout {wanted} does not fit shape {shape}", f"it needs {len(wanted)} dimensions")
-        return wanted
-    if len(shape) == 3:
-        return "nhw"
-    first, last = shape[1] in (1, 3), shape[3] in (1, 3)
-    if first == last:
+        raise DataError(where, f"an image of {array} has shape {shape[1:]}", f"at most {_MOST_VALUES} values per image")
+    if spec.layout is not None and len(spec.layout) != len(shape):
+        raise DataError(where, f"layout {spec.layout} does not fit shape {shape}", f"it needs {len(spec.layout)} dimensions")
+    layout = spec.layout or ("nhw" if len(shape) == 3 else layout_of(shape[1:]))
+    if layout is None:
         raise DataError(where, f"cannot tell the layout of shape {shape}", "set layout: nchw or nhwc")
-    return "nchw" if first else "nhwc"
+    return layout
 
 
 def _labels_of(labels: NDArray[Any], where: str, name: str, count: int) -> Labels:

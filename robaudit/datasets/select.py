@@ -1,4 +1,4 @@
-"""The samples of a data set that the audit sees: all, the first N, or a seeded random subset."""
+"""The samples of a data set that the audit sees: all, the first N, a seeded random subset, or those with given ids."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from robaudit.datasets.base import Dataset, Labels, Sample, refuse_controls
-from robaudit.errors import DataError, SampleError
+from robaudit.errors import DataError, SampleError, did_you_mean
 from robaudit.spec.model import BaseDatasetSpec
 
 
@@ -26,14 +26,20 @@ def random_subset(total: int, size: int, seed: int) -> array[int]:
 
 
 def choose(dataset: Dataset, spec: BaseDatasetSpec) -> Sequence[int]:
-    """The indices that ``limit`` or ``sample`` leave, in the order of the data set.
+    """The indices that ``limit``, ``sample`` or ``ids`` leave, in the order of the data set.
 
     Raises:
-        DataError: the data set is empty, or smaller than ``sample.size``.
+        DataError: the data set is empty, smaller than ``sample.size``, or lacks an id.
     """
     total = len(dataset)
     if total == 0:
         raise DataError(dataset.where, "has no samples", "give a data set with at least one")
+    if spec.ids is not None:
+        names = {dataset.sample_id(index): index for index in range(total)}
+        if missing := [name for name in spec.ids if name not in names]:
+            what = f"has no sample {missing[0]!r}" + (f", nor {len(missing) - 1} more of dataset.ids" if len(missing) > 1 else "")
+            raise DataError(dataset.where, what, did_you_mean(missing[0], names))
+        return sorted(names[name] for name in spec.ids)
     if spec.sample is None:
         return range(total if spec.limit is None else min(spec.limit, total))
     if spec.sample.size > total:
@@ -106,7 +112,7 @@ class Selected:
             raise SampleError(
                 f"{self.where}, sample {sample.id!r}",
                 f"its shape is {shape}, but that of the first sample {first_id!r} is {first_shape}",
-                "set resize: [height, width] (or resize and crop), so that all have one shape",
+                "bring all to one shape: resize: [height, width] in the spec, or a transform such as Resize((224, 224))",
             )
         if sample.label is not None and self._class_names is not None and sample.label >= len(self._class_names):
             raise SampleError(f"{self.where}, sample {sample.id!r}", self._beyond(sample.label), "add the missing names")

@@ -8,20 +8,39 @@ import sys
 import threading
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
-from PIL import EpsImagePlugin, Image
-from torch import Tensor
+from pydantic import Field
 
-from robaudit.datasets.base import Labels, Sample, name_text, reason
-from robaudit.datasets.decode import as_label, as_pixels, hush, image_pixels
+from robaudit.datasets.base import Labels, Sample, reason
+from robaudit.datasets.files import name_text
 from robaudit.errors import DataError, SampleError, did_you_mean
 from robaudit.files import expanded
-from robaudit.spec.model import TorchvisionSpec
+from robaudit.spec.model import ImageOptions
 
 _ONE_BY_ONE = threading.RLock()
 _OURS = {"root": "root", "download": "download", "transform": "resize, crop and channels", "transforms": "resize, crop and channels"}
+
+
+class TorchvisionSpec(ImageOptions):
+    """A data set of torchvision.datasets by its name."""
+
+    kind: Literal["torchvision"] = "torchvision"
+    name: str = Field(description="class name in torchvision.datasets, for example CIFAR10")
+    root: str
+    split: str | None = Field("test", description="test or train (or what the data set's own split option takes)")
+    download: bool = False
+    options: dict[str, Any] = Field(default_factory=dict, description="further keyword arguments of the data set")
+    channels: Literal[1, 3] | None = None  # type: ignore[assignment]
+
+    def open(self, base_dir: Path, *, trust: bool) -> TorchvisionDataset:
+        """Construct it; with ``download``, torchvision fetches what is missing.
+
+        Raises:
+            DataError: there is no such data set, its files are missing or damaged, or an option is unknown.
+        """
+        return TorchvisionDataset(self, base_dir)
 
 
 class TorchvisionDataset:
@@ -33,7 +52,11 @@ class TorchvisionDataset:
     Several threads may read class folders at once; other data sets may keep state between reads, so only one thread reads them at a time.
     """
 
-    def __init__(self, spec: TorchvisionSpec, *, base_dir: Path) -> None:
+    def __init__(self, spec: TorchvisionSpec, base_dir: Path) -> None:
+        from PIL import EpsImagePlugin
+
+        from robaudit.datasets.decode import hush
+
         self.where, self._spec = f"torchvision {spec.name}", spec
         hush()
         EpsImagePlugin.gs_binary = False  # it opens any file that Pillow knows; no external program (Ghostscript) is started for one
@@ -64,6 +87,11 @@ class TorchvisionDataset:
         Raises:
             SampleError: it is unreadable, not an image, or its target is not a class index.
         """
+        from PIL import Image
+        from torch import Tensor
+
+        from robaudit.datasets.decode import as_label, as_pixels, image_pixels
+
         sample_id = self.sample_id(index)
         where = f"{self.where}, sample {sample_id}"
         try:
@@ -77,8 +105,7 @@ class TorchvisionDataset:
             pixels = as_pixels(image, where)
         else:
             raise SampleError(where, f"is {type(image).__name__}, not an image", "resize and crop are for data sets of images")
-        label = as_label(target, where) if not _is_none(target) else None
-        return Sample(sample_id, pixels, label)
+        return Sample(sample_id, pixels, as_label(target, where))
 
 
 _UNPICKLED = ("LSUN", "LSUNClass")
@@ -169,8 +196,3 @@ def _known_labels(items: Any) -> Labels | None:
         return None
     fits = labels.shape == (len(items),) and labels.dtype.kind in "iu"
     return labels.astype(np.int64) if fits else None
-
-
-def _is_none(target: object) -> bool:
-    """Whether this target says that there is no label."""
-    return isinstance(target, int | np.integer) and not isinstance(target, bool) and int(target) == -1

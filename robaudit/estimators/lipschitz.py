@@ -93,7 +93,7 @@ class LipschitzCertificate(Estimator):
         if self.lipschitz is None:
             found = lipschitz_bound(model, work.x[0])
         else:
-            found = Lipschitz.of_declared(self.lipschitz.constants, self.lipschitz.source, work.classes, pixels)
+            found = Lipschitz.of_declared(self.lipschitz.constants, work.classes, pixels)
         _refuse_contradicted(found, work)
         return found
 

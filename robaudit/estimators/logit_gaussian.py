@@ -7,7 +7,7 @@ from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from statistics import fmean, stdev
-from typing import ClassVar, Self
+from typing import ClassVar, NamedTuple, Self
 
 import torch
 from pydantic import Field
@@ -17,10 +17,8 @@ from robaudit.estimators.base import Estimate, Estimator, Need
 from robaudit.estimators.mc import flip_by_votes, looked_once
 from robaudit.estimators.work import Work
 from robaudit.levels import NoiseLevel
-from robaudit.noise.frames import FRAME
 from robaudit.numerics.intervals import antithetic_share
 from robaudit.numerics.margins import (
-    PairMoments,
     halves,
     margins,
     pair_moments,
@@ -41,10 +39,10 @@ COMPETITIVE = 64
 _EDGE = 1e-15
 _VALUES = {"cpu": 1 << 17, "other": 1 << 24}  # of the pairs without each group, worked on at once
 _VISIBLE = 2e-3
-_NOTED = 5e-3
 _ROUNDING = 1e-5
 _TAIL_MULTIPLE = 3.0  # a skewness of .5 moves the tail beyond 3 standard deviations by 2.4 times itself (Edgeworth)
-_PILOT, _PILOT_START, _MARGIN = 32, 2 * FRAME * 2**14, 1.1  # beyond the copies of every estimate, at the start of a frame
+_PILOT, _PILOT_START = 32, 2**21  # beyond the copies of every estimate
+_RESERVE, _RESERVE_VOTES = 1.25, 1.1  # the delta method's error is mostly less than the jackknife's, which rows state
 _NUMBERS = tuple(n for k in range(16) for n in (2**k * 32, 2**k * 48))
 _POOLED, _HARMLESS, _TOLERABLE = 10, 0.2, 0.01
 
@@ -58,7 +56,7 @@ class LogitGaussian(Estimator):
 
     Margins that are skewed, singly or jointly, shift the probability from the normal one. The same pairs say by how much
     (:func:`~robaudit.numerics.margins.reflection_shift`); the value is corrected by what of it is more than sampling error, which is
-    nothing at all for most normal margins, and says so in ``note`` from .005 on (``details.skew_correction``).
+    nothing at all for most normal margins (``details.skew_correction``).
 
     The interval is a delete-one-group jackknife (8 groups of pairs, Student's t on the probit scale), never narrower than the standard
     error that so many normal draws leave, and holds the intervals of the value and of the wholly corrected one. It is approximate: what
@@ -116,40 +114,21 @@ class LogitGaussian(Estimator):
         return 1 + (self.samples if self.tolerance is None else _PILOT + max(_PILOT, self.max_samples // 4)), 0
 
     def estimate(self, work: Work) -> Sequence[Estimate]:
-        """Draw and fit; with a tolerance, images that need equally many copies together."""
+        """Draw and fit; with a tolerance, images that need equally many copies are drawn together."""
         if not work.noise.random:
             return looked_once(work)
-        everything = list(range(len(work.x)))
         if self.tolerance is None:
-            return self._of_copies(work, everything, 0, self.samples)
-        pilot = self._of_copies(work, everything, _PILOT_START, _PILOT)
-        needed = [self._needed(one.std_error or 0.0) for one in pilot]
-        found: dict[int, Estimate] = {}
-        for draws in sorted(set(needed)):
-            images = [b for b in everything if needed[b] == draws]
-            found |= zip(images, map(self._after_pilot, self._of_copies(work, images, 0, draws)), strict=True)
-        return [found[b] for b in everything]
+            return _of_copies(work, [self.samples] * len(work.x))
+        found = _of_copies(work, [self._needed(error) for error in _pilot(work)])
+        return [self._after_pilot(one) for one in found]
 
     def review(self) -> SkewReview:
         """Whether the margins are skewed over the images together."""
         return SkewReview()
 
-    def _of_copies(self, work: Work, images: list[int], start: int, draws: int) -> list[Estimate]:
-        """Estimates of some images from the copies with these numbers."""
-        g, winners = self._draw(work, images, start, draws)
-        fit = normal_margins(g).on_host() if work.noise.nearly_normal else None
-        predicted, others = work.clean.predicted.cpu(), work.others.cpu()
-        kept = packed(winners == predicted[images, None])
-        found = []
-        for row, (b, text) in enumerate(zip(images, kept, strict=True)):
-            votes = Votes.of(winners[row], int(predicted[b]), work.classes)
-            one = _estimate(fit, row, votes, int(predicted[b]), others[b])
-            found.append(replace(one, kept=text if 0 < votes.kept < 1 and draws <= MOST_STORED_DRAWS else None))
-        return found
-
     def _needed(self, error: float) -> int:
-        """Copies that bring a standard error of the pilot to the tolerance, from the list of numbers that there are."""
-        wanted = _PILOT * (_MARGIN * error / self.tolerance) ** 2 if self.tolerance is not None else 0.0
+        """Copies that bring a standard error of the pilot's copies to the tolerance, from the list of numbers that there are."""
+        wanted = _PILOT * (error / self.tolerance) ** 2 if self.tolerance is not None else 0.0
         return min(next((n for n in _NUMBERS if n >= wanted), self.max_samples), self.max_samples)
 
     def _after_pilot(self, one: Estimate) -> Estimate:
@@ -158,14 +137,56 @@ class LogitGaussian(Estimator):
         note = "; ".join(filter(None, [one.note, "undecided: the tolerance was not reached" if missed else ""]))
         return replace(one, forwards=one.forwards + _PILOT, note=note)
 
-    def _draw(self, work: Work, images: list[int], start: int, draws: int) -> tuple[Tensor, Tensor]:
-        x, target = work.x[images], work.clean.predicted[images]
-        logits = torch.empty((len(images) * draws, work.classes), dtype=torch.float64, device=x.device)
-        ids = [work.ids[b] for b in images]
-        for batch, part in work.engine.noisy_logits(x, ids, work.at, draws, start=start, pairs=True, frames=True):
-            logits[batch.image * draws + batch.draw] = part.double()
-        g = margins(logits, target.repeat_interleave(draws)).view(len(images), draws, -1)
-        return g, torch.where(logits.isfinite().all(1), logits.argmax(1), -1).view(len(images), draws).cpu()
+
+def _pilot(work: Work) -> list[float]:
+    """Standard errors of so few copies, with some reserve: in closed form, as a number of copies needs no more.
+
+    That of a normal fit is the delta method's, or half the one of the votes where this is larger: margins may not be normal.
+    """
+    images = list(range(len(work.x)))
+    g, winners = _draw(work, images, _PILOT, start=_PILOT_START, frames=False)
+    predicted = work.clean.predicted.tolist()
+    votes = [Votes.of(row, label, work.classes) for row, label in zip(winners, predicted, strict=True)]
+    if not work.noise.nearly_normal:
+        return [_RESERVE_VOTES * (mc_instead(one, label).std_error or 0.0) for one, label in zip(votes, predicted, strict=True)]
+    few = _Competing.of(g)
+    moments = pair_moments(few.even, few.odd)
+    probit = _probit(_probability(moments.mean, moments.covariance)[0])
+    errors = (_density(probit) * _delta(few.mean_variance(), _PILOT // 2, probit)).tolist()
+    return [_RESERVE * max(error, math.sqrt(one.kept * (1 - one.kept) / _PILOT) / 2) for error, one in zip(errors, votes, strict=True)]
+
+
+def _of_copies(work: Work, draws: Sequence[int]) -> list[Estimate]:
+    """Estimates from so many copies of each image; those with equally many are drawn together, and all are fitted together."""
+    predicted, others = work.clean.predicted.cpu(), work.others.cpu()
+    order, winners, kept, statistics = list[int](), list[Tensor](), list[str](), list[_Statistics]()
+    for number in sorted(set(draws)):
+        images = [b for b, wanted in enumerate(draws) if wanted == number]
+        g, won = _draw(work, images, number)
+        order += images
+        winners += won
+        kept += packed(won == predicted[images, None])
+        if work.noise.nearly_normal:
+            statistics.append(_Statistics.of(g))
+    fit = _fitted(_Statistics(*map(torch.cat, zip(*statistics, strict=True)))).on_host() if statistics else None
+    found = {}
+    for row, b in enumerate(order):
+        label = int(predicted[b])
+        votes = Votes.of(winners[row], label, work.classes)
+        one = _estimate(fit, row, votes, label, others[b])
+        found[b] = replace(one, kept=kept[row] if 0 < votes.kept < 1 and draws[b] <= MOST_STORED_DRAWS else None)
+    return [found[b] for b in range(len(draws))]
+
+
+def _draw(work: Work, images: list[int], draws: int, *, start: int = 0, frames: bool = True) -> tuple[Tensor, Tensor]:
+    """Margins of noisy copies (images, draws, classes - 1), float64, and the winners (images, draws) on the host, -1 for none."""
+    x, target = work.x[images], work.clean.predicted[images]
+    logits = torch.empty((len(images) * draws, work.classes), dtype=torch.float64, device=x.device)
+    ids = [work.ids[b] for b in images]
+    for batch, part in work.engine.noisy_logits(x, ids, work.at, draws, start=start, pairs=True, frames=frames):
+        logits[batch.image * draws + batch.draw] = part.double()
+    g = margins(logits, target.repeat_interleave(draws)).view(len(images), draws, -1)
+    return g, torch.where(logits.isfinite().all(1), logits.argmax(1), -1).view(len(images), draws).cpu()
 
 
 def _estimate(fit: NormalMargins | None, row: int, votes: Votes, predicted: int, others: Tensor) -> Estimate:
@@ -278,11 +299,7 @@ class NormalMargins:
 
     def estimate(self, row: int, *, flips_to: int, votes: Votes) -> Estimate:
         """One image as a row; the votes go along: gates and the accuracy under noise rest on them."""
-        error, correction = float(self.error[row]), float(self.correction[row])
-        remarks = [
-            f"normal CDF within {error:.1g}" if error > _VISIBLE else "",
-            f"skewed margins: corrected by {correction:+.3f}" if abs(correction) >= _NOTED else "",
-        ]
+        error = float(self.error[row])
         return Estimate(
             value=float(self.value[row]),
             lower=float(self.lower[row]),
@@ -292,7 +309,7 @@ class NormalMargins:
             forwards=1 + votes.draws,
             backwards=0,
             interval=LogitGaussian.interval,
-            note="; ".join(filter(None, remarks)),
+            note=f"normal CDF within {error:.1g}" if error > _VISIBLE else "",
             votes=votes.by_class,
             details=self.details(row),
             split=votes.split,
@@ -325,6 +342,56 @@ class _Competing:
         even, odd = (part.gather(2, chosen.expand(-1, even.shape[1], -1)) for part in (even, odd))
         return cls(even, odd, order[:, 0], total(normal_cdf(-left)) if left.shape[1] else torch.zeros_like(mean[:, 0]))
 
+    def mean_variance(self) -> Tensor:
+        """Variance of the first margin's mean, in units of the margin's own variance (batch,)."""
+        v_even = variance_over(self.even[:, :, 0], 1)
+        both = v_even + mean_over(self.odd[:, :, 0].square(), 1)
+        return torch.where(both > 0, v_even / torch.where(both > 0, both, 1.0), 0.0) / self.even.shape[1]
+
+
+class _Statistics(NamedTuple):
+    """What the fit needs to know of the margins, one entry an image.
+
+    Attributes:
+        mean, covariance: of the margins that compete, from all pairs and without each group (batch, 1 + groups, k), (..., k, k).
+        shift: likewise, :func:`~robaudit.numerics.margins.reflection_shift` (batch, 1 + groups).
+        pairs: how many (batch,), float64.
+        mean_variance, deciding, omitted: of :class:`_Competing` (batch,).
+        skewness, kurtosis, p_value: shape of the deciding margin (batch,).
+    """
+
+    mean: Tensor
+    covariance: Tensor
+    shift: Tensor
+    pairs: Tensor
+    mean_variance: Tensor
+    deciding: Tensor
+    omitted: Tensor
+    skewness: Tensor
+    kurtosis: Tensor
+    p_value: Tensor
+
+    @classmethod
+    def of(cls, g: Tensor) -> _Statistics:
+        """From margins (batch, draws, k), antithetic pairs in turn; their number is a multiple of 8."""
+        few = _Competing.of(g)
+        step = max(1, _VALUES["cpu" if g.device.type == "cpu" else "other"] // (GROUPS * few.even[0].numel()))
+        parts = [_left_out(even, odd) for even, odd in zip(few.even.split(step), few.odd.split(step), strict=True)]
+        mean, covariance, shift = (torch.cat(some) for some in zip(*parts, strict=True))
+        pairs = torch.full_like(few.omitted, few.even.shape[1])
+        shape = shape_of_pairs(few.even[:, :, 0], few.odd[:, :, 0])
+        return cls(mean, covariance, shift, pairs, few.mean_variance(), few.deciding, few.omitted, *shape)
+
+
+def _left_out(even: Tensor, odd: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Mean, covariance and reflection shift from all pairs and without each group of pairs, (batch, 1 + groups, ...) each."""
+    found = []
+    for e, o in ((even, odd), (without_each_group(even, GROUPS), without_each_group(odd, GROUPS))):
+        moments = pair_moments(e, o)
+        found.append([x.unflatten(0, (-1, len(even))) for x in (moments.mean, moments.covariance, reflection_shift(e, o))])
+    mean, covariance, shift = (torch.cat(both).transpose(0, 1) for both in zip(*found, strict=True))
+    return mean, covariance, shift
+
 
 def normal_margins(g: Tensor) -> NormalMargins:
     """Fit normal margins and evaluate the CDF, corrected for joint skewness, with a delete-one-group jackknife over the pairs.
@@ -339,42 +406,31 @@ def normal_margins(g: Tensor) -> NormalMargins:
     Args:
         g: margins (batch, draws, k), antithetic pairs in turn; their number is a multiple of 8.
     """
-    few, batch = _Competing.of(g), len(g)
-    fewer, shifts = _without_groups(few.even, few.odd)
-    # One call for all: on CUDA it takes hardly more operations for nine times the rows.
-    both = pair_moments(few.even, few.odd), fewer
-    found, errors = _probability(PairMoments(*(torch.cat(parts) for parts in zip(*both, strict=True))))
-    plain, left_out, error = found[:batch], found[batch:].view(GROUPS, batch), errors[:batch] + few.omitted
-    shift = reflection_shift(few.even, few.odd)
+    return _fitted(_Statistics.of(g))
+
+
+def _fitted(s: _Statistics) -> NormalMargins:
+    # One call for all images and groups: its parts are small beside what a call costs.
+    p, errors = (x.view(s.shift.shape) for x in _probability(s.mean.flatten(0, 1), s.covariance.flatten(0, 1)))
+    plain, left_out, error = p[:, 0], p[:, 1:].T, errors[:, 0] + s.omitted
+    shift, shifts = s.shift[:, 0], s.shift[:, 1:].T
     weight = _shrinkage(shift, _jackknife(shifts))
     value = _shifted(plain, weight * shift)
-    delta, least = _least(few, _probit(plain))
+    delta = _delta(s.mean_variance, s.pairs, _probit(plain))
     corrected = _Side.of(value, _shifted(left_out, weight * shifts), delta)
     wholly = corrected.about(_shifted(plain, shift))
-    shape = shape_of_pairs(few.even[:, :, 0], few.odd[:, :, 0])
     return NormalMargins(
         value=value,
         lower=torch.minimum(torch.minimum(corrected.lower, wholly.lower) - error, value).clamp_min(0),
         upper=torch.maximum(torch.maximum(corrected.upper, wholly.upper) + error, value).clamp_max(1),
-        std_error=hypot(torch.maximum(_density(corrected.centre) * corrected.spread, least), error / 3),
+        std_error=hypot(torch.maximum(_density(corrected.centre) * corrected.spread, _density(_probit(plain)) * delta), error / 3),
         error=error,
         correction=value - plain,
-        deciding=few.deciding,
-        skewness=shape.skewness,
-        kurtosis=shape.kurtosis,
-        normal=shape.p_value > FALSE_ALARMS,
+        deciding=s.deciding,
+        skewness=s.skewness,
+        kurtosis=s.kurtosis,
+        normal=s.p_value > FALSE_ALARMS,
     )
-
-
-def _without_groups(even: Tensor, odd: Tensor) -> tuple[PairMoments, Tensor]:
-    """The moments without each group of pairs in turn, (groups * batch, ...), and their reflection shifts, (groups, batch)."""
-    step = max(1, _VALUES["cpu" if even.device.type == "cpu" else "other"] // (GROUPS * even[0].numel()))
-    parts, shifts = [], []
-    for some in zip(even.split(step), odd.split(step), strict=True):
-        e, o = (without_each_group(part, GROUPS) for part in some)
-        parts.append([field.unflatten(0, (GROUPS, -1)) for field in pair_moments(e, o)])
-        shifts.append(reflection_shift(e, o).view(GROUPS, -1))
-    return PairMoments(*(torch.cat(fields, 1).flatten(0, 1) for fields in zip(*parts, strict=True))), torch.cat(shifts, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -427,8 +483,8 @@ def _shifted(value: Tensor, shift: Tensor) -> Tensor:
     return value + torch.minimum(torch.maximum(shift, -value / 2), (1 - value) / 2)
 
 
-def _probability(moments: PairMoments) -> tuple[Tensor, Tensor]:
-    p, error = mvn_cdf(*standardise(moments.mean, moments.covariance))
+def _probability(mean: Tensor, covariance: Tensor) -> tuple[Tensor, Tensor]:
+    p, error = mvn_cdf(*standardise(mean, covariance))
     return p.clamp(0, 1), error
 
 
@@ -441,14 +497,9 @@ def _density(y: Tensor) -> Tensor:
     return torch.exp(-y.square() / 2) / math.sqrt(2 * math.pi)
 
 
-def _least(few: _Competing, centre: Tensor) -> tuple[Tensor, Tensor]:
-    """Standard error on the probit and on the plain scale that h pairs of normal draws leave, from the deciding margin (the first)."""
-    pairs = few.even.shape[1]
-    v_even = variance_over(few.even[:, :, 0], 1)
-    both = v_even + mean_over(few.odd[:, :, 0].square(), 1)
-    share = torch.where(both > 0, v_even / torch.where(both > 0, both, 1.0), 0.0)
-    delta = (share / pairs + centre.square() / (4 * pairs)).sqrt()
-    return delta, _density(centre) * delta
+def _delta(mean_variance: Tensor, pairs: Tensor | int, centre: Tensor) -> Tensor:
+    """Standard error on the probit scale that so many pairs of normal draws leave."""
+    return (mean_variance + centre.square() / (4 * pairs)).sqrt()
 
 
 @dataclass(frozen=True, slots=True)

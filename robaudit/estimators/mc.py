@@ -145,7 +145,7 @@ def looked_once(work: Work) -> list[Estimate]:
     for row, target in zip(counts, work.clean.predicted.tolist(), strict=True):
         value = float(row[target])
         exact = Interval(IntervalKind.EXACT)
-        estimates.append(_estimate(row, target, value, value, 0.0, interval=exact, note="deterministic: looked at once"))
+        estimates.append(_estimate(row, target, value, value, 0.0, interval=exact))
     return estimates
 
 

@@ -13,8 +13,9 @@ from robaudit.estimators.base import Estimate
 from robaudit.estimators.lipschitz import rounding
 from robaudit.estimators.radius import RadiusEstimator, diameter, rows_of
 from robaudit.estimators.work import Work
-from robaudit.models.affine import matrix, other_operation
+from robaudit.models.graph import Model, operation, trace
 from robaudit.models.logits import LogitModel
+from robaudit.models.operations import is_affine
 from robaudit.names import ROUNDING_ERROR
 from robaudit.noise.base import shape_of
 from robaudit.quantities import Interval, IntervalKind
@@ -52,8 +53,8 @@ class RadiusExact(RadiusEstimator):
 
     def check_model(self, model: LogitModel, image: Tensor) -> None:
         """Refuse a network that is not linear."""
-        if not self.linear and (operation := other_operation(model, image)):
-            what = f"is not linear, and radius_exact needs it to be: its graph has the operation {operation}"
+        if not self.linear and (other := other_operation(model, image)):
+            what = f"is not linear, and radius_exact needs it to be: its graph has the operation {other}"
             raise ModelError(model.name, what, "use radius_attack, or declare it (radius_exact: {linear: true})")
 
     def estimate(self, work: Work) -> list[tuple[Estimate, ...]]:
@@ -79,6 +80,39 @@ class RadiusExact(RadiusEstimator):
             passes = [(1, work.classes)] * len(work.x)
             by_norm.append(rows_of(work, radius, reached, diameter(norm, shape), self.interval, passes, details=details))
         return list(zip(*by_norm, strict=True))
+
+
+def other_operation(model: Model, image: Tensor) -> str:
+    """The first operation between pixels and logits that is not affine; empty if there is none.
+
+    A network that compares pixels, or looks for the largest, is not affine although its graph may be: that is noticed, too.
+
+    Args:
+        model: pixels (n, channels, height, width) to logits (n, classes).
+        image: (channels, height, width).
+    """
+    graph = trace(model, image)
+    others = (node for node in graph.nodes[1:] if not is_affine(node, [operand.place for operand in graph.operands(node)]))
+    return next((operation(node) for node in others), graph.unseen)
+
+
+def matrix(model: Model, image: Tensor, classes: int, rows: int) -> Tensor:
+    """The matrix of an affine network: gradients of the logits with respect to the pixels (classes, pixels), float64.
+
+    Args:
+        model: pixels to logits.
+        image: (channels, height, width), where the gradients are taken.
+        classes: how many logits.
+        rows: of a pass, at most.
+    """
+    found = []
+    for part in torch.arange(classes, device=image.device).split(rows):
+        with torch.enable_grad():
+            x = image.expand(len(part), *image.shape).detach().clone().requires_grad_(True)
+            logits = model(x)
+        (slope,) = torch.autograd.grad(logits.gather(1, part[:, None]).sum(), x) if logits.requires_grad else (torch.zeros_like(x),)
+        found.append(slope.flatten(1).double())
+    return torch.cat(found)
 
 
 def _own_slopes(weights: Tensor, y: Tensor, norm: str) -> Tensor:

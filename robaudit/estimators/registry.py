@@ -18,7 +18,6 @@ from robaudit.noise.base import AdditiveNoise, NoiseKind
 from robaudit.plugins import ESTIMATORS, BrokenContractError, blaming, installed, is_ours, load_class, shown
 from robaudit.spec.errors import explain
 from robaudit.spec.model import AuditSpec, EstimatorSpec
-from robaudit.spec.written import Written
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -119,9 +118,9 @@ def tasks_of(spec: AuditSpec, estimators: Sequence[Chosen]) -> tuple[Task, ...]:
         noises = [noise for label, noise in forms.items() if not named or label in named]
         if scope is not Scope.IMAGE and not noises:
             what = f"the key 'noise' is missing, and {chosen.label} needs it"
-            raise SpecError(spec.where, what, "what is done to the pixels, for example {sigma: [0.05, 8/255]}")
+            raise SpecError(spec.origin.where or "spec", what, "what is done to the pixels, for example {sigma: [0.05, 8/255]}")
         if scope is Scope.LEVEL and (bare := next((noise for noise in noises if not noise.levels), None)):
-            where = (spec.written or Written()).place(("noise", spec.noise.index(bare), bare.level_name.value))
+            where = spec.origin.place(("noise", spec.noise.index(bare), bare.level_name.value))
             raise SpecError(where, f"is empty, and {chosen.label} needs a level", "list one, or limit it to other noises (noise: [...])")
         places = {
             Scope.LEVEL: [at for noise in noises for at in noise.at],

@@ -107,7 +107,7 @@ def with_draws(spec: AuditSpec, draws: int, gates: Sequence[str] | None = None) 
     for entry, chosen in zip(document["estimators"], registry.build(spec.estimators), strict=True):
         if chosen.label in fixed:
             entry["options"]["samples"] = min(fixed[chosen.label], draws)
-    return AuditSpec.model_validate(document).located(spec.base_dir, spec.name)
+    return AuditSpec.model_validate(document).located(spec.base_dir, spec.stem)
 
 
 def _fixed_samples(spec: AuditSpec) -> dict[str, int]:
@@ -131,7 +131,7 @@ def refuse_beyond(spec: AuditSpec, gates: Sequence[Gate] | None = None) -> None:
         return
     built = registry.build(spec.estimators)
     estimators = {name: chosen.estimator for chosen in built for name in chosen.names}
-    run = Run(Path(spec.name), {}, ())
+    run = Run(Path(spec.title), {}, ())
     keys = [(name, at) for task in tasks_of(spec, built) for at, name in task.names]
     for gate in gates:
         if gate.quantity in OF_THE_RUN:

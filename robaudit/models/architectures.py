@@ -147,7 +147,7 @@ class CifarResnet(nn.Module):
 
 
 FAMILIES = ("robaudit:", "torchvision:", "timm:", "transformers:")
-"""What the names of networks begin with that are nobody's own code."""
+"""The prefixes of network names that are not the user's own code."""
 _TIMM_FILES = ("pretrained", "checkpoint_path", "pretrained_cfg", "pretrained_cfg_overlay", "cache_dir")
 ARCHITECTURES: dict[str, Callable[..., nn.Module]] = {
     "cifar_resnet": CifarResnet,
@@ -162,11 +162,11 @@ ARCHITECTURES: dict[str, Callable[..., nn.Module]] = {
 def build_architecture(source: Source, tensors: Mapping[str, torch.Tensor], *, meta: bool = False) -> nn.Module:
     """The network that ``architecture`` names, with fresh weights and in eval mode.
 
-    The global random state is left as it was.
+    The global random state does not change.
 
     Args:
         source: where the model comes from.
-        tensors: the weights that it is to hold; a network that is clearly larger is not built (trusted code is not limited).
+        tensors: its future weights; a network that is clearly larger is not built (trusted code is not limited).
         meta: build it on torch's meta device, without memory for the weights, unless its builder (or trusted code) needs their values.
 
     Raises:
@@ -195,7 +195,7 @@ def build_architecture(source: Source, tensors: Mapping[str, torch.Tensor], *, m
 
 
 def families_of(name: str) -> list[str]:
-    """The names with a family that a name without one may stand for."""
+    """The full names, with a family, that a name without one may mean."""
     from torchvision import models
 
     found = [f"robaudit:{name}"] if name in ARCHITECTURES else []

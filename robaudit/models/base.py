@@ -1,8 +1,9 @@
-"""What a format's loader takes and returns: the source, the bare network, and checks of its weights."""
+"""What a format of networks is, what its loader takes and returns, and checks of the weights."""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -23,9 +24,8 @@ class LoadedNetwork:
         format: torchscript, pt2, safetensors, onnx or python.
         sha256: hex digest of the weights file (of all of them where an ONNX model has several), or of the state dict where there is none.
         differentiable: whether gradients with respect to the input exist (not for onnx).
-        fixed_batch: the only batch size it accepts, where the format fixes one.
         least_batch: the smallest batch it accepts.
-        most_batch: the largest batch it accepts, where the format limits it.
+        most_batch: the largest batch it accepts; None where there is no limit.
         notes: lines for the user ("torchscript: a graph of torch operators ...").
     """
 
@@ -33,7 +33,6 @@ class LoadedNetwork:
     format: str
     sha256: str
     differentiable: bool = True
-    fixed_batch: int | None = None
     least_batch: int = 1
     most_batch: int | None = None
     notes: tuple[str, ...] = ()
@@ -70,6 +69,28 @@ class Source:
         if self.path is None:
             raise ValueError("this format needs a path")
         return self.path
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A format of networks.
+
+    Attributes:
+        name: in specs and messages.
+        load: loads a network; the first line of its docstring says what.
+        suffixes: of its files.
+        recognises: whether a file is one, by its first 32 bytes and, if it is a zip archive, the names of its members in its folder.
+    """
+
+    name: str
+    load: Callable[[Source], LoadedNetwork]
+    suffixes: tuple[str, ...] = ()
+    recognises: Callable[[bytes, Sequence[str]], bool] = lambda _head, _members: False
+
+
+def batch_note(format_: str, size: int) -> str:
+    """A line for the user: the network takes one batch size."""
+    return f"{format_}: the batch size is fixed at {size}, so batches are split and padded (slow)"
 
 
 def file_sha256(path: Path) -> str:

@@ -92,7 +92,11 @@ def _recorded(model: LogitModel, image: Tensor) -> Chain:
     chain = Chain(*_grouped(steps, tuple(x.shape[1:])))
     other = torch.stack([1 - image, image.flip(-1), image * 0.5]).to(model.device, model.dtype)
     with torch.no_grad():
-        expected, found = model(other).double(), chain.logits(other.double())
+        expected = model(other).double()
+        try:
+            found = chain.logits(other.double())
+        except RuntimeError as error:
+            raise _refusal(model, "it takes images apart or together in a way that only works for one of them") from error
     if steps is not recorder.steps:
         expected, found = (one - one.logsumexp(1, keepdim=True) for one in (expected, found))
     if bool(((expected - found).abs() > _FAR * expected.abs().amax().clamp_min(1e-6)).any()):
@@ -174,6 +178,8 @@ class _Recorder(TorchDispatchMode):
             self.obstacle = f"the operation {name}"
         elif name == "div" and not (args and args[0] is self._latest):
             self.obstacle = "it divides by something that depends on the pixels"
+        elif kwargs.get("rounding_mode") is not None:
+            self.obstacle = "it rounds"
         else:
             self._older[id(self._latest)] = self._latest
             apply = _again(name, func, args, kwargs, self._latest, self._images)

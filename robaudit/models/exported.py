@@ -12,8 +12,10 @@ import inspect
 import json
 import logging
 import os
+import pickle
 import re
-from collections.abc import Iterator
+import zipfile
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -21,9 +23,9 @@ import torch
 from torch import nn
 
 from robaudit.errors import ModelError
-from robaudit.models.base import LoadedNetwork, Source, check_finite, file_sha256
+from robaudit.models.base import Format, LoadedNetwork, Source, batch_note, check_finite, file_sha256
 from robaudit.models.operators import check_operators
-from robaudit.models.safety import ZIP, check_contents, load_tensors, open_archive, read_member
+from robaudit.models.safety import members, reader_of, refusal
 
 NOTE = "pt2: a graph of torch operators, not only weights; load files only from people you trust"
 _DROPOUTS = ("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout", "native_dropout")
@@ -64,6 +66,9 @@ def load_exported(source: Source) -> LoadedNetwork:
     except ModelError:
         raise
     except Exception as error:
+        for one in (error, listener.first):
+            if isinstance(one, pickle.UnpicklingError):
+                raise refusal(one, source.where) from error
         reason = _line(listener.first or error)
         raise ModelError(
             source.where, f"torch.export {torch.__version__} cannot load it: {reason}", "export it again with this version of torch"
@@ -79,26 +84,37 @@ def load_exported(source: Source) -> LoadedNetwork:
     network: nn.Module = program.module(check_guards=False) if takes_guards else program.module()
     network = network.to(device=source.device, dtype=source.dtype)
     check_finite(network, source.where)
-    fixed = least if least == most else None
-    notes = (NOTE,) if fixed is None else (NOTE, f"pt2: the batch size is fixed at {fixed}, so batches are split and padded (slow)")
-    return LoadedNetwork(network, "pt2", file_sha256(source.file), fixed_batch=fixed, least_batch=least, most_batch=most, notes=notes)
+    notes = (NOTE, batch_note("pt2", least)) if least == most else (NOTE,)
+    return LoadedNetwork(network, "pt2", file_sha256(source.file), least_batch=least, most_batch=most, notes=notes)
+
+
+def _recognises(_: bytes, members: Sequence[str]) -> bool:
+    return _OLD_GRAPH in members or any(member.startswith("models/") for member in members)
+
+
+FORMAT = Format("pt2", load_exported, (".pt2",), _recognises)
 
 
 def _check_archive(source: Source) -> None:
-    """Refuse objects, compiled libraries, graphs of more than arithmetic, and pickles inside that lie about their tensors."""
-    with open_archive(source.file, source.where) as archive:
-        check_contents(archive, source.where)
-        for name in archive.namelist():
-            inner = name.partition("/")[2]
-            if _OBJECTS.search(inner):
-                raise ModelError(source.where, f"holds {inner[:80]}, which is no tensor", "export a plain classifier, or use safetensors")
-            if name == _OLD_GRAPH or inner.lower().startswith("models/"):  # torch finds members in any case
-                check_graph(json.loads(read_member(archive, name)), source.where, trust=source.trust)
-                continue
-            with archive.open(name) as stream:
-                pickled = stream.read(len(ZIP)) == ZIP
-            if pickled:
-                load_tensors(read_member(archive, name), source.where)
+    """Refuse damage, objects, compiled libraries, and graphs of more than arithmetic."""
+    graphs = []
+    if _OLD_GRAPH in members(source.file, source.where, check=True):  # of torch 2.7 and before, which torch reads with zipfile
+        with zipfile.ZipFile(source.file) as archive:
+            graphs.append(archive.read(_OLD_GRAPH))
+    try:
+        reader = reader_of(source.file, source.where)
+        records = reader.get_all_records()
+    except ModelError:
+        if not graphs:
+            raise
+        records = []
+    for name in records:
+        if _OBJECTS.search(name):
+            raise ModelError(source.where, f"holds {name[:80]}, which is no tensor", "export a plain classifier, or use safetensors")
+        if name.lower().startswith("models/"):  # torch finds members in any case
+            graphs.append(reader.get_record(name))
+    for graph in graphs:
+        check_graph(json.loads(graph), source.where, trust=source.trust)
 
 
 def check_graph(value: object, where: str, *, trust: bool = False, key: str = "") -> None:

@@ -1,4 +1,4 @@
-"""A digest of a network or function in memory: of its weights, and of the code and the objects that it computes with."""
+"""A digest of a network or function in memory: of its weights, its code, and the objects that it uses."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _WRITTEN = (*_PLAIN, complex, bytes, type(None), torch.dtype, torch.device)
 
 
 def fingerprint(value: object) -> str:
-    """sha256 (hex) of what a module or a callable computes, as far as Python shows it.
+    """sha256 (hex) of a module or a callable, as far as Python shows it.
 
-    A module counts by its weights, its structure (its repr), its plain attributes and the code of its classes; a function by its code,
-    and by the modules, tensors, arrays, numbers and functions that it reaches through its arguments, its closure, its globals and its
-    instance. What is compiled is not seen: a change there does not change the digest.
+    The digest of a module covers its weights, its structure (its repr), its plain attributes and the code of its classes; of a function
+    its code, and the modules, tensors, arrays, numbers and functions that it reaches through its arguments, its closure, its globals and
+    its instance. Changes of compiled code do not change the digest.
     """
     digest, seen = hashlib.sha256(), dict[int, object]()
     for text in _parts(value, seen):
@@ -89,7 +89,7 @@ def _callable(value: Any, seen: dict[int, object]) -> Iterator[str]:
 
 
 def _class(kind: type) -> Iterator[str]:
-    """The names of a class and of those that it is made from, and the code of their methods, unless they are torch's or Python's."""
+    """The names of a class and its bases, and the code of their methods, except torch's and Python's."""
     for one in kind.__mro__:
         yield f"{one.__module__}.{one.__qualname__}"
         members = () if one.__module__.partition(".")[0] in ("builtins", "torch") else vars(one).values()
@@ -110,7 +110,7 @@ def _code(code: types.CodeType) -> Iterator[str]:
 
 
 def _names(code: types.CodeType) -> set[str]:
-    """The globals that a function may use, those of the functions within it included."""
+    """The globals that a function and its inner functions may use."""
     inner = (_names(constant) for constant in code.co_consts if isinstance(constant, types.CodeType))
     return set(code.co_names).union(*inner)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -34,23 +33,6 @@ class Operand(NamedTuple):
     output: int
 
 
-class Span(NamedTuple):
-    """The operations of a module, by autograd's running number.
-
-    Attributes:
-        first, end: the first one's, and that of the first one behind.
-        path: of the module within the network.
-        kind: name of its class.
-        leaf: whether it has no modules within.
-    """
-
-    first: int
-    end: int
-    path: str
-    kind: str
-    leaf: bool
-
-
 @dataclass(frozen=True)
 class Graph:
     """The operations between pixels and logits.
@@ -60,7 +42,6 @@ class Graph:
         images: how many there were in the pass: the fewest that the network takes.
         classes: how many logits each has.
         device: where they are.
-        modules: those that ran in Python.
         sizes: the l2 norm of what an operation returned in this pass, by its running number.
         unseen: what the pixels decide without being differentiated: comparisons and positions that other operations use. Empty: nothing.
     """
@@ -69,7 +50,6 @@ class Graph:
     images: int
     classes: int
     device: torch.device
-    modules: Sequence[Span]
     sizes: Mapping[int, float]
     unseen: str
 
@@ -97,15 +77,6 @@ class Graph:
     def size(self, node: Any) -> float:
         """The l2 norm of what an operation returned, of all images of the pass together; 0 where it is not known."""
         return self.sizes.get(node._sequence_nr(), 0.0)
-
-    def place(self, node: Any) -> str:
-        """What a message calls an operation: its module where that is known, else its name."""
-        name, number = operation(node), node._sequence_nr()
-        within = [one for one in self.modules if one.first <= number < one.end]
-        if not within:
-            return name
-        inner = min(within, key=lambda one: one.end - one.first)
-        return f"{inner.path} ({inner.kind})" if inner.leaf else f"{name}, in {inner.path} ({inner.kind})"
 
 
 def operation(node: Any) -> str:
@@ -139,7 +110,7 @@ def shapes_of_results(node: Any) -> list[tuple[int, ...]]:
 def fewest_images(model: Model) -> int:
     """The fewest images that a network takes at once; of fewer, its model would make copies, and these would be operations, too."""
     info = getattr(model, "info", None)
-    return (info.fixed_batch or info.least_batch) if isinstance(info, LoadedNetwork) else 1
+    return info.least_batch if isinstance(info, LoadedNetwork) else 1
 
 
 def trace(model: Model, image: Tensor) -> Graph:
@@ -150,14 +121,14 @@ def trace(model: Model, image: Tensor) -> Graph:
         image: (channels, height, width).
     """
     images = fewest_images(model)
-    with torch.enable_grad(), _named_modules(model) as modules:
+    with torch.enable_grad():
         x = image.expand(images, *image.shape).detach().clone().requires_grad_(True)
         watch = _Watch(x, _leaving_scripts(model))
         with watch, _Numbers(watch):
             logits = model(x)
     if logits.grad_fn is None:
-        return Graph((), images, logits.shape[-1], logits.device, (), {}, watch.unseen)
-    return Graph(tuple(_dependent(logits.grad_fn, x)), images, logits.shape[-1], logits.device, modules, watch.sizes, watch.unseen)
+        return Graph((), images, logits.shape[-1], logits.device, {}, watch.unseen)
+    return Graph(tuple(_dependent(logits.grad_fn, x)), images, logits.shape[-1], logits.device, watch.sizes, watch.unseen)
 
 
 def _dependent(top: Any, x: Tensor) -> Iterator[Any]:
@@ -174,29 +145,6 @@ def _dependent(top: Any, x: Tensor) -> Iterator[Any]:
             reaches[node] = False
             stack.append((node, True))
             stack += [(other, False) for other, _ in node.next_functions if other and other not in reaches]
-
-
-@contextmanager
-def _named_modules(model: Model) -> Iterator[list[Span]]:
-    """While it is open, the modules that run in Python are noted; the network itself, which has no path, is not."""
-    found: list[Span] = []
-    begun: dict[str, int] = {}
-    with ExitStack() as hooks:
-        network = getattr(model, "network", model)
-        for path, module in network.named_modules() if isinstance(network, nn.Module) else ():
-            if not path or isinstance(module, torch.jit.ScriptModule):
-                continue
-
-            def begin(_module: nn.Module, _args: object, path: str = path) -> None:
-                begun[path] = _next_number()
-
-            def end(module: nn.Module, _args: object, _output: object, path: str = path) -> None:
-                leaf = next(module.children(), None) is None
-                found.append(Span(begun[path], _next_number(), path, type(module).__name__, leaf))
-
-            hooks.callback(module.register_forward_pre_hook(begin).remove)
-            hooks.callback(module.register_forward_hook(end).remove)
-        yield found
 
 
 def _next_number() -> int:

@@ -37,18 +37,6 @@ _FEW = 16
 _MANY_LAYERS = 1 << 12  # rounding of products of the layers' norms
 
 
-class Layer(NamedTuple):
-    """One operation of the network.
-
-    Attributes:
-        name: its module where that is known.
-        norms: how far it stretches.
-    """
-
-    name: str
-    norms: Norms
-
-
 @dataclass(frozen=True)
 class Lipschitz:
     """How fast the logits z and their differences can change with the pixels.
@@ -57,8 +45,6 @@ class Lipschitz:
         constant: K with |z(x) - z(y)| <= K |x - y| for all x and y, both in l2 or both in linf, by norm.
         margins: constants of z_c - z_j with respect to a norm of the pixels (classes, classes), float64, by norm; 0 on the diagonal.
         declared: whether they come from the user.
-        source: "computed", or what the user says.
-        layers: the operations behind a computed constant that are not free.
         span: how large intermediate results are, in l2, in units of what a perturbation of the pixels of norm 1 does to them at most: a
             perturbation of eps span is as large as what rounding them does. 0: not known.
     """
@@ -66,12 +52,10 @@ class Lipschitz:
     constant: dict[str, float]
     margins: dict[str, Tensor]
     declared: bool
-    source: str
-    layers: Sequence[Layer] = ()
     span: float = 0.0
 
     @staticmethod
-    def of_declared(constant: dict[str, float], source: str, classes: int, pixels: int) -> Lipschitz:
+    def of_declared(constant: dict[str, float], classes: int, pixels: int) -> Lipschitz:
         """From declared constants of the logits, in one norm or both: z_c - z_j changes by sqrt(2) K |x - y|_2 and 2 K |x - y|_inf at most.
 
         A norm without a constant takes the other's: |d|_inf <= |d|_2 <= sqrt(pixels) |d|_inf.
@@ -82,7 +66,7 @@ class Lipschitz:
         of_logits["linf"] = min(constant.get("linf", math.inf), math.sqrt(pixels) * constant.get("l2", math.inf))
         other = 1.0 - torch.eye(classes, dtype=torch.float64)
         margins = {norm: rounded_up(value, 4) * other for norm, value in best.items()}
-        return Lipschitz(of_logits, margins, declared=True, source=source)
+        return Lipschitz(of_logits, margins, declared=True)
 
     def of_margins(self, norm: str, predicted: Tensor) -> Tensor:
         """Constants of z_y - z_j for every class j (images, classes), y the predicted class (images,)."""
@@ -154,7 +138,7 @@ def _computed(model: LogitModel, image: Tensor) -> Lipschitz:
             walk.visit(node)
         except NoBoundError as error:
             why = f": {error}" if str(error) else ""
-            raise _refusal(model, f"the operation {graph.place(node)} has none{why}") from error
+            raise _refusal(model, f"the operation {operation(node)} has none{why}") from error
     return _margins(walk, graph)
 
 
@@ -169,7 +153,6 @@ class _Walk:
     def __init__(self, graph: Graph, pixels: int, eps: float) -> None:
         self.graph, self._eps = graph, eps
         self.reach: dict[Any, _Both] = {graph.pixels: (_Reach(1.0, 1.0), _Reach(math.sqrt(pixels), 1.0))}
-        self.layers: list[Layer] = []
         self.span = 0.0
         users = graph.consumers()
         self._folded = {
@@ -235,15 +218,12 @@ class _Walk:
         """A batch norm and the convolution in front of it, as one convolution."""
         (operand,) = self.graph.operands(inner)
         scale = channel_scale(part)
-        self._enter(node, convolution_norms(self.part(inner, operand), scale), self.reach[operand.node], inner)
+        self._enter(node, convolution_norms(self.part(inner, operand), scale), self.reach[operand.node])
         self._compare(inner, float(scale.abs().amax()), node)
 
-    def _enter(self, node: Any, norms: Norms, before: _Both, inner: Any = None) -> None:
+    def _enter(self, node: Any, norms: Norms, before: _Both) -> None:
         values = self._values(node)
         self.reach[node] = (before[0].through(norms, values), before[1].through(norms, values))
-        if norms != Norms(1.0, 1.0, 1.0):
-            name = self.graph.place(node) if inner is None else f"{self.graph.place(inner)}, {self.graph.place(node)}"
-            self.layers.append(Layer(name, norms))
 
 
 def _added(before: Sequence[_Both], moved: Sequence[Norms], values: int) -> _Both:
@@ -294,7 +274,7 @@ def _margins(walk: _Walk, graph: Graph) -> Lipschitz:
     up = rounded_up(1.0, _MANY_LAYERS)
     margins = {norm: (found * up).cpu() * other for norm, found in zip(("l2", "linf"), best, strict=True)}
     of_logits = {norm: value * up for norm, value in zip(("l2", "linf"), constant, strict=True)}
-    return Lipschitz(of_logits, margins, declared=False, source="computed", layers=tuple(walk.layers), span=walk.span)
+    return Lipschitz(of_logits, margins, declared=False, span=walk.span)
 
 
 def _pulled(rows: Tensor, part: Input, name: str, selects: bool) -> Tensor | None:

@@ -13,42 +13,25 @@ import torch
 from torch import nn
 
 from robaudit.errors import ModelError, did_you_mean
+from robaudit.models import exported, onnx_file, python_callable, state_dict, torchscript
 from robaudit.models.architectures import FAMILIES
 from robaudit.models.base import LoadedNetwork, Source, check_finite
-from robaudit.models.exported import load_exported
 from robaudit.models.fingerprint import fingerprint
 from robaudit.models.logits import LogitModel
-from robaudit.models.onnx_file import load_onnx
-from robaudit.models.python_callable import as_module, load_python
-from robaudit.models.safety import open_archive
-from robaudit.models.state_dict import load_safetensors, load_state_dict_file
-from robaudit.models.torchscript import load_torchscript
+from robaudit.models.python_callable import as_module
+from robaudit.models.safety import ZIP, members
 from robaudit.spec.model import IN_MEMORY, ModelSpec
 from robaudit.spec.pretrained.folder import CONFIG, INDEX, weights_file
 from robaudit.spec.pretrained.torchvision_weights import weights_named
 
-SUFFIXES = {
-    ".safetensors": "safetensors",
-    ".onnx": "onnx",
-    ".pt2": "pt2",
-    ".torchscript": "torchscript",
-    ".pt": "torchscript",
-    ".pth": "state dict",
-}
+FORMATS = (exported.FORMAT, torchscript.FORMAT, state_dict.SAFETENSORS, state_dict.STATE_DICT, onnx_file.FORMAT, python_callable.FORMAT)
+"""In the order in which they are asked whether a file is theirs."""
 _KNOWN = ("torchscript", "pt2", "safetensors", "onnx")
 _FOREIGN = {
     b"version https://git-lfs": "a Git LFS pointer, not the weights; run git lfs pull",
     b"\x89HDF": "an HDF5 file (Keras); convert it to ONNX",
     b"<!DOCTYPE": "an HTML page; download the weights themselves",
     b"<html": "an HTML page; download the weights themselves",
-}
-LOADERS: dict[str, Callable[[Source], LoadedNetwork]] = {
-    "torchscript": load_torchscript,
-    "pt2": load_exported,
-    "safetensors": load_safetensors,
-    "state dict": load_state_dict_file,
-    "onnx": load_onnx,
-    "python": load_python,
 }
 
 
@@ -81,7 +64,7 @@ def guess_format(path: Path, declared: str | None) -> str:
             raise ModelError(where, f"is {what.partition(';')[0]}", what.partition(";")[2].strip())
     seen = _content(path, head)
     if declared is None:
-        found = seen or SUFFIXES.get(path.suffix.lower())
+        found = seen or next((form.name for form in FORMATS if path.suffix.lower() in form.suffixes), None)
         if found is None:
             raise ModelError(where, "neither its suffix nor its content says its format", f"write model.format: one of {', '.join(_KNOWN)}")
         return found
@@ -94,30 +77,24 @@ def guess_format(path: Path, declared: str | None) -> str:
 
 def _content(path: Path, head: bytes) -> str | None:
     """The format according to the first bytes and, for a zip, the names of its members."""
-    if head.startswith(b"PK\x03\x04"):
-        with open_archive(path, str(path)) as archive:
-            names = archive.namelist()
-        inner = {name.partition("/")[2] for name in names}
-        if "serialized_exported_program.json" in names or any(name.startswith("models/") for name in inner):
-            return "pt2"
-        if any(name.startswith("code/") for name in inner):
-            return "torchscript"
-        if "data.pkl" in inner:
-            return "state dict"
+    if path.name.endswith(INDEX):
+        return state_dict.SAFETENSORS.name  # or of the state dicts that it lists, which the same loader reads
+    zipped = head.startswith(ZIP)
+    names = members(path, str(path)) if zipped else []
+    inner = [name if name.count("/") == 0 else name.partition("/")[2] for name in names]
+    for form in FORMATS:
+        if form.recognises(head, inner):
+            return form.name
+    if zipped:
         raise ModelError(str(path), "is a zip archive, but not one that torch wrote", f"give a file of one of {', '.join(_KNOWN)}")
-    length = int.from_bytes(head[:8], "little")
-    if path.name.endswith(INDEX) or (len(head) > 8 and head[8:9] == b"{" and 2 <= length <= 10**8):
-        return "safetensors"  # of an index: or the state dicts that it lists, which the same loader reads
-    if head[:1] == b"\x80" and len(head) > 1 and head[1] <= 5:
-        return "state dict"  # a legacy torch.save or a bare pickle
     return None
 
 
 def _neighbour(path: Path) -> str:
     if not path.parent.is_dir():
         return f"there is no directory {path.parent} either; paths are relative to the spec file"
-    beside = list(path.parent.iterdir())
-    files = [entry.name for entry in beside if entry.suffix.lower() in SUFFIXES or os.path.isfile(entry / CONFIG)]  # noqa: PTH113  no errors
+    beside, suffixes = list(path.parent.iterdir()), {suffix for form in FORMATS for suffix in form.suffixes}
+    files = [entry.name for entry in beside if entry.suffix.lower() in suffixes or os.path.isfile(entry / CONFIG)]  # noqa: PTH113  no errors
     hint = did_you_mean(path.name, files)
     return hint if hint.startswith("did") else "paths are relative to the spec file"
 
@@ -160,7 +137,7 @@ def load_model(
         found = "python"
     else:
         raise ModelError(source.where, "has no weights", "add model.path, the weights file")
-    loaded = LOADERS[found](source)
+    (loaded,) = (form.load(source) for form in FORMATS if form.name == found)
     return LogitModel(loaded, mean=spec.mean, std=spec.std, output=spec.output, device=device, dtype=dtype, name=source.where)
 
 

@@ -243,8 +243,8 @@ class LogitModel(nn.Module):
     def _logits(self, inputs: torch.Tensor) -> torch.Tensor:
         if self.memory_format is torch.contiguous_format:
             inputs = inputs.contiguous()
-        least = self.info.fixed_batch or self.info.least_batch
-        most = self.info.fixed_batch or self.info.most_batch or max(least, len(inputs))
+        least = self.info.least_batch
+        most = self.info.most_batch or max(least, len(inputs))
         if least <= len(inputs) <= most:
             return self._once(inputs)
         parts = []

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from robaudit.errors import ModelError, needs_extra
-from robaudit.models.base import LoadedNetwork, Source, file_sha256
+from robaudit.models.base import Format, LoadedNetwork, Source, batch_note, file_sha256
 from robaudit.models.operators import NAMESPACES, check_operators
 
 NOTE = "onnx: no gradients; estimators that need them refuse to run"
@@ -88,9 +88,12 @@ def load_onnx(source: Source) -> LoadedNetwork:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ModelError(source.where, f"onnxruntime cannot load it: {reason[:200]}", "check the file with onnx.checker") from error
     batch = _check_input(session, source.where)
-    notes = (NOTE,) if batch is None else (NOTE, f"onnx: the batch size is fixed at {batch}, so batches are split and padded (slow)")
-    network = OnnxNetwork(session, source.device).eval()
-    return LoadedNetwork(network, "onnx", weights_sha256(source.file, contents.files), differentiable=False, fixed_batch=batch, notes=notes)
+    notes = (NOTE,) if batch is None else (NOTE, batch_note("onnx", batch))
+    network, sha256 = OnnxNetwork(session, source.device).eval(), weights_sha256(source.file, contents.files)
+    return LoadedNetwork(network, "onnx", sha256, differentiable=False, least_batch=batch or 1, most_batch=batch, notes=notes)
+
+
+FORMAT = Format("onnx", load_onnx, (".onnx",))
 
 
 def _providers(source: Source, available: list[str]) -> list[Any]:
@@ -141,7 +144,6 @@ def read_contents(path: Path, where: str) -> Contents:
     """
     try:
         import onnx
-        from google.protobuf.message import DecodeError
     except ImportError as error:
         raise needs_extra(where, "onnx", "onnx") from error
     try:
@@ -150,7 +152,7 @@ def read_contents(path: Path, where: str) -> Contents:
         model = onnx.load_model_from_string(path.read_bytes())
         if not model.HasField("graph"):
             raise ValueError("no graph")
-    except (OSError, ValueError, DecodeError) as error:
+    except Exception as error:  # protobuf's own, too
         raise ModelError(where, f"is not an ONNX model ({error})", "export it again") from error
     files, operators, functions = set[str](), set[tuple[str, str]](), set[tuple[str, str]]()
     for message in _messages(model):

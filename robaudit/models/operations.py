@@ -34,6 +34,7 @@ _REPEATED = frozenset(
 """Every output is one input, at fixed places."""
 _INTERPOLATED = frozenset({"UpsampleLinear1D", "UpsampleBilinear2D", "UpsampleTrilinear3D"})
 """Every output is a weighted mean of inputs, with fixed weights."""
+_AVERAGED = frozenset({"AvgPool2D", "AvgPool3D", "AdaptiveAvgPool2D", "AdaptiveAvgPool3D", "MkldnnAdaptiveAvgPool2D"})
 _LARGEST = frozenset({"Max", "Amax", "Min", "Amin", "Sort", "Topk", "Logsumexp"})
 """What the order of the inputs decides; none moves further than they do, in any of the norms."""
 
@@ -330,5 +331,19 @@ SUMS: dict[str, Callable[[Any], Sequence[float]]] = {
 """What sums multiply their operands with."""
 JOINED = frozenset({"Cat", "Stack"})
 """The result has all of the operands."""
+_LINEAR = REARRANGED | _REPEATED | _INTERPOLATED | _AVERAGED | JOINED | SUMS.keys() | {"Neg", "Mean", "Sum"}
+"""Linear in all of the operands together."""
 LARGER = frozenset({"Maximum", "Minimum"})
 """Every output is one of two values."""
+
+
+def is_affine(node: Any, places: Sequence[int]) -> bool:
+    """Whether an operation is an affine function of the operands at these places, the others being fixed."""
+    name = operation(node)
+    if name in _LINEAR:
+        return True
+    if name == "Div":
+        return list(places) == [0] and getattr(node, "_saved_rounding_mode", None) is None
+    if name in NORMALISATIONS:
+        return list(places) == [0] and getattr(node, "_saved_training", True) is False
+    return len(places) == 1 and (name in _PRODUCTS or name in ("Mul", "Dot", "Convolution"))

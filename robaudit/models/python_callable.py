@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from robaudit.errors import ModelError
-from robaudit.models.base import LoadedNetwork, Source, check_finite, file_sha256, state_sha256
+from robaudit.models.base import Format, LoadedNetwork, Source, check_finite, file_sha256, state_sha256
 from robaudit.python_code import describe, user_function
 
 
@@ -59,6 +59,9 @@ def load_python(source: Source) -> LoadedNetwork:
     else:
         sha256 = state_sha256(network)
     return LoadedNetwork(network, "python", sha256, notes=("python: the model's own code ran (--trust)",))
+
+
+FORMAT = Format("python", load_python)
 
 
 def call_target(source: Source, *, with_path: bool = False) -> object:

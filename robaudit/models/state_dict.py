@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from torch import nn
 
 from robaudit.errors import ModelError, did_you_mean
 from robaudit.models.architectures import build_architecture
-from robaudit.models.base import LoadedNetwork, Source, check_finite, file_sha256
+from robaudit.models.base import Format, LoadedNetwork, Source, check_finite, file_sha256
 from robaudit.models.safety import Unread, load_tensors
 from robaudit.models.transformers_model import build_transformers, config_of
 from robaudit.spec.pretrained.base import read_object
@@ -174,6 +174,19 @@ def load_state_dict_file(source: Source) -> LoadedNetwork:
     _needs_architecture(source, "is a state dict: weights only")
     notes = ("state dict of torch.save, read with weights_only; safetensors is the plainer format", *chosen.notes)
     return _fill(source, [source.file], chosen.tensors, "state dict", notes)
+
+
+def _recognises_safetensors(head: bytes, _: Sequence[str]) -> bool:
+    return len(head) > 8 and head[8:9] == b"{" and 2 <= int.from_bytes(head[:8], "little") <= 10**8
+
+
+def _recognises_state_dict(head: bytes, members: Sequence[str]) -> bool:
+    pickled = len(head) > 1 and head[0] == 0x80 and head[1] <= 5  # a legacy torch.save or a bare pickle
+    return pickled or "data.pkl" in members
+
+
+SAFETENSORS = Format("safetensors", load_safetensors, (".safetensors",), _recognises_safetensors)
+STATE_DICT = Format("state dict", load_state_dict_file, (".pth",), _recognises_state_dict)
 
 
 def _fill(source: Source, files: list[Path], tensors: Mapping[str, torch.Tensor], format_: str, notes: tuple[str, ...]) -> LoadedNetwork:

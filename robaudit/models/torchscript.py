@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import io
+import math
+import pickle
 import re
 import warnings
-import zipfile
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, cast
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import nn
 
 from robaudit.errors import ModelError
-from robaudit.models.base import LoadedNetwork, Source, check_finite, file_sha256
+from robaudit.models.base import Format, LoadedNetwork, Source, check_finite, file_sha256
 from robaudit.models.operators import check_operators
-from robaudit.models.safety import check_contents, open_archive, read_member
+from robaudit.models.safety import Unread, members, reader_of
 
 NOTE = "torchscript: a graph of torch operators, not only weights; load files only from people you trust"
 _RUNS_AT_LOAD = re.compile(rb"__setstate__|(?<![\w.])ops\b(?!\.(?:aten|prim|torchvision)\.)")
@@ -29,10 +31,11 @@ def load_torchscript(source: Source) -> LoadedNetwork:
         ModelError: it is not a TorchScript archive, is damaged, does more than arithmetic without trust, or has NaN weights.
     """
     path = source.file
-    with open_archive(path, source.where) as archive:
-        check_contents(archive, source.where)
-        if not source.trust:
-            _refuse_load_time_code(archive, source.where)
+    members(path, source.where, check=True)
+    reader = reader_of(path, source.where)
+    _check_tensors(reader, source.where)
+    if not source.trust:
+        _refuse_load_time_code(reader, source.where)
     try:
         unit: Any = torch._C.CompilationUnit()  # as torch.jit.load does; it holds every function of the file
         code: Any = torch._C.import_ir_module(unit, str(path), source.device, {}, False)  # type: ignore[call-arg]
@@ -48,6 +51,13 @@ def load_torchscript(source: Source) -> LoadedNetwork:
     _refuse_training(network, source.where)
     check_finite(network, source.where)
     return LoadedNetwork(AsWritten(network).eval(), "torchscript", file_sha256(path), notes=(NOTE,))
+
+
+def _recognises(_: bytes, members: Sequence[str]) -> bool:
+    return any(member.startswith("code/") for member in members)
+
+
+FORMAT = Format("torchscript", load_torchscript, (".torchscript", ".pt"), _recognises)
 
 
 class AsWritten(nn.Module):
@@ -93,18 +103,86 @@ def _frozen(network: nn.Module) -> nn.Module:
             return network
 
 
-def _refuse_load_time_code(archive: zipfile.ZipFile, where: str) -> None:
+def _refuse_load_time_code(reader: Any, where: str) -> None:
     """Refuse what torch would run while it reads the file, before the graphs can be looked at.
 
     That is every ``__setstate__``, and calls with constant arguments, which its compiler evaluates. Torch finds members in any case.
     """
-    for member in archive.infolist():
-        inner = member.filename.lower().partition("/")[2]
-        if inner == "model.json":
+    for name in reader.get_all_records():
+        if name.lower() == "model.json":
             raise ModelError(where, "is of a format that torch 1.0 wrote", "save it again with torch.jit.save")
-        if inner.endswith(".py") and (found := _RUNS_AT_LOAD.search(read_member(archive, member.filename))):
+        if name.lower().endswith(".py") and (found := _RUNS_AT_LOAD.search(reader.get_record(name))):
             what = f"its code has {found[0].decode()!r}, which torch would run while it reads the file"
             raise ModelError(where, what, "export it without, or pass --trust if you trust the file")
+
+
+def _check_tensors(reader: Any, where: str) -> None:
+    """Refuse tensors that reach beyond their records: torch takes their sizes from the pickle, and would read other memory."""
+    for name in ("data.pkl", "constants.pkl"):
+        if reader.has_record(name):
+            try:
+                _Tensors(reader, name).load()
+            except _FalseClaimError as error:
+                raise ModelError(where, f"{name}: {error}", "the file is damaged, or crafted to read other memory") from error
+            except Exception as error:
+                raise ModelError(where, f"{name} is not a torch pickle ({error})", "the file is damaged; save it again") from error
+
+
+class _FalseClaimError(Exception):
+    """A pickle claims more than there is."""
+
+
+class _Kind(NamedTuple):
+    """A type of storage."""
+
+    item_bytes: int
+
+
+class _Storage(NamedTuple):
+    """A storage of so many elements."""
+
+    elements: int
+
+
+_ITEM_BYTES = {"ComplexDouble": 16} | dict.fromkeys(("Double", "Long", "UInt64", "ComplexFloat"), 8)
+_ITEM_BYTES |= dict.fromkeys(("Float", "Int", "UInt32", "QInt32", "ComplexHalf"), 4)
+_ITEM_BYTES |= dict.fromkeys(("Half", "BFloat16", "Short", "UInt16"), 2)  # all others: 1
+
+
+class _Tensors(pickle.Unpickler):
+    """Reads a pickle of TorchScript with every class and function replaced by something inert, and checks the size of its tensors."""
+
+    def __init__(self, reader: Any, name: str) -> None:
+        super().__init__(io.BytesIO(reader.get_record(name)))
+        self._reader, self._folder = reader, name.removesuffix(".pkl")
+
+    def find_class(self, module: str, name: str) -> Any:
+        """Return a stand-in; nothing is imported."""
+        if "torch.classes" in f"{module}.{name}":  # TorchScript would make an object of a library's own class
+            raise _FalseClaimError(f"holds an object of {name}")
+        if name.endswith("Storage"):
+            return _Kind(_ITEM_BYTES.get(name.removesuffix("Storage"), 1))
+        return _check_extent if name.startswith("_rebuild") else Unread
+
+    def persistent_load(self, pid: Any) -> _Storage:
+        """A storage: ("storage", type, record, device, elements)."""
+        _, kind, record, _, count = pid
+        if not isinstance(kind, _Kind):
+            raise _FalseClaimError("a storage has no type")
+        needed, held = count * kind.item_bytes, len(self._reader.get_record(f"{self._folder}/{record}"))
+        if not 0 <= needed <= held:
+            raise _FalseClaimError(f"claims {needed} bytes of {self._folder}/{record}, which has {held}")
+        return _Storage(count)
+
+
+def _check_extent(*arguments: Any) -> Unread:
+    """Stands for torch's functions that make a tensor of (storage, offset, shape, strides, ...)."""
+    if arguments and isinstance(arguments[0], _Storage):
+        storage, offset, shape, strides = arguments[:4]
+        last = offset + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
+        if math.prod(shape) and (min(offset, *shape, *strides, 0) < 0 or last >= storage.elements):
+            raise _FalseClaimError(f"a tensor of shape {shape} reaches beyond its {storage.elements} stored elements")
+    return Unread()
 
 
 def _operators(functions: Iterable[Any]) -> Iterator[tuple[str, str]]:

@@ -20,13 +20,13 @@ def read_npy(path: Path, option: str) -> Tensor:
     """The array of a .npy file.
 
     Raises:
-        SpecError: at the option: the file is missing, is not one of numbers, or has a number that is not finite.
+        SpecError: at the option: the file is missing, holds no numbers, or has one that is not finite.
     """
     return _numbers(_opened(path, option, ".npy", lambda: np.lib.format.open_memmap(path, mode="r")), path, option)
 
 
 def read_npz(path: Path, option: str, *names: str) -> dict[str, Tensor]:
-    """Those of the named arrays of a .npz file that it has.
+    """The arrays of a .npz file that are among the named ones.
 
     Raises:
         SpecError: at the option: as for :func:`read_npy`.
@@ -65,7 +65,7 @@ def _numbers(array: object, path: Path, option: str) -> Tensor:
 
 
 class Placed:
-    """A float64 tensor of the host, as it is needed: of a dtype, on a device, made once. Two are equal if they are the same object."""
+    """A float64 tensor, converted once to each dtype and device that needs it. Two are equal only if they are the same object."""
 
     def __init__(self, values: Tensor) -> None:
         self.values = values

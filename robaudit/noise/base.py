@@ -26,7 +26,7 @@ def shape_of(images: Tensor) -> Shape:
 
 
 BASE_DIR = "base_dir"
-"""The key of the validation context under which the folder of relative paths stands."""
+"""The key of the validation context for the folder of relative paths."""
 
 
 def _located(path: Path, info: ValidationInfo) -> Path:
@@ -53,24 +53,24 @@ class Ball:
 class NoiseKind(BaseModel, ABC):
     """A kind of noise. Options are fields (frozen; unknown ones are errors); everything else is declared on the class.
 
-    A kind is a map from independent standard normal variables to noisy pixels, at a level. What it needs besides (a uniform variable, a
-    count) it makes from them: Phi(z) is uniform. So the draws belong to (run seed, kind, sample) and not to the level or the model,
+    A kind is a map from independent standard normal variables to noisy pixels, at a level. Other variables that it needs (a uniform one, a
+    count) it makes from these: Phi(z) is uniform. So the draws belong to (run seed, kind, sample) and not to the level or the model,
     -z is as good a draw as z, and the failures of a network are a region in the space of z.
 
     Register a subclass under the entry-point group ``robaudit.noise``; the built-in ones are registered the same way.
 
     Class attributes:
-        level_name: what its level is: the key in the spec.
-        least, most: the levels that make sense, both included.
+        level_name: the name of its level, and its key in the spec.
+        least, most: the smallest and the largest possible level.
         whole: whether levels are whole numbers.
-        differentiable: whether the noisy pixels can be differentiated with respect to z, and the gradient means something.
-        guided: whether, where pixels jump as z moves, :meth:`noisy` gives z the gradient of a smooth map beside them: chains may follow it.
+        differentiable: whether the noisy pixels have a meaningful gradient with respect to z.
+        guided: whether pixels jump as z moves, and :meth:`noisy` gives z the gradient of a smooth approximation, which chains may follow.
         nearly_normal: whether the noise is a sum of many small independent contributions, so that the margins of a network are close to
             jointly normal; False: estimators that fit a normal distribution to them count votes instead.
         quantises: whether its pixels are always in [0, 1], so that ``clip`` would be a mistake.
-        bounded: whether what it can do to an image has a limit at each level, so that a largest loss exists.
-        summary: one line: what it does to a pixel x.
-        prefer: one line: what it is a model of.
+        bounded: whether the noise has a limit at each level, so that a largest loss exists.
+        summary: its effect on a pixel x, in one line.
+        prefer: what it models, in one line.
         source: where the model is from.
     """
 
@@ -94,7 +94,7 @@ class NoiseKind(BaseModel, ABC):
 
     @property
     def random(self) -> bool:
-        """Whether two draws of an image differ; False: the estimators look at one."""
+        """Whether two draws of an image differ; if not, estimators compute one."""
         return True
 
     @property
@@ -115,7 +115,7 @@ class NoiseKind(BaseModel, ABC):
         return
 
     def check_labels(self, labels: Iterable[tuple[str, int | None]]) -> None:
-        """Check the labels against those that the noise knows, if it has any.
+        """Check the labels against the noise's own, if it has any.
 
         Args:
             labels: sample ids and their labels; None or a negative number: unknown.
@@ -126,15 +126,15 @@ class NoiseKind(BaseModel, ABC):
         return
 
     def latent_shape(self, shape: Shape) -> tuple[int, ...]:
-        """The shape of z for one image: that of the image, unless the kind needs more or fewer variables."""
+        """The shape of z for one image: the shape of the image, unless the kind needs more or fewer variables."""
         return shape
 
     def ball(self, level: float) -> Ball | None:
-        """The noisy images that are possible at a level, where they are a ball about the image; None where they are not."""
+        """The ball of possible noisy images at a level; None if they are not a ball about the image."""
         return None
 
     def derivative(self, z: Tensor, level: float) -> Tensor | None:
-        """The derivative of each noisy value with respect to its own normal variable, where it hangs on that one alone and not on x.
+        """The derivative of each noisy value with respect to its own normal variable, if it depends on nothing else.
 
         Chains of gradients are faster with it than with a recorded map.
 
@@ -143,7 +143,7 @@ class NoiseKind(BaseModel, ABC):
             level: of the noise.
 
         Returns:
-            (n, channels, height, width), or a number for all of them (); None where the map is to be differentiated as it is.
+            (n, channels, height, width), or a number for all of them (); None if the map is to be differentiated.
         """
         return None
 
@@ -152,7 +152,7 @@ class NoiseKind(BaseModel, ABC):
         """The noisy pixels, each row from its own image and z alone: the same bits in any batch.
 
         Args:
-            x: pixels in [0, 1] (n, channels, height, width), or (1, ...) where all rows are noisy copies of one image.
+            x: pixels in [0, 1] (n, channels, height, width), or (1, ...) if all rows are noisy copies of one image.
             z: independent standard normal variables (n, *latent_shape), of the dtype of x.
             level: of the noise.
             ids: sample ids of the rows of x, as many as it has.
@@ -167,7 +167,7 @@ class AdditiveNoise(NoiseKind):
     """Noise x + a(level) * e(x, z), with e of mean 0 and a covariance S(x) that is known by its structure.
 
     Class attributes:
-        normal: whether e is exactly normal; otherwise a linear model's margins are only nearly so (matched variance).
+        normal: whether e is exactly normal; otherwise the margins of a linear model are only nearly normal (matched variance).
     """
 
     normal: ClassVar[bool]

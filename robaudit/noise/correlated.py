@@ -23,7 +23,7 @@ class CorrelatedGaussian(AdditiveNoise):
     The level is the standard deviation of every value. Channels are independent, or all have the same e. The covariance of the pixels of
     a channel is a product of one over the rows and one over the columns, K = Kh (x) Kw, so e = Kh^1/2 Z Kw^1/2 for independent Z: two
     small products, exact up to the edges, and no matrix of pixels by pixels. The roots come from the eigenvalues, in float64: for
-    lengths of a few pixels Kh and Kw are singular to rounding, and eigenvalues that came out negative (about -1e-15) are zero.
+    lengths of a few pixels Kh and Kw are singular to rounding, and negative eigenvalues (about -1e-15) are set to zero.
 
     Source: Rasmussen and Williams (2006), Gaussian Processes for Machine Learning, section 4.2.1 (squared exponential covariance).
     """
@@ -41,7 +41,7 @@ class CorrelatedGaussian(AdditiveNoise):
     channels: Literal["independent", "shared"] = Field("independent", description="each channel has its own noise, or all have the same")
 
     def latent_shape(self, shape: Shape) -> tuple[int, ...]:
-        """That of the image, with a single channel if the channels share their noise."""
+        """The shape of the image, with a single channel if the channels share their noise."""
         return (1, *shape[1:]) if self.channels == "shared" else shape
 
     def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str], out: Tensor | None = None) -> Tensor:

@@ -36,7 +36,7 @@ class CorruptedSet(NoiseKind):
     row (s - 1) N + i, and ids are row numbers (data sets of kind npz and torchvision have such ids). Folders:
     ``path/NAME/SEVERITY/ID``, where ids are paths like ``n01440764/ILSVRC2012_val_00000293.JPEG`` (kind images); the suffix may differ.
 
-    The copies must have the size of the images that the network gets: nothing is resized or cropped.
+    The copies must have the size of the network's images: nothing is resized or cropped.
 
     Source: Hendrycks & Dietterich 2019; CIFAR-10-C and ImageNet-C are published by its authors.
     """
@@ -55,12 +55,12 @@ class CorruptedSet(NoiseKind):
 
     @property
     def random(self) -> bool:
-        """No: there is one copy at each severity."""
+        """False: there is one copy at each severity."""
         return False
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """The arrays; of a set in folders, none."""
+        """The arrays; none for a set in folders."""
         return tuple(path for path in (self._array, self._labels) if self._array.is_file() and path.is_file())
 
     @property
@@ -72,7 +72,7 @@ class CorruptedSet(NoiseKind):
         return self.path / "labels.npy"
 
     def check(self, shape: Shape, levels: Sequence[float]) -> None:
-        """Look whether the set has this corruption at these severities, in the size of the images.
+        """Check that the set has this corruption at these severities, in the size of the images.
 
         Raises:
             SpecError: there is no such folder, corruption or severity.
@@ -90,7 +90,7 @@ class CorruptedSet(NoiseKind):
                 raise SpecError("severity", f"{str(copies.folder)!r} has no folder {level:g}", f"it has {there or 'nothing'}")
 
     def check_labels(self, labels: Iterable[tuple[str, int | None]]) -> None:
-        """Compare the set's labels with those of the data set, where the set has ``labels.npy``.
+        """Compare the set's labels with the data set's, if the set has ``labels.npy``.
 
         Args:
             labels: sample ids and their labels; None or a negative number: unknown.
@@ -123,7 +123,7 @@ class CorruptedSet(NoiseKind):
 
         Raises:
             SampleError: there is none, it cannot be decoded, or has another shape.
-            SpecError: the set is gone.
+            SpecError: the set has been removed.
         """
         copies, (channels, height, width) = self._open(), x.shape[1:]
         found = np.stack([copies.image(name, int(level), (channels, height, width)) for name in ids])

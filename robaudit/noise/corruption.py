@@ -39,7 +39,7 @@ class Form:
         apply: from pixels (n, channels, height, width), or (1, ...), and the parameters to pixels; a random one takes uniform variables on
             [-1, 1], (n, variables), after the pixels.
         variables: how many of them for an image; None: it is not random.
-        channels: numbers of channels that it is defined for.
+        channels: the numbers of channels for which it is defined.
     """
 
     imagenet: tuple[Numbers, ...]
@@ -92,7 +92,7 @@ def _brightened(x: Tensor, by: float) -> Tensor:
 def _saturated(x: Tensor, factor: float, by: float) -> Tensor:
     """The saturation S = (max - min) / max changed to factor S + by within [0, 1], hue and value kept.
 
-    The channels are V - S V (V - x) / (max - min). Grey pixels have no hue and get that of red, so ``by`` > 0 colours them.
+    The channels are V - S V (V - x) / (max - min). Grey pixels have no hue and are treated as red, so ``by`` > 0 colours them.
     """
     value = x.amax(1, keepdim=True)
     spread = value - x.amin(1, keepdim=True)
@@ -188,7 +188,7 @@ class Corruption(NoiseKind):
     Pixels are clipped to [0, 1] afterwards, as in the benchmarks, and not rounded to 8 bits (except by ``jpeg``). Motion blur, fog and
     elastic distortions are random; the others have one result for each image.
 
-    The numbers are the published ones; what else differs from the published files is in docs/noise.md.
+    The numbers are the published ones; docs/noise.md says how the results differ from the published files.
 
     Source: Hendrycks & Dietterich 2019, Benchmarking neural network robustness to common corruptions and perturbations.
     """
@@ -209,7 +209,7 @@ class Corruption(NoiseKind):
 
     @property
     def form(self) -> Form:
-        """What ``name`` stands for."""
+        """The corruption called ``name``."""
         return FORMS[self.name]
 
     @property
@@ -230,7 +230,7 @@ class Corruption(NoiseKind):
             raise SpecError("name", what, "leave it out")
 
     def latent_shape(self, shape: Shape) -> tuple[int, ...]:
-        """As many variables as the corruption takes; none where it is not random."""
+        """As many variables as the corruption takes; none if it is not random."""
         return (0 if self.form.variables is None else self.form.variables(shape),)
 
     def parameters(self, level: float, shape: Shape) -> Numbers:

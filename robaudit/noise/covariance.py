@@ -22,11 +22,11 @@ from robaudit.numerics.rowwise import gram, product
 class CovarianceGaussian(AdditiveNoise):
     """x + sigma (F w + d v): normal noise of covariance sigma^2 (F F^T + diag(d)^2), with independent standard normal w and v.
 
-    The level multiplies the covariance of the file; at 1 it is taken as it is. The .npz file has
+    The level scales the noise; at 1 its covariance is the file's. The .npz file has
 
     - ``factor``: F, with a column for each of a few directions: (C H W, rank), pixels in the order of (C, H, W); or (rank, C, H, W), where
       each direction is an image;
-    - ``diagonal``, optional: the standard deviations d >= 0 of what is independent, (C H W,) or (C, H, W).
+    - ``diagonal``, optional: the standard deviations d >= 0 of the independent part, (C H W,) or (C, H, W).
 
     Source: factor analysis; Tipping and Bishop (1999), JRSS B 61, for F and d from measured residuals.
     """

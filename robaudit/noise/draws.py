@@ -17,7 +17,7 @@ _KEPT_BYTES = 2**26
 
 
 class NormalDraws:
-    """Standard normal draws that depend on (run seed, kind, sample id, draw number) and the kind of device alone.
+    """Standard normal draws that depend only on (run seed, kind, sample id, draw number) and the kind of device.
 
     The same z serves every level and every model, so differences between them are paired (common random numbers).
 
@@ -26,7 +26,7 @@ class NormalDraws:
         seed: the run's seed.
         device: where the draws are made; CPU and CUDA streams differ from each other.
         dtype: of the draws.
-        stream: a name for draws that are independent of those without one, whatever the seed: a check of a run must not share its noise.
+        stream: a name for draws that are independent of the unnamed ones at every seed: a check of a run must not share its noise.
     """
 
     def __init__(self, kind: str, seed: int, device: torch.device, dtype: torch.dtype = torch.float32, *, stream: str = "") -> None:
@@ -34,6 +34,7 @@ class NormalDraws:
         self._name = f"{kind} {stream} stream" if stream else kind
         self._generator = generator(device)
         self._frames: OrderedDict[tuple[str, int, tuple[int, ...]], Tensor] = OrderedDict()
+        self._kept = 0  # bytes of them
 
     def blocks(self, sample_id: str, draws: int, shape: tuple[int, ...], start: int = 0) -> Iterator[Tensor]:
         """Yield ``draws`` draws of a sample from number ``start`` on, block by block, as (n, *shape) tensors.
@@ -47,7 +48,7 @@ class NormalDraws:
             yield z[max(0, start - block * size) : start + draws - block * size].to(self._dtype)
 
     def chosen(self, wanted: Sequence[tuple[str, NDArray[np.int64]]], shape: tuple[int, ...]) -> Iterator[tuple[int, Tensor]]:
-        """Yield chosen draws of several samples, those of a block together. Their numbers go to the device in one copy that does not block.
+        """Yield chosen draws of several samples, block by block. Their numbers go to the device in one copy that does not block.
 
         Args:
             wanted: ids of samples, and the numbers of their draws, ascending.
@@ -92,7 +93,8 @@ class NormalDraws:
             channels, height, width = shape
             self._generator.manual_seed(block_seed(stream_key(self._seed, f"{self._name} frames", sample_id), number))
             self._frames[name] = orthogonal_frame((channels, height, width), self._generator)
-            while len(self._frames) > 1 and sum(frame.nbytes for frame in self._frames.values()) > _KEPT_BYTES:
-                self._frames.popitem(last=False)
+            self._kept += self._frames[name].nbytes
+            while len(self._frames) > 1 and self._kept > _KEPT_BYTES:
+                self._kept -= self._frames.popitem(last=False)[1].nbytes
         self._frames.move_to_end(name)
         return self._frames[name]

@@ -14,7 +14,7 @@ _TRUNCATE = 3.0  # standard deviations at which the blur of the displacements en
 def stretched(x: Tensor, u: Tensor, strength: float, smoothness: float, jitter: float) -> Tensor:
     """The images distorted twice, each time by bilinear resampling.
 
-    First three points of a square about the middle, a third of the image from it, move by up to ``jitter``, and all else with them
+    First three points of a square about the middle, a third of the image from it, move by up to ``jitter``, and everything else with them
     affinely. Then a pixel reads the place that is ``strength`` times a blurred uniform variable away, for rows and columns each.
 
     Args:

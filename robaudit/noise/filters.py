@@ -15,7 +15,7 @@ from robaudit.numerics.rowwise import product
 
 Floats = NDArray[np.float64]
 Edge = Literal["edge", "symmetric", "reflect"]
-"""What stands beyond the border, by NumPy's name: the outermost pixel; the image reflected with, or without, its outermost pixel twice."""
+"""What is beyond the border, by NumPy's name: the outermost pixel; the image reflected with, or without, its outermost pixel twice."""
 
 _NOTHING = 1e-9  # of a kernel that sums to 1: below the resolution of float32
 

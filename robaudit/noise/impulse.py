@@ -17,7 +17,7 @@ from robaudit.noise.base import NoiseKind
 class Impulse(NoiseKind):
     """Each value becomes 0 with probability share / 2, 1 with probability share / 2, and is kept otherwise.
 
-    The level is the share of the values that are replaced: of the values, not of the pixels, so the channels of a colour pixel are hit
+    The level is the share of replaced values (not pixels), so the channels of a colour pixel are hit
     independently. A value becomes 0 where z < q and 1 where z >= -q, with q = Phi^-1(share / 2).
 
     Source: Gonzalez and Woods (2018), Digital Image Processing, section 5.2; Hendrycks and Dietterich (2019), Benchmarking neural network

@@ -14,7 +14,7 @@ from robaudit.spec.fields import Number
 
 
 class LinearCorruption(NoiseKind):
-    """(1 - share) x + share n, with n = mean + std z independent on every value: what is left of the image is gamma = 1 - share.
+    """(1 - share) x + share n, with n = mean + std z independent on every value: a share gamma = 1 - share of the image is left.
 
     The level is the share of noise: 1 is noise alone. In the experiments that it comes from, people name half of the images correctly at
     gamma of about .25, a share of .75.
@@ -29,7 +29,7 @@ class LinearCorruption(NoiseKind):
     differentiable: ClassVar[bool] = True
     nearly_normal: ClassVar[bool] = True
     summary: ClassVar[str] = "(1 - share) x + share n, with n grey noise of mean 0.5 and standard deviation 6/255"
-    prefer: ClassVar[str] = "fading contrast, and comparison with people, who stand a share of about 0.75"
+    prefer: ClassVar[str] = "fading contrast, and comparison with people, who tolerate a share of about 0.75"
     source: ClassVar[str] = "Jang et al. 2021; Smoothed robustness analysis, section 3.4"
 
     mean: Number = Field(0.5, ge=0.0, le=1.0, description="of the noise; 0.5 is grey")

@@ -19,7 +19,7 @@ _VALUES = {"cpu": 1 << 16, "other": 1 << 24}  # of one operation: what stays in 
 class Poisson(AdditiveNoise):
     """N / photons with independent counts N ~ Poisson(x photons): mean x, variance x / photons; black stays black.
 
-    The level is the number of detected photons where the pixel is 1 (white). The count is the quantile of its distribution at Phi(z), so
+    The level is the number of photons detected at a white pixel (1). The count is the quantile of its distribution at Phi(z), so
     brighter pixels and other levels are driven by the same z. Values may exceed 1: ask for ``clip`` if a sensor would saturate.
 
     Source: EMVA 1288, release 4, section 2.1; quantile: Giles (2016), ACM Trans. Math. Softw. 42.

@@ -23,7 +23,7 @@ from robaudit.noise.gaussian import Gaussian
 from robaudit.plugins import NOISES, BrokenContractError, blaming, installed, is_ours, load_class, shown
 from robaudit.spec.errors import explain
 from robaudit.spec.model import NoiseSpec
-from robaudit.spec.written import Location, Written
+from robaudit.spec.origin import Location, Origin
 
 GROUP = NOISES
 
@@ -169,25 +169,25 @@ def load(name: str, where: str = "noise") -> type[NoiseKind]:
     return load_class(GROUP, "noise kind", name, NoiseKind, where)  # type: ignore[type-abstract]
 
 
-def build(specs: Sequence[NoiseSpec], base_dir: Path, written: Written | None = None) -> tuple[Noise, ...]:
+def build(specs: Sequence[NoiseSpec], base_dir: Path, origin: Origin | None = None) -> tuple[Noise, ...]:
     """The noises of a run, with their options and levels checked.
 
     Args:
         specs: the spec's noises.
         base_dir: the folder that paths among their options are relative to.
-        written: where the parts of the spec are written, for messages; None: in no file.
+        origin: where the parts of the spec are written, for messages; None: in no file.
 
     Raises:
         SpecError: unknown kind or option, bad value, or a level out of range.
     """
-    if written is None:
-        written = Written(moved={} if len(specs) > 1 else {("noise", 0): ("noise",)})
-    return tuple(_build(spec, base_dir, ("noise", i), written) for i, spec in enumerate(specs))
+    if origin is None or not origin.where:
+        origin = Origin(moved={} if len(specs) > 1 else {("noise", 0): ("noise",)})
+    return tuple(_build(spec, base_dir, ("noise", i), origin) for i, spec in enumerate(specs))
 
 
-def _build(spec: NoiseSpec, base_dir: Path, place: Location, written: Written) -> Noise:
+def _build(spec: NoiseSpec, base_dir: Path, place: Location, origin: Origin) -> Noise:
     def where(key: str) -> str:
-        return written.place((*place, key))
+        return origin.place((*place, key))
 
     cls = load(spec.kind, where("kind"))
     if spec.level_name != cls.level_name:
@@ -197,7 +197,7 @@ def _build(spec: NoiseSpec, base_dir: Path, place: Location, written: Written) -
         with blaming(f"noise {spec.label}", cls, NoiseError, (ValidationError,)):
             form = cls.model_validate({**spec.options, "name": spec.label, "clip": spec.clip}, context={BASE_DIR: base_dir})
     except ValidationError as error:
-        raise explain(error, cls, written, place) from error
+        raise explain(error, cls, origin, place) from error
     if spec.clip and cls.quantises:
         raise SpecError(where("clip"), f"{spec.kind} keeps its pixels in [0, 1] itself", "leave clip out")
     for level in spec.levels:

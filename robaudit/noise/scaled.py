@@ -24,9 +24,9 @@ def _list_or_path(value: object) -> object:
 
 
 class ScaledGaussian(AdditiveNoise):
-    """x + sigma s z: independent normal noise whose standard deviation on a value is sigma times that value's scale s.
+    """x + sigma s z: independent normal noise; a value's standard deviation is sigma times its scale s.
 
-    The level is the standard deviation where the scale is 1. Scales are numbers >= 0, not all zero: one for each channel, written in the
+    The level is the standard deviation at scale 1. Scales are numbers >= 0, not all zero: one for each channel, written in the
     spec, or a map from a .npy file of shape (C,), (H, W), (1, H, W) or (C, H, W).
 
     Source: variance maps of sensors: Huang et al. (2013), Nature Methods 10, for cameras whose pixels differ in their noise.

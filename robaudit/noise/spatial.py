@@ -26,7 +26,7 @@ class Spatial(NoiseKind):
     rotation * size * (2 u_3 - 1) degrees, counter-clockwise; and a crop after padding by pad = round(crop * size) pixels on
     each side, which begins floor(u_4 (2 pad + 1)) pixels from the left and floor(u_5 (2 pad + 1)) from the top.
 
-    What lies beyond the border is the image reflected at its outermost pixels. A single resampling follows the whole transform, so nothing
+    Beyond the border, the image is reflected at its outermost pixels. A single resampling follows the whole transform, so nothing
     is interpolated twice, and corners that rotate into the picture are reflections, too.
 
     Source: Rice et al. 2021, Robustness between the worst and average case: its spatial transforms have the ranges of size 1.
@@ -40,13 +40,13 @@ class Spatial(NoiseKind):
     prefer: ClassVar[str] = "another position of the camera or the object"
     source: ClassVar[str] = "Rice et al. 2021, Robustness between the worst and average case"
 
-    flip: bool = Field(True, description="left and right change places in half of the draws, whatever the size")
+    flip: bool = Field(True, description="left and right change places in half of the draws, at every size")
     scale: Annotated[Number, Field(ge=0)] = Field(0.1, description="at size 1, the largest change of scale; 0: none")
     rotation: Annotated[Number, Field(ge=0, le=_STRAIGHT)] = Field(10.0, description="at size 1, the largest angle in degrees; 0: none")
     crop: Annotated[Number, Field(ge=0)] = Field(4.0, description="at size 1, the largest shift in pixels along each side; 0: none")
 
     def check(self, shape: Shape, levels: Sequence[float]) -> None:
-        """Refuse sizes at which nothing is left of the image, or which name the same transforms twice.
+        """Refuse sizes that leave nothing of the image, or that give the same transforms twice.
 
         Raises:
             SpecError: at one of the sizes a scale would be zero or negative, an angle beyond 180 degrees, or a crop outside the padding.

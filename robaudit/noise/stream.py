@@ -20,7 +20,7 @@ def block_seed(key: int, block: int) -> int:
 
     torch's CPU generator uses only the low 32 bits of a seed. They are a permutation of the block number that the key chooses
     (murmur3's finaliser twice, each half of the key mixed in before one of them): no two of a sample's first 2^32 blocks share
-    a stream, and two samples share single blocks by chance alone (2^-32 a pair of blocks), never a run of them.
+    a stream, and two samples share single blocks only by coincidence (2^-32 a pair of blocks), never a run of them.
     The high 32 bits, used on CUDA, are the key's.
     """
     low = _mix(_mix((block & _MASK32) ^ (key & _MASK32)) ^ (key >> 32))

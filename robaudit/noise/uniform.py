@@ -23,7 +23,7 @@ _SHORTEST = 1e-6  # no draw is as short; z = 0 is the image itself
 class Uniform(AdditiveNoise):
     """x + e, with e uniform in the box [-eps, eps]^d, or in the ball of radius eps of the Euclidean norm or on its sphere, d = C H W.
 
-    The level is eps, so the support is that of the usual adversarial perturbations, and the probability is the share of their volume
+    The level is eps, so the support is the set of the usual adversarial perturbations, and the probability is the share of its volume
     that keeps the class. In the box, e = eps (2 Phi(z) - 1) = eps erf(z / sqrt 2), value by value. In the ball, e = eps times the first d
     coordinates of z / |z| for d + 2 normal variables: a point on the sphere in d + 2 dimensions without two of its coordinates is
     uniform in the ball. On the sphere, e = eps z / |z| for d normal variables: every draw has the same norm. These maps are smooth.
@@ -52,7 +52,7 @@ class Uniform(AdditiveNoise):
         return self
 
     def check(self, shape: Shape, levels: Sequence[float]) -> None:
-        """Noise of a given norm that clipping would shorten, whatever its direction, is a mistake.
+        """Refuse noise of a given norm that clipping would shorten in every direction.
 
         Raises:
             SpecError: a level is above the diagonal of the pixel range, sqrt(d), and the pixels are clipped.
@@ -63,11 +63,11 @@ class Uniform(AdditiveNoise):
             raise SpecError("eps", what, "give smaller levels, or leave clip out")
 
     def latent_shape(self, shape: Shape) -> tuple[int, ...]:
-        """That of the image, or d + 2 variables for the ball."""
+        """The shape of the image, or d + 2 variables for the ball."""
         return shape if self.norm == "linf" or self.support == "sphere" else (math.prod(shape) + 2,)
 
     def ball(self, level: float) -> Ball | None:
-        """Its support; None where that is the sphere alone."""
+        """Its support; None for the sphere."""
         return None if self.support == "sphere" else Ball(self.norm, level)
 
     def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str], out: Tensor | None = None) -> Tensor:
@@ -98,7 +98,7 @@ class Uniform(AdditiveNoise):
 
 
 class _Box(torch.autograd.Function):
-    """eps erf(z / sqrt 2) with a backward pass of three operations in place of the recorded one's nine."""
+    """eps erf(z / sqrt 2) with a backward pass of three operations instead of the nine that autograd would record."""
 
     @staticmethod
     def forward(ctx: Any, z: Tensor, level: float) -> Tensor:

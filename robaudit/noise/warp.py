@@ -18,7 +18,7 @@ class Mirror(Enum):
 
 
 def unit(pixels: Tensor, side: int, mirror: Mirror) -> Tensor:
-    """Coordinates in pixels (0 is the centre of the first one) as those of ``grid_sample``, where the reflections are at -1 and 1."""
+    """Coordinates in pixels (0 is the centre of the first one) as coordinates of ``grid_sample``, whose reflections are at -1 and 1."""
     if mirror is Mirror.REFLECT:
         return pixels * (2 / max(side - 1, 1)) - 1
     return pixels * (2 / side) + (1 / side - 1)
@@ -28,9 +28,9 @@ def sample(x: Tensor, grid: Tensor, mirror: Mirror) -> Tensor:
     """The images at other places.
 
     Args:
-        x: (n, channels, height, width), or (1, ...) where all samples are of one image.
+        x: (n, channels, height, width), or (1, ...) if all samples are of one image.
         grid: column and row of every new pixel as :func:`unit` gives them, (n, 2, height, width).
-        mirror: what the coordinates were made for.
+        mirror: the one that the coordinates were made for.
 
     Returns:
         (n, channels, height, width); the bits of a row depend on its image and its coordinates alone.

@@ -1,9 +1,9 @@
-"""Certified accuracy at some radii, results side by side, for terminals, pages and as CSV."""
+"""Certified accuracy at some radii, results side by side."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -13,17 +13,15 @@ from robaudit.levels import LevelChoice
 from robaudit.names import ResultName
 from robaudit.quantities import CERTIFIED
 from robaudit.report import numbers
-from robaudit.report.sections import Ask, Found, Section, Sheet
-from robaudit.report.summary_tables import run_names
-from robaudit.report.tables import Column, Table, Terminal, cells
+from robaudit.report.sections import Ask, Found, Section, run_names
+from robaudit.report.tables import Column, Table, cells
 from robaudit.stats.certified import CertifiedAccuracy, certificates_of, certified_accuracy
 from robaudit.stats.intervals import LIKE_THESE, ROW_CONFIDENCE, THESE_IMAGES
-from robaudit.stats.summary import Share
 from robaudit.store.run import Run
 from robaudit.text import count
 
 _STEPS = tuple(factor * 10.0**power for power in range(-4, 4) for factor in (1.0, 2.5, 5.0))
-_MOST_RADII, _SIDE_BY_SIDE, _ON_A_PAGE = 8, 3, 4
+_MOST_RADII = 8
 _BEYOND = "not certifiable"
 
 
@@ -37,6 +35,11 @@ class OfRun(NamedTuple):
 class CertifiedSection(Section[OfRun]):
     """Certified accuracy: the share of images whose class provably stays the same within a radius, and is the label."""
 
+    title = "Certified accuracy"
+    words = (
+        "The share of images whose class provably stays the same within a radius, and is the label: unlike robustness under noise, it is "
+        "relative to the label. A result of a noise level is about the network smoothed by that noise, any other about the network itself."
+    )
     uses = Section.uses | {"radius", "every_radius", "confidence"}
 
     def applies(self, run: Run) -> bool:
@@ -44,44 +47,38 @@ class CertifiedSection(Section[OfRun]):
         return run.info["clean_accuracy"] is not None and CERTIFIED.name in run.quantities
 
     def find(self, runs: Sequence[Run], ask: Ask) -> list[Found[OfRun]]:
-        """The records of one result together, in the order of the runs.
+        """The records, with the names of their runs.
 
         Raises:
             RunError: as :meth:`records`; or a run has other images than the first under the same ids.
         """
         for other in runs[1:]:
             check_same_images(runs[0], other)
-        found = super().find(runs, ask)
-        places = {key: i for i, key in enumerate(dict.fromkeys(one.record.accuracy.certificates.key for one in found))}
-        named = [replace(one, record=one.record._replace(run=one.name)) for one in found]
-        return sorted(named, key=lambda one: places[one.record.accuracy.certificates.key])
+        return [replace(one, record=one.record._replace(run=one.name)) for one in super().find(runs, ask)]
 
     def records(self, run: Run, ask: Ask) -> list[OfRun]:
         """The certified accuracy of each result."""
         return of_runs([run], ask.estimators, ask.levels, ROW_CONFIDENCE if ask.confidence is None else ask.confidence)
 
-    def tables(self, found: Sequence[Found[OfRun]], ask: Ask) -> Iterator[Terminal]:
-        """The results side by side.
+    def tables(self, found: Sequence[Found[OfRun]], ask: Ask) -> Iterator[Table]:
+        """A column for each result; results of different norms share no table.
 
         Raises:
             SpecError: every radius is asked for.
         """
         if ask.every_radius:
             raise SpecError("--radius all", "is too long for a table", "add --format csv or --format json")
-        yield certified_tables([one.record for one in found], ask.radius)
-
-    def table(self, one: Found[OfRun], ask: Ask) -> Terminal:
-        """One result."""
-        return certified_tables([one.record], ask.radius)
-
-    def sheet(self, one: Found[OfRun], ask: Ask) -> Sheet:
-        """A line for each number; the radii are those asked for, all, or the usual ones of this result."""
-        return Sheet(_HEADS, _curve_lines(one.record) if ask.every_radius else _summary_lines(one.record, _radii(one.record, ask)))
+        return certified_tables([one.record for one in side_by_side(found)], ask.radius)
 
     def document(self, one: Found[OfRun], ask: Ask) -> dict[str, Any]:
-        """The same numbers."""
+        """The numbers of the table, at the radii asked for, all, or the usual ones of this result."""
         steps = {"curve": one.record.accuracy.curve().document()} if ask.every_radius else {}
         return {**one.record.accuracy.document(_radii(one.record, ask)), **steps}
+
+    def lines(self, one: Found[OfRun], ask: Ask) -> Iterator[Mapping[str, Any]]:
+        """A line for each number."""
+        lines = _curve_lines(one.record) if ask.every_radius else _summary_lines(one.record, _radii(one.record, ask))
+        return (dict(zip(_HEADS, line, strict=True)) for line in lines)
 
 
 def _radii(one: OfRun, ask: Ask) -> Sequence[float]:
@@ -101,18 +98,19 @@ def of_runs(
     Raises:
         RunError: a run has no certified radii among those named, or no labels.
     """
-    return side_by_side(
+    found = [
         OfRun(name, certified_accuracy(one, confidence))
         for run, name in zip(runs, run_names(runs), strict=True)
         for one in certificates_of(run, estimators, levels)
-    )
-
-
-def side_by_side(every: Iterable[OfRun]) -> list[OfRun]:
-    """Those of one result together, in the order in which they come."""
-    found = list(every)
+    ]
     places = {key: i for i, key in enumerate(dict.fromkeys(one.accuracy.certificates.key for one in found))}
     return sorted(found, key=lambda one: places[one.accuracy.certificates.key])
+
+
+def side_by_side(found: Sequence[Found[OfRun]]) -> list[Found[OfRun]]:
+    """Those of one result together, in the order in which they come."""
+    places = {key: i for i, key in enumerate(dict.fromkeys(one.record.accuracy.certificates.key for one in found))}
+    return sorted(found, key=lambda one: places[one.record.accuracy.certificates.key])
 
 
 def usual_radii(every: Sequence[CertifiedAccuracy]) -> tuple[float, ...]:
@@ -130,20 +128,19 @@ def radii_beside(one: OfRun, every: Sequence[OfRun]) -> tuple[float, ...]:
     return usual_radii([other.accuracy for other in every if other.accuracy.certificates.norm == one.accuracy.certificates.norm])
 
 
-def certified_tables(every: Sequence[OfRun], radii: Sequence[float] = ()) -> Terminal:
-    """Tables for a terminal: a column for each result, three side by side; results of different norms share no table.
+def certified_tables(every: Sequence[OfRun], radii: Sequence[float] = ()) -> Iterator[Table]:
+    """A table for each norm, with a column for each result; the notes are below the last.
 
     Args:
         every: at least one result.
         radii: those of the lines; default: :func:`usual_radii` of the results of a norm.
     """
-
-    return Terminal(lambda narrow: _tables(every, radii, _SIDE_BY_SIDE, narrow=narrow))
-
-
-def page_tables(every: Sequence[OfRun]) -> Iterator[Table]:
-    """The same for a page, with mathematical signs."""
-    return _tables(every, (), _ON_A_PAGE, page=True)
+    named = list(zip(titles(every), every, strict=True))
+    norms = list(dict.fromkeys(one.accuracy.certificates.norm for one in every))
+    for norm in norms:
+        alike = [(title, one) for title, one in named if one.accuracy.certificates.norm == norm]
+        table = _table(alike, radii or radii_beside(alike[0][1], every))
+        yield replace(table, notes=tuple(notes(named))) if norm == norms[-1] else table
 
 
 def titles(every: Sequence[OfRun]) -> list[str]:
@@ -157,27 +154,15 @@ def _title(one: OfRun) -> str:
     return str(replace(key, estimator=ResultName.parse(key.estimator).estimator))
 
 
-def _tables(every: Sequence[OfRun], radii: Sequence[float], abreast: int, *, narrow: bool = False, page: bool = False) -> Iterator[Table]:
-    """Tables of so many results abreast, the notes below the last one."""
-    blocks: list[list[tuple[str, OfRun]]] = []
-    named = list(zip(titles(every), every, strict=True))
-    for norm in dict.fromkeys(one.accuracy.certificates.norm for one in every):
-        alike = [(title, one) for title, one in named if one.accuracy.certificates.norm == norm]
-        blocks += [alike[i : i + abreast] for i in range(0, len(alike), abreast)]
-    for i, block in enumerate(blocks):
-        table = _table(block, radii or radii_beside(block[0][1], every), narrow=narrow, page=page)
-        yield replace(table, notes=tuple(notes(named))) if i + 1 == len(blocks) else table
-
-
-def _table(block: Sequence[tuple[str, OfRun]], radii: Sequence[float], *, narrow: bool, page: bool) -> Table:
+def _table(block: Sequence[tuple[str, OfRun]], radii: Sequence[float]) -> Table:
     """A line for each radius and number, and a column for each of these results, all of one norm."""
     accuracies = [one.accuracy for _, one in block]
-    lines = [
-        ("clean accuracy", _shares(accuracies, lambda one: one.clean, narrow)),
-        *((_radius_text(radius), [_at(one, radius, narrow) for one in accuracies]) for radius in radii),
-        ("another class certified", _shares(accuracies, lambda one: one.wrong, narrow)),
-        ("nothing certified", _shares(accuracies, lambda one: one.abstains, narrow)),
-        ("mean radius", [_mean(one, narrow) for one in accuracies]),
+    lines: list[tuple[str, list[str]]] = [
+        ("clean accuracy", [numbers.share_estimate(one.clean) for one in accuracies]),
+        *((_radius_text(radius), [_at(one, radius) for one in accuracies]) for radius in radii),
+        ("another class certified", [numbers.share_estimate(one.wrong) for one in accuracies]),
+        ("nothing certified", [numbers.share_estimate(one.abstains) for one in accuracies]),
+        ("mean radius", [_mean(one) for one in accuracies]),
         ("median radius", [f"{one.median:.4g}" for one in accuracies]),
         ("largest radius", [f"{one.largest:.4g}" for one in accuracies]),
     ]
@@ -187,12 +172,11 @@ def _table(block: Sequence[tuple[str, OfRun]], radii: Sequence[float], *, narrow
     sizes = [one.certificates.images for one in accuracies]
     if len(set(sizes)) > 1:
         lines.insert(0, ("images", [f"{size:,}" for size in sizes]))
-    signed = numbers.signs if page else str
     norm = accuracies[0].certificates.norm
     return Table(
         f"Certified accuracy{f', radii in {norm}' if norm else ''}",
-        (Column("radius r"), *(Column(title, number=True, wrap=True) for title, _ in block)),
-        tuple(cells(map(signed, (name, *texts))) for name, texts in lines),
+        (Column("radius r"), *(Column(title, number=True) for title, _ in block)),
+        tuple(cells((name, *texts)) for name, texts in lines),
         lines=(count(sizes[0], "image"),) if len(set(sizes)) == 1 else (),
     )
 
@@ -261,16 +245,12 @@ def _radius_text(radius: float) -> str:
     return f"r >= {radius:g}" if radius else "r > 0"
 
 
-def _shares(every: Sequence[CertifiedAccuracy], of: Callable[[CertifiedAccuracy], Share], narrow: bool) -> list[str]:
-    return [numbers.share_estimate(of(one), tight=narrow) for one in every]
+def _at(one: CertifiedAccuracy, radius: float) -> str:
+    return _BEYOND if radius > one.certificates.possible else numbers.share_estimate(one.at(radius))
 
 
-def _at(one: CertifiedAccuracy, radius: float, narrow: bool) -> str:
-    return _BEYOND if radius > one.certificates.possible else numbers.share_estimate(one.at(radius), tight=narrow)
-
-
-def _mean(one: CertifiedAccuracy, narrow: bool) -> str:
+def _mean(one: CertifiedAccuracy) -> str:
     if one.interval is None:
         return f"{one.mean:.4g}"
     lower, upper = one.interval
-    return f"{one.mean:.3g} [{lower:.3g},{'' if narrow else ' '}{upper:.3g}]"
+    return f"{one.mean:.3g} [{lower:.3g}, {upper:.3g}]"

@@ -1,33 +1,36 @@
-"""Robustness by class, for terminals and as CSV."""
+"""Robustness by class."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import fields
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from robaudit.quantities import Quantity
 from robaudit.report import numbers, words
-from robaudit.report.sections import Ask, Found, Section, Sheet
-from robaudit.report.summary_tables import approximate, circumstances, heading
-from robaudit.report.tables import Cell, Column, Table, Terminal, cells
+from robaudit.report.differences import Changes, changes_of, difference, run_columns
+from robaudit.report.sections import Ask, Found, Section, by_name
+from robaudit.report.summary_tables import approximate, circumstances, heading, mean_cell
+from robaudit.report.tables import Cell, Column, Table, cells
 from robaudit.stats.classes import ClassBias, ClassStats, GapVerdict, class_bias
 from robaudit.stats.groups import quantity_of
-from robaudit.stats.intervals import LIKE_THESE
-from robaudit.stats.summary import Mean, Quantile, Share
+from robaudit.stats.intervals import LIKE_THESE, THESE_IMAGES
 from robaudit.store.run import Run
 from robaudit.text import class_name, count
 
-NAME_WIDTHS = {True: 14, False: 24}
 OTHERS = "from the others"
 """The head of a class's difference from all other images."""
-SINGLE_IMAGE = "( ) a single image says nothing about its class: listed but not tested."
+SINGLE_IMAGE = "( ) a single image says nothing about its class: listed with its own interval, but not tested."
+_ALL, _WORST, _BEST = 30, 20, 5  # of the classes on a page
+_OPEN = 3  # results whose classes start unfolded
 
 
 class ClassSection(Section[ClassBias]):
     """Robustness by class, for each result: which classes differ from the others, and the gap between the least and the most robust."""
 
+    title = "Classes, least robust first"
     uses = Section.uses | {"by", "threshold"}
+    main_only = True
 
     def records(self, run: Run, ask: Ask) -> list[ClassBias]:
         """A comparison of the classes for each result; they are never pooled."""
@@ -39,38 +42,112 @@ class ClassSection(Section[ClassBias]):
             for one in run.groups(ask.estimators, ask.levels).values()
         ]
 
-    def table(self, one: Found[ClassBias], ask: Ask) -> Terminal:
-        """See :func:`bias_table`."""
-        return bias_table(one.record, one.run.quantities[one.record.key.quantity])
+    def tables(self, found: Sequence[Found[ClassBias]], ask: Ask) -> Iterator[Table]:
+        """A table for each result."""
+        several = len(by_name(found)) > 1
+        changes = changes_of(found) if several else {}
+        for key in dict.fromkeys(one.record.key for one in found):
+            mine = [one for one in found if one.record.key == key]
+            if several:
+                yield _side_by_side(mine, changes)
+            else:
+                yield bias_table(mine[0].record, mine[0].run.quantities[key.quantity])
 
-    def sheet(self, one: Found[ClassBias], ask: Ask) -> Sheet:
-        """See :func:`bias_sheet`."""
-        return bias_sheet(one.record)
+    def page_tables(self, found: Sequence[Found[ClassBias]], ask: Ask) -> Iterator[Table]:
+        """The same, of many classes the least and the most robust first; a line where there are more classes than images of each."""
+        for i, table in enumerate(self.tables(found, ask)):
+            records = [one.record for one in found if heading_of(one.record) == table.heading]
+            most = max(max(one.images for one in record.classes) for record in records)
+            if len(table.rows) > most and len(table.rows) > _BEST:
+                yield replace(
+                    table,
+                    columns=(),
+                    rows=(),
+                    notes=(f"No table: {len(table.rows):,} classes, and at most {count(most, 'image')} of each. robaudit show has it.",),
+                )
+            elif len(table.rows) <= _ALL:
+                yield replace(table, folded=i >= _OPEN)
+            else:
+                parts = table.rows[:_WORST], table.rows[_WORST:-_BEST], table.rows[-_BEST:]
+                yield replace(table, rows=parts[0], lines=(*table.lines, f"The {_WORST} least robust:"))
+                yield Table(f"The {_BEST} most robust", table.columns, parts[2])
+                yield Table(f"The other {len(parts[1])} classes", table.columns, parts[1], folded=True)
 
     def document(self, one: Found[ClassBias], ask: Ask) -> dict[str, Any]:
         """The gap, the verdict and all classes."""
         return one.record.document()
 
+    def lines(self, one: Found[ClassBias], ask: Ask) -> Iterator[Mapping[str, Any]]:
+        """A line for each class, in order of class."""
+        bias = one.record
+        group = {"estimator": bias.key.estimator, **bias.key.at.document(), "by": bias.by, "threshold": bias.threshold}
+        return ({**group, **of_class.document()} for of_class in bias.classes)
 
-def bias_table(bias: ClassBias, quantity: Quantity | None = None) -> Terminal:
+
+def heading_of(bias: ClassBias) -> str:
+    """The heading of a table of classes."""
+    return f"{bias.key}, {_by(bias)}: {heading(bias.key, bias.unit)}"
+
+
+def bias_table(bias: ClassBias, quantity: Quantity | None = None) -> Table:
     """A line per class, least robust first, then the gap and the verdict.
 
     Args:
         bias: from :func:`robaudit.stats.classes.class_bias`.
         quantity: what the values are; needed only for quantities of plugins.
     """
-    known = quantity or quantity_of(bias.key.quantity, None)
-    return Terminal(lambda narrow: [_table(bias, known, narrow)])
+    quantity = quantity or quantity_of(bias.key.quantity, None)
+    known = bias.threshold is not None and bias.threshold <= quantity.high and quantity.higher_is_better
+    share = (f"< {bias.threshold:g}",) if known else ()
+    rows = [tuple(_cells(one, quantity, share=bool(share))) for one in weakest_first(bias)]
+    return Table(
+        heading_of(bias),
+        (
+            Column("class"),
+            Column("n", number=True),
+            Column("mean [95% interval]", number=True),
+            Column(f"[{THESE_IMAGES}]", number=True, detail=True),
+            Column("median", number=True, detail=True),
+            Column(OTHERS, number=True),
+            *(Column(head, number=True) for head in (*share, "p")),
+            Column(""),
+        ),
+        tuple(rows),
+        lines=(circumstances(bias.key, bias.higher_is_better),),
+        conclusions=(_conclusion(bias),),
+        notes=tuple(_notes(bias, share=bool(share))),
+    )
 
 
-def bias_sheet(bias: ClassBias) -> Sheet:
-    """A line per class, in order of class: the group, then the fields of :class:`ClassStats`.
+def _side_by_side(found: Sequence[Found[ClassBias]], changes: Mapping[str, Changes]) -> Table:
+    """The means of the classes in several runs, and their differences from the first."""
+    first, names = found[0].record, [one.name for one in found]
+    quantity = found[0].run.quantities[first.key.quantity]
+    means = [{of_class.index: of_class for of_class in one.record.classes} for one in found]
+    key = first.key.estimator, first.key.at
+    moved = [
+        {one.index: one.difference for one in group.classes} if (group := changes[name].get(key)) is not None else {} for name in names[1:]
+    ]
+    rows = [
+        (
+            Cell(label_of(one)),
+            *(_mean(of[one.index], quantity) if one.index in of else Cell(numbers.NONE) for of in means),
+            *(Cell(difference(some.get(one.index))) for some in moved),
+        )
+        for one in weakest_first(first)
+    ]
+    lines = (circumstances(first.key, first.higher_is_better),)
+    conclusions = tuple(replace(cell, text=f"{one.name}: {cell.text}") for one in found for cell in (_conclusion(one.record),))
+    notes = (f"[ ] 95 % interval for {LIKE_THESE}; of the differences for all classes together.",)
+    return Table(heading_of(first), (Column("class"), *run_columns(names)), tuple(rows), lines, conclusions, notes)
 
-    A field with parts becomes several columns: ``mean`` for its value, ``mean_lower`` and so on for the rest.
-    """
-    group = {"estimator": bias.key.estimator, **bias.key.at.document(), "by": bias.by, "threshold": bias.threshold}
-    lines = [{**group, **_flat(one)} for one in bias.classes]
-    return Sheet(list(lines[0]), [list(line.values()) for line in lines])
+
+def _by(bias: ClassBias) -> str:
+    return "by label" if bias.by == "label" else "by predicted class"
+
+
+def _conclusion(bias: ClassBias) -> Cell:
+    return Cell(words.gap_sentence(bias), tone="warning" if bias.verdict is GapVerdict.SIGNIFICANT else "strong")
 
 
 def label_of(one: ClassStats, width: int | None = None) -> str:
@@ -84,78 +161,38 @@ def weakest_first(bias: ClassBias) -> list[ClassStats]:
     return sorted(bias.classes, key=lambda one: sign * one.mean.value)
 
 
-def difference_text(one: ClassStats, *, tight: bool = False) -> str:
+def difference_text(one: ClassStats) -> str:
     """The difference from the others with its interval; empty for a class that is not tested."""
     if one.difference is None or one.difference_lower is None or one.difference_upper is None:
         return ""
-    text = numbers.change(one.difference, (one.difference_lower, one.difference_upper))
-    return text.replace(", ", ",") if tight else text
+    return numbers.change(one.difference, (one.difference_lower, one.difference_upper))
 
 
-def test_note(bias: ClassBias) -> str:
-    """How to read the tests of a table."""
-    return (
-        f"{OTHERS}: mean minus the mean of all other images, with its {100 * (1 - bias.alpha):g} % interval, simultaneous over "
-        f"the classes. p: permutation test of that difference, adjusted for the number of classes. "
-        f"lower, higher: significant, p <= {bias.alpha:g}; the interval excludes 0."
-    )
+def _mean(one: ClassStats, quantity: Quantity) -> Cell:
+    cell = mean_cell(one.mean, quantity, exact=one.mean.measured_lower is not None, alone=one.images == 1)
+    return replace(cell, text=f"({cell.text})") if one.images == 1 else cell
 
 
-def _flat(one: ClassStats) -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for field in fields(one):
-        value = getattr(one, field.name)
-        if isinstance(value, Mean | Quantile | Share) or field.name == "below":
-            for part in fields(Share if value is None else value):
-                flat[field.name if part.name == "value" else f"{field.name}_{part.name}"] = getattr(value, part.name, None)
-        else:
-            flat[field.name] = value
-    return flat
-
-
-def _table(bias: ClassBias, quantity: Quantity, narrow: bool) -> Table:
-    by = "by label" if bias.by == "label" else "by predicted class"
-    known = bias.threshold is not None and bias.threshold <= quantity.high and quantity.higher_is_better
-    share = (f"< {bias.threshold:g}",) if known else ()
-    rows = []
-    for one in weakest_first(bias):
-        differs = one.differs if one.differs in ("lower", "higher") else ""
-        rows.append((*cells(_cells(one, quantity, narrow, share=bool(share))), Cell(differs, tone="warning")))
-    return Table(
-        heading(bias.key, bias.unit),
-        (
-            Column("class"),
-            Column("n", number=True),
-            Column("mean [95% interval]", number=True, wrap=True),
-            Column(OTHERS, number=True, wrap=True),
-            *(Column(head, number=True) for head in (*share, "p")),
-            Column(""),
-        ),
-        tuple(rows),
-        lines=(circumstances(bias.key, bias.higher_is_better, str(bias.key), by),),
-        conclusions=(Cell(words.gap_sentence(bias), tone="warning" if bias.verdict is GapVerdict.SIGNIFICANT else "strong"),),
-        notes=tuple(_notes(bias, share=bool(share))),
-    )
-
-
-def _cells(one: ClassStats, quantity: Quantity, narrow: bool, *, share: bool) -> Iterator[str]:
+def _cells(one: ClassStats, quantity: Quantity, *, share: bool) -> Iterator[Cell]:
     ends = quantity.low, quantity.high
-    yield label_of(one, NAME_WIDTHS[narrow])
-    yield f"{one.images:,}"
-    if one.images == 1:
-        yield f"({numbers.estimate(one.mean.value, one.mean.measured_lower, one.mean.measured_upper, *ends)})"
-    else:
-        mark = numbers.NO_INTERVAL if one.mean.measured_lower is None else ""
-        yield mark + numbers.mean_estimate(one.mean, *ends, tight=narrow)
-    yield difference_text(one, tight=narrow)
-    if share and one.below is not None:
-        yield numbers.share(one.below, tight=narrow) if one.images > 1 else ""
-    yield "" if one.p_value is None else numbers.p_value(one.p_value)
+    yield from cells((label_of(one), f"{one.images:,}"))
+    yield _mean(one, quantity)
+    yield Cell(numbers.ends(one.mean.measured_lower, one.mean.measured_upper, *ends))
+    yield Cell(numbers.quantile_estimate(one.median, *ends))
+    yield Cell(difference_text(one))
+    if share:
+        yield Cell(numbers.share(one.below) if one.below is not None and one.images > 1 else "")
+    yield Cell("" if one.p_value is None else numbers.p_value(one.p_value))
+    yield Cell(one.differs if one.differs in ("lower", "higher") else "", tone="warning")
 
 
 def _notes(bias: ClassBias, *, share: bool) -> Iterator[str]:
     below = f"< {bias.threshold:g}: share of images below. " if share and bias.threshold is not None else ""
-    yield f"[ ] 95 % interval for {LIKE_THESE}, each class alone. {below}{test_note(bias)}"
+    yield (
+        f"[ ] 95 % interval for {LIKE_THESE}, each class alone. {below}{OTHERS}: mean minus the mean of all other images, with its "
+        f"{100 * (1 - bias.alpha):g} % interval, simultaneous over the classes. p: permutation test of that difference, adjusted for the "
+        f"number of classes. lower, higher: significant, p <= {bias.alpha:g}; the interval excludes 0."
+    )
     if any(one.images == 1 for one in bias.classes):
         yield SINGLE_IMAGE
     if bias.of_bounds:

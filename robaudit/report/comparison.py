@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from robaudit.compare.result import ClassChange, Comparison, Difference, GroupComparison, Limits, SampleChange
 from robaudit.gates.decide import Decision, Verdict
 from robaudit.report import numbers
 from robaudit.report.ci.document import Subject, decisions_document
-from robaudit.report.tables import Table, cells, columns, markdown, markdown_table
+from robaudit.report.tables import Table, cells, columns
 from robaudit.stats.flags import Certainty
 from robaudit.stats.intervals import LIKE_THESE, THESE_IMAGES
 from robaudit.store.serialise import table_csv
-from robaudit.text import Names, class_name, count, shortened
+from robaudit.text import Names, class_name, count
 
 MOST_CLASSES, MOST_SAMPLES = 5, 10
-_LONGEST_ID, _LONGEST_NAME = 40, 24
+_LONGEST_NAME = 24
 _CHANGES = ("base", "new", f"new - base [{THESE_IMAGES}]", f"[{LIKE_THESE}]")
 _FIELDS = ("base", "new", "difference", "lower", "upper", "method", "population_lower", "population_upper")
 
@@ -35,17 +34,6 @@ def comparison_tables(comparison: Comparison, base: Mapping[str, Any], new: Mapp
     levels = numbers.level_texts(group.key.at for group in comparison.groups)
     for group in comparison.groups:
         yield from _group(group, levels[group.key.at], names)
-
-
-def markdown_text(tables: Iterable[Table]) -> str:
-    """Tables as Markdown, each with its heading."""
-    lines: list[str] = []
-    for table in tables:
-        lines += [f"### {markdown(table.heading)}", ""] if table.heading else []
-        lines += [*(f"- {markdown(line)}" for line in table.lines), ""]
-        lines += markdown_table(replace(table, notes=()))[1:] if table.columns else []
-        lines += [*(f"- {markdown(note)}" for note in table.notes), ""] if table.notes else []
-    return "\n".join(lines).rstrip("\n") + "\n"
 
 
 def csv_text(comparison: Comparison) -> str:
@@ -98,7 +86,7 @@ def _group(group: GroupComparison, level: str, names: Names | None) -> Iterator[
         rows.append(_row("accuracy under noise", group.noisy_accuracy))
     yield Table(
         title,
-        columns(("",), _CHANGES, wrap=True),
+        columns(("",), _CHANGES),
         tuple(map(cells, rows)),
         lines=(f"{count(group.images, 'image')}, {_how(group)}",),
         notes=tuple(_counts(group)),
@@ -106,7 +94,7 @@ def _group(group: GroupComparison, level: str, names: Names | None) -> Iterator[
     if len(group.classes) > 1:
         yield Table(
             "",
-            columns(("class",), ("images", *_CHANGES), wrap=True),
+            columns(("class",), ("images", *_CHANGES)),
             tuple(cells(_class(one, names)) for one in group.classes[:MOST_CLASSES]),
             lines=(f"Classes, largest loss first; {100 * group.confidence:g} % for all {len(group.classes)} together:",),
             notes=_rest(len(group.classes) - MOST_CLASSES, "json and csv hold"),
@@ -114,7 +102,7 @@ def _group(group: GroupComparison, level: str, names: Names | None) -> Iterator[
     if group.changed:
         yield Table(
             "",
-            columns(("sample", "label", "predicted", ""), ("base", "new", "new - base [95 %]"), wrap=True),
+            columns(("sample", "label", "predicted", ""), ("base", "new", "new - base [95 %]")),
             tuple(cells(_sample(one, names)) for one in group.changed[:MOST_SAMPLES]),
             lines=("Samples that changed, worst first:",),
             notes=_rest(len(group.changed) - MOST_SAMPLES, "json holds"),
@@ -193,7 +181,7 @@ def _sample(one: SampleChange, names: Names | None) -> tuple[str, ...]:
     ends = None if one.lower is None or one.upper is None else (one.lower, one.upper)
     label = class_name(one.label, names, _LONGEST_NAME)
     return (
-        shortened(one.id, _LONGEST_ID),
+        one.id,
         label,
         predicted,
         flag,

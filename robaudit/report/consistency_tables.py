@@ -30,21 +30,21 @@ _BLAME = {
 }
 
 
-def checks(consistency: Consistency, *, narrow: bool = False) -> Iterator[Table]:
-    """What was compared, and what is inconsistent; a narrow terminal has no room for what a relation says."""
+def checks(consistency: Consistency) -> Iterator[Table]:
+    """What was compared, and what is inconsistent."""
     compared = [one for one in consistency.checked if one.comparisons]
     rows = [
         (
             *cells((one.relation.name, f"{one.comparisons:,}", f"{one.images:,}")),
             Cell(f"{one.contradictions:,}", tone="bad" if one.contradictions and one.relation.verdict is Verdict.VIOLATION else ""),
-            *cells(() if narrow else (one.relation.says,)),
+            Cell(one.relation.says),
         )
         for one in compared
     ]
     heads = (
         Column("relation"),
         *(Column(head, number=True) for head in ("compared", "images", "contradicted")),
-        *([] if narrow else [Column("meaning", wrap=True)]),
+        Column("meaning", wrap=True),
     )
     if not compared:
         yield Table("Consistency of the results", lines=("No two results of this run bound the same number.",))

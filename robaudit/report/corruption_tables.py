@@ -1,14 +1,17 @@
-"""Accuracy by corruption and severity as a table and CSV."""
+"""Accuracy by corruption and severity."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from robaudit.levels import LevelName
-from robaudit.report.sections import Ask, Found, Section, Sheet
-from robaudit.report.tables import Column, Table, Terminal, cells
+from robaudit.report import numbers
+from robaudit.report.sections import Ask, Found, Section
+from robaudit.report.tables import Column, Table, cells
 from robaudit.stats.corruption import ALEXNET, Baseline, CorruptionReport, baseline_of, corruption_report, mean_error
+from robaudit.stats.intervals import LIKE_THESE
 from robaudit.store.run import Run, read_run
 
 _ALEXNET = "alexnet"
@@ -17,6 +20,8 @@ _ALEXNET = "alexnet"
 class CorruptionSection(Section[CorruptionReport]):
     """Accuracy by corruption and severity, the mean error and, against a baseline, the mean corruption error (mCE)."""
 
+    title = "Accuracy by corruption and severity"
+    words = "The share of noisy copies that are classified correctly."
     uses = frozenset({"estimators", "baseline"})
 
     def applies(self, run: Run) -> bool:
@@ -28,17 +33,17 @@ class CorruptionSection(Section[CorruptionReport]):
         """A report for each estimator asked for, else for the first that counts votes."""
         return [corruption_report(run, estimator, _baseline(ask.baseline, estimator)) for estimator in ask.estimators or (None,)]
 
-    def table(self, one: Found[CorruptionReport], ask: Ask) -> Terminal:
-        """See :func:`corruption_table`."""
-        return corruption_table(one.record)
+    def tables(self, found: Sequence[Found[CorruptionReport]], ask: Ask) -> Iterator[Table]:
+        """A line for each noise and run, a column for each severity, then the mean error and the error relative to the baseline."""
+        for estimator in dict.fromkeys(one.record.estimator for one in found):
+            yield _table([one for one in found if one.record.estimator == estimator])
 
-    def sheet(self, one: Found[CorruptionReport], ask: Ask) -> Sheet:
-        """See :func:`corruption_sheet`."""
-        return corruption_sheet(one.record)
-
-    def document(self, one: Found[CorruptionReport], ask: Ask) -> dict[str, Any]:
-        """Accuracies, mean error and mCE."""
-        return one.record.document()
+    def lines(self, one: Found[CorruptionReport], ask: Ask) -> Iterator[Mapping[str, Any]]:
+        """A line for each noise and severity."""
+        for label, by_level in one.record.cells.items():
+            for level, cell in by_level.items():
+                ends = {"lower": cell.lower, "upper": cell.upper}
+                yield {"estimator": one.record.estimator, "noise": label, "severity": level, "accuracy": cell.value, **ends}
 
 
 def _baseline(name: str | None, estimator: str | None) -> tuple[str, Baseline] | None:
@@ -49,24 +54,32 @@ def _baseline(name: str | None, estimator: str | None) -> tuple[str, Baseline] |
     return other.info["name"], baseline_of(corruption_report(other, estimator))
 
 
-def corruption_table(report: CorruptionReport) -> Terminal:
-    """A line for each noise, a column for each severity, then the mean error and the error relative to the baseline."""
-    levels, errors = report.levels, report.errors
+def _table(found: Sequence[Found[CorruptionReport]]) -> Table:
+    several = len(found) > 1
+    reports = [one.record for one in found]
+    levels = sorted({level for report in reports for level in report.levels})
+    against = any(report.against for report in reports)
     rows = []
-    for label, by_level in report.cells.items():
-        values = [f"{by_level[level].value:.1%}" if level in by_level else "" for level in levels]
-        mean = f"{sum(errors[label]) / len(errors[label]):.1%}" if label in errors else ""
-        relative = [] if report.against is None else [_percent(report.against[1].by_corruption.get(label))]
-        rows.append(cells((label, *values, mean, *relative)))
-    heads = (*(f"{level:g}" for level in levels), "mean error", *(["CE"] if report.against else []))
-    table = Table(
-        f"Accuracy by severity: share of noisy copies classified correctly ({report.estimator})",
-        (Column("noise"), *(Column(head, number=True) for head in heads)),
+    for label in dict.fromkeys(label for report in reports for label in report.cells):
+        for one in found:
+            report, errors = one.record, one.record.errors
+            by_level = report.cells.get(label, {})
+            values = (
+                numbers.with_percents(cell.value, cell.lower, cell.upper) if (cell := by_level.get(level)) is not None else ""
+                for level in levels
+            )
+            mean = f"{sum(errors[label]) / len(errors[label]):.1%}" if label in errors else ""
+            relative = [] if not against else ["" if report.against is None else _percent(report.against[1].by_corruption.get(label))]
+            rows.append(cells((label, *([one.name] if several else []), *values, mean, *relative)))
+    heads = (*(f"{level:g}" for level in levels), "mean error", *(["CE"] if against else []))
+    named = [(f"{one.name}: " if several else "", one.record) for one in found]
+    return Table(
+        f"Accuracy by severity: share of noisy copies classified correctly ({reports[0].estimator})",
+        (Column("noise"), *([Column("run")] if several else []), *(Column(head, number=True) for head in heads)),
         tuple(rows),
-        lines=(f"without noise {report.clean:.1%}",),
-        notes=tuple(_conclusions(report)),
+        lines=tuple(f"{name}without noise {report.clean:.1%}" for name, report in named),
+        notes=(f"[ ] 95 % interval, {LIKE_THESE}.", *(f"{name}{text}" for name, report in named for text in _conclusions(report))),
     )
-    return Terminal(lambda _: [table])
 
 
 def _conclusions(report: CorruptionReport) -> list[str]:
@@ -90,13 +103,3 @@ def _conclusions(report: CorruptionReport) -> list[str]:
 
 def _percent(value: float | None) -> str:
     return "" if value is None else f"{value:.1%}"
-
-
-def corruption_sheet(report: CorruptionReport) -> Sheet:
-    """A line for each noise and severity."""
-    lines = [
-        (report.estimator, label, level, cell.value, cell.lower, cell.upper)
-        for label, by_level in report.cells.items()
-        for level, cell in by_level.items()
-    ]
-    return Sheet(["estimator", "noise", "severity", "accuracy", "lower", "upper"], lines)

@@ -1,22 +1,21 @@
-"""Error curves in one number each, models side by side, for terminals, and point by point as CSV."""
+"""Error curves in one number each, models side by side, and point by point as CSV."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from robaudit.levels import GAUSSIAN
 from robaudit.report import numbers
-from robaudit.report.sections import Ask, Found, Section, Sheet
-from robaudit.report.tables import Column, Table, Terminal, cells
+from robaudit.report.sections import Ask, Found, Section
+from robaudit.report.tables import Column, Table, cells
 from robaudit.report.words import BOOTSTRAP
 from robaudit.stats.curves import HIGHER_IS_BETTER, HUMANS, LINEAR, NAMES, Curve, CurveKind, Curves, Relation, Summary, curves_of
 from robaudit.store.run import Run
 from robaudit.text import count
 
-_SIDE_BY_SIDE = {False: 3, True: 2}
 _COARSE = 0.5  # of the images in one step: the grid is too coarse for this network
 MANY_LEVELS = 5
 """Levels of Gaussian noise from which on they are a curve."""
@@ -32,6 +31,9 @@ MEANINGS = {
 class CurveSection(Section[Curves]):
     """Error curves under attacks, noise and linear corruption, each in one number: ASR, AMS, gamma at 50 %."""
 
+    title = "Error curves"
+    words = "Accuracy against the size of the perturbation; an image that is misclassified on the clean image is an error at every size."
+
     def applies(self, run: Run) -> bool:
         """Whether it has labels and attacks on a grid, linear corruption, or many levels of Gaussian noise."""
         spec = run.info["spec"]
@@ -44,55 +46,37 @@ class CurveSection(Section[Curves]):
         """The curves of the run."""
         return [curves_of(run, estimators=ask.estimators, levels=ask.levels)]
 
-    def tables(self, found: Sequence[Found[Curves]], ask: Ask) -> Iterator[Terminal]:
-        """A column for each run."""
-        yield curve_table([replace(one.record, name=one.name) for one in found])
+    def tables(self, found: Sequence[Found[Curves]], ask: Ask) -> Iterator[Table]:
+        """A column for each run, and where the whole curves are."""
+        table = curve_table([replace(one.record, name=one.name) for one in found])
+        paths = " ".join(str(one.run.path) for one in found)
+        more = f"The curves: robaudit plot {paths} --kind curves -o curves.png; point by point: --format csv."
+        yield replace(table, notes=(*table.notes, more))
 
-    def table(self, one: Found[Curves], ask: Ask) -> Terminal:
-        """The summaries of one run."""
-        return curve_table([one.record])
+    def page_tables(self, found: Sequence[Found[Curves]], ask: Ask) -> Iterator[Table]:
+        """The same without that; nothing for noise alone whose levels do not end as the definition asks."""
+        noise = [one.record.curves.get(CurveKind.NOISE) for one in found]
+        if any(len(one.record.curves) > 1 for one in found) or any(
+            one is not None and one.summary.value is not None and one.summary.relation is Relation.IS for one in noise
+        ):
+            yield curve_table([replace(one.record, name=one.name) for one in found])
 
-    def sheet(self, one: Found[Curves], ask: Ask) -> Sheet:
+    def lines(self, one: Found[Curves], ask: Ask) -> Iterator[Mapping[str, Any]]:
         """A line for each point of each curve."""
-        lines = [
-            [kind.value, *point, curve.images]
-            for kind, curve in one.record.curves.items()
-            for point in zip(curve.places.tolist(), curve.errors.tolist(), curve.lower.tolist(), curve.upper.tolist(), strict=True)
-        ]
-        return Sheet(["curve", "at", "error", "lower", "upper", "images"], lines)
-
-    def document(self, one: Found[Curves], ask: Ask) -> dict[str, Any]:
-        """Points and summaries."""
-        return one.record.document()
+        for kind, curve in one.record.curves.items():
+            points = zip(curve.places.tolist(), curve.errors.tolist(), curve.lower.tolist(), curve.upper.tolist(), strict=True)
+            for at, error, lower, upper in points:
+                yield {"curve": kind.value, "at": at, "error": error, "lower": lower, "upper": upper, "images": curve.images}
 
 
-def curve_table(every: Sequence[Curves]) -> Terminal:
+def curve_table(block: Sequence[Curves]) -> Table:
     """A column for each model, a line for each summary."""
-
-    def build(narrow: bool) -> Iterator[Table]:
-        at_once = _SIDE_BY_SIDE[narrow]
-        blocks = [every[i : i + at_once] for i in range(0, len(every), at_once)]
-        for block in blocks:
-            yield _table(block, notes=tuple(_notes(every)) if block is blocks[-1] else ())
-
-    return Terminal(build)
-
-
-def page_tables(every: Sequence[Curves]) -> Iterator[Table]:
-    """The same for pages, with the notes below the last table."""
-    blocks = [every[i : i + _SIDE_BY_SIDE[False]] for i in range(0, len(every), _SIDE_BY_SIDE[False])]
-    for block in blocks:
-        table = _table(block, notes=tuple(_notes(every)) if block is blocks[-1] else ())
-        yield replace(table, rows=tuple(cells(numbers.signs(cell.text) for cell in row) for row in table.rows))
-
-
-def _table(block: Sequence[Curves], notes: tuple[str, ...]) -> Table:
     kinds = [kind for kind in CurveKind if any(kind in one.curves for one in block)]
     rows = [("images", *(f"{next(iter(one.curves.values())).images:,}" for one in block))]
     rows.append(("clean accuracy", *(f"{100 * (1 - float(next(iter(one.curves.values())).errors[0])):.1f}%" for one in block)))
     rows += [(NAMES[kind], *(_both(one.curves.get(kind)) for one in block)) for kind in kinds]
-    columns = (Column(""), *(Column(one.name, number=True, wrap=True) for one in block))
-    return Table("Summary of the error curves", columns, tuple(map(cells, rows)), notes=notes)
+    columns = (Column(""), *(Column(one.name, number=True) for one in block))
+    return Table("Summary of the error curves", columns, tuple(map(cells, rows)), notes=tuple(_notes(block)))
 
 
 def _both(curve: Curve | None) -> str:

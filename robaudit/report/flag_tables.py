@@ -1,32 +1,30 @@
-"""The flagged samples, for terminals and as CSV."""
+"""The flagged samples."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import fields, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from robaudit.errors import SpecError
 from robaudit.quantities import Quantity
 from robaudit.report import numbers, words
-from robaudit.report.sections import Ask, Found, Section, Sheet
+from robaudit.report.sections import Ask, Found, Section, by_name
 from robaudit.report.summary_tables import circumstances, heading
-from robaudit.report.tables import Cell, Column, Table, Terminal, cells
-from robaudit.rows import with_names
+from robaudit.report.tables import Cell, Column, Table, cells
 from robaudit.stats.flags import Certainty, Flag, Flagged, flag, usual_threshold
 from robaudit.stats.groups import quantity_of
 from robaudit.store.run import Run
-from robaudit.text import Names, class_name, count, printable, shortened
-
-ID_WIDTHS = {True: 16, False: 30}
-CLASS_WIDTHS = {True: 11, False: 20}
+from robaudit.text import Names, class_name, count
 
 
 class FlaggedSection(Section[Flagged]):
     """The samples that are not robust, for each result, and how certain that is."""
 
+    title = "Flagged samples"
     uses = Section.uses | {"threshold", "bottom", "top", "per_class", "only"}
+    main_only = True
 
     def applies(self, run: Run) -> bool:
         """Whether a quantity of the run has a usual threshold."""
@@ -38,7 +36,15 @@ class FlaggedSection(Section[Flagged]):
         Raises:
             SpecError: there is no threshold, and nothing else says which samples are meant.
         """
-        found = [
+        found = self.listed(run, ask)
+        if ask.bottom is None and ask.top is None and found and not any(one.has_threshold for one in found):
+            lacking = ", ".join(dict.fromkeys(one.key.estimator for one in found))
+            raise SpecError("flagged", f"{lacking} has no usual threshold", "give --threshold, or list the least robust with --bottom 10")
+        return found
+
+    def listed(self, run: Run, ask: Ask) -> list[Flagged]:
+        """The same, also where nothing says which samples are meant."""
+        return [
             flag(
                 one,
                 below=usual_threshold(quantity) if ask.threshold is None else ask.threshold,
@@ -51,62 +57,71 @@ class FlaggedSection(Section[Flagged]):
             for one in run.groups(ask.estimators, ask.levels).values()
             for quantity in (run.quantities[one.key.quantity],)
         ]
-        if ask.bottom is None and ask.top is None and found and not any(one.has_threshold for one in found):
-            lacking = ", ".join(dict.fromkeys(one.key.estimator for one in found))
-            raise SpecError("flagged", f"{lacking} has no usual threshold", "give --threshold, or list the least robust with --bottom 10")
-        return found
 
-    def table(self, one: Found[Flagged], ask: Ask) -> Terminal:
-        """See :func:`flags_table`."""
-        return flags_table(one.record, one.run.class_names, one.run.quantities[one.record.key.quantity])
-
-    def sheet(self, one: Found[Flagged], ask: Ask) -> Sheet:
-        """See :func:`flags_sheet`."""
-        return flags_sheet(one.record, one.run.class_names)
+    def tables(self, found: Sequence[Found[Flagged]], ask: Ask) -> Iterator[Table]:
+        """How many are flagged, of several runs side by side, then the lists of each."""
+        several = len(by_name(found)) > 1
+        if several:
+            yield _counts(found)
+        for one in found:
+            name = f"{one.name}: " if several else ""
+            for table in flags_tables(one.record, one.run.class_names, one.run.quantities[one.record.key.quantity]):
+                yield replace(table, heading=table.heading and name + table.heading)
 
     def document(self, one: Found[Flagged], ask: Ask) -> dict[str, Any]:
         """Counts and lists."""
         return one.record.document(one.run.class_names)
 
+    def lines(self, one: Found[Flagged], ask: Ask) -> Iterator[Mapping[str, Any]]:
+        """A line per sample: the result, the list it is on ("flagged" or "robust"), and the sample."""
+        flagged = one.record
+        group = {
+            "estimator": flagged.key.estimator,
+            **flagged.key.at.document(),
+            "threshold": flagged.threshold if flagged.has_threshold else None,
+        }
+        for name, samples in (("flagged", flagged.samples), ("robust", flagged.robust)):
+            yield from ({**group, "list": name, **sample.named(one.run.class_names)} for sample in samples)
 
-def flags_table(flagged: Flagged, class_names: Names | None = None, quantity: Quantity | None = None, limit: int | None = 50) -> Terminal:
+
+def _counts(found: Sequence[Found[Flagged]]) -> Table:
+    """How many samples of each run are flagged, by result."""
+    runs, keys = by_name(found), list(dict.fromkeys(one.record.key for one in found))
+    rows = []
+    for key in keys:
+        mine = [next((one.record for one in some if one.record.key == key), None) for some in runs.values()]
+        texts = (numbers.NONE if one is None or not one.has_threshold else f"{one.beyond:,} of {one.total:,}" for one in mine)
+        rows.append(cells((str(key), *texts)))
+    return Table("Flagged samples by run", (Column("result"), *(Column(name, number=True) for name in runs)), tuple(rows))
+
+
+def flags_tables(
+    flagged: Flagged,
+    class_names: Names | None = None,
+    quantity: Quantity | None = None,
+    limit: int | None = 50,
+    where: str = "--format csv",
+) -> list[Table]:
     """How many are flagged, then the list, worst first, then the most robust ones if asked for.
 
     Args:
         flagged: from :func:`robaudit.stats.flags.flag`.
         class_names: by class index.
         quantity: what the values are; needed only for quantities of plugins.
-        limit: the most lines printed of a list (the rest are counted); None prints all.
+        limit: the most lines of a list (the rest are counted); None: all.
+        where: what has the rest.
     """
     known = quantity or quantity_of(flagged.key.quantity, None)
-
-    def build(narrow: bool) -> list[Table]:
-        about = circumstances(flagged.key, flagged.higher_is_better, str(flagged.key))
-        tables = [Table(heading(flagged.key, flagged.unit), lines=(about, count_line(flagged)))]
-        for order, samples in (("Least robust first", flagged.samples), ("Most robust first", flagged.robust)):
-            if samples:
-                title = f"{order}{', class by class' if flagged.per_class else ''}:"
-                rest = 0 if limit is None else max(0, len(samples) - limit)
-                more = (f"... and {rest:,} more, which -o FILE writes too.",) if rest else ()
-                tables.append(replace(_table(samples[:limit], flagged, class_names, known, narrow), lines=(title,), notes=more))
-        tables[-1] = replace(tables[-1], notes=(*tables[-1].notes, *_notes(flagged)))
-        return tables
-
-    return Terminal(build)
-
-
-def flags_sheet(flagged: Flagged, class_names: Names | None = None) -> Sheet:
-    """A line per sample: the group, the list it is on ("flagged" or "robust"), then the fields of :class:`Flag` and class names.
-
-    Args:
-        flagged: from :func:`robaudit.stats.flags.flag`.
-        class_names: by class index.
-    """
-    names = with_names(dict.fromkeys(field.name for field in fields(Flag)), None)
-    group = [flagged.key.estimator, *flagged.key.at.document().values(), flagged.threshold if flagged.has_threshold else None]
-    lists = (("flagged", flagged.samples), ("robust", flagged.robust))
-    lines = [[*group, name, *sample.named(class_names).values()] for name, samples in lists for sample in samples]
-    return Sheet(["estimator", "noise", "level_name", "level", "threshold", "list", *names], lines)
+    about = circumstances(flagged.key, flagged.higher_is_better, str(flagged.key))
+    tables = [Table(heading(flagged.key, flagged.unit), lines=(about, count_line(flagged)))]
+    for order, samples in (("Least robust first", flagged.samples), ("Most robust first", flagged.robust)):
+        if samples:
+            title = f"{order}{', class by class' if flagged.per_class else ''}:"
+            rest = 0 if limit is None else max(0, len(samples) - limit)
+            more = (f"... and {rest:,} more: {where} has all.",) if rest else ()
+            tables.append(replace(_table(samples[:limit], flagged, class_names, known), lines=(title,), notes=more))
+    tables[-1] = replace(tables[-1], notes=(*tables[-1].notes, *_notes(flagged)))
+    return tables
 
 
 def is_beyond(sample: Flag, flagged: Flagged) -> bool:
@@ -125,19 +140,19 @@ def count_line(flagged: Flagged) -> str:
     return f"{text}: {certain}." if flagged.beyond and certain else f"{text}; {certain}." if certain else f"{text}."
 
 
-def _table(samples: Sequence[Flag], flagged: Flagged, names: Names | None, quantity: Quantity, narrow: bool) -> Table:
+def _table(samples: Sequence[Flag], flagged: Flagged, names: Names | None, quantity: Quantity) -> Table:
     rows = []
     for one in samples:
         texts = (
-            shortened(printable(one.id), ID_WIDTHS[narrow]),
-            *(class_name(index, names, CLASS_WIDTHS[narrow]) for index in (one.label, one.predicted)),
-            numbers.sample_value(one, quantity.low, quantity.high, tight=narrow),
-            class_name(one.flips_to, names, CLASS_WIDTHS[narrow]),
+            one.id,
+            *(class_name(index, names) for index in (one.label, one.predicted)),
+            numbers.sample_value(one, quantity.low, quantity.high),
+            class_name(one.flips_to, names),
         )
         answer = (Cell(_answer(one, flagged), tone="bad" if one.certainty is Certainty.CONFIRMED else ""),) if flagged.has_threshold else ()
         rows.append((*cells(texts), *answer))
-    value = Column("value [95% interval]", number=True, wrap=True)
     question = Column(f"{'<' if flagged.higher_is_better else '>'} {flagged.threshold:g}?")
+    value = Column("value [95% interval]", number=True)
     heads = (*map(Column, ("sample", "label", "predicted")), value, Column("flips to"), *((question,) if flagged.has_threshold else ()))
     return Table(columns=heads, rows=tuple(rows))
 

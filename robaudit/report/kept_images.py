@@ -7,14 +7,15 @@ import io
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
+from robaudit.datasets.arrays import ArrayDataset
 from robaudit.datasets.base import Dataset, Labels, Sample
-from robaudit.datasets.npz import NpzDataset
+from robaudit.datasets.npz import NpzSpec
 from robaudit.errors import DataError, RobauditError, SampleError
 from robaudit.files import write_atomically
-from robaudit.spec.model import NpzSpec
 from robaudit.store.run import Run
 
 NAME = "images.npz"
@@ -65,7 +66,7 @@ class KeptImages:
 
     def __init__(self, folder: Path) -> None:
         self.where = str(folder / NAME)
-        self._images: NpzDataset | None = None
+        self._images: ArrayDataset | None = None
         self._ids: Sequence[str] = ()
         if not (folder / NAME).exists():
             return
@@ -123,9 +124,8 @@ def only_the_worst(kept: int) -> RobauditError:
     return RobauditError("this run", what, "audit data on disk to see the others")
 
 
-def _array(folder: Path, key: str, layout: str) -> NpzDataset:
-    spec = NpzSpec.model_validate({"kind": "npz", "path": NAME, "images_key": key, "labels_key": None, "layout": layout})
-    return NpzDataset(spec, base_dir=folder)
+def _array(folder: Path, key: str, layout: Literal["nchw", "nhw"]) -> ArrayDataset:
+    return NpzSpec(path=NAME, images_key=key, labels_key=None, layout=layout).open(folder, trust=False)
 
 
 def _least_robust(run: Run) -> Iterator[str]:

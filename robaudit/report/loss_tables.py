@@ -11,15 +11,16 @@ from robaudit.errors import RunError
 from robaudit.levels import NoiseLevel
 from robaudit.quantities import LOSS
 from robaudit.report import numbers
-from robaudit.report.pictures.loss_q import failed_attacks
-from robaudit.report.sections import Ask, Found, Section, Sheet
+from robaudit.report.differences import changes_of, difference, run_columns
+from robaudit.report.sections import Ask, Found, Section
 from robaudit.report.summary_tables import caveats
-from robaudit.report.tables import Column, Table, Terminal, cells, columns
-from robaudit.report.words import MEASUREMENT, POPULATION
-from robaudit.stats.losses import MOST_WORST, Losses, losses
+from robaudit.report.tables import Cell, Column, Table, cells, columns
+from robaudit.report.words import failed_attacks
+from robaudit.stats.intervals import THESE_IMAGES
+from robaudit.stats.losses import MOST_WORST, Losses, LossResult, losses
 from robaudit.stats.summary import GroupSummary
 from robaudit.store.run import Run
-from robaudit.text import clipped, count, printable
+from robaudit.text import count
 
 Groups = Mapping[tuple[str, NoiseLevel], GroupSummary]
 
@@ -40,11 +41,19 @@ class ByOrder:
 class LossSection(Section[ByOrder]):
     """The loss between its average over the noise and its maximum, by the order q of its norm."""
 
+    title = "From the average to the worst case"
+    words = (
+        "The loss at q is the q-norm (E[l^q])^(1/q) over the noise, where l is the cross-entropy of a noisy copy of the image. q=1 is the "
+        "mean; the larger q is, the more the upper tail counts; the limit is the maximum, which an attack searches for. Lower is better. "
+        "A flat curve: the loss hardly varies with the noise. A steep one: rare noise gives a much larger loss than the mean shows. "
+        "Sampling rarely meets the tail, so at a large q a value is biased low, and so is the attack's: where two differ by more than "
+        "their intervals, the higher one is closer to the true value."
+    )
     uses = Section.uses | {"bottom"}
 
     def applies(self, run: Run) -> bool:
-        """Whether it has losses."""
-        return LOSS.name in run.quantities
+        """Whether it has losses by q, not those of attacks alone."""
+        return LOSS.name in run.quantities and any("q" in entry["options"] for entry in run.info["spec"].get("estimators", ()))
 
     def records(self, run: Run, ask: Ask) -> list[ByOrder]:
         """The losses at all noise levels, together.
@@ -57,39 +66,30 @@ class LossSection(Section[ByOrder]):
             raise RunError(str(run.path), "has no losses by q", "add qnorm_path to its estimators: --extend computes it")
         return [ByOrder(found, {(group.key.estimator, group.key.at): group for group in run.summary()})]
 
-    def table(self, one: Found[ByOrder], ask: Ask) -> Terminal:
-        """The means by q, then the images with the highest losses."""
-        by, failed = one.record, failed_attacks(one.record.losses)
-
-        def build(narrow: bool) -> Iterator[Table]:
-            means = _terminal_table(by, narrow)
-            yield replace(means, notes=(*means.notes, *filter(None, (failed,))))
-            yield from worst_losses_tables(by.losses, by.levels)
-
-        return Terminal(build)
-
-    def sheet(self, one: Found[ByOrder], ask: Ask) -> Sheet:
-        """A line for each noise level and result."""
-        heads = ("estimator", "noise", "level_name", "level", "q", "images", *(f"mean{part}" for part in _PARTS.values()))
-        lines = [
-            [result.name, *of.at.document().values(), result.q, result.images, *(getattr(result.mean, part) for part in _PARTS)]
-            for of in one.record.losses
-            for result in of.results
-        ]
-        return Sheet(heads, lines)
+    def tables(self, found: Sequence[Found[ByOrder]], ask: Ask) -> Iterator[Table]:
+        """The means by q, of several runs side by side, then the images with the highest losses."""
+        several = len(found) > 1
+        failed = [(one.name, failed_attacks(one.record.losses)) for one in found]
+        told = tuple(f"{name}: {text}" if several else text for name, text in failed if text)
+        table = _side_by_side(found) if several else _means(found[0].record)
+        yield replace(table, notes=(*table.notes, *told))
+        for one in found:
+            for worst in worst_losses_tables(one.record.losses, one.record.levels):
+                yield replace(worst, heading=f"{one.name}: {worst.heading}") if several else worst
 
     def document(self, one: Found[ByOrder], ask: Ask) -> dict[str, Any]:
         """The means by q and the values of the images with the highest losses."""
         return {"levels": [_document(of) for of in one.record.losses]}
 
+    def lines(self, one: Found[ByOrder], ask: Ask) -> Iterator[Mapping[str, Any]]:
+        """A line for each noise level and result."""
+        for of in one.record.losses:
+            for result in of.results:
+                mean = {part: getattr(result.mean, part) for part in _PARTS}
+                yield {"estimator": result.name, **of.at.document(), "q": result.q, "images": result.images, "mean": mean}
 
-_PARTS = {
-    "value": "",
-    "lower": "_lower",
-    "upper": "_upper",
-    "measured_lower": "_measured_lower",
-    "measured_upper": "_measured_upper",
-}
+
+_PARTS = ("value", "lower", "upper", "measured_lower", "measured_upper")
 
 
 def _document(of: Losses) -> dict[str, Any]:
@@ -101,52 +101,62 @@ def _document(of: Losses) -> dict[str, Any]:
     return {**of.at.document(), "results": results, "attacked": of.attacked, "beaten": of.beaten, "worst": worst}
 
 
-def _terminal_table(by: ByOrder, narrow: bool) -> Table:
+def _means(by: ByOrder) -> Table:
     """A line for each noise level and result."""
     sizes = {one.images for of in by.losses for one in of.results}
     rows = []
     for of in by.losses:
         for one in of.results:
-            mark = numbers.NO_INTERVAL if one.with_interval < one.images else ""
-            mean = numbers.mean_estimate(one.mean, LOSS.low, LOSS.high, tight=narrow)
             group = by.groups[one.name, of.at]
             spread = (numbers.quantile_estimate(quantile, LOSS.low, LOSS.high) for quantile in (group.median, group.bad_end))
             images = () if len(sizes) == 1 else (f"{one.images:,}",)
-            rows.append(cells((by.levels[of.at], *_named(one.name, one.estimator, one.q), *images, mark + mean, *spread)))
-    heads = (*columns(("noise", "estimator"), ("q", *(["images"] if len(sizes) > 1 else []))),)
+            measured = numbers.ends(one.mean.measured_lower, one.mean.measured_upper, LOSS.low, LOSS.high)
+            rows.append((*cells((by.levels[of.at], *_named(one), *images)), _mean(one), *cells((measured, *spread))))
     return Table(
         f"Mean loss by q ({LOSS.unit}, lower is better)",
-        (*heads, Column("mean [95% interval]", number=True, wrap=True), *columns((), ("median", "95th %ile"))),
+        (
+            *columns(("noise", "estimator"), ("q", *(["images"] if len(sizes) > 1 else []), "mean [95% interval]")),
+            Column(f"[{THESE_IMAGES}]", number=True, detail=True),
+            *columns((), ("median", "95th %ile")),
+        ),
         tuple(rows),
         lines=tuple(count(size, "image") for size in sizes) if len(sizes) == 1 else (),
-        notes=(
-            "q = 1: the mean loss of an image's noisy copies; the larger q, the more the worst copies count; max: the attack.",
-            *caveats(_listed(by.losses, by.groups), "[ ]"),
-        ),
+        notes=(_ORDER, *caveats(_listed(by.losses, by.groups), "[ ]")),
     )
 
 
-def loss_table(found: Sequence[Losses], groups: Groups, levels: Mapping[NoiseLevel, str]) -> Table:
-    """The mean loss at each q, by estimator and noise level, with that of the attack, for pages.
+_ORDER = "q = 1: the mean loss of an image's noisy copies; the larger q, the more the worst copies count; max: the attack."
 
-    Args:
-        found: at each noise level.
-        groups: the summaries of their results.
-        levels: texts of the noise levels.
-    """
+
+def _side_by_side(found: Sequence[Found[ByOrder]]) -> Table:
+    """The means of the runs at each level and q, and their differences from the first."""
+    changes, names = changes_of(found), [one.name for one in found]
+    every = {(one.name, result.name, of.at): result for one in found for of in one.record.losses for result in of.results}
+    levels = numbers.level_texts(at for _, _, at in every)
     rows = []
-    for of in found:
-        for result in of.results:
-            one, group = result.mean, groups[result.name, of.at]
-            marked = result.with_interval < result.images
-            spread = (numbers.quantile(quantile, of.quantity) for quantile in (group.median, group.bad_end))
-            ends = numbers.interval(one.lower, one.upper), numbers.interval(one.measured_lower, one.measured_upper)
-            mean = numbers.mean(one, of.quantity, marked=marked)
-            name = _named(result.name, result.estimator, result.q, "\u221e (attack)")
-            rows.append(cells((levels[of.at], *name, f"{result.images:,}", mean, *ends, *spread)))
-    heads = ("q", "images", "mean", POPULATION, MEASUREMENT, "median", "95th percentile")
-    title = f"Mean loss by q ({LOSS.unit}, lower is better)"
-    return Table(title, columns(("noise", "estimator"), heads), tuple(rows), notes=tuple(caveats(_listed(found, groups))))
+    for name, at in dict.fromkeys((name, at) for _, name, at in every):
+        mine = [every.get((run, name, at)) for run in names]
+        first = next(one for one in mine if one is not None)
+        moved = (changes[run].get((name, at)) for run in names[1:])
+        rows.append(
+            (
+                *cells((levels[at], *_named(first))),
+                *(Cell(numbers.NONE) if one is None else _mean(one) for one in mine),
+                *cells(difference(None if group is None else group.mean) for group in moved),
+            )
+        )
+    groups = [group for one in found for group in _listed(one.record.losses, one.record.groups)]
+    return Table(
+        f"Mean loss by q ({LOSS.unit}, lower is better)",
+        (*columns(("noise", "estimator"), ("q",)), *run_columns(names)),
+        tuple(rows),
+        notes=(_ORDER, *caveats(groups, "[ ]")),
+    )
+
+
+def _mean(one: LossResult) -> Cell:
+    text = numbers.mean_estimate(one.mean, LOSS.low, LOSS.high)
+    return Cell(numbers.NO_INTERVAL + text if one.with_interval < one.images and not text.startswith(numbers.NO_INTERVAL) else text)
 
 
 def worst_losses_tables(found: Sequence[Losses], levels: Mapping[NoiseLevel, str]) -> Iterator[Table]:
@@ -157,18 +167,20 @@ def worst_losses_tables(found: Sequence[Losses], levels: Mapping[NoiseLevel, str
         rows = [
             cells(
                 (
-                    clipped(printable(sample.id), 80),
+                    sample.id,
                     *(numbers.NONE if (value := one.worst[i]) is None else numbers.plain(value, LOSS.low, LOSS.high) for one in results),
                 )
             )
             for i, sample in enumerate(of.worst)
         ]
-        yield Table(f"Images with the highest loss, {of.ranking.estimator}, {levels[of.at]}", columns(("sample",), heads), tuple(rows))
+        yield Table(
+            f"Images with the highest loss, {of.ranking.estimator}, {levels[of.at]}", columns(("sample",), heads), tuple(rows), folded=True
+        )
 
 
-def _named(name: str, estimator: str, q: float, attack: str = "max") -> tuple[str, str]:
+def _named(one: LossResult) -> tuple[str, str]:
     """The estimator and the order, as tables have them."""
-    return (name, attack) if math.isinf(q) else (estimator, f"{q:.6g}")
+    return (one.name, "max") if math.isinf(one.q) else (one.estimator, f"{one.q:.6g}")
 
 
 def _listed(found: Sequence[Losses], groups: Groups) -> list[GroupSummary]:

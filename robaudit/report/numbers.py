@@ -1,12 +1,10 @@
-"""Numbers as text that claims no more than was measured: terminal, pages, pictures, Markdown and JUnit print them alike.
+"""Numbers as text that claims no more than was measured: terminal, pages, pictures, Markdown, LaTeX and JUnit print them alike.
 
 Rules. A value carries its interval, ``0.873 [0.791, 0.930]``, also at the end of its range: 10,000 of 10,000 is
-``1.0000 [0.9996, 1.0000]``. Where a column has no room for intervals, a value whose interval ends with its range prints as a bound,
-``>= 0.9996``, never as a bare 1. So does a value whose interval is open on one side. A value that is its whole interval is exact, and
+``1.0000 [0.9996, 1.0000]``. Where there is no room for intervals, a value at the end of its range still carries one, so that nothing
+prints as a bare 1. A value whose interval is open on one side is a bound, ``>= 0.9996``. A value that is its whole interval is exact, and
 prints as it is. Digits follow the width of the interval. Values round half up by their shortest decimal, ends of intervals outwards.
 A value without an interval carries a "~".
-
-A page shows value and interval in columns of their own, with a dash where there is nothing to say.
 """
 
 from __future__ import annotations
@@ -18,7 +16,6 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_UP, Decimal
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from robaudit.quantities import Quantity
     from robaudit.stats.flags import Flag
     from robaudit.stats.summary import Mean, Quantile, Share
 
@@ -32,15 +29,9 @@ _NUMBER = re.compile(r"(~)?(>=|<=|>|<)? ?(-?[\d.]+)")
 
 
 def estimate(value: float, lower: float | None, upper: float | None, low: float = 0.0, high: float = 1.0) -> str:
-    """The value where no interval is shown: a bound at the ends of [low, high], "~0.873" without an interval, else "0.873"."""
-    if lower is None or upper is None or math.isinf(upper - lower) or lower == upper:
-        return beside(value, lower, upper, low, high)
-    below, above = _ends_text(lower, upper, low, high)
-    if value >= high and upper >= high:
-        return f">= {below}"
-    if lower <= low and value <= low:
-        return f"<= {above}"
-    return beside(value, lower, upper, low, high)
+    """The value where no interval is shown, "0.873": with its interval at the ends of [low, high], "~0.873" without one."""
+    text = with_interval(value, lower, upper, low, high)
+    return text if value in (low, high) else beside(value, lower, upper, low, high)
 
 
 def beside(value: float, lower: float | None, upper: float | None, low: float = 0.0, high: float = 1.0) -> str:
@@ -60,40 +51,46 @@ def beside(value: float, lower: float | None, upper: float | None, low: float = 
     return plain(value, low, high, _digits(upper - lower))
 
 
-def with_interval(
-    value: float, lower: float | None, upper: float | None, low: float = 0.0, high: float = 1.0, *, tight: bool = False
-) -> str:
-    """The value and its interval: "0.873 [0.791, 0.930]" (``tight``: "[0.791,0.930]"); an exact value at the end of its range alone.
+def with_interval(value: float, lower: float | None, upper: float | None, low: float = 0.0, high: float = 1.0) -> str:
+    """The value and its interval: "0.873 [0.791, 0.930]"; an exact value at the end of its range alone.
 
     A value that is a lower bound keeps the lower end of its interval: ">= 2.717 [1.886, ...]".
     """
     text = beside(value, lower, upper, low, high)
     if lower is not None and math.isfinite(lower) and lower < value < high and (upper is None or math.isinf(upper)):
-        return f">= {_rounded(value, _digits_of(value), ROUND_FLOOR)} [{text.removeprefix('>= ')},{'' if tight else ' '}...]"
+        return f">= {_rounded(value, _digits_of(value), ROUND_FLOOR)} [{text.removeprefix('>= ')}, ...]"
     if lower is None or upper is None or math.isinf(upper - lower) or (value == lower == upper and value in (low, high)):
         return text
-    if _is_upper_bound(value, lower, upper, low, high):
-        return text
+    return text if _is_upper_bound(value, lower, upper, low, high) else f"{text} {ends(lower, upper, low, high)}"
+
+
+def ends(lower: float | None, upper: float | None, low: float = 0.0, high: float = 1.0) -> str:
+    """An interval alone: "[0.791, 0.930]", "[0.791, ...]" where it is open; a dash where there is none."""
+    if lower is None or upper is None or (math.isinf(lower) and math.isinf(upper)):
+        return NONE
+    if math.isinf(lower) or math.isinf(upper):
+        known = _rounded(upper, _digits_of(upper), ROUND_CEILING) if math.isinf(lower) else _rounded(lower, _digits_of(lower), ROUND_FLOOR)
+        return f"[..., {known}]" if math.isinf(lower) else f"[{known}, ...]"
     below, above = _ends_text(lower, upper, low, high)
-    return f"{text} [{below},{'' if tight else ' '}{above}]"
+    return f"[{below}, {above}]"
 
 
-def mean_estimate(one: Mean, low: float = 0.0, high: float = 1.0, *, tight: bool = False) -> str:
-    """A mean with its interval over images, for a terminal; that of upper bounds keeps its upper end: "<= 0.520 [..., 0.581]"."""
+def mean_estimate(one: Mean, low: float = 0.0, high: float = 1.0) -> str:
+    """A mean with its interval over images; that of upper bounds keeps its upper end: "<= 0.520 [..., 0.581]"."""
     if one.lower == -math.inf and one.measured_upper == one.value < one.upper < math.inf:
         value, upper = (_rounded(end, _digits_of(one.value), ROUND_CEILING) for end in (one.value, one.upper))
-        return f"<= {value} [...,{'' if tight else ' '}{upper}]"
-    return with_interval(one.value, one.lower, one.upper, low, high, tight=tight)
+        return f"<= {value} [..., {upper}]"
+    return with_interval(one.value, one.lower, one.upper, low, high)
 
 
 def quantile_estimate(one: Quantile, low: float = 0.0, high: float = 1.0) -> str:
-    """A quantile, for a terminal: "> 4.200" where it falls on a censored image."""
+    """A quantile: "> 4.200" where it falls on a censored image."""
     return f"> {plain(one.value, low, high)}" if one.censored else estimate(one.value, one.measured_lower, one.measured_upper, low, high)
 
 
-def sample_value(one: Flag, low: float = 0.0, high: float = 1.0, *, tight: bool = False) -> str:
-    """The value of a sample with its interval, for a terminal: "> 4.200" where it is censored."""
-    return f"> {plain(one.value, low, high)}" if one.censored else with_interval(one.value, one.lower, one.upper, low, high, tight=tight)
+def sample_value(one: Flag, low: float = 0.0, high: float = 1.0) -> str:
+    """The value of a sample with its interval: "> 4.200" where it is censored."""
+    return f"> {plain(one.value, low, high)}" if one.censored else with_interval(one.value, one.lower, one.upper, low, high)
 
 
 def plain(value: float, low: float = 0.0, high: float = 1.0, digits: int = 3) -> str:
@@ -132,31 +129,20 @@ def percent(value: float, lower: float | None, upper: float | None) -> str:
     return NONE if match is None else f"{match[1] or ''}{match[2] or ''}{Decimal(match[3]).scaleb(2):f}%"
 
 
-def percents(lower: float | None, upper: float | None) -> str:
-    """The interval of a probability, ``42.5% to 66.5%``, rounded outwards."""
-    if lower is None or upper is None or not math.isfinite(upper - lower):
-        return NONE
-    low, high = _percent_ends(lower, upper)
-    return f"{low}% to {high}%"
+def with_percents(value: float, lower: float, upper: float) -> str:
+    """A probability with its interval: ``61.0% [50.7%, 70.6%]``."""
+    low, high = (f"{Decimal(text).scaleb(2):f}" for text in _ends_text(lower, upper, 0.0, 1.0))
+    return f"{percent(value, lower, upper)} [{low}%, {high}%]"
 
 
-def with_percents(value: float, lower: float, upper: float, *, tight: bool = False) -> str:
-    """A probability with its interval: ``61.0% [50.7%, 70.6%]`` (``tight``: ``61.0% [50,71]``)."""
-    text = percent(value, lower, upper)
-    low, high = _percent_ends(lower, upper)
-    if not tight:
-        return f"{text} [{low}%, {high}%]"
-    return f"{text} [{_rounded(100 * lower, 0, ROUND_FLOOR)},{_rounded(100 * upper, 0, ROUND_CEILING)}]"
-
-
-def share_estimate(one: Share, *, tight: bool = False) -> str:
+def share_estimate(one: Share) -> str:
     """A share of images in percent with its interval."""
-    return with_percents(one.value, one.lower, one.upper, tight=tight)
+    return with_percents(one.value, one.lower, one.upper)
 
 
-def share(one: Share, *, tight: bool = False) -> str:
+def share(one: Share) -> str:
     """A share of images where intervals have no room: ``12.5%``; none or all of them with theirs, ``0.0% [0.0%, 1.9%]``."""
-    return share_estimate(one, tight=tight) if one.count in (0, one.total) else percent(one.value, one.lower, one.upper)
+    return share_estimate(one) if one.count in (0, one.total) else percent(one.value, one.lower, one.upper)
 
 
 def exact_percent(value: float) -> str:
@@ -227,20 +213,6 @@ def signs(text: str) -> str:
     return text.replace(">= ", "≥ ").replace("<= ", "≤ ").replace(">=", "≥ ").replace("<=", "≤ ")
 
 
-def number(value: float, lower: float | None, upper: float | None, quantity: Quantity) -> str:
-    """The value with its interval in another column: a dash where it is a bound that says nothing, ``~`` without an interval."""
-    text = beside(value, lower, upper, quantity.low, quantity.high)
-    return NONE if _empty(text, quantity.low, quantity.high) else signs(text)
-
-
-def interval(lower: float | None, upper: float | None) -> str:
-    """``0.425 to 0.665``, rounded outwards; a dash where there is none."""
-    if lower is None or upper is None or not (math.isfinite(lower) or math.isfinite(upper)):
-        return NONE
-    low, high = _outwards(lower, upper, _digits(upper - lower))
-    return f"at most {high}" if not math.isfinite(lower) else f"at least {low}" if not math.isfinite(upper) else f"{low} to {high}"
-
-
 def difference(value: float, lower: float, upper: float) -> str:
     """A difference with its sign, and as many digits as its interval."""
     text = _nearest(value, _digits(upper - lower))
@@ -261,27 +233,6 @@ def span(values: Collection[int]) -> str:
     return f"{most:,}" if least == most else f"{least:,} to {most:,}"
 
 
-def sample_number(one: Flag, quantity: Quantity) -> str:
-    """The value of a sample alone; ``> 4.200`` where it is censored."""
-    return sample_value(one, quantity.low, quantity.high) if one.censored else number(one.value, one.lower, one.upper, quantity)
-
-
-def mean(one: Mean, quantity: Quantity, *, marked: bool = False) -> str:
-    """A mean with its interval in another column; ``~`` (``marked``) where images have no interval of their own."""
-    return _marked(number(one.value, *_ends(one), quantity), marked=marked)
-
-
-def mean_percent(one: Mean, *, marked: bool = False) -> str:
-    """The mean of a probability, in percent, with its interval in another column."""
-    return _marked(percent(one.value, *_ends(one)), marked=marked)
-
-
-def quantile(one: Quantile, quantity: Quantity) -> str:
-    """A quantile, as far as these images were measured; a dash where it is a bound that says nothing."""
-    text = quantile_estimate(one, quantity.low, quantity.high)
-    return NONE if _empty(text, quantity.low, quantity.high) else signs(text)
-
-
 def odds(log10: float, way: str = "") -> str:
     """A probability given by its log10 as ``1 of 1,600``: two digits, rounded to the side of ``way`` (that of the probability)."""
     if not math.isfinite(log10):
@@ -297,30 +248,9 @@ def grey_levels(sigma: float) -> str:
     return f"about {sigma * 255:.2g} of 255 grey levels" if sigma * 255 < 99.5 else f"about {sigma * 255:.0f} of 255 grey levels"
 
 
-def upper_end(one: Mean) -> float:
-    """The upper bound of a mean whose interval is open below: that of these images, if measured."""
-    return one.upper if one.measured_upper is None else one.measured_upper
-
-
-def _ends(one: Mean) -> tuple[float | None, float | None]:
-    """The interval that sets the digits of a mean; that of these images where the other is open."""
-    return (one.lower, one.upper) if math.isfinite(one.upper - one.lower) else (one.measured_lower, one.measured_upper)
-
-
-def _marked(text: str, *, marked: bool) -> str:
-    return text if not marked or text == NONE or text.startswith(NO_INTERVAL) else NO_INTERVAL + text
-
-
 def _is_upper_bound(value: float, lower: float, upper: float, low: float, high: float) -> bool:
     """Whether the value is the end of an interval that says nothing below it."""
     return lower <= low < value == upper < high
-
-
-def _empty(text: str, low: float, high: float) -> bool:
-    """Whether a text is a bound that the range implies, which says nothing."""
-    if text.startswith(">="):
-        return float(text[2:]) <= low
-    return text.startswith("<=") and float(text[2:]) >= high
 
 
 def _inside(text: str, inside: bool, end: float, step: float) -> str:
@@ -348,11 +278,6 @@ def _ends_text(lower: float, upper: float, low: float, high: float) -> tuple[str
     """The ends of an interval, rounded outwards, but not onto an end of the range that the other end alone has reached."""
     below, above = _outwards(lower, upper, _digits(upper - lower))
     return _inside(below, lower < high, high, -(10**-MOST_DIGITS)), _inside(above, upper > low, low, 10**-MOST_DIGITS)
-
-
-def _percent_ends(lower: float, upper: float) -> tuple[str, str]:
-    low, high = (f"{Decimal(text).scaleb(2):f}" for text in _ends_text(lower, upper, 0.0, 1.0))
-    return low, high
 
 
 def _outwards(lower: float, upper: float, digits: int) -> tuple[str, str]:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
-
 from robaudit.errors import SpecError
-from robaudit.quantities import CERTIFIED
+from robaudit.quantities import CERTIFIED, LOG10_P_FAIL
 from robaudit.report import numbers
-from robaudit.report.sections import Ask, Found, Section, Sheet
-from robaudit.report.tables import WIDE, Cell, Column, Table, Terminal, cells, rendered
+from robaudit.report.sections import Ask, Found, Section
+from robaudit.report.tables import Cell, Column, Table, cells
 from robaudit.rows import Row
 from robaudit.stats.spectrum import HEADS, Band, Line, Sample, Spectrum, spectrum
 from robaudit.store.run import Run
@@ -21,8 +19,8 @@ from robaudit.text import Names, class_name, count, known_name, printable, short
 
 ACROSS = 12
 """The most images that stand side by side."""
-_CELL = 9  # columns of an image
-_LINES = 3  # of its id
+_FEW = 6  # unless asked for more
+_CELL, _LONGEST = 9, 27  # characters of a class, and of an id
 _NOTHING = "abstains"
 _MARGIN = "margin of the logits"
 
@@ -30,7 +28,9 @@ _MARGIN = "margin of the logits"
 class SampleSection(Section[Spectrum]):
     """All results of the least robust images side by side, from the average over noise to what is proven; or of the images named."""
 
+    title = "All results by image"
     uses = frozenset({"id", "bottom"})
+    on_page = False
 
     def records(self, run: Run, ask: Ask) -> list[Spectrum]:
         """The images, together.
@@ -42,40 +42,40 @@ class SampleSection(Section[Spectrum]):
             raise SpecError("--bottom", "counts the least robust images, and --id names images", "leave one of them out")
         return [spectrum(run, ask.bottom, ask.id)]
 
-    def table(self, one: Found[Spectrum], ask: Ask) -> RenderableType:
+    def tables(self, found: Sequence[Found[Spectrum]], ask: Ask) -> Iterator[Table]:
         """Images in columns; or a table for each image named."""
-        return (sample_tables if ask.id else SpectrumTable)(one.record, one.run.class_names)
-
-    def sheet(self, one: Found[Spectrum], ask: Ask) -> Sheet:
-        """A line for each image, three columns for each result."""
-        return spectrum_sheet(one.record, one.run.class_names)
+        for one in found:
+            names, most = one.run.class_names, min(ACROSS, ask.bottom or _FEW)
+            tables = (
+                [_of_one(one.record, sample, names) for sample in one.record.samples]
+                if ask.id
+                else [_side_by_side(one.record, one.record.samples[:most], names)]
+            )
+            yield from (replace(table, heading=f"{one.name}: {table.heading}") if len(found) > 1 else table for table in tables)
 
     def document(self, one: Found[Spectrum], ask: Ask) -> dict[str, Any]:
         """All results of the images."""
         return one.record.document(one.run.class_names)
 
-
-@dataclass(frozen=True, slots=True)
-class SpectrumTable:
-    """The images in columns, as many as fit, their results in lines from the average to what is proven."""
-
-    found: Spectrum
-    names: Names | None = None
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        narrow = options.max_width < WIDE
-        shown = {line.band for line in self.found.lines} - {Band.CLEAN}
-        heads = (*(HEADS[band] for band in shown), *(f" {line.key}" for line in self.found.lines), _MARGIN)
-        gap = 1 if narrow else 2  # between columns
-        room = options.max_width - max(map(len, heads))
-        few = self.found.samples[: max(1, min(ACROSS, room // (gap + _CELL)))]
-        if few:
-            yield from rendered(_side_by_side(self.found, few, self.names), narrow=narrow)
-
-
-def sample_tables(found: Spectrum, names: Names | None = None) -> Terminal:
-    """A table for each image, with intervals."""
-    return Terminal(lambda _: [_of_one(found, sample, names) for sample in found.samples])
+    def lines(self, one: Found[Spectrum], ask: Ask) -> Iterator[Mapping[str, Any]]:
+        """A line for each image, three columns for each result."""
+        names = one.run.class_names
+        for sample in one.record.samples:
+            yield {
+                "sample_id": sample.id,
+                "label": sample.label,
+                "label_name": known_name(sample.label, names),
+                "predicted": sample.predicted,
+                "predicted_name": known_name(sample.predicted, names),
+                "correct": sample.correct,
+                "margin": sample.margin,
+                "difficulty": sample.difficulty,
+                **{
+                    f"{line.key}{part}": None if (row := sample.rows.get(line.key)) is None else getattr(row, part.strip() or "value")
+                    for line in one.record.lines
+                    for part in ("", " lower", " upper")
+                },
+            }
 
 
 def _side_by_side(found: Spectrum, samples: Sequence[Sample], names: Names | None) -> Table:
@@ -91,9 +91,9 @@ def _side_by_side(found: Spectrum, samples: Sequence[Sample], names: Names | Non
         if line.band != band and line.band is not Band.CLEAN:
             rows.append(cells((HEADS[line.band], *("" for _ in samples)), "strong"))
         band = line.band
-        rows.append(cells((f" {line.key}", *(short_text(sample.rows.get(line.key), line) for sample in samples))))
-    ids = (shortened(printable(sample.id), _LINES * _CELL) for sample in samples)
-    heads = (Column("sample"), *(Column(text, number=True, wrap=True) for text in ids))
+        rows.append(cells((_name(line), *(short_text(sample.rows.get(line.key), line) for sample in samples))))
+    ids = (shortened(printable(sample.id), _LONGEST) for sample in samples)
+    heads = (Column("sample"), *(Column(text, number=True) for text in ids))
     ranked = found.ranked_by
     order = "lowest" if ranked.quantity.higher_is_better else "highest"
     return Table(
@@ -108,6 +108,11 @@ def _side_by_side(found: Spectrum, samples: Sequence[Sample], names: Names | Non
     )
 
 
+def _name(line: Line) -> str:
+    """The result, and its scale where that is not plain."""
+    return f" {line.key}{', log10 of p' if line.quantity.name == LOG10_P_FAIL.name else ''}"
+
+
 def _of_one(found: Spectrum, sample: Sample, names: Names | None) -> Table:
     rows, band = [], Band.CLEAN
     for line in found.lines:
@@ -117,7 +122,7 @@ def _of_one(found: Spectrum, sample: Sample, names: Names | None) -> Table:
         if line.band != band:
             rows.append(cells((HEADS[line.band], "", "", ""), "strong"))
         band = line.band
-        texts = (f" {line.key}", value_text(row, line, interval=True), class_name(row.flips_to, names, _CELL), row.note)
+        texts = (_name(line), value_text(row, line), class_name(row.flips_to, names, _CELL), row.note)
         rows.append(cells(texts))
     about = [f"label {class_name(sample.label, names)}", f"predicted {class_name(sample.predicted, names)}"]
     about += [] if sample.margin is None else [f"margin of the logits {sample.margin:.4g}"]
@@ -126,54 +131,43 @@ def _of_one(found: Spectrum, sample: Sample, names: Names | None) -> Table:
     return Table(f"Sample {printable(sample.id)}", heads, tuple(rows), lines=(", ".join(about),))
 
 
-def value_text(row: Row | None, line: Line, *, interval: bool = False) -> str:
-    """A value as a cell says it: a bound where it is one."""
-    if row is None or not math.isfinite(row.value):
-        return numbers.NONE
+def value_text(row: Row, line: Line) -> str:
+    """A value with its interval: a bound where it is one."""
     low, high = line.quantity.low, line.quantity.high
+    if not math.isfinite(row.value):
+        return numbers.NONE
     if row.censored:
         return f"> {numbers.plain(row.value, low, high)}"
     if row.quantity == CERTIFIED.name and row.value <= 0.0:
         return _NOTHING
-    if interval:
-        return numbers.with_interval(row.value, row.lower, row.upper, low, high)
-    return numbers.estimate(row.value, row.lower, row.upper, low, high)
+    return numbers.with_interval(row.value, row.lower, row.upper, low, high)
 
 
 def short_text(row: Row | None, line: Line) -> str:
-    """The same in eight letters: three digits, or as many as a probability near 1 needs."""
-    text = value_text(row, line)
-    if row is None or text in (numbers.NONE, _NOTHING):
-        return text
-    mark = next((mark for mark in ("<=", ">=", "~", "> ") if text.startswith(mark)), "")
-    if not mark and not text.lstrip("-").startswith(tuple("0123456789")):
-        return text  # "<1"
-    bound = {"<=": row.upper, ">=": row.lower}.get(mark)
-    number = numbers.compact(row.value if bound is None else bound, {"<=": 1, ">=": -1}.get(mark, 0))
+    """The same in eight letters: three digits, or as many as a probability near 1 needs; the end of a range as a bound."""
+    if row is None or not math.isfinite(row.value):
+        return numbers.NONE
+    if row.quantity == CERTIFIED.name and row.value <= 0.0 and not row.censored:
+        return _NOTHING
+    mark, value = _bound(row, line)
+    text = numbers.compact(value, {"<=": 1, ">=": -1}.get(mark, 0))
     said = {Band.FOUND: "<=", Band.CERTIFIED: ">="}.get(line.band)  # by the head of the band
-    return number if mark == said else mark.strip() + number
+    return text if mark == said else mark + text
 
 
-def spectrum_sheet(found: Spectrum, names: Names | None = None) -> Sheet:
-    """A line for each image, three columns for each result."""
-    heads = [f"{line.key}{part}" for line in found.lines for part in ("", " lower", " upper")]
-    about = ("sample_id", "label", "label_name", "predicted", "predicted_name", "correct", "margin", "difficulty")
-    lines = (
-        [
-            one.id,
-            one.label,
-            known_name(one.label, names),
-            one.predicted,
-            known_name(one.predicted, names),
-            one.correct,
-            one.margin,
-            one.difficulty,
-            *(part for line in found.lines for part in _numbers(one.rows.get(line.key))),
-        ]
-        for one in found.samples
-    )
-    return Sheet((*about, *heads), lines)
-
-
-def _numbers(row: Row | None) -> tuple[float | None, float | None, float | None]:
-    return (None, None, None) if row is None else (row.value, row.lower, row.upper)
+def _bound(row: Row, line: Line) -> tuple[str, float]:
+    """What is known of a value, and the number that says it."""
+    lower, upper = row.lower, row.upper
+    if row.censored:
+        return ">", row.value
+    if lower is None and upper is None:
+        return "~", row.value
+    if upper is None or math.isinf(upper) or (lower is not None and lower < row.value >= line.quantity.high):
+        return ">=", row.value if lower is None else lower
+    if (
+        lower is None
+        or math.isinf(lower)
+        or (lower <= line.quantity.low and (row.value <= line.quantity.low < upper or row.value == upper))
+    ):
+        return ("<=", upper) if lower != upper else ("", row.value)
+    return "", row.value

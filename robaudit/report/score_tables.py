@@ -1,18 +1,19 @@
-"""Scores of radii, of one run or of two side by side, for terminals and as CSV."""
+"""Scores of radii, of one run or of several side by side."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 from robaudit.compare.matching import check_same_images, check_same_noise
-from robaudit.errors import NothingLeftError, RunError, SpecError
+from robaudit.errors import NothingLeftError, RobauditError, RunError, SpecError
 from robaudit.report import numbers
-from robaudit.report.sections import Ask, Found, Section, Sheet
+from robaudit.report.differences import run_columns
+from robaudit.report.sections import Ask, Found, Section, by_name
 from robaudit.report.summary_tables import MEANINGS as QUANTITIES
-from robaudit.report.summary_tables import run_names
-from robaudit.report.tables import Column, Table, Terminal, cells
+from robaudit.report.tables import Column, Table, cells
 from robaudit.report.words import BOOTSTRAP
 from robaudit.stats.intervals import ROW_CONFIDENCE
 from robaudit.stats.scores import (
@@ -30,57 +31,68 @@ from robaudit.stats.scores import (
 from robaudit.store.run import Run
 from robaudit.text import count
 
-_NOTE = f"[ ] 95 % {BOOTSTRAP}."
 
-
-class Compared(NamedTuple):
-    """The scores of a run and of the one that it is compared with, whose name this has."""
-
-    base: str
-    changes: ScoreChanges
-
-
-class ScoreSection(Section[Scores | Compared]):
+class ScoreSection(Section[Scores]):
     """Scores of radii: mean and minimum, relative to how difficult the images are, and on easy against hard images."""
 
+    title = "Radius and difficulty"
+    words = (
+        "The radius r of the nearest change of the prediction, and its growth with the difficulty g, the logit of the clean score: larger "
+        "is easier. Misclassified images count as 0. Ratios to g compare networks with less dependence on the choice of images."
+    )
     uses = Section.uses | {"only", "confidence"}
 
     def applies(self, run: Run) -> bool:
         """Whether it has labels and radii."""
         return run.info["clean_accuracy"] is not None and not set(RADII).isdisjoint(run.quantities)
 
-    def find(self, runs: Sequence[Run], ask: Ask) -> list[Found[Scores | Compared]]:
-        """The scores of a run; of several, each further run against the first, on the images that both have.
-
-        Raises:
-            RunError: a run has none that the first has, or other images under the same ids, or other noise under the same name.
-        """
-        if len(runs) == 1:
-            return super().find(runs, ask)
-        base, first, names = runs[0], _radii(runs[0], ask), run_names(runs)
-        return [
-            Found(name, new, Compared(names[0], changes))
-            for name, new in zip(names[1:], runs[1:], strict=True)
-            for changes in _paired((base, new), (first, _radii(new, ask)), _confidence(ask))
-        ]
-
-    def records(self, run: Run, ask: Ask) -> list[Scores | Compared]:
+    def records(self, run: Run, ask: Ask) -> list[Scores]:
         """The scores of each result."""
         return [scores_of(one, _confidence(ask)) for one in _radii(run, ask)]
 
-    def table(self, one: Found[Scores | Compared], ask: Ask) -> Terminal:
-        """A line for each score; of two runs, with the difference."""
-        found = one.record
-        return score_table(found) if isinstance(found, Scores) else change_table(found.changes, (found.base, one.name))
+    def tables(self, found: Sequence[Found[Scores]], ask: Ask) -> Iterator[Table]:
+        """A line for each score; of several runs, with the differences from the first, on the images that both have."""
+        if len(by_name(found)) == 1:
+            yield from (table_of(one.record) for one in found)
+        else:
+            yield from (change_table(changes, (base, name)) for base, name, changes in _changes(found, ask))
 
-    def sheet(self, one: Found[Scores | Compared], ask: Ask) -> Sheet:
-        """The same with the ends of what is measured."""
-        return scores_sheet(one.record) if isinstance(one.record, Scores) else changes_sheet(one.record)
+    def page_tables(self, found: Sequence[Found[Scores]], ask: Ask) -> Iterator[Table]:
+        """The same; where runs cannot be compared, each alone."""
+        try:
+            yield from list(self.tables(found, ask))
+        except RobauditError:  # other images, other noise, or no result in common
+            for one in found:
+                table = table_of(one.record)
+                yield replace(table, heading=f"{one.name}: {table.heading}")
 
-    def document(self, one: Found[Scores | Compared], ask: Ask) -> dict[str, Any]:
-        """All scores."""
-        found = one.record
-        return found.document() if isinstance(found, Scores) else {"base": found.base, **found.changes.document()}
+    def documents(self, found: Sequence[Found[Scores]], ask: Ask) -> list[dict[str, Any]]:
+        """All scores; of several runs, each result against that of the first."""
+        if len(by_name(found)) == 1:
+            return super().documents(found, ask)
+        return [{"run": name, "base": base, **changes.document()} for base, name, changes in _changes(found, ask)]
+
+    def sheet(self, found: Sequence[Found[Scores]], ask: Ask) -> list[dict[str, Any]]:
+        """A line for each score of each result; of several runs, with the difference."""
+        if len(by_name(found)) > 1:
+            return [
+                {"run": name, "base": base, **changes.base.radii.key.document(), "score": score.value, **_columns(change)}
+                for base, name, changes in _changes(found, ask)
+                for score, change in changes.changes.items()
+            ]
+        return super().sheet(found, ask)
+
+    def lines(self, one: Found[Scores], ask: Ask) -> Iterator[Mapping[str, Any]]:
+        """A line for each score."""
+        for score, value in one.record.values.items():
+            yield {**one.record.radii.key.document(), "score": score.value, **value.document()}
+
+
+def _columns(change: Change) -> dict[str, Any]:
+    """A change as columns of CSV."""
+    parts = ("value", "lower", "upper", "measured_lower", "measured_upper")
+    sides = {f"{side}_{part}": getattr(of, part) for side, of in (("base", change.base), ("new", change.new)) for part in parts}
+    return {**sides, "difference": change.value, "difference_lower": change.lower, "difference_upper": change.upper}
 
 
 def _confidence(ask: Ask) -> float:
@@ -105,98 +117,49 @@ def _radii(run: Run, ask: Ask) -> list[Radii]:
     return [one.only_correct() for one in found]
 
 
-def _paired(runs: tuple[Run, Run], found: tuple[list[Radii], list[Radii]], confidence: float) -> Iterator[ScoreChanges]:
-    """The results that both runs have, compared.
+def _changes(found: Sequence[Found[Scores]], ask: Ask) -> Iterator[tuple[str, str, ScoreChanges]]:
+    """The results that the first run and each other have, compared, behind the names of both.
 
     Raises:
         RunError: there is none, or the runs have different images under the same ids, or different noise under the same name.
     """
-    check_same_images(*runs)
-    check_same_noise(*runs)
-    base, new = runs
-    there = {one.key: one for one in found[1]}
-    pairs = [(one, there[one.key]) for one in found[0] if one.key in there]
-    if not pairs:
-        raise RunError(str(new.path), f"has no radii that {base.path} has", f"it has {', '.join(map(str, there))}")
-    for pair in pairs:
-        yield score_changes(*pair, f"{base.path} and {new.path}", confidence)
+    (base, first), *others = by_name(found).items()
+    for name, mine in others:
+        runs = first[0].run, mine[0].run
+        check_same_images(*runs)
+        check_same_noise(*runs)
+        there = {one.record.radii.key: one.record.radii for one in mine}
+        pairs = [(one.record.radii, there[one.record.radii.key]) for one in first if one.record.radii.key in there]
+        if not pairs:
+            raise RunError(str(runs[1].path), f"has no radii that {runs[0].path} has", f"it has {', '.join(map(str, there))}")
+        for pair in pairs:
+            yield base, name, score_changes(*pair, f"{runs[0].path} and {runs[1].path}", _confidence(ask))
 
 
-def score_table(scores: Scores) -> Terminal:
+def table_of(scores: Scores) -> Table:
     """A line for each score of one result."""
-    return Terminal(lambda _: [table_of(scores)])
-
-
-def table_of(scores: Scores, *, page: bool = False) -> Table:
-    """The same as a table; ``page``: with mathematical signs."""
     shown = [(score, one) for score, one in scores.values.items() if one.value is not None]
-    rows = [cells((score, numbers.signs(text(one)) if page else text(one), interval(one), MEANINGS[score])) for score, one in shown]
-    columns = (
-        Column("score"),
-        Column("value", number=True),
-        Column(f"[{_percent(scores)} interval]", number=True),
-        Column("meaning", wrap=True),
-    )
-    head = _heading(scores.radii)
-    return Table(head, columns, tuple(rows), (_counts(scores.radii),), notes=(_note(scores), *notes(scores)))
+    rows = [cells((score, f"{text(one)} {interval(one)}".strip(), MEANINGS[score])) for score, one in shown]
+    heads = (Column("score"), Column(f"value [{_percent(scores)} interval]", number=True), Column("meaning", wrap=True))
+    note = f"[ ] {100 * scores.confidence:.4g} % {BOOTSTRAP}."
+    return Table(_heading(scores.radii), heads, tuple(rows), (_counts(scores.radii),), notes=(note, *notes(scores)))
 
 
-def change_table(changes: ScoreChanges, names: Sequence[str]) -> Terminal:
+def change_table(changes: ScoreChanges, names: Sequence[str]) -> Table:
     """A line for each score of one result in two runs, and their difference."""
     base, new = names
-
-    def build(narrow: bool) -> Iterator[Table]:
-        shown = [(score, one) for score, one in changes.changes.items() if one.value is not None]
-        rows = [
-            cells(
-                (
-                    score,
-                    *(f"{text(one)} {_tight(interval(one), narrow)}".strip() for one in (change.base, change.new)),
-                    difference(change),
-                )
-            )
-            for score, change in shown
-        ]
-        heads = (base, new, f"{new} - {base}" if not narrow else "difference")
-        radii = changes.base.radii
-        lines = [f"{_counts(radii)} in {base}; {_counts(changes.new.radii)} in {new}"]
-        if changes.only_base or changes.only_new:
-            lines.append(f"left out: {count(changes.only_base, 'image')} only in {base}, {changes.only_new:,} only in {new}")
-        paired = f"[ ] {_percent(changes.base)} {BOOTSTRAP}; of the difference: the same images drawn for both."
-        remarks = dict.fromkeys([*notes(changes.base), *notes(changes.new)])
-        columns = (Column("score"), *(Column(head, number=True, wrap=True) for head in heads))
-        yield Table(_heading(radii), columns, tuple(rows), tuple(lines), notes=(paired, *remarks))
-
-    return Terminal(build)
-
-
-def scores_sheet(scores: Scores) -> Sheet:
-    """A line for each score of one result."""
-    lines = [[*_key(scores.radii), score.value, *_numbers(one), one.at_least, one.why] for score, one in scores.values.items()]
-    heads = ["value", "lower", "upper", "measured_lower", "measured_upper", "at_least", "undefined"]
-    return Sheet([*_KEY, "score", *heads], lines)
-
-
-def changes_sheet(compared: Compared) -> Sheet:
-    """A line for each score of one result of two runs."""
-    sides = [f"{side}_{name}" for side in ("base", "new") for name in ("value", "lower", "upper", "measured_lower", "measured_upper")]
-    key = [compared.base, *_key(compared.changes.base.radii)]
-    lines = [
-        [*key, score.value, *_numbers(change.base), *_numbers(change.new), change.value, change.lower, change.upper]
-        for score, change in compared.changes.changes.items()
+    shown = [(score, one) for score, one in changes.changes.items() if one.value is not None]
+    rows = [
+        cells((score, *(f"{text(one)} {interval(one)}".strip() for one in (change.base, change.new)), difference(change)))
+        for score, change in shown
     ]
-    return Sheet(["base", *_KEY, "score", *sides, "difference", "difference_lower", "difference_upper"], lines)
-
-
-_KEY = ("estimator", "noise", "level_name", "level", "quantity")
-
-
-def _key(radii: Radii) -> list[object]:
-    return list(radii.key.document().values())
-
-
-def _numbers(one: ScoreValue) -> tuple[float | None, ...]:
-    return one.value, one.lower, one.upper, one.measured_lower, one.measured_upper
+    radii = changes.base.radii
+    lines = [f"{_counts(radii)} in {base}; {_counts(changes.new.radii)} in {new}"]
+    if changes.only_base or changes.only_new:
+        lines.append(f"left out: {count(changes.only_base, 'image')} only in {base}, {changes.only_new:,} only in {new}")
+    paired = f"[ ] {_percent(changes.base)} {BOOTSTRAP}; of the difference: the same images drawn for both."
+    remarks = dict.fromkeys([*notes(changes.base), *notes(changes.new)])
+    return Table(_heading(radii), (Column("score"), *run_columns(names)), tuple(rows), tuple(lines), notes=(paired, *remarks))
 
 
 def text(one: ScoreValue) -> str:
@@ -215,10 +178,6 @@ def interval(one: ScoreValue) -> str:
         return ""
     lower, upper = ("..." if math.isinf(end) else f"{end:.4g}" for end in (one.lower, one.upper))
     return f"[{lower}, {upper}]"
-
-
-def _tight(ends: str, narrow: bool) -> str:
-    return ends.replace(", ", ",") if narrow else ends
 
 
 def difference(change: Change) -> str:
@@ -263,7 +222,3 @@ def _counts(radii: Radii) -> str:
 
 def _percent(scores: Scores) -> str:
     return f"{100 * scores.confidence:.4g}%"
-
-
-def _note(scores: Scores) -> str:
-    return _NOTE.replace("95 %", f"{100 * scores.confidence:.4g} %")

@@ -1,4 +1,4 @@
-"""The sections of a run: each gives records, and a record is shown as a table, as lines of CSV and as JSON."""
+"""The sections of a run: each finds records, and gives them as tables, as lines of CSV and as JSON; several runs stand side by side."""
 
 from __future__ import annotations
 
@@ -7,15 +7,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
 from robaudit.errors import SpecError
 from robaudit.levels import EVERY_LEVEL, LevelChoice
-from robaudit.report.tables import plain
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
+    from robaudit.report.tables import Table
     from robaudit.store.run import Run
 
 T = TypeVar("T")
@@ -25,26 +23,34 @@ class SectionName(StrEnum):
     """The sections, in the order in which they are offered."""
 
     SUMMARY = "summary"
+    LEVELS = "levels"
     CLASSES = "classes"
+    CONFUSION = "confusion"
     FLAGGED = "flagged"
     CERTIFIED = "certified"
     SCORES = "scores"
     CURVES = "curves"
     CORRUPTION = "corruption"
+    EASIEST = "easiest"
     LOSSES = "losses"
+    AGREEMENT = "agreement"
     SAMPLE = "sample"
     ROWS = "rows"
 
 
 _CLASSES: Mapping[SectionName, str] = {
     SectionName.SUMMARY: "summary_tables:SummarySection",
+    SectionName.LEVELS: "level_tables:LevelSection",
     SectionName.CLASSES: "class_tables:ClassSection",
+    SectionName.CONFUSION: "confusion_tables:ConfusionSection",
     SectionName.FLAGGED: "flag_tables:FlaggedSection",
     SectionName.CERTIFIED: "certified_tables:CertifiedSection",
     SectionName.SCORES: "score_tables:ScoreSection",
     SectionName.CURVES: "curve_tables:CurveSection",
     SectionName.CORRUPTION: "corruption_tables:CorruptionSection",
+    SectionName.EASIEST: "easiest_tables:EasiestSection",
     SectionName.LOSSES: "loss_tables:LossSection",
+    SectionName.AGREEMENT: "agreement_tables:AgreementSection",
     SectionName.SAMPLE: "sample_tables:SampleSection",
 }
 
@@ -65,6 +71,7 @@ class Ask:
         every_radius: at every radius at which it falls.
         confidence: of intervals over images.
         baseline: name of the network or run whose errors others are divided by.
+        label: names of the runs, in their order; for every section.
     """
 
     estimators: Sequence[str] = ()
@@ -80,16 +87,10 @@ class Ask:
     every_radius: bool = False
     confidence: float | None = None
     baseline: str | None = None
+    label: Sequence[str] = ()
 
 
 _FLAGS = {"estimators": "--estimator", "levels": "--noise, --level, --sigma", "every_radius": "--radius all"}
-
-
-class Sheet(NamedTuple):
-    """Raw values in columns, for CSV."""
-
-    columns: Sequence[str]
-    lines: Iterable[Sequence[object]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,12 +103,17 @@ class Found(Generic[T]):
 
 
 class Section(ABC, Generic[T]):
-    """One view of a run.
+    """One view of runs.
 
-    Subclasses set ``uses``, the parts of :class:`Ask` that they know.
+    Subclasses set ``title``; ``words``, a line or two on how to read it; ``uses``, the parts of :class:`Ask` that they know; and
+    ``main_only`` where a page shows them for the main result alone, unless asked for others.
     """
 
+    title: ClassVar[str]
+    words: ClassVar[str] = ""
     uses: ClassVar[frozenset[str]] = frozenset({"estimators", "levels"})
+    main_only: ClassVar[bool] = False
+    on_page: ClassVar[bool] = True
 
     def applies(self, run: Run) -> bool:
         """Whether the run has something to show, as far as its run.json tells."""
@@ -122,16 +128,29 @@ class Section(ABC, Generic[T]):
         """
 
     @abstractmethod
-    def table(self, one: Found[T], ask: Ask) -> RenderableType:
-        """A record for a terminal."""
+    def tables(self, found: Sequence[Found[T]], ask: Ask) -> Iterable[Table]:
+        """The records of one run, or of several side by side."""
 
-    @abstractmethod
-    def sheet(self, one: Found[T], ask: Ask) -> Sheet:
-        """A record for CSV."""
+    def page_tables(self, found: Sequence[Found[T]], ask: Ask) -> Iterable[Table]:
+        """The same for a page."""
+        return self.tables(found, ask)
 
-    @abstractmethod
     def document(self, one: Found[T], ask: Ask) -> dict[str, Any]:
         """A record as JSON values."""
+        made: dict[str, Any] = one.record.document()  # type: ignore[attr-defined]  # as records have it
+        return made
+
+    def lines(self, one: Found[T], ask: Ask) -> Iterable[Mapping[str, Any]]:
+        """A record as lines of CSV, with values by column; a mapping takes several columns: ``mean``, ``mean_lower``, ..."""
+        yield self.document(one, ask)
+
+    def documents(self, found: Sequence[Found[T]], ask: Ask) -> list[dict[str, Any]]:
+        """The records of all runs as JSON values."""
+        return [{"run": one.name, **self.document(one, ask)} for one in found]
+
+    def sheet(self, found: Sequence[Found[T]], ask: Ask) -> list[dict[str, Any]]:
+        """The records of all runs as lines of CSV."""
+        return [{"run": one.name, **line} for one in found for line in self.lines(one, ask)]
 
     def find(self, runs: Sequence[Run], ask: Ask) -> list[Found[T]]:
         """The records of some runs, run by run.
@@ -139,18 +158,31 @@ class Section(ABC, Generic[T]):
         Raises:
             RobauditError: as :meth:`records`.
         """
-        from robaudit.report.summary_tables import run_names
+        names = run_names(runs, ask.label)
+        return [Found(name, run, one) for run, name in zip(runs, names, strict=True) for one in self.records(run, ask)]
 
-        return [Found(name, run, one) for run, name in zip(runs, run_names(runs), strict=True) for one in self.records(run, ask)]
 
-    def tables(self, found: Sequence[Found[T]], ask: Ask) -> Iterator[RenderableType]:
-        """The records for a terminal, those of several runs below the names of the runs."""
-        several, last = len({one.name for one in found}) > 1, ""
-        for one in found:
-            if several and one.name != last:
-                yield plain(one.name, "bold underline")
-            last = one.name
-            yield self.table(one, ask)
+def run_names(runs: Sequence[Run], labels: Sequence[str] = ()) -> list[str]:
+    """A different name for each run.
+
+    Args:
+        runs: in order.
+        labels: of the first of them.
+    """
+    own = [run.info["name"] for run in runs[len(labels) :]]
+    names = [*labels[: len(runs)], *own]
+    if len(set(names)) == len(names):
+        return names
+    named = [*labels[: len(runs)], *(f"{name} ({run.path.name})" for name, run in zip(own, runs[len(labels) :], strict=True))]
+    return named if len(set(named)) == len(named) else [f"{i}: {name}" for i, name in enumerate(named, start=1)]
+
+
+def by_name(found: Iterable[Found[T]]) -> dict[str, list[Found[T]]]:
+    """The records of each run, by its name."""
+    groups: dict[str, list[Found[T]]] = {}
+    for one in found:
+        groups.setdefault(one.name, []).append(one)
+    return groups
 
 
 def section_of(name: SectionName) -> Section[Any]:
@@ -167,7 +199,7 @@ def offered(run: Run) -> list[SectionName]:
 
 def used(name: SectionName) -> frozenset[str]:
     """The parts of :class:`Ask` that a section knows."""
-    return Section.uses if name is SectionName.ROWS else section_of(name).uses
+    return Section.uses if name is SectionName.ROWS else section_of(name).uses | {"label"}
 
 
 def refuse_unused(name: SectionName, ask: Ask) -> None:
@@ -185,35 +217,25 @@ def refuse_unused(name: SectionName, ask: Ask) -> None:
             raise SpecError(flag, f"does not apply to the section {name.value}", f"use it with {', '.join(known)}")
 
 
-def find(name: SectionName, runs: Sequence[Run], ask: Ask) -> list[Found[Any]]:
-    """The records of a section.
-
-    Raises:
-        RobauditError: a run has nothing of what is asked for.
-    """
-    return section_of(name).find(runs, ask)
-
-
 def section_csv(name: SectionName, found: Sequence[Found[Any]], ask: Ask) -> str:
-    """A line for each item of the records, behind the name of its run."""
+    """The lines of the records, behind the names of their runs."""
     from robaudit.store.serialise import table_csv
 
-    section = section_of(name)
-    sheets = [(one.name, section.sheet(one, ask)) for one in found]
-    columns = list(dict.fromkeys(column for _, sheet in sheets for column in sheet.columns))
+    lines = [dict(_flat(line)) for line in section_of(name).sheet(found, ask)]
+    columns = list(dict.fromkeys(column for line in lines for column in line)) or ["run"]
+    return table_csv(columns, ([line.get(column) for column in columns] for line in lines))
 
-    def lines() -> Iterator[list[object]]:
-        for run, sheet in sheets:
-            for line in sheet.lines:
-                values = dict(zip(sheet.columns, line, strict=True))
-                yield [run, *(values.get(column) for column in columns)]
 
-    return table_csv(["run", *columns], lines())
+def _flat(line: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for name, value in line.items():
+        if isinstance(value, Mapping):
+            yield from ((name if part == "value" else f"{name}_{part}", number) for part, number in value.items())
+        else:
+            yield name, value
 
 
 def section_json(name: SectionName, found: Sequence[Found[Any]], ask: Ask) -> str:
     """The records as JSON."""
     from robaudit.store.serialise import document_json
 
-    section = section_of(name)
-    return document_json({"section": name.value, "results": [{"run": one.name, **section.document(one, ask)} for one in found]})
+    return document_json({"section": name.value, "results": section_of(name).documents(found, ask)})

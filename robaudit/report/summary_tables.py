@@ -1,21 +1,21 @@
-"""The headline and the overall result of a run, for terminals."""
+"""The headline and the overall result of runs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
-
-from rich.console import Group
 
 from robaudit.levels import NO_NOISE, NoiseLevel, noise_level
 from robaudit.names import ResultName
-from robaudit.quantities import Quantity
+from robaudit.quantities import LOSS, Quantity
 from robaudit.report import numbers
-from robaudit.report.sections import Ask, Found, Section, Sheet, offered
-from robaudit.report.tables import Column, Table, Terminal, cells, plain
+from robaudit.report.differences import Changes, changes_of, difference, run_columns
+from robaudit.report.sections import Ask, Found, Section, by_name, offered
+from robaudit.report.tables import Bar, Cell, Column, Table, cells
 from robaudit.stats.groups import GroupKey, quantity_of
-from robaudit.stats.intervals import LIKE_THESE
-from robaudit.stats.summary import GroupSummary
+from robaudit.stats.intervals import LIKE_THESE, THESE_IMAGES
+from robaudit.stats.summary import GroupSummary, Mean
 from robaudit.store.run import Run
 from robaudit.text import count, printable
 
@@ -34,39 +34,55 @@ MEANINGS = {
 class SummarySection(Section[tuple[GroupSummary, ...]]):
     """What was audited, clean accuracy first, and mean, quantiles and shares of each result."""
 
+    title = "Results"
+    words = "Robustness is relative to the prediction on the clean image, correct or not."
+
     def records(self, run: Run, ask: Ask) -> list[tuple[GroupSummary, ...]]:
         """The summaries of the results, together."""
         groups = {(group.key.estimator, group.key.at): group for group in run.summary()}
         return [tuple(groups[key] for key in run.chosen(groups, ask.estimators, ask.levels))]
 
-    def table(self, one: Found[tuple[GroupSummary, ...]], ask: Ask) -> Group:
-        """The headline, and a table for each quantity."""
-        run = one.run
-        keys = [(group.key.estimator, group.key.at) for group in one.record]
-        seconds = {key: spent for key in keys if (spent := run.seconds_of(*key)) is not None}
-        files = f"Files: {run.path}/samples.csv, samples.json, summary.json, run.json"
-        more = f"robaudit show {run.path} SECTION has: {', '.join(offered(run))}"
-        head, tail = (*warning_lines(run.info), *headline(run.info), ""), (files, more)
-        return Group(*map(plain, head), overall_tables(one.record, seconds, run.quantities), *map(plain, tail))
+    def tables(self, found: Sequence[Found[tuple[GroupSummary, ...]]], ask: Ask) -> Iterator[Table]:
+        """A table for each quantity."""
+        if len(by_name(found)) > 1:
+            yield from _side_by_side(found)
+            return
+        for one in found:
+            keys = [(group.key.estimator, group.key.at) for group in one.record]
+            seconds = {key: spent for key in keys if (spent := one.run.seconds_of(*key)) is not None}
+            yield from overall_tables(one.record, seconds, one.run.quantities)
 
-    def sheet(self, one: Found[tuple[GroupSummary, ...]], ask: Ask) -> Sheet:
-        """A line for each result; a number with its interval takes several columns: ``mean``, ``mean_lower``, ..."""
-        lines = [dict(_flat(group.document())) for group in one.record]
-        columns = list(dict.fromkeys(column for line in lines for column in line))
-        return Sheet(columns, [[line.get(column) for column in columns] for line in lines])
+    def page_tables(self, found: Sequence[Found[tuple[GroupSummary, ...]]], ask: Ask) -> Iterator[Table]:
+        """The same without losses where there are some by q: they have a section of their own."""
+        kept = [replace(one, record=_beside_losses(one.record)) for one in found]
+        if any(one.record for one in kept):
+            yield from self.tables(kept, ask)
 
     def document(self, one: Found[tuple[GroupSummary, ...]], ask: Ask) -> dict[str, Any]:
         """The headline's numbers, and the groups as in summary.json."""
         about = {key: one.run.info[key] for key in ("clean_accuracy", "noisy_accuracy", "warnings")}
         return {**about, "groups": [group.document() for group in one.record]}
 
+    def lines(self, one: Found[tuple[GroupSummary, ...]], ask: Ask) -> Iterator[Mapping[str, Any]]:
+        """A line for each result."""
+        return (group.document() for group in one.record)
 
-def _flat(document: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    for name, value in document.items():
-        if isinstance(value, Mapping):
-            yield from ((name if part == "value" else f"{name}_{part}", number) for part, number in value.items())
-        else:
-            yield name, value
+
+def _beside_losses(groups: Sequence[GroupSummary]) -> tuple[GroupSummary, ...]:
+    """The results without the losses at levels that have some by q."""
+    of_q = {group.key.at for group in groups if group.key.quantity == LOSS.name and ResultName.parse(group.key.estimator).part is not None}
+    return tuple(group for group in groups if group.key.quantity != LOSS.name or group.key.at not in of_q)
+
+
+def head_table(run: Run) -> Table:
+    """The lines above a run's tables in a terminal."""
+    return Table(lines=(*warning_lines(run.info), *headline(run.info)))
+
+
+def foot_table(run: Run) -> Table:
+    """Where the rest is, in a terminal."""
+    files = f"Files: {run.path}/samples.csv, samples.json, summary.json, run.json"
+    return Table(lines=(files, f"robaudit show {run.path} SECTION has: {', '.join(offered(run))}"))
 
 
 def headline(info: Mapping[str, Any]) -> list[str]:
@@ -93,11 +109,26 @@ def warning_lines(info: Mapping[str, Any]) -> list[str]:
     return [printable(f"warning         {text}") for text in info["warnings"]]
 
 
+def _accuracy(share: Mapping[str, Any] | None) -> str:
+    if share is None:
+        return "not measured (no labels)"
+    value = numbers.with_percents(share["value"], share["lower"], share["upper"])
+    return f"{value} ({share['count']:,} of {share['total']:,}; [ ] 95 % interval, {LIKE_THESE})"
+
+
+def _noisy(entries: Sequence[Mapping[str, Any]]) -> list[str]:
+    return [
+        f"{'under noise' if i == 0 else '':15} {numbers.with_percents(e['value'], e['lower'], e['upper'])} "
+        f"at {noise_level(e['noise'], e['level'], e['level_name'])} ({e['estimator']})"
+        for i, e in enumerate(entries)
+    ]
+
+
 def overall_tables(
     groups: Sequence[GroupSummary],
     seconds: Mapping[tuple[str, NoiseLevel], float] | None = None,
     quantities: Mapping[str, Quantity] | None = None,
-) -> Terminal:
+) -> Iterator[Table]:
     """A table for each quantity and name of levels, which never share one, with a line per estimator and noise level.
 
     Args:
@@ -105,13 +136,132 @@ def overall_tables(
         seconds: time by (estimator, noise level); an empty cell where unknown.
         quantities: descriptions of the quantities of plugins.
     """
+    for kind in dict.fromkeys((group.key.quantity, group.key.at.name) for group in groups):
+        members = [group for group in groups if (group.key.quantity, group.key.at.name) == kind]
+        yield _overall(members, seconds or {}, quantity_of(kind[0], quantities))
 
-    def build(narrow: bool) -> Iterator[Table]:
-        for kind in dict.fromkeys((group.key.quantity, group.key.at.name) for group in groups):
-            members = [group for group in groups if (group.key.quantity, group.key.at.name) == kind]
-            yield _overall(members, seconds or {}, quantity_of(kind[0], quantities), narrow)
 
-    return Terminal(build)
+def _overall(groups: Sequence[GroupSummary], seconds: Mapping[tuple[str, NoiseLevel], float], quantity: Quantity) -> Table:
+    key, counts = groups[0].key, {group.images for group in groups}
+    several = len({group.key.noise for group in groups}) > 1
+    facts = [count(groups[0].images, "image")] if len(counts) == 1 else []
+    shares = ("< 0.5", "< 0.9") if quantity.is_share and quantity.higher_is_better else ()
+    texts = numbers.level_numbers(group.key.at for group in groups)
+    heads, ends = _key_heads(several, key.at), (quantity.low, quantity.high)
+    rows = []
+    for group in groups:
+        time = numbers.duration(seconds.get((group.key.estimator, group.key.at)))
+        quantiles = (numbers.quantile_estimate(one, *ends) for one in (group.median, group.bad_end))
+        below = ("" if one is None else numbers.share(one) for one in (group.below_half, group.below_ninety)) if shares else ()
+        rows.append(
+            (
+                *cells(_key_cells(group.key, texts, several)),
+                mean_cell(group.mean, quantity, exact=group.with_interval == group.images, alone=group.images == 1),
+                Cell(numbers.ends(group.mean.measured_lower, group.mean.measured_upper, *ends)),
+                *cells((*([] if facts else [f"{group.images:,}"]), *quantiles, *below, time)),
+            )
+        )
+    tail = _tail(quantity)
+    return Table(
+        heading(key, quantity.unit),
+        (
+            *map(Column, heads),
+            Column("mean [95% interval]", number=True),
+            Column(f"[{THESE_IMAGES}]", number=True, detail=True),
+            *(Column(name, number=True) for name in (*([] if facts else ["images"]), "median", tail, *shares, "seconds")),
+        ),
+        tuple(rows),
+        lines=(circumstances(None if several else key, quantity.higher_is_better, *facts),),
+        notes=(
+            f"[ ] 95 % interval of the mean, {_covered(groups)}." + (" < 0.5, < 0.9: share of images below." if shares else ""),
+            f"{tail}: 95 % of the images have at {'least' if quantity.higher_is_better else 'most'} this value.",
+            *caveats(groups, "[ ]"),
+        ),
+    )
+
+
+def _covered(groups: Sequence[GroupSummary]) -> str:
+    return "this image" if all(group.images == 1 for group in groups) else LIKE_THESE
+
+
+def _tail(quantity: Quantity) -> str:
+    return f"{'5th' if quantity.higher_is_better else '95th'} %ile"
+
+
+def _key_heads(several: bool, at: NoiseLevel) -> tuple[str, ...]:
+    return "estimator", *(("noise",) if several else ()), *(() if at.levelless else (at.name.value,))
+
+
+def _key_cells(key: GroupKey, texts: Mapping[NoiseLevel, str], several: bool) -> tuple[str, ...]:
+    return key.estimator, *((key.noise,) if several else ()), *(() if key.at.levelless else (texts[key.at],))
+
+
+def mean_cell(mean: Mean, quantity: Quantity, *, exact: bool = True, alone: bool = False) -> Cell:
+    """A mean with its interval for images like these, and a bar where the scale has ends.
+
+    Args:
+        mean: the mean.
+        quantity: what it is of.
+        exact: every image has an interval of its own.
+        alone: of one image, which says nothing about others: with its own interval.
+    """
+    ends = quantity.low, quantity.high
+    if alone:
+        return Cell(numbers.with_interval(mean.value, mean.measured_lower, mean.measured_upper, *ends))
+    text = numbers.mean_estimate(mean, *ends)
+    return Cell(text if exact or text.startswith(numbers.NO_INTERVAL) else numbers.NO_INTERVAL + text, bar_of(mean, quantity))
+
+
+def bar_of(one: Any, quantity: Quantity) -> Bar | None:
+    """A bar for something with value, lower and upper on the scale of the quantity; None where the scale has no end."""
+    width = quantity.high - quantity.low
+    if not 0 < width < float("inf"):
+        return None
+    low, high = one.value if one.lower is None else one.lower, one.value if one.upper is None else one.upper
+    return Bar(*(min(1.0, max(0.0, (x - quantity.low) / width)) for x in (one.value, low, high)))
+
+
+def _side_by_side(found: Sequence[Found[tuple[GroupSummary, ...]]]) -> Iterator[Table]:
+    """Runs side by side: a table for each quantity, with the means of the runs and their differences from the first."""
+    changes, names = changes_of(found), [one.name for one in found]
+    every = {(one.name, group.key): group for one in found for group in one.record}
+    quantities = {name: quantity for one in found for name, quantity in one.run.quantities.items()}
+    for kind in dict.fromkeys((key.quantity, key.at.name) for _, key in every):
+        keys = list(dict.fromkeys(key for _, key in every if (key.quantity, key.at.name) == kind))
+        groups = [every[name, key] for key in keys for name in names if (name, key) in every]
+        quantity, several = quantity_of(kind[0], quantities), len({key.noise for key in keys}) > 1
+        texts = numbers.level_numbers(key.at for key in keys)
+        rows = []
+        for key in keys:
+            means = [_mean_of(every.get((name, key)), quantity) for name in names]
+            rows.append((*cells(_key_cells(key, texts, several)), *means, *cells(_changed(changes, names[1:], key))))
+        yield Table(
+            heading(keys[0], quantity.unit),
+            (*map(Column, _key_heads(several, keys[0].at)), *run_columns(names)),
+            tuple(rows),
+            lines=(circumstances(None if several else keys[0], quantity.higher_is_better),),
+            notes=tuple(dict.fromkeys(caveats(groups, "[ ]"))),
+        )
+    yield Table(notes=(f"Means over the images. [ ] 95 % interval, {_covered(list(every.values()))}.", *_paired(changes)))
+
+
+def _mean_of(group: GroupSummary | None, quantity: Quantity) -> Cell:
+    if group is None:
+        return Cell(numbers.NONE)
+    return mean_cell(group.mean, quantity, exact=group.with_interval == group.images, alone=group.images == 1)
+
+
+def _changed(changes: Mapping[str, Changes], names: Sequence[str], key: GroupKey) -> Iterator[str]:
+    for name in names:
+        group = changes[name].get((key.estimator, key.at))
+        yield difference(None if group is None else group.mean)
+
+
+def _paired(changes: Mapping[str, Changes]) -> Iterator[str]:
+    if any(changes.values()):
+        yield "Differences are paired image by image: one can be significant although the intervals of the means overlap."
+    if not all(changes.values()):
+        yield "No difference: the runs have other images, or other noise."
 
 
 def heading(key: GroupKey, unit: str) -> str:
@@ -168,79 +318,3 @@ def approximate(interval: str = "the interval") -> str:
     return (
         f"~ no interval of its own: each image's value is an approximation of unknown error; {interval} covers the choice of images only."
     )
-
-
-def _accuracy(share: Mapping[str, Any] | None) -> str:
-    if share is None:
-        return "not measured (no labels)"
-    value = numbers.with_percents(share["value"], share["lower"], share["upper"])
-    return f"{value} ({share['count']:,} of {share['total']:,}; [ ] 95 % interval, {LIKE_THESE})"
-
-
-def _noisy(entries: Sequence[Mapping[str, Any]]) -> list[str]:
-    return [
-        f"{'under noise' if i == 0 else '':15} {numbers.with_percents(e['value'], e['lower'], e['upper'])} "
-        f"at {noise_level(e['noise'], e['level'], e['level_name'])} ({e['estimator']})"
-        for i, e in enumerate(entries)
-    ]
-
-
-def _overall(groups: Sequence[GroupSummary], seconds: Mapping[tuple[str, NoiseLevel], float], quantity: Quantity, narrow: bool) -> Table:
-    key, counts = groups[0].key, {group.images for group in groups}
-    several = len({group.key.noise for group in groups}) > 1
-    facts = [count(groups[0].images, "image")] if len(counts) == 1 else []
-    shares = ("< 0.5", "< 0.9") if quantity.is_share and quantity.higher_is_better else ()
-    texts = numbers.level_numbers(group.key.at for group in groups)
-    tail = "5th" if quantity.higher_is_better else "95th"
-    rows = []
-    for group in groups:
-        time = numbers.duration(seconds.get((group.key.estimator, group.key.at)))
-        name = (group.key.noise,) if several else ()
-        rows.append(
-            cells(
-                (
-                    group.key.estimator,
-                    *name,
-                    *([] if key.at.levelless else [texts[group.key.at]]),
-                    *_cells(group, quantity, not facts, bool(shares), narrow),
-                    time,
-                )
-            )
-        )
-    return Table(
-        heading(key, quantity.unit),
-        (
-            *map(Column, ("estimator", *(["noise"] if several else []), *([] if key.at.levelless else [key.at.name.value]))),
-            Column("mean [95% interval]", number=True, wrap=True),
-            *(Column(name, number=True) for name in (*(["images"] if not facts else []), "median", f"{tail} %ile", *shares, "seconds")),
-        ),
-        tuple(rows),
-        lines=(circumstances(None if several else key, quantity.higher_is_better, *facts),),
-        notes=(
-            f"[ ] 95 % interval of the mean, {LIKE_THESE}." + (" < 0.5, < 0.9: share of images below." if shares else ""),
-            f"{tail} %ile: 95 % of the images have at {'least' if quantity.higher_is_better else 'most'} this value.",
-            *caveats(groups, "[ ]"),
-        ),
-    )
-
-
-def _cells(group: GroupSummary, quantity: Quantity, with_count: bool, with_shares: bool, narrow: bool) -> Iterator[str]:
-    """The cells from the mean to the shares."""
-    ends = quantity.low, quantity.high
-    mean = numbers.mean_estimate(group.mean, *ends, tight=narrow)
-    yield ("" if group.with_interval == group.images else numbers.NO_INTERVAL) + mean
-    if with_count:
-        yield f"{group.images:,}"
-    for quantile in (group.median, group.bad_end):
-        yield numbers.quantile_estimate(quantile, *ends)
-    for share in (group.below_half, group.below_ninety) if with_shares else ():
-        yield "" if share is None else numbers.share(share, tight=narrow)
-
-
-def run_names(runs: Sequence[Run]) -> list[str]:
-    """A different name for each run."""
-    names = [run.info["name"] for run in runs]
-    if len(set(names)) == len(names):
-        return names
-    named = [f"{name} ({run.path.name})" for name, run in zip(names, runs, strict=True)]
-    return named if len(set(named)) == len(named) else [f"{i}: {name}" for i, name in enumerate(named, start=1)]

@@ -1,29 +1,30 @@
-"""One model of a table, and its rendering for terminals and as Markdown.
+"""One model of a table, laid out for terminals and written as Markdown and LaTeX.
 
-Pages render the same model in ``html/report.html.j2``; as CSV, :func:`robaudit.store.serialise.table_csv` writes raw values.
+Pages render the same model in ``html/report.html.j2``; :func:`robaudit.store.serialise.table_csv` writes raw values as CSV.
 All text is literal: brackets are not rich's markup, stars are not Markdown's, and control characters print as escapes.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from rich import box
-from rich.console import Console, ConsoleOptions, JustifyMethod, OverflowMethod, RenderableType, RenderResult
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.table import Table as Grid
 from rich.text import Text
 
 from robaudit.text import clipped, printable
 
-WIDE = 100
-"""Columns of a terminal below which tables are made narrow."""
-
-Tone = Literal["", "bad", "warning", "strong", "text"]
-_STYLES: dict[Tone, str] = {"": "", "bad": "red", "warning": "yellow", "strong": "bold", "text": ""}
+Tone = Literal["", "bad", "warning", "strong"]
+_STYLES: dict[Tone, str] = {"": "", "bad": "red", "warning": "yellow", "strong": "bold"}
 _LONGEST = 120
+_LEAST_TEXT, _LEAST_PROSE = 12, 24
+"""Columns of a terminal that a shortened name, and wrapped prose, keep."""
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]#|~$]|^[-+=:])")
 _NUMBERED = re.compile(r"^(\d+)([.)])(?=\s|$)")
 _LINKED = re.compile(r"(?<=[@#])|(?<=:)(?=//)|(?<=w)(?=ww)")
@@ -41,7 +42,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A text, a bar beside it where there is a scale, and its tone (``text``: long, and may wrap on a page)."""
+    """A text, a bar below it where there is a scale, and its tone."""
 
     text: str
     bar: Bar | None = None
@@ -50,11 +51,19 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column: its head, whether it holds numbers (aligned right), and whether its text may wrap in a terminal."""
+    """A column.
+
+    Attributes:
+        head: its head.
+        number: it holds numbers, aligned right.
+        wrap: it holds prose, which may wrap; other text is shortened where there is no room.
+        detail: terminals leave it out.
+    """
 
     head: str
     number: bool = False
     wrap: bool = False
+    detail: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +76,7 @@ class Table:
         lines: below the heading.
         conclusions: below the table.
         notes: how to read it, last.
+        folded: a page shows it only when asked.
     """
 
     heading: str = ""
@@ -75,11 +85,21 @@ class Table:
     lines: tuple[str, ...] = ()
     conclusions: tuple[Cell, ...] = ()
     notes: tuple[str, ...] = ()
+    folded: bool = False
+
+    def without_details(self) -> Table:
+        """The table as terminals show it."""
+        kept = [i for i, column in enumerate(self.columns) if not column.detail]
+        return replace(
+            self,
+            columns=tuple(self.columns[i] for i in kept),
+            rows=tuple(tuple(row[i] for i in kept) for row in self.rows),
+        )
 
 
-def columns(texts: Iterable[str], numbers: Iterable[str] = (), *, wrap: bool = False) -> tuple[Column, ...]:
+def columns(texts: Iterable[str], numbers: Iterable[str] = ()) -> tuple[Column, ...]:
     """Columns of text, then columns of numbers."""
-    return *(Column(head, False, wrap) for head in texts), *(Column(head, True, wrap) for head in numbers)
+    return *(Column(head) for head in texts), *(Column(head, number=True) for head in numbers)
 
 
 def cells(texts: Iterable[str], tone: Tone = "") -> tuple[Cell, ...]:
@@ -87,34 +107,33 @@ def cells(texts: Iterable[str], tone: Tone = "") -> tuple[Cell, ...]:
     return tuple(Cell(text, tone=tone) for text in texts)
 
 
-@dataclass(frozen=True, slots=True)
 class Terminal:
-    """Tables for rich to print; ``build`` is told whether the terminal is narrow: under 100 columns, or not a terminal (80)."""
+    """Tables for rich to print, laid out for the width of the terminal.
 
-    build: Callable[[bool], Iterable[Table]]
+    Args:
+        tables: in order.
+    """
+
+    def __init__(self, tables: Iterable[Table]) -> None:
+        self.tables = tuple(tables)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        narrow = options.max_width < WIDE
-        for table in self.build(narrow):
-            yield from rendered(table, narrow=narrow)
+        for table in self.tables:
+            yield from rendered(table, options.max_width)
 
 
-def rendered(table: Table, *, narrow: bool = False) -> Iterator[RenderableType]:
+def rendered(table: Table, width: int) -> Iterator[RenderableType]:
     """A table and the text around it, for rich; ends with an empty line."""
     if table.heading:
         yield plain(table.heading, "bold")
     yield from map(plain, table.lines)
     if table.columns:
-        grid = base_table(narrow=narrow)
-        for column in table.columns:
-            overflow: OverflowMethod = "fold" if column.wrap else "ellipsis"  # long names often differ at their end only
-            justify: JustifyMethod = "right" if column.number else "left"
-            grid.add_column(plain(column.head), justify=justify, no_wrap=not column.wrap, overflow=overflow)
-        for row in table.rows:
-            grid.add_row(*(plain(cell.text, _STYLES[cell.tone]) for cell in row))
-        yield grid
+        for i, part in enumerate(_parts(table.without_details(), width)):
+            yield from [Text()] * (i > 0)
+            yield part
     yield from (plain(cell.text, _STYLES[cell.tone]) for cell in table.conclusions)
-    yield from legend(table.notes)
+    yield from (plain(line, "dim") for line in table.notes)
+    yield Text()
 
 
 def plain(text: str, style: str = "") -> Text:
@@ -122,14 +141,125 @@ def plain(text: str, style: str = "") -> Text:
     return Text(printable(text), style=style)
 
 
-def base_table(narrow: bool) -> Grid:
-    """An empty table in the style of all our tables."""
-    return Grid(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 0) if narrow else (0, 1, 0, 0))
+# --- layout for a terminal
 
 
-def legend(lines: Sequence[str]) -> list[Text]:
-    """Notes below a table, followed by an empty line."""
-    return [*(plain(line, "dim") for line in lines), Text()]
+@dataclass(slots=True)
+class _Laid:
+    """A column whose cells are texts of some lines."""
+
+    column: Column
+    texts: list[str]
+    tones: list[Tone]
+
+    @property
+    def width(self) -> int:
+        """That of the longest line of a cell, or of the longest word of the head."""
+        words = re.split(r"\s+|(?<=-)", printable(self.column.head))
+        return max(cell_len(line) for text in (*self.texts, *words) for line in text.split("\n"))
+
+    @property
+    def key(self) -> bool:
+        """Whether it holds names, which may be shortened."""
+        return not (self.column.number or self.column.wrap)
+
+
+def _parts(table: Table, width: int) -> Iterator[Grid]:
+    """The table, or parts of it below each other where a terminal is too narrow for it.
+
+    Until it fits: gaps shrink to one blank, intervals lose theirs, prose wraps, names lose their middle, and intervals go below their
+    values. Then the columns are split, and each part repeats the names.
+    """
+    laid = [
+        _Laid(column, [printable(row[i].text) for row in table.rows], [row[i].tone for row in table.rows])
+        for i, column in enumerate(table.columns)
+    ]
+    if _total(laid, 2) <= width:
+        yield _grid(laid, 2, width)
+        return
+    for change in (_tighten, _wrap, _shorten, _stack):
+        if _total(laid, 1) > width:
+            change(laid, width)
+    for part in _split(laid, width):
+        yield _grid(part, 1, width)
+
+
+def _total(laid: Sequence[_Laid], gap: int) -> int:
+    return sum(one.width for one in laid) + gap * (len(laid) - 1)
+
+
+def _tighten(laid: Sequence[_Laid], _: int) -> None:
+    for one in laid:
+        if one.column.number:
+            one.texts = [text.replace(", ", ",") for text in one.texts]
+
+
+def _wrap(laid: Sequence[_Laid], width: int) -> None:
+    """Wrap prose into the room that the other columns leave."""
+    prose = [one for one in laid if one.column.wrap]
+    room = width - _total([one for one in laid if not one.column.wrap], 1) - len(prose)
+    for one in prose:
+        lines = max(_LEAST_PROSE, room // len(prose))
+        one.texts = [textwrap.fill(text, lines) for text in one.texts]
+
+
+def _shorten(laid: Sequence[_Laid], width: int) -> None:
+    """Take the middle out of the longest names until the table fits."""
+    while (excess := _total(laid, 1) - width) > 0:
+        longest = max((one for one in laid if one.key), key=lambda one: one.width, default=None)
+        if longest is None or longest.width <= _LEAST_TEXT:
+            return
+        room = max(_LEAST_TEXT, longest.width - excess, sorted(one.width for one in laid if one.key)[-2:][0] - 1)
+        shortened = [_without_middle(text, room) for text in longest.texts]
+        if longest.texts == shortened:
+            return
+        longest.texts = shortened
+
+
+def _stack(laid: Sequence[_Laid], width: int) -> None:
+    """Put intervals below their values, in the widest column first."""
+    for one in sorted((one for one in laid if one.column.number), key=lambda one: -one.width):
+        if _total(laid, 1) > width:
+            one.texts = [text.replace(" [", "\n[") for text in one.texts]
+
+
+def _without_middle(text: str, room: int) -> str:
+    if cell_len(text) <= room:
+        return text
+    head = (room - 3) // 3
+    return f"{text[:head]}...{text[len(text) - (room - 3 - head) :]}"
+
+
+def _split(laid: Sequence[_Laid], width: int) -> Iterator[list[_Laid]]:
+    """The columns in parts that fit, each behind the first names."""
+    names = next((i for i, one in enumerate(laid) if not one.key), len(laid))
+    if not names or _total(laid[:names], 1) > width // 2:
+        names = 1
+    part = list(laid[:names])
+    for one in laid[names:]:
+        if len(part) > names and _total([*part, one], 1) > width:
+            yield part
+            part = list(laid[:names])
+        part.append(one)
+    yield part
+
+
+def _grid(laid: Sequence[_Laid], gap: int, width: int) -> Grid:
+    """The columns for rich, heads wrapped between words where the room does not reach."""
+    widths, left = [one.width for one in laid], width - _total(laid, gap)
+    for i, one in sorted(enumerate(laid), key=lambda pair: len(pair[1].column.head) - pair[1].width):
+        more = min(left, max(0, cell_len(printable(one.column.head)) - widths[i]))
+        widths[i], left = widths[i] + more, left - more
+    grid = Grid(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, gap - 1, 0, 0))
+    for one, size in zip(laid, widths, strict=True):
+        head = "\n".join(textwrap.wrap(printable(one.column.head), max(1, min(size, width))))
+        grid.add_column(Text(head), justify="right" if one.column.number else "left", width=min(size, width), overflow="fold")
+    for i in range(len(laid[0].texts)):
+        grid.add_row(*(Text(one.texts[i], _STYLES[one.tones[i]]) for one in laid))
+    return grid
+
+
+# --- Markdown
 
 
 def markdown(text: str) -> str:
@@ -145,6 +275,18 @@ def markdown_table(table: Table) -> list[str]:
     lines = ["| " + " | ".join(markdown(column.head) or " " for column in table.columns) + " |", "| " + " | ".join(sides) + " |"]
     lines += ["| " + " | ".join(map(_markdown_cell, row)) + " |" for row in table.rows]
     return ["", *lines, "", *(part for note in table.notes for part in (markdown(note), ""))]
+
+
+def markdown_text(tables: Iterable[Table]) -> str:
+    """Tables as Markdown, each with its heading and the text around it."""
+    lines: list[str] = []
+    for table in tables:
+        lines += [f"### {markdown(table.heading)}", ""] if table.heading else []
+        lines += [*(f"- {markdown(line)}" for line in table.lines), ""] if table.lines else []
+        lines += markdown_table(replace(table, notes=()))[1:] if table.columns else []
+        lines += [f"**{markdown(cell.text)}**" for cell in table.conclusions] + [""] * bool(table.conclusions)
+        lines += [*(f"- {markdown(note)}" for note in table.notes), ""] if table.notes else []
+    return "\n".join(lines).rstrip("\n") + "\n"
 
 
 def _markdown_cell(cell: Cell) -> str:
@@ -163,3 +305,48 @@ def within(text: str, room: int, note: str) -> str:
             break
         kept.append(line)
     return "".join(kept) + note if kept else ""
+
+
+# --- LaTeX
+
+_LATEX = {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "≥": r"$\geq$",
+    "≤": r"$\leq$",
+    "<": r"$<$",
+    ">": r"$>$",
+    "–": "--",
+    "−": "$-$",
+    "∞": r"$\infty$",
+    **{one: f"\\{one}" for one in "&%$#_{}"},
+}
+
+
+def latex(text: str) -> str:
+    """Text that stays text in LaTeX."""
+    return "".join(_LATEX.get(one, one) for one in printable(text).replace(">=", "≥").replace("<=", "≤"))
+
+
+def latex_text(tables: Iterable[Table]) -> str:
+    """Tables for a paper: each a tabular with the rules of the package booktabs, below its heading as a comment.
+
+    The text around a table becomes comments, for the caption.
+    """
+    lines = ["% needs \\usepackage{booktabs}"]
+    for table in map(Table.without_details, tables):
+        lines += [f"% {printable(text)}" for text in (table.heading, *table.lines) if text]
+        if table.columns:
+            lines.append(rf"\begin{{tabular}}{{{''.join('r' if column.number else 'l' for column in table.columns)}}}")
+            lines += [r"\toprule", _latex_row(column.head for column in table.columns), r"\midrule"]
+            lines += [_latex_row(cell.text for cell in row) for row in table.rows]
+            lines += [r"\bottomrule", r"\end{tabular}"]
+        lines += [f"% {printable(text)}" for text in (*(cell.text for cell in table.conclusions), *table.notes)]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _latex_row(texts: Iterable[str]) -> str:
+    row = " & ".join(map(latex, texts))
+    return ("{}" if row.startswith("[") else "") + row + r" \\"  # no option of the line before

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from robaudit.report import numbers
 from robaudit.stats.classes import ClassBias, GapVerdict
 from robaudit.stats.flags import Certainty, Flagged
 from robaudit.stats.intervals import LIKE_THESE, THESE_IMAGES
-from robaudit.text import class_name
+from robaudit.stats.losses import Losses
+from robaudit.text import class_name, count
 
 POPULATION = f"95% interval, {LIKE_THESE}"
 MEASUREMENT = f"95% interval, {THESE_IMAGES}"
@@ -73,3 +74,15 @@ def gap_sentence(bias: ClassBias) -> str:
         f"(with permuted class labels {null} on average, above {critical} in {100 * bias.alpha:g} %). "
         f"{differ} significantly from the others."
     )
+
+
+def failed_attacks(every: Sequence[Losses]) -> str:
+    """For how many images the attack failed, as a sentence; empty where it did not."""
+    texts = numbers.level_texts(losses.at for losses in every)
+    failed = [
+        f"{losses.beaten:,} of {count(losses.attacked, 'image')}" + (f" at {texts[losses.at]}" if len(every) > 1 else "")
+        for losses in every
+        if losses.beaten
+    ]
+    why = "where the chains of a q met a higher loss, or a whole interval is above what it found"
+    return f"The attack failed for {', '.join(failed)}, {why}." if failed else ""

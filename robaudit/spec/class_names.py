@@ -1,4 +1,4 @@
-"""Class names from a file: one on each line (also ``n01440764 tench, Tinca tinca``), or JSON: ``[name]``, ``{index: name}`` or reversed."""
+"""Class names from a file: one on each line (also ``n01440764 tench, Tinca tinca``), or JSON: a list, or a mapping in either direction."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from robaudit.files import expanded
 from robaudit.text import distinct
 
 BASE_DIR = "base_dir"
-"""The key of the validation context under which the folder of relative paths stands."""
+"""The key of the validation context for the folder of relative paths."""
 _SYNSET_WORDS = re.compile(r"(n\d{8})[\s,]+(\S.*)")
 """A line of ImageNet's files of names: a synset and its synonyms."""
 _LARGEST = 2**24
 
 
 def read_class_names(value: object, info: ValidationInfo) -> object:
-    """The names in the file that a text names, in the order of the class indices and made distinct; anything else as it is.
+    """The names in a file, if the value is its path, by class index and made distinct; any other value unchanged.
 
     Raises:
         ValueError: there is no such file, or it has no names.
@@ -39,7 +39,7 @@ def read_class_names(value: object, info: ValidationInfo) -> object:
 
 
 def read_class_ids(value: object, info: ValidationInfo) -> object:
-    """The first word of each line of the file that a text names (``n01440764 tench, Tinca tinca``); anything else as it is.
+    """The first word of each line of a file (``n01440764 tench, Tinca tinca``), if the value is its path; any other value unchanged.
 
     Raises:
         ValueError: there is no such file, or it has an empty line.
@@ -52,17 +52,33 @@ def read_class_ids(value: object, info: ValidationInfo) -> object:
     return tuple(words)
 
 
-def _read(value: str, info: ValidationInfo) -> tuple[Path, str]:
+def read_ids(value: object, info: ValidationInfo) -> object:
+    """Ids of samples as text, from a list or from the file that a text names (one on each line).
+
+    Raises:
+        ValueError: there is no such file, or an id appears twice.
+    """
+    if isinstance(value, str):
+        value = [line for line in _lines(_read(value, info, "ids")[1]) if line]
+    if not isinstance(value, list | tuple):
+        return value
+    ids = tuple(str(one) if isinstance(one, int) and not isinstance(one, bool) else one for one in value)
+    if twice := [one for one, times in Counter(ids).items() if times > 1]:
+        raise ValueError(f"lists {twice[0]!r} twice")
+    return ids
+
+
+def _read(value: str, info: ValidationInfo, what: str = "names") -> tuple[Path, str]:
     path = (info.context or {}).get(BASE_DIR, Path()) / expanded(value)
     try:
         about = path.stat()
         if not stat.S_ISREG(about.st_mode) or about.st_size > _LARGEST:
-            raise ValueError("must be a list of names, or a file of them")
+            raise ValueError(f"must be a list of {what}, or a file of them")
         return path, path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
         raise ValueError("must be a file of UTF-8 text") from None
     except OSError as error:
-        raise ValueError(f"must be a list of names, or a file of them ({error.strerror or error}: {path})") from None
+        raise ValueError(f"must be a list of {what}, or a file of them ({error.strerror or error}: {path})") from None
 
 
 def _lines(text: str) -> list[str]:
@@ -70,9 +86,9 @@ def _lines(text: str) -> list[str]:
 
 
 def _first_synonyms(names: Sequence[str], synsets: Sequence[str]) -> tuple[str, ...]:
-    """The first of the synonyms of each class, or all of them where that is not unique, with the synset where they are not either.
+    """The first synonym of each class; all of them if that is not unique, and with the synset if they are not either.
 
-    ImageNet has two classes that are called crane, and nothing else.
+    ImageNet has two classes with the single name crane.
     """
     first = [name.split(",", 1)[0].strip() for name in names]
     times = Counter(first)

@@ -1,4 +1,4 @@
-"""Recognise a data set by its path: what files and folders of each form are called, and the ``dataset`` section that reads them."""
+"""Recognise a data set by its path, and write the ``dataset`` section that reads it."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from typing import Any
 SUFFIXES = frozenset((".png", ".jpg", ".jpeg", ".bmp", ".ppm", ".pgm", ".pbm", ".tif", ".tiff", ".webp", ".gif"))
 """Of image files."""
 SPLITS = ("test", "testing", "validation", "valid", "val", "dev", "eval", "evaluation", "train", "training")
-"""What the parts of a data set are called; those that an audit would rather take come first."""
+"""Names of the parts of a data set, the preferred ones first."""
 USUAL_PATHS = ("path", "file_name", "filename", "file", "filepath", "file_path", "image_path", "img_path", "image", "img")
-"""What columns of image paths are usually called."""
+"""Usual names of columns of image paths."""
 USUAL_LABELS = (
     *("label", "labels", "class", "cls", "class_id", "class_idx", "class_name"),
     *("target", "category", "label_id", "label_name", "y"),
 )
-"""What columns of labels are usually called."""
+"""Usual names of columns of labels."""
 DELIMITERS = (",", ";", "\t")
 """Between the fields of a CSV file."""
 FORMS = {
@@ -32,9 +32,9 @@ FORMS = {
     ".jsonl": "json",
     ".ndjson": "json",
 }
-"""Suffixes of the files that the library ``datasets`` reads, and which of its readers does."""
+"""The readers of the library ``datasets``, by file suffix."""
 METADATA = "metadata.csv"
-"""The file that gives the labels of the images of its folder, as the library ``datasets`` has it (also metadata.jsonl)."""
+"""The file with the labels of the images in its folder, as in the library ``datasets`` (also metadata.jsonl)."""
 METADATA_PATH = "file_name"
 """Its column of paths."""
 
@@ -44,7 +44,7 @@ _LONGEST_LINE = 2**20
 
 
 def recognised(written: str, base: Path) -> dict[str, Any] | None:
-    """The kind of a data set and the keys that its form needs; None where it is of none.
+    """The kind of a data set and the keys that its form needs; None if it is not recognised.
 
     Args:
         written: the path, relative to ``base``: a file, a folder, or a pattern of files.
@@ -90,7 +90,7 @@ def _folder(written: str, path: Path) -> dict[str, Any]:
 
 
 def _class_folders(path: Path) -> str:
-    """What to add to the path of a folder of images, so that it is one split where there are splits of class folders."""
+    """The subfolder to add to the path of a folder of images, if it has splits of class folders."""
     folders = [name for name in _entries(path) if (path / name).is_dir()]
     if not folders or any(name.lower() not in SPLITS for name in folders):
         return ""
@@ -99,7 +99,7 @@ def _class_folders(path: Path) -> str:
 
 
 def preferred(splits: Iterable[str]) -> str:
-    """The split that an audit would rather take: test, else validation, ..., else the first."""
+    """The preferred split for an audit: test, otherwise validation, ..., otherwise the first."""
     return min(splits, key=lambda name: SPLITS.index(name.lower()) if name.lower() in SPLITS else len(SPLITS))
 
 
@@ -115,13 +115,13 @@ def split_of(path: Path) -> tuple[str, Path]:
 
 
 def usual(names: Sequence[str], columns: Sequence[str]) -> str | None:
-    """The column that has the most usual of these names, in whatever case."""
+    """The column with the most usual of these names, ignoring case."""
     lower = {column.lower(): column for column in reversed(columns)}
     return next((lower[name] for name in names if name in lower), None)
 
 
 def columns_of(path: Path) -> list[str]:
-    """The names in the first line of a CSV file; none where it has no such line."""
+    """The names in the first line of a CSV file; none if it has no such line."""
     try:
         with path.open("rb") as file:
             line = file.readline(_LONGEST_LINE).decode("utf-8-sig")
@@ -132,7 +132,7 @@ def columns_of(path: Path) -> list[str]:
 
 
 def _renamed(columns: Sequence[str]) -> dict[str, Any]:
-    """The options for a CSV file whose columns have other names than ours."""
+    """The options for a CSV file with other column names than ours."""
     path, label = usual(USUAL_PATHS, columns), usual(USUAL_LABELS, columns)
     found = {"path_column": path if path and "path" not in columns else None, "label_column": label if "label" not in columns else None}
     return {key: name for key, name in found.items() if name is not None}

@@ -11,8 +11,7 @@ from pydantic_core import ErrorDetails
 
 from robaudit.errors import SpecError, did_you_mean
 from robaudit.spec.fields import KEY, MISSING_KEY, UNKNOWN_KEY
-from robaudit.spec.model import DATASET_SPECS, IN_MEMORY
-from robaudit.spec.written import Location, Written, key_text
+from robaudit.spec.origin import Location, Origin, key_text
 
 _UNKNOWN, _MISSING = ("extra_forbidden", UNKNOWN_KEY), ("missing", MISSING_KEY)
 _UNION_MEMBER = re.compile(r"str|int|float|bool|constrained-\w+|[\w-]+\[.*\]|\[key\]")
@@ -35,7 +34,9 @@ _PLAIN = {
 }
 
 
-def explain(error: ValidationError, model: type[BaseModel], where: str | Written, below: Location = ()) -> SpecError:
+def explain(
+    error: ValidationError, model: type[BaseModel], where: str | Origin, below: Location = (), *, kind: type[BaseModel] | None = None
+) -> SpecError:
     """The most informative of pydantic's errors as one line, with the line number if it is known.
 
     Args:
@@ -43,25 +44,22 @@ def explain(error: ValidationError, model: type[BaseModel], where: str | Written
         model: what was validated.
         where: the file or option, for the message.
         below: the location in the spec of what was validated, if that is a part of it.
+        kind: the section of the data set in a whole spec.
     """
-    written = Written(where) if isinstance(where, str) else where
+    origin = Origin(where) if isinstance(where, str) else where
     errors = error.errors(include_url=False)
     first = min(errors, key=lambda one: one["type"] not in _UNKNOWN)  # a misspelt key explains a missing one
     own = _location(first)
-    location = written.location((*below, *_plain(own)))
+    location = origin.location((*below, *_plain(own)))
     key = key_text(location)
-    place = written.line(location) or key_text(written.location(below))
-    kind, given = first["type"], first.get("input")
-    if kind in _UNKNOWN:
-        return SpecError(place, f"unknown key {key!r}", did_you_mean(str(location[-1]), _siblings(model, own)))
-    if kind in _MISSING:
-        return SpecError(place, f"the key {key!r} is missing", _description(model, own))
-    if kind in ("union_tag_invalid", "union_tag_not_found"):
-        choices = [kind for kind in DATASET_SPECS if kind != IN_MEMORY]
-        named = given.get("kind") if isinstance(given, dict) else None
-        remedy = did_you_mean(str(named), choices) if named else "kind: " + " | ".join(choices)
-        return SpecError(place, f"{key}.kind: " + (f"unknown kind {named!r}" if named else "is missing"), remedy)
-    places = [written.location((*below, *_plain(_location(one)))) for one in errors]
+    place = origin.line(location) or key_text(origin.location(below))
+    what, given, owner = first["type"], first.get("input"), _owner(model, own, kind)
+    if what in _UNKNOWN:
+        return SpecError(place, f"unknown key {key!r}", did_you_mean(str(location[-1]), list(owner.model_fields) if owner else []))
+    if what in _MISSING:
+        field = owner.model_fields.get(str(own[-1])) if owner else None
+        return SpecError(place, f"the key {key!r} is missing", (field.description or "") if field else "")
+    places = [origin.location((*below, *_plain(_location(one)))) for one in errors]
     here = dict.fromkeys(_wanted(one) for one, found in zip(errors, places, strict=True) if found == location)
     wanted = " or ".join(here).replace("or must be", "or")
     if given is None:
@@ -70,7 +68,7 @@ def explain(error: ValidationError, model: type[BaseModel], where: str | Written
         wanted = f"got {given!r}; {wanted}"
     others = {other for other in places if other != location[: len(other)]}
     more = f" (and {len(others)} more)" if others else ""
-    if written.arguments:
+    if origin.arguments:
         return SpecError(key or place, wanted + more)
     return SpecError(place, f"{key}: {wanted}{more}" if key else wanted)
 
@@ -83,8 +81,7 @@ def _location(error: ErrorDetails) -> Location:
 
 def _plain(location: Sequence[int | str]) -> Location:
     """The location without pydantic's names for the members of a union."""
-    kept = [part for i, part in enumerate(location) if not _is_tag(location, i)]
-    return tuple(part for i, part in enumerate(kept) if not (i and isinstance(part, str) and _UNION_MEMBER.fullmatch(part)))
+    return tuple(part for i, part in enumerate(location) if not (i and isinstance(part, str) and _UNION_MEMBER.fullmatch(part)))
 
 
 def _wanted(error: ErrorDetails) -> str:
@@ -95,29 +92,13 @@ def _wanted(error: ErrorDetails) -> str:
     return text.replace("Input should", "must").replace("String should", "must")
 
 
-def _is_tag(location: Sequence[int | str], i: int) -> bool:
-    """Whether part i of a pydantic location is the tag of the union of data sets rather than a key."""
-    return i == 1 and location[0] == "dataset" and location[1] in DATASET_SPECS
-
-
-def _owner(model: type[BaseModel], location: Sequence[int | str]) -> type[BaseModel] | None:
+def _owner(model: type[BaseModel], location: Sequence[int | str], kind: type[BaseModel] | None) -> type[BaseModel] | None:
     """The model whose field the last part of the location is (or should be)."""
     current: type[BaseModel] | None = model
-    for i, part in enumerate(location[:-1]):
-        if _is_tag(location, i):
-            current = DATASET_SPECS[str(part)]
-        elif current is not None and isinstance(part, str):
+    for part in location[:-1]:
+        if current is not None and isinstance(part, str):
             annotation = current.model_fields[part].annotation if part in current.model_fields else None
             current = next((a for a in (annotation, *get_args(annotation)) if isinstance(a, type) and issubclass(a, BaseModel)), None)
+            if part == "dataset" and kind is not None:
+                current = kind
     return current
-
-
-def _siblings(model: type[BaseModel], location: Sequence[int | str]) -> list[str]:
-    owner = _owner(model, location)
-    return list(owner.model_fields) if owner else []
-
-
-def _description(model: type[BaseModel], location: Sequence[int | str]) -> str:
-    owner = _owner(model, location)
-    info = owner.model_fields.get(str(location[-1])) if owner else None
-    return info.description or "" if info else ""

@@ -9,13 +9,13 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
 KEY = "about_key"
-"""The context of a validator's error under which the key stands that it is about."""
+"""The entry of a validator's error context that names the key."""
 UNKNOWN_KEY, MISSING_KEY, WRONG_KEY = "unknown_key", "missing_key", "wrong_key"
 """The types of such errors."""
 
 
 def about_key(kind: str, key: str, text: str = "") -> PydanticCustomError:
-    """An error of a validator of a whole section that is about one of its keys.
+    """An error about one key, from a validator of a whole section.
 
     Args:
         kind: UNKNOWN_KEY, MISSING_KEY, or WRONG_KEY.
@@ -47,7 +47,7 @@ def as_bytes(value: object) -> object:
 
 
 def no_bool(value: object) -> object:
-    """Refuse YAML's true, false, yes and no where a number is expected (Python takes them for 1 and 0)."""
+    """Refuse YAML's true, false, yes and no for a number (Python treats them as 1 and 0)."""
     if isinstance(value, bool):
         raise ValueError("must be a number")  # noqa: TRY004  pydantic reports a ValueError
     return value

@@ -50,7 +50,7 @@ QUANTITIES: Mapping[str, frozenset[str]] = {
     CERTIFIED_ACCURACY: frozenset({"radius"}),
     **dict.fromkeys(SCORES, frozenset[str]()),
 }
-"""The quantities of `robaudit gate`, each with the arguments that it requires besides those that name results."""
+"""The quantities of `robaudit gate`, each with the required arguments (apart from those that select results)."""
 
 _GATE = re.compile(r"\s*(?P<quantity>\w+)\s*(?:\((?P<arguments>[^()]*)\))?\s*(?P<relation>[<>=!~]+)\s*(?P<number>.*?)\s*", re.DOTALL)
 _LONGEST = 300
@@ -61,12 +61,12 @@ class Gate:
     """One gate.
 
     Attributes:
-        quantity: what is compared.
-        relation, threshold: how, and with what.
-        estimator, noise, level: of which results; None: those of the run, if it has only one.
-        level_name: what the level is called; None: anything. The text ``sigma=0.1`` is a level that is called sigma.
+        quantity: the compared quantity.
+        relation, threshold: ``>=`` or ``<=``, and the number.
+        estimator, noise, level: select the results; None: the run's, if it has only one.
+        level_name: the name of the level; None: any. The text ``sigma=0.1`` is a level with the name sigma.
         t: the argument of share_below and the like; None for the others.
-        part: of which values of an estimator that gives several (``q=100``); None: of any.
+        part: selects a value of an estimator that gives several (``q=100``); None: any.
         radius: the argument of certified_accuracy; None for the others.
     """
 
@@ -83,7 +83,7 @@ class Gate:
 
     @property
     def result(self) -> str | None:
-        """The name of the result that it is about; None where it names no estimator."""
+        """The name of the result that it is about; None if it names no estimator."""
         return None if self.estimator is None else str(ResultName(self.estimator, self.part))
 
     def means(self, name: str) -> bool:
@@ -123,7 +123,7 @@ NO_WARNINGS = Gate(WARNINGS, "<=", 0.0)
 
 
 def number_text(number: float) -> str:
-    """A number with as many digits as it takes to read the same number back, at least six."""
+    """A number with enough digits to read the same number back, at least six."""
     return short if float(short := f"{number:.6g}") == number else repr(number)
 
 
@@ -132,8 +132,8 @@ def parse_gate(text: str, quantities: Mapping[str, frozenset[str]], where: str) 
 
     Args:
         text: as the user wrote it.
-        quantities: the known ones, each with the arguments that it requires besides those that name results.
-        where: where it is written, for messages (``--gate``, ``spec.yaml, gates``, ``pyproject.toml``).
+        quantities: the known ones, each with the required arguments (apart from those that select results).
+        where: its location, for messages (``--gate``, ``spec.yaml, gates``, ``pyproject.toml``).
 
     Raises:
         SpecError: it is not a gate, or names an unknown quantity or argument.

@@ -15,10 +15,10 @@ from robaudit.errors import SpecError, did_you_mean
 from robaudit.files import expanded
 from robaudit.spec.data_files import is_pattern, recognised
 from robaudit.spec.fields import as_number
-from robaudit.spec.model import DATASET_SPECS, ImageOptions, TorchvisionSpec
+from robaudit.spec.model import dataset_kind
 from robaudit.spec.presets import NORMALISATIONS
 from robaudit.spec.pretrained.base import Pretrained
-from robaudit.spec.pretrained.fill import NAMED
+from robaudit.spec.pretrained.fill import for_dataset
 
 _EMBEDDED = "digits"
 _MOST_NAMES = 20  # written out
@@ -34,8 +34,8 @@ class Answers:
         sigma: noise levels as the user wrote them.
         samples: noisy copies of each image.
         least: the mean robustness that a gate requires; None: no gate.
-        source: which files of the model said the rest of the section; empty: none did.
-        names: the class names, where they are too many to be written out.
+        source: the model's files that supply the rest of the section; empty: none.
+        names: the class names, if they are too many to be written out.
     """
 
     model: Mapping[str, Any]
@@ -52,9 +52,9 @@ def model_section(path: str, keys: Mapping[str, Any], normalise: str, known: Pre
 
     Args:
         path: of the model; empty: it has none.
-        keys: what else it needs (architecture, weights).
+        keys: further keys (architecture, weights).
         normalise: a name or numbers.
-        known: what the model's own files say, whose mean and std are used where ``normalise`` is none.
+        known: the contents of the model's own files, whose mean and std are used if ``normalise`` is none.
 
     Raises:
         SpecError: the normalisation is neither a name nor numbers.
@@ -136,7 +136,7 @@ def dataset_section(text: str, base: Path, *, resize: int | None, crop: int | No
 
 
 def _without_labels(path: Path) -> dict[str, object]:
-    """``labels_key: null`` where the file has a single array: labels are not needed for robustness."""
+    """``labels_key: null`` for a file with a single array: labels are not needed for robustness."""
     try:
         with zipfile.ZipFile(path) as archive:
             return {"labels_key": None} if len(archive.namelist()) == 1 else {}
@@ -159,23 +159,17 @@ def class_names(text: str, base: Path) -> str | list[str]:
 
 
 def with_images(section: dict[str, Any], known: Pretrained) -> dict[str, Any]:
-    """The ``dataset`` section with what the model's own files say about its images and classes, where the section does not say it.
+    """The ``dataset`` section, with the size of images and the class names from the model's own files for keys that it lacks.
 
     Names beyond 20 are left out of the text: the spec takes them from the model when it is read.
     """
-    kind, more = DATASET_SPECS[section["kind"]], dict[str, Any]()
-    if issubclass(kind, ImageOptions):
-        given = section.keys() & {"resize", "crop"}
-        more = {
-            key: value for key, value in known.images.items() if not given or key not in ("resize", "crop", "fit", "crop_rounding", "pad")
-        }
-        if issubclass(kind, TorchvisionSpec):
-            more.pop("channels", None)
-    if issubclass(kind, NAMED) and known.class_names and len(known.class_names) <= _MOST_NAMES:
-        more["class_names"] = list(known.class_names)
+    more = for_dataset(dataset_kind(section["kind"]), section.keys(), known)
+    more.pop("class_ids", None)
+    names = more.pop("class_names", ())
+    if 0 < len(names) <= _MOST_NAMES:
+        more["class_names"] = list(names)
     last: dict[str, Any] = {key: section[key] for key in section if key in ("limit", "sample")}
-    first = {key: value for key, value in section.items() if key not in last}
-    return first | {key: value for key, value in more.items() if key not in first} | last
+    return {key: value for key, value in section.items() if key not in last} | more | last
 
 
 def _refuse(files: Mapping[str, int], text: str) -> None:

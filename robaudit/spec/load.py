@@ -16,30 +16,16 @@ from robaudit.levels import GAUSSIAN, LEVEL_KEYS, LevelName
 from robaudit.plugins import ESTIMATORS, NOISES, refuse_unknown
 from robaudit.spec.class_names import BASE_DIR
 from robaudit.spec.errors import explain
-from robaudit.spec.model import DEFAULT_ESTIMATOR, IN_MEMORY, AuditSpec, noise_entries
+from robaudit.spec.model import DATASET_KINDS, DEFAULT_ESTIMATOR, IN_MEMORY, AuditSpec, BaseDatasetSpec, dataset_kind, noise_entries
+from robaudit.spec.origin import Location, Origin
 from robaudit.spec.pretrained.fill import filled
-from robaudit.spec.written import Location, Written
 
 _MAX_BYTES, _MAX_NODES, _MAX_DEPTH = 2**20, 20_000, 50
 _LONGEST_TEXT = 5000  # a path has at most 4096
-_TOO_MUCH = "too many or too deeply nested values"
 
 
 class _Loader(yaml.SafeLoader):
-    """A SafeLoader that refuses duplicate keys, and more or deeper values than any spec needs, while it reads."""
-
-    nodes = depth = 0
-
-    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        self.nodes += 1
-        self.depth += 1
-        if self.nodes > _MAX_NODES or self.depth > _MAX_DEPTH:
-            raise yaml.YAMLError(_TOO_MUCH)
-        node = super().compose_node(parent, index)
-        self.depth -= 1
-        if isinstance(node, yaml.ScalarNode) and len(node.value) > _LONGEST_TEXT:
-            raise yaml.YAMLError(f"a value has more than {_LONGEST_TEXT} characters (line {node.start_mark.line + 1})")
-        return node
+    """A SafeLoader that refuses a key that appears twice."""
 
 
 def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Hashable, Any]:
@@ -101,33 +87,49 @@ def load_spec(
         apply_setting(raw, setting)
     if noises:
         _keep_to(raw, noises, [label for label in known if label not in noises])
-    _refuse_surrogates(raw, str(path), 0)
     if noises:  # the list is another one: its entries have no lines
         lines = {
             location: line for location, line in lines.items() if location[:1] not in (("noise",), ("estimators",)) or len(location) == 1
         }
     moved: dict[Location, Location] = {("noise", i): ("noise", *place) for i, (place, _) in enumerate(noise_entries(raw.get("noise")))}
     moved |= {("estimators", 0): ("estimators",)} if single else {}
-    written = Written(str(path), lines, moved)
-    try:
-        spec = AuditSpec.model_validate(raw, context={BASE_DIR: path.resolve().parent})
-    except ValidationError as error:
-        raise explain(error, AuditSpec, written) from error
-    _refuse_memory(spec, written)
+    origin = Origin(str(path), path.resolve().parent, path.stem, lines, moved)
+    spec = validated(raw, origin)
+    _refuse_memory(spec)
     for i, noise in enumerate(spec.noise):
-        refuse_unknown(NOISES, "noise kind", noise.kind, written.place(("noise", i, "kind")))
+        refuse_unknown(NOISES, "noise kind", noise.kind, origin.place(("noise", i, "kind")))
     for i, one in enumerate(spec.estimators):
         refuse_unknown(ESTIMATORS, "estimator", one.name, f"estimators[{i}]")
-    spec = spec.located(path.resolve().parent, path.stem, written)
     return filled(spec) if complete else spec
 
 
-def _refuse_memory(spec: AuditSpec, written: Written) -> None:
+def validated(document: Mapping[str, Any], origin: Origin) -> AuditSpec:
+    """The spec in a document of plain values.
+
+    Args:
+        document: as YAML or JSON has it.
+        origin: where it comes from.
+
+    Raises:
+        SpecError: it is no valid spec.
+    """
+    try:
+        return AuditSpec.model_validate(document, context={BASE_DIR: origin.folder}).coming(origin)
+    except ValidationError as error:
+        raise explain(error, AuditSpec, origin, kind=_kind(document.get("dataset"))) from error
+
+
+def _kind(dataset: object) -> type[BaseDatasetSpec] | None:
+    name = dataset.get("kind") if isinstance(dataset, Mapping) else None
+    return dataset_kind(name) if isinstance(name, str) and name in DATASET_KINDS else None
+
+
+def _refuse_memory(spec: AuditSpec) -> None:
     """Refuse what only a Python program can pass to an audit."""
     for location, kind in ((("dataset", "kind"), spec.dataset.kind), (("model", "format"), spec.model.format)):
         if kind == IN_MEMORY:
             what = f"{kind} stands for objects of a Python program, which a file cannot name"
-            raise SpecError(written.place(location), what, "name files, or call robaudit.audit(net, dataset, ...)")
+            raise SpecError(spec.origin.place(location), what, "name files, or call robaudit.audit(net, dataset, ...)")
 
 
 def _read(path: Path) -> str:
@@ -154,13 +156,9 @@ def _read(path: Path) -> str:
 
 
 def _parse(text: str, where: str) -> tuple[dict[str, Any], dict[Location, int]]:
+    lines: dict[Location, int] = {}
     try:
-        loader = _Loader(text)
-        node = loader.get_single_node()
-        lines: dict[Location, int] = {}
-        if node is not None:
-            _index(node, (), lines, [0])
-        raw = None if node is None else loader.construct_document(node)
+        raw = _loaded(text, lines)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         raise SpecError(f"{where}:{mark.line + 1}" if mark else where, f"not valid YAML: {error.problem or error.context}") from error
@@ -171,38 +169,42 @@ def _parse(text: str, where: str) -> tuple[dict[str, Any], dict[Location, int]]:
     return cast(dict[str, Any], raw), lines
 
 
+def _loaded(text: str, lines: dict[Location, int]) -> Any:
+    """The value of a YAML text; the lines of its keys are added to ``lines``."""
+    loader = _Loader(text)
+    node = loader.get_single_node()
+    if node is None:
+        return None
+    _index(node, (), lines, [0])
+    return loader.construct_document(node)
+
+
 def _index(node: yaml.Node, location: Location, lines: dict[Location, int], count: list[int]) -> None:
-    """Record the line of every key; aliases count as if written out, so that a YAML bomb is refused."""
+    """Record the line of every key, and refuse what no spec needs: aliases count as if written out."""
     count[0] += 1
     if count[0] > _MAX_NODES or len(location) > _MAX_DEPTH:
-        raise yaml.YAMLError(_TOO_MUCH)
+        raise yaml.YAMLError("too many or too deeply nested values")
     lines.setdefault(location, node.start_mark.line + 1)
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             place = (*location, str(key.value))
             lines[place] = key.start_mark.line + 1
+            _refuse_text(key)
             _index(value, place, lines, count)
     elif isinstance(node, yaml.SequenceNode):
         for i, value in enumerate(node.value):
             _index(value, (*location, i), lines, count)
+    else:
+        _refuse_text(node)
 
 
-def _refuse_surrogates(value: object, where: str, depth: int) -> None:
-    """Refuse lone surrogates, which YAML can write but no file or terminal can hold."""
-    if depth > _MAX_DEPTH:  # an alias that contains itself, in --set
-        raise SpecError(where, _TOO_MUCH)
-    if isinstance(value, dict):
-        for key, inner in value.items():
-            _refuse_surrogates(key, where, depth + 1)
-            _refuse_surrogates(inner, where, depth + 1)
-    elif isinstance(value, list | tuple | set):
-        for inner in value:
-            _refuse_surrogates(inner, where, depth + 1)
-    elif isinstance(value, str):
-        try:
-            value.encode()
-        except UnicodeEncodeError:
-            raise SpecError(where, f"contains a lone surrogate ({value!r})", "use whole Unicode characters") from None
+def _refuse_text(node: yaml.Node) -> None:
+    """Refuse lone surrogates, which no file or terminal can hold, and what is longer than any path."""
+    try:
+        if len(str(node.value).encode()) > _LONGEST_TEXT:
+            raise yaml.YAMLError(f"a value has more than {_LONGEST_TEXT} characters (line {node.start_mark.line + 1})")
+    except UnicodeEncodeError:
+        raise yaml.YAMLError(f"contains a lone surrogate ({node.value!r}); use whole Unicode characters") from None
 
 
 def _within_sample(raw: Mapping[str, Any], location: Location, value: Any) -> tuple[Location, Any]:
@@ -283,7 +285,7 @@ def apply_setting(raw: dict[str, Any], setting: str) -> None:
 
 def _value(text: str, where: str) -> Any:
     try:
-        return yaml.safe_load(text)
+        return _loaded(text, {})
     except Exception as error:  # PyYAML's constructors raise nearly anything on malformed values
         raise SpecError(where, "the value is not valid YAML", 'quote it, for example --set "model.mean=[0.5]"') from error
 

@@ -6,14 +6,27 @@ import difflib
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, NoReturn, Self
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, PrivateAttr, field_validator, model_serializer, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    SerializeAsAny,
+    ValidationInfo,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 
-from robaudit.errors import SpecError
+from robaudit.errors import DataError, SpecError, did_you_mean
 from robaudit.levels import GAUSSIAN, LEVEL_KEYS, NO_NOISE, LevelName, NoiseLevel
-from robaudit.spec.class_names import read_class_ids, read_class_names
+from robaudit.spec.class_names import read_class_ids, read_class_names, read_ids
 from robaudit.spec.fields import (
     MISSING_KEY,
     UNKNOWN_KEY,
@@ -29,7 +42,7 @@ from robaudit.spec.fields import (
     no_bool,
 )
 from robaudit.spec.gates import QUANTITIES, parse_gate
-from robaudit.spec.written import Location, Written
+from robaudit.spec.origin import Location, Origin
 
 MOST_NOISES, MOST_LEVELS = 100, 1000
 MOST_ROWS, MOST_WORKERS, MOST_GATES = 2**20, 64, 1000
@@ -92,10 +105,17 @@ class SampleSpec(Part):
 
 
 class BaseDatasetSpec(Part):
-    """Keys that all kinds of data set share."""
+    """Keys that all kinds of data set share; each kind adds its own, and opens itself."""
 
+    names_from_model: ClassVar[bool] = False
+    """Whether class names that the model's own files give are taken where the spec has none; other kinds bring theirs."""
+
+    kind: str
     limit: Count | None = Field(None, description="audit the first N samples")
     sample: SampleSpec | None = Field(None, description="audit a random subset instead: {size: 1000, seed: 0}")
+    ids: Annotated[tuple[str, ...] | None, BeforeValidator(read_ids, json_schema_input_type=tuple[str | int, ...] | str | None)] = Field(
+        None, min_length=1, description="audit the samples with these ids instead: a list, or a text file with one on each line"
+    )
     class_names: Annotated[
         tuple[str, ...] | None, BeforeValidator(read_class_names, json_schema_input_type=tuple[str, ...] | str | None)
     ] = Field(
@@ -123,22 +143,24 @@ class BaseDatasetSpec(Part):
         self._names_of_model = names is not None and self.class_names == names
         return self
 
+    def open(self, base_dir: Path, *, trust: bool) -> Any:
+        """The whole :class:`~robaudit.datasets.base.Dataset`; no image is read yet.
+
+        Args:
+            base_dir: the folder that relative paths start from.
+            trust: whether Python code that the spec names may run.
+
+        Raises:
+            DataError: the data set is missing, damaged or not as the spec says.
+        """
+        raise NotImplementedError
+
     @model_validator(mode="after")
     def _one_selection(self) -> BaseDatasetSpec:
-        if self.limit is not None and self.sample is not None:
-            raise ValueError("limit and sample cannot be combined; keep one")
+        given = [key for key in ("limit", "sample", "ids") if getattr(self, key) is not None]
+        if len(given) > 1:
+            raise ValueError(f"{given[0]} and {given[1]} cannot be combined; keep one")
         return self
-
-
-class NpzSpec(BaseDatasetSpec):
-    """Arrays in a NumPy .npz file."""
-
-    kind: Literal["npz"]
-    path: str
-    images_key: str = "images"
-    labels_key: str | None = Field("labels", description="null: no labels")
-    layout: Literal["nchw", "nhwc", "nhw"] | None = Field(None, description="default: guessed from the shape")
-    scale: Positive | None = Field(None, description="divisor of the pixels; default: 255 for uint8, 1 for float")
 
 
 Interpolation = Literal["nearest", "box", "bilinear", "hamming", "bicubic", "lanczos"]
@@ -168,94 +190,65 @@ class ImageOptions(BaseDatasetSpec):
 class FilesSpec(ImageOptions):
     """Image files that a folder or a list on disk names."""
 
+    names_from_model = True
+
     path: str
     root: str | None = Field(
         None, description="the folder that all image files must lie in, links followed; default: that of the data (path)"
     )
 
 
-class ImagesSpec(FilesSpec):
-    """A folder with one folder of images for each class."""
-
-    kind: Literal["images"]
-    classes: Literal["top", "leaf", "path"] = Field(
-        "top", description="the class of an image: the folder right below path (top), the folder it lies in (leaf), or all folders (path)"
-    )
-
-
-class CsvSpec(FilesSpec):
-    """A CSV file with columns path, label and optionally id; paths are relative to the file."""
-
-    kind: Literal["csv"]
-    path_column: str = "path"
-    label_column: str | None = Field("label", description="null: no labels")
-    id_column: str = Field("id", description="where there is no such column, ids are the paths")
-
-
-class HfSpec(FilesSpec):
-    """Parquet, WebDataset tars, JSON lines, or a folder of save_to_disk, read by Hugging Face `datasets`; nothing is downloaded."""
-
-    kind: Literal["hf"]
-    path: str = Field(description="a file, a folder, or a pattern such as data/test-*.parquet")
-    split: str | None = Field(None, description="for example test; not needed where there is only one")
-    image_column: str | None = Field(None, description="encoded images or their paths; default: the only column that can be")
-    label_column: str | None = Field(
-        "", description="class indices or names; empty: the only ClassLabel, else a column called label, class, cls, ...; null: no labels"
-    )
-    id_column: str | None = Field(None, description="ids of the samples; default: keys of a tar, paths of images, else indices")
-
-
-class TorchvisionSpec(ImageOptions):
-    """A data set of torchvision.datasets by its name."""
-
-    kind: Literal["torchvision"]
-    name: str = Field(description="class name in torchvision.datasets, for example CIFAR10")
-    root: str
-    split: str | None = Field("test", description="test or train (or what the data set's own split option takes)")
-    download: bool = False
-    options: dict[str, Any] = Field(default_factory=dict, description="further keyword arguments of the data set")
-    channels: Literal[1, 3] | None = None  # type: ignore[assignment]
-
-
-class DigitsSpec(BaseDatasetSpec):
-    """scikit-learn's handwritten digits, 1 x 8 x 8, 10 classes: embedded, needs no file."""
-
-    kind: Literal["digits"]
-    split: Literal["train", "test", "all"] = "test"
-
-
-class PythonDatasetSpec(BaseDatasetSpec):
-    """A Python function that returns an indexable collection of (pixels, label) or (pixels, label, id); needs --trust."""
-
-    kind: Literal["python"]
-    target: str = Field(description="package.module:function")
-    options: dict[str, Any] = Field(default_factory=dict)
+DATASET_KINDS: Mapping[str, str] = {
+    "npz": "robaudit.datasets.npz:NpzSpec",
+    "images": "robaudit.datasets.images:ImagesSpec",
+    "csv": "robaudit.datasets.csv_file:CsvSpec",
+    "hf": "robaudit.datasets.hf:HfSpec",
+    "torchvision": "robaudit.datasets.torchvision_set:TorchvisionSpec",
+    "digits": "robaudit.datasets.digits:DigitsSpec",
+    "python": "robaudit.datasets.python_callable:PythonDatasetSpec",
+}
+"""The kinds of data sets that a spec can name, each with its section; a module is imported when its kind is asked for."""
+IN_MEMORY = "memory"
+"""The kind of data, and the format of a model, that a Python program passed to :func:`robaudit.audit`."""
 
 
 class MemorySpec(BaseDatasetSpec):
     """Samples that a Python program passed to robaudit.audit; no spec file can name them."""
 
-    kind: Literal["memory"]
+    kind: Literal["memory"] = "memory"
+
+    def open(self, base_dir: Path, *, trust: bool) -> NoReturn:
+        """Refuse: only the program has them."""
+        what = "the data were objects in the memory of a Python program, and are not kept"
+        raise DataError("dataset", what, "pass them again: robaudit.audit(net, dataset, ..., out=RUN) checks that they are the same")
 
 
-DatasetSpec = Annotated[
-    NpzSpec | ImagesSpec | CsvSpec | HfSpec | TorchvisionSpec | DigitsSpec | PythonDatasetSpec | MemorySpec,
-    Field(discriminator="kind"),
-]
+def dataset_kind(name: str) -> type[BaseDatasetSpec]:
+    """The section of a kind of data set.
 
-DATASET_SPECS: Mapping[str, type[BaseDatasetSpec]] = {
-    "npz": NpzSpec,
-    "images": ImagesSpec,
-    "csv": CsvSpec,
-    "hf": HfSpec,
-    "torchvision": TorchvisionSpec,
-    "digits": DigitsSpec,
-    "python": PythonDatasetSpec,
-    "memory": MemorySpec,
-}
-"""The dataset sections by kind."""
-IN_MEMORY = "memory"
-"""The kind of data, and the format of a model, that a Python program passed to :func:`robaudit.audit`."""
+    Raises:
+        KeyError: there is no such kind.
+    """
+    if name == IN_MEMORY:
+        return MemorySpec
+    module, _, section = DATASET_KINDS[name].partition(":")
+    kind: type[BaseDatasetSpec] = getattr(import_module(module), section)
+    return kind
+
+
+def _of_its_kind(value: object, info: ValidationInfo) -> object:
+    """Validate the dataset section by its kind."""
+    if not isinstance(value, Mapping):
+        return value
+    name = value.get("kind")
+    if name is None:
+        raise about_key(WRONG_KEY, "kind", f"is missing; kind: {' | '.join(DATASET_KINDS)}")
+    if name not in (*DATASET_KINDS, IN_MEMORY):
+        raise about_key(WRONG_KEY, "kind", f"unknown kind {name!r}; {did_you_mean(str(name), DATASET_KINDS)}")
+    return dataset_kind(name).model_validate(value, context=info.context)
+
+
+DatasetSpec = Annotated[SerializeAsAny[BaseDatasetSpec], BeforeValidator(_of_its_kind)]
 
 
 def noise_entries(value: object) -> list[tuple[Location, object]]:
@@ -433,6 +426,9 @@ def _gate(text: str) -> str:
 class AuditSpec(Part):
     """A whole audit: model, data, noise, estimators and how to run them."""
 
+    name: Annotated[str, Field(min_length=1, max_length=100)] | None = Field(
+        None, description="what tables, pages and pictures call the run; default: the name of the spec's file"
+    )
     model: ModelSpec = Field(description="the trained network, for example {path: model.torchscript.pt}")
     dataset: DatasetSpec = Field(description="the labelled images, for example {kind: npz, path: test.npz}")
     noise: Annotated[tuple[NoiseSpec, ...], BeforeValidator(_each_name), Field(max_length=MOST_NOISES)] = Field(
@@ -464,44 +460,35 @@ class AuditSpec(Part):
         """Every level of every noise, in the spec's order."""
         return tuple(at for noise in self.noise for at in noise.at)
 
-    _base_dir: Path = PrivateAttr(default_factory=Path.cwd)
-    _name: str = PrivateAttr(default="audit")
-    _written: Written | None = PrivateAttr(default=None)
-    _taken: tuple[str, ...] = PrivateAttr(default=())
+    _origin: Origin = PrivateAttr(default_factory=Origin)
+
+    @property
+    def origin(self) -> Origin:
+        """Where it comes from, for messages and relative paths."""
+        return self._origin
 
     @property
     def base_dir(self) -> Path:
         """The folder that paths in the spec are relative to."""
-        return self._base_dir
+        return self._origin.folder
 
     @property
-    def name(self) -> str:
-        """The stem of the spec file."""
-        return self._name
+    def stem(self) -> str:
+        """The name of the spec file without its suffix, which run folders begin with."""
+        return self._origin.name
 
     @property
-    def where(self) -> str:
-        """The spec's file, for messages."""
-        return (self._written.place(()) if self._written else "") or "spec"
+    def title(self) -> str:
+        """What tables, pages and pictures call the run."""
+        return self.name or self.stem
 
-    @property
-    def written(self) -> Written | None:
-        """Where its parts are written, for messages; None if it was not read from a file."""
-        return self._written
+    def located(self, folder: Path, name: str) -> AuditSpec:
+        """Record the folder of its relative paths, and its name."""
+        return self.coming(replace(self._origin, folder=folder, name=name))
 
-    def located(self, base_dir: Path, name: str, written: Written | None = None) -> AuditSpec:
-        """Record where the spec came from: the folder of its relative paths, its name, and where its parts are written."""
-        self._base_dir, self._name, self._written = base_dir, name, written
-        return self
-
-    @property
-    def taken(self) -> tuple[str, ...]:
-        """Lines for the user: what was taken from the model's own files."""
-        return self._taken
-
-    def noting(self, *lines: str) -> AuditSpec:
-        """Record what was taken from the model's own files."""
-        self._taken = lines
+    def coming(self, origin: Origin) -> AuditSpec:
+        """Record where it comes from."""
+        self._origin = origin
         return self
 
     def document(self) -> dict[str, Any]:
@@ -522,9 +509,10 @@ def digest(document: object) -> str:
 
 
 def identity(spec_document: Mapping[str, Any]) -> str:
-    """sha256 of what a run computes: the spec without the keys that leave the results the same, and without gates."""
+    """sha256 of what a run computes: the spec without its name, its gates, and the keys that leave the results the same."""
     document = json.loads(json.dumps(spec_document))
     document.pop("gates", None)
+    document.pop("name", None)
     for key in _SAME_RESULTS:
         document["run"].pop(key, None)
     return digest(document)

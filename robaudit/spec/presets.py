@@ -1,4 +1,4 @@
-"""Means and standard deviations that images of common training sets are normalised with."""
+"""Means and standard deviations of common training sets."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LIKELY: Mapping[str, str] = {
     "fashionmnist": " (FashionMNIST)",
     "half": "",
 }
-"""The ones that users most often forget, and what follows them in a hint; CIFAR-100's give what CIFAR-10's do."""
+"""The ones that users most often forget, and the rest of the hint; CIFAR-100's works like CIFAR-10's."""
 
 
 def hint(name: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from robaudit.levels import GAUSSIAN, LevelName
-from robaudit.spec.model import IN_MEMORY, AuditSpec, MemorySpec
+from robaudit.spec.model import DATASET_KINDS, IN_MEMORY, AuditSpec, dataset_kind
 
 _FRACTION = {"type": "string", "pattern": r"^\s*\d+(\.\d+)?\s*/\s*\d+(\.\d+)?\s*$"}
 _NUMBER = {"anyOf": [{"type": "number", "exclusiveMinimum": 0}, _FRACTION]}
@@ -28,7 +28,12 @@ def spec_schema(
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     schema["title"] = "robaudit spec"
     definitions = schema["$defs"]
-    _leave_out_memory(schema, definitions)
+    del definitions["BaseDatasetSpec"]
+    listed = [{"$ref": f"#/$defs/{_dataset(definitions, kind)}"} for kind in DATASET_KINDS]
+    schema["properties"]["dataset"] = {"description": schema["properties"]["dataset"]["description"], "oneOf": listed}
+    for form in definitions["ModelSpec"]["properties"]["format"]["anyOf"]:
+        if IN_MEMORY in form.get("enum", ()):  # which no file can name
+            form["enum"].remove(IN_MEMORY)
     forms: list[dict[str, Any]] = [{"enum": sorted(estimators)}]
     for name, model in estimators.items():
         value = {"anyOf": [{"$ref": f"#/$defs/{_options(definitions, name, model)}"}, {"type": "null"}]}
@@ -44,15 +49,13 @@ def spec_schema(
     return schema
 
 
-def _leave_out_memory(schema: dict[str, Any], definitions: dict[str, Any]) -> None:
-    """Remove the kind of data and the format of a model that no spec file can name."""
-    del definitions[MemorySpec.__name__]
-    dataset = schema["properties"]["dataset"]
-    dataset["discriminator"]["mapping"].pop(IN_MEMORY)
-    dataset["oneOf"] = [one for one in dataset["oneOf"] if not one["$ref"].endswith(f"/{MemorySpec.__name__}")]
-    for form in definitions["ModelSpec"]["properties"]["format"]["anyOf"]:
-        if IN_MEMORY in form.get("enum", ()):
-            form["enum"].remove(IN_MEMORY)
+def _dataset(definitions: dict[str, Any], kind: str) -> str:
+    """The name of the definition of a kind of data set, which is added."""
+    model = dataset_kind(kind)
+    section = model.model_json_schema()
+    definitions.update(section.pop("$defs", {}))
+    definitions[model.__name__] = {**section, "required": ["kind", *section.get("required", ())]}
+    return model.__name__
 
 
 def _options(definitions: dict[str, Any], name: str, model: type[BaseModel]) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from robaudit.errors import RunError
 from robaudit.levels import LevelChoice, NoiseLevel
-from robaudit.quantities import Quantity
+from robaudit.quantities import CONFIDENCE, Quantity
 from robaudit.stats.frame import Results
 from robaudit.stats.groups import Document, quantity_of
 from robaudit.stats.summary import GroupSummary, Mean, NoisyAccuracy, Share, summarise
@@ -52,6 +52,8 @@ class LevelCurve:
 def level_curves(run: Results, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()) -> tuple[LevelCurve, ...]:
     """A curve for each result and noise, in the run's order; a noise with a single level gives a curve of one point.
 
+    Scores of the clean image have none: no noise enters them.
+
     Args:
         run: a finished run.
         estimators, levels: only these.
@@ -62,7 +64,7 @@ def level_curves(run: Results, estimators: Sequence[str] = (), levels: LevelChoi
     groups = {(group.key.estimator, group.key.at): group for group in summarise(run.frame, run.quantities)}
     curves: dict[tuple[str, str], list[GroupSummary]] = {}
     for name, at in run.chosen(groups, estimators, levels):
-        if not at.levelless:
+        if not at.levelless and groups[name, at].key.quantity != CONFIDENCE.name:
             curves.setdefault((name, at.noise), []).append(groups[name, at])
     if not curves:
         raise RunError(str(run.path), "has no result at a noise level", "audit with mc at several levels, such as --sigma 0.05 --sigma 0.1")

@@ -1,7 +1,7 @@
 """The run folder: run.json, the state, the outputs made from it, and the lock of the process that writes there.
 
 The lock is a ``flock`` on ``.lock``. SQLite's own locks last for a transaction and cover only the database; this one lasts for a
-session, covers run.json, the outputs and the log as well, ends with its process even if children outlive it, and tells by its inode
+session, also covers run.json, the outputs and the log, ends with its process even if children outlive it, and shows by its inode
 whether the folder has been removed or replaced.
 """
 
@@ -25,7 +25,7 @@ from robaudit.store.state import HEADER, NAME, State, damaged, no_guard
 
 SCHEMA_VERSION = 2
 RUNS = Path("runs")
-"""Where run folders are made unless told otherwise."""
+"""The default folder of run folders."""
 OUTPUTS = ("samples.csv", "samples.json", "summary.json")
 INTERIM_RECORD = "looks.json"
 """In the folder of a run that was sampled until its gates were decided: see :mod:`robaudit.gates.interim`."""
@@ -115,7 +115,7 @@ class RunFolder:
 
     @property
     def exists(self) -> bool:
-        """Whether there is a run."""
+        """Whether the folder has a run."""
         try:
             return (self.path / "run.json").exists()
         except OSError:  # not a name for the file system: create() reports it
@@ -181,7 +181,7 @@ class RunFolder:
         """Open the state for writing; create it if there is none.
 
         Args:
-            info: the run.json that is there.
+            info: the existing run.json.
 
         Raises:
             RunError: it is damaged, or the file system refuses.
@@ -225,7 +225,7 @@ class RunFolder:
             return state.images()
 
     def clean(self) -> None:
-        """Remove what killed processes left behind; the caller holds the folder's lock."""
+        """Remove the temporary files of killed processes; the caller holds the folder's lock."""
         remove_leftovers(self.path)
 
     def write_info(self, info: Mapping[str, Any]) -> None:
@@ -233,11 +233,11 @@ class RunFolder:
         write_atomically(self.path / "run.json", json_bytes(sealed(info)), self.guard)
 
     def state_digest(self) -> str | None:
-        """The digest of the state as it is now; None where there is none."""
+        """The current digest of the state; None if there is no state."""
         return file_sha256(self.path / NAME)
 
     def _existing_state(self, info: Mapping[str, Any]) -> State:
-        """Open the state for reading; an empty one if there is none."""
+        """Open the state for reading; an empty one if it does not exist."""
         known, path = self._check_state(info), self.path / NAME
         state = State(path if os.path.lexists(path) else None)
         try:
@@ -249,10 +249,10 @@ class RunFolder:
         return state
 
     def _check_state(self, info: Mapping[str, Any]) -> bool:
-        """Compare the state with its digest; return whether it has one: that of an unfinished run or extension grows, and has none.
+        """Compare the state with its digest; return whether it has one (an unfinished run or extension has none).
 
         Raises:
-            RunError: it has changed, or is no database at all beside a run.json: that run's state had tables.
+            RunError: it has changed, or it is empty although there is a run.json.
         """
         with contextlib.suppress(OSError):
             if info and (size := (self.path / NAME).lstat().st_size) < HEADER:  # SQLite would take it for a new one
@@ -266,10 +266,10 @@ class RunFolder:
 
 
 def in_runs(name: str, out: Path | None = None) -> Path:
-    """A folder below ``out``, or below :data:`RUNS`: a link there may have come with somebody else's files, so it is not followed unasked.
+    """A folder below ``out``, or below :data:`RUNS`: a link there may have come with a stranger's files, so it is not followed by default.
 
     Raises:
-        RunError: it is the default one, and ``runs`` or the folder itself is a symbolic link.
+        RunError: it is the default folder, and it or ``runs`` is a symbolic link.
     """
     if out is not None:
         return out / name
@@ -280,7 +280,7 @@ def in_runs(name: str, out: Path | None = None) -> Path:
 
 
 def refuse_existing(folder: Path) -> None:
-    """Refuse a run folder that is there already, whatever it holds (``--fresh``).
+    """Refuse an existing run folder, whatever its contents (``--fresh``).
 
     Raises:
         RunError: it is there.
@@ -290,7 +290,7 @@ def refuse_existing(folder: Path) -> None:
 
 
 def label_of(entry: Mapping[str, Any]) -> str:
-    """The name in the results of an estimator, from its entry in a spec's document."""
+    """The name of an estimator in the results, from its entry in a spec's document."""
     return str(entry["options"].get("label") or entry["name"])
 
 
@@ -300,10 +300,10 @@ def refuse_other_gates(folder: Path, info: Mapping[str, Any], gates: Sequence[st
     Args:
         folder: the run's.
         info: its run.json.
-        gates: those asked for now.
+        gates: the ones asked for now.
 
     Raises:
-        RunError: they are not those of run.json.
+        RunError: they differ from those in run.json.
     """
     if list(gates) != list(info["spec"].get("gates", ())) and (folder / INTERIM_RECORD).exists():
         raise sampled_for_other_gates(folder)

@@ -18,7 +18,7 @@ _FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW |
 _SECONDS_BETWEEN_LINES = 60.0
 
 
-class Logged:
+class Logged(Listener):
     """A listener that passes everything on and writes it to the run's log, one line each with the time (UTC).
 
     Every session appends to the log. The log is not a result: if the disk refuses it, only the log is lost.
@@ -80,7 +80,7 @@ class Logged:
         self._listener.warn(text)
 
     def doing(self, what: str) -> None:
-        """Pass on what is done; the log has it in the lines of progress."""
+        """Pass on the current activity; the log has it in the lines of progress."""
         self._progress.doing(what)
         self._listener.doing(what)
 
@@ -98,7 +98,7 @@ class Logged:
         self._listener.working(share)
 
     def advance(self, samples: int) -> None:
-        """Pass on that more samples are on disk, in one line unless there are none."""
+        """Pass on that more samples are on disk, in one line if there are any."""
         self._progress.advance(samples)
         if samples:
             self._report(f"{self._progress.done} of {self._progress.total} samples")

@@ -35,7 +35,7 @@ class StoredRows(Sequence[Row]):
         kept: also read which draws kept the class.
 
     Attributes:
-        owner: what must live as long as the rows: the temporary folder of the file, if it is in one.
+        owner: an object that must live as long as the rows: the temporary folder of the file, if any.
     """
 
     def __init__(self, path: Path, info: Mapping[str, Any], *, kept: bool = False) -> None:
@@ -78,7 +78,7 @@ class StoredRows(Sequence[Row]):
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A finished run, as seen by the reading commands and the Python API.
+    """A finished run, for the commands that read runs and the Python API.
 
     Attributes:
         path: the run folder.
@@ -113,7 +113,7 @@ class Run:
         return {(label, NoiseLevel.from_key(at)): self.info["seconds"][f"{label}@{at}"] for label, at in pairs}
 
     def seconds_of(self, name: str, at: NoiseLevel) -> float | None:
-        """Seconds of the computation behind a result, which may have given others, too; None where they were not measured."""
+        """Seconds of the computation behind a result (which may have given others, too); None if they were not measured."""
         seconds = self.seconds
         return seconds.get((name, at), seconds.get((ResultName.parse(name).estimator, at)))
 

@@ -4,8 +4,8 @@ The JSON is ASCII and in a fixed order, so that the same results give the same b
 compared by eye. NaN and infinity, which JSON does not have, are never written.
 
 The CSV has a header and one comma-separated line for each result, ending in "\\n". An absent value is an empty field, a truth value
-``true`` or ``false``, a float the shortest text that reads back as the same float. The CSV is for spreadsheets: text that begins as a
-formula does gets an apostrophe before it, and control characters become escapes. Ids as they are, for programs, are in the JSON.
+``true`` or ``false``, a float the shortest text that reads back as the same float. The CSV is for spreadsheets: text that looks like
+a formula gets an apostrophe before it, and control characters become escapes. Programs read exact ids from the JSON.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from robaudit.errors import RunError
 from robaudit.quantities import Interval
-from robaudit.rows import COLUMNS, TABLE_COLUMNS, Row, check_kept, check_split, table_values
+from robaudit.rows import COLUMNS, TABLE_COLUMNS, Row, check_split, table_values
 from robaudit.stats.groups import json_values
 from robaudit.text import Names, clipped, printable
 
@@ -40,7 +40,7 @@ _decode = json.JSONDecoder().decode
 def rows_json(rows: Iterable[Row]) -> str:
     """The text of samples.json: ``{"schema_version", "columns", "rows": [one object per row]}``.
 
-    A value that is not finite becomes null, with an ``error`` beside it; an infinite bound becomes null.
+    A value that is not finite becomes null, with an ``error``; an infinite bound becomes null.
     """
     return "".join(rows_json_chunks(rows))
 
@@ -78,12 +78,12 @@ def document_json(document: dict[str, Any]) -> str:
 
 
 def stream_rows_json(file: IO[bytes], where: str = "samples.json", *, kept: bool = True) -> Iterator[Row]:
-    """The inverse of :func:`rows_json` for a file with the lines that it writes, one row per line.
+    """The inverse of :func:`rows_json`, for a file with one row per line.
 
-    One line is in memory at a time, however long the file. Without ``kept``, the bits of the draws are checked but left out.
+    One line is in memory at a time, however long the file. Without ``kept``, the bits of the draws are left out.
 
     Raises:
-        RunError: it is not such a file; the rows before the fault have been yielded by then.
+        RunError: it is no such file; the rows before the fault have been yielded.
     """
     number = 0
 
@@ -110,7 +110,7 @@ def stream_rows_json(file: IO[bytes], where: str = "samples.json", *, kept: bool
 def checked_row(values: object, *, kept: bool = True) -> Row:
     """A result from JSON values, each checked to have the type of its column; a null value is NaN.
 
-    Without ``kept``, the bits of the draws are checked but left out.
+    Without ``kept``, the bits of the draws are left out.
 
     Raises:
         ValueError: it is not a result.
@@ -125,10 +125,7 @@ def checked_row(values: object, *, kept: bool = True) -> Row:
         name = first["loc"][0]
         raise ValueError(f"has no {name}" if first["type"].startswith("missing") else f"{name}: {found}") from None
     check_split(row)
-    if row.kept is None:
-        return row
-    check_kept(row)
-    return row if kept else replace(row, kept=None)
+    return row if kept or row.kept is None else replace(row, kept=None)
 
 
 @functools.cache
@@ -150,7 +147,7 @@ def rows_csv(rows: Iterable[Row], class_names: Names | None = None) -> str:
 
     Args:
         rows: the results.
-        class_names: by class index; None where they are not known.
+        class_names: by class index; None if unknown.
     """
     return "".join(rows_csv_chunks(rows, class_names))
 
@@ -171,7 +168,7 @@ def _lines(lines: Iterable[Sequence[Any]]) -> Iterator[str]:
 
 
 def _text(value: str) -> str:
-    """Text as a field that no spreadsheet takes for a formula, as OWASP recommends ("CSV Injection"), quoted where necessary."""
+    """Text as a field that no spreadsheet takes for a formula, as OWASP recommends ("CSV Injection"), quoted if necessary."""
     value = printable(value)
     if value.startswith(_FORMULA):
         value = f"'{value}"

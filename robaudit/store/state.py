@@ -2,28 +2,27 @@
 
 Each table has an ``id`` in the order of writing and the number of the ``flush`` that wrote the record:
 
-- ``tasks``: noise level, estimator, and the entries of both in the spec (JSON), with which the rows were computed.
-- ``samples``: the ids of all samples about which anything is known.
+- ``tasks``: noise level, estimator, and the spec's entries for both (JSON).
+- ``samples``: the ids of all samples with results or skips.
 - ``images``: the digest of a sample's pixels.
 - ``rows``: one result for each sample and task, in the columns of samples.csv; ``votes`` and ``details`` are JSON.
 - ``skips``: samples that could not be used, and for which task (NULL: for any).
 - ``seconds``: by step (``clean``, ``mc@gaussian:sigma=0.1``).
 
-The run.json of a complete run has the file's digest, like that of every other file. A state that grows has none: what SQLite's own
-check of its pages and the types of the values do not tell stays unseen until the run is complete.
+The run.json of a complete run has the file's digest, as of every other file. A growing state has none: until the run is complete, only
+SQLite's own check of its pages and the types of the values reveal damage.
 
 Columns of values have no type, because SQLite would store -0.0 as 0 and 1 as 1.0 in a typed one, and outputs must keep every bit;
 columns that refer to an id are INTEGER, so that joins can use an index. The samples and tasks that a session asks for, and their
-order, are temporary tables: the order of a data set may change, and a complete run is not written to. What is missing, how far the
-run is, and its results in the order of the data set are queries on both, so memory is bounded by the page cache and four bytes per
+order, are temporary tables: the order of a data set may change, and a complete run is not written to. Missing tasks, progress,
+and results in the order of the data set are queries on both, so memory is bounded by the page cache and four bytes per
 sample.
 
 A flush is durable when :meth:`State.write` returns: the journal is truncated rather than deleted (which takes a third of the time
 and unlinks nothing by name), and SQLite syncs journal, database and folder (``synchronous=EXTRA``). A killed process leaves a journal,
 from which the next one to open the database restores the state before the transaction; :meth:`State.close` removes it. SQLite's own
 locks keep readers of an unfinished run from seeing half a transaction, and SQLite refuses to begin one when the file has been moved.
-Who may write, and whether the folder is still the same, is up to the lock of :mod:`robaudit.store.folder`, which covers the other
-files too.
+The lock of :mod:`robaudit.store.folder`, which also covers the other files, decides who may write.
 
 Readers of a finished run do not use the state: they read samples.json, which stays intact while the state of an extension grows.
 
@@ -134,7 +133,7 @@ class Skip:
     """A sample that could not be used, and why.
 
     Attributes:
-        task: the one it failed at; None if it cannot be used for any task.
+        task: the failed one; None if the sample cannot be used at all.
     """
 
     sample_id: str
@@ -241,7 +240,7 @@ class State:
         self.close()
 
     def write(self, new: Flush) -> None:
-        """Add results, all of them or none; rows that exist already are left as they are.
+        """Add results, all or none; existing rows stay unchanged.
 
         Raises:
             RunError: the file system refuses, or the folder has been replaced.
@@ -264,7 +263,7 @@ class State:
             db.executemany("INSERT INTO seconds (flush, step, seconds) VALUES (?, ?, ?)", ((flush, *item) for item in new.seconds.items()))
 
     def check(self, *, rows: bool = True) -> None:
-        """Check the pages and indexes and, unless they are going to be read anyway, all results.
+        """Check the pages and indexes and, unless they will be read anyway, all results.
 
         Raises:
             RunError: they are damaged, or robaudit did not write them.
@@ -286,7 +285,7 @@ class State:
             dataset: the samples, in order.
             tasks: estimators and noise levels, in order.
             entries: the spec's estimators by the names of their results, kept with the tasks.
-            noises: the spec's noises without their levels, likewise.
+            noises: the spec's noises without their levels, by label.
 
         Raises:
             DataError: an id appears twice, or is not text that can be written.
@@ -335,7 +334,7 @@ class State:
         return [whole - done.get(number, 0) for number in range(len(self._asked))]
 
     def known(self, sample_id: str) -> tuple[str | None, set[tuple[int | None, int]]]:
-        """What earlier sessions recorded of a sample: the digest of its pixels, and (label, predicted class) of its rows."""
+        """Records of a sample from earlier sessions: the digest of its pixels, and (label, predicted class) of its rows."""
         if self._fresh:
             return None, set()
         with self._reading():
@@ -382,7 +381,7 @@ class State:
             return dict(self._db.execute("SELECT name, digest FROM images JOIN samples ON samples.id = images.sample").fetchall())
 
     def labels(self, sample_ids: Iterable[str]) -> Iterator[tuple[str, str | None, int | None]]:
-        """Id, pixel digest and label of those of these samples that have rows, for each of their rows."""
+        """Id, pixel digest and label of each row of these samples."""
         with self._reading():
             for sample_id in sample_ids:
                 records = self._db.execute(
@@ -439,7 +438,7 @@ class State:
         model.close()
 
     def _ask(self) -> None:
-        """Record which of the tasks in the database are asked for, and the index of each in the order of the spec."""
+        """Record the tasks of this session, and the index of each in the order of the spec."""
         self._db.execute("CREATE TEMP TABLE IF NOT EXISTS asked (task INTEGER PRIMARY KEY, number)")
         self._db.execute("DELETE FROM temp.asked")
         self._db.executemany(
@@ -476,7 +475,7 @@ class State:
 
     @contextmanager
     def _refusals(self) -> Iterator[None]:
-        """Turn what SQLite refuses into an error for the user."""
+        """Turn SQLite's errors into errors for the user."""
         try:
             yield
         except sqlite3.Error as error:
@@ -487,7 +486,7 @@ class State:
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
-        """Turn what SQLite refuses, and values that are not valid, into an error for the user."""
+        """Turn SQLite's errors and invalid values into errors for the user."""
         try:
             with self._refusals():
                 yield
@@ -518,7 +517,7 @@ def _named(task: TaskName) -> tuple[str, str, float, str]:
 
 
 def _values(row: Row) -> list[Any]:
-    """The values of a row for the table ``rows``: the direct columns, then what goes to samples.json only."""
+    """The values of a row for the table ``rows``: the direct columns, then the fields of samples.json only."""
     votes, details = (None if value is None else _encode(value) for value in (row.votes, row.details))
     return [*(getattr(row, name) for name in _DIRECT[:-1]), row.interval.text, votes, details, row.kept, row.split, row.not_finite]
 

@@ -1,6 +1,6 @@
 """Results as an Arrow table, and as the bytes of a Parquet file; both have the columns of samples.csv, typed.
 
-An absent value is null. A value that is not a number (a result that could not be computed) stays NaN, as in samples.csv.
+An absent value is null. A result that could not be computed is NaN, as in samples.csv.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _TYPES = {
 
 
 def arrow_table(rows: Iterable[Row], class_names: Sequence[str] | None = None, *, where: str = "an Arrow table") -> pyarrow.Table:
-    """The rows as a table in memory, for pandas, polars, DuckDB and whatever else reads Arrow.
+    """The rows as a table in memory, for pandas, polars, DuckDB and other readers of Arrow.
 
     Args:
         rows: of a run.
         class_names: names by class index.
-        where: what messages call it.
+        where: the name of the source in messages.
 
     Raises:
         RobauditError: pyarrow is not installed.
@@ -81,7 +81,7 @@ def _batch(pa: Any, schema: Any, rows: Sequence[Row], class_names: Sequence[str]
 
 
 class _Pieces:
-    """A file for the writer, whose content is taken away piece by piece."""
+    """A file object that hands over its content piece by piece."""
 
     closed = False
 

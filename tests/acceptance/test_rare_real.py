@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from robaudit.datasets import open_dataset
+from robaudit.datasets.npz import NpzSpec
 from robaudit.estimators.base import Estimate
 from robaudit.estimators.engine import Engine
 from robaudit.estimators.mc import MonteCarlo
@@ -18,7 +19,7 @@ from robaudit.estimators.work import CleanPass, Work
 from robaudit.models import LogitModel, load_model
 from robaudit.noise.registry import gaussian_source
 from robaudit.numerics.intervals import LN10, log_mean
-from robaudit.spec.model import ModelSpec, NpzSpec
+from robaudit.spec.model import ModelSpec
 from tests.levels import sigma
 from tests.shared import SHARED, card, needs_shared
 

@@ -80,10 +80,10 @@ def test_progress_in_a_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(shown.html) == 4, "at most twice a second"
     clock.now += 1.0
     heard.advance(0)
-    assert "60/200 samples" in shown.html[-1]
+    assert re.search(r'<progress value="0.3\d*"></progress> 60 of 200 samples', shown.html[-1])
     heard.advance(140)
     heard.end()
-    assert re.search(r"<pre [^>]*>200 of 200 samples, [\d.,]+/s</pre>", shown.html[-1])
+    assert re.search(r"<pre>200 of 200 samples, [\d.,]+/s</pre>", shown.html[-1])
 
 
 def test_no_progress_without_a_terminal_or_when_it_is_switched_off(
@@ -126,11 +126,11 @@ def test_lines_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) ->
     heard.begin(10, 0)
     heard.doing("mc at sigma 0.1")
     for _ in range(4):
-        clock.now += 3.0
+        clock.now += 16.0
         heard.working(0.1)
     heard.advance(5)
     heard.end()
-    assert re.fullmatch(r"(auditing: 0 of 10 samples, about \d+ s left \(mc at sigma 0.1\)\n){2}", capsys.readouterr().err)
+    assert re.fullmatch(r"(auditing: 0 of 10 samples, about [^(]+ left \(mc at sigma 0.1\)\n){2}", capsys.readouterr().err)
 
 
 def test_this_is_no_notebook() -> None:

@@ -136,7 +136,7 @@ def test_results_are_tuples(run: Run) -> None:
     assert len(bias.classes) == 10
     (flagged,) = run.flagged(estimator=["mc"], sigma=[0.25], bottom=30)
     assert len(flagged.samples) == 30
-    assert "the table shows 20 of 30: .samples has all" in repr(run.flagged(estimator=["mc"], sigma=[0.25], bottom=30))
+    assert "... and 10 more: .samples has all." in repr(run.flagged(estimator=["mc"], sigma=[0.25], bottom=30))
 
 
 def test_gates(run: Run) -> None:
@@ -227,6 +227,7 @@ def test_only_public_names_are_offered() -> None:
             "report",
             "rows",
         ),
+        "section",
         *("seconds", "seconds_of", "summary", "to_arrow", "to_pandas", "to_polars"),
     }
     assert all(getattr(Run, name).__doc__ for name in offered if callable(getattr(Run, name)))

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from robaudit.auditing import job, ray_cluster
 from robaudit.auditing.environment import pick_devices
 from robaudit.errors import SpecError
-from robaudit.progress import Silent
+from robaudit.progress import Listener
 from robaudit.store.info import kind_of
 from tests.cli.conftest import Refuse, refuse
 from tests.conftest import RunCli
@@ -61,7 +61,7 @@ def test_each_worker_sees_one_of_the_devices(own: str | None, seen: set[str], he
             return os.environ["CUDA_VISIBLE_DEVICES"]
 
     devices = [torch.device("cuda", 1), torch.device("cuda", 3)]
-    with ray_cluster._connected(None, devices, Silent()) as ray:
+    with ray_cluster._connected(None, devices, Listener()) as ray:
         actors = [ray.remote(num_cpus=0, num_gpus=1)(Eye).remote() for _ in devices]
         assert set(ray.get([actor.look.remote() for actor in actors], timeout=40)) == seen
     assert os.environ.get("CUDA_VISIBLE_DEVICES") == own

@@ -18,7 +18,7 @@ from robaudit.auditing.prepare import Ready, prepare
 from robaudit.errors import RobauditError
 from robaudit.estimators import registry
 from robaudit.estimators.registry import tasks_of
-from robaudit.progress import Silent
+from robaudit.progress import Listener
 from robaudit.spec.model import AuditSpec, identity
 from tests.conftest import RunCli
 from tests.specs import digits, read_info, write
@@ -32,7 +32,7 @@ def spec_of(**sections: Any) -> AuditSpec:
 
 def ready(noise: Any) -> Ready:
     spec = AuditSpec.model_validate(digits(noise=noise, estimators=[{"mc": {"samples": 10}}]))
-    return prepare(spec, None, "", None, None, torch.device("cpu"), Silent(), trust=False, skip_bad=False)
+    return prepare(spec, None, "", None, None, torch.device("cpu"), Listener(), trust=False, skip_bad=False)
 
 
 def seconds(spec: AuditSpec, images: int, rate: float) -> float:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from robaudit import audit
 from robaudit.models.architectures import digits_cnn
-from robaudit.progress import Silent
+from robaudit.progress import Listener
 from robaudit.spec.model import AuditSpec
 from tests.clock import Clock
 from tests.specs import digits
@@ -47,7 +47,7 @@ class Slow(nn.Module):
         return out
 
 
-class Watching(Silent):
+class Watching(Listener):
     """Remembers the stages, and when it heard of how much."""
 
     def __init__(self, clock: Clock) -> None:

@@ -16,7 +16,7 @@ from robaudit.auditing.messages import Done, Failed, Opened
 from robaudit.auditing.prepare import Parts, open_parts
 from robaudit.auditing.worker import Order, Plan, Worker
 from robaudit.estimators.mc import MonteCarlo
-from robaudit.progress import Silent
+from robaudit.progress import Listener
 from tests.specs import digits
 
 Estimating = Callable[[MonteCarlo, Work], Sequence[Estimate]]
@@ -25,7 +25,7 @@ Estimating = Callable[[MonteCarlo, Work], Sequence[Estimate]]
 @pytest.fixture
 def parts(tmp_path: Path) -> Parts:
     spec = AuditSpec.model_validate(digits(limit=4, run={"device": "cpu"})).located(tmp_path, "spec")
-    return open_parts(spec, None, Silent(), trust=False)
+    return open_parts(spec, None, Listener(), trust=False)
 
 
 def worker_of(parts: Parts) -> Worker:

@@ -18,11 +18,11 @@ from torch import nn
 from robaudit.auditing.shipping import Sent
 from robaudit.datasets import open_dataset
 from robaudit.datasets.base import Sample
+from robaudit.datasets.images import ImagesSpec
 from robaudit.estimators import registry
 from robaudit.estimators.engine import Engine
 from robaudit.models import from_module
 from robaudit.noise.registry import gaussian_source
-from robaudit.spec.model import ImagesSpec
 from tests.benchmarks.networks import Bench, Network, estimator
 from tests.benchmarks.report import Section, Table, number
 

@@ -13,6 +13,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from robaudit.datasets import open_dataset
+from robaudit.datasets.npz import NpzSpec
 from robaudit.estimators import registry
 from robaudit.estimators.engine import Engine
 from robaudit.estimators.work import CleanPass, Work
@@ -20,7 +21,7 @@ from robaudit.levels import GAUSSIAN
 from robaudit.models import LogitModel, load_model
 from robaudit.models.architectures import ARCHITECTURES
 from robaudit.noise.registry import gaussian_source
-from robaudit.spec.model import ModelSpec, NpzSpec
+from robaudit.spec.model import ModelSpec
 from tests import levels
 from tests.estimators.tools import OneValue
 

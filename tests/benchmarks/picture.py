@@ -8,15 +8,15 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from robaudit.report.pictures.style import CARD, FAINT, GRID, INK, ORANGE, RED, estimator_colour
+from robaudit.report.pictures.style import BLUE, CARD, FAINT, GREEN, GRID, INK, OLIVE, ORANGE, PURPLE, RED
 from tests.benchmarks.cost import Point
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 COLOURS = {"logit_gaussian, tolerance, mean": RED, "logit_gaussian, samples": ORANGE} | {
-    name: estimator_colour(name, 0) for name in ("mc", "mmse", "mmse_mvs", "taylor", "taylor_mvs", "softmax")
-}
+    "mc": BLUE, "mmse": GREEN, "mmse_mvs": OLIVE, "taylor": PURPLE, "taylor_mvs": "#b07cc6", "softmax": "#808080",
+}  # fmt: skip
 NAMES = {"logit_gaussian, tolerance, mean": "logit_gaussian,\nby tolerance", "logit_gaussian, samples": "logit_gaussian,\nby samples"}
 ASIDE: dict[str, tuple[int, tuple[float, float], dict[str, str]]] = {
     "logit_gaussian, tolerance, mean": (-1, (2, -14), {"ha": "right", "weight": "bold"}),

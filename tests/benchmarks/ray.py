@@ -24,7 +24,7 @@ from robaudit import AuditSpec
 from robaudit.auditing.job import Job, prepared
 from robaudit.auditing.loop import task_names
 from robaudit.auditing.run import audit
-from robaudit.progress import Silent
+from robaudit.progress import Listener
 from robaudit.store.folder import RunFolder
 from robaudit.system import keep_freed_memory
 from tests.benchmarks.child import STATUS
@@ -118,7 +118,7 @@ def on(spec: AuditSpec, workers: int) -> AuditSpec:
 @contextmanager
 def opened(spec: AuditSpec, network: nn.Module | None = None) -> Iterator[Job]:
     """The audit, with its workers at hand."""
-    with prepared(spec, None, "run", network, None, Silent(), trust=False, skip_bad=False) as job:
+    with prepared(spec, None, "run", network, None, Listener(), trust=False, skip_bad=False) as job:
         yield job
 
 
@@ -130,7 +130,7 @@ def spent(job: Job) -> tuple[float, float, float]:
         with folder.open_state(None) as state:
             state.begin(job.samples, task_names(job.tasks))
             started, own, others = time.perf_counter(), time.process_time(), _descendants()
-            job.compute_missing(state, Silent(), "stop")
+            job.compute_missing(state, Listener(), "stop")
             wall, own = time.perf_counter() - started, time.process_time() - own
             return wall, own, own + _descendants() - others
 
@@ -196,7 +196,7 @@ def _free(engine: str, *, quick: bool) -> dict[str, float]:
         return {"images/s": count / wall, "driver": 1e6 * own / count, "all": 1e6 * together / count}
 
 
-class _Memory(Silent):
+class _Memory(Listener):
     """Reads the resident memory at certain shares of the images."""
 
     def __init__(self) -> None:

@@ -52,21 +52,16 @@ def test_lines_without_a_terminal(lines: Callable[[], list[str]]) -> None:
     for _ in range(60):  # a long first part
         clock.now += 1
         told.working((clock.now - 1000) / 6000)
-    first = lines()
-    assert len(first) == 12
-    assert (first[0], first[-1]) == (
-        "auditing: 0 of 1000 samples, about 1 h 40 min left",
-        "auditing: 0 of 1000 samples, about 99 min left",
-    )
+    assert lines() == ["auditing: 0 of 1000 samples, about 1 h 40 min left", "auditing: 0 of 1000 samples, about 99 min left"]
     told.advance(10)
-    clock.now += 5
-    told.working(65 / 6000)
-    assert lines() == ["auditing: 10 of 1000 samples, 10/min, 99 min left"]
+    clock.now += 30
+    told.working(90 / 6000)
+    assert lines() == ["auditing: 10 of 1000 samples, 10/min, 98 min left"]
     for _ in range(40):  # short parts
         clock.now += 0.5
         told.working((clock.now - 1000) / 6000)
         told.advance(1)
-    assert len(lines()) == 4
+    assert lines() == []
     told.end()
 
 
@@ -75,22 +70,18 @@ def test_what_is_computed(lines: Callable[[], list[str]]) -> None:
     told = Reporter(clock=clock)
     told.doing("loading the model")
     assert lines() == [], "soon done"
-    clock.now += 6
+    clock.now += 31
     told.doing("checking model and data")
     assert lines() == ["checking model and data"]
     told.begin(10, 0)
-    told.doing("mc at sigma 0.05")
-    clock.now += 6
-    told.working(0.1)
-    assert lines() == ["auditing: 0 of 10 samples, about 54 s left (mc at sigma 0.05)"]
-    told.doing("splitting at sigma 0.1")
-    clock.now += 6
-    told.working(0.2)
-    assert lines() == ["auditing: 0 of 10 samples, about 48 s left (splitting at sigma 0.1)"]
-    told.advance(10)
-    clock.now += 6
-    told.working(1.0)
-    assert lines() == ["auditing: 10 of 10 samples, 50/min"]
+    for what, share in (("mc at sigma 0.05", 0.1), ("splitting at sigma 0.1", 0.2)):
+        told.doing(what)
+        clock.now += 31
+        told.working(share)
+    assert [re.sub(r"about .* left", "about ... left", line) for line in lines()] == [
+        "auditing: 0 of 10 samples, about ... left (mc at sigma 0.05)",
+        "auditing: 0 of 10 samples, about ... left (splitting at sigma 0.1)",
+    ]
     told.end()
 
 
@@ -98,10 +89,10 @@ def test_a_resumed_audit_starts_where_it_stood(lines: Callable[[], list[str]]) -
     clock = Clock()
     told = Reporter(clock=clock)
     told.begin(1000, 640)
-    clock.now += 6
+    clock.now += 30
     told.working(0.25)
     told.end()
-    assert lines() == ["note: resuming: 640 of 1000 samples are already on disk", "auditing: 640 of 1000 samples, about 18 s left"]
+    assert lines() == ["note: resuming: 640 of 1000 samples are already on disk", "auditing: 640 of 1000 samples, about 90 s left"]
 
 
 def test_quiet(lines: Callable[[], list[str]]) -> None:
@@ -171,7 +162,7 @@ with Reporter() as told:
 )
 def test_stages_on_a_terminal(columns: str, says: str, tmp_path: Path) -> None:
     text = re.sub(r"\x1b\[[\d;?]*[a-zA-Z]", "", on_terminal(tmp_path, STAGES, COLUMNS=columns))
-    assert re.search(r"\S loading the model 0:00:00", text)
+    assert re.search(r"[-\\|/] loading the model", text)
     assert "note: a note" in text
     assert re.search(rf"{says} *[━╸╺]{{4,}}", text)
 

@@ -33,6 +33,8 @@ ESTIMATORS: list[Any] = [
     {"radii": {"cap": 1.5}},
     {"smoothed": {"noise": "gaussian"}},
     "margins",
+    {"taylor": {"noise": "gaussian"}},
+    "difficulty",
 ]
 
 

@@ -17,7 +17,7 @@ from robaudit.compare.matching import common
 from robaudit.errors import RunError
 from robaudit.noise.registry import gaussian_source
 from robaudit.quantities import Interval
-from robaudit.rows import MOST_STORED_DRAWS, Row, bits_of, check_kept, packed
+from robaudit.rows import MOST_STORED_DRAWS, Row, bits_of, packed
 from robaudit.store.serialise import rows_csv, rows_json, stream_rows_json
 from robaudit.store.state import Flush, State
 from tests.estimators.tools import SHAPE, build, curved, linear, work_on
@@ -37,7 +37,6 @@ def row_of(kept: list[bool], **fields: object) -> Row:
 @given(bits)
 def test_bits_come_back(kept: list[bool]) -> None:
     row = row_of(kept)
-    check_kept(row)
     found = bits_of(row)
     assert found is not None
     assert found.tolist() == kept
@@ -63,33 +62,13 @@ GOOD = row_of([True, False, True, True, False, True, True, True, False, True])
 DATA = base64.b64decode(GOOD.kept or "")
 
 
-@pytest.mark.parametrize(
-    ("kept", "says"),
-    [
-        ("\u00e4", "not base64"),
-        ("%%%%", "not base64"),
-        ("AA", "not base64"),
-        ("", "0 bits for 10 draws"),
-        (base64.b64encode(DATA + b"\0").decode(), "24 bits for 10 draws"),
-        (base64.b64encode(bytes([DATA[0], DATA[1] | 1])).decode(), "16 bits for 10 draws"),
-        (base64.b64encode(bytes([DATA[0] ^ 0b01000000, DATA[1]])).decode(), "8 draws, but 7 votes"),
-        ("A" * 10**5, "bits without votes"),
-        (7, "kept: 7"),
-        (["A"], "kept: "),
-    ],
-)
-def test_hostile_bits_are_refused(kept: object, says: str) -> None:
+@pytest.mark.parametrize("kept", ["\u00e4", "%%%%", "AAA", "A" * 10**5, 7, ["A"]])
+def test_bits_that_are_no_text_of_bits_are_refused(kept: object) -> None:
     document = json.loads(rows_json([GOOD]))
     document["rows"][0]["kept"] = kept
     text = '{"schema_version": 2,\n"columns": [],\n"rows": [\n' + json.dumps(document["rows"][0]) + "\n]}\n"
-    with pytest.raises(RunError, match=says):
+    with pytest.raises(RunError, match="kept: "):
         list(stream_rows_json(io.BytesIO(text.encode())))
-
-
-def test_bits_without_votes_are_refused() -> None:
-    for row in (replace(GOOD, votes=None), replace(GOOD, predicted=5)):
-        with pytest.raises(ValueError, match="bits without votes"):
-            check_kept(row)
 
 
 def test_rows_that_do_not_say_have_no_bits() -> None:
@@ -97,6 +76,8 @@ def test_rows_that_do_not_say_have_no_bits() -> None:
         replace(GOOD, kept=None),
         replace(GOOD, interval=Interval.parse("confidence-sequence")),
         replace(GOOD, votes=None, kept=None),
+        replace(GOOD, kept=base64.b64encode(DATA + b"\0").decode()),
+        replace(GOOD, kept=""),
     ):
         assert bits_of(row) is None
         assert common(row, GOOD).draws == 0

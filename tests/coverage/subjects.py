@@ -11,8 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from robaudit.datasets import open_dataset
+from robaudit.datasets.digits import DigitsSpec
+from robaudit.datasets.npz import NpzSpec
 from robaudit.models import LogitModel, from_module
-from robaudit.spec.model import DigitsSpec, NpzSpec
 from tests.benchmarks import networks
 from tests.shared import SHARED, card
 

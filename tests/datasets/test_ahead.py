@@ -20,8 +20,8 @@ from PIL import Image
 from robaudit.datasets import open_dataset
 from robaudit.datasets.ahead import Read, default_workers, read_ahead
 from robaudit.datasets.base import Labels, Sample
+from robaudit.datasets.images import ImagesSpec
 from robaudit.errors import SampleError
-from robaudit.spec.model import ImagesSpec
 from tests.conftest import RunCli
 from tests.specs import digits, write
 

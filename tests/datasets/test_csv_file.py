@@ -14,8 +14,8 @@ from PIL import Image
 
 from robaudit.datasets import open_dataset
 from robaudit.datasets.base import Dataset
+from robaudit.datasets.csv_file import CsvSpec
 from robaudit.errors import DataError, SampleError
-from robaudit.spec.model import CsvSpec
 
 
 def opened(folder: Path, text: str | bytes, **options: Any) -> Dataset:

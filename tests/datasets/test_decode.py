@@ -17,8 +17,9 @@ from PIL import Image
 from torchvision.transforms import functional
 
 from robaudit.datasets.decode import image_pixels, read_image
+from robaudit.datasets.torchvision_set import TorchvisionSpec
 from robaudit.errors import SampleError
-from robaudit.spec.model import ImageOptions, TorchvisionSpec
+from robaudit.spec.model import ImageOptions
 
 RNG = np.random.default_rng(3)
 COLOUR = RNG.integers(0, 256, (6, 5, 3), dtype=np.uint8)
@@ -27,7 +28,7 @@ EXPECTED = torch.from_numpy(COLOUR).permute(2, 0, 1).double() / 255
 
 
 def read(path: Path, **options: Any) -> torch.Tensor:
-    return read_image(path, path.name, ImageOptions(**options), Path(os.path.realpath(path.parent)))
+    return read_image(path, path.name, ImageOptions(kind="images", **options), Path(os.path.realpath(path.parent)))
 
 
 def message(path: Path, **options: Any) -> str:
@@ -102,7 +103,13 @@ def test_palette_with_transparency(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mode", ["1", "P", "CMYK", "YCbCr", "LA"])
 def test_other_modes(mode: str) -> None:
-    assert image_pixels(Image.new(mode, (4, 3)), "a", ImageOptions()).shape == (3, 3, 4)
+    assert image_pixels(
+        Image.new(mode, (4, 3)),
+        "a",
+        ImageOptions(
+            kind="images",
+        ),
+    ).shape == (3, 3, 4)
 
 
 @pytest.mark.parametrize(("mode", "channels"), [("1", 1), ("L", 1), ("I;16", 1), ("RGB", 3), ("RGBA", 3), ("P", 3)])
@@ -135,7 +142,7 @@ def test_resize_and_crop_equal_torchvision_s(width: int, height: int, resize: An
     expected = functional.resize(image, resize)
     if crop is not None:
         expected = functional.center_crop(expected, crop)
-    pixels = image_pixels(image, "a", ImageOptions(resize=resize, crop=crop))
+    pixels = image_pixels(image, "a", ImageOptions(kind="images", resize=resize, crop=crop))
     torch.testing.assert_close(pixels, functional.pil_to_tensor(expected).double() / 255, rtol=0, atol=0)
 
 

@@ -11,8 +11,7 @@ from sklearn.datasets import load_digits
 
 from robaudit.datasets import open_dataset
 from robaudit.datasets.base import Dataset
-from robaudit.datasets.digits import split_indices
-from robaudit.spec.model import DigitsSpec
+from robaudit.datasets.digits import DigitsSpec, split_indices
 
 
 def opened(split: Literal["train", "test", "all"]) -> Dataset:

@@ -13,9 +13,9 @@ from PIL import Image
 
 from robaudit.datasets import open_dataset
 from robaudit.datasets.base import Dataset
+from robaudit.datasets.images import ImagesSpec
 from robaudit.errors import DataError, SampleError
 from robaudit.spec.load import load_spec
-from robaudit.spec.model import ImagesSpec
 
 
 def opened(folder: Path, **options: Any) -> Dataset:
@@ -112,8 +112,9 @@ def test_two_shapes(tmp_path: Path) -> None:
     draw(tmp_path, "cat/b.png", size=(6, 9))
     with pytest.raises(SampleError) as caught:
         opened(tmp_path)[1]
-    assert "pets, sample 'cat/b.png': its shape is (3, 9, 6), but that of the first sample 'cat/a.png' is (3, 6, 8); set resize" in str(
-        caught.value
+    assert (
+        "pets, sample 'cat/b.png': its shape is (3, 9, 6), but that of the first sample 'cat/a.png' is (3, 6, 8); bring all to one"
+        in str(caught.value)
     )
 
 

@@ -160,7 +160,6 @@ REFUSED: dict[str, tuple[Any, Reading, str]] = {
     "text": (["a.png", "b.png"], Reading(), "the image is str; images are PIL images, arrays or tensors: open it"),
     "integers": ((IMAGES.astype(np.int32), LABELS), Reading(), "pixels are torch.int32; give uint8"),
     "not a number": ((FLOATS * float("nan"), LABELS), Reading(), "126 of 126 pixels are NaN or infinite"),
-    "other sizes": ([Image.fromarray(IMAGES[0]), Image.fromarray(IMAGES[1][:4])], Reading(), r"its shape is \(3, 4, 7\), but that of"),
     "ids twice": ((IMAGES, LABELS), Reading(ids=list("aabcd")), "ids: 'a' appears twice"),
     "too few ids": ((IMAGES, LABELS), Reading(ids=list("ab")), "ids: there are 2 for 5 samples"),
     "a layout": ((IMAGES, LABELS), Reading(layout="hwc"), "layout: 'hwc' is unknown; 'nchw' or 'nhwc'"),  # type: ignore[arg-type]

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from robaudit.datasets import open_dataset
 from robaudit.datasets.base import Dataset
+from robaudit.datasets.npz import NpzSpec
 from robaudit.errors import DataError, SampleError
-from robaudit.spec.model import NpzSpec
 
 SHARED = Path(__file__).parents[2].parent / "shared" / "data"
 IMAGES = np.arange(4 * 3 * 5 * 6, dtype=np.uint8).reshape(4, 3, 5, 6)

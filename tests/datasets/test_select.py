@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 
 from robaudit.datasets import open_dataset
 from robaudit.datasets.base import Labels, Sample
+from robaudit.datasets.digits import DigitsSpec
 from robaudit.datasets.select import Selected, choose, random_subset
 from robaudit.errors import DataError, SampleError
-from robaudit.spec.model import BaseDatasetSpec, DigitsSpec, SampleSpec
+from robaudit.spec.class_names import BASE_DIR
+from robaudit.spec.model import BaseDatasetSpec, SampleSpec
 
 
 class Fake:
@@ -59,7 +61,7 @@ def test_the_subset_of_a_seed_never_changes() -> None:
 
 @given(total=st.integers(1, 50), limit=st.integers(1, 100))
 def test_limit_is_the_first_n(total: int, limit: int) -> None:
-    assert list(choose(Fake([4] * total), BaseDatasetSpec(limit=limit))) == list(range(min(total, limit)))
+    assert list(choose(Fake([4] * total), BaseDatasetSpec(kind="npz", limit=limit))) == list(range(min(total, limit)))
 
 
 def test_every_sample_is_as_likely() -> None:
@@ -90,13 +92,13 @@ def test_iteration_ends(tmp_path: Path) -> None:
 
 def test_more_than_there_are() -> None:
     with pytest.raises(DataError) as caught:
-        choose(Fake([4] * 7), BaseDatasetSpec(sample=SampleSpec(size=8)))
+        choose(Fake([4] * 7), BaseDatasetSpec(kind="npz", sample=SampleSpec(size=8)))
     assert str(caught.value) == "fake: sample.size 8 is larger than the data set (7 samples); at most 7"
 
 
 def test_empty() -> None:
     with pytest.raises(DataError, match=r"^fake: has no samples; "):
-        choose(Fake([]), BaseDatasetSpec())
+        choose(Fake([]), BaseDatasetSpec(kind="npz"))
 
 
 @pytest.mark.parametrize("order", [[0, 1, 2, 3], [3, 2, 1, 0], [-1, 2], [2, 1]])
@@ -108,7 +110,7 @@ def test_the_first_readable_sample_sets_the_shape_whatever_is_read_first(order: 
                 selected[index]
             assert str(caught.value) == (
                 "fake, sample 's2': its shape is (1, 5, 4), but that of the first sample 's1' is (1, 4, 4); "
-                "set resize: [height, width] (or resize and crop), so that all have one shape"
+                "bring all to one shape: resize: [height, width] in the spec, or a transform such as Resize((224, 224))"
             )
         elif index == 0:
             with pytest.raises(SampleError, match="damaged"):
@@ -123,3 +125,27 @@ def test_labels_beyond_the_class_names() -> None:
     assert selected[0].label == 0
     with pytest.raises(SampleError, match=r"^fake, sample 's1': has the label 2, but class_names has 2 names; add the missing names$"):
         selected[1]
+
+
+def test_ids_choose_in_the_order_of_the_data(tmp_path: Path) -> None:
+    data = Fake([2, 2, 2, 2])
+    assert choose(data, BaseDatasetSpec(kind="any", ids=("s3", "s1"))) == [1, 3]
+    with pytest.raises(DataError, match=r"fake: has no sample 's9', nor 1 more of dataset.ids; known: s0, s1"):
+        choose(data, BaseDatasetSpec(kind="any", ids=("s1", "s9", "s8")))
+    (tmp_path / "some.txt").write_text("7\n\n12\n")
+    read = DigitsSpec.model_validate({"kind": "digits", "ids": "some.txt"}, context={BASE_DIR: tmp_path})
+    assert read.ids == ("7", "12") == DigitsSpec.model_validate({"kind": "digits", "ids": [7, "12"]}).ids
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"ids": ["a", "a"]}, "lists 'a' twice"),
+        ({"ids": []}, "at least 1 item"),
+        ({"ids": ["a"], "limit": 3}, "limit and ids cannot be combined"),
+        ({"ids": "nowhere.txt"}, "must be a list of ids, or a file of them"),
+    ],
+)
+def test_ids_that_are_refused(given: dict[str, Any], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        BaseDatasetSpec.model_validate(given)

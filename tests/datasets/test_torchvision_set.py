@@ -18,8 +18,8 @@ from torchvision import datasets
 
 from robaudit.datasets import open_dataset
 from robaudit.datasets.base import Dataset
+from robaudit.datasets.torchvision_set import TorchvisionSpec
 from robaudit.errors import DataError, SampleError
-from robaudit.spec.model import TorchvisionSpec
 from tests.datasets.cifar10 import NAMES, write_cifar10
 
 RNG = np.random.default_rng(5)

@@ -10,9 +10,10 @@ import yaml
 from safetensors import safe_open
 from safetensors.torch import load_file
 
+from robaudit.datasets.digits import DigitsSpec
 from robaudit.demo import train as demo
 from robaudit.models.architectures import digits_cnn
-from robaudit.spec.model import AuditSpec, DigitsSpec
+from robaudit.spec.model import AuditSpec
 from tests.levels import sigma
 
 FOLDER = Path(demo.__file__).parent

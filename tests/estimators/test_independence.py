@@ -15,6 +15,8 @@ from torch import Tensor, nn
 
 import robaudit.demo
 from robaudit.datasets import open_dataset
+from robaudit.datasets.digits import DigitsSpec
+from robaudit.datasets.npz import NpzSpec
 from robaudit.estimators.base import Estimate, Estimator
 from robaudit.estimators.engine import Engine
 from robaudit.estimators.work import CleanPass, Work
@@ -22,7 +24,7 @@ from robaudit.levels import GAUSSIAN
 from robaudit.models import LogitModel, from_module, load_model
 from robaudit.models.architectures import digits_cnn
 from robaudit.models.logits import for_noisy_passes
-from robaudit.spec.model import DigitsSpec, ModelSpec, NpzSpec
+from robaudit.spec.model import ModelSpec
 from tests import levels
 from tests.estimators.test_selection import spread
 from tests.estimators.tools import SHAPE, build, curved, installed_estimators, linear, sources, values

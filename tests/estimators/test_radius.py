@@ -15,12 +15,11 @@ from robaudit.errors import ModelError
 from robaudit.estimators.engine import Engine
 from robaudit.estimators.margin_field import MarginField
 from robaudit.estimators.radius_attack import RadiusAttack
-from robaudit.estimators.radius_exact import RadiusExact
+from robaudit.estimators.radius_exact import RadiusExact, matrix, other_operation
 from robaudit.estimators.radius_random import RadiusRandom
 from robaudit.estimators.work import CleanPass, Work
 from robaudit.levels import NO_NOISE
 from robaudit.models import from_module
-from robaudit.models.affine import matrix, other_operation
 from robaudit.numerics.minimal_norm import Search, nearest_flips
 from robaudit.quantities import IntervalKind
 from tests import levels
@@ -242,6 +241,7 @@ def test_another_network_is_not(name: str) -> None:
         (lambda x: (x * x).flatten(1)[:, :4], "Mul"),
         (lambda x: x.flatten(1)[:, :4] / x.flatten(1)[:, 4:8], "Div"),
         (lambda x: 1 / x.flatten(1)[:, :4], "Reciprocal"),
+        (lambda x: torch.div(x.flatten(1)[:, :4], 3, rounding_mode="floor"), "Div"),
         (lambda x: torch.bmm(x.flatten(1)[:, :4, None], x.flatten(1)[:, :1, None])[..., 0], "Bmm"),
     ],
 )

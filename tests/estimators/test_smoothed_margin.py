@@ -132,7 +132,7 @@ def test_clipped_noise_has_the_same_bound() -> None:
 
 def test_an_unknown_constant_is_refused() -> None:
     network = nn.Sequential(nn.GroupNorm(1, 2), nn.Flatten(), nn.Linear(24, 3))
-    with pytest.raises(ModelError, match=r"the operation 0 \(GroupNorm\) has none; declare it"):
+    with pytest.raises(ModelError, match=r"the operation NativeGroupNorm has none; declare it"):
         SmoothedMargin().check_model(from_module(network), torch.rand(SHAPE))
 
 

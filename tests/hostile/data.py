@@ -18,7 +18,6 @@ from PIL import Image
 
 from tests.hostile.archives import DEFLATED, Member, write_zip, zeros
 from tests.hostile.case import CANARY, Case, data_spec, payload
-from tests.hostile.models import torch_saved
 
 NPZ = "data.npz: "
 LIST = "list.csv"
@@ -61,11 +60,6 @@ def object_array(folder: Path) -> None:
     data_spec(folder, "npz", "data.npz", labels_key=None)
 
 
-def object_labels(folder: Path) -> None:
-    np.savez(folder / "data.npz", images=np.zeros((1, 1, 8, 8), np.uint8), labels=np.array([payload(folder)], dtype=object))
-    data_spec(folder, "npz", "data.npz")
-
-
 def bare_objects(folder: Path) -> bytes:
     stream = io.BytesIO()
     np.save(stream, np.array([payload(folder)], dtype=object), allow_pickle=True)
@@ -79,80 +73,33 @@ def npz_cases() -> dict[str, Case]:
     whole = len(npy(described(giant))) + 10 * 2**30
     code = "__import__('os').mkdir('canary')"
     headers = {
-        "a negative side": npy(described((-1, 8, 8)), bytes(64)),
         "sides that multiply to 2^93": npy(described((2**31, 2**31, 2**31)), bytes(64)),
-        "a side of 10^400": npy(described((10**400, 8, 8)), bytes(64)),
-        "a side of 10^6 digits": npy(b"{'descr': '|u1', 'fortran_order': False, 'shape': (" + b"9" * 10_000 + b",)}\n"),
-        "a shape of text": npy(described(("4", 8, 8)), bytes(256)),
-        "a shape of truth values": npy(described((True, True, True)), bytes(256)),
-        "no shape": npy(described(()), b"\0"),
-        "40 sides": npy(described((1,) * 40), b"\0"),
-        "2000 sides": npy(described((1,) * 2000), b"\0"),
-        "no elements, but 2^60 rows": npy(described((2**60, 0, 8, 8))),
-        "Fortran order of text": npy(described(order="no"), bytes(256)),
-        "a type of 0 bytes": npy(described((2**40, 8, 8), "|V0")),
-        "a text type": npy(described(descr="<U4"), bytes(4096)),
-        "dates": npy(described(descr="<M8[s]"), bytes(4096)),
-        "a record": npy(described(descr=[("a", "<f4")]), bytes(4096)),
         "a record of objects": npy(described(descr=[("a", "|O")]), bytes(4096)),
         "objects": npy(described(descr="|O"), bytes(4096)),
-        "a type of 2^31 bytes": npy(described((1, 8, 8), "|V2147483647")),
         "a type in an expression": npy(f"{{'descr': {code}, 'fortran_order': False, 'shape': (1,)}}\n".encode()),
-        "version 2 with an expression": npy(f"{code}\n".encode(), version=(2, 0)),
         "version 3 with an expression": npy(f"{code}\n".encode(), version=(3, 0)),
-        "version 3": npy(described(), bytes(256), version=(3, 0)),
-        "version 255": npy(described(), bytes(256), version=(255, 255)),
         "a header of 4 GB (version 2)": npy(b"{", version=(2, 0), length=2**32 - 1),
-        "a header of 60,000 spaces": npy(b" " * 60_000 + described(), bytes(256)),
         "a header 5,000 deep": npy(b"(" * 5_000 + b")" * 5_000),
-        "a header of 30,000 signs": npy(b"-" * 30_000 + b"1"),
         "a header that is no text": npy(b"\xff\xfe\0" * 20),
-        "keys that are not known": npy(b"{'descr': '|u1', 'shape': (1,), 'fortran_order': False, 'x': 1}\n"),
     }
-    harmless = ("version 3", "a shape of truth values", "a header of 60,000 spaces")  # NumPy reads them, as numbers
-    cases = {f"npy: {name}": Case(images(content), NPZ, codes=(0, 2) if name in harmless else (2,)) for name, content in headers.items()}
+    cases = {f"npy: {name}": Case(images(content), NPZ) for name, content in headers.items()}
     deflated: dict[str, Any] = {"method": DEFLATED, "size": whole, "crc": 0}
     return cases | {
         "npz: objects": Case(object_array, NPZ, dangerous=True),
-        "npz: labels that are objects": Case(object_labels, NPZ),
         "npz: a pickle": Case(raw(lambda folder: pickle.dumps(payload(folder))), NPZ),
         "npz: a .npy of objects": Case(raw(bare_objects), NPZ),
-        "npz: a state dict": Case(raw(torch_saved()), NPZ),
         "npz: 10 GB in the header": Case(images(npy(described(giant), bytes(100))), NPZ, dangerous=True),
         "npz: 10 GB, compressed 1000 times": Case(
             npz(Member("images.npy", head + zeros(10 * 1024), **deflated), limit=8), NPZ, dangerous=True
         ),
-        "npz: 10 GB of Fortran order, compressed 1000 times": Case(
-            npz(Member("images.npy", fortran_head(giant) + zeros(10 * 1024), **deflated)), NPZ, dangerous=True
-        ),
         "npz: 10 GB of labels, compressed 1000 times": Case(many_labels, NPZ, codes=(0, 2)),
-        "npz: one image of 10 GB, compressed 1000 times": Case(one_image, NPZ, dangerous=True),
         "npz: encrypted": Case(images(npy(described(), bytes(256)), flags=1), NPZ),
-        "npz: two arrays of one name": Case(
-            npz(Member("images.npy", npy(described(), bytes(256))), Member("images.npy", npy(described(descr="|O")))), NPZ, codes=(0, 2)
-        ),
-        "npz: another name inside": Case(images(npy(described(), bytes(256)), local_name="x" * 60000), NPZ),
-        "npz: a place beyond the end": Case(images(npy(described(), bytes(256)), offset=2**31), NPZ),
         "npz: a directory beyond the end": Case(npz(Member("images.npy", b""), directory_offset=2**31), NPZ),
         "npz: junk for a deflate stream": Case(images(b"\xff" * 500, method=DEFLATED, size=5000), NPZ),
         "npz: a name with escapes": Case(npz(Member("\x1b[2J\x07.npy", b"")), "has no array 'images'"),
         "npz: 10,000 arrays": Case(npz(*(Member(f"array number {i}.npy", b"") for i in range(10_000))), "has no array 'images'"),
         **{f"npz: {what}": Case(special_file("data.npz", what, "npz"), NPZ) for what in SPECIAL},
     }
-
-
-def fortran_head(shape: tuple[int, ...]) -> bytes:
-    stream = zlib.compressobj(9, zlib.DEFLATED, -15)
-    return stream.compress(npy(described(shape, order=True))) + stream.flush(zlib.Z_FULL_FLUSH)
-
-
-def one_image(folder: Path) -> None:
-    header = npy(described((1, 3, 2**16, 2**16 * 5 // 6)))
-    stream = zlib.compressobj(9, zlib.DEFLATED, -15)
-    head = stream.compress(header) + stream.flush(zlib.Z_FULL_FLUSH)
-    size = len(header) + 3 * 2**32 * 5 // 6
-    write_zip(folder / "data.npz", Member("images.npy", head + zeros(11 * 1024), DEFLATED, size, crc=0))
-    data_spec(folder, "npz", "data.npz", labels_key=None)
 
 
 def many_labels(folder: Path) -> None:
@@ -272,43 +219,21 @@ def image_contents() -> dict[str, bytes]:
     svg = b'<svg xmlns="http://www.w3.org/2000/svg"><image href="file:///etc/passwd"/><script>1</script></svg>'
     return {
         "empty": b"",
-        "text": b"not an image",
         "a PNG of 30,000 x 30,000": png(30_000, 30_000, data=bomb_row(900)),
-        "a PNG of 10,000 x 10,000": png(10_000, 10_000, data=bomb_row(100)),
-        "a PNG of 9,400 x 9,400": png(9_400, 9_400, data=bomb_row(90)),
         "an RGB PNG of 9,400 x 9,400": png(9_400, 9_400, data=bomb_row(270), colour=2),
         "a PNG of 2^31 x 2^31": png(2**31 - 1, 2**31 - 1, data=b""),
-        "a PNG of 0 x 0": png(0, 0, data=b""),
-        "a PNG of 2^31 x 1": png(2**31 - 1, 1, data=b""),
         "a PNG with 1 GB behind its pixels": png(8, 8, data=bomb_row(1024)),
-        "a PNG with a profile of 1 GB": png(8, 8, chunk(b"iCCP", b"x\0\0" + bomb_row(1024))),
         "a PNG with a text of 1 GB": png(8, 8, chunk(b"zTXt", b"x\0\0" + bomb_row(1024))),
-        "a PNG with a text of 1 GB (iTXt)": png(8, 8, chunk(b"iTXt", b"x\0\1\0\0\0" + bomb_row(1024))),
-        "a PNG with 10,000 texts": png(8, 8, *(chunk(b"tEXt", b"key\0" + b"x" * 9000) for _ in range(10_000))),
-        "a PNG with a piece of 2^31 bytes": png(8, 8, chunk(b"tEXt", b"x", 2**31 - 1)),
-        "a PNG with a palette of nothing": png(8, 8, colour=3),
-        "a PNG with a false checksum": png(8, 8)[:40] + b"\xff" * 8 + png(8, 8)[48:],
         "a cut JPEG": encoded("JPEG")[:700],
-        "a cut GIF": encoded("GIF")[:700],
-        "a cut TIFF": encoded("TIFF")[:700],
         "a cut WebP": encoded("WEBP")[:700],
-        "a cut BMP": encoded("BMP")[:700],
         "a GIF of 65,535 x 65,535": gif(65535, 65535),
         "a TIFF of 2^31 x 2^31": tiff(2**31 - 1, 2**31 - 1),
-        "a TIFF of 9,400 x 9,400 without pixels": tiff(9_400, 9_400),
-        "a TIFF whose directory is itself": tiff(8, 8, entries=0),
         "a TIFF with 65,535 entries": tiff(8, 8, entries=65535),
-        "a TIFF with its directory beyond the end": tiff(8, 8, offset=2**31),
         "a PPM of 10^9 x 10^9": b"P5 1000000000 1000000000 255\n",
-        "a PPM of 10^5000": b"P5 " + b"9" * 5000 + b" 1 255\n",
         "a BMP of 2^31 x 2^31": b"BM" + struct.pack("<IHHIIiiHHIIiiII", 99, 0, 0, 54, 40, 2**31 - 1, 2**31 - 1, 1, 24, 0, 0, 0, 0, 0, 0),
         "EPS": eps,
         "SVG": svg,
-        "PDF": b"%PDF-1.7\n1 0 obj<</Type/Catalog>>endobj\ntrailer<</Root 1 0 R>>\n",
         "a Windows metafile": struct.pack("<IHhhhhHIH", 0x9AC6CDD7, 0, 0, 0, 8, 8, 96, 0, 0) + b"\1\0\t\0",
-        "a FITS file": b"SIMPLE  =                    T" + b" " * 50 + b"END" + b" " * 2797,
-        "an HTML page": b"<!DOCTYPE html><html>",
-        "a zip archive": b"PK\3\4" + bytes(99),
     }
 
 
@@ -348,9 +273,6 @@ def image_cases() -> dict[str, Case]:
     return cases | {
         "image: blown up by resize": Case(one_class(png(10_000, 1), resize=9_000), "images/0/a.png", dangerous=True),
         "image: resize of 10^9": Case(one_class(png(8, 8), resize=[10**9, 10**9]), "images/0/a.png"),
-        "image: resize to 9,400": Case(one_class(png(8, 8), resize=[9_400, 9_400]), "images/0/a.png"),
-        "image: resize of -1": Case(one_class(png(8, 8), resize=-1), "dataset.resize"),
-        "image: crop of 0": Case(one_class(png(8, 8), crop=0), "dataset.crop"),
         "images: a loop of folders": Case(loop_of_folders, "images"),
         "images: 300 folders deep": Case(deep_folders, "images", codes=(0, 2)),
         "images: a class name with escapes": Case(escaped_class, "x1b"),
@@ -439,47 +361,26 @@ def sparse_list(head: bytes) -> Callable[[Path], None]:
 
 
 def csv_cases() -> dict[str, Case]:
-    devices = (
-        "/dev/zero",
-        "/dev/stdin",
-        "/dev/tty",
-        "/dev/random",
-        "/dev/null",
-        "/dev/full",
-        "/proc/self/mem",
-        "/proc/self/environ",
-        "/proc/kmsg",
-    )
-    cases = {
-        f"csv: {path}": Case(listed(f"{path},0"), LIST, dangerous=path == "/dev/zero") for path in (*devices, "/etc/passwd", "/", "..")
-    }
+    cases = {f"csv: {path}": Case(listed(f"{path},0"), LIST, dangerous=path == "/dev/zero") for path in ("/dev/zero", "/etc/passwd", "..")}
     cases |= {f"csv: {what} for an image": Case(listed_special(what), LIST) for what in SPECIAL}
     cases |= {f"csv: {what}": Case(special_file(LIST, what, "csv"), LIST) for what in SPECIAL}
     long = "x" * 10**6
     return cases | {
         "csv: a path of 10^6 characters": Case(listed(f"{long},0"), LIST),
-        "csv: a field of 10^8 characters": Case(raw_list(b"path,label\n" + b"x" * 10**8 + b",0\n"), LIST),
         "csv: a line of 10 GB": Case(sparse_list(b"path,label\n"), LIST, dangerous=True),
-        "csv: a quoted field of 10 GB": Case(sparse_list(b'path,label\n"'), LIST),
         "csv: a quote never closed": Case(listed('"good.png,0', *["good.png,0"] * 20_000), LIST),
-        "csv: 10^6 columns": Case(raw_list(b"path" + b",x" * 10**6 + b"\n"), LIST),
         "csv: 10^6 columns without path": Case(raw_list(b"x" + b",x" * 10**6 + b"\n"), LIST),
-        "csv: a column with escapes": Case(listed("1", head="\x1b[2J\x07,b"), LIST),
         "csv: a path with a NUL": Case(listed("a\0b.png,0"), LIST),
         "csv: a path with escapes": Case(listed("\x1b[2J\x07\x1b]0;x\x07.png,0"), LIST),
         "csv: a label with escapes": Case(listed("good.png,\x1b[2J", "good.png,1", head="path,label"), LIST),
         "csv: ids with escapes, twice": Case(listed("good.png,0,\x1b[2J", "good.png,0,\x1b[2J", head="path,label,id"), LIST),
         "csv: a label of 10^6 digits": Case(listed(f"good.png,{'9' * 10**5}"), LIST),
-        "csv: a label of other digits": Case(listed("good.png,\u0663"), LIST, codes=(2,)),
         "csv: a name for a home": Case(listed("~nobody_at_all/x.png,0"), LIST),
         "csv: lone surrogates": Case(raw_list(b"path,label\n\xed\xa0\x80.png,0\n"), LIST),
-        "csv: UTF-16": Case(listed("good.png,0", codec="utf-16"), LIST),
         "csv: a pickle": Case(lambda folder: raw_list(pickle.dumps(payload(folder)))(folder), LIST),
-        "csv: NULs": Case(raw_list(b"\0" * 10_000), LIST),
         "csv: a path that leads out": Case(listed("../outside.png,0"), "leads out of the folder of the data"),
         "csv: a link that leads out": Case(linked_outside, "leads out of the folder of the data"),
         "csv: the users of the machine": Case(lambda folder: data_spec(folder, "csv", "/etc/passwd"), "/etc/passwd: has no column 'path'"),
-        "csv: the memory of the process": Case(lambda folder: data_spec(folder, "csv", "/proc/self/pagemap"), "/proc/self/pagemap: "),
         "csv: a class of two lines": Case(listed('good.png,"a', '::error::b"'), "has control characters"),
         "csv: an id that turns text around": Case(listed("good.png,0,\u202egnp", head="path,label,id"), "has control characters"),
         "csv: label 999,999,999": Case(listed("good.png,999999999"), LIST, codes=(2,)),
@@ -533,7 +434,6 @@ def hf_cases() -> dict[str, Case]:
         "hf: a tar with links": Case(tar(("a.png", "/etc/passwd"), ("b.png", good), ("b.cls", b"0")), "data.tar", codes=(0, 2)),
         "hf: a tar with names that lead out": Case(tar(("../../a.png", good), ("../../a.cls", b"0")), "data.tar", codes=(0, 2)),
         "hf: a tar with a name with escapes": Case(tar(("\x1b[2J.png", good), ("\x1b[2J.cls", b"0")), "has control characters"),
-        "hf: a tar of JSON 100,000 deep": Case(tar(("a.png", good), ("a.json", b"[" * 100_000)), says),
         "hf: a damaged tar": Case(hf_file("data.tar", lambda _: b"junk" * 500), says),
         "hf: a pickle for Parquet": Case(hf_file("data.parquet", lambda folder: pickle.dumps(payload(folder))), says, dangerous=True),
         "hf: lines that lead out, beside a script": Case(script_beside, "leads out of the folder of the data", dangerous=True),

@@ -29,10 +29,9 @@ def with_line(line: str, *, without: str = "") -> Callable[[Path], None]:
     return text(yaml.safe_dump({key: value for key, value in digits().items() if key != without}) + line + "\n")
 
 
-def doubling(levels: int, form: str) -> str:
+def doubling(levels: int) -> str:
     """Each line doubles the one before it."""
-    first, pair = {"list": ("[x, x]", "[*{0}, *{0}]"), "mapping": ("{x: 1}", "{{a: *{0}, b: *{0}}}")}[form]
-    return f"l0: &l0 {first}\n" + "".join(f"l{i + 1}: &l{i + 1} " + pair.format(f"l{i}") + "\n" for i in range(levels))
+    return "l0: &l0 [x, x]\n" + "".join(f"l{i + 1}: &l{i + 1} [*l{i}, *l{i}]\n" for i in range(levels))
 
 
 def merging(levels: int) -> str:
@@ -77,82 +76,41 @@ def value(section: str, written: str) -> Callable[[Path], None]:
 
 
 def yaml_cases() -> dict[str, Case]:
-    deep = 10_000
     texts: dict[str, str | bytes] = {
-        "10,000 lists deep": "model: " + "[" * deep + "]" * deep,
-        "10,000 mappings deep": "model: " + "{a: " * deep + "}" * deep,
-        "10,000 dashes deep": "- " * deep + "x",
-        "10,000 question marks": "? " * deep + "x",
         "500,000 opening brackets": "[" * 500_000,
-        "500,000 opening braces": "{" * 500_000,
-        "500,000 quotes": '"' * 500_000,
-        "500,000 colons": ":" * 500_000,
-        "500,000 dashes": "-" * 500_000,
-        "a million lines": "a\n" * 500_000,
-        "300,000 anchors": "".join(f"&a{i} " for i in range(100_000)),
-        "300,000 keys": "".join(f"k{i}: 1\n" for i in range(90_000)),
         "an alias of itself in a list": "&a [*a]",
-        "an alias of itself in a mapping": "model: &a {path: *a}",
         "an alias of itself as a merge": "model: &a {<<: *a}",
-        "an alias of nothing": "model: *nothing",
         "a merge of a number": "model: {<<: 3}",
-        "a merge of a list of numbers": "model: {<<: [1, 2]}",
         "a key that is a list": "? [a, b]\n: 1",
-        "a key that is a mapping": "? {a: b}\n: 1",
-        "a key that is an alias": "a: &a [1]\n*a : 2",
         "keys that are equal numbers": "1: a\n1.0: b\ntrue: c",
         "a key of null": "null: 1\n~: 2",
         "a key twice by escapes": 'model: 1\n"mo\\x64el": 2',
         "two documents": "model: 1\n---\nmodel: 2",
-        "a directive": "%YAML 9.9\n---\nmodel: 1",
         "a directive for tags": "%TAG ! tag:yaml.org,2002:python/\n---\nmodel: !name:os.mkdir",
         "a number of 10^6 digits": "noise: {sigma: " + "9" * 1_000_000 + "}",
-        "a number of 10^5 octal digits": "noise: {sigma: 0" + "7" * 100_000 + "}",
-        "a number of 10^5 groups": "noise: {sigma: 1" + ":59" * 100_000 + "}",
         "a float of 10^5 groups": "noise: {sigma: 1" + ":59" * 100_000 + ".5}",
-        "a binary": "model: !!binary '////'",
         "a binary that is none": "model: !!binary '%%'",
         "a set": "model: !!set {a, b}",
-        "pairs": "model: !!pairs [a: 1, a: 2]",
-        "an ordered mapping": "model: !!omap [a: 1]",
         "an int that is none": "model: !!int x",
-        "a float that is none": "model: !!float x",
-        "a bool that is none": "model: !!bool x",
-        "a timestamp that is none": "model: !!timestamp x",
         "a date that is none": "model: 2026-99-99",
-        "null for a mapping": "model: !!map x",
         "a NUL": "model: \0",
-        "an escape": "\x1b[2J\x07: 1",
         "an escaped escape": '"\\e[2J\\a": 1',
         "a lone surrogate": "model: \ud800",
         "UTF-16 of little": "model: x".encode("utf-16"),
-        "UTF-32": "model: x".encode("utf-32"),
         "latin-1": "model: \xe9".encode("latin-1"),
         "a pickle": pickle.dumps({"model": 1}),
-        "NULs": b"\0" * 1000,
-        "tabs": "model:\n\tpath: x",
         "nothing": "",
-        "a text": "model",
         "a long text": "x" * 1_000_000,
-        "a comment": "#" * 1_000_000,
     }
     cases = {f"yaml: {name}": Case(text(content), SPEC) for name, content in texts.items()}
     cases |= {f"yaml: {name}": Case(tagged(tag), SPEC, dangerous=name == "object/apply") for name, tag in TAGS.items()}
-    cases |= {
-        f"yaml: {n} doublings of a {form}": Case(text(doubling(n, form)), SPEC, dangerous=n > 50)
-        for n in (20, 100)
-        for form in ("list", "mapping")
-    }
     return cases | {
-        "yaml: 12 merges of two": Case(text(merging(12)), SPEC),
+        "yaml: 100 doublings of a list": Case(text(doubling(100)), SPEC, dangerous=True),
         "yaml: 30 merges of two": Case(text(merging(30)), SPEC, dangerous=True),
-        "yaml: 100 MB of one text": Case(text(b"model: " + b"x" * 10**8), "is larger than 1 MB"),
         "yaml: 10 GB of nothing": Case(sparse(b"model: "), "is larger than 1 MB", dangerous=True),
         "yaml: a pickle of code": Case(lambda folder: text(pickle.dumps(payload(folder)))(folder), SPEC),
         **{f"spec: {what}": Case(special_spec(what), SPEC, dangerous=what == "a pipe") for what in SPECIAL},
         "spec: /dev/zero": Case(lambda folder: None, "/dev/zero", ("estimate", "/dev/zero"), dangerous=True),
-        "spec: /dev/stdin": Case(lambda folder: None, "/dev/stdin", ("estimate", "/dev/stdin")),
-        "spec: /proc/self/mem": Case(lambda folder: None, "/proc/self/mem", ("estimate", "/proc/self/mem")),
         "spec: an escape in its name": Case(lambda folder: None, "x1b", ("estimate", "\x1b[2J.yaml")),
         "spec: a name of 10^5 characters": Case(lambda folder: None, "xxx", ("estimate", "x" * 10**5)),
     }
@@ -163,32 +121,20 @@ def value_cases() -> dict[str, Case]:
     return {
         "value: sigma of 1e999": Case(value("noise", "{sigma: 1e+999}"), SPEC),
         "value: sigma of NaN": Case(value("noise", "{sigma: .nan}"), SPEC),
-        "value: sigma of 1e-320": Case(value("noise", "{sigma: 1.0e-320}"), SPEC),
-        "value: sigma of 400 digits": Case(value("noise", "{sigma: " + "9" * 400 + "}"), SPEC),
         "value: sigma as a fraction of 400 digits": Case(value("noise", "{sigma: " + "9" * 400 + "/" + "9" * 400 + "}"), SPEC),
-        "value: sigma as a long text": Case(value("noise", "{sigma: " + "x" * 100_000 + "}"), SPEC),
-        "value: sigma as a date": Case(value("noise", "{sigma: 2026-01-01}"), SPEC),
         "value: 15,000 sigmas of one": Case(value("noise", "{sigma: [" + "1, " * 15_000 + "1]}"), SPEC),
         "value: 10,000 noises": Case(value("noise", "[" + "{sigma: 1}, " * 10_000 + "{sigma: 1}]"), SPEC),
-        "value: 9,000 names of one noise": Case(value("noise", "{sigma: 1, name: [" + "a, " * 9_000 + "b]}"), SPEC),
-        "value: a noise of a long name": Case(value("noise", "{sigma: 1, name: " + "x" * 4_000 + "}"), SPEC),
         "value: a noise of an escape": Case(value("noise", '{sigma: 1, name: "\\e[2J"}'), SPEC),
-        "value: a noise whose kind is a list": Case(value("noise", "{sigma: 1, kind: [gaussian]}"), SPEC),
         "value: a noise whose kind is an escape": Case(value("noise", '{sigma: 1, kind: "\\e[2J"}'), SPEC),
-        "value: a noise with an option of lists in lists": Case(value("noise", "{sigma: 1, x: " + "[" * 30 + "]" * 30 + "}"), SPEC),
-        "value: a noise without anything": Case(value("noise", "{}"), SPEC),
         "value: a seed of 4,000 digits": Case(value("run", "{seed: " + "9" * 4_000 + "}"), SPEC),
         "value: a subset seed of 4,000 digits": Case(
             value("dataset", "{kind: digits, sample: {size: 4, seed: " + "9" * 4_000 + "}}"), SPEC, codes=(0, 2)
         ),
         "value: a limit of 10^400": Case(value("dataset", "{kind: digits, limit: 1" + "0" * 400 + "}"), SPEC, codes=(0, 2)),
-        "value: a subset of 10^12": Case(value("dataset", "{kind: digits, sample: {size: 1000000000000}}"), "sample.size 1000000000000"),
         "value: a device with escapes": Case(value("run", '{device: "\\e[2J\\a"}'), "x1b"),
-        "value: a device of 4,000 digits": Case(value("run", '{device: "cuda:' + "9" * 4_000 + '"}'), "cuda:"),
         "value: an architecture of Python": Case(
             value("model", "{architecture: 'os:system', architecture_options: {command: x}}"), "--trust"
         ),
-        "value: an architecture of many parts": Case(value("model", "{path: x, architecture: 'robaudit:__class__.__mro__'}"), "x: "),
         "value: layers of 10^12": Case(
             value(
                 "model",
@@ -215,26 +161,17 @@ def value_cases() -> dict[str, Case]:
         ),
         "value: a path of a user that is none": Case(value("model", "{path: '~nobody_at_all/x.pt'}"), "nobody_at_all"),
         "value: a data path with a NUL": Case(value("dataset", '{kind: npz, path: "a\\0b.npz"}'), "npz"),
-        "value: a data path with escapes": Case(value("dataset", '{kind: npz, path: "\\e[2J\\a.npz"}'), "x1b"),
-        "value: a data path of a user that is none": Case(value("dataset", "{kind: images, path: '~nobody_at_all/x'}"), "nobody_at_all"),
         "value: a data set of Python": Case(value("dataset", "{kind: python, target: 'os:mkdir', options: {path: canary}}"), "--trust"),
         "value: a loader of Python": Case(
             value("dataset", "{kind: torchvision, name: ImageFolder, root: ., options: {loader: os.system}}"), "ImageFolder"
         ),
         "value: a cache that is unpickled": Case(value("dataset", "{kind: torchvision, name: LSUN, root: .}"), "unpickles a cache file"),
-        "value: made-up images of 10^12 pixels": Case(
-            value("dataset", "{kind: torchvision, name: FakeData, root: ., split: null, options: {image_size: [3, 1000000, 1000000]}}"),
-            "FakeData",
-        ),
         "value: an unknown key with escapes": Case(with_line('"\\e[2J\\a": 1'), "x1b"),
-        "value: an unknown key of 10^5 characters": Case(with_line("x" * 100_000 + ": 1"), SPEC),
         "value: an unknown key in another script": Case(with_line('"\\u202emodel": 1'), "u202e"),
         "value: 10^15 copies": Case(value("estimators", "[{mc: {samples: 1000000000000000}}]"), "mc: samples: "),
         "value: 10^15 copies of a tolerance": Case(
             value("estimators", "[{logit_gaussian: {tolerance: 1.0e-9, max_samples: 1600000000000000}}]"), "logit_gaussian: max_samples: "
         ),
-        "value: options in a list of lists": Case(value("estimators", "[[[[[[mc]]]]]]"), SPEC),
-        "value: the same estimator 1,000 times": Case(value("estimators", "[" + "mc, " * 1_000 + "mc]"), "two estimators"),
     }
 
 

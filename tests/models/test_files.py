@@ -49,7 +49,7 @@ def test_missing_directory_empty_and_unknown(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     assert "is a directory without weights; give the weights file, or a folder with model.safetensors" in refusal(tmp_path / "folder")
     (tmp_path / "empty.pt").touch()
-    assert "is a directory with several weights files (empty.pt, net.safetensors); give the one that is meant" in refusal(tmp_path)
+    assert "is a directory with several weights files (empty.pt, net.safetensors); name one of them" in refusal(tmp_path)
     assert "the file is empty" in refusal(tmp_path / "empty.pt")
     (tmp_path / "net.bin").write_bytes(b"nonsense" * 9)
     assert "write model.format: one of torchscript, pt2, safetensors, onnx" in refusal(tmp_path / "net.bin")
@@ -198,7 +198,7 @@ def test_fixed_batch_is_split_and_padded(tmp_path: Path) -> None:
     net = small_net()
     torch.export.save(torch.export.export(net, (pixels(4),)), tmp_path / "net.pt2")
     model = load(tmp_path / "net.pt2")
-    assert model.info.fixed_batch == 4
+    assert (model.info.least_batch, model.info.most_batch) == (4, 4)
     assert any("fixed at 4" in note and "slow" in note for note in model.notes)
     for count in (1, 4, 11):
         assert torch.allclose(model(pixels(count)), net(pixels(count)), atol=1e-6)

@@ -57,7 +57,7 @@ def asked(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[d
 def test_the_commit_is_kept(home: Path, asked: list[dict[str, Any]]) -> None:
     spec = spec_of(home, f"path: '{NAME}', revision: main")
     assert spec.model.revision == COMMIT
-    assert f"revision {COMMIT}" in spec.taken[0]
+    assert f"revision {COMMIT}" in spec.origin.taken[0]
     assert all("model.safetensors" not in call["patterns"] for call in asked)  # no weights before they are needed
     assert asked[0]["revision"] == "main"
     _, logits, _ = audited(spec)
@@ -87,7 +87,7 @@ def test_weights_without_a_configuration(home: Path, asked: list[dict[str, Any]]
     try:
         spec = spec_of(home, f"path: '{NAME}', architecture: 'torchvision:resnet18', architecture_options: {{num_classes: 3}}")
         assert spec.model.revision == COMMIT
-        assert spec.taken == (f"from {NAME}: revision {COMMIT}",)
+        assert spec.origin.taken == (f"from {NAME}: revision {COMMIT}",)
         with pytest.raises(ModelError, match="safetensors holds weights only; add architecture"):
             audited(spec_of(home, f"path: '{NAME}'", "kind: digits"))
     finally:

@@ -52,7 +52,7 @@ def test_agrees_with_torch(tmp_path: Path, batch: int | str, capfd: pytest.Captu
     net = small_net()
     model = load(graph(tmp_path, net, batch), mean=[0.3], std=[0.7])
     assert (model.format, model.differentiable) == ("onnx", False)
-    assert model.info.fixed_batch == (4 if batch == 4 else None)
+    assert (model.info.least_batch, model.info.most_batch) == ((4, 4) if batch == 4 else (1, None))
     for count in (1, 4, 6):
         with torch.inference_mode():
             assert torch.allclose(model(pixels(count)), net((pixels(count) - 0.3) / 0.7), atol=1e-5)

@@ -90,7 +90,7 @@ def test_the_pixels_of_timm(tmp_path: Path, mode: str, size: tuple[int, int, int
     """Every crop mode and filter, for square and other sizes, to the last bit."""
     cfg = {"input_size": size, "crop_pct": share, "crop_mode": mode, "interpolation": interpolation, "mean": [0.4, 0.5, 0.6]}
     about = from_config({"architecture": "resnet18", "num_classes": 3, "pretrained_cfg": cfg}, tmp_path / "config.json")
-    options = ImageOptions.model_validate(about.images)
+    options = ImageOptions(kind="images", **about.images)
     transform = timm.data.create_transform(
         input_size=size, crop_pct=share, crop_mode=mode, interpolation=interpolation, mean=(0.4, 0.5, 0.6), normalize=False
     )
@@ -111,7 +111,7 @@ def test_a_name_alone_takes_the_entry_of_timm(home: Path) -> None:
     assert spec.model.mean == (0.485, 0.456, 0.406)
     assert spec.dataset.model_dump(include={"resize", "crop", "interpolation"}) == {"resize": 235, "crop": 224, "interpolation": "bicubic"}
     assert spec.dataset.class_names is None  # three classes of the user's, not ImageNet's
-    assert spec.taken[0].startswith("from timm's entry for resnet18.a1_in1k: mean 0.485 0.456 0.406; ")
+    assert spec.origin.taken[0].startswith("from timm's entry for resnet18.a1_in1k: mean 0.485 0.456 0.406; ")
     whole = from_name("timm:resnet18", {}, "here")
     assert whole is not None
     assert whole.class_names is not None

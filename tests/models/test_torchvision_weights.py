@@ -47,10 +47,10 @@ def test_the_logits_of_torchvision(home: Path) -> None:
     assert difference(logits, wanted) <= TOLERANCE
     assert sorted(set(labels), key=str) == [0, 134, 207]
     assert spec.dataset.class_names == tuple(models.ResNet18_Weights.IMAGENET1K_V1.meta["categories"])
-    assert spec.taken[0].startswith("from weights ResNet18_Weights.IMAGENET1K_V1: torchvision:resnet18; mean 0.485 0.456 0.406; ")
+    assert spec.origin.taken[0].startswith("from weights ResNet18_Weights.IMAGENET1K_V1: torchvision:resnet18; mean 0.485 0.456 0.406; ")
     assert (
         "resize 256; crop 224; interpolation bilinear; channels 3; 1,000 class names (tench, goldfish, great white shark, ...)"
-        in spec.taken[0]
+        in spec.origin.taken[0]
     )
 
 
@@ -85,7 +85,7 @@ def test_what_the_spec_says_stays(home: Path) -> None:
         "class_names": None,
         "interpolation": "bilinear",
     }
-    assert spec.taken[0] == "from weights ResNet18_Weights.IMAGENET1K_V1: torchvision:resnet18; interpolation bilinear; channels 3"
+    assert spec.origin.taken[0] == "from weights ResNet18_Weights.IMAGENET1K_V1: torchvision:resnet18; interpolation bilinear; channels 3"
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from robaudit.auditing.messages import Done, Failed, Finished, Item, Lost, Opene
 from robaudit.auditing.prepare import open_parts
 from robaudit.auditing.worker import Worker
 from robaudit.errors import ModelError, RobauditError, SampleError, SpecError
-from robaudit.progress import Silent
+from robaudit.progress import Listener
 from robaudit.rows import Row
 from robaudit.store.info import RowBits
 from robaudit.store.state import State
@@ -31,7 +31,7 @@ from tests.specs import digits
 SPEC = digits(limit=7, estimators=[{"mc": {"samples": 5}}, "softmax"], noise={"sigma": [0.1, 0.4]})
 
 
-class Heard(Silent):
+class Heard(Listener):
     """Remembers notes and warnings; asks to stop from a moment on."""
 
     def __init__(self) -> None:
@@ -76,7 +76,7 @@ def carried_out(
     reading: bool = True,
 ) -> list[Row]:
     """The rows of an audit by a team, each written once."""
-    parts = open_parts(plan(spec).spec, None, Silent(), trust=False)
+    parts = open_parts(plan(spec).spec, None, Listener(), trust=False)
     state = Recorded()
     with state:
         state.begin(parts.samples, task_names(parts.tasks))
@@ -163,7 +163,7 @@ def test_a_stop_lets_present_steps_finish(worker: Worker, alone: list[Row]) -> N
 
     said = replace(opened(worker), images=2)
     team = DirectTeam(worker, 2, told=told)
-    parts = open_parts(plan(SPEC).spec, None, Silent(), trust=False)
+    parts = open_parts(plan(SPEC).spec, None, Listener(), trust=False)
     with State() as state:
         state.begin(parts.samples, task_names(parts.tasks))
         crew = Crew(team, [said, said], parts.samples, reading=True)
@@ -200,7 +200,7 @@ def with_facts(said: Opened, **changes: Any) -> Opened:
 
 def test_workers_must_be_alike(worker: Worker) -> None:
     said = opened(worker)
-    parts = open_parts(plan(SPEC).spec, None, Silent(), trust=False)
+    parts = open_parts(plan(SPEC).spec, None, Listener(), trust=False)
 
     def refuse(other: Opened, kind: type[RobauditError], words: str) -> None:
         with pytest.raises(kind, match=words):
@@ -251,5 +251,5 @@ def test_a_network_that_sees_the_whole_batch_gets_usable_images_only(worker: Wor
     """Where others stand in for the unusable images of a chunk, the chunks are those of one machine."""
     said = opened(worker)
     together = with_facts(said, rows=RowCheck(RowBits.MIXED, 0.3))
-    parts = open_parts(plan(SPEC).spec, None, Silent(), trust=False)
+    parts = open_parts(plan(SPEC).spec, None, Listener(), trust=False)
     assert not Crew(DirectTeam(worker, 1), [together], parts.samples, reading=True).reading

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 import robaudit
 from robaudit.errors import ModelError
 from robaudit.models.architectures import digits_cnn
-from robaudit.progress import Silent
+from robaudit.progress import Listener
 from tests.api.nets import arrays, network
 from tests.ray.clusters import ROOT, Surroundings
 from tests.specs import digits
@@ -44,8 +44,8 @@ def same(a: Path, b: Path) -> None:
 @pytest.mark.bits
 def test_the_same_files_as_by_this_process(tmp_path: Path, alone: Surroundings) -> None:
     local = digits(limit=6, estimators=[{"mc": {"samples": 10}}, "taylor"])
-    robaudit.audit({**local, "run": RAY}, out=tmp_path / "ray", listener=Silent())
-    robaudit.audit(local, out=tmp_path / "local", listener=Silent())
+    robaudit.audit({**local, "run": RAY}, out=tmp_path / "ray", listener=Listener())
+    robaudit.audit(local, out=tmp_path / "local", listener=Listener())
     same(tmp_path / "ray", tmp_path / "local")
     assert alone.deserted(), "the cluster ends with the audit"
 
@@ -66,8 +66,8 @@ def test_objects_in_memory(tmp_path: Path, alone: Surroundings) -> None:
     net, data = Net(), arrays(300)
     local: dict[str, Any] = {key: value for key, value in digits().items() if key not in ("model", "dataset")}
     spec: dict[str, Any] = {**local, "model": {"format": "memory"}, "dataset": {"kind": "memory"}}
-    by_ray = robaudit.audit({**spec, "run": RAY}, model=net, dataset=data, out=tmp_path / "ray", listener=Silent())
-    robaudit.audit(spec, model=net, dataset=data, out=tmp_path / "local", listener=Silent())
+    by_ray = robaudit.audit({**spec, "run": RAY}, model=net, dataset=data, out=tmp_path / "ray", listener=Listener())
+    robaudit.audit(spec, model=net, dataset=data, out=tmp_path / "local", listener=Listener())
     same(tmp_path / "ray", tmp_path / "local")
     assert by_ray.info["sessions"][0]["workers"] == 2
 
@@ -78,5 +78,5 @@ def test_objects_that_cannot_be_sent(tmp_path: Path, alone: Surroundings) -> Non
     net.lock = threading.Lock()
     spec: dict[str, Any] = {**digits(), "model": {"format": "memory"}, "run": RAY}
     with pytest.raises(ModelError, match=r"^the model or data in memory: cannot be sent to workers \(TypeError: .*lock"):
-        robaudit.audit(spec, model=net, out=tmp_path / "ray", listener=Silent())
+        robaudit.audit(spec, model=net, out=tmp_path / "ray", listener=Listener())
     assert alone.deserted(), "the cluster ends with the error"

@@ -24,7 +24,7 @@ from robaudit.auditing.worker import Order, Worker
 from robaudit.datasets.base import Labels, Sample
 from robaudit.errors import RobauditError, SampleError
 from robaudit.estimators.registry import Task
-from robaudit.progress import Silent
+from robaudit.progress import Listener
 from robaudit.rows import Row
 from robaudit.store.state import Flush, State
 from tests.radius_rows import row
@@ -32,7 +32,7 @@ from tests.ray.teams import opened, plan
 from tests.specs import digits
 
 SPEC = digits(noise={"sigma": [0.1, 0.4]}, estimators=["softmax", {"mc": {"samples": 5}}, "certified_radius"])
-TASKS = open_parts(plan(SPEC).spec, None, Silent(), trust=False).tasks
+TASKS = open_parts(plan(SPEC).spec, None, Listener(), trust=False).tasks
 
 
 @pytest.fixture(scope="module")
@@ -184,7 +184,7 @@ class Pretenders:
 
 
 @dataclass
-class Heard(Silent):
+class Heard(Listener):
     """Counts what is finished."""
 
     stop: bool = False

@@ -1,15 +1,17 @@
-"""Tables of certified accuracy, on terminals, on pages and as CSV."""
+"""Tables of certified accuracy, and their CSV."""
 
 from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Iterable
 
 import pytest
 
-from robaudit.cli.console import plain_text
-from robaudit.report.certified_tables import OfRun, certified_tables, of_runs, page_tables, usual_radii
-from robaudit.report.sections import Ask, SectionName, find, section_csv
+from robaudit.report import notebook
+from robaudit.report.certified_tables import OfRun, certified_tables, of_runs, usual_radii
+from robaudit.report.sections import Ask, SectionName, section_csv, section_of
+from robaudit.report.tables import Table, Terminal
 from robaudit.stats.certified import certificates_of, certified_accuracy
 from tests.certified_rows import MIXED, certificate, pictured, stating
 from tests.radius_rows import run_of
@@ -34,13 +36,13 @@ def test_usual_radii(largest: float, radii: tuple[float, ...]) -> None:
     assert usual_radii([certified_accuracy(found)]) == pytest.approx(radii)
 
 
-def test_a_terminal_has_three_results_abreast_and_one_norm_in_a_table() -> None:
-    tables = certified_tables(of_runs([pictured(name="base"), pictured(12, name="new")]))
-    assert [(table.heading.rpartition(" ")[2], len(table.columns) - 1) for table in tables.build(False)] == [
-        ("l2", 3),
-        ("l2", 1),
-        ("linf", 2),
-    ]
+def plain_text(tables: Iterable[Table]) -> str:
+    return notebook.text(Terminal(tables)) + "\n"
+
+
+def test_one_norm_in_a_table() -> None:
+    tables = list(certified_tables(of_runs([pictured(name="base"), pictured(12, name="new")])))
+    assert [(table.heading.rpartition(" ")[2], len(table.columns) - 1) for table in tables] == [("l2", 4), ("linf", 2)]
     text = plain_text(tables)
     assert text.count("At r: share of images") == 1
     assert "not certifiable" in text
@@ -64,20 +66,12 @@ def test_the_numbers_of_a_table() -> None:
     assert "certified_radius at sigma 0.25: 1 image without a label left out." in text
 
 
-def test_a_page_has_mathematical_signs() -> None:
-    (first, *_), *_ = [[table] for table in page_tables(of_runs([pictured()]))]
-    texts = [row[0].text for row in first.rows]
-    assert "r ≥ 0.25" in texts
-    assert "r > 0" in texts
-    assert not any(">=" in cell.text for row in first.rows for cell in row)
-
-
 def test_csv_has_every_number_once() -> None:
     found = of_runs([pictured()])
 
     def lines_of(ask: Ask) -> list[dict[str, str]]:
         name = SectionName.CERTIFIED
-        return list(csv.DictReader(io.StringIO(section_csv(name, find(name, [pictured()], ask), ask))))
+        return list(csv.DictReader(io.StringIO(section_csv(name, section_of(name).find([pictured()], ask), ask))))
 
     lines = lines_of(Ask(radius=(0.0, 0.3)))
     for one in found:

@@ -13,6 +13,7 @@ from robaudit.quantities import LOG10_P_FAIL, Interval
 from robaudit.report import numbers
 from robaudit.report.class_tables import bias_table
 from robaudit.report.summary_tables import overall_tables
+from robaudit.report.tables import Table, Terminal
 from robaudit.rows import Row
 from robaudit.stats.classes import class_bias
 from robaudit.stats.flags import flag
@@ -49,10 +50,10 @@ MEASURED = [row("a", -3.0, -3.2, -2.8), row("b", -6.0, -6.4, -5.6), row("c", -5.
 BOUNDED = [row("d", -12.0, None, -12.0), row("e", -12.0, None, -12.0, 1), row("f", -12.0, None, -12.0, 1)]
 
 
-def printed(table: object) -> str:
+def printed(*tables: Table) -> str:
     console = Console(width=120, color_system=None)
     with console.capture() as captured:
-        console.print(table)
+        console.print(Terminal(tables))
     return captured.get()
 
 
@@ -86,7 +87,7 @@ def test_quantiles_among_measured_ones_stay_finite() -> None:
 
 
 def test_the_table_has_no_shares_below_a_half() -> None:
-    text = printed(overall_tables(summarise(MEASURED + BOUNDED)))
+    text = printed(*overall_tables(summarise(MEASURED + BOUNDED)))
     assert "power of ten" in text
     assert "lower is better" in text
     assert "<= " in text

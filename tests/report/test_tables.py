@@ -5,24 +5,27 @@ from __future__ import annotations
 import csv
 import io
 import re
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-from rich.console import Console, RenderableType
+from rich.console import Console
 
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.quantities import NO_INTERVAL, Interval
-from robaudit.report.class_tables import bias_sheet, bias_table
-from robaudit.report.flag_tables import flags_sheet, flags_table
+from robaudit.report.class_tables import bias_table
+from robaudit.report.flag_tables import flags_tables
+from robaudit.report.sections import Ask, Found, SectionName, section_csv
 from robaudit.report.summary_tables import overall_tables
+from robaudit.report.tables import Cell, Column, Table, Terminal, cells, latex_text, markdown_text
 from robaudit.rows import Row
 from robaudit.stats.classes import class_bias
 from robaudit.stats.flags import flag
 from robaudit.stats.summary import summarise
-from robaudit.store.serialise import table_csv
 from tests.levels import sigma
+from tests.report.html.tools import hand_made
 
 NAMES = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
 ROW = Row(
@@ -46,25 +49,67 @@ TAYLOR: dict[str, Any] = {"estimator": "taylor_mvs", "lower": None, "upper": Non
 MANY = [*mc(), *mc(1000, level=8 / 255), *mc(**TAYLOR), *mc(**{**TAYLOR, "estimator": "softmax", "quantity": "confidence"})]
 
 
-def shown(renderable: RenderableType, width: int) -> list[str]:
+def shown(tables: Table | Iterable[Table], width: int) -> list[str]:
     """Plain lines, as a pipe gets them."""
     console = Console(width=width, file=io.StringIO(), force_terminal=False, color_system=None)
-    console.print(renderable)
+    console.print(Terminal([tables] if isinstance(tables, Table) else tables))
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue().splitlines()
 
 
-@pytest.mark.parametrize("width", [80, 100, 140])
-def test_nothing_is_cut_off_at_any_width(width: int) -> None:
+@pytest.mark.parametrize("width", [60, 80, 100, 140])
+def test_nothing_is_cut_off_or_broken_at_any_width(width: int) -> None:
+    """Intervals stay whole; of names the middle goes, and where that is not enough the table continues below."""
     tables = (
-        overall_tables(summarise(MANY), {("mc", sigma(0.05)): 1234.5}),
+        *overall_tables(summarise(MANY), {("mc", sigma(0.05)): 1234.5}),
         bias_table(class_bias(mc(200), class_names=NAMES, permutations=100)),
-        flags_table(flag(mc(), below=0.9, top=2), NAMES),
+        *flags_tables(flag(mc(), below=0.9, top=2), NAMES),
     )
     for table in tables:
         lines = shown(table, width)
         assert all(len(line) <= width for line in lines)
         assert not any("…" in line for line in lines)
+        body = lines[next((i for i, line in enumerate(lines) if line.startswith("──")), 0) :]
+        cells_of = [cell.text for row in table.without_details().rows for cell in row if "[" in cell.text]
+        together = "\n".join(body).replace(", ", ",")
+        assert all(f"[{text.partition(' [')[2]}".replace(", ", ",") in together for text in cells_of)
+
+
+def test_a_narrow_terminal_gets_the_columns_in_parts() -> None:
+    ids = [f"a/very/long/folder/of/images/{i:04d}.png" for i in range(3)]
+    wide = Table(
+        "",
+        (Column("sample"), *(Column(f"column {i}", number=True) for i in range(8))),
+        tuple(cells((one, *["0.123 [0.100, 0.150]"] * 8)) for one in ids),
+    )
+    lines = shown(wide, 70)
+    assert all(len(line) <= 70 for line in lines)
+    text = " ".join(lines)
+    assert all(f"column {i}" in text for i in range(8))
+    for one in ids:
+        assert sum(line.startswith("a/") and line.split()[0].endswith(one[-6:]) for line in lines) >= 2, "each part names its lines"
+
+
+def test_latex_and_markdown_are_the_same_table() -> None:
+    table = Table(
+        "50 % & more",
+        (Column("name"), Column("value", number=True), Column("these", number=True, detail=True)),
+        (cells(("a_b", ">= 1", "[0, 1]")), (Cell("[c]"), Cell("~2"), Cell(""))),
+        notes=("how\nto read",),
+    )
+    assert latex_text([table]).splitlines()[1:] == [
+        "% 50 % & more",
+        r"\begin{tabular}{lr}",
+        r"\toprule",
+        r"name & value \\",
+        r"\midrule",
+        r"a\_b & $\geq$ 1 \\",
+        r"{}[c] & \textasciitilde{}2 \\",
+        r"\bottomrule",
+        r"\end{tabular}",
+        r"% how\nto read",
+    ]
+    assert markdown_text([table]).splitlines()[:4] == ["### 50 % &amp; more", "", "| name | value | these |", "| :--- | ---: | ---: |"]
 
 
 def test_the_overall_table_says_what_it_shows() -> None:
@@ -78,15 +123,15 @@ def test_the_overall_table_says_what_it_shows() -> None:
     assert "1,000" in body
 
 
-def test_a_perfect_result_is_a_bound_everywhere() -> None:
+def test_a_perfect_result_has_its_interval_everywhere() -> None:
     lower, _ = clopper_pearson(2000, 2000)
     rows = [replace(row, value=1.0, lower=float(lower), upper=1.0, std_error=0.0) for row in mc()]
     body = "\n".join(shown(overall_tables(summarise(rows)), 140))
     assert "1.000 [0.926, 1.000]" in body
-    assert ">= 0.998" in body
+    assert "1.000 [0.998, 1.000]" in body
     assert "0.0% [0.0%, 7.4%]" in body
     assert not re.search(r"(?<!\[)\b1\.0+\b(?! \[|\])", body), "a bare 1"
-    flags = "\n".join(shown(flags_table(flag(rows, bottom=3)), 100))
+    flags = "\n".join(shown(flags_tables(flag(rows, bottom=3)), 100))
     assert flags.count("1.000 [0.998, 1.000]") == 3
 
 
@@ -108,36 +153,38 @@ def test_a_single_image_is_in_brackets_and_explained() -> None:
 
 def test_the_flags_table_counts_before_it_lists_and_caps_the_list() -> None:
     flagged = flag(mc(), below=0.9)
-    lines = shown(flags_table(flagged, NAMES, limit=3), 120)
+    lines = shown(flags_tables(flagged, NAMES, limit=3), 120)
     assert f"{flagged.beyond} of 48 samples are below 0.9" in lines[2]
-    assert f"... and {flagged.beyond - 3} more, which -o FILE writes too." in lines
+    assert f"... and {flagged.beyond - 3} more: --format csv has all." in lines
     assert sum("img-" in line for line in lines) == 3
-    assert any("without an interval." in line for line in shown(flags_table(flag(mc(**TAYLOR), below=0.9)), 120))
+    assert any("without an interval." in line for line in shown(flags_tables(flag(mc(**TAYLOR), below=0.9)), 120))
 
 
 def test_nothing_flagged_is_one_line() -> None:
-    lines = shown(flags_table(flag(mc(), below=0.0)), 120)
+    lines = shown(flags_tables(flag(mc(), below=0.0)), 120)
     assert any(line.startswith("0 of 48 samples are below 0") for line in lines)
 
 
 def test_hostile_names_are_text_and_not_markup() -> None:
     rows = mc(12, sample_id="[bold]x[/bold]\x1b[2J", value=0.1)
-    lines = "\n".join(shown(flags_table(flag(rows), ["[red]r[/red]"] * 10), 140))
+    lines = "\n".join(shown(flags_tables(flag(rows), ["[red]r[/red]"] * 10), 140))
     assert "[bold]x[/bold]\\x1b[2J" in lines
     assert "[red]r[/red]" in lines
     assert "\x1b" not in lines
 
 
 def test_csv_of_bias_and_flags() -> None:
-    bias = list(csv.DictReader(io.StringIO(table_csv(*bias_sheet(class_bias(mc(40), class_names=NAMES))))))
+    run = hand_made(mc(40), data={"where": "x", "class_names": NAMES, "labelled": 40})
+    text = section_csv(SectionName.CLASSES, [Found("run", run, class_bias(mc(40), class_names=NAMES))], Ask())
+    bias = list(csv.DictReader(io.StringIO(text)))
     assert [line["name"] for line in bias] == NAMES
     assert float(bias[0]["mean_lower"]) <= float(bias[0]["mean"]) <= float(bias[0]["mean_upper"])
     assert {"q25", "median", "q75", "below", "below_count", "difference_lower", "p_value", "differs"} <= set(bias[0])
     flagged = flag(mc(), below=0.9, top=2)
-    flags = list(csv.DictReader(io.StringIO(table_csv(*flags_sheet(flagged, {0: "=cat", 3: "dog"})))))
-    assert {line["predicted_name"] for line in flags} <= {"'=cat", "dog", ""}
-    named = {line["predicted"]: line["predicted_name"] for line in flags}
-    assert named == {line: {"0": "'=cat", "3": "dog"}.get(line, "") for line in named}
+    hostile = hand_made(mc(), data={"where": "x", "class_names": ["=cat", *NAMES[1:]], "labelled": 40})
+    flags = list(csv.DictReader(io.StringIO(section_csv(SectionName.FLAGGED, [Found("run", hostile, flagged)], Ask()))))
+    assert {line["predicted_name"] for line in flags if line["predicted"] == "0"} == {"'=cat"}
+    assert {line["run"] for line in flags} == {"run"}
     assert [line["list"] for line in flags] == ["flagged"] * flagged.beyond + ["robust"] * 2
     assert flags[0]["id"] == flagged.samples[0].id
 
@@ -150,7 +197,7 @@ def test_confirmed_and_approximate_ones_are_both_counted() -> None:
         replace(low, sample_id="b", interval=Interval.parse("jackknife:approximate")),
         replace(ROW, sample_id="c", value=0.95, lower=0.92, upper=0.98),
     ]
-    text = " ".join(shown(flags_table(flag(rows, below=0.9)), 160))
+    text = " ".join(shown(flags_tables(flag(rows, below=0.9)), 160))
     assert "2 of 3 samples are below 0.9: 1 confirmed, 1 approximate." in text
 
 

@@ -126,7 +126,7 @@ def test_odd_names_are_found_again(name: str, tmp_path: Path, run_cli: RunCli) -
     assert code == 0, err
     assert "clean accuracy" in err
     found = load_spec(tmp_path / "audit.yaml")
-    assert found.dataset.path == name  # type: ignore[union-attr]
+    assert found.document()["dataset"]["path"] == name
     assert found.gates[0] == "mean(sigma=0.02) >= 0.9999999"
 
 

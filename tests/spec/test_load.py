@@ -22,7 +22,7 @@ def test_knows_where_it_came_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     write(tmp_path / "specs", digits(), "cifar.yaml")
     monkeypatch.chdir(tmp_path)
     spec = load_spec(Path("specs/cifar.yaml"))
-    assert (spec.base_dir, spec.name) == (tmp_path / "specs", "cifar")
+    assert (spec.base_dir, spec.stem) == (tmp_path / "specs", "cifar")
 
 
 def test_anchors_are_understood(tmp_path: Path) -> None:

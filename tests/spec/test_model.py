@@ -76,6 +76,7 @@ SAME: dict[str, dict[str, Any]] = {
     "device": {"run": {"device": "cpu"}},
     "batch size": {"run": {"batch_size": 3}},
     "spelling of sigma": {"noise": {"sigma": ["1/5"]}},
+    "name": {"name": "ours"},
 }
 EXTENSION: dict[str, dict[str, Any]] = {
     "limit": {"limit": 9},
@@ -103,4 +104,5 @@ def test_identity(change: dict[str, Any]) -> None:
 
 def test_located() -> None:
     found = spec().located(Path("/somewhere"), "cifar")
-    assert (found.base_dir, found.name) == (Path("/somewhere"), "cifar")
+    assert (found.base_dir, found.stem, found.title) == (Path("/somewhere"), "cifar", "cifar")
+    assert spec(name="ours").located(Path("/somewhere"), "cifar").title == "ours"

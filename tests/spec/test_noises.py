@@ -102,7 +102,7 @@ def test_a_chosen_noise_is_not_given_the_line_of_another(tmp_path: Path) -> None
     spec = load(tmp_path, SEVERAL, noises=["rain", "b"])
     line = write(tmp_path, digits(noise=SEVERAL)).read_text().splitlines().index("noise:") + 1
     with pytest.raises(SpecError) as caught:
-        build(spec.noise, spec.base_dir, spec.written)
+        build(spec.noise, spec.base_dir, spec.origin)
     assert str(caught.value).startswith(f"{tmp_path / 'spec.yaml'}:{line}: noise[0].kind: unknown noise kind 'weather'")
 
 
@@ -117,7 +117,7 @@ def test_a_chosen_noise_is_not_given_the_line_of_another(tmp_path: Path) -> None
 def test_a_spec_without_a_file_is_refused_by_its_keys(noise: object, says: str, tmp_path: Path) -> None:
     spec = AuditSpec.model_validate(digits(noise=noise))
     with pytest.raises(SpecError) as caught:
-        build(spec.noise, spec.base_dir, spec.written)
+        build(spec.noise, spec.base_dir, spec.origin)
     assert str(caught.value) == says
 
 

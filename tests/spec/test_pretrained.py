@@ -68,10 +68,10 @@ def test_everything_that_is_left_out(tmp_path: Path) -> None:
         "interpolation": "bilinear",
         "crop": 32,
     }
-    assert said == {**wanted, "crop_rounding": "round", "pad": None, "channels": 3}
+    assert said == {**wanted, "crop_rounding": "round", "pad": None, "ids": None, "channels": 3}
     assert found.base_dir == tmp_path
-    assert found.name == "spec"
-    assert found.written is not None
+    assert found.stem == "spec"
+    assert found.origin.lines
 
 
 def test_no_library_is_imported(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_twice_is_once(tmp_path: Path) -> None:
     path = model(tmp_path)
     first = spec(tmp_path)
     assert filled(first) is first
-    again = AuditSpec.model_validate(first.document()).located(first.base_dir, first.name)
+    again = AuditSpec.model_validate(first.document()).located(first.base_dir, first.stem)
     path.write_text(json.dumps({"architecture": "resnet50", "num_classes": 5, "pretrained_cfg": {}}))
     assert filled(again).document() == first.document()
 
@@ -120,7 +120,7 @@ def test_data_that_are_no_image_files(tmp_path: Path) -> None:
     model(tmp_path)
     found = spec(tmp_path, "kind: npz, path: a.npz")
     assert found.dataset.class_names == ("cat", "dog", "owl")
-    assert found.taken[0].endswith("3 class names (cat, dog, owl); made for images of 32 x 32, which the data must have already")
+    assert found.origin.taken[0].endswith("3 class names (cat, dog, owl); made for images of 32 x 32, which the data must have already")
     assert spec(tmp_path, "kind: digits").dataset.class_names is None
     torchvision = spec(tmp_path, "kind: torchvision, name: CIFAR10, root: data").dataset
     assert torchvision.class_names is None

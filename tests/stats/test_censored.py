@@ -15,8 +15,9 @@ from robaudit.gates.decide import Decision, decide
 from robaudit.quantities import LOG10_P_FAIL, LOSS, P_ROBUST, RADIUS, TOLERANCE
 from robaudit.report import numbers
 from robaudit.report.class_tables import bias_table
-from robaudit.report.flag_tables import flags_table
+from robaudit.report.flag_tables import flags_tables
 from robaudit.report.summary_tables import overall_tables
+from robaudit.report.tables import Table, Terminal
 from robaudit.rows import Row
 from robaudit.spec.gates import QUANTITIES, parse_gate
 from robaudit.stats.classes import class_bias
@@ -37,10 +38,10 @@ def exact_beyond(index: int, cap: float, **others: Any) -> Row:
     return beyond(index, cap, lower=None, estimator="radius_exact:norm=l2", **others)
 
 
-def printed(table: object) -> str:
+def printed(*tables: Table) -> str:
     console = Console(file=io.StringIO(), width=120, highlight=False, color_system=None)
     with console.capture() as captured:
-        console.print(table)
+        console.print(Terminal(tables))
     return captured.get()
 
 
@@ -61,7 +62,7 @@ def test_they_are_counted_and_the_mean_is_a_lower_end() -> None:
     )
     assert one.median.censored
     assert not one.p05.censored
-    text = printed(overall_tables([one], quantities=LENGTHS))
+    text = printed(*overall_tables([one], quantities=LENGTHS))
     assert ">= 3.120 [" in text
     assert "> 4.200" in text
     assert "radius_exact:norm=l2: 3 of 5 images beyond 4.2; their mean counts them as that and is a lower bound." in text
@@ -73,7 +74,7 @@ def test_upper_bounds_give_a_mean_of_at_most() -> None:
     one = summary([found(i, 1.0 + i) for i in range(4)])
     assert (one.upper_bounds, one.censored, one.cap) == (4, 0, None)
     assert (one.mean.lower, one.mean.measured_upper) == (-math.inf, 2.5)
-    text = printed(overall_tables([one], quantities=LENGTHS))
+    text = printed(*overall_tables([one], quantities=LENGTHS))
     assert "<= 2.500 [..., " in text
     assert "<= radius_attack: upper bounds; the true value of an image may be smaller." in text
 
@@ -86,7 +87,7 @@ def test_a_search_that_failed_leaves_the_mean_of_what_was_found() -> None:
     assert one.p95.measured_upper == math.inf
     assert one.p95.measured_lower == one.p95.value
     assert (one.censored, one.not_found, one.upper_bounds, one.of_search) == (1, 1, 2, True)
-    text = " ".join(printed(overall_tables([one], quantities=LENGTHS)).split())
+    text = " ".join(printed(*overall_tables([one], quantities=LENGTHS)).split())
     assert (
         "1 of 3 images not found up to 3; their mean counts them as that and is a lower bound of the radii that the search finds," in text
     )
@@ -96,7 +97,7 @@ def test_a_search_that_failed_leaves_the_mean_of_what_was_found() -> None:
 def test_a_search_that_found_nothing_at_all_is_one_of_upper_bounds() -> None:
     one = summary([beyond(i, 3.0) for i in range(3)])
     assert (one.censored, one.not_found, one.upper_bounds, one.of_search) == (3, 3, 0, True)
-    assert "upper bounds" in printed(overall_tables([one], quantities=LENGTHS))
+    assert "upper bounds" in printed(*overall_tables([one], quantities=LENGTHS))
     assert not summary([exact_beyond(i, 3.0) for i in range(3)]).of_search
     assert not summary([beyond(i, 3.0, lower=3.0) for i in range(3)]).of_search
 
@@ -121,7 +122,7 @@ def test_flags() -> None:
     certainty = {one.id: one.certainty for one in flagged.robust}
     assert certainty == {"0": "confirmed", "1": "undecided", "2": "undecided", "3": "no"}  # a failed search proves nothing
     assert [one.censored for one in flagged.robust] == [True, True, False, False]
-    text = printed(flags_table(flagged, quantity=RADIUS))
+    text = printed(*flags_tables(flagged, quantity=RADIUS))
     assert "> 4.000" in text
     assert "<= 1.000" in text
     assert "> 2 of 4 values are only known to be larger." in text
@@ -136,7 +137,7 @@ def test_only_probabilities_have_a_usual_threshold() -> None:
     flagged = flag(THREE, below=-math.inf, bottom=2, quantity=RADIUS)
     assert (flagged.beyond, flagged.confirmed, flagged.undecided, flagged.has_threshold) == (0, 0, 0, False)
     assert flagged.document()["threshold"] is None
-    text = printed(flags_table(flagged, quantity=RADIUS))
+    text = printed(*flags_tables(flagged, quantity=RADIUS))
     assert "5 samples; radius has no usual threshold, so none is flagged: --threshold gives one." in text
     assert "?" not in text
 

@@ -15,7 +15,7 @@ from robaudit.errors import NothingLeftError, RunError
 from robaudit.estimators.mc import Rule, sample
 from robaudit.numerics.intervals import clopper_pearson, mean_interval
 from robaudit.quantities import LOG10_P_FAIL, NO_INTERVAL, Interval, IntervalKind, Quantity
-from robaudit.report.numbers import percents
+from robaudit.report.numbers import ends
 from robaudit.rows import Row
 from robaudit.stats.frame import one_result
 from robaudit.stats.summary import summarise
@@ -106,7 +106,7 @@ def test_under_noise_that_does_the_same_every_time_the_accuracy_on_these_images_
     assert group.noisy_accuracy.lower < 0.5 < group.noisy_accuracy.upper
     (group,) = summarise(once[:1] * 3)
     assert group.noisy_accuracy is not None
-    assert percents(group.noisy_accuracy.measured_lower, group.noisy_accuracy.measured_upper) == "100.0% to 100.0%"
+    assert ends(group.noisy_accuracy.measured_lower, group.noisy_accuracy.measured_upper) == "[1.000, 1.000]"
 
 
 def test_without_labels_there_is_no_accuracy() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 import robaudit
 from robaudit.auditing import loop
-from robaudit.progress import Silent
+from robaudit.progress import Listener
 from robaudit.store.log import Logged
 from tests.clock import Clock
 from tests.conftest import RunCli
@@ -42,7 +42,7 @@ def test_a_run_is_logged_and_a_finished_one_left_alone(tmp_path: Path, run_cli: 
 
 
 def test_control_characters_are_escaped_and_what_came_before_is_kept(tmp_path: Path) -> None:
-    log = Logged(Silent())
+    log = Logged(Listener())
     log.warn("a\x1b[2Jb\nc")
     log.open(tmp_path)
     log.note("umlaut \u00fc")
@@ -52,7 +52,7 @@ def test_control_characters_are_escaped_and_what_came_before_is_kept(tmp_path: P
 def test_a_log_that_cannot_be_written_costs_only_the_log(tmp_path: Path) -> None:
     (tmp_path / "run" / "log.txt").mkdir(parents=True)
     spec = robaudit.load_spec(write(tmp_path, digits(limit=2)))
-    log = Logged(Silent())
+    log = Logged(Listener())
     log.open(tmp_path / "run")
     log.note("lost")
     log.note("lost, too")
@@ -62,7 +62,7 @@ def test_a_log_that_cannot_be_written_costs_only_the_log(tmp_path: Path) -> None
 
 def test_a_long_part_gets_a_line_a_minute(tmp_path: Path) -> None:
     clock = Clock()
-    log = Logged(Silent(), clock)
+    log = Logged(Listener(), clock)
     log.open(tmp_path)
     log.begin(1000, 400)
     for _ in range(1000):
@@ -84,7 +84,7 @@ def test_a_long_part_gets_a_line_a_minute(tmp_path: Path) -> None:
     ]
 
 
-class Heard(Silent):
+class Heard(Listener):
     """A listener that keeps what it hears of the progress."""
 
     def __init__(self) -> None:
@@ -112,7 +112,7 @@ def test_everything_is_passed_on(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("raised", "word"), [(KeyboardInterrupt(), "interrupted"), (SystemExit(143), "terminated")], ids=str)
 def test_how_it_ended_is_kept(raised: BaseException, word: str, tmp_path: Path) -> None:
-    log = Logged(Silent())
+    log = Logged(Listener())
     log.open(tmp_path)
     with pytest.raises(type(raised)), log.until_interrupted():
         raise raised

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,10 +12,13 @@ from robaudit.errors import RobauditError
 from robaudit.levels import NoiseLevel
 from robaudit.report import numbers
 from robaudit.report.flag_tables import is_beyond
-from robaudit.report.html.content import Content
-from robaudit.report.html.tables import bar_of
+from robaudit.report.html.content import Content, RunView
+from robaudit.report.html.verdict import NO_THRESHOLD, flag_rule
+from robaudit.report.summary_tables import MEANINGS, bar_of
 from robaudit.report.tables import Bar
+from robaudit.report.words import bracketed_certainties
 from robaudit.stats.flags import Certainty, Flag, Flagged
+from robaudit.store.run import Run
 from robaudit.text import class_name, clipped, printable
 
 if TYPE_CHECKING:
@@ -25,7 +28,7 @@ if TYPE_CHECKING:
 
 SMALL, LARGEST = 64, 160
 _QUALITY = 88
-_LONGEST_ID = 80
+_LONGEST_ID, _EXAMPLES = 80, 2
 NOT_FLAGGED = "not flagged"
 
 
@@ -80,9 +83,18 @@ class Card:
 
 @dataclass(frozen=True, slots=True)
 class Gallery:
-    """The cards of one estimator and noise level."""
+    """The cards of one estimator and noise level of a run.
 
-    flagged: Flagged
+    Attributes:
+        title: which result of which run.
+        level: the noise level as text.
+        caption: how many images are flagged, and what a card says.
+        cards: of the listed samples.
+    """
+
+    title: str
+    level: str
+    caption: str
     cards: tuple[Card, ...]
 
 
@@ -100,8 +112,8 @@ class Shown:
     """The parts of a page that show images.
 
     Attributes:
-        galleries: for each shown estimator and noise level.
-        examples: of noise.
+        galleries: for each run and each shown estimator and noise level.
+        examples: of the noise of the first run.
         problems: why images are missing, one line per reason.
         reduced: whether any image is smaller than the original.
     """
@@ -113,22 +125,52 @@ class Shown:
 
 
 def show(content: Content, source: ImageSource | None = None, *, images: bool = True) -> Shown:
-    """The galleries of a run; without images where its data set cannot be opened.
+    """The galleries of the runs; without images where a data set cannot be opened.
 
     Args:
-        content: of the run.
-        source: where images are read; None: where the run's spec says.
+        content: of the page.
+        source: where images are read; None: where the runs' specs say.
         images: whether any are wanted.
     """
-    album = _Album(content, source) if images else None
-    galleries = tuple(
-        Gallery(one, tuple(_card(content, one, sample, rank, album) for rank, sample in enumerate(one.samples, start=1)))
-        for one in content.flagged
-    )
-    if album is None:
-        return Shown(galleries, (), (), False)
-    examples = tuple(example for name in content.examples if (example := _example(content, name, album)) is not None)
-    return Shown(galleries, examples, tuple(dict.fromkeys(album.problems)), album.reduced)
+    galleries, examples, problems, reduced = list[Gallery](), tuple[Example, ...](), list[str](), False
+    several = len(content.views) > 1
+    for view in content.views:
+        flagged, names = content.flagged(view), [] if examples else _examples(view.run)
+        album = _Album(view.run, [*(sample.id for one in flagged for sample in one.samples), *names], source) if images else None
+        levels = numbers.level_texts(group.key.at for group in view.groups)
+        for one in flagged:
+            cards = tuple(_card(view, one, sample, rank, album) for rank, sample in enumerate(one.samples, start=1))
+            level = levels[one.key.at]
+            title = f"{view.name}: {one.key.estimator}, {level}" if several else f"{one.key.estimator}, {level}"
+            galleries.append(Gallery(title, level, _caption(one, len(cards)), cards))
+        if album is not None:
+            found = (_example(name, levels, album) for name in names)
+            examples = examples or tuple(one for one in found if one is not None)
+            problems, reduced = problems + album.problems, reduced or album.reduced
+    return Shown(tuple(galleries), examples, tuple(dict.fromkeys(problems)), reduced)
+
+
+def _examples(run: Run) -> list[str]:
+    """Samples of different predicted classes whose noisy copies show what the noise looks like."""
+    found: dict[int, str] = {}
+    for row in run.rows:
+        found.setdefault(row.predicted, row.sample_id)
+        if len(found) == _EXAMPLES:
+            break
+    return list(found.values())
+
+
+def _caption(one: Flagged, cards: int) -> str:
+    text = f"{one.beyond:,} of {one.total:,} images are flagged{bracketed_certainties(one)}: {flag_rule(one)}."
+    if not one.has_threshold:
+        text = f"None of {one.total:,} images is flagged: {NO_THRESHOLD}."
+    extra = max(0, cards - one.beyond)
+    if cards - extra < one.beyond:
+        text += f" Shown: the {cards - extra:,} least robust."
+    if extra:
+        text += f" Also shown: {extra} of the least robust that are not flagged."
+    meaning = MEANINGS.get(one.key.quantity, one.unit)
+    return f"{text} The large number on a card is {one.key.quantity}, the {meaning}, with its 95% interval."
 
 
 def thumbnail(pixels: Tensor) -> Thumbnail:
@@ -157,15 +199,14 @@ def thumbnail(pixels: Tensor) -> Thumbnail:
 class _Album:
     """The thumbnails of a run, as far as its images can be read; each is read once per noise level."""
 
-    def __init__(self, content: Content, source: ImageSource | None) -> None:
+    def __init__(self, run: Run, wanted: Sequence[str], source: ImageSource | None) -> None:
         from robaudit.report.gallery import RunImages
 
         self.problems: list[str] = []
         self.reduced = False
         self._images: RunImages | None = None
-        wanted = [*(sample.id for one in content.flagged for sample in one.samples), *content.examples]
         try:
-            self._images = RunImages(content.run, wanted, source)
+            self._images = RunImages(run, wanted, source)
         except RobauditError as error:
             self.problems.append(str(error))
 
@@ -183,12 +224,13 @@ class _Album:
         return made
 
 
-def _card(content: Content, one: Flagged, sample: Flag, rank: int, album: _Album | None) -> Card:
-    names, quantity = content.run.class_names, content.quantity(one.key.quantity)
+def _card(view: RunView, one: Flagged, sample: Flag, rank: int, album: _Album | None) -> Card:
+    names, quantity = view.run.class_names, view.quantity(one.key.quantity)
     pair = None if album is None else album.thumbnails(sample.id, [one.key.at])
     beyond = is_beyond(sample, one)
     certainty = sample.certainty if beyond or sample.certainty is Certainty.UNDECIDED else Certainty.NO
     judged = "unlabelled" if sample.label is None else "correct" if sample.label == sample.predicted else "wrong"
+    value, _, ends = numbers.sample_value(sample, quantity.low, quantity.high).partition(" [")
     return Card(
         rank=rank,
         name=clipped(printable(sample.id), _LONGEST_ID),
@@ -197,9 +239,9 @@ def _card(content: Content, one: Flagged, sample: Flag, rank: int, album: _Album
         flips_to="" if sample.flips_to is None else class_name(sample.flips_to, names, 40),
         judged=judged,
         classes=tuple(dict.fromkeys(index for index in (sample.label, sample.predicted) if index is not None)),
-        value=numbers.sample_number(sample, quantity),
-        interval="no interval" if (ends := numbers.interval(sample.lower, sample.upper)) == numbers.NONE else ends,
-        bar=bar_of(sample.value, sample.lower, sample.upper, quantity),
+        value=value,
+        interval=f"[{ends}" if ends else "no interval" if value.startswith(numbers.NO_INTERVAL) else "",
+        bar=bar_of(sample, quantity),
         certainty=certainty,
         badge=NOT_FLAGGED if certainty is Certainty.NO else certainty,
         clean=None if pair is None else pair[0],
@@ -207,8 +249,8 @@ def _card(content: Content, one: Flagged, sample: Flag, rank: int, album: _Album
     )
 
 
-def _example(content: Content, name: str, album: _Album) -> Example | None:
-    levels = {at: text for at, text in content.levels.items() if not at.levelless}
+def _example(name: str, levels: Mapping[NoiseLevel, str], album: _Album) -> Example | None:
+    levels = {at: text for at, text in levels.items() if not at.levelless}
     images = album.thumbnails(name, list(levels))
     if images is None:
         return None

@@ -10,31 +10,31 @@ from robaudit.gates.decide import Covers
 from robaudit.gates.text import number
 from robaudit.levels import NO_NOISE
 from robaudit.names import ResultName
-from robaudit.report.html.content import Content
+from robaudit.report.html.content import RunView
 from robaudit.report.numbers import NONE, level_numbers
-from robaudit.report.tables import Cell, Table, cells, columns
+from robaudit.report.tables import Cell, Column, Table, cells
 from robaudit.text import clipped, count, printable
 
 _MOST_SKIPPED = 20
 _MOST_NOISES = 3  # with their levels
 
 
-def facts(content: Content) -> str:
+def facts(view: RunView) -> str:
     """Model, data and noise in one line."""
-    info = content.run.info
+    info = view.run.info
     model, data, totals = info["model"], info["data"], info["totals"]
     skipped = f" ({totals['skipped']:,} skipped)" if totals["skipped"] else ""
-    estimators = ", ".join(dict.fromkeys(ResultName.parse(group.key.estimator).estimator for group in content.groups))
-    levels = ", ".join(_noises(content))
+    estimators = ", ".join(dict.fromkeys(ResultName.parse(group.key.estimator).estimator for group in view.groups))
+    levels = ", ".join(_noises(view))
     return (
         f"{_last(model['name'])} ({model['format']}, {model['classes']} classes) on {count(totals['samples'], 'image')}{skipped} of "
         f"{_last(data['where'])}; {levels}; by {estimators}."
     )
 
 
-def _noises(content: Content) -> Iterator[str]:
+def _noises(view: RunView) -> Iterator[str]:
     """Each noise with its levels: "gaussian noise of sigma 0.02, 0.05"; of many only the names."""
-    numbers_of = level_numbers(content.levels)
+    numbers_of = level_numbers(group.key.at for group in view.groups)
     labels = list(dict.fromkeys(at.noise for at in numbers_of if at != NO_NOISE))
     if not labels:
         yield "no noise"
@@ -46,36 +46,57 @@ def _noises(content: Content) -> Iterator[str]:
         yield f"{label} noise of {some[0].name} {', '.join(numbers_of[at] for at in some)}" if some else f"{label} noise"
 
 
-def provenance(content: Content) -> list[tuple[str, str]]:
-    """The name and text of each fact."""
-    return [(name, text) for name, text in _provenance(content.run.info, str(content.run.path)) if text]
+def data_line(views: Sequence[RunView]) -> str:
+    """What to know before comparing runs; empty for one."""
+    if len(views) < 2:
+        return ""
+    if len({view.run.info["data"].get("sha256") for view in views}) > 1:
+        return "These runs used different data: a difference between them may be due to the images."
+    return "All runs used the same data."
 
 
-def versions(content: Content) -> list[tuple[str, str]]:
-    """Versions of Python, of the packages and of plugins."""
-    info = content.run.info
-    packages = [(name, number) for name, number in info.get("versions", {}).items() if number is not None]
-    plugins = [
-        (f"plugin {name}", f"{one['package']} {one['version']}, {one['entry_point']}") for name, one in info.get("plugins", {}).items()
-    ]
-    return [*packages, *plugins]
-
-
-def session_table(content: Content) -> Table:
-    """A line for each session of the run."""
+def provenance(views: Sequence[RunView]) -> Table:
+    """How the runs were made, a column for each."""
+    facts_of = [dict(_provenance(view.run.info, str(view.run.path))) for view in views]
     rows = [
-        [one[key] or "from Python" for key in ("started", "command", "device", "robaudit")] for one in content.run.info.get("sessions", [])
+        cells((name, *(one.get(name) or NONE for one in facts_of)))
+        for name in dict.fromkeys(name for one in facts_of for name in one)
+        if any(one.get(name) for one in facts_of)
     ]
-    return Table("Sessions", columns(("started", "command", "device", "robaudit")), _wrapped(rows))
+    return Table("How the runs were made" if len(views) > 1 else "How the run was made", _heads("fact", views), tuple(rows))
 
 
-def skipped_table(content: Content) -> Table:
-    """The first samples that were left out, and why."""
-    skipped = content.run.info["skipped"]
-    rows = [[one["sample_id"], one["reason"]] for one in skipped[:_MOST_SKIPPED]]
-    rest = len(skipped) - len(rows)
-    notes = (f"and {rest:,} more: see run.json",) if rest else ()
-    return Table(f"{count(len(skipped), 'sample')} skipped", columns(("sample", "reason")), _wrapped(rows), notes=notes)
+def versions(views: Sequence[RunView]) -> Table:
+    """Versions of Python, of the packages and of plugins."""
+    found = [dict(_versions(view.run.info)) for view in views]
+    rows = [cells((name, *(one.get(name, NONE) for one in found))) for name in dict.fromkeys(name for one in found for name in one)]
+    return Table("Versions", _heads("package", views), tuple(rows), folded=True)
+
+
+def _versions(info: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    yield from ((name, number) for name, number in info.get("versions", {}).items() if number is not None)
+    for name, one in info.get("plugins", {}).items():
+        yield f"plugin {name}", f"{one['package']} {one['version']}, {one['entry_point']}"
+
+
+def _heads(first: str, views: Sequence[RunView]) -> tuple[Column, ...]:
+    return Column(first), *(Column(view.name if len(views) > 1 else "", wrap=True) for view in views)
+
+
+def session_tables(views: Sequence[RunView]) -> Iterator[Table]:
+    """A line for each session of a run, and the first samples that were left out, with the reason."""
+    for view in views:
+        name, info = f"{view.name}: " if len(views) > 1 else "", view.run.info
+        if sessions := info.get("sessions", []):
+            rows = [cells(one[key] or "from Python" for key in ("started", "command", "device", "robaudit")) for one in sessions]
+            heads = tuple(Column(head, wrap=True) for head in ("started", "command", "device", "robaudit"))
+            yield Table(f"{name}Sessions", heads, tuple(rows), folded=True)
+        if skipped := info["skipped"]:
+            rows = [cells((one["sample_id"], one["reason"])) for one in skipped[:_MOST_SKIPPED]]
+            rest = len(skipped) - len(rows)
+            notes = (f"and {rest:,} more: see run.json",) if rest else ()
+            heads = Column("sample", wrap=True), Column("reason", wrap=True)
+            yield Table(f"{name}{count(len(skipped), 'sample')} skipped", heads, tuple(rows), notes=notes)
 
 
 def decision_table(decisions: Sequence[Mapping[str, Any]]) -> Table:
@@ -91,12 +112,13 @@ def decision_table(decisions: Sequence[Mapping[str, Any]]) -> Table:
             "" if one[key] is None else number(one[key], limit, rounding)
             for key, rounding in (("value", ROUND_HALF_UP), ("lower", ROUND_FLOOR), ("upper", ROUND_CEILING))
         )
-        interval = f"{lower or 'open'} to {upper or 'open'} ({100 * one['confidence']:.6g}%)" if lower or upper else NONE
+        ends = f"[{lower or '...'}, {upper or '...'}] ({100 * one['confidence']:.6g}%)" if lower or upper else ""
         if one["covers"] == Covers.RUN:
-            value, interval = f"{one['value']:g}", NONE
+            value, ends = f"{one['value']:g}", ""
         verdict = Cell(str(one["verdict"]), tone="bad" if one["verdict"] == "fail" else "")
-        rows.append((Cell(str(one["gate"])), verdict, *cells((value or NONE, interval, str(one["about"])))))
-    return Table("Gates of the run", columns(("gate", "verdict"), ("value", "interval", "about")), tuple(rows))
+        rows.append((Cell(str(one["gate"])), verdict, *cells((f"{value or NONE} {ends}".rstrip(), str(one["about"])))))
+    heads = (Column("gate"), Column("verdict"), Column("value [interval]", number=True), Column("about", wrap=True))
+    return Table("Gates of the run", heads, tuple(rows))
 
 
 def _provenance(info: Mapping[str, Any], path: str) -> Iterator[tuple[str, str]]:
@@ -123,7 +145,3 @@ def _last(path: str) -> str:
     """The end of a path, which tells models apart."""
     parts = [part for part in path.split("/") if part]
     return clipped(printable("/".join(parts[-2:]) if path.startswith("/") else path), 80)
-
-
-def _wrapped(rows: Sequence[Sequence[str]]) -> tuple[tuple[Cell, ...], ...]:
-    return tuple(cells(row, tone="text") for row in rows)

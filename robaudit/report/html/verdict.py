@@ -1,63 +1,106 @@
-"""The verdict on a run: a sentence and a few large numbers."""
+"""The verdict on a run: a sentence, and the numbers behind it at a glance."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from robaudit.levels import GAUSSIAN, NO_NOISE, LevelName, NoiseLevel
-from robaudit.quantities import LOG10_P_FAIL
+from robaudit.quantities import LOG10_P_FAIL, P_ROBUST
 from robaudit.report import numbers
 from robaudit.report.class_tables import label_of
-from robaudit.report.html.content import Content
-from robaudit.report.words import POPULATION, bracketed_certainties, certainties
+from robaudit.report.differences import changes_of, difference
+from robaudit.report.html.content import Content, RunView
+from robaudit.report.sections import Found
+from robaudit.report.summary_tables import bar_of, mean_cell
+from robaudit.report.tables import Cell, Column, Table
+from robaudit.report.words import bracketed_certainties
 from robaudit.stats.classes import ClassBias, ClassStats
 from robaudit.stats.flags import Flagged
-from robaudit.stats.summary import GroupSummary, Mean
+from robaudit.stats.intervals import LIKE_THESE
+from robaudit.stats.summary import GroupSummary, Mean, Share
 from robaudit.text import count
 
-_MOST = 4  # noise levels in a tile
+_MOST = 4  # noise levels at a glance
 NO_THRESHOLD = "the quantity has no usual threshold; --threshold gives one"
 """Why no image is flagged."""
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One number of a tile: the noise level, the value, and its interval or how certain it is."""
-
-    where: str
-    value: str
-    detail: str
-
-
-@dataclass(frozen=True, slots=True)
-class Tile:
-    """A few large numbers that belong together."""
-
-    title: str
-    lines: tuple[Line, ...]
-    note: str = ""
-
-
-def sentence(content: Content) -> str:
+def sentence(content: Content, view: RunView) -> str:
     """The verdict: how robust the model is at the lowest and at the highest noise level, and how many images are flagged.
 
     Of several noises, each at its strongest level, it is about the least and the most harmful one.
     """
-    groups = _headline(content)
+    groups = _headline(view)
     least, most = groups[0], groups[-1]
     if len({group.key.noise for group in groups}) > 1:
         most, *_, least = sorted(groups, key=_goodness)
-    text = _answer(content, least)
+    levels = numbers.level_texts(group.key.at for group in view.groups)
+    text = _answer(view, least, levels[least.key.at])
     if most is not least:
-        text += f", and {_short(content, most)}"
-    return f"{text}. {_flag_sentence(content, most.key.at)}".rstrip()
+        in_it = "in" if _is_share(most) else "it is"
+        text += f", and at {levels[most.key.at]} {in_it} {_mean(view, most)}"
+    return f"{text}. {_flag_sentence(content.flagged(view), view, most.key.at, levels)}".rstrip()
 
 
-def tiles(content: Content) -> tuple[Tile, ...]:
-    """Clean accuracy, accuracy under noise, robustness, the least robust class and the flagged samples."""
-    return tuple(tile for tile in _tiles(content) if tile.lines)
+def gate_line(view: RunView) -> tuple[str, str]:
+    """The worst verdict of the gates of a run, and how many there are of each; empty without gates."""
+    verdicts = [str(one["verdict"]) for one in view.decisions]
+    worst = next((one for one in ("fail", "inconclusive", "pass") if one in verdicts), "")
+    parts = [f"{verdicts.count(one)} {word}" for one, word in (("fail", "failed"), ("inconclusive", "inconclusive"), ("pass", "passed"))]
+    told = [part for part in parts if not part.startswith("0 ")]
+    return worst, f"{count(len(verdicts), 'gate')}: {', '.join(told)}" if verdicts else ""
+
+
+def glance(content: Content) -> Table:
+    """A line for each run and noise level, at most four levels of each: accuracy, robustness, the least robust class, flagged samples."""
+    several = len(content.views) > 1
+    first = content.views[0].main()[0]
+    alike = all(group.key.quantity == first.key.quantity for view in content.views for group in view.main())
+    rows = [(*((Cell(view.name),) if several else ()), *row) for view in content.views for row in _rows(content, view)]
+    head = "prediction unchanged" if first.key.quantity == P_ROBUST.name else f"mean {first.key.quantity}"
+    heads = ("accuracy", head if alike else "mean", "least robust class", "flagged")
+    kept = [i for i in range(4) if any(row[i + 1 + several].text not in ("", numbers.NONE) for row in rows)]
+    place = 1 + several
+    return Table(
+        "At a glance",
+        (*((Column("run"),) if several else ()), Column("noise"), *(Column(heads[i], number=i != 2) for i in kept)),
+        tuple((*row[:place], *(row[place + i] for i in kept)) for row in rows),
+        conclusions=tuple(_compared(content)),
+        notes=(f"{content.views[0].shown[0]}; [ ] 95 % interval, {LIKE_THESE}.",),
+    )
+
+
+def _compared(content: Content) -> Iterator[Cell]:
+    """How the main result of each further run differs from the first one's, at the strongest level of the verdict."""
+    base, *others = content.views
+    group = _headline(base)[-1]
+    changes = changes_of([Found(view.name, view.run, None) for view in content.views])
+    level = numbers.level_texts(one.key.at for one in base.groups)[group.key.at]
+    for view in others:
+        if (found := changes[view.name].get((group.key.estimator, group.key.at))) is not None:
+            text = f"{view.name} minus {base.name}, {level}: mean {group.key.quantity} {difference(found.mean)}."
+            yield Cell(text, tone="strong")
+
+
+def _rows(content: Content, view: RunView) -> Iterator[tuple[Cell, ...]]:
+    levels, clean = numbers.level_texts(group.key.at for group in view.groups), view.run.info["clean_accuracy"]
+    if clean is not None:
+        share = Share(**{name: clean[name] for name in ("count", "total", "value", "lower", "upper")})
+        yield Cell("no noise"), Cell(numbers.share_estimate(share), bar_of(share, P_ROBUST)), Cell(""), Cell(""), Cell("")
+    flagged = {one.key: one for one in content.flagged(view) if one.has_threshold}
+    biases = {one.key: one for one in content.biases(view)}
+    for group in _headline(view):
+        noisy, many, bias = group.noisy_accuracy, flagged.get(group.key), biases.get(group.key)
+        worst = None if bias is None else worst_class(bias)
+        quantity = view.quantity(group.key.quantity)
+        yield (
+            Cell(levels[group.key.at]),
+            Cell("") if noisy is None else Cell(numbers.with_percents(noisy.value, noisy.lower, noisy.upper), bar_of(noisy, P_ROBUST)),
+            mean_cell(group.mean, quantity, exact=group.with_interval == group.images, alone=group.images == 1),
+            Cell("" if worst is None else f"{_class_text(worst)}: {numbers.mean_estimate(worst.mean, quantity.low, quantity.high)}"),
+            Cell("" if many is None else f"{many.beyond:,} of {many.total:,}", tone="bad" if many is not None and many.confirmed else ""),
+        )
 
 
 def flag_rule(flagged: Flagged) -> str:
@@ -75,67 +118,18 @@ def worst_class(bias: ClassBias) -> ClassStats | None:
     return (min if bias.higher_is_better else max)(tested, key=lambda one: one.mean.value)
 
 
-def explained(one: ClassStats, bias: ClassBias) -> str:
-    """Whether the mean of a class differs significantly from the others."""
-    worse = "lower" if bias.higher_is_better else "higher"
-    if one.differs is None:
-        return "not tested"
-    if one.differs == "no":
-        return "not significant"
-    return f"significantly {'worse' if one.differs == worse else 'better'} than the others"
+def _class_text(one: ClassStats) -> str:
+    """``class 3`` without a name: a bare number would read as the value."""
+    text = label_of(one, 24)
+    return text if text != str(one.index) else f"class {text}"
 
 
-def _tiles(content: Content) -> Iterator[Tile]:
-    groups, level = _headline(content), content.levels
-    places = [group.key.at for group in groups]
-    name, noisy = content.shown[0], _noisy_lines(content)
-    under = f"under noise: share of noisy copies, {name}; " if noisy else ""
-    yield Tile("Accuracy", (_clean_line(content), *noisy), f"{under}{POPULATION}")
-    yield Tile(_title(groups[0]), tuple(_mean_line(content, group) for group in groups), _mean_note(groups[0]))
-    yield Tile(
-        "Least robust class",
-        tuple(
-            Line(level[bias.key.at], _class_text(worst), f"{_mean_text(content, worst, bias)}; {explained(worst, bias)}")
-            for bias in content.biases
-            if bias.key.estimator == name and bias.key.at in places and (worst := worst_class(bias)) is not None
-        ),
-        f"its mean, {POPULATION}; significance by permutation test against all others",
-    )
-    flagged = [one for one in content.flagged if one.key.estimator == name and one.key.at in places and one.has_threshold]
-    yield Tile(
-        "Flagged images",
-        tuple(Line(level[one.key.at], f"{one.beyond:,} of {one.total:,}", certainties(one)) for one in flagged),
-        flag_rule(flagged[0]) if flagged else "",
-    )
-
-
-def _clean_line(content: Content) -> Line:
-    clean = content.run.info["clean_accuracy"]
-    if clean is None:
-        return Line("no noise", "not measured", "the data have no labels")
-    value = numbers.percent(clean["value"], clean["lower"], clean["upper"])
-    ends = numbers.percents(clean["lower"], clean["upper"])
-    return Line("no noise", value, f"{ends} · {clean['count']:,} of {clean['total']:,} images")
-
-
-def _noisy_lines(content: Content) -> tuple[Line, ...]:
-    return tuple(
-        Line(
-            content.levels[group.key.at],
-            numbers.percent(one.value, one.lower, one.upper),
-            numbers.percents(one.lower, one.upper),
-        )
-        for group in _headline(content)
-        if (one := group.noisy_accuracy) is not None
-    )
-
-
-def _headline(content: Content) -> list[GroupSummary]:
-    """The levels that the large numbers are about: of one noise all of them, or the weakest, the strongest and two between; of several
+def _headline(view: RunView) -> list[GroupSummary]:
+    """The levels that the verdict is about: of one noise all of them, or the weakest, the strongest and two between; of several
     noises the strongest of each, and of more than four the most harmful.
     """
-    every = sorted(content.main(), key=lambda group: group.key.at.strength)
-    noises = dict.fromkeys(group.key.noise for group in content.main())
+    every = sorted(view.main(), key=lambda group: group.key.at.strength)
+    noises = dict.fromkeys(group.key.noise for group in view.main())
     if len(noises) == 1:
         return every if len(every) <= _MOST else [every[round(i * (len(every) - 1) / (_MOST - 1))] for i in range(_MOST)]
     strongest = {group.key.noise: group for group in every}
@@ -147,99 +141,50 @@ def _goodness(group: GroupSummary) -> float:
     return group.mean.value if group.higher_is_better else -group.mean.value
 
 
-def _title(group: GroupSummary) -> str:
+def _is_share(group: GroupSummary) -> bool:
+    return group.unit == "probability" or group.key.quantity == LOG10_P_FAIL.name
+
+
+def _mean(view: RunView, group: GroupSummary) -> str:
+    """The mean of a group with its interval, as a sentence has it."""
+    one, mark = group.mean, numbers.NO_INTERVAL if group.with_interval < group.images else ""
     if group.unit == "probability":
-        return "Prediction unchanged under noise"
-    return "Probability that noise changes the prediction" if group.key.quantity == LOG10_P_FAIL.name else f"Mean {group.key.quantity}"
+        lower, upper = (one.measured_lower, one.measured_upper) if group.images == 1 else (one.lower, one.upper)
+        text = numbers.percent(one.value, None, None) if lower is None or upper is None else numbers.with_percents(one.value, lower, upper)
+    elif group.key.quantity == LOG10_P_FAIL.name:
+        return _odds(one, mark)
+    else:
+        text = mean_cell(one, view.quantity(group.key.quantity), alone=group.images == 1).text
+    return text if text.startswith(numbers.NO_INTERVAL) else mark + text
 
 
-def _mean_note(group: GroupSummary) -> str:
-    if group.unit == "probability":
-        interval = POPULATION if group.with_interval else "~ an approximation without an interval"
-        return f"share of noisy copies, mean over the images ({group.key.estimator}); {interval}"
-    if group.key.quantity == LOG10_P_FAIL.name:
-        return f"of noisy copies, geometric mean over the images ({group.key.estimator}); {POPULATION}"
-    direction = "higher is better" if group.higher_is_better else "lower is better"
-    found = "; upper bound: of what the search found" if group.not_found else ""
-    return f"mean {group.key.quantity} ({group.unit}, {direction}), {group.key.estimator}{found}"
-
-
-def _mean_line(content: Content, group: GroupSummary) -> Line:
-    where, one = content.levels[group.key.at], group.mean
-    marked = group.with_interval < group.images
-    quantity = content.quantity(group.key.quantity)
-    if group.unit == "probability":
-        return Line(where, numbers.mean_percent(one, marked=marked), numbers.percents(one.lower, one.upper))
-    if group.key.quantity == LOG10_P_FAIL.name:
-        return _odds_line(where, one, marked=marked)
-    value = numbers.mean(one, quantity, marked=marked)
-    return Line(where, value, numbers.interval(one.lower, one.upper))
-
-
-def _odds_line(where: str, one: Mean, *, marked: bool) -> Line:
+def _odds(one: Mean, mark: str) -> str:
     """The mean of log10 of failure probabilities as odds: their geometric mean."""
     if math.isinf(one.lower):
-        end = numbers.upper_end(one)
-        return Line(where, f"≤ {numbers.odds(end, 'up')}" if end < 0 else numbers.NONE, numbers.NONE)
-    ends = f"{numbers.odds(one.lower, 'down')} to {numbers.odds(one.upper, 'up')}"
-    return Line(where, ("~" if marked else "") + numbers.odds(one.value), ends)
+        end = one.upper if one.measured_upper is None else one.measured_upper
+        return f"at most {numbers.odds(end, 'up')}" if end < 0 else "an unknown share of"
+    return f"{mark}{numbers.odds(one.value)} [{numbers.odds(one.lower, 'down')}, {numbers.odds(one.upper, 'up')}]"
 
 
-def _class_text(one: ClassStats) -> str:
-    """``class 3`` without a name: a bare number would read as the value."""
-    text = label_of(one, 24)
-    return text if text != str(one.index) else f"class {text}"
-
-
-def _mean_text(content: Content, one: ClassStats, bias: ClassBias) -> str:
-    quantity, marked = content.quantity(bias.key.quantity), one.mean.measured_lower is None
-    if bias.unit == "probability":
-        ends = numbers.percents(one.mean.lower, one.mean.upper)
-        return f"{numbers.mean_percent(one.mean, marked=marked)} ({ends})"
-    return numbers.mean(one.mean, quantity, marked=marked)
-
-
-def _answer(content: Content, group: GroupSummary) -> str:
-    line = _mean_line(content, group)
+def _answer(view: RunView, group: GroupSummary, level: str) -> str:
+    mean, at = _mean(view, group), group.key.at
+    named = f"{GAUSSIAN} noise of {level}" if at.usual else f"the noise {level}"
     if group.unit == "probability":
-        levels = _amount(content, group.key.at)
-        return f"With {levels} the prediction is unchanged in {line.value} of noisy copies{_within(line)}"
+        display = f" ({numbers.grey_levels(at.level)})" if at.name in (LevelName.SIGMA, LevelName.EPS) else ""
+        return f"With {named}{display} the prediction is unchanged in {mean} of noisy copies"
     if group.key.quantity == LOG10_P_FAIL.name:
-        value = "an unknown share of" if line.value == numbers.NONE else line.value
-        copies = f"{value} noisy copies{_within(line)}, by the geometric mean over the images"
-        return f"With {_named(group.key.at, line.where)} the prediction changes in {copies}"
-    if group.key.at == NO_NOISE:
+        return f"With {named} the prediction changes in {mean} noisy copies, by the geometric mean over the images"
+    if at == NO_NOISE:
         found = " (an upper bound)" if group.not_found else ""
-        return f"The mean {group.key.quantity} of {group.key.estimator}{found} is {line.value}{_within(line)}"
-    return f"With {_named(group.key.at, line.where)} the mean {group.key.quantity} is {line.value}{_within(line)}"
+        return f"The mean {group.key.quantity} of {group.key.estimator}{found} is {mean}"
+    return f"With {named} the mean {group.key.quantity} is {mean}"
 
 
-def _amount(content: Content, at: NoiseLevel) -> str:
-    """The noise with its level, and in grey levels where that is what it is."""
-    display = f" ({numbers.grey_levels(at.level)})" if at.name in (LevelName.SIGMA, LevelName.EPS) else ""
-    return _named(at, content.levels[at]) + display
-
-
-def _named(at: NoiseLevel, level: str) -> str:
-    return f"{GAUSSIAN} noise of {level}" if at.usual else f"the noise {level}"
-
-
-def _short(content: Content, group: GroupSummary) -> str:
-    line = _mean_line(content, group)
-    share = group.unit == "probability" or group.key.quantity == LOG10_P_FAIL.name
-    return f"at {line.where} {'in' if share else 'it is'} {line.value}{_within(line)}"
-
-
-def _within(line: Line) -> str:
-    return "" if line.detail == numbers.NONE else f" ({line.detail})"
-
-
-def _flag_sentence(content: Content, at: NoiseLevel) -> str:
-    flagged: Sequence[Flagged] = [one for one in content.flagged if one.key.at == at and one.key.estimator == content.shown[0]]
+def _flag_sentence(every: Sequence[Flagged], view: RunView, at: NoiseLevel, levels: dict[NoiseLevel, str]) -> str:
+    flagged = [one for one in every if one.key.at == at and one.key.estimator == view.shown[0]]
     if not flagged or not flagged[0].has_threshold:
         return ""
     one = flagged[0]
     many, verb = f"{one.beyond:,} of {count(one.total, 'image')}", "is" if one.beyond == 1 else "are"
-    certain = bracketed_certainties(one)
-    where = "Without noise" if at == NO_NOISE else f"At {content.levels[at]}"
-    return f"{where}, {many} {verb} flagged{certain}: {flag_rule(one)}."
+    where = "Without noise" if at == NO_NOISE else f"At {levels[at]}"
+    return f"{where}, {many} {verb} flagged{bracketed_certainties(one)}: {flag_rule(one)}."

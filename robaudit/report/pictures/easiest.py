@@ -1,160 +1,115 @@
-"""The pictures of errors on the easiest images: a heat map by noise level, and the mean corruption error by the share kept."""
+"""The picture of errors on the easiest images: a heat map by noise level for each run, and the error by the share of images kept."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from robaudit.levels import LevelName
-from robaudit.report.numbers import level_numbers
-from robaudit.report.pictures.page import Box, Look, Sketch, axes, fitted, measured
-from robaudit.report.pictures.style import BLUE, CARD, FAINT, ORANGE, RED, TEAL, number_ticks
+from robaudit.report.easiest_tables import Easiest
+from robaudit.report.numbers import level_numbers, span
+from robaudit.report.pictures.page import Look, Sketch, fitted, legend, level_name, percent_scale, rows_of
+from robaudit.report.pictures.style import FAINT, heat_colours, line_style
+from robaudit.report.sections import Ask, Found
 from robaudit.stats.easiest import EasiestErrors, KeptCurve
-from robaudit.stats.intervals import LIKE_THESE, Floats
+from robaudit.stats.intervals import LIKE_THESE
 from robaudit.text import count
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.figure import SubFigure
 
-_HEIGHT, _BAR = 3.2, 0.16  # inches: of the axes; the width of the scale of colours
-_SCALE = (CARD, "#f3d9b1", ORANGE, RED, "#6d1712")
-_CONTOURS = (0.01, 0.1, 0.5)
-_LINE = "#3b2417"  # on colours that are the same on light and dark pages
-_MOST_LINES = 400
+_WIDE, _HIGH, _MOST_LINES = 2.2, 2.6, 400  # inches of a panel; lines of the map
+_CONTOURS, _CONTOUR = (0.01, 0.1, 0.5), "#3b2417"  # on colours that are the same on light and dark pages
 
 
-def heat_map(errors: EasiestErrors) -> Sketch:
-    """Errors by noise level (across) and number of the easiest images kept (up)."""
+def sketch(found: Sequence[Found[Easiest]], _: Ask) -> Sketch:
+    """The picture of these runs."""
+    kept = [(one.name, one.record.kept) for one in found if one.record.kept is not None]
     return Sketch(
         title="Errors on the easiest images",
-        caption=" ".join(_heat_caption(errors)),
-        height=lambda look: _HEIGHT + 2 * look.line + 0.16,
-        draw=lambda figure, box, look: _draw_map(figure, box, look, errors),
+        caption=" ".join(_caption(found, [curve for _, curve in kept])),
+        height=lambda look: (rows_of(len(found), look, _WIDE) + bool(kept)) * _HIGH + look.line,
+        draw=lambda body, look: _draw(body, look, found, kept),
     )
 
 
-def kept_picture(curve: KeptCurve) -> Sketch:
-    """The mean corruption error by the share of the easiest images kept."""
-    return Sketch(
-        title="Mean corruption error (unnormalised) of the easiest images",
-        caption=" ".join(_kept_caption(curve)),
-        height=lambda look: 2.7 + 2 * look.line + 0.16,
-        draw=lambda figure, box, look: _draw_curve(figure, box, look, curve),
-    )
-
-
-def _heat_caption(errors: EasiestErrors) -> Iterator[str]:
-    first = errors.levels[0]
+def _caption(found: Sequence[Found[Easiest]], kept: Sequence[KeptCurve]) -> Iterator[str]:
+    every = [one.record.errors for one in found]
     yield (
-        f"{count(errors.images, 'image')} sorted by the loss of the clean image; each line keeps the easiest, the top line all. Colour: "
-        f"share of their copies under {first.noise} noise that are classified wrongly, by the votes of {errors.estimator}."
+        f"{span([one.images for one in every])} images sorted by the loss of the clean image; each line of the map keeps the easiest, the "
+        f"top line all. Colour: share of their copies under {every[0].levels[0].noise} noise that are classified wrongly, by the votes of "
+        f"{every[0].estimator}. Lines: 1 %, 10 % and 50 % of errors."
     )
-    yield "Lines: 1 %, 10 % and 50 % of errors."
-    yield f"Without noise {errors.clean:.1%} of all images are misclassified."
-    yield from _order(errors)
+    if kept:
+        each = "; thin: each noise" if len(found) == 1 and len(kept[0].labels) > 1 else ""
+        yield (
+            f"Below: mean corruption error (unnormalised), over {count(len(kept[0].labels), 'noise')}, each its mean over severities, by "
+            f"the share of the easiest images kept; band: 95 % bootstrap interval, {LIKE_THESE}, each share alone{each}."
+        )
+    for one in found:
+        errors, curve = one.record.errors, one.record.kept
+        name = f"{one.name}: " if len(found) > 1 else ""
+        copies = "" if curve is None else f", and {curve.mean[-1]:.1%} of all copies"
+        yield f"{name}{errors.clean:.1%} of the images are misclassified without noise{copies}."
+    if last := max(one.last for one in every):
+        yield f"{last:,} misclassified images without a known loss are put last: difficulty with target: label would sort them, too."
+    if others := max(one.others for one in every):
+        yield f"{count(others, 'other result')} with votes not shown in the map: --estimator and --noise choose."
 
 
-def _kept_caption(curve: KeptCurve) -> Iterator[str]:
-    errors = curve.errors
-    severities = len(errors.levels)
-    yield (
-        f"{count(errors.images, 'image')} sorted by the loss of the clean image. Thick: error rate, the mean over "
-        f"{count(len(curve.labels), 'noise')} ({severities} noise levels; each noise its mean over severities), by the votes of "
-        f"{errors.estimator}; not divided by the errors of another network."
-    )
-    if curve.band:
-        yield f"Band: 95 % bootstrap interval, {LIKE_THESE}, each share alone."
-    if len(curve.labels) > 1:
-        yield "Thin: each noise."
-    yield f"All images: {curve.mean[-1]:.1%}; without noise {errors.clean:.1%}."
-    yield from _order(errors)
+def _draw(body: SubFigure, look: Look, found: Sequence[Found[Easiest]], kept: Sequence[tuple[str, KeptCurve]]) -> None:
+    rows = rows_of(len(found), look, _WIDE)
+    parts = body.subfigures(2 if kept else 1, 1, height_ratios=[rows, 1] if kept else [1], squeeze=False)[:, 0]
+    for part in parts:
+        part.patch.set_visible(False)
+    across = look.across(len(found), _WIDE)
+    grid = parts[0].subplots(rows, across, squeeze=False)
+    for ax in grid.flat[len(found) :]:
+        ax.set_axis_off()
+    for ax, one in zip(grid.flat, found, strict=False):
+        drawn = _map(ax, one.record.errors, look)
+        if len(found) > 1:
+            ax.set_title(fitted(one.name, look.body / across - 0.2, look.size, bold=True))
+    bar = parts[0].colorbar(drawn, ax=grid, aspect=24, pad=0.015)
+    bar.outline.set_visible(False)
+    percent_scale(bar.ax.yaxis)
+    bar.ax.grid(visible=False)
+    if kept:
+        _kept(parts[1], look, kept)
 
 
-def _order(errors: EasiestErrors) -> Iterator[str]:
-    if errors.last:
-        be = "image is" if errors.last == 1 else "images are"
-        yield f"{errors.last:,} misclassified {be} put last: difficulty with target: label would sort them by their loss, too."
-    if errors.others:
-        yield f"{count(errors.others, 'other result')} with votes not shown: --estimator and --noise choose."
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:g} %"
-
-
-def _draw_map(figure: Figure, box: Box, look: Look, errors: EasiestErrors) -> None:
-    from matplotlib.colors import LinearSegmentedColormap
-
-    kept, images = errors.kept(), errors.images
-    colours = LinearSegmentedColormap.from_list("errors", list(_SCALE))
-    below = 2 * look.line + 0.16
-    left = 0.14 + look.line + measured(f"{images:,}", look.size)
-    right = 0.2 + _BAR + 0.1 + measured("100 %", look.size)
-    height = box.height - below - 0.1
-    ax = axes(figure, Box(box.x + left, box.y + below, box.width - left - right, height), look)
-    columns = len(errors.levels)
+def _map(ax: Axes, errors: EasiestErrors, look: Look) -> object:
+    kept, images, columns = errors.kept(), errors.images, len(errors.levels)
     chosen = np.unique(np.linspace(0, images - 1, min(images, _MOST_LINES)).round().astype(int))
     edges = np.concatenate([[0], (chosen[:-1] + chosen[1:]) / 2 + 1, [images]])
     ax.grid(visible=False)
-    ax.pcolormesh(np.arange(columns + 1) - 0.5, edges, kept[chosen], cmap=colours, vmin=0.0, vmax=1.0, rasterized=True)
-    if columns > 1 and images > 1:
-        steady = chosen >= images // 50  # of the fewest images the error is noise
-        _contours(ax, kept[chosen][steady], chosen[steady] + 1.0)
-    ax.set_xlim(-0.5, columns - 0.5)
-    ax.set_ylim(0, images)
+    across = np.arange(columns + 1) - 0.5
+    drawn = ax.pcolormesh(across, edges, kept[chosen], cmap=heat_colours(), vmin=0.0, vmax=1.0, rasterized=True)
+    steady = chosen >= images // 50  # of the fewest images the error is noise
+    lines = [level for level in _CONTOURS if kept[chosen][steady].min() < level < kept[chosen][steady].max()]
+    if columns > 1 and steady.sum() > 1 and lines:
+        ax.contour(np.arange(columns), chosen[steady] + 1.0, kept[chosen][steady], levels=lines, colors=_CONTOUR, linewidths=0.8, alpha=0.7)
     texts = list(level_numbers(errors.levels).values())
-    need = max(measured(text, look.size) for text in texts) + 0.1
-    every = max(1, int(np.ceil(need * columns / (box.width - left - right))))
-    places = range(0, columns, every)
-    number_ticks(ax.xaxis, list(places), [texts[i] for i in places])
-    steps = sorted({round(images * i / 4) for i in range(1, 5)} | {1})
-    number_ticks(ax.yaxis, steps, [f"{step:,}" for step in steps])
-    ax.set_xlabel(_level_words(errors), color=FAINT, size=look.size, labelpad=3, parse_math=False)
-    ax.set_ylabel(fitted("easiest images kept", height, look.size), color=FAINT, size=look.size, labelpad=3)
-    scale = axes(figure, Box(box.x + box.width - right + 0.2, box.y + below, _BAR, height), look)
-    scale.grid(visible=False)
-    scale.imshow(np.linspace(0, 1, 256)[:, None], cmap=colours, aspect="auto", origin="lower", extent=(0, 1, 0, 1))
-    scale.set_xticks([])
-    scale.yaxis.tick_right()
-    number_ticks(scale.yaxis, [0, 0.25, 0.5, 0.75, 1], ["0 %", "25 %", "50 %", "75 %", "100 %"])
+    every = -(-columns * max(map(len, texts)) // 24)
+    ax.set_xticks(range(0, columns, every), texts[::every])
+    ax.set(xlim=(-0.5, columns - 0.5), ylim=(0, images), ylabel="easiest images kept")
+    ax.set_xlabel(fitted(f"{errors.levels[0].noise} noise, {level_name(errors.levels[0].name)}", _WIDE - 0.6, look.size))
+    return drawn
 
 
-def _contours(ax: Axes, kept: Floats, heights: Floats) -> None:
-    levels = [level for level in _CONTOURS if kept.min() < level < kept.max()]
-    if not levels:
-        return
-    ax.contour(np.arange(kept.shape[1]), heights, kept, levels=levels, colors=_LINE, linewidths=0.8, alpha=0.7)
-
-
-def _level_words(errors: EasiestErrors) -> str:
-    first = errors.levels[0]
-    words = {LevelName.EPS: "eps", LevelName.SIGMA: "sigma"}.get(first.name, first.name.value)
-    return f"{first.noise} noise, {words}"
-
-
-def _draw_curve(figure: Figure, box: Box, look: Look, curve: KeptCurve) -> None:
-    below, left = 2 * look.line + 0.16, 0.14 + look.line + measured("100 %", look.size)
-    height = box.height - below - 0.1
-    ax = axes(figure, Box(box.x + left, box.y + below, box.width - left - 0.1, height), look)
-    for line in curve.by_noise if len(curve.labels) > 1 else ():
-        ax.plot(curve.shares, line, color=TEAL, linewidth=0.7, alpha=0.5, zorder=2)
-    if curve.band:
-        shares, lower, upper = zip(*((share, *ends) for share, ends in curve.band), strict=True)
-        ax.fill_between(shares, lower, upper, color=BLUE, alpha=0.2, linewidth=0, zorder=1.5)
-    ax.plot(curve.shares, curve.mean, color=BLUE, linewidth=2.0, zorder=3)
-    top = max(float(curve.by_noise.max()), float(curve.mean.max()), *(ends[1] for _, ends in curve.band), 0.01)
-    ax.set_xlim(0, 1)
-    ax.set_ylim(0, min(1.0, 1.05 * top))
-    number_ticks(ax.xaxis, [0, 0.25, 0.5, 0.75, 1], ["0 %", "25 %", "50 %", "75 %", "100 %"])
-    from matplotlib.ticker import MaxNLocator
-
-    ticks = [
-        float(t) for t in MaxNLocator(nbins=5, steps=[1, 2, 2.5, 5, 10]).tick_values(0, ax.get_ylim()[1]) if 0 <= t <= ax.get_ylim()[1]
-    ]
-    number_ticks(ax.yaxis, ticks, [_percent(round(t, 6)) if t else "" for t in ticks])
-    ax.set_xlabel("share of the easiest images kept", color=FAINT, size=look.size, labelpad=3)
-    words = fitted("mean corruption error", height, look.size)
-    ax.set_ylabel(words, color=FAINT, size=look.size, labelpad=3)
+def _kept(body: SubFigure, look: Look, kept: Sequence[tuple[str, KeptCurve]]) -> None:
+    ax = body.subplots()
+    styles = [line_style(i) for i in range(len(kept))]
+    for style, (_, curve) in zip(styles, kept, strict=True):
+        if curve.band:
+            shares, lower, upper = zip(*((share, *ends) for share, ends in curve.band), strict=True)
+            ax.fill_between(shares, lower, upper, color=style["color"], alpha=0.18, linewidth=0, zorder=1.5)
+        for line in curve.by_noise if len(kept) == 1 and len(curve.labels) > 1 else ():
+            ax.plot(curve.shares, line, color=FAINT, linewidth=0.7, alpha=0.6, zorder=2)
+        ax.plot(curve.shares, curve.mean, zorder=3, **style)
+    ax.set(xlim=(0, 1), ylim=(0, None), xlabel="share of the easiest images kept", ylabel="mean corruption error")
+    percent_scale(ax.xaxis)
+    percent_scale(ax.yaxis)
+    legend(body, [name for name, _ in kept], styles, look)

@@ -1,89 +1,72 @@
-"""The picture of the worst samples: clean beside noisy, the class they flip to, and their robustness."""
+"""The picture of the least robust images: clean beside noisy, the class they flip to, and their robustness; run by run."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from robaudit.levels import LevelChoice
-from robaudit.quantities import Quantity
 from robaudit.report.flag_tables import is_beyond
 from robaudit.report.numbers import sample_value
-from robaudit.report.pictures.groups import one_of, others_text
-from robaudit.report.pictures.page import Box, Look, Sketch, fitted, measured, put
-from robaudit.report.pictures.style import FAINT, LOWER
+from robaudit.report.pictures.chosen import one_result, same_result
+from robaudit.report.pictures.page import Look, Sketch, fitted
+from robaudit.report.pictures.style import FAINT, LOWER, quiet
+from robaudit.report.sections import Ask, Found
 from robaudit.report.words import certainties
-from robaudit.stats.flags import Flag, Flagged, flag, usual_threshold
-from robaudit.stats.groups import quantity_of
+from robaudit.stats.flags import Flag, Flagged
 from robaudit.store.run import Run
 from robaudit.text import class_name
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from matplotlib.axes import Axes
+    from matplotlib.figure import SubFigure
     from torch import Tensor
 
     from robaudit.report.gallery import ImageSource
 
 Pixels = NDArray[np.uint8]
-_LARGEST, _SMALLEST = 256, 128  # pixels of a side as stored in the file
+_MOST, _LARGEST, _SMALLEST = 12, 256, 128  # images; pixels of a side as stored in the file
+_CELL = 1.45  # inches of a pair, at least
 
 
-@dataclass(frozen=True, slots=True)
-class Worst:
-    """The worst samples of one estimator at one noise level.
-
-    Attributes:
-        flagged: the list, and how many samples are beyond the threshold in all.
-        quantity: what was measured.
-        class_names: by class index, if known.
-        others: other groups of the run.
-    """
-
-    flagged: Flagged
-    quantity: Quantity
-    class_names: tuple[str, ...] | None
-    others: int
-
-    @property
-    def samples(self) -> tuple[Flag, ...]:
-        """Those shown, the worst first."""
-        return self.flagged.samples
+def narrowed(runs: Sequence[Run], ask: Ask) -> Ask:
+    """One result of each run is shown, its least robust images, beyond the threshold or not."""
+    return replace(one_result(runs, ask), bottom=max(4, _MOST // len(runs)) if ask.bottom is None else ask.bottom)
 
 
-def worst_of(
-    run: Run, most: int = 12, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = (), threshold: float | None = None
-) -> Worst:
-    """The worst samples, beyond the threshold or not.
+def sketch(found: Sequence[Found[Flagged]], _: Ask, images: ImageSource | None = None) -> Sketch:
+    """The picture of these images.
 
     Raises:
-        RunError: the run has no such estimator or noise level.
-        NothingLeftError: there is no finite value.
+        RobauditError: a data set is not where it was, or holds other images.
     """
-    rows, others = one_of(run, estimators, levels)
-    quantity = quantity_of(rows.key.quantity, run.quantities)
-    below = usual_threshold(quantity) if threshold is None else threshold
-    return Worst(flag(rows, below=below, bottom=most, quantity=quantity), quantity, run.class_names, others)
+    found = same_result(found, lambda record: record.key)
+    drawn = [_pixels(one, images) for one in found]
+    return Sketch(
+        title=f"Least robust images: {found[0].record.key}",
+        caption=" ".join(_caption(found)),
+        height=lambda look: sum(_height(one, look, several=len(found) > 1) for one in found),
+        draw=lambda body, look: _draw(body, look, found, drawn),
+    )
 
 
-def pixels_of(run: Run, worst: Worst, source: ImageSource | None = None) -> tuple[tuple[Pixels, Pixels], ...]:
-    """Each sample, clean and with its first noise draw, as (height, width, 3) bytes; noisy pixels beyond [0, 1] are cut off.
-
-    Raises:
-        RobauditError: the data set is not where it was, or holds other images.
-    """
+def _pixels(one: Found[Flagged], source: ImageSource | None) -> list[Pixels]:
+    """Each sample, clean and with its first noise draw, side by side; noisy pixels beyond [0, 1] are cut off."""
     from robaudit.report.gallery import RunImages
 
-    images = RunImages(run, (sample.id for sample in worst.samples), source)
+    flagged = one.record
+    images = RunImages(one.run, (sample.id for sample in flagged.samples), source)
     pairs = []
-    for sample in worst.samples:
-        clean = images.clean(sample.id)
-        at = worst.flagged.key.at
-        pairs.append((sized(clean), sized(clean if at.levelless else images.noisy(sample.id, clean, at))))
-    return tuple(pairs)
+    for sample in flagged.samples:
+        clean, at = images.clean(sample.id), flagged.key.at
+        pair = [sized(clean), sized(clean if at.levelless else images.noisy(sample.id, clean, at))]
+        gap = np.full((pair[0].shape[0], max(2, pair[0].shape[1] // 24), 4), 0, np.uint8)
+        opaque = [np.concatenate([side, np.full((*side.shape[:2], 1), 255, np.uint8)], 2) for side in pair]
+        pairs.append(np.concatenate([opaque[0], gap, opaque[1]], 1))
+    return pairs
 
 
 def sized(image: Tensor) -> Pixels:
@@ -101,120 +84,66 @@ def sized(image: Tensor) -> Pixels:
     return pixels.repeat(factor, axis=0).repeat(factor, axis=1)
 
 
-_GAP, _ROOM, _PAIR = 0.22, 0.16, 0.05  # inches between columns, below a cell, between clean and noisy
-_ARROW = " \u2192 "
+def _across(one: Flagged, look: Look) -> int:
+    return look.across(max(4, len(one.samples)), _CELL) if look.body > 4.5 else 2
 
 
-def sketch(worst: Worst, pixels: Sequence[tuple[Pixels, Pixels]]) -> Sketch:
-    """The picture of these samples."""
-    key = worst.flagged.key
-    return Sketch(
-        title=f"Least robust images: {key.estimator}, {key.at}",
-        caption=_caption(worst),
-        height=lambda look: -(-len(worst.samples) // _columns(look)) * _cell(look),
-        draw=lambda figure, box, look: _draw(figure, box, look, worst, pixels),
-    )
+def _height(one: Found[Flagged], look: Look, *, several: bool) -> float:
+    across = _across(one.record, look)
+    rows = -(-len(one.record.samples) // across)
+    return rows * (look.body / across / 2 + 3.2 * look.line + 0.1) + (look.line * 1.8 if several else 0.0)
 
 
-def _columns(look: Look) -> int:
-    """Cells across."""
-    return 3 if look.body >= 4.5 else 2
+def _caption(found: Sequence[Found[Flagged]]) -> Iterator[str]:
+    for each in found:
+        one, name = each.record, f"{each.name}: " if len(found) > 1 else ""
+        side = "below" if one.higher_is_better else "above"
+        beyond = f"{one.beyond:,} of {one.total:,} images {'is' if one.beyond == 1 else 'are'} {side} {one.threshold:.3g}"
+        certain = certainties(one) if one.has_threshold else ""
+        beyond = beyond if one.has_threshold else f"{one.total:,} images"
+        shown = f"the {len(one.samples)} least robust" if len(one.samples) > 1 else "the least robust"
+        yield f"{name}{beyond}{f': {certain}' if certain else ''}; shown: {shown}."
+    every = [each.record for each in found]
+    pair = "twice: the result has no noise level" if every[0].key.at.levelless else "clean and with its first noise draw"
+    yield f"Each image {pair}; the predicted class, and the class it most likely flips to; {every[0].key.quantity}."
+    samples = [sample for one in every for sample in one.samples]
+    if any(sample.label is not None and sample.label != sample.predicted for sample in samples):
+        yield "is: the label, where the model is wrong without noise."
+    if any(one.with_interval for one in every):
+        yield "[ ] 95 % interval of the image."
+    if any(sample.lower is None and sample.upper is None for sample in samples):
+        yield "~ no interval."
+    if any(one.approximate for one in every):
+        yield "The intervals cover sampling only, not the estimator's bias."
+    if not_finite := sum(one.not_finite for one in every):
+        yield f"{not_finite:,} images without a finite value are left out."
 
 
-def _side(look: Look) -> float:
-    """The side of one image, in inches."""
-    columns = _columns(look)
-    return ((look.body - (columns - 1) * _GAP) / columns - _PAIR) / 2
+def _draw(body: SubFigure, look: Look, found: Sequence[Found[Flagged]], drawn: Sequence[Sequence[Pixels]]) -> None:
+    several = len(found) > 1
+    heights = [_height(one, look, several=several) for one in found]
+    for part, one, pixels in zip(body.subfigures(len(found), 1, height_ratios=heights, squeeze=False)[:, 0], found, drawn, strict=True):
+        part.patch.set_visible(False)
+        across = _across(one.record, look)
+        if several:
+            part.suptitle(fitted(one.name, look.body, look.size, bold=True), x=0.012, ha="left", weight="bold")
+        grid = part.subplots(-(-len(pixels) // across), across, squeeze=False)
+        for ax in grid.flat[len(pixels) :]:
+            ax.set_axis_off()
+        for ax, sample, pair in zip(grid.flat, one.record.samples, pixels, strict=False):
+            _cell(ax, one, sample, pair, look, look.body / across - 0.12)
 
 
-def _cell(look: Look) -> float:
-    return _side(look) + 3 * look.line + 0.06 + _ROOM
-
-
-def _caption(worst: Worst) -> str:
-    one = worst.flagged
-    side = "below" if one.higher_is_better else "above"
-    shown = len(worst.samples)
-    beyond = f"{one.beyond:,} of {one.total:,} images {'is' if one.beyond == 1 else 'are'} {side} {one.threshold:.3g}"
-    beyond = beyond if one.has_threshold else f"{one.total:,} images"
-    certain = certainties(one) if one.has_threshold else ""
-    beyond += f"{':' if one.beyond else ';'} {certain}" if certain else ""
-    pair = "Each image twice: the result has no noise level" if one.key.at.levelless else "Each image clean and with its first noise draw"
-    parts = [
-        f"{beyond}; shown: the {shown} least robust." if shown > 1 else f"{beyond}; shown: the least robust.",
-        f"{pair}; the predicted class, and the class it most likely flips to; {one.key.quantity}.",
-    ]
-    if any(sample.label is not None and sample.label != sample.predicted for sample in worst.samples):
-        parts.append("is: the label, where the model is wrong without noise.")
-    if one.with_interval:
-        parts.append("[ ] 95 % interval of the image.")
-    if any(sample.lower is None and sample.upper is None for sample in worst.samples):
-        parts.append("~ no interval.")
-    if one.approximate:
-        parts.append("The intervals cover sampling only, not the estimator's bias.")
-    if one.not_finite:
-        parts.append(f"{one.not_finite:,} images without a finite value are left out.")
-    return " ".join(parts) + others_text(worst.others)
-
-
-def _draw(figure: Figure, box: Box, look: Look, worst: Worst, pixels: Sequence[tuple[Pixels, Pixels]]) -> None:
-    side, columns = _side(look), _columns(look)
-    across = 2 * side + _PAIR
-    for i, (sample, pair) in enumerate(zip(worst.samples, pixels, strict=True)):
-        x = box.x + (i % columns) * (across + _GAP)
-        y = box.y + box.height - (i // columns) * _cell(look) - side
-        for j, image in enumerate(pair):
-            image_in(figure, Box(x + j * (side + _PAIR), y, side, side), image, look)
-        _labels(figure, look, worst, sample, Box(x, y - 0.06, across, 0))
-
-
-def image_in(figure: Figure, box: Box, image: Pixels, look: Look) -> None:
-    """Draw an image into a box, as large as its proportions allow."""
-    width, height = figure.get_size_inches()
-    rows, columns = image.shape[:2]
-    across, up = box.width * min(1.0, columns / rows), box.height * min(1.0, rows / columns)
-    place = ((box.x + (box.width - across) / 2) / width, (box.y + (box.height - up) / 2) / height, across / width, up / height)
-    ax = figure.add_axes(place)
-    ax.imshow(image, interpolation="none" if look.vector else None, aspect="auto")
-    ax.set_axis_off()
-
-
-def _labels(figure: Figure, look: Look, worst: Worst, sample: Flag, place: Box) -> None:
-    one, names = worst.flagged, worst.class_names
-    value = sample_value(sample, worst.quantity.low, worst.quantity.high)
-    beyond = is_beyond(sample, one)
-    lines = (
-        (_flips(sample, names, place.width, look), {"weight": "bold"}),
-        (fitted(value, place.width, look.size), {"color": LOWER} if beyond else {}),
-        (_about(sample, names, place.width, look), {"color": FAINT}),
-    )
-    for i, (text, style) in enumerate(lines):
-        put(figure, place.x, place.y - i * look.line, text, size=look.size, va="top", **style)
-
-
-def _flips(sample: Flag, names: Sequence[str] | None, width: float, look: Look) -> str:
-    """``3 (cat) -> 5 (dog)``; both names are cut where there is no room."""
-    before = class_name(sample.predicted, names)
-    if sample.flips_to is None:
-        return fitted(before, width, look.size, bold=True)
-    after = class_name(sample.flips_to, names)
-    whole = before + _ARROW + after
-    if fitted(whole, width, look.size, bold=True) == whole:
-        return whole
-    room = width - measured(_ARROW, look.size, bold=True)
-    return _ARROW.join(_shared(before, after, room, look, bold=True))
-
-
-def _shared(first: str, second: str, width: float, look: Look, *, bold: bool = False, end: bool = False) -> tuple[str, str]:
-    """Two texts cut to fit a width together: a short one leaves room to the other; ``end`` keeps the end of the second."""
-    needs = [measured(text[:200], look.size, bold=bold) for text in (first, second)]
-    share = max(width / 2, width - needs[1])
-    one = fitted(first, share, look.size, bold=bold)
-    return one, fitted(second, width - min(share, needs[0]), look.size, bold=bold, end=end)
-
-
-def _about(sample: Flag, names: Sequence[str] | None, width: float, look: Look) -> str:
-    """The id, after the label where the model is wrong."""
-    if sample.label is None or sample.label == sample.predicted:
-        return fitted(f"id {sample.id}", width, look.size, end=True)
-    return ", ".join(_shared(f"is {class_name(sample.label, names)}", f"id {sample.id}", width - 0.08, look, end=True))
+def _cell(ax: Axes, one: Found[Flagged], sample: Flag, pair: Pixels, look: Look, width: float) -> None:
+    names, quantity = one.run.class_names, one.run.quantities[one.record.key.quantity]
+    quiet(ax)
+    ax.imshow(pair, interpolation="none", resample=False)
+    flips = class_name(sample.predicted, names, 14)
+    if sample.flips_to is not None:
+        flips = f"{flips} \u2192 {class_name(sample.flips_to, names, 14)}"
+    wrong = sample.label is not None and sample.label != sample.predicted
+    about = f"is {class_name(sample.label, names, 12)}, " if wrong else "id "
+    about += fitted(sample.id, max(0.3, width - len(about) * look.size * 0.0085), look.size, end=True)
+    ax.set_title(fitted(flips, width, look.size, bold=True), pad=3)
+    value = fitted(sample_value(sample, quantity.low, quantity.high), width, look.size)
+    ax.set_xlabel(f"{value}\n{about}", loc="left", color=LOWER if is_beyond(sample, one.record) else FAINT, labelpad=2)

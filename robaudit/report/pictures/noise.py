@@ -12,15 +12,15 @@ from robaudit.datasets.base import Dataset, Sample, first_samples
 from robaudit.noise.registry import Noise
 from robaudit.report.gallery import first_copy
 from robaudit.report.numbers import level_numbers
-from robaudit.report.pictures.flagged import Pixels, image_in, sized
-from robaudit.report.pictures.page import Box, Look, Sketch, fitted, put
-from robaudit.report.pictures.style import FAINT
+from robaudit.report.pictures.flagged import Pixels, sized
+from robaudit.report.pictures.page import Look, Sketch, fitted
+from robaudit.report.pictures.style import FAINT, quiet
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from matplotlib.figure import SubFigure
 
 MOST_LEVELS = 7
-_GAP, _LARGEST_SIDE, _BETWEEN = 0.06, 1.3, 0.14  # inches: between cells, of a cell, between noises
+_GAP, _LARGEST_SIDE = 0.06, 1.3  # inches: between cells, of a cell
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,27 +79,25 @@ def sketch(shown: Sequence[Preview], where: str) -> Sketch:
         title="Examples of the noise",
         caption=f"The first images of {where}, clean and with the first draw of the run's noise; pixels beyond [0, 1] are cut off here.",
         height=lambda look: sum(_height(one, look, columns) for one in shown),
-        draw=lambda figure, box, look: _draw(figure, box, look, shown, columns),
+        draw=lambda body, look: _draw(body, look, shown, columns),
     )
 
 
-def _side(look: Look, columns: int) -> float:
-    return min(_LARGEST_SIDE, (look.body - (columns - 1) * _GAP) / columns)
-
-
 def _height(one: Preview, look: Look, columns: int) -> float:
-    return 2 * look.line + 0.05 + len(one.images) * (_side(look, columns) + _GAP) + _BETWEEN
+    side = min(_LARGEST_SIDE, look.body / columns - _GAP)
+    return 2.9 * look.line + len(one.images) * (side + _GAP)
 
 
-def _draw(figure: Figure, box: Box, look: Look, shown: Sequence[Preview], columns: int) -> None:
-    side, top = _side(look, columns), box.y + box.height
-    for one in shown:
-        put(figure, box.x, top, fitted(one.title, look.body, look.size, bold=True), size=look.size, weight="bold", va="top")
-        for i, head in enumerate(("clean", *one.levels)):
-            place = box.x + i * (side + _GAP)
-            put(figure, place, top - look.line, fitted(head, side, look.size), size=look.size, color=FAINT, va="top")
-        for row, images in enumerate(one.images):
-            y = top - 2 * look.line - 0.05 - row * (side + _GAP) - side
-            for i, image in enumerate(images):
-                image_in(figure, Box(box.x + i * (side + _GAP), y, side, side), image, look)
-        top -= _height(one, look, columns)
+def _draw(body: SubFigure, look: Look, shown: Sequence[Preview], columns: int) -> None:
+    heights = [_height(one, look, columns) for one in shown]
+    for part, one in zip(body.subfigures(len(shown), 1, height_ratios=heights, squeeze=False)[:, 0], shown, strict=True):
+        part.patch.set_visible(False)
+        part.suptitle(fitted(one.title, look.body, look.size, bold=True), x=0.012, ha="left", weight="bold")
+        grid = part.subplots(len(one.images), columns, squeeze=False)
+        for ax, head in zip(grid[0], ("clean", *one.levels), strict=False):
+            ax.set_title(fitted(head, look.body / columns, look.size), color=FAINT, weight="normal", pad=2)
+        for line, images in zip(grid, one.images, strict=True):
+            for ax, image in zip(line, images, strict=False):
+                ax.imshow(image, interpolation="none", resample=False)
+        for ax in grid.flat:
+            quiet(ax)

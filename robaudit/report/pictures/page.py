@@ -1,27 +1,25 @@
-"""The layout that all pictures of a run share: a title, a body of axes placed in inches, a caption, and text that fits."""
+"""What all pictures share: a title above and a caption below a body that matplotlib lays out, panels, legends and scales."""
 
 from __future__ import annotations
 
 import re
-import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from robaudit.report.pictures.style import FAINT, INK, quiet
+from robaudit.report.numbers import signs
+from robaudit.report.pictures.style import FAINT, line_style
 from robaudit.text import printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.axis import Axis
+    from matplotlib.figure import Figure, SubFigure
 
 ELLIPSIS = "\u2026"
-_EPSILON = 1e-6  # inches: rounding of widths that were added and subtracted
-_SLACK, _FINE = 1.03, 1200  # drawn letters are rounded to pixels; dots per inch of what is measured
-RISE = 0.36  # from the base line to the middle of a line, in sizes
 NARROWEST = 3.3  # inches: a column of a paper
-_MARGIN, _GAP, _LEADING = 0.12, 0.1, 1.36 / 72  # inches, inches, inches of a line for each point of its size
+_MARGIN, _GAP, _LEADING = 0.08, 0.08, 1.36 / 72  # inches, inches, inches of a line for each point of its size
+_LEGEND_HANDLE = 0.45  # inches of a line in a legend, with the space around it
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,17 +28,18 @@ class Look:
 
     Attributes:
         width: in inches.
-        size: of the smallest text, in points.
-        vector: whether images are embedded as they are (svg, pdf) or resampled (png).
+        size: of the letters, in points.
+        title, caption: whether it has them.
     """
 
     width: float = 7.0
     size: float = 9.0
-    vector: bool = True
+    title: bool = True
+    caption: bool = True
 
     @property
     def line(self) -> float:
-        """Inches from line to line of the smallest text."""
+        """Inches from line to line."""
         return self.size * _LEADING
 
     @property
@@ -48,15 +47,10 @@ class Look:
         """Inches between the margins."""
         return self.width - 2 * _MARGIN
 
-
-@dataclass(frozen=True, slots=True)
-class Box:
-    """A part of the page, in inches from its lower left corner."""
-
-    x: float
-    y: float
-    width: float
-    height: float
+    def across(self, count: int, least: float) -> int:
+        """How many of some panels stand side by side, each at least so many inches wide: no row is left nearly empty."""
+        most = max(1, min(count, int(self.body / least + 1e-6)))
+        return -(-count // -(-count // most)) if count else 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,97 +61,62 @@ class Sketch:
         title: what it is about.
         caption: how many images, what the intervals cover, what was left out.
         height: inches of its body, for a look.
-        draw: draws the body into a part of a figure.
-        narrowest: inches of the whole picture below which its parts would overlap.
+        draw: draws the body.
         lead: the main finding, before the caption; left out on a page that states it above the picture.
     """
 
     title: str
     caption: str
     height: Callable[[Look], float]
-    draw: Callable[[Figure, Box, Look], None]
-    narrowest: float = NARROWEST
+    draw: Callable[[SubFigure, Look], None]
     lead: str = ""
 
-    @property
-    def whole_caption(self) -> str:
-        """Lead and caption."""
-        return f"{self.lead} {self.caption}".lstrip()
 
-
-def page(sketch: Sketch, look: Look, *, caption: bool = True) -> tuple[tuple[float, float], Callable[[Figure], None]]:
-    """The size of the figure in inches, and a function that draws all of it, with or without the caption."""
-    title = wrapped(sketch.title, look.body, look.size + 3, bold=True)
-    words = wrapped(sketch.whole_caption, look.body, look.size) if caption else []
-    above = len(title) * (look.size + 3) * _LEADING + 2 * _GAP
-    below = len(words) * look.line + (2 * _GAP if words else 0)
-    body = sketch.height(look)
-    height = above + body + below
+def page(sketch: Sketch, look: Look) -> tuple[tuple[float, float], Callable[[Figure], None]]:
+    """The size of the figure in inches, and a function that draws all of it."""
+    title = wrapped(sketch.title, look.body, look.size + 2, bold=True) if look.title else []
+    words = wrapped(signs(f"{sketch.lead} {sketch.caption}"), look.body, look.size) if look.caption else []
+    above = len(title) * (look.size + 2) * _LEADING + _GAP if title else 0.0
+    below = len(words) * look.line + 2 * _GAP if words else 0.0
+    height = above + sketch.height(look) + below
 
     def draw(figure: Figure) -> None:
-        put(figure, _MARGIN, height - _GAP, "\n".join(title), size=look.size + 3, weight="bold", va="top")
-        put(figure, _MARGIN, below - _GAP, "\n".join(words), size=look.size, color=FAINT, va="top")
-        sketch.draw(figure, Box(_MARGIN, below, look.body, body), look)
+        parts = [part for part in ((above, title), (sketch.height(look), None), (below, words)) if part[0] > 0]
+        made = figure.subfigures(len(parts), 1, height_ratios=[inches for inches, _ in parts], squeeze=False)
+        for (inches, lines), part in zip(parts, made[:, 0], strict=True):
+            part.patch.set_visible(False)
+            if lines is None:
+                sketch.draw(part, look)
+            else:
+                style = {"size": look.size + 2, "weight": "bold"} if lines is title else {"color": FAINT}
+                part.text(_MARGIN / look.width, 1 - _GAP / inches, "\n".join(lines), va="top", linespacing=1.3, **style)
 
     return (look.width, height), draw
 
 
-def put(figure: Figure, x: float, y: float, text: str, **style: Any) -> None:
-    """Text at a place in inches; never read as a formula."""
-    width, height = figure.get_size_inches()
-    text = "\n".join(map(printable, text.split("\n")))
-    figure.text(x / width, y / height, text, **{"color": INK, "parse_math": False, "linespacing": 1.3, **style})
-
-
-def put_level(figure: Figure, x: float, y: float, text: str, *, size: float, **style: Any) -> None:
-    """A line of text whose lower-case letters are vertically centred on y."""
-    put(figure, x, y - RISE * size / 72, text, size=size, va="baseline", **style)
-
-
-def axes(figure: Figure, box: Box, look: Look) -> Axes:
-    """Quiet axes that fill a box."""
-    width, height = figure.get_size_inches()
-    ax = figure.add_axes((box.x / width, box.y / height, box.width / width, box.height / height))
-    quiet(ax)
-    ax.patch.set_visible(False)
-    ax.tick_params(labelsize=look.size)
-    return ax
+# --- text
 
 
 def measured(text: str, size: float, *, bold: bool = False) -> float:
     """Inches that a line of text takes."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # characters that the font lacks
-        font = _font(bold)
-        font.set_size(size, _FINE)
-        font.set_text(printable(text), 0.0)
-        return _SLACK * float(font.get_width_height()[0]) / 64 / _FINE
+    from matplotlib.font_manager import FontProperties
+    from matplotlib.textpath import text_to_path
 
-
-@lru_cache(maxsize=2)
-def _font(bold: bool) -> Any:
-    from matplotlib.font_manager import FontProperties, findfont, get_font
-
-    return get_font(findfont(FontProperties(family="DejaVu Sans", weight="bold" if bold else "normal")))
+    font = FontProperties(family="DejaVu Sans", weight="bold" if bold else "normal", size=size)
+    return 1.02 * float(text_to_path.get_text_width_height_descent(printable(text), font, False)[0]) / 72
 
 
 def fitted(text: str, width: float, size: float, *, bold: bool = False, end: bool = False) -> str:
     """The text, or as much of its beginning (``end``: of its end) as fits, and an ellipsis."""
     text = printable(text)
-    if len(text) <= 400 and measured(text, size, bold=bold) <= width + _EPSILON:
+    if len(text) < 400 and measured(text, size, bold=bold) <= width:
         return text
-    shown, most = 1, min(len(text), 400)
-    while shown < most:  # the largest number of characters that fits
-        middle = (shown + most + 1) // 2
-        if measured(_cut(text, middle, end), size, bold=bold) <= width:
-            shown = middle
-        else:
-            most = middle - 1
-    return _cut(text, shown, end)
-
-
-def _cut(text: str, count: int, end: bool) -> str:
-    return ELLIPSIS + text[-count:] if end else text[:count].rstrip() + ELLIPSIS
+    cut = text
+    for count in range(min(len(text), 400) - 1, 0, -1):
+        cut = ELLIPSIS + text[-count:] if end else text[:count].rstrip() + ELLIPSIS
+        if measured(cut, size, bold=bold) <= width:
+            break
+    return cut
 
 
 def wrapped(text: str, width: float, size: float, *, bold: bool = False) -> list[str]:
@@ -170,3 +129,108 @@ def wrapped(text: str, width: float, size: float, *, bold: bool = False) -> list
         else:
             lines.append(fitted(word, width, size, bold=bold))
     return lines
+
+
+def told_apart(names: Sequence[Sequence[str]]) -> list[str]:
+    """Names made of parts, without the parts that all of them share; the last part where they share all."""
+    differ = [i for i in range(len(names[0])) if len({name[i] for name in names}) > 1] if names else []
+    return [", ".join(part for i in differ if (part := name[i])) or next((part for part in reversed(name) if part), "") for name in names]
+
+
+def shorter(names: Sequence[str], width: float, size: float) -> list[str]:
+    """The names, cut to a width where one is too long: what they begin with alike goes first, then their ends."""
+    names = [printable(name) for name in names]
+    if all(measured(name, size) <= width for name in names):
+        return names
+    alike = next((i for i, letters in enumerate(zip(*names, strict=False)) if len(set(letters)) > 1), 0)
+    return [fitted(ELLIPSIS + name[alike:] if alike > 1 else name, width, size) for name in names]
+
+
+def styles_of(keys: Sequence[tuple[str, ...]], *, marks: bool = False) -> list[dict[str, Any]]:
+    """A style for each line, by run and result: colours for runs and dashes for results where both differ, else both for each line."""
+    runs, results = dict.fromkeys(key[0] for key in keys), dict.fromkeys(key[1:] for key in keys)
+    if len(runs) == 1 or len(results) == 1:
+        return [line_style(i, marks=marks) for i in range(len(keys))]
+    colours = {run: line_style(i)["color"] for i, run in enumerate(runs)}
+    dashes = {result: line_style(i, marks=marks) for i, result in enumerate(results)}
+    return [{**dashes[key[1:]], "color": colours[key[0]]} for key in keys]
+
+
+# --- panels, legends, scales
+
+
+def rows_of(count: int, look: Look, least: float) -> int:
+    """Rows of so many panels, each at least so many inches wide."""
+    return -(-count // look.across(count, least))
+
+
+def panels(body: SubFigure, count: int, look: Look, least: float, *, titles: Sequence[str] = (), **shared: Any) -> list[Axes]:
+    """Axes for so many panels, each at least so many inches wide, with these titles, cut to fit."""
+    across = look.across(count, least)
+    grid = body.subplots(-(-count // across), across, squeeze=False, **shared)
+    for ax in grid.flat[count:]:
+        ax.remove()
+    made: list[Axes] = list(grid.flat[:count])
+    for ax in made[-across:]:
+        ax.tick_params(labelbottom=True)  # those above an empty place, too
+    for ax, title in zip(made, titles, strict=False):
+        ax.set_title(fitted(title, look.body / across - 0.55, look.size, bold=True))
+    return made
+
+
+def legend_rows(names: Sequence[str], look: Look) -> int:
+    """Rows that a legend of these names takes above the panels."""
+    return -(-len(names) // _legend_columns(shorter(names, look.body - _LEGEND_HANDLE, look.size), look)) if len(names) > 1 else 0
+
+
+def legend(body: SubFigure, names: Sequence[str], styles: Sequence[Mapping[str, Any]], look: Look) -> None:
+    """A legend above all panels; none for a single name."""
+    from matplotlib.lines import Line2D
+
+    if len(names) < 2:
+        return
+    texts = shorter(names, look.body - _LEGEND_HANDLE, look.size)
+    handles = [Line2D([], [], **style) for style in styles]
+    body.legend(handles, texts, loc="outside upper left", ncols=_legend_columns(texts, look), columnspacing=1.2, labelspacing=0.3)
+
+
+def _legend_columns(texts: Sequence[str], look: Look) -> int:
+    return look.across(len(texts), max(measured(text, look.size) for text in texts) + _LEGEND_HANDLE)
+
+
+def percent_scale(axis: Axis) -> None:
+    """Shares as percentages, few of them."""
+    from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+    axis.set_major_locator(MaxNLocator(nbins=5, steps=[1, 2, 2.5, 5, 10]))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{round(100 * value, 6):g} %"))
+
+
+def few_ticks(axis: Axis, most: int = 5) -> None:
+    """Ticks at round numbers, at most about this many."""
+    from matplotlib.ticker import MaxNLocator
+
+    axis.set_major_locator(MaxNLocator(nbins=most, steps=[1, 2, 2.5, 5, 10]))
+
+
+def log_scale(ax: Axes, axis: str, most: int = 6) -> None:
+    """A logarithmic scale with plain numbers: powers of ten, and 2 and 5 times them where there are few."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    getattr(ax, f"set_{axis}scale")("log", nonpositive="clip")
+    which: Axis = getattr(ax, f"{axis}axis")
+    low, high = getattr(ax, f"get_{axis}lim")()
+    few = low <= 0 or high / low < 200
+    which.set_major_locator(LogLocator(subs=(1, 2, 5) if few else (1,), numticks=most + 2))
+    which.set_major_formatter(FuncFormatter(lambda value, _: number_text(value)))
+    which.set_minor_formatter(NullFormatter())
+
+
+def number_text(value: float) -> str:
+    """A positive number as a label of a tick: 0.01, 20, 10k, 3M, 1e-07."""
+    return f"{value / 1e6:g}M" if 1e6 <= value < 1e9 else f"{value / 1e3:g}k" if 1e4 <= value < 1e6 else f"{value:g}"
+
+
+def level_name(name: str) -> str:
+    """The noise level's name as the label of a scale."""
+    return {"sigma": "sigma", "eps": "eps", "photons": "photons (fewer: more noise)"}.get(name, name)

@@ -3,83 +3,93 @@
 from __future__ import annotations
 
 import io
-import math
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
 CARD, INK, FAINT, GRID = "#fcfcfa", "#22262b", "#5b626b", "#e4e6e8"
-BLUE, RED, GREEN, OLIVE, ORANGE, TEAL = "#3a7bd5", "#d1453b", "#3a9a41", "#7f8f1d", "#cf7318", "#158f89"
+BLUE, RED, GREEN, OLIVE, ORANGE, TEAL, PURPLE, GREY = (
+    "#3a7bd5", "#d1453b", "#3a9a41", "#7f8f1d", "#cf7318", "#158f89", "#a55cc4", "#6f8794",
+)  # fmt: skip
 LOWER, HIGHER = RED, BLUE
 """Worse and better than the rest."""
-_LEVELS = (BLUE, TEAL, OLIVE, ORANGE, RED)
-_ESTIMATORS = {
-    "mc": BLUE,
-    "logit_gaussian": RED,
-    "mmse": GREEN,
-    "mmse_mvs": OLIVE,
-    "taylor": "#a55cc4",
-    "taylor_mvs": "#b07cc6",
-    "softmax": "#808080",
-}
-_OTHERS = (ORANGE, TEAL, "#a8743a", "#d6427c", "#6f8794")
+COLOURS = (BLUE, ORANGE, GREEN, RED, TEAL, PURPLE, OLIVE, GREY)
+_DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.2, 1.5)), (0, (3, 1)), (0, (8, 2)))
+_MARKS = "os^DvPX*"
+_HEAT = (CARD, "#f3d9b1", ORANGE, RED, "#6d1712")
+_COOL_TO_HOT = (BLUE, TEAL, OLIVE, ORANGE, RED)
 _NOTEBOOK_DPI = 110
-_ALWAYS = {
-    "svg.hashsalt": "robaudit",
-    "pdf.fonttype": 42,
-    "font.family": "DejaVu Sans",
-    "font.size": 9,
-    "text.parse_math": False,
-    "path.simplify": False,  # dots are very short lines
-}
+DOT: dict[str, Any] = {"marker": "o", "linestyle": "none", "markerfacecolor": BLUE, "markeredgecolor": CARD}
+TRIANGLE: dict[str, Any] = {"marker": "^", "linestyle": "none", "markerfacecolor": CARD, "markeredgecolor": ORANGE, "markeredgewidth": 1.0}
+CROSS: dict[str, Any] = {"marker": "x", "linestyle": "none", "markeredgecolor": RED, "markeredgewidth": 1.0}
+"""An image; one whose value is only known to be larger; one that is misclassified."""
 
 
-def estimator_colour(name: str, position: int) -> str:
-    """The colour of an estimator: its own, or that of its position in the list."""
-    return _ESTIMATORS.get(name, _OTHERS[position % len(_OTHERS)])
+def ring(colour: str) -> dict[str, Any]:
+    """The mark of a value without noise."""
+    face = {"markerfacecolor": CARD, "markeredgecolor": colour, "markeredgewidth": 1.4}
+    return {"marker": "o", "markersize": 5.5, "clip_on": False, "zorder": 4, **face}
+
+
+def line_style(place: int, *, marks: bool = False) -> dict[str, Any]:
+    """Colour and dashes, and with ``marks`` the mark, of the line in this place: told apart in grey, too."""
+    style: dict[str, Any] = {"color": COLOURS[place % len(COLOURS)], "linestyle": _DASHES[place % len(_DASHES)]}
+    return {**style, "marker": _MARKS[place % len(_MARKS)], "markeredgecolor": CARD} if marks else style
+
+
+def heat_colours() -> Any:
+    """The colour map of shares of errors: the card's colour for none."""
+    from matplotlib.colors import LinearSegmentedColormap
+
+    return LinearSegmentedColormap.from_list("errors", list(_HEAT))
 
 
 def level_colours(count: int) -> list[str]:
-    """Colours for noise levels, the smallest first: from cool to hot."""
-    if count == 1:
-        return [_LEVELS[-1]]
-    ends = [i * (len(_LEVELS) - 1) / (count - 1) for i in range(count)]
-    return [_between(_LEVELS[int(x)], _LEVELS[min(int(x) + 1, len(_LEVELS) - 1)], x - int(x)) for x in ends]
+    """Colours for noise levels, the weakest first: from cool to hot."""
+    from matplotlib.colors import LinearSegmentedColormap, to_hex
+
+    scale = LinearSegmentedColormap.from_list("levels", list(_COOL_TO_HOT))
+    return [to_hex(scale(1.0 if count == 1 else i / (count - 1))) for i in range(count)]
 
 
-def _between(first: str, second: str, share: float) -> str:
-    pairs = ((int(first[i : i + 2], 16), int(second[i : i + 2], 16)) for i in (1, 3, 5))
-    return "#" + "".join(f"{round(a + (b - a) * share):02x}" for a, b in pairs)
+def quiet(ax: Axes) -> None:
+    """Axes without frame, grid and ticks, for an image."""
+    ax.set(xticks=[], yticks=[])
+    ax.grid(visible=False)
+    ax.spines[:].set_visible(False)
 
 
-def files(name: str, size: tuple[float, float], draw: Callable[[Figure], None]) -> Mapping[str, Callable[[], bytes]]:
-    """Functions that return the bytes of NAME.png and NAME.svg.
-
-    Args:
-        name: of the files.
-        size: width and height in inches.
-        draw: draws into an empty figure.
-    """
-    return {f"{name}.png": lambda: saved("png", size, draw, dpi=150), f"{name}.svg": lambda: saved("svg", size, draw)}
+def apart(places: Sequence[float], least: float) -> bool:
+    """Whether ascending places are at least so far apart."""
+    return all(b - a >= least for a, b in pairwise(places))
 
 
-def saved(kind: str, size: tuple[float, float], draw: Callable[[Figure], None], *, dpi: int = 300, text: bool = False) -> bytes:
+def saved(
+    kind: str,
+    size: tuple[float, float],
+    draw: Callable[[Figure], None],
+    *,
+    letters: float = 9.0,
+    dpi: int = 300,
+    text: bool = False,
+) -> bytes:
     """The bytes of a picture; the same ones for the same drawing, whatever the user's matplotlibrc says.
 
     Args:
         kind: png, svg or pdf. Letters are outlines (svg) or an embedded font (pdf).
         size: width and height in inches.
         draw: draws into an empty figure; no text is read as a formula.
+        letters: points of the text.
         dpi: of a png.
         text: leave the letters of a svg to the reader's fonts, and its background open.
     """
-    with _styled("none" if text else "path"):
+    with styled(letters, "none" if text else "path"):
         figure = _drawn(size, draw, "none" if text else CARD)
         sink = io.BytesIO()
         dates = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
@@ -87,14 +97,9 @@ def saved(kind: str, size: tuple[float, float], draw: Callable[[Figure], None], 
         return sink.getvalue()
 
 
-def figure(size: tuple[float, float], draw: Callable[[Figure], None]) -> Figure:
-    """A picture as a figure, which a notebook shows and ``savefig`` writes.
-
-    Args:
-        size: width and height in inches.
-        draw: draws into an empty figure.
-    """
-    with _styled("path"):
+def figure(size: tuple[float, float], draw: Callable[[Figure], None], letters: float = 9.0) -> Figure:
+    """A picture as a figure, which a notebook shows and ``savefig`` writes; see :func:`saved`."""
+    with styled(letters):
         return _drawn(size, draw, CARD)
 
 
@@ -107,18 +112,18 @@ def _drawn(size: tuple[float, float], draw: Callable[[Figure], None], background
 
         def _repr_png_(self) -> bytes:
             sink = io.BytesIO()
-            with _styled("path"):
+            with styled(9.0):
                 self.savefig(sink, format="png", dpi=_NOTEBOOK_DPI, facecolor=self.get_facecolor())
             return sink.getvalue()
 
-    made = Picture(figsize=size, facecolor=background)
+    made = Picture(figsize=size, facecolor=background, layout="constrained")
     FigureCanvasAgg(made)
     draw(made)
     return made
 
 
 @contextmanager
-def _styled(letters: str) -> Iterator[None]:
+def styled(letters: float, fonttype: str = "path") -> Iterator[None]:
     """Our settings within the block, whatever the user's are."""
     import matplotlib as mpl
 
@@ -126,53 +131,34 @@ def _styled(letters: str) -> Iterator[None]:
         warnings.filterwarnings("ignore", message="Glyph .* missing from")  # such a letter is an empty box
         mpl.rcdefaults()
         settings: Any = mpl.rcParams  # whose type names every key
-        settings.update({**_ALWAYS, "svg.fonttype": letters})
+        settings.update(
+            {
+                "svg.hashsalt": "robaudit",
+                "svg.fonttype": fonttype,
+                "pdf.fonttype": 42,
+                "text.parse_math": False,
+                "path.simplify": False,  # dots are very short lines
+                "font.family": "DejaVu Sans",
+                "font.size": letters,
+                **dict.fromkeys(("axes.labelsize", "axes.titlesize", "xtick.labelsize", "ytick.labelsize", "legend.fontsize"), letters),
+                **dict.fromkeys(("figure.titlesize",), letters),
+                "text.color": INK,
+                "axes.titlecolor": INK,
+                **dict.fromkeys(("axes.labelcolor", "xtick.color", "ytick.color"), FAINT),
+                **dict.fromkeys(("axes.edgecolor", "grid.color"), GRID),
+                **dict.fromkeys(("axes.spines.top", "axes.spines.right", "legend.frameon"), False),
+                **dict.fromkeys(("xtick.major.size", "ytick.major.size", "xtick.minor.size", "ytick.minor.size"), 0),
+                "axes.facecolor": "none",
+                "axes.grid": True,
+                "axes.axisbelow": True,
+                "axes.titlelocation": "left",
+                "axes.titleweight": "bold",
+                "axes.formatter.useoffset": False,
+                "lines.linewidth": 1.7,
+                "lines.markersize": 4.5 if letters > 8 else 3.5,
+                "lines.markeredgewidth": 0.6,
+                "legend.handlelength": 2.2,
+                "legend.borderaxespad": 0.2,
+            }
+        )
         yield
-
-
-def number_ticks(axis: Axis, values: Sequence[float], texts: Sequence[str] | None = None) -> None:
-    """Ticks at these values only, with these texts or the shortest ones."""
-    axis.set_ticks(list(values), labels=[f"{value:g}" for value in values] if texts is None else list(texts), minor=False)
-    axis.set_ticks([], minor=True)
-
-
-def few_ticks(axis: Axis, most: int = 5) -> None:
-    """Ticks at round numbers, at most this many."""
-    from matplotlib.ticker import MaxNLocator
-
-    low, high = sorted(axis.get_view_interval())
-    ticks = MaxNLocator(nbins=most, steps=[1, 2, 2.5, 5, 10]).tick_values(low, high)
-    number_ticks(axis, [round(float(t), 12) for t in ticks if low <= t <= high])
-
-
-def log_ticks(low: float, high: float, most: int) -> list[float]:
-    """Round numbers between two positive ends for a logarithmic scale, at most this many: powers of ten, with 3 (or 2 and 5) times them
-    where there is room, or every second power, every third, ..."""
-    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
-    powers = range(first, last + 1)
-    choices = [[factor * 10.0**p for p in powers for factor in factors] for factors in ((1, 2, 5), (1, 3), (1,))]
-    choices += [[10.0**p for p in powers if p % step == 0] for step in range(2, len(powers) + 2)]
-    inside = [[value for value in ticks if low <= value <= high] for ticks in choices]
-    return next((ticks for ticks in inside if len(ticks) <= most), [])
-
-
-def number_text(value: float) -> str:
-    """A positive number as a label of a tick: 0.01, 20, 10k, 3M, 1e-7."""
-    power = math.floor(math.log10(value) + 1e-9)
-    if -3 <= power < 3:
-        return f"{value:g}"
-    if 3 <= power < 9:
-        return f"{value / 1e3:g}k" if power < 6 else f"{value / 1e6:g}M"
-    return f"{value / 10.0**power:g}e{power}"
-
-
-def quiet(ax: Axes) -> None:
-    """Thin axes without a box, and a faint grid."""
-    ax.set_facecolor(CARD)
-    for side in ("top", "right"):
-        ax.spines[side].set_visible(False)
-    for side in ("left", "bottom"):
-        ax.spines[side].set_color(GRID)
-    ax.tick_params(colors=FAINT, length=0)
-    ax.grid(color=GRID, linewidth=0.8)
-    ax.set_axisbelow(True)

@@ -1,130 +1,203 @@
-"""The pictures of a validation: estimate against reference, and error against draws."""
+"""The pictures of a validation: error against sigma and against draws, and estimate against reference."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from robaudit.advice.comparison import Truth
 from robaudit.advice.validate import Point, Validation
 from robaudit.advice.verdicts import short
-from robaudit.report.pictures.style import CARD, FAINT, INK, estimator_colour, files, quiet
+from robaudit.errors import NothingLeftError, RunError
+from robaudit.levels import NoiseLevel, noise_level
+from robaudit.report.numbers import span
+from robaudit.report.pictures.page import (
+    Look,
+    Sketch,
+    few_ticks,
+    legend,
+    legend_rows,
+    level_name,
+    log_scale,
+    page,
+    panels,
+    rows_of,
+    styles_of,
+    told_apart,
+)
+from robaudit.report.pictures.style import CARD, FAINT, line_style, saved
 from robaudit.rows import Row
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.figure import SubFigure
 
-_MOST_COLUMNS, _PANEL = 6, 3.1
+_WIDE, _HIGH = 3.0, 2.4  # inches of a panel
 _LOWEST = 1e-4
 
 
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """The error of an estimator at a noise level: RMSE and one standard error of it; ``run``: the name of the validation."""
+
+    run: str
+    estimator: str
+    at: NoiseLevel
+    images: int
+    rmse: float
+    rmse_error: float | None
+
+
+def read(folders: Sequence[Path]) -> list[Measured]:
+    """The errors that some validations wrote.
+
+    Raises:
+        RunError: a folder holds no validation.
+        NothingLeftError: none of them has an estimate of the reference's quantity.
+    """
+    from robaudit.advice.validation_files import SUMMARY
+    from robaudit.files import read_json
+
+    found = []
+    for folder in folders:
+        if not (folder / SUMMARY).is_file():
+            raise RunError(str(folder), "holds no validation", "name a folder that robaudit validate wrote")
+        document = read_json(folder / SUMMARY)
+        for one in document["comparisons"]:
+            if one["error"] is not None:
+                at, error = noise_level(one["noise"], one["level"], one["level_name"]), one["error"]
+                found.append(Measured(folder.name, one["estimator"], at, one["images"], error["rmse"], error["rmse_error"]))
+    if not found:
+        raise NothingLeftError(str(folders[0]), "has no estimator of p_robust to draw", "validate a spec with mmse or logit_gaussian")
+    return found
+
+
 def pictures(validation: Validation) -> Mapping[str, Callable[[], bytes]]:
-    """Functions that return the files: scatter and, if there are points, convergence, each as PNG and SVG."""
-    columns, rows = _grid(validation)
-    size = (_PANEL * columns + 0.5, _PANEL * rows + 1.0)
-    made = dict(files("scatter", size, lambda figure: _scatter(figure, validation)))
+    """Functions that return the files, each picture as PNG and SVG."""
+    found = [
+        Measured("", one.estimator, one.at, one.images, one.error.rmse, one.error.rmse_error)
+        for one in validation.comparisons
+        if one.error is not None
+    ]
+    sketches = {"scatter": _scatter(validation)}
+    if found:
+        sketches["errors"] = sketch(found, validation.draws)
     if validation.points:
-        panels = len(validation.levels)
-        made |= files("convergence", (max(5.0, 4.4 * panels + 0.4), 4.4), lambda figure: _convergence(figure, validation))
-    return made
+        sketches["convergence"] = _convergence(validation)
+    return {f"{name}.{kind}": _file(made, kind) for name, made in sketches.items() for kind in ("png", "svg")}
 
 
-def _grid(validation: Validation) -> tuple[int, int]:
-    """Columns and rows: a row for each noise level, if that fits."""
-    count = len(validation.comparisons)
-    columns = min(_MOST_COLUMNS, count // max(1, len(validation.levels)))
-    return columns, -(-count // columns)
+def _file(made: Sketch, kind: str) -> Callable[[], bytes]:
+    return lambda: saved(kind, *page(made, Look()), dpi=150)
 
 
-def _title(figure: Figure, title: str, about: str) -> None:
-    height = figure.get_figheight()
-    figure.text(0.25 / figure.get_figwidth(), 1 - 0.15 / height, title, size=13, weight="bold", color=INK, va="top")
-    figure.text(0.25 / figure.get_figwidth(), 1 - 0.42 / height, about, size=9, color=FAINT, va="top")
-
-
-def _scatter(figure: Figure, validation: Validation) -> None:
-    columns, rows = _grid(validation)
-    width, height = figure.get_size_inches()
-    grid = figure.subplots(rows, columns, squeeze=False).ravel()
-    figure.subplots_adjust(left=0.62 / width, right=1 - 0.15 / width, top=1 - 0.98 / height, bottom=0.5 / height, wspace=0.26, hspace=0.42)
-    images = len({name for name, _ in validation.truths})
-    _title(figure, "Estimate against reference", f"{images} images; reference: mc with {validation.draws:,} draws. Bars: 95 % intervals.")
-    labels = list(dict.fromkeys(one.estimator for one in validation.comparisons))
-    for ax, one in zip(grid, validation.comparisons, strict=False):
-        pairs = [
-            (row, validation.truths[name, at])
-            for (name, at, label), row in validation.rows.items()
-            if (label, at) == (one.estimator, one.at)
-        ]
-        quiet(ax)
-        _panel(ax, pairs, estimator_colour(one.estimator, labels.index(one.estimator)), same=one.error is not None)
-        ax.set_title(f"{one.estimator}, {one.at}", size=9, weight="bold", color=INK, loc="left", pad=14)
-        about = f"rank {'-' if one.rank is None else short(one.rank)}"
-        if one.error is not None:
-            about = f"bias {short(one.error.bias)}, RMSE {short(one.error.rmse)}, {about}"
-        else:
-            about = f"{one.quantity}: {about}"
-        ax.text(0, 1.02, about, transform=ax.transAxes, size=8, color=FAINT, va="bottom")
-        ax.set_xlabel("reference", color=FAINT, size=8)
-    for ax in grid[len(validation.comparisons) :]:
-        ax.set_visible(False)
-    for ax in grid[::columns]:
-        ax.set_ylabel("estimate", color=FAINT, size=8)
-
-
-def _panel(ax: Axes, pairs: Sequence[tuple[Row, Truth]], ink: str, *, same: bool) -> None:
-    """One dot per image; bars where there are intervals, the reference's horizontal."""
-    x, y = [truth.value for _, truth in pairs], [row.value for row, _ in pairs]
-    if same:
-        ax.plot([0, 1], [0, 1], color=FAINT, linewidth=0.8, zorder=1)
-        ax.set_xlim(-0.03, 1.03)
-        ax.set_ylim(-0.03, 1.03)
-        ax.set_aspect("equal")
-        for row, truth in pairs:
-            low, high = truth.interval()
-            ax.plot([low, high], [row.value] * 2, color=ink, linewidth=0.7, alpha=0.45, zorder=2)
-            if row.lower is not None and row.upper is not None:
-                ax.plot([truth.value] * 2, [row.lower, row.upper], color=ink, linewidth=0.7, alpha=0.45, zorder=2)
-    else:
-        ax.set_xlim(-0.03, 1.03)
-    ax.scatter(x, y, s=13, color=ink, edgecolors=CARD, linewidths=0.4, zorder=3)
-
-
-def _convergence(figure: Figure, validation: Validation) -> None:
-    width, height = figure.get_size_inches()
-    grid = figure.subplots(1, len(validation.levels), squeeze=False, sharey=True)[0]
-    figure.subplots_adjust(left=0.62 / width, right=1 - 1.2 / width, top=1 - 1.0 / height, bottom=0.5 / height, wspace=0.3)
-    _title(
-        figure,
-        "Error against draws",
-        f"RMSE over {validation.points[0].images} images against mc with {validation.draws:,} draws; band: one standard error.",
+def sketch(found: Sequence[Measured], draws: int | None = None) -> Sketch:
+    """Error against noise level, a line for each estimator, a panel for each noise."""
+    names = dict(zip(keys := list(dict.fromkeys((one.run, one.estimator) for one in found)), told_apart(keys), strict=True))
+    noises = list(dict.fromkeys(one.at.noise for one in found))
+    reference = "mc" if draws is None else f"mc with {draws:,} draws"
+    return Sketch(
+        title="Error of the estimators by noise level",
+        caption=f"RMSE over {span([one.images for one in found])} images against {reference}; band: one standard error.",
+        height=lambda look: rows_of(len(noises), look, _WIDE) * _HIGH + legend_rows(list(names.values()), look) * look.line,
+        draw=lambda body, look: _errors(body, look, found, names, noises),
     )
+
+
+def _errors(body: SubFigure, look: Look, found: Sequence[Measured], names: Mapping[tuple[str, str], str], noises: Sequence[str]) -> None:
+    styles = dict(zip(names, styles_of(list(names), marks=True), strict=True))
+    titles = noises if len(noises) > 1 else ()
+    for ax, noise in zip(panels(body, len(noises), look, _WIDE, titles=titles, sharey=True), noises, strict=True):
+        mine = [one for one in found if one.at.noise == noise]
+        for key, style in styles.items():
+            line = sorted((one for one in mine if (one.run, one.estimator) == key), key=lambda one: one.at.strength)
+            _line(ax, [(one.at.level, one.rmse, one.rmse_error) for one in line], style)
+        _log(ax)
+        ax.set_xlabel(level_name(mine[0].at.name))
+    legend(body, list(names.values()), list(styles.values()), look)
+
+
+def _line(ax: Axes, points: Sequence[tuple[float, float, float | None]], style: Mapping[str, Any]) -> None:
+    """RMSE against anything, with its standard error; below the lowest value there is only the reference's own error."""
+    x = [at for at, *_ in points]
+    upper = [rmse + (error or 0.0) for _, rmse, error in points]
+    squares = [max(0.0, 2 * rmse**2 - high**2) for (_, rmse, _), high in zip(points, upper, strict=True)]
+    lower = [max(_LOWEST, math.sqrt(square), rmse / math.e**2) for square, (_, rmse, _) in zip(squares, points, strict=True)]
+    ax.fill_between(x, lower, [max(_LOWEST, high) for high in upper], color=style["color"], alpha=0.12, linewidth=0)
+    ax.plot(x, [rmse if rmse > _LOWEST else math.nan for _, rmse, _ in points], **style)
+
+
+def _log(ax: Axes) -> None:
+    log_scale(ax, "x")
+    log_scale(ax, "y")
+    if ax.get_subplotspec().is_first_col():  # type: ignore[union-attr]
+        ax.set_ylabel("RMSE")
+
+
+def _convergence(validation: Validation) -> Sketch:
+    """Error against draws, a panel for each noise level."""
     labels = list(dict.fromkeys(point.estimator for point in validation.points))
-    for ax, at in zip(grid, validation.levels, strict=True):
-        quiet(ax)
-        ax.set_xscale("log", base=2)
-        ax.set_yscale("log")
-        ax.minorticks_off()
-        for label in labels:
-            _curve(ax, [p for p in validation.points if (p.estimator, p.at) == (label, at)], estimator_colour(label, labels.index(label)))
-        ax.set_title(at.text, size=9, weight="bold", color=INK, loc="left")
-        ax.set_xlabel("draws per image", color=FAINT, size=8)
-    grid[0].set_ylabel("RMSE", color=FAINT, size=8)
-    if len(labels) > 1:
-        _legend(grid[-1], labels)
+    count = len(validation.levels)
+    return Sketch(
+        title="Error against draws",
+        caption=f"RMSE over {validation.points[0].images} images against mc with {validation.draws:,} draws; band: one standard error.",
+        height=lambda look: rows_of(count, look, _WIDE) * _HIGH + legend_rows(labels, look) * look.line,
+        draw=lambda body, look: _draw_convergence(body, look, validation.levels, validation.points, labels),
+    )
 
 
-def _curve(ax: Axes, points: Sequence[Point], ink: str) -> None:
-    n = [point.n for point in points]
-    seen = [point.rmse if point.rmse > _LOWEST else math.nan for point in points]  # below it, the reference's own error is all there is
-    ax.plot(n, seen, color=ink, linewidth=1.6, marker="o", markersize=3)
-    upper = [point.rmse + (point.rmse_error or 0.0) for point in points]
-    lower = [max(_LOWEST, math.sqrt(max(0.0, 2 * p.rmse**2 - high**2)), p.rmse / math.e**2) for p, high in zip(points, upper, strict=True)]
-    ax.fill_between(n, lower, [max(_LOWEST, value) for value in upper], color=ink, alpha=0.12, linewidth=0)
+def _draw_convergence(body: SubFigure, look: Look, levels: Sequence[NoiseLevel], points: Sequence[Point], labels: Sequence[str]) -> None:
+    styles = [line_style(i, marks=True) for i in range(len(labels))]
+    for ax, at in zip(panels(body, len(levels), look, _WIDE, titles=[at.text for at in levels], sharey=True), levels, strict=True):
+        for label, style in zip(labels, styles, strict=True):
+            mine = [(float(point.n), point.rmse, point.rmse_error) for point in points if (point.estimator, point.at) == (label, at)]
+            if mine:
+                _line(ax, mine, style)
+        _log(ax)
+        ax.set_xlabel("draws per image")
+    legend(body, labels, styles, look)
 
 
-def _legend(ax: Axes, labels: Sequence[str]) -> None:
-    for i, label in enumerate(labels):
-        ax.text(1.03, 0.98 - 0.07 * i, label, transform=ax.transAxes, color=estimator_colour(label, i), size=9, weight="bold", va="top")
+def _scatter(validation: Validation) -> Sketch:
+    """Estimate against reference, a panel for each estimator and noise level."""
+    count, wide, images = len(validation.comparisons), 1.7, len({name for name, _ in validation.truths})
+    return Sketch(
+        title="Estimate against reference",
+        caption=f"{images} images; reference: mc with {validation.draws:,} draws. Bars: 95 % intervals.",
+        height=lambda look: rows_of(count, look, wide) * 2.2,
+        draw=lambda body, look: _draw_scatter(body, look, validation, wide),
+    )
+
+
+def _draw_scatter(body: SubFigure, look: Look, validation: Validation, wide: float) -> None:
+    labels = list(dict.fromkeys(one.estimator for one in validation.comparisons))
+    titles = [f"{one.estimator}, {one.at}" for one in validation.comparisons]
+    for ax, one in zip(panels(body, len(titles), look, wide, titles=titles), validation.comparisons, strict=True):
+        rows = ((name, row) for (name, at, label), row in validation.rows.items() if (label, at) == (one.estimator, one.at))
+        pairs = [(row, validation.truths[name, one.at]) for name, row in rows]
+        _dots(ax, pairs, line_style(labels.index(one.estimator))["color"], same=one.error is not None)
+        order = f"rank {'-' if one.rank is None else short(one.rank)}"
+        ax.set_xlabel(order if one.error is None else f"bias {short(one.error.bias)}, {order}")
+
+
+def _dots(ax: Axes, pairs: Sequence[tuple[Row, Truth]], ink: str, *, same: bool) -> None:
+    """One dot per image; bars where there are intervals, the reference's horizontal."""
+    ax.set_xlim(-0.03, 1.03)
+    if same:
+        ax.axline((0, 0), slope=1, color=FAINT, linewidth=0.8, zorder=1)
+        ax.set_ylim(-0.03, 1.03)
+        for ends, places in _bars(pairs):
+            ax.plot(ends, places, color=ink, linewidth=0.7, alpha=0.45, zorder=2)
+    ax.plot([truth.value for _, truth in pairs], [row.value for row, _ in pairs], "o", color=ink, markeredgecolor=CARD, zorder=3)
+    few_ticks(ax.xaxis, 3)
+    few_ticks(ax.yaxis, 4)
+
+
+def _bars(pairs: Sequence[tuple[Row, Truth]]) -> Iterator[tuple[list[float], list[float]]]:
+    for row, truth in pairs:
+        yield list(truth.interval()), [row.value] * 2
+        if row.lower is not None and row.upper is not None:
+            yield [truth.value] * 2, [row.lower, row.upper]

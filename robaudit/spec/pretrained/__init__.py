@@ -1,1 +1,1 @@
-"""What a trained model's own files say about it: architecture, normalisation, size of the images, class names."""
+"""Read a trained model's own files: architecture, normalisation, size of the images, class names."""

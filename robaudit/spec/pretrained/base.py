@@ -1,4 +1,4 @@
-"""What is known about a trained model from its own files, and careful reading of their JSON."""
+"""The description of a trained model in its own files, and careful reading of their JSON."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ _HUGE = 10**9  # beyond this, a number is no side, factor, mean or std
 
 @dataclass(frozen=True, slots=True)
 class Pretrained:
-    """What the files of a trained model say.
+    """The description of a trained model in its files.
 
     Attributes:
-        source: which file or enum says so, for messages.
+        source: the file or enum, for messages.
         architecture: timm:NAME, transformers:CLASS or torchvision:NAME.
         options: keyword arguments of the architecture.
         mean, std: of the pixels in [0, 1], per channel; a rescale factor is folded into them. Empty: none.
-        images: the keys of `ImageOptions` that make an image file what the model was made for.
-        class_names: by class index; None where the files name none.
-        class_ids: what else the classes are called (synsets).
+        images: the keys of `ImageOptions` that prepare an image file for the model.
+        class_names: by class index; None if the files have none.
+        class_ids: other names of the classes (synsets).
         notes: further lines for the user.
-        unclear: why mean, std and images are empty although the model needs them; an error unless the spec says them.
+        unclear: why mean, std and images are empty although the model needs them; an error unless the spec has them.
     """
 
     source: str
@@ -66,7 +66,7 @@ def read_object(path: Path) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """The entries of a JSON object, each of the type that is asked for.
+    """The entries of a JSON object, each checked for its type.
 
     Attributes:
         values: the object.
@@ -120,11 +120,11 @@ class Entries:
         return tuple(found)
 
     def part(self, key: str) -> dict[str, Any]:
-        """An object; an empty one where there is none."""
+        """An object; an empty one if it is missing."""
         return self._get(key, {}, dict, "an object") or {}
 
     def wrong(self, key: str, wanted: str) -> ModelError:
-        """The error for an entry that is not as it should be."""
+        """The error for an invalid entry."""
         return ModelError(self.where, f"its {key!r} is not {wanted}", "restore the model's own file, or correct it")
 
     def _get(self, key: str, default: Any, kind: type | tuple[type, ...], wanted: str) -> Any:

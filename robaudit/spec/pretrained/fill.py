@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
+from dataclasses import replace
 from typing import Any
 
 from pydantic import ValidationError
 
 from robaudit.errors import ModelError
-from robaudit.spec.model import (
-    AuditSpec,
-    BaseDatasetSpec,
-    CsvSpec,
-    HfSpec,
-    ImageOptions,
-    ImagesSpec,
-    ModelSpec,
-    NpzSpec,
-    TorchvisionSpec,
-)
+from robaudit.spec.model import AuditSpec, BaseDatasetSpec, ImageOptions, ModelSpec
 from robaudit.spec.pretrained import hub
 from robaudit.spec.pretrained.base import Pretrained
 from robaudit.spec.pretrained.folder import describe
 from robaudit.text import clipped, count
 
 _GEOMETRY = ("resize", "fit", "crop", "crop_rounding", "pad")
-NAMED = (NpzSpec, ImagesSpec, CsvSpec, HfSpec)
-"""The data sets that get the model's class names; the others bring names of their own, by index."""
 _SHOWN = 3  # names
 
 
@@ -33,12 +23,12 @@ def filled(spec: AuditSpec) -> AuditSpec:
     """The spec with the architecture, normalisation, image size and class names that its model's own files state.
 
     What the spec says itself stays; mean and std belong together, and so do resize and crop. A spec that is filled already stays as it
-    is. A model of the Hub gets the commit that its revision leads to. What was taken is in ``taken``, for the user.
+    is. A model of the Hub gets the commit that its revision leads to. What was taken is in ``origin.taken``, for the user.
 
     Raises:
         RobauditError: the model's files are damaged, or of a model that is not supported.
     """
-    if spec.taken:
+    if spec.origin.taken:
         return spec
     found, model = describe(spec.model, spec.base_dir), _commit(spec.model)
     if found is None and not model:
@@ -48,7 +38,7 @@ def filled(spec: AuditSpec) -> AuditSpec:
         found = Pretrained(spec.model.path or "", spec.model.architecture or "a model without a configuration")
     else:
         model |= _for_model(spec.model, found)
-        dataset = _for_dataset(spec.dataset, found)
+        dataset = for_dataset(type(spec.dataset), spec.dataset.model_fields_set, found)
     try:
         changes = {
             "model": ModelSpec.model_validate({**spec.model.model_dump(exclude_unset=True), **model}),
@@ -60,10 +50,9 @@ def filled(spec: AuditSpec) -> AuditSpec:
         first = error.errors(include_url=False)[0]
         what = f"gives {'.'.join(map(str, first['loc']))} a value that a spec cannot have: {first['msg']}"
         raise ModelError(found.source, what, "restore the model's own file, or correct it") from error
-    whole = spec.model_copy(update=changes)
-    return whole.noting(
-        *_lines(found, {**model, **dataset}, found.source.replace(f"{spec.base_dir}/", ""), files=isinstance(spec.dataset, ImageOptions))
-    )
+    source = found.source.replace(f"{spec.base_dir}/", "")
+    taken = _lines(found, {**model, **dataset}, source, files=isinstance(spec.dataset, ImageOptions))
+    return spec.model_copy(update=changes).coming(replace(spec.origin, taken=taken))
 
 
 def _for_model(given: ModelSpec, found: Pretrained) -> dict[str, Any]:
@@ -89,14 +78,21 @@ def _commit(given: ModelSpec) -> dict[str, Any]:
     return {} if commit == given.revision else {"revision": commit}
 
 
-def _for_dataset(given: BaseDatasetSpec, found: Pretrained) -> dict[str, Any]:
-    said, taken = given.model_fields_set, dict[str, Any]()
-    if isinstance(given, ImageOptions):
-        closed = set(said) | (set(_GEOMETRY) if said & set(_GEOMETRY) else set())
+def for_dataset(kind: type[BaseDatasetSpec], said: Set[str], found: Pretrained) -> dict[str, Any]:
+    """The keys of a data set that the model's own files give.
+
+    Args:
+        kind: of the data set.
+        said: the keys that the spec has itself; of those that place the image, one is enough.
+        found: what the files say.
+    """
+    taken = dict[str, Any]()
+    if issubclass(kind, ImageOptions):
+        closed = {*said, *(_GEOMETRY if said & set(_GEOMETRY) else ())}
         taken = {key: value for key, value in found.images.items() if key not in closed}
-        if isinstance(given, TorchvisionSpec):
+        if kind.model_fields["channels"].default is None:
             taken.pop("channels", None)
-    if isinstance(given, NAMED) and found.class_names and "class_names" not in said:
+    if kind.names_from_model and found.class_names and "class_names" not in said:
         taken["class_names"] = found.class_names
         if found.class_ids and "class_ids" not in said:
             taken["class_ids"] = found.class_ids

@@ -29,9 +29,9 @@ _FAMILIES = (timm_config.FAMILY, transformers_config.FAMILY)
 
 
 def describe(model: ModelSpec, base_dir: Path) -> Pretrained | None:
-    """What the files of a spec's model say about it; None where they say nothing, and the spec must say it all.
+    """The description of a spec's model in its files; None if they have none, and the spec must have everything.
 
-    The configuration counts for a folder, for a file beside it whose architecture the spec names as one of timm or Transformers (or
+    The configuration is used for a folder, for a file next to it whose architecture the spec names as one of timm or Transformers (or
     does not name, although the file is .safetensors or .bin), and for a model of the Hub (which is downloaded, without its weights).
 
     Raises:
@@ -54,7 +54,7 @@ def describe(model: ModelSpec, base_dir: Path) -> Pretrained | None:
 
 
 def model_path(model: ModelSpec, base_dir: Path) -> Path | None:
-    """Where a spec's model is on this machine: a file or a folder, with the weights; None where it has no path.
+    """The path of a spec's model on this machine: a file or a folder, with the weights; None if it has no path.
 
     Raises:
         RobauditError: it is on the Hub, and cannot be downloaded.
@@ -70,7 +70,7 @@ def weights_file(path: Path) -> Path:
     """The path itself, or, of a folder, the file of the weights in it (for weights in several files, their index).
 
     Raises:
-        ModelError: there is none, or more than one that could be meant.
+        ModelError: there is none, or more than one.
     """
     if not os.path.isdir(path):  # noqa: PTH112  a name may be too long, or no path at all: its loader says so
         return path
@@ -88,7 +88,7 @@ def weights_file(path: Path) -> Path:
     if not others:
         raise ModelError(str(folder), "is a directory without weights", f"give the weights file, or a folder with {_PREFERRED[0]}")
     listed = ", ".join(file.name for file in others[:5]) + (", ..." if len(others) > 5 else "")
-    raise ModelError(str(folder), f"is a directory with several weights files ({listed})", "give the one that is meant")
+    raise ModelError(str(folder), f"is a directory with several weights files ({listed})", "name one of them")
 
 
 def refuse_adapter(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""Models of the Hugging Face Hub: ``hf:org/name``, downloaded once, at a revision that is kept."""
+"""Models of the Hugging Face Hub: ``hf:org/name``, downloaded once, at a recorded revision."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _WEIGHTS = (
 
 
 def is_hub(path: str | None) -> bool:
-    """Whether a model's path is one of the Hub."""
+    """Whether a model's path is on the Hub."""
     return (path or "").startswith(HUB)
 
 
 def config_folder(path: str, revision: str | None) -> Path:
-    """The local folder of a model's configuration, downloaded where it is not there; its name is the commit.
+    """The local folder of a model's configuration, downloaded if missing; its name is the commit.
 
     Raises:
         RobauditError: huggingface_hub is not installed, there is no such model, or it cannot be reached.
@@ -32,9 +32,9 @@ def config_folder(path: str, revision: str | None) -> Path:
 
 
 def weights_folder(path: str, revision: str | None, *, fetch: bool = True) -> Path:
-    """The local folder of a model with its weights: safetensors where it has them, else a file of torch.
+    """The local folder of a model with its weights: safetensors if it has them, otherwise a file of torch.
 
-    Without ``fetch``, what is not on this machine is not downloaded.
+    Without ``fetch``, nothing is downloaded.
 
     Raises:
         RobauditError: huggingface_hub is not installed, there is no such model or no weights, or it cannot be reached.

@@ -1,4 +1,4 @@
-"""timm's description of a trained model: the config.json of a folder as the Hub has it, or timm's own entry for a name."""
+"""timm's description of a trained model: the config.json of a folder, or timm's own entry for a name."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def from_config(config: Mapping[str, Any], path: Path) -> Pretrained:
 
 
 def from_name(architecture: str, options: Mapping[str, Any], where: str) -> Pretrained | None:
-    """timm's own entry for ``timm:NAME``; None where timm knows no such name (the error comes when the network is built).
+    """timm's own entry for ``timm:NAME``; None if timm has no such name (building the network then fails).
 
     Raises:
         RobauditError: timm is not installed.
@@ -89,7 +89,7 @@ def imagenet_names(where: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def _resized(arguments: Entries, about: Entries) -> tuple[int, ...]:
-    """Channels, height and width of the images: those of the entry, changed by the model's own arguments."""
+    """Channels, height and width of the images, from the entry and the model's own arguments."""
     size = about.wholes("input_size") or _SIZE
     if len(size) != 3:
         raise about.wrong("input_size", "channels, height and width")

@@ -47,7 +47,7 @@ def from_weights(name: str) -> Pretrained:
 
 
 def name_of_file(file: str) -> str | None:
-    """The weights whose file torchvision publishes under this name (``resnet50-11ad3fa6.pth``); None where there are none."""
+    """The weights whose file torchvision publishes under this name (``resnet50-11ad3fa6.pth``); None if there are none."""
     if not _FILE.fullmatch(file):
         return None
     return next((name for name, (_, member) in _known().items() if member.url.endswith(f"/{file}") and not name.endswith(".DEFAULT")), None)
@@ -73,7 +73,7 @@ def _member(name: str) -> tuple[str, Any]:
 
 
 def _options(model: str, weights: Any) -> dict[str, Any]:
-    """What torchvision's builders change for trained weights."""
+    """The options that torchvision's builders change for trained weights."""
     options: dict[str, Any] = {}
     if model in ("googlenet", "inception_v3"):
         options["transform_input"] = True

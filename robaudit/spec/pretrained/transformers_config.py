@@ -1,6 +1,6 @@
 """Transformers' description of a trained model: config.json, and preprocessor_config.json for its images.
 
-Where the image processor has two backends, the one with Pillow is followed; see docs/model-and-data.md for how far the other is from it.
+Of an image processor with two backends, the one with Pillow is followed; docs/model-and-data.md says how far off the other is.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _LEAST_WARPED = 384  # from this size on, ConvNext's processor stretches the ima
 
 @dataclass(frozen=True, slots=True)
 class _Defaults:
-    """What a class of image processors does where the file does not say.
+    """The defaults of a class of image processors.
 
     Attributes:
         norm: mean and std.
         size: (height, width), or the shorter side.
-        crop: side of the square that is cut out; None: nothing is.
+        crop: side of the central square; None: no crop.
         resample: Pillow's number of the filter.
-        share: of the resized side that is kept, where the processor enlarges by it.
+        share: of the resized side that is kept, if the processor enlarges by it.
     """
 
     norm: tuple[tuple[float, ...], tuple[float, ...]]
@@ -60,11 +60,11 @@ _KNOWN: Mapping[str, _Defaults] = {
     "Levit": _Defaults(_IMAGENET, 224, 224),
     "EfficientNet": _Defaults(_HALF, (346, 346)),
 }
-"""Image processors by name, without ImageProcessor; others work in ways of their own."""
+"""Image processors by name, without ImageProcessor; others are not supported."""
 
 
 def from_config(config: Mapping[str, Any], path: Path) -> Pretrained:
-    """Read the config.json that ``save_pretrained`` writes, and the preprocessor_config.json beside it.
+    """Read the config.json and preprocessor_config.json that ``save_pretrained`` writes.
 
     Raises:
         ModelError: an entry is not as Transformers writes it, or the network is not an image classifier.
@@ -75,7 +75,7 @@ def from_config(config: Mapping[str, Any], path: Path) -> Pretrained:
     names, notes = _names(entries)
     beside = next((file for file in (path.parent / PREPROCESSOR, path.parent / PROCESSOR) if file.is_file()), None)
     if beside is None:
-        notes = (*notes, f"there is no {PREPROCESSOR} beside it: mean, std, resize and crop are as the spec says")
+        notes = (*notes, f"there is no {PREPROCESSOR} with it: mean, std, resize and crop are the spec's")
         return Pretrained(str(path), FAMILY + name, class_names=names, notes=notes)
     found = read_object(beside)
     about = Entries(found.get("image_processor", found) if beside.name == PROCESSOR else found, str(beside))
@@ -104,7 +104,7 @@ def _class_of(entries: Entries) -> str:
 
 
 def _names(entries: Entries) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
-    """Class names from ``id2label``; Transformers writes LABEL_0, LABEL_1 where nobody named them."""
+    """Class names from ``id2label``; Transformers writes LABEL_0, LABEL_1 for unnamed classes."""
     labels = entries.part("id2label")
     try:
         by_index = {int(index): str(name) for index, name in labels.items()}
@@ -118,7 +118,7 @@ def _names(entries: Entries) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
 
 
 def _processor_of(about: Entries) -> str | None:
-    """The name of the image processor, without what differs between versions and backends; None where it is not known here."""
+    """The name of the image processor, without the parts that differ between versions and backends; None if it is not supported."""
     name = about.text("image_processor_type") or about.text("feature_extractor_type") or ("ViT" if "size" in about.values else "")
     kind = re.sub(r"(ImageProcessor|FeatureExtractor)(Fast|Pil)?$", "", name)
     if any(about.values.get(key) for key in ("do_pad", "do_flip_channel_order", "do_color_quantize")):
@@ -184,7 +184,7 @@ def _side(size: int | tuple[int, int]) -> int:
 
 
 def _size(about: Entries, key: str, default: tuple[int, int] | int) -> int | tuple[int, int]:
-    """A size as (height, width) or as the shorter side, from the forms that Transformers has written over time."""
+    """A size as (height, width) or as the shorter side, in all forms that Transformers has used."""
     found = about.values.get(key)
     if found is None:
         return default

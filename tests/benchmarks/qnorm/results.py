@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from robaudit.datasets import open_dataset
+from robaudit.datasets.npz import NpzSpec
 from robaudit.estimators import registry
 from robaudit.estimators.base import Estimate
 from robaudit.estimators.engine import Engine
@@ -23,7 +24,7 @@ from robaudit.estimators.streams import Streams
 from robaudit.estimators.work import CleanPass, Work
 from robaudit.noise.base import shape_of
 from robaudit.noise.registry import build
-from robaudit.spec.model import NoiseSpec, NpzSpec
+from robaudit.spec.model import NoiseSpec
 from tests.benchmarks.networks import Bench, Network, card, load
 from tests.benchmarks.qnorm.reflected_hmc import Published, published_path
 

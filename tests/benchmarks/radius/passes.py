@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from robaudit.datasets import open_dataset
+from robaudit.datasets.npz import NpzSpec
 from robaudit.models import LogitModel
-from robaudit.spec.model import NpzSpec
 from tests.benchmarks.networks import Bench, card, load
 
 _READ = 600

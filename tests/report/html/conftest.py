@@ -9,7 +9,7 @@ import pytest
 
 from robaudit import audit, load_spec
 from robaudit.files import json_bytes, sealed
-from robaudit.report.html.content import Choice, Content, gather
+from robaudit.report.html.content import Content, gather
 from robaudit.report.html.render import page
 from robaudit.store.run import Run, read_run
 from tests.report.html.tools import HOSTILE
@@ -37,12 +37,12 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 @pytest.fixture(scope="session")
 def content(run: Run) -> Content:
-    return gather(run, Choice())
+    return gather([run])
 
 
 @pytest.fixture(scope="session")
 def html(content: Content) -> str:
-    text, problems = page([content])
+    text, problems = page(content)
     assert problems == ()
     return text
 
@@ -58,6 +58,6 @@ def html_file(html: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def without_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages of hand-made runs are about their text; pictures have tests of their own."""
     monkeypatch.setattr(
-        "robaudit.report.pictures.kinds.inline_picture",
+        "robaudit.report.pictures.kinds.inline",
         lambda kind, *_, **__: (f'<svg role="img" data-kind="{kind}"></svg>', f"About {kind}."),
     )

@@ -1,28 +1,35 @@
-"""Where the parts of a spec are written, for messages."""
+"""Where a spec comes from: its file, with the lines of its parts, and the folder of its relative paths."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 Location = tuple[int | str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
-    """The file of a spec, or the place of a part of one.
+class Origin:
+    """Where a spec comes from.
 
     Attributes:
         where: the file, for messages; "": there is none.
+        folder: that relative paths in the spec start from.
+        name: of the audit: the stem of the file.
         lines: line numbers in the file, by location.
         moved: locations in the file of the parts that have another location in the validated spec.
         arguments: there is no file: the parts are arguments of a function, which messages begin with.
+        taken: lines for the user: what was taken from the model's own files.
     """
 
     where: str = ""
+    folder: Path = field(default_factory=Path.cwd)
+    name: str = "audit"
     lines: Mapping[Location, int] = field(default_factory=dict)
     moved: Mapping[Location, Location] = field(default_factory=dict)
     arguments: bool = False
+    taken: tuple[str, ...] = ()
 
     def location(self, location: Sequence[int | str]) -> Location:
         """The location in the file of a part of the validated spec."""

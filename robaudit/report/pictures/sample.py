@@ -1,4 +1,4 @@
-"""The picture of one image: the chance that its class stays against the size of the perturbation, from proven to average."""
+"""The picture of a sample: the chance that its class stays against the size of the perturbation, from proven to average; run by run."""
 
 from __future__ import annotations
 
@@ -12,39 +12,26 @@ from robaudit.levels import NoiseLevel
 from robaudit.names import KEPT_LEVEL, ResultName
 from robaudit.quantities import LOG10_P_FAIL, P_ROBUST, RADIUS, TOLERANCE, IntervalKind
 from robaudit.report import numbers
-from robaudit.report.pictures.flagged import Pixels, image_in, sized
-from robaudit.report.pictures.page import Box, Look, Sketch, axes, fitted, measured, put, put_level
-from robaudit.report.pictures.style import (
-    BLUE,
-    CARD,
-    FAINT,
-    GREEN,
-    GRID,
-    INK,
-    OLIVE,
-    ORANGE,
-    RED,
-    TEAL,
-    log_ticks,
-    number_text,
-    number_ticks,
-)
+from robaudit.report.pictures.flagged import Pixels, sized
+from robaudit.report.pictures.page import Look, Sketch, fitted, log_scale, shorter
+from robaudit.report.pictures.style import BLUE, CARD, FAINT, GREEN, GREY, GRID, INK, OLIVE, ORANGE, PURPLE, RED, TEAL, quiet
+from robaudit.report.sections import Ask, Found
 from robaudit.rows import Row
 from robaudit.stats.claims import Setting, approximate, is_vote, norm_of
 from robaudit.stats.relations import norm_factor, usual_length
-from robaudit.stats.spectrum import Band, Sample, band_of
+from robaudit.stats.spectrum import Band, Sample, Spectrum, band_of
 from robaudit.store.run import Run
 from robaudit.text import class_name, printable, shortened
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.figure import SubFigure
 
     from robaudit.report.gallery import ImageSource
 
-_HEIGHT, _THUMB, _GAP, _LEFT = 2.6, 1.15, 0.2, 0.5  # inches: of the axes, a thumbnail, between parts, left of the axes
-_NOISES = (BLUE, TEAL, "#a55cc4", OLIVE, "#6f8794")
-_MOST_THUMBS, _REACH = 2, 1.6  # noisy thumbnails; factor of room at both ends
+_HIGH, _THUMB, _LANE = 2.6, 1.1, 0.13  # inches of the axes, of the column of images; height of a vote in the unit of the scale
+_NOISES = (BLUE, TEAL, PURPLE, OLIVE, GREY)
+_MOST_THUMBS, _REACH, _ROOM = 2, 1.6, 4.5  # noisy thumbnails; factor of room at both ends; inches below which there are none
 _RANDOM = "radius_random"
 _SIGNS = {Band.FOUND: "<= ", Band.CERTIFIED: ">= ", Band.EXACT: ""}
 _AWAY = {Band.FOUND: 1, Band.CERTIFIED: -1}  # how bounds are rounded
@@ -265,26 +252,68 @@ def _with_images(made: Portrait, run: Run, images_from: ImageSource | None) -> P
 # --- drawing
 
 
-def sketch(made: Portrait) -> Sketch:
-    """The picture, still to be drawn."""
+def narrowed(runs: Sequence[Run], ask: Ask) -> Ask:
+    """The image named, or the least robust one of the first run, which all runs show."""
+    if ask.id:
+        return replace(ask, bottom=None, id=ask.id[:1])
+    from robaudit.stats.spectrum import spectrum
+
+    return replace(ask, bottom=None, id=(spectrum(runs[0], 1).samples[0].id,))
+
+
+def sketch(found: Sequence[Found[Spectrum]], _: Ask, images: ImageSource | None = None) -> Sketch:
+    """The picture of the first sample of each run, one below the other."""
+    shown = [(one.name, portrait_of(one.run, one.record.samples[0], images)) for one in found]
     return Sketch(
-        title=made.title,
-        caption=_caption(made),
-        height=lambda look: _above(made, look) + _HEIGHT + _under(look) + len(made.votes) * _lane(look),
-        draw=lambda figure, box, look: _draw(figure, box, look, made),
-        narrowest=4.5,
+        title=shown[0][1].title if len(shown) == 1 else f"Image {shortened(printable(found[0].record.samples[0].id), 40)}",
+        caption=" ".join(_caption(shown)),
+        height=lambda look: sum(_height(one, look) for _, one in shown),
+        draw=lambda body, look: _draw(body, look, shown),
     )
 
 
-def _caption(made: Portrait) -> str:
-    words = ["Sizes in l2; that of noise is its root mean square."]
-    if made.attacked is not None and made.exact is None:
-        words.append("Grey: neither certified nor attacked.")
-    if made.points:
-        words.append("Bars: 95 % intervals of the measurement.")
-    if made.votes:
-        words.append("Below: the majority vote under noise, another classifier than the network.")
-    return " ".join((*words, *made.words))
+def _caption(shown: Sequence[tuple[str, Portrait]]) -> Iterator[str]:
+    yield "Sizes in l2; that of noise is its root mean square."
+    if any(one.attacked is not None and one.exact is None for _, one in shown):
+        yield "Grey: neither certified nor attacked."
+    if any(one.points for _, one in shown):
+        yield "Bars: 95 % intervals of the measurement."
+    if any(one.votes for _, one in shown):
+        yield "Below: the majority vote under noise, another classifier than the network."
+    for name, one in shown:
+        for words in one.words:
+            yield f"{name}: {words}" if len(shown) > 1 else words
+
+
+def _height(made: Portrait, look: Look) -> float:
+    columns = 2 if look.width > _ROOM else 1
+    return _HIGH * (1.2 + _LANE * len(made.votes)) / 1.2 + -(-len(_entries(made)) // columns) * look.line + 0.55
+
+
+def _draw(body: SubFigure, look: Look, shown: Sequence[tuple[str, Portrait]]) -> None:
+    sizes = [size for _, made in shown for size in made.sizes]
+    low, high = min(sizes) / _REACH, max(sizes) * _REACH
+    widen = math.sqrt(max(1.0, 10.0 * low / high))
+    heights = [_height(made, look) for _, made in shown]
+    for part, (name, made) in zip(body.subfigures(len(shown), 1, height_ratios=heights, squeeze=False)[:, 0], shown, strict=True):
+        part.patch.set_visible(False)
+        images = made.images if look.width > _ROOM else ()
+        grid = part.add_gridspec(max(1, len(images)), 2 if images else 1, width_ratios=[look.body - _THUMB, _THUMB] if images else [1])
+        ax = part.add_subplot(grid[:, 0])
+        if len(shown) > 1:
+            ax.set_title(fitted(f"{name}: {made.title.partition(': ')[2]}", look.body - 0.6, look.size, bold=True))
+        ax.set(xlim=(low / widen, high * widen), ylim=(-0.06 - _LANE * len(made.votes), 1.08))
+        log_scale(ax, "x")
+        _lanes(ax, made, look)
+        ax.set_xlabel("size of the perturbation (l2)")
+        _worst_case(ax, made)
+        _average(ax, made)
+        for i, (words, pixels) in enumerate(images):
+            image = part.add_subplot(grid[i, 1])
+            image.imshow(pixels, interpolation="none", resample=False)
+            image.set_title(fitted(words, _THUMB, look.size), color=FAINT, weight="normal", pad=2, loc="center")
+            quiet(image)
+        _legend(part, made, look)
 
 
 def _noise_colours(made: Portrait) -> dict[str, str]:
@@ -296,179 +325,89 @@ def _entries(made: Portrait) -> list[tuple[dict[str, Any], str]]:
     """The legend: marks and their meaning."""
     found: list[tuple[dict[str, Any], str]] = []
     if made.exact is not None:
-        found.append(({"color": INK, "linewidth": 4.0, "marker": ""}, f"exact radius {numbers.compact(made.exact.size)}"))
+        found.append((_bar(INK), f"exact radius {numbers.compact(made.exact.size)}"))
     if made.certified is not None:
-        found.append(
-            (
-                {"color": GREEN, "linewidth": 4.0, "marker": ""},
-                f"certified {numbers.compact(made.certified.size, -1)} ({_plain(made.certified)})",
-            )
-        )
+        found.append((_bar(GREEN), f"certified {numbers.compact(made.certified.size, -1)} ({_plain(made.certified)})"))
     if made.attacked is not None:
-        found.append((_cross(RED), f"flip found {numbers.compact(made.attacked.size, 1)} ({_plain(made.attacked)})"))
+        found.append((_mark("x", RED), f"flip found {numbers.compact(made.attacked.size, 1)} ({_plain(made.attacked)})"))
     if made.random is not None:
         found.append((_mark("^", ORANGE), f"flip in a random direction {numbers.compact(made.random.size, 1)}"))
     colours = _noise_colours(made)
-    for noise in dict.fromkeys(point.at.noise for point in made.points):
-        found.append((_mark("o", colours[noise]), f"average under {noise} noise"))
+    found += [(_mark("o", colours[noise]), f"average under {noise} noise") for noise in dict.fromkeys(one.at.noise for one in made.points)]
     for kept in dict.fromkeys(one.kept for one in made.tolerated):
         first = next(one for one in made.tolerated if one.kept == kept)
         found.append((_mark("D", colours[first.noise], hollow=True), f"noise tolerated with p = {kept:g}"))
     return found
 
 
+def _legend(part: SubFigure, made: Portrait, look: Look) -> None:
+    from matplotlib.lines import Line2D
+
+    columns = 2 if look.width > _ROOM else 1
+    styles, words = zip(*_entries(made), strict=True) if _entries(made) else ((), ())
+    texts = shorter(words, look.body / columns - 0.6, look.size)
+    part.legend([Line2D([], [], **style) for style in styles], texts, loc="outside upper left", ncols=columns, labelspacing=0.25)
+
+
 def _plain(mark: Mark) -> str:
     return ResultName.parse(mark.name).estimator
 
 
+def _bar(ink: str) -> dict[str, Any]:
+    return {"color": ink, "linewidth": 4.0, "solid_capstyle": "butt"}
+
+
 def _mark(shape: str, ink: str, *, hollow: bool = False) -> dict[str, Any]:
-    face = CARD if hollow else ink
-    return {
-        "marker": shape,
-        "markersize": 5.5,
-        "linestyle": "none",
-        "markerfacecolor": face,
-        "markeredgecolor": ink,
-        "markeredgewidth": 1.1,
-    }
+    face, edge = (CARD if hollow else ink), (2.0 if shape == "x" else 1.1)
+    size = {"markersize": 6.5} if shape == "x" else {}
+    return {"marker": shape, "linestyle": "none", "markerfacecolor": face, "markeredgecolor": ink, "markeredgewidth": edge, **size}
 
 
-def _cross(ink: str) -> dict[str, Any]:
-    return {"marker": "x", "markersize": 7.0, "linestyle": "none", "markeredgecolor": ink, "markeredgewidth": 2.0}
-
-
-def _places(made: Portrait, look: Look) -> list[list[tuple[float, dict[str, Any], str]]]:
-    """The legend in lines: place, mark and words."""
-    lines: list[list[tuple[float, dict[str, Any], str]]] = [[]]
-    x = 0.0
-    for style, meaning in _entries(made):
-        words = fitted(meaning, look.body - 0.4, look.size)
-        width = 0.3 + measured(words, look.size) + _GAP
-        if x and x + width > look.body:
-            lines.append([])
-            x = 0.0
-        lines[-1].append((x, style, words))
-        x += width
-    return lines
-
-
-def _above(made: Portrait, look: Look) -> float:
-    return len(_places(made, look)) * look.line + 0.12
-
-
-def _under(look: Look) -> float:
-    """Ticks and the name of the scale."""
-    return 2 * look.line + 0.16
-
-
-def _lane(look: Look) -> float:
-    return look.line + 0.2
-
-
-def _draw(figure: Figure, box: Box, look: Look, made: Portrait) -> None:
-    above = _above(made, look)
-    _legend(figure, Box(box.x, box.y + box.height - above, box.width, above), look, made)
-    right = _THUMB + _GAP if made.images else 0.0
-    lanes = len(made.votes) * _lane(look)
-    main = Box(box.x + _LEFT, box.y + lanes + _under(look), box.width - _LEFT - right - 0.06, _HEIGHT)
-    low, high = min(made.sizes) / _REACH, max(made.sizes) * _REACH
-    if high / low < 10.0:
-        low, high = low / math.sqrt(10.0 * low / high), high * math.sqrt(10.0 * low / high)
-    ax = axes(figure, main, look)
-    ax.set_xscale("log")
-    ax.set_xlim(low, high)
-    ax.set_ylim(-0.06, 1.08)
-    number_ticks(ax.yaxis, [0.0, 0.5, 1.0])
-    ticks = log_ticks(low, high, max(2, int(main.width / 0.6)))
-    number_ticks(ax.xaxis, ticks, [number_text(tick) for tick in ticks])
-    ax.set_ylabel(fitted("p(the class stays)", _HEIGHT, look.size), color=FAINT, size=look.size, labelpad=3)
-    ax.set_xlabel(fitted("size of the perturbation (l2)", main.width, look.size), color=FAINT, size=look.size, labelpad=3)
-    _worst_case(ax, made, low)
-    _average(ax, made)
-    for i, vote in enumerate(made.votes):
-        _vote(figure, Box(main.x, box.y + lanes - (i + 1) * _lane(look), main.width, _lane(look)), look, vote, (low, high))
-    _thumbnails(figure, Box(box.x + box.width - _THUMB, main.y, _THUMB, _HEIGHT), look, made)
-
-
-def _legend(figure: Figure, box: Box, look: Look, made: Portrait) -> None:
-    ax = axes(figure, box, look)
-    ax.set_axis_off()
-    ax.set_xlim(0, box.width)
-    ax.set_ylim(0, box.height)
-    for i, line in enumerate(_places(made, look)):
-        y = box.height - (i + 0.5) * look.line
-        for x, style, words in line:
-            ax.plot([x + 0.04, x + 0.2] if style["marker"] == "" else [x + 0.12], [y] * (2 if style["marker"] == "" else 1), **style)
-            put_level(figure, box.x + x + 0.28, box.y + y, words, size=look.size)
-
-
-def _worst_case(ax: Axes, made: Portrait, low: float) -> None:
+def _worst_case(ax: Axes, made: Portrait) -> None:
     """1 up to what is proven, 0 from the flip on, and between them what is not known."""
-    proven = max((mark.size for mark in (made.certified, made.exact) if mark is not None), default=None)
+    low, high = ax.get_xlim()
+    proven = max((mark.size for mark in (made.certified, made.exact) if mark is not None), default=low)
     for mark, ink in ((made.exact, INK), (made.certified, GREEN)):
         if mark is not None:
-            ax.plot([low, mark.size], [1.0, 1.0], color=ink, linewidth=4.0, solid_capstyle="butt", zorder=4)
+            ax.plot([low, mark.size], [1.0, 1.0], zorder=4, **_bar(ink))
     if made.attacked is not None:
-        start = low if proven is None else min(proven, made.attacked.size)
-        ax.axvspan(start, made.attacked.size, ymin=0.0, ymax=1.0, color=GRID, alpha=0.6, linewidth=0, zorder=0)
-        ax.plot([made.attacked.size] * 2, [0.0, 1.0], color=RED, linewidth=1.4, zorder=3)
-        ax.plot([made.attacked.size, ax.get_xlim()[1]], [0.0, 0.0], color=RED, linewidth=1.4, zorder=3)
-        ax.plot([made.attacked.size], [0.0], zorder=6, clip_on=False, **_cross(RED))
+        end = made.attacked.size
+        ax.fill_between([min(proven, end), end], -0.06, 1.08, color=GRID, alpha=0.6, linewidth=0, zorder=0)
+        ax.plot([end, end, high], [1.0, 0.0, 0.0], color=RED, linewidth=1.4, zorder=3)
+        ax.plot([end], [0.0], zorder=6, **_mark("x", RED))
     if made.random is not None:
-        ax.plot([made.random.size], [0.0], zorder=6, clip_on=False, **_mark("^", ORANGE))
+        ax.plot([made.random.size], [0.0], zorder=6, **_mark("^", ORANGE))
 
 
 def _average(ax: Axes, made: Portrait) -> None:
-    colours = _noise_colours(made)
-    for noise, ink in colours.items():
+    low, high = ax.get_xlim()
+    for noise, ink in _noise_colours(made).items():
         points = sorted((point for point in made.points if point.at.noise == noise), key=lambda point: point.size)
         ax.plot([point.size for point in points], [point.value for point in points], color=ink, linewidth=1.0, alpha=0.5, zorder=4)
         for point in points:
-            ax.plot([point.size] * 2, [max(0.0, point.lower), min(1.0, point.upper)], color=ink, linewidth=2.2, alpha=0.7, zorder=5)
-            ax.plot([point.size], [point.value], zorder=6, **_mark("o", ink))
-    for one in made.tolerated:
-        low, high = ax.get_xlim()
-        ax.plot([max(low, one.lower), min(high, one.upper)], [one.kept] * 2, color=colours[one.noise], linewidth=2.2, alpha=0.7, zorder=5)
-        ax.plot([one.size], [one.kept], zorder=6, **_mark(">" if one.censored else "D", colours[one.noise], hollow=True))
+            ends = [max(0.0, point.lower), min(1.0, point.upper)]
+            ax.plot([point.size] * 2, ends, color=ink, linewidth=2.2, alpha=0.7, zorder=5)
+        ax.plot([point.size for point in points], [point.value for point in points], zorder=6, **_mark("o", ink))
+        for one in (one for one in made.tolerated if one.noise == noise):
+            ax.plot([max(low, one.lower), min(high, one.upper)], [one.kept] * 2, color=ink, linewidth=2.2, alpha=0.7, zorder=5)
+            ax.plot([one.size], [one.kept], zorder=6, **_mark(">" if one.censored else "D", ink, hollow=True))
 
 
-def _vote(figure: Figure, box: Box, look: Look, vote: Vote, reach: tuple[float, float]) -> None:
-    ax = axes(figure, Box(box.x, box.y, box.width, box.height - look.line), look)
-    ax.grid(visible=False)
-    for side in ("left", "bottom"):
-        ax.spines[side].set_visible(False)
-    ax.set_xscale("log")
-    ax.set_xlim(*reach)
-    ax.set_ylim(0, 1)
-    number_ticks(ax.xaxis, [])
-    number_ticks(ax.yaxis, [])
-    ax.plot(reach, [0.5, 0.5], color=GRID, linewidth=4.0, solid_capstyle="butt", zorder=1)
-    words: list[str] = []
-    if vote.certified is not None:
-        words.append(f"certified {numbers.compact(vote.certified, -1)}" if vote.certified > 0 else "abstains")
-        if vote.certified > 0:
-            ax.plot([reach[0], vote.certified], [0.5, 0.5], color=GREEN, linewidth=4.0, solid_capstyle="butt", alpha=0.55, zorder=2)
-    if vote.found is not None:
-        words.append(f"flip found {numbers.compact(vote.found, 1)}")
-        ax.plot([vote.found], [0.5], zorder=3, clip_on=False, **_cross(RED))
-    put_level(
-        figure,
-        box.x,
-        box.y + box.height - look.line / 2,
-        fitted(f"vote at {vote.at}: {', '.join(words)}", look.body - _LEFT, look.size),
-        size=look.size,
-        color=FAINT,
-    )
-
-
-def _thumbnails(figure: Figure, box: Box, look: Look, made: Portrait) -> None:
-    """The clean image above its noisy copies."""
-    if not made.images:
-        return
-    each = box.height / len(made.images)
-    side = min(_THUMB, each - look.line - 0.05)
-    for i, (words, pixels) in enumerate(made.images):
-        top = box.y + box.height - i * each
-        image_in(figure, Box(box.x + (_THUMB - side) / 2, top - side, side, side), pixels, look)
-        text = fitted(words, _THUMB, look.size)
-        put(figure, box.x + (_THUMB - measured(text, look.size)) / 2, top - side - 0.03, text, size=look.size, va="top", color=FAINT)
+def _lanes(ax: Axes, made: Portrait, look: Look) -> None:
+    """The scale of the chance, and below it a lane for each vote, with its name on the left."""
+    low, high = ax.get_xlim()
+    ticks = {0.0: "0", 0.5: "0.5", 1.0: "1"}
+    for i, vote in enumerate(made.votes):
+        y = -0.02 - _LANE * (i + 1)
+        ticks[y] = f"vote, {vote.at}"
+        ax.plot([low, high], [y, y], zorder=1, **_bar(GRID))
+        if vote.certified:
+            ax.plot([low, vote.certified], [y, y], alpha=0.55, zorder=2, **_bar(GREEN))
+        if vote.found is not None:
+            ax.plot([vote.found], [y], zorder=3, **_mark("x", RED))
+        words = [f"certified {numbers.compact(vote.certified, -1)}" if vote.certified else "abstains"] if vote.certified is not None else []
+        words += [f"flip found {numbers.compact(vote.found, 1)}"] if vote.found is not None else []
+        style: dict[str, Any] = {"ha": "right", "va": "bottom", "color": FAINT, "size": 0.9 * look.size}
+        ax.annotate(", ".join(words), (high, y), (-2, 1), textcoords="offset points", **style)
+    ax.set_yticks(list(ticks), list(ticks.values()))
+    ax.set_ylabel("p(the class stays)", y=1.0, ha="right")

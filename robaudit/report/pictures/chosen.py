@@ -1,0 +1,57 @@
+"""The result that represents the runs where a picture has room for one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from robaudit.errors import NothingLeftError
+from robaudit.quantities import P_ROBUST, IntervalKind
+from robaudit.report.sections import Ask, Found
+from robaudit.stats.groups import GroupKey
+from robaudit.store.run import Run
+
+T = TypeVar("T")
+_EXACT = (IntervalKind.CLOPPER_PEARSON, IntervalKind.CONFIDENCE_SEQUENCE)
+
+
+def same_result(found: Sequence[Found[T]], key_of: Callable[[T], GroupKey]) -> list[Found[T]]:
+    """A record of each run, all of one result: the first, at the strongest level of its first noise that the first run has."""
+    keys = [key_of(one.record) for one in found if one.name == found[0].name]
+    chosen = max((key for key in keys if (key.estimator, key.noise) == (keys[0].estimator, keys[0].noise)), key=lambda key: key.at.strength)
+    return [one for one in found if key_of(one.record) == chosen]
+
+
+def one_result(runs: Sequence[Run], ask: Ask) -> Ask:
+    """The same, asking for the one result that represents the runs among those asked for.
+
+    Of the estimators, a probability of robustness comes first, then the interval: exact, sampling only, none; then the run's order.
+    Of its noise levels, the strongest of the first noise: levels of different noises are no numbers to compare.
+
+    Raises:
+        RunError: a run has no such estimator or noise level.
+        NothingLeftError: the runs have no result in common.
+    """
+    there = [_kinds(run, ask) for run in runs]
+    common = {key: kind for key, kind in there[0].items() if all(key in other for other in there[1:])}
+    if not common:
+        where, remedy = ", ".join(str(run.path) for run in runs), "audit the same estimators and noise levels"
+        raise NothingLeftError(where, "have no result in common to draw" if len(runs) > 1 else "has no results to draw", remedy)
+    first = min(common, key=lambda key: (key.quantity != P_ROBUST.name, _rank(common[key])))
+    same = [key for key in common if key.estimator == first.estimator]
+    at = max((key.at for key in same if key.noise == same[0].noise), key=lambda at: at.strength)
+    return replace(ask, estimators=(first.estimator,), levels=at.choice)
+
+
+def _kinds(run: Run, ask: Ask) -> dict[GroupKey, IntervalKind]:
+    """The results asked for, in the run's order, each with the interval of its first row."""
+    found: dict[GroupKey, IntervalKind] = {}
+    for row in run.rows:
+        found.setdefault(GroupKey.of(row), row.interval.kind)
+    wanted = set(run.chosen([(key.estimator, key.at) for key in found], ask.estimators, ask.levels))
+    return {key: kind for key, kind in found.items() if (key.estimator, key.at) in wanted}
+
+
+def _rank(kind: IntervalKind) -> int:
+    return 0 if kind in _EXACT else 1 if kind is not IntervalKind.NONE else 2
