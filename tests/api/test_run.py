@@ -64,9 +64,14 @@ def test_rows_as_tables(run: Run) -> None:
     polars = pytest.importorskip("polars")
     columns = list(read_rows(run.path)[0])
     arrow = run.to_arrow()
-    assert (arrow.column_names, arrow.num_rows) == (columns, len(run.rows))
+    assert (arrow.column_names, arrow.num_rows) == ([*columns, "votes", "details", "not_finite"], len(run.rows))
     frame = run.to_pandas()
-    assert list(frame.columns) == columns
+    details = {f"details.{name}" for row in run.rows for name in row.details or ()}
+    assert list(frame.columns) == [*columns, "votes", "not_finite", *sorted(details)]
+    assert details
+    for row, (_, line) in zip(run.rows, frame.iterrows(), strict=True):
+        assert row.votes == (None if line["votes"] is None else tuple(line["votes"]))
+        assert dict(row.details or {}) == {name.removeprefix("details."): line[name] for name in details if not pandas.isna(line[name])}
     assert frame["value"].tolist() == [row.value for row in run.rows]
     assert frame["flips_to"].dtype == pandas.Int64Dtype()
     assert frame["flips_to"].isna().any()
