@@ -64,9 +64,14 @@ def test_rows_as_tables(run: Run) -> None:
     polars = pytest.importorskip("polars")
     columns = list(read_rows(run.path)[0])
     arrow = run.to_arrow()
-    assert (arrow.column_names, arrow.num_rows) == (columns, len(run.rows))
+    assert (arrow.column_names, arrow.num_rows) == ([*columns, "votes", "details", "not_finite"], len(run.rows))
     frame = run.to_pandas()
-    assert list(frame.columns) == columns
+    details = {f"details.{name}" for row in run.rows for name in row.details or ()}
+    assert list(frame.columns) == [*columns, "votes", "not_finite", *sorted(details)]
+    assert details
+    for row, (_, line) in zip(run.rows, frame.iterrows(), strict=True):
+        assert row.votes == (None if line["votes"] is None else tuple(line["votes"]))
+        assert dict(row.details or {}) == {name.removeprefix("details."): line[name] for name in details if not pandas.isna(line[name])}
     assert frame["value"].tolist() == [row.value for row in run.rows]
     assert frame["flips_to"].dtype == pandas.Int64Dtype()
     assert frame["flips_to"].isna().any()
@@ -206,6 +211,20 @@ def test_levels_in_any_form(run: Run, sigma: Any) -> None:
 def test_gates_as_a_list(run: Run) -> None:
     gates = ["mean(estimator=mc, sigma=0.1) >= 0.1", "mean(estimator=mc, sigma=0.25) >= 0.1"]
     assert run.gate(gates) == run.gate(*gates)
+
+
+def test_every_section_of_the_command_line(run: Run) -> None:
+    curves = run.section("levels", estimator="mc")
+    assert [curve.estimator for curve in curves] == ["mc"]
+    assert "accuracy" in repr(curves)
+    both = run.section("summary", with_=[run], labels=["a", "b"])
+    assert len(both) == 2
+    assert "b - a" in repr(both)
+    assert "<table" in both._repr_html_()
+    with pytest.raises(RobauditError, match="'sections' is unknown; one of 'summary', 'levels'"):
+        run.section("sections")
+    with pytest.raises(RobauditError, match="--by: does not apply to the section levels"):
+        run.section("levels", by="label")
 
 
 def test_only_public_names_are_offered() -> None:

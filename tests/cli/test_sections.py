@@ -107,7 +107,12 @@ def test_options_that_a_section_does_not_know_are_refused(run: Path, refuse: Ref
     refuse("show", run, "--radius", "0.5", says="--radius: does not apply to the section summary; use it with certified")
     refuse("show", run, "losses", "--id", "3", says="--id: does not apply to the section losses; use it with sample")
     refuse(
-        "show", run, "sample", "--estimator", "mc", says="--estimator: does not apply to the section sample; use it with summary, classes"
+        "show",
+        run,
+        "sample",
+        "--estimator",
+        "mc",
+        says="--estimator: does not apply to the section sample; use it with summary, levels, classes",
     )
     refuse("show", run, "corruption", "--sigma", "0.1", says="--noise, --level, --sigma: does not apply to the section corruption")
     refuse("show", run, "rows", "--threshold", "0.1", says="--threshold: does not apply to the section rows; use it with classes, flagged")
@@ -123,6 +128,22 @@ def test_options_that_a_section_does_not_know_are_refused(run: Path, refuse: Ref
     refuse("show", run, "sample", "--id", "nobody", says="has no sample 'nobody'")
     refuse("show", run, "flagged", "-o", "gone/x.csv", says="its folder does not exist")
     refuse("show", run, "flaged", says="'flaged' is not one of")
+
+
+def test_latex_and_markdown(run: Path, run_cli: RunCli) -> None:
+    """The same table for a paper, by the name of the file, and for a pull request."""
+    options = ("show", run, "summary", "--estimator", "mc", "--with", run, "--label", "A", "--label", "B_2")
+    assert run_cli(*options, "-o", "t.tex").out == ""
+    text = Path("t.tex").read_text()
+    assert text == run_cli(*options, "--format", "latex").out
+    assert text.count(r"\begin{tabular}") == text.count(r"\bottomrule") >= 1
+    assert r"A & B\_2 & B\_2 - A \\" in text
+    assert "| A | B\\_2 | B\\_2 - A |" in run_cli(*options, "--format", "md").out
+
+
+def test_names_of_files_and_runs_that_do_not_fit(run: Path, refuse: Refuse) -> None:
+    refuse("show", run, "-o", "x.html", says="-o x.html: show writes no .html; name a file that ends in .txt, .csv")
+    refuse("show", run, "--label", "a", "--label", "b", says="--label b: has no run: 1 run shown")
 
 
 def test_every_option_belongs_to_a_section() -> None:
@@ -283,8 +304,8 @@ def test_ids_that_are_paths_are_readable(tmp_path: Path, run_cli: RunCli, monkey
 
 def test_what_a_run_does_not_have(tmp_path: Path, run_cli: RunCli, refuse: Refuse) -> None:
     audit(write(tmp_path, digits(limit=4, noise={"sigma": [0.1, 0.25]})), out=tmp_path / "mc")
-    offered = run_cli("show", "mc").out.splitlines()[-1]
-    assert offered == "robaudit show mc SECTION has: summary, classes, flagged, sample, rows"
+    offered = run_cli("show", "mc").out.rstrip().splitlines()[-1]
+    assert offered == "robaudit show mc SECTION has: summary, levels, classes, confusion, flagged, sample, rows"
     refuse("show", "nowhere", says="nowhere: is not a run folder")
     for section, says in (
         ("certified", "mc: has no certified radii; add certified_radius, margin_radius or smoothed_margin to its estimators"),

@@ -55,7 +55,10 @@ def test_a_validation(spec: Path, run_cli: RunCli, tmp_path: Path) -> None:
     assert {p.name for p in found.iterdir()} == {
         "validation.csv",
         "validation.json",
-        *(f"{name}.{kind}" for name in ("scatter", "errors") for kind in ("png", "svg")),
+        "scatter.png",
+        "scatter.svg",
+        "errors.png",
+        "errors.svg",
     }
     rows = table(found / "validation.csv")
     assert len(rows) == 12 * 4
