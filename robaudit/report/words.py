@@ -11,8 +11,6 @@ from robaudit.stats.intervals import LIKE_THESE, THESE_IMAGES
 from robaudit.stats.losses import Losses
 from robaudit.text import class_name, count
 
-POPULATION = f"95% interval, {LIKE_THESE}"
-MEASUREMENT = f"95% interval, {THESE_IMAGES}"
 COVER = (
     f"{LIKE_THESE.capitalize()}: the interval covers the choice of images, too, and holds for the population that they were drawn from. "
     f"{THESE_IMAGES.capitalize()}: it covers the noise draws on the images that were audited, and nothing else."
