@@ -446,10 +446,8 @@ def _measured(group: PairedRows, of: Mask, confidence: float) -> Limits | None:
 
 def _population(group: PairedRows, of: Mask, confidence: float) -> Limits:
     """The interval for the choice of the images: :func:`robaudit.stats.intervals.population_mean` of the samples' differences. Where
-    their range is unbounded there is no interval, however many images there are: one in a million may have changed by any amount."""
+    their range is unbounded it is Student's t, which trusts that rare images do not change by far more than these; no gate does."""
     base, new, span = group.base, group.new, group.quantity.high - group.quantity.low
-    if not math.isfinite(span):
-        return Limits(-math.inf, math.inf, "paired images: no bound on a difference")
     changes = group.changes[of]
     lowers, uppers = new.lowers[of] - base.uppers[of], new.uppers[of] - base.lowers[of]
     lowers, uppers = np.where(np.isnan(lowers), changes, lowers), np.where(np.isnan(uppers), changes, uppers)
@@ -457,7 +455,8 @@ def _population(group: PairedRows, of: Mask, confidence: float) -> Limits:
     images = MeasuredImages(changes, lowers, uppers, -span, span, adaptive=adaptive)
     one_sided = bool(np.isinf(lowers).any() or np.isinf(uppers).any())
     remark = ": bounds" if one_sided else ": mean of intervals" if adaptive else ""
-    return Limits(*opened(images, population_mean(images, confidence)), f"paired images{remark}")
+    method = "paired images" if math.isfinite(span) else "paired images, Student's t"
+    return Limits(*opened(images, population_mean(images, confidence, light_tails=True)), f"{method}{remark}")
 
 
 def _saved(group: PairedRows) -> float | None:

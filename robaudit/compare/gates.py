@@ -52,6 +52,8 @@ class Drop:
     ) -> Drop:
         """The drop of a difference; without limits where they leave out a bias (``approximate``)."""
         limits = None if approximate else difference.population if population else difference.measured
+        if population and limits is not None and not math.isfinite(span):  # one image in a million may have changed by any amount
+            limits = Limits(-math.inf, math.inf, "paired images: no bound on a difference")
         if limits is not None and sign > 0:
             limits = Limits(-limits.upper + 0.0, -limits.lower + 0.0, limits.method)
         return cls(-sign * difference.value + 0.0, limits, images, unknown, span)
