@@ -89,7 +89,7 @@ ThresholdOption = Annotated[
 
 LabelOption = Annotated[
     list[str] | None,
-    typer.Option("--label", metavar="NAME", rich_help_panel=RESULTS, help="Call the first run so; again for each further one."),
+    typer.Option("--label", metavar="NAME", rich_help_panel=RESULTS, help="Name of the first run; repeat for the others."),
 ]
 FormatOption = Annotated[TextFormat, typer.Option("--format", rich_help_panel=OUTPUT, help="Output format.")]
 SummaryFormatOption = Annotated[SummaryFormat, typer.Option("--format", rich_help_panel=OUTPUT, help="Output format.")]
