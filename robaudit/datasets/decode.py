@@ -15,7 +15,6 @@ from __future__ import annotations
 import contextlib
 import io
 import os
-import re
 import stat
 import warnings
 from collections.abc import Iterator
@@ -41,16 +40,7 @@ _SIXTEEN_BITS = 65535.0
 _MOST_AUDITED = 2**24  # pixels of an image as the network gets it: 400 MB as float64 with three channels
 
 
-def hush() -> None:
-    """Silence Pillow's warnings from now on: they concern metadata and size, and what matters is refused.
-
-    The filter stays: removing it after each image would remove it, and whatever was set meanwhile, from other threads too.
-    """
-    if list(warnings.filters[:1]) != [("ignore", None, Warning, _PILLOW, 0)]:
-        warnings.filterwarnings("ignore", module=_PILLOW.pattern)
-
-
-_PILLOW = re.compile(r"PIL\.")
+warnings.filterwarnings("ignore", module=r"PIL\.")  # on metadata and size: what matters is refused
 
 
 def as_pixels(values: NDArray[Any] | Tensor, where: str, scale: float | None = None) -> Tensor:
@@ -161,7 +151,6 @@ def decode_image(content: bytes, where: str, options: ImageOptions) -> Tensor:
 def _one_line(where: str) -> Iterator[None]:
     """Turn any exception of reading an image into a SampleError."""
     try:
-        hush()
         yield
     except SampleError:
         raise

@@ -55,10 +55,7 @@ class TorchvisionDataset:
     def __init__(self, spec: TorchvisionSpec, base_dir: Path) -> None:
         from PIL import EpsImagePlugin
 
-        from robaudit.datasets.decode import hush
-
         self.where, self._spec = f"torchvision {spec.name}", spec
-        hush()
         EpsImagePlugin.gs_binary = False  # it opens any file that Pillow knows; no external program (Ghostscript) is started for one
         self._items = _build(spec, self.where, base_dir)
         self.class_names: tuple[str, ...] | None = _names(getattr(self._items, "classes", None))

@@ -1,7 +1,7 @@
 """Networks from .pt2 files: the archive is checked, then torch.export loads it, weights only.
 
-torch.export.load reads pickles with ``torch.load``, which can be told to read weights only. What else could run code is refused here:
-members that are objects or compiled libraries, and four kinds of text in the graph. Size expressions go through sympy's ``eval``; operators
+torch.export.load reads pickles with ``torch.load``, which can be told to read weights only. Everything else that could run code is
+refused here: members that are objects or compiled libraries, and four kinds of text in the graph. Size expressions go through sympy's ``eval``; operators
 are looked up from ``torch`` with getattr (``torch.os.system``); names of values and arguments are written into Python source; and the
 structure of the inputs may import modules.
 """
@@ -58,18 +58,17 @@ def load_exported(source: Source) -> LoadedNetwork:
         ModelError: the archive holds more than tensors and torch operators, is damaged or of another torch version, was
             exported in training mode, takes several inputs, or has NaN weights.
     """
-    listener = _Listener()
+    logged: list[BaseException] = []
     try:
         _check_archive(source)
-        with _weights_only(), listener:
+        with _weights_only(), _quiet() as logged:
             program = torch.export.load(source.file)
     except ModelError:
         raise
     except Exception as error:
-        for one in (error, listener.first):
-            if isinstance(one, pickle.UnpicklingError):
-                raise refusal(one, source.where) from error
-        reason = _line(listener.first or error)
+        if pickled := [one for one in (error, *logged) if isinstance(one, pickle.UnpicklingError)]:
+            raise refusal(pickled[0], source.where) from error
+        reason = _line((*logged, error)[0])
         raise ModelError(
             source.where, f"torch.export {torch.__version__} cannot load it: {reason}", "export it again with this version of torch"
         ) from error
@@ -124,10 +123,10 @@ def check_graph(value: object, where: str, *, trust: bool = False, key: str = ""
         value: the program, or a part of it.
         where: the file, for messages.
         trust: whether it may call any operator.
-        key: what the part is called in the program.
+        key: the name of the part in the program.
 
     Raises:
-        ModelError: an operator, expression, name or structure is not of the plain kind.
+        ModelError: an operator, expression, name or structure is not allowed.
     """
     if isinstance(value, dict):
         for name, inner in value.items():
@@ -165,7 +164,7 @@ def _bad_graph(where: str, what: str) -> ModelError:
 
 
 def _batch_sizes(program: Any, where: str) -> tuple[int, int | None]:
-    """The smallest and the largest batch a graph accepts; None where there is no largest."""
+    """The smallest and the largest batch a graph accepts; None if there is no largest."""
     names = program.graph_signature.user_inputs
     if len(names) != 1:
         raise ModelError(where, f"the exported network takes {len(names)} inputs", "export it with the images as its only input")
@@ -181,7 +180,7 @@ def _batch_sizes(program: Any, where: str) -> tuple[int, int | None]:
 
 
 def _whole(limit: Any) -> int | None:
-    """A limit of a size as a number; None where it is infinite."""
+    """A limit of a size as a number; None if it is infinite."""
     return int(limit) if isinstance(limit, int) or getattr(limit, "is_Integer", False) else None
 
 
@@ -219,25 +218,26 @@ def _weights_only() -> Iterator[None]:
         os.environ.update({name: value for name, value in before.items() if value is not None})
 
 
-class _Listener(logging.Handler):
-    """Keep torch's log lines about the layouts it tries off stderr, and remember the first error in them."""
+@contextmanager
+def _quiet() -> Iterator[list[BaseException]]:
+    """Keep torch's log lines about the layouts it tries off stderr; the list gets the errors in them."""
+    errors: list[BaseException] = []
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.first: BaseException | None = None
-        self.loggers = [logging.getLogger(name) for name in ("torch.export", "torch._export")]
+    def keep(record: logging.LogRecord) -> bool:
+        if record.exc_info and record.exc_info[1]:
+            errors.append(record.exc_info[1])
+        return False
 
-    def emit(self, record: logging.LogRecord) -> None:
-        if self.first is None and record.exc_info:
-            self.first = record.exc_info[1]
-
-    def __enter__(self) -> None:
-        self.before = [(logger.handlers, logger.propagate) for logger in self.loggers]
-        for logger in self.loggers:
-            logger.handlers, logger.propagate = [self], False
-
-    def __exit__(self, *_: object) -> None:
-        for logger, (handlers, propagate) in zip(self.loggers, self.before, strict=True):
+    handler = logging.Handler()
+    handler.addFilter(keep)
+    loggers = [logging.getLogger(name) for name in ("torch.export", "torch._export")]
+    before = [(logger.handlers, logger.propagate) for logger in loggers]
+    for logger in loggers:
+        logger.handlers, logger.propagate = [handler], False
+    try:
+        yield errors
+    finally:
+        for logger, (handlers, propagate) in zip(loggers, before, strict=True):
             logger.handlers, logger.propagate = handlers, propagate
 
 

@@ -1,4 +1,4 @@
-"""A bound of how fast the margins of a network can change, from the operations that it carries out and their weights."""
+"""A Lipschitz bound of the margins of a network, from its operations and their weights."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from robaudit.errors import ModelError
 from robaudit.models.graph import Graph, is_function, operation, shape_of_result, shapes_of_results, trace
-from robaudit.models.logits import LogitModel
+from robaudit.models.logits import LogitModel, once_a_model
 from robaudit.models.operations import (
     IN_ORDER,
     JOINED,
@@ -39,7 +38,7 @@ _MANY_LAYERS = 1 << 12  # rounding of products of the layers' norms
 
 @dataclass(frozen=True)
 class Lipschitz:
-    """How fast the logits z and their differences can change with the pixels.
+    """Lipschitz constants of the logits z and of their differences.
 
     Attributes:
         constant: K with |z(x) - z(y)| <= K |x - y| for all x and y, both in l2 or both in linf, by norm.
@@ -78,7 +77,7 @@ class Lipschitz:
 
 
 class _Reach(NamedTuple):
-    """How far a tensor moves, in its l2 and linf norm, for a perturbation of the pixels of norm 1."""
+    """The largest change of a tensor, in its l2 and linf norm, for a perturbation of the pixels of norm 1."""
 
     l2: float
     linf: float
@@ -93,22 +92,21 @@ class _Reach(NamedTuple):
 _Both = tuple[_Reach, _Reach]
 """For perturbations of l2 norm 1, and of linf norm 1."""
 
-_known: WeakKeyDictionary[nn.Module, dict[tuple[object, ...], Lipschitz]] = WeakKeyDictionary()
 
-
+@once_a_model
 def lipschitz_bound(model: LogitModel, image: Tensor) -> Lipschitz:
     """Constants of the map from pixels to logits, the model's own normalisation included; computed once for a model.
 
-    Every operation between pixels and logits is bounded by itself, and the bounds are multiplied along the graph that autograd records
+    Every operation between pixels and logits is bounded separately, and the bounds are multiplied along the graph that autograd records
     of one pass: products with fixed weights by their largest singular value (convolutions:
     :func:`robaudit.numerics.lipschitz.convolution`), batch norms together with the convolution in front of them, sums by the sum of the
     branches, concatenations by the root of their squares. Two bounds are carried along, of the l2 and of the linf norm, and the lesser of
     what follows from either is taken. Clipping of pixels is 1-Lipschitz. A margin z_c - z_j takes |w_c - w_j| in place of the norm of the
     last linear layer, so that the bound of a linear network is exact, and never more than sqrt(2) K in l2 and 2 K in linf; a log-softmax
-    at the end leaves margins as they are.
+    at the end does not change margins.
 
     The bound holds for the network in exact arithmetic. A network that uses pixels in ways that autograd does not see, such as
-    comparisons, or numbers taken out of tensors, is refused where torch's dispatcher shows them.
+    comparisons, or numbers taken out of tensors, is refused if torch's dispatcher shows them.
 
     Args:
         model: pixels to logits.
@@ -117,14 +115,6 @@ def lipschitz_bound(model: LogitModel, image: Tensor) -> Lipschitz:
     Raises:
         ModelError: an operation has no bound; it is named.
     """
-    key = (tuple(image.shape), tuple(model.mean.flatten().tolist()), tuple(model.std.flatten().tolist()), model.output, model.dtype)
-    kept = _known.setdefault(model.network, {})
-    if key not in kept:
-        kept[key] = _computed(model, image)
-    return kept[key]
-
-
-def _computed(model: LogitModel, image: Tensor) -> Lipschitz:
     if not model.differentiable:
         raise _refusal(model, "its operations cannot be seen in this format")
     graph = trace(model, torch.full(image.shape, 0.5, dtype=model.dtype, device=model.device))

@@ -46,8 +46,8 @@ class CertifiedSection(Section[OfRun]):
         return run.info["clean_accuracy"] is not None and CERTIFIED.name in run.quantities
 
     def find(self, runs: Sequence[Run], ask: Ask) -> list[Found[OfRun]]:
-        """The records, with the names of their runs."""
-        return [replace(one, record=one.record._replace(run=one.name)) for one in super().find(runs, ask)]
+        """The records of one result together, in the order of the runs, with their names."""
+        return side_by_side([replace(one, record=one.record._replace(run=one.name)) for one in super().find(runs, ask)])
 
     def records(self, run: Run, ask: Ask) -> list[OfRun]:
         """The certified accuracy of each result."""

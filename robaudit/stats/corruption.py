@@ -155,8 +155,8 @@ def corruption_report(info: Mapping[str, Any], estimator: str | None, against: t
 def _against(report: CorruptionReport, name: str, baseline: Baseline, where: str) -> tuple[str, CorruptionError, CorruptionError]:
     errors = {label: values for label, values in report.errors.items() if label in baseline.mean}
     if not errors:
-        known = ", ".join(baseline.mean)
-        raise RunError(where, f"has no noise at severities 1 to 5 for which {name} has errors", f"{name} has: {known}")
+        known = f"{name} has: {', '.join(baseline.mean)}" if baseline.mean else f"{name} has no corruption at all of them; name another run"
+        raise RunError(where, f"has no corruption at all severities from 1 to 5 for which {name} has errors", known)
     try:
         return name, mce(errors, baseline), relative_mce(errors, 1 - report.clean, baseline)
     except ValueError as error:

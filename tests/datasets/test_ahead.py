@@ -17,10 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from robaudit.datasets import open_dataset
 from robaudit.datasets.ahead import Read, default_workers, read_ahead
 from robaudit.datasets.base import Labels, Sample
-from robaudit.datasets.images import ImagesSpec
 from robaudit.errors import SampleError
 from tests.conftest import RunCli
 from tests.specs import digits, write
@@ -161,32 +159,6 @@ def test_without_workers_every_sample_is_read_when_it_is_asked_for() -> None:
         assert data.begun == list(range(taken))
         next(found)
     found.close()
-
-
-@pytest.mark.parametrize(("workers", "depth"), [(-1, 4), (2, 0)])
-def test_impossible_numbers(workers: int, depth: int) -> None:
-    with pytest.raises(ValueError, match="at least 0 and 1"):
-        read_ahead(Numbers(), [], workers, depth)
-
-
-def test_image_files(tmp_path: Path) -> None:
-    noise = np.random.default_rng(0)
-    for name in "ab":
-        (tmp_path / name).mkdir()
-        for i in range(20):
-            Image.fromarray(noise.integers(0, 256, (24, 20, 3), dtype=np.uint8)).save(tmp_path / name / f"{i}.{'png' if i % 2 else 'jpg'}")
-    (tmp_path / "a" / "7.png").write_bytes(b"no image")
-    data = open_dataset(ImagesSpec(kind="images", path=str(tmp_path), resize=16, crop=16), base_dir=tmp_path, trust=False)
-    alone, threaded = (list(read_ahead(data, range(len(data)), workers, 12)) for workers in (0, 6))
-    assert len(alone) == 40
-    assert sum(isinstance(sample, SampleError) for _, sample in alone) == 1
-    for (i, one), (j, other) in zip(alone, threaded, strict=True):
-        assert i == j
-        if isinstance(one, Sample) and isinstance(other, Sample):
-            assert (one.id, one.label) == (other.id, other.label)
-            assert torch.equal(one.pixels, other.pixels)
-        else:
-            assert str(one) == str(other)
 
 
 def test_rows_do_not_depend_on_the_number_of_workers(tmp_path: Path, run_cli: RunCli) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import sys
 import threading
-import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -19,7 +18,6 @@ from pydantic import TypeAdapter
 
 from robaudit.datasets import open_dataset
 from robaudit.datasets.base import Dataset, Sample
-from robaudit.datasets.decode import hush
 from robaudit.errors import SampleError
 from robaudit.spec.model import DatasetSpec
 
@@ -27,11 +25,8 @@ COUNT, THREADS = 40, 4
 IMAGES = np.random.default_rng(7).integers(0, 256, (COUNT, 3, 12, 10), dtype=np.uint8)
 SPECS: dict[str, dict[str, Any]] = {
     "npz": {"kind": "npz", "path": "stored.npz"},
-    "npz, compressed": {"kind": "npz", "path": "compressed.npz"},
-    "npz, a random subset": {"kind": "npz", "path": "compressed.npz", "sample": {"size": 20}},
     "images": {"kind": "images", "path": "images", "resize": 9, "crop": [8, 9]},
     "csv": {"kind": "csv", "path": "list.csv"},
-    "digits": {"kind": "digits", "limit": COUNT},
     "torchvision, files": {"kind": "torchvision", "name": "ImageFolder", "root": "images"},
     "torchvision, one random generator": {
         "kind": "torchvision",
@@ -70,7 +65,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("threads")
     labels = np.arange(COUNT) % 2
     np.savez(place / "stored.npz", images=IMAGES, labels=labels)
-    np.savez_compressed(place / "compressed.npz", images=IMAGES, labels=labels)
     for label in "01":
         (place / "images" / label).mkdir(parents=True)
     for index, image in enumerate(IMAGES):
@@ -140,27 +134,6 @@ def test_threads_read_what_one_reads(folder: Path, kind: str) -> None:
 
     together(work)
     assert sum(isinstance(sample, str) for sample in expected) == (kind in ("images", "csv", "torchvision, files"))
-
-
-def test_what_others_do_with_warnings_stays(folder: Path) -> None:
-    """Reading in one thread hides no warning of another, takes no filter from it, and leaves none but that for Pillow."""
-    spec = TypeAdapter(DatasetSpec).validate_python(SPECS["images"])
-    dataset = open_dataset(spec, base_dir=folder, trust=False)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        hush()
-        before = list(warnings.filters)
-
-        def work(number: int) -> None:
-            for index in range(len(dataset)):
-                if number:
-                    read(dataset, index)
-                else:
-                    with pytest.raises(UserWarning, match="ours"):
-                        warnings.warn("ours", stacklevel=1)
-
-        together(work)
-        assert list(warnings.filters) == before
 
 
 def test_the_global_generator_is_left_alone() -> None:
