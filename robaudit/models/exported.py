@@ -1,9 +1,9 @@
 """Networks from .pt2 files: the archive is checked, then torch.export loads it, weights only.
 
 torch.export.load reads pickles with ``torch.load``, which can be told to read weights only. Everything else that could run code is
-refused here: members that are objects or compiled libraries, and four kinds of text in the graph. Size expressions go through sympy's ``eval``; operators
-are looked up from ``torch`` with getattr (``torch.os.system``); names of values and arguments are written into Python source; and the
-structure of the inputs may import modules.
+refused here: members that are objects or compiled libraries, and four kinds of text in the graph. Size expressions go through sympy's
+``eval``; operators are looked up from ``torch`` with getattr (``torch.os.system``); names of values and arguments are written into Python
+source; and the structure of the inputs may import modules.
 """
 
 from __future__ import annotations
