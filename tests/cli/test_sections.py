@@ -211,7 +211,7 @@ def test_what_is_no_radius(radius: str, run: Path, refuse: Refuse) -> None:
 def test_scores(run: Path, run_cli: RunCli) -> None:
     out = run_cli("show", run, "scores").out
     assert "radii:norm=l2: radius, norm of the smallest change of the image that changes the prediction" in out
-    assert re.search(r"r_m +>= 1\.\d+ +\[1\.\d+, \.\.\.\]", out)
+    assert re.search(r"r_m +>= 1\.\d+ +\[\d\.\d+, \.\.\.\]", out)
     lines = records(run_cli("show", run, "scores", "--format", "csv").out)
     for one in results(run_cli("show", run, "scores", "--format", "json").out):
         of_csv = {line["score"]: line for line in lines if line["estimator"] == one["estimator"]}
