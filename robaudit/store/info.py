@@ -1,4 +1,4 @@
-"""Validate run.json: the types of everything that readers use, and that it describes the results."""
+"""Validate run.json: the types of everything that readers use, and the descriptions of the results."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def _step(text: str) -> str:
 
 
 def device_type(device: str) -> str:
-    """``cpu`` or ``cuda``, from the text that run.json has for a device, or for several."""
+    """``cpu`` or ``cuda``, from the text in run.json for one or several devices."""
     return re.split("[ :,]", device, maxsplit=1)[0]
 
 
 def kind_of(device: str) -> str:
-    """What the noise depends on: cpu, or cuda and the model of the card, whose number of multiprocessors orders torch's normal draws."""
+    """What the noise depends on: cpu, or cuda and the model of the card (its number of multiprocessors orders torch's normal draws)."""
     kind = device_type(device)
     return kind if kind == "cpu" else f"{kind} {device.partition(' ')[2]}"
 
@@ -178,7 +178,7 @@ class _CompleteRun(_Run):
 
 
 def check_rows(rows: Iterable[Row], info: Mapping[str, Any], where: str) -> Iterator[Row]:
-    """Pass the results on; refuse one of a quantity that the run.json of a complete run does not describe.
+    """Yield the results; refuse a quantity that the run.json of a complete run does not describe.
 
     Raises:
         RunError: there is one.
@@ -196,7 +196,7 @@ def check_info(info: Mapping[str, Any], where: str) -> None:
     """Check a run.json of the current schema version.
 
     Raises:
-        RunError: a value is missing or has a type that robaudit does not write; the first one is named.
+        RunError: a value is missing or has a type that robaudit does not write; the first such value is named.
     """
     try:
         (_CompleteRun if info.get("status") == "complete" else _Run).model_validate(info)
