@@ -25,6 +25,7 @@ if _on_intel():
 
 if TYPE_CHECKING:
     from robaudit.api.audit import audit
+    from robaudit.api.pairs import compare_runs, verify_run
     from robaudit.api.run import Run, read_run
     from robaudit.errors import RobauditError, RobauditWarning
     from robaudit.estimators.base import Estimate, Estimator, Scope
@@ -66,9 +67,11 @@ __all__ = [
     "Work",
     "audit",
     "clopper_pearson",
+    "compare_runs",
     "load_spec",
     "margins",
     "read_run",
+    "verify_run",
 ]
 
 _HOMES = {
@@ -101,6 +104,8 @@ _HOMES = {
     "clopper_pearson": "robaudit.numerics.intervals",
     "margins": "robaudit.numerics.margins",
     "read_run": "robaudit.api.run",
+    "compare_runs": "robaudit.api.pairs",
+    "verify_run": "robaudit.api.pairs",
 }
 
 

@@ -56,7 +56,9 @@ class SampleError(DataError):
 
     def or_skip(self) -> SampleError:
         """The same error for a run that stops at it: the remedy says how to continue without the sample."""
-        return SampleError(self.where, self.what, f"{self.remedy + '; or ' if self.remedy else ''}continue without it: --on-error skip")
+        return SampleError(
+            self.where, self.what, f"{self.remedy + '; or ' if self.remedy else ''}continue without it: robaudit estimate --on-error skip"
+        )
 
 
 class RunError(RobauditError):

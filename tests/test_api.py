@@ -201,5 +201,5 @@ def test_imports(code: str) -> None:
 
 def test_what_to_do_at_an_unusable_sample_is_one_of_two(tmp_path: Path) -> None:
     with pytest.raises(robaudit.RobauditError, match="on_error='foo': is neither 'stop' nor 'skip'"):
-        robaudit.audit(write(tmp_path, digits()), out=tmp_path / "run", on_error="foo")  # type: ignore[call-overload]
+        robaudit.audit(write(tmp_path, digits()), out=tmp_path / "run", on_error="foo")  # type: ignore[arg-type]
     assert not (tmp_path / "run").exists()

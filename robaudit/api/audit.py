@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal
 
 from robaudit.api.arguments import plain
 from robaudit.api.listening import PythonListener
 from robaudit.api.run import Run, TemporaryFolder, of_stored
 from robaudit.errors import ModelError, NothingLeftError, SpecError
-from robaudit.progress import Listener
+from robaudit.progress import Listener, parse_duration
 from robaudit.spec.load import load_spec, validated
 from robaudit.spec.model import IN_MEMORY, AuditSpec, Precision
 from robaudit.spec.origin import Location, Origin
@@ -28,89 +28,6 @@ Level = float | str
 Levels = Level | Sequence[Level]
 Entry = str | Mapping[str, Any]
 OnError = Literal["stop", "skip"]
-
-
-@overload
-def audit(
-    net: nn.Module | Callable[[torch.Tensor], Any],
-    /,
-    dataset: object,
-    *,
-    sigma: Levels | None = None,
-    noise: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
-    estimators: Entry | Sequence[Entry] | None = None,
-    gates: str | Sequence[str] | None = None,
-    mean: object = None,
-    std: object = None,
-    output: str | int | None = None,
-    class_names: Sequence[str] | Mapping[int, str] | Mapping[str, int] | None = None,
-    ids: Sequence[object] | None = None,
-    layout: Layout | None = None,
-    image_key: str | None = None,
-    label_key: str | None = None,
-    limit: int | None = None,
-    seed: int | None = None,
-    device: object = None,
-    precision: Precision | None = None,
-    batch_size: int | Literal["auto"] | None = None,
-    memory: str | int | None = None,
-    deterministic: bool | None = None,
-    as_given: bool | None = None,
-    engine: Literal["local", "ray"] | None = None,
-    ray_address: str | None = None,
-    ship: bool = False,
-    workers: int | None = None,
-    gpus_per_worker: float | None = None,
-    name: str | None = None,
-    out: str | Path | None = None,
-    extend: bool = False,
-    on_error: OnError = "stop",
-    progress: bool | None = None,
-    listener: Listener | None = None,
-) -> Run: ...
-
-
-@overload
-def audit(
-    spec: Spec,
-    /,
-    *,
-    model: nn.Module | Callable[[torch.Tensor], Any] | None = None,
-    dataset: object = None,
-    sigma: Levels | None = None,
-    noise: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
-    estimators: Entry | Sequence[Entry] | None = None,
-    gates: str | Sequence[str] | None = None,
-    mean: object = None,
-    std: object = None,
-    output: str | int | None = None,
-    class_names: Sequence[str] | Mapping[int, str] | Mapping[str, int] | None = None,
-    ids: Sequence[object] | None = None,
-    layout: Layout | None = None,
-    image_key: str | None = None,
-    label_key: str | None = None,
-    limit: int | None = None,
-    seed: int | None = None,
-    device: object = None,
-    precision: Precision | None = None,
-    batch_size: int | Literal["auto"] | None = None,
-    memory: str | int | None = None,
-    deterministic: bool | None = None,
-    as_given: bool | None = None,
-    engine: Literal["local", "ray"] | None = None,
-    ray_address: str | None = None,
-    ship: bool = False,
-    workers: int | None = None,
-    gpus_per_worker: float | None = None,
-    name: str | None = None,
-    out: str | Path | None = None,
-    extend: bool = False,
-    on_error: OnError = "stop",
-    trust: bool = False,
-    progress: bool | None = None,
-    listener: Listener | None = None,
-    command: str | None = None,
-) -> Run: ...
 
 
 def audit(
@@ -151,7 +68,9 @@ def audit(
     progress: bool | None = None,
     listener: Listener | None = None,
     command: str | None = None,
-    model: Any = None,
+    model: nn.Module | Callable[[torch.Tensor], Any] | None = None,
+    threads: int | None = None,
+    budget: str | float | None = None,
 ) -> Run:
     """Audit how robust a classifier is to noise: of a network and samples in memory, or of a spec.
 
@@ -186,6 +105,8 @@ def audit(
         out: the run folder. The same call finds it again: a finished run is returned, an interrupted one continued. Default: of objects a
             temporary folder, which is removed with the returned run; of a spec runs/<spec name>-<hash8>.
         extend: add noise levels or estimators to the run in ``out``.
+        threads: that torch computes with during the audit; default: as torch is set.
+        budget: lower draws, then images, of a new run so that it takes about this long at most: "10m", or seconds.
         on_error: at an unusable sample: "stop", or "skip" it; skipped samples are listed and counted.
         trust: allow Python code that a spec names.
         progress: show a bar; default: in notebooks and on terminals.
@@ -202,28 +123,8 @@ def audit(
     Warns:
         RobauditWarning: the input check finds something suspicious: a clean accuracy no better than chance, vanishing gradients, ...
     """
-    settings = {
-        "sigma": sigma,
-        "noise": noise,
-        "estimators": estimators,
-        "gates": gates,
-        "mean": mean,
-        "std": std,
-        "output": output,
-        "class_names": class_names,
-        "limit": limit,
-        "seed": seed,
-        "device": device,
-        "precision": precision,
-        "batch_size": batch_size,
-        "memory": memory,
-        "deterministic": deterministic,
-        "as_given": as_given,
-        "engine": engine,
-        "workers": workers,
-        "gpus_per_worker": gpus_per_worker,
-    }
-    given = {key: value for key, value in settings.items() if value is not None}
+    arguments = locals()
+    given = {key: arguments[key] for key in _SETTINGS if arguments[key] is not None}
     if isinstance(what, AuditSpec | str | Path | Mapping):
         net, spec = model, _changed(_as_spec(what), given, name, net_given=model is not None, data_given=dataset is not None)
     elif model is not None:
@@ -241,8 +142,9 @@ def audit(
     home = TemporaryFolder() if out is None and net is what else None
     try:
         return _run(
-            *(spec, net, samples, home, heard),
+            *(spec, net, samples, home, heard, threads),
             out=out,
+            budget=parse_duration(budget, "budget") if isinstance(budget, str) else budget,
             extend=extend,
             on_error=on_error,
             trust=trust,
@@ -256,6 +158,7 @@ def audit(
         raise
 
 
+_WEIGHTS = {".pt", ".pth", ".pt2", ".safetensors", ".onnx", ".ckpt", ".bin", ".torchscript", ".npz"}
 _SETTINGS: Mapping[str, Location] = {
     "sigma": ("noise", 0, "sigma"),
     "noise": ("noise",),
@@ -286,6 +189,7 @@ def _run(
     samples: Dataset | None,
     home: TemporaryFolder | None,
     listener: Listener,
+    threads: int | None,
     *,
     out: str | Path | None,
     extend: bool,
@@ -299,9 +203,14 @@ def _run(
     if not extend:  # a run to extend may have further results
         refuse_beyond(spec)
 
-    with torch.inference_mode(False), torch.enable_grad():  # whatever the caller has switched off
-        folder = out if home is None else home.path
-        done = carry_out(spec, out=folder, model=net, dataset=samples, listener=listener, extend=extend, **rest)
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads or before)
+    try:
+        with torch.inference_mode(False), torch.enable_grad():  # the caller may have switched gradients off
+            folder = out if home is None else home.path
+            done = carry_out(spec, out=folder, model=net, dataset=samples, listener=listener, extend=extend, **rest)
+    finally:
+        torch.set_num_threads(before)
     run = of_stored(done, home)
     if samples is not None:
         from robaudit.report.kept_images import keep_images
@@ -313,7 +222,12 @@ def _run(
 def _as_spec(what: AuditSpec | str | Path | Mapping[str, Any]) -> AuditSpec:
     if isinstance(what, AuditSpec):
         return what
-    return load_spec(Path(what)) if isinstance(what, str | Path) else validated(dict(what), Origin("spec"))
+    if not isinstance(what, str | Path):
+        return validated(dict(what), Origin("spec"))
+    if Path(what).suffix.lower() in _WEIGHTS:
+        text = "is not a spec, the YAML file that names model, data and noise"
+        raise SpecError(str(what), text, f"write one with robaudit init --model {what}, or call audit(net, dataset, sigma=0.05)")
+    return load_spec(Path(what))
 
 
 def _of_objects(net: Any, given: Mapping[str, Any], name: str | None) -> AuditSpec:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from robaudit.gates.decide import Decision, Verdict, overall
 from robaudit.gates.text import lines
@@ -19,7 +19,7 @@ class Results(tuple[T, ...]):
 
     _tables: tuple[Table, ...]
 
-    def __new__(cls, items: Iterable[T], tables: Iterable[Table]) -> Results[T]:
+    def __new__(cls, items: Iterable[T], tables: Iterable[Table]) -> Self:
         """The results and their tables."""
         made = super().__new__(cls, items)
         made._tables = tuple(tables)

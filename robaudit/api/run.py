@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import tempfile
@@ -78,7 +79,10 @@ class Run(stored.Run):
     # --- rows as tables
 
     def to_arrow(self) -> pyarrow.Table:
-        """The rows as an Arrow table with the columns of samples.csv.
+        """The rows as an Arrow table: the columns of samples.csv, then what else an estimator recorded.
+
+        ``votes`` counts the noisy copies by class; ``details`` are further numbers by name (certified class, gap, effective sample
+        size, ...), as JSON; ``not_finite`` counts copies without finite logits.
 
         Raises:
             RobauditError: pyarrow is not installed.
@@ -88,24 +92,42 @@ class Run(stored.Run):
         return arrow_table(self.rows, self.class_names, where="to_arrow")
 
     def to_pandas(self) -> pandas.DataFrame:
-        """The rows as a pandas table with the columns of samples.csv; integers that may be absent are pandas' own ``Int64``.
+        """The rows as a pandas table: the columns of samples.csv, ``votes``, ``not_finite``, and a column for each further number.
+
+        Those columns are called ``details.NAME`` (``details.certified_class``, ``details.gap``, ...) and are NaN where an estimator
+        does not give the number. Integers that may be absent are pandas' own ``Int64``.
 
         Raises:
             RobauditError: pandas or pyarrow is not installed.
         """
-        from robaudit.api.frames import pandas_frame
+        import json
 
-        return pandas_frame(self.rows, self.class_names)
+        try:
+            import pandas as pd
+        except ImportError as error:
+            raise needs_package("to_pandas", "pandas") from error
+        types = {"int64": pd.Int64Dtype(), "bool": pd.BooleanDtype()}
+        table = self.to_arrow()
+        frame: pandas.DataFrame = table.drop_columns("details").to_pandas(types_mapper=lambda one: types.get(str(one)))
+        details = [json.loads(text) if text else {} for text in table["details"].to_pylist()]
+        for name in sorted({name for one in details for name in one}):
+            frame[f"details.{name}"] = [one.get(name, math.nan) for one in details]
+        return frame
 
     def to_polars(self) -> polars.DataFrame:
-        """The rows as a polars table with the columns of samples.csv.
+        """The rows as a polars table, with the columns of :meth:`to_arrow`.
 
         Raises:
             RobauditError: polars or pyarrow is not installed.
         """
-        from robaudit.api.frames import polars_frame
-
-        return polars_frame(self.rows, self.class_names)
+        try:
+            import polars as pl
+        except ImportError as error:
+            raise needs_package("to_polars", "polars") from error
+        frame = pl.from_arrow(self.to_arrow())
+        if not isinstance(frame, pl.DataFrame):
+            raise TypeError("an Arrow table becomes a DataFrame")
+        return frame
 
     # --- questions
 
@@ -135,7 +157,7 @@ class Run(stored.Run):
             RobauditError: there is no such section, it does not know an option, or a run has nothing of what is asked for.
         """
         chosen = _section(name)
-        ask = _ask(options, estimator, _levels(noise, level, sigma), labels)
+        ask = _ask(options, estimator, level_choice(noise, level, sigma), labels)
         refuse_unused(chosen, ask)
         made = section_of(chosen)
         found = made.find([self, *with_], ask)
@@ -198,7 +220,7 @@ class Run(stored.Run):
         _choose("only", only, (None, "correct", "wrong"))
         below = None if below is None else arguments.number("below", below)
         counts = {name: given if given is None else arguments.whole(name, given) for name, given in (("bottom", bottom), ("top", top))}
-        asked = _ask({"threshold": below, "per_class": per_class, "only": only, **counts}, estimator, _levels(noise, level, sigma), ())
+        asked = _ask({"threshold": below, "per_class": per_class, "only": only, **counts}, estimator, level_choice(noise, level, sigma), ())
         section = FlaggedSection()
         found = section.listed(self, asked)
         tables = (
@@ -373,7 +395,7 @@ class Run(stored.Run):
             _choose("path", format_, FORMATS)
         look = look_of(width, title=title, caption=caption)
         ids = () if sample is None else (str(sample),)
-        ask = Ask(_several(estimator), _levels(noise, level, sigma), threshold, bottom=max_images, id=ids)
+        ask = Ask(several(estimator), level_choice(noise, level, sigma), threshold, bottom=max_images, id=ids)
         made = sketch_of(kind, found_in(kind, [self, *beside], ask), ask)
         if path is None:
             return figure_of(made, look)
@@ -417,6 +439,11 @@ class Run(stored.Run):
         return "in a temporary folder: out= keeps it" if self._home is not None else f"in {printable(str(self.path))}"
 
 
+def needs_package(where: str, package: str) -> RobauditError:
+    """The error for a library that no extra of robaudit installs: users of its tables have it."""
+    return RobauditError(where, f"needs {package}, which is not installed", f"pip install {package}, or use to_arrow()")
+
+
 def read_run(path: str | Path, *, kept: bool = False) -> Run:
     """Open a finished run; the rows of a large one are read when they are used.
 
@@ -444,15 +471,16 @@ def _gates_html(decide: Callable[[], Decisions]) -> str:
         return notebook.html_lines([f"gates: {error}"])
 
 
-def _several(given: Any) -> tuple[Any, ...]:
+def several(given: Any) -> tuple[Any, ...]:
     """One or several as a tuple; None: empty."""
     found = arguments.plain(given)
     return () if found is None else tuple(found) if isinstance(found, list) else (found,)
 
 
-def _levels(noise: Texts, level: Numbers, sigma: Numbers) -> LevelChoice:
-    levels, sigmas = (tuple(arguments.level(name, one) for one in _several(given)) for name, given in (("level", level), ("sigma", sigma)))
-    return LevelChoice(_several(noise), levels, sigmas)
+def level_choice(noise: Texts, level: Numbers, sigma: Numbers) -> LevelChoice:
+    """The noise levels that the arguments of a question name."""
+    levels, sigmas = (tuple(arguments.level(name, one) for one in several(given)) for name, given in (("level", level), ("sigma", sigma)))
+    return LevelChoice(several(noise), levels, sigmas)
 
 
 def _choose(argument: str, given: object, known: Sequence[object]) -> None:
@@ -484,7 +512,7 @@ def _ask(options: dict[str, Any], estimator: Texts, levels: LevelChoice, labels:
         if name in given:
             given[name] = arguments.whole(name, given[name])
     if "id" in given:
-        given["id"] = tuple(map(str, _several(given["id"])))
+        given["id"] = tuple(map(str, several(given["id"])))
     if "radius" in given:
-        given["radius"] = tuple(sorted(arguments.number("radius", one) for one in _several(given["radius"])))
-    return Ask(estimators=_several(estimator), levels=levels, label=tuple(labels), **given)
+        given["radius"] = tuple(sorted(arguments.number("radius", one) for one in several(given["radius"])))
+    return Ask(estimators=several(estimator), levels=levels, label=tuple(labels), **given)

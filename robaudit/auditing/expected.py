@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from robaudit.auditing.prepare import Ready
-from robaudit.datasets.load import open_dataset
+from robaudit.datasets.select import Selected
 from robaudit.errors import RobauditError
 from robaudit.estimators import registry
 from robaudit.estimators.base import Estimator
@@ -187,7 +187,7 @@ def _with_images(spec: AuditSpec, images: int) -> AuditSpec:
     return spec.model_copy(update={"dataset": dataset.model_copy(update=update)})
 
 
-def within_budget(ready: Ready, seconds: float, speed: Speed, listener: Listener, *, trust: bool) -> Ready:
+def within_budget(ready: Ready, seconds: float, speed: Speed, listener: Listener) -> Ready:
     """The audit with fewer draws and images, so that its passes take ``seconds`` at most; a note says what was lowered.
 
     Raises:
@@ -197,7 +197,7 @@ def within_budget(ready: Ready, seconds: float, speed: Speed, listener: Listener
     for line in lines:
         listener.note(f"--budget: {line}")
     tasks = tasks_of(spec, registry.build(spec.estimators))
-    samples = open_dataset(spec.dataset, base_dir=spec.base_dir, trust=trust) if spec.dataset != ready.spec.dataset else ready.samples
+    samples = ready.samples.again(spec.dataset) if isinstance(ready.samples, Selected) else ready.samples
     return replace(ready, spec=spec, tasks=tasks, samples=samples)
 
 

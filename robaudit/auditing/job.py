@@ -99,7 +99,7 @@ def prepared(
             speed = cache(partial(measure_speed, ready))
             if budget is not None:
                 measured = speed()
-                ready = within_budget(ready, SPARE * budget - (time.perf_counter() - started), measured, listener, trust=trust)
+                ready = within_budget(ready, SPARE * budget - (time.perf_counter() - started), measured, listener)
 
             def compute(state: State, told: Listener, on_error: OnError) -> int:
                 return ready.compute_missing(state, ready.samples, told, on_error=on_error)

@@ -29,6 +29,7 @@ from robaudit.auditing.resume import (
     refuse_other_options,
 )
 from robaudit.datasets.base import Dataset
+from robaudit.datasets.select import Selected
 from robaudit.errors import RunError, SampleError, SpecError
 from robaudit.estimators.engine import Engine
 from robaudit.estimators.registry import Task
@@ -103,6 +104,7 @@ def audit(
         if budget is not None and folder.exists:
             log.note(f"--budget: {folder.path} is continued with the draws and images it was begun with")
             asked, budget = as_begun(asked, folder.info()["spec"]), None
+            dataset = dataset.again(asked.dataset) if isinstance(dataset, Selected) else dataset
         old = existing_info(folder, asked, extend=extend)
         if old is not None:
             asked = extended(asked, old, str(folder.path))

@@ -29,6 +29,7 @@ from robaudit.cli.options import (
     SpecArgument,
     StrictOption,
     TrustOption,
+    consents,
     levels,
 )
 from robaudit.errors import RobauditError, SpecError
@@ -312,6 +313,7 @@ def estimate(
         estimators=estimator or (),
         overrides={key: value for key, value in overrides.items() if value is not None},
     )
+    trust = trust or consents(set_ or (), asked)
     files.check(spec)
     with starting(quiet=quiet):
         from robaudit.auditing.environment import command_line

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from robaudit.cli.options import RUNNING, SPEC, TrustOption
+from robaudit.cli.options import RUNNING, SPEC, TrustOption, is_own_code
 from robaudit.errors import RobauditError, SpecError
 
 if TYPE_CHECKING:
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _SIGMA, _NORMALISE = "0.02,0.05", "none"
-_CODE = re.compile(r"[^\W\d][\w.]*:[^\W\d][\w.]*")
 _MODEL = "Model and data"
 
 
@@ -30,8 +28,8 @@ def init(
         typer.Option(
             metavar="PATH",
             rich_help_panel=_MODEL,
-            help="The trained model: a .pt, .pt2, .safetensors or .onnx file, a folder of timm or Transformers, hf:org/name, "
-            "or module:function, which returns it.",
+            help="The trained model: a .pt, .pth, .pt2, .safetensors or .onnx file, a folder that timm or Transformers saved, "
+            "hf:org/name, or module:function that returns it.",
         ),
     ] = None,
     architecture: Annotated[
@@ -39,7 +37,7 @@ def init(
         typer.Option(
             metavar="NAME",
             rich_help_panel=_MODEL,
-            help="For a file of weights: torchvision:resnet18, timm:resnet18, ..., or your own module:Class.",
+            help="For a file of weights: torchvision:resnet18, timm:resnet18, or your own module:Class.",
         ),
     ] = None,
     data: Annotated[
@@ -47,7 +45,7 @@ def init(
         typer.Option(
             metavar="DATA",
             rich_help_panel=_MODEL,
-            help="A .npz, .csv, .parquet or .tar file, a folder (of images or of datasets), digits, or torchvision:CIFAR10.",
+            help="The images: a .npz, .csv, .parquet or .tar file, a folder, digits, or torchvision:CIFAR10.",
         ),
     ] = None,
     names: Annotated[
@@ -56,7 +54,7 @@ def init(
             "--class-names",
             metavar="NAMES",
             rich_help_panel=_MODEL,
-            help="The class names: a file with one on each line, or the names between commas.",
+            help="The class names: a file with one on each line, or the names separated by commas.",
         ),
     ] = None,
     normalise: Annotated[
@@ -64,7 +62,7 @@ def init(
         typer.Option(
             metavar="NAME",
             rich_help_panel=_MODEL,
-            help="none, imagenet, cifar10, cifar100, mnist, fashionmnist, half, or mean/std as numbers.",
+            help="As in training: none, imagenet, cifar10, cifar100, mnist, fashionmnist, half, or numbers: 0.5/0.25.",
         ),
     ] = None,
     sigma: Annotated[
@@ -80,20 +78,19 @@ def init(
         int | None, typer.Option(min=1, max=3, metavar="1|3", rich_help_panel=_MODEL, help="For image files: 1 for grey, 3 for colour.")
     ] = None,
     limit: Annotated[int, typer.Option(min=1, metavar="N", rich_help_panel=SPEC, help="How many images to audit.")] = 500,
-    samples: Annotated[int, typer.Option(min=1, metavar="N", rich_help_panel=SPEC, help="Noisy copies per image (mc).")] = 1000,
+    samples: Annotated[int, typer.Option(min=1, metavar="N", rich_help_panel=SPEC, help="Noisy copies of each image.")] = 1000,
     gate: Annotated[
-        float | None, typer.Option(metavar="SHARE", rich_help_panel=SPEC, help="Add gates that require at least this mean robustness.")
+        str | None, typer.Option(metavar="SHARE", rich_help_panel=SPEC, help="The mean robustness that CI should require, for example 0.9.")
     ] = None,
-    no_input: Annotated[
-        bool, typer.Option("--no-input", rich_help_panel=RUNNING, help="Ask nothing, even on a terminal: use the options and defaults.")
-    ] = False,
-    no_check: Annotated[bool, typer.Option("--no-check", rich_help_panel=RUNNING, help="Do not try the model on the data.")] = False,
+    no_input: Annotated[bool, typer.Option("--no-input", rich_help_panel=RUNNING, help="Ask nothing, even on a terminal.")] = False,
+    no_check: Annotated[bool, typer.Option("--no-check", rich_help_panel=RUNNING, help="Write the spec without trying the model.")] = False,
     force: Annotated[bool, typer.Option("--force", rich_help_panel=RUNNING, help="Overwrite an existing file.")] = False,
     trust: TrustOption = False,
 ) -> None:
-    """Try a model on data (clean accuracy, pixel range, normalisation, time of an audit), and write a first spec.
+    """Write a first spec, after trying the model on the data: clean accuracy, pixel range, normalisation, time of an audit.
 
-    On a terminal it asks for what the options do not say. Code that you name here (module:Class) runs; the spec needs --trust later.
+    On a terminal it asks for what the options leave open. A class of your own (module:Class) runs if you name it here; the spec that
+    names it needs --trust.
 
     Example: robaudit init --model model.pt --data test.npz --normalise cifar10 --gate 0.9
     """
@@ -116,7 +113,7 @@ def init(
         if not text.startswith(HUB) and not (base / text).exists():
             if ":" in text:
                 _refuse_architecture(text)
-            if _is_code(text):
+            if is_own_code(text):
                 return text
             raise SpecError(f"--model {text}", "no such file", "give the path of the trained model, relative to the spec's folder")
         return text
@@ -145,22 +142,19 @@ def init(
         "--normalise",
     )
     chosen = _answer("Noise levels, for pixels in [0, 1]", sigma, _SIGMA, levels, asking, "--sigma")
-    if gate is None and asking:
-        gate = _answer("Mean robustness that CI should require at least (empty: no gate)", None, "", _share, asking, "--gate")
-    elif gate is not None:
-        _share(str(gate))
+    least = _answer("Mean robustness that CI should require (empty: no gate)", gate, "", _share, asking, "--gate")
     source = "" if known is None else known.source.replace(f"{base}/", "")
     if known is not None and normalise is not None and "mean" not in section:
         section |= {"mean": [], "std": []}  # none, although the model's own files say otherwise
     many = () if known is None or "class_names" in dataset else known.class_names or ()
-    text = spec_text(Answers(section, dataset, chosen, samples, gate, source, many))
+    text = spec_text(Answers(section, dataset, chosen, samples, least, source, many))
     written = load_spec(spec, text=text)  # never write an invalid spec, whatever the answers were
     _check_levels(written)
     if not no_check:
         _check(written, spec, trust=trust or own)
     write_atomically(spec, text.encode())
     say(f"wrote {spec}")
-    emit(_next(f"robaudit estimate {spec}{' --trust' if own else ''}", gated=gate is not None), None)
+    emit(_next(f"robaudit estimate {spec}{' --trust' if own else ''}", gated=least is not None), None)
 
 
 def _next(command: str, *, gated: bool) -> str:
@@ -199,21 +193,12 @@ def _keys_of(path: str, architecture: str | None, base: Path, asking: bool) -> t
     """
     from robaudit.models.recognise import needs_architecture, recognise
 
-    if _is_code(path):
+    if is_own_code(path):
         return {"format": "python", "architecture": path}, None, True
     keys, known = recognise(path, architecture, base)
     if not keys and needs_architecture(path, base):
         keys["architecture"] = _answer("Its architecture, for example torchvision:resnet18", None, None, str, asking, "--architecture")
-    return keys, known, _is_code(keys.get("architecture", "")) and needs_architecture(path, base)
-
-
-def _is_code(text: str) -> bool:
-    """Whether it names a class or a function of the user's: module:Class."""
-    if _CODE.fullmatch(text) is None:
-        return False
-    from robaudit.models.architectures import FAMILIES  # imports torch
-
-    return not text.startswith(FAMILIES)
+    return keys, known, is_own_code(keys.get("architecture", "")) and needs_architecture(path, base)
 
 
 def _refuse_architecture(text: str) -> None:
@@ -252,7 +237,7 @@ def _share(text: str) -> float | None:
     except ValueError:
         share = -1.0
     if not 0.0 < share <= 1.0:
-        raise SpecError(f"--gate {text}", "is not a share", "give a number above 0 and at most 1, for example 0.9")
+        raise SpecError(f"--gate {text}", "is not a number above 0 and at most 1", "give the least mean robustness alone: --gate 0.9")
     return share
 
 

@@ -121,6 +121,7 @@ def _run() -> NoReturn:
     from robaudit.errors import RobauditError
 
     app = make_app()
+    _refuse_empty()
     try:
         code = app(prog_name="robaudit", standalone_mode=False)
     except RobauditError as error:
@@ -149,6 +150,14 @@ def _run() -> NoReturn:
     if code == INTERRUPTED:  # typer turns an interrupt into this code
         _fail("interrupted" + _how_to_resume(), INTERRUPTED)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _refuse_empty() -> None:
+    """Refuse an empty argument, as an unset variable of a shell leaves it, before it is taken for the working folder."""
+    if "" in sys.argv[1:]:
+        before = sys.argv[sys.argv.index("", 1) - 1]
+        what = f"{before}: the value" if before.startswith("-") else "an argument"
+        _fail(f"error: {what} is empty; is a shell variable unset?", 2)
 
 
 def _completing() -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -15,6 +16,7 @@ from robaudit.levels import LevelChoice
 
 if TYPE_CHECKING:
     from robaudit.report.gallery import ImageSource
+    from robaudit.spec.model import AuditSpec
 
 
 class TextFormat(StrEnum):
@@ -87,7 +89,7 @@ ThresholdOption = Annotated[
 
 LabelOption = Annotated[
     list[str] | None,
-    typer.Option("--label", metavar="NAME", rich_help_panel=RESULTS, help="Call the first run so; again for each further one."),
+    typer.Option("--label", metavar="NAME", rich_help_panel=RESULTS, help="Name of the first run; repeat for the others."),
 ]
 FormatOption = Annotated[TextFormat, typer.Option("--format", rich_help_panel=OUTPUT, help="Output format.")]
 SummaryFormatOption = Annotated[SummaryFormat, typer.Option("--format", rich_help_panel=OUTPUT, help="Output format.")]
@@ -106,7 +108,9 @@ SetOption = Annotated[
         help="Set any value of the spec, for example mc.samples=2000 or model.mean=[0.5] (repeatable).",
     ),
 ]
-TrustOption = Annotated[bool, typer.Option("--trust", rich_help_panel=SPEC, help="Allow the spec to run Python code (module:function).")]
+TrustOption = Annotated[
+    bool, typer.Option("--trust", rich_help_panel=SPEC, help="Allow Python code that the spec names (module:function) to run.")
+]
 DataOption = Annotated[
     Path | None,
     typer.Option(
@@ -172,6 +176,31 @@ def image_source(data: Path | None, trust: bool) -> ImageSource | None:
     from robaudit.spec.pretrained.fill import filled
 
     return ImageSource(filled(load_spec(data)), trust)
+
+
+def is_own_code(text: str) -> bool:
+    """Whether it names a class or a function of the user's: module:Class."""
+    if re.fullmatch(r"[^\W\d][\w.]*:[^\W\d][\w.]*", text) is None:
+        return False
+    from robaudit.models.architectures import FAMILIES  # imports torch
+
+    return not text.startswith(FAMILIES)
+
+
+def consents(settings: Sequence[str], spec: AuditSpec) -> bool:
+    """Whether the command line itself names all the Python code of a spec: ``--set model.architecture=mynet:Net``.
+
+    Naming a class is consent to run it, with a file of weights; a model file that is a program still needs --trust.
+    """
+    named = {setting.partition("=")[0].strip() for setting in settings}
+    model, dataset = spec.model, spec.dataset
+    if "model.architecture" not in named or not is_own_code(model.architecture or ""):
+        return False
+    if dataset.kind == "python" and "dataset.target" not in named:
+        return False
+    from robaudit.models.recognise import needs_architecture
+
+    return model.path is None or (model.format != "python" and needs_architecture(model.path, spec.base_dir))
 
 
 def levels(noises: list[str] | None, numbers: list[str] | None, sigmas: list[str] | None) -> LevelChoice:

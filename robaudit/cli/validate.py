@@ -19,6 +19,7 @@ from robaudit.cli.options import (
     SummaryFormat,
     SummaryFormatOption,
     TrustOption,
+    consents,
 )
 
 
@@ -85,7 +86,7 @@ def validate(
             draws=reference_draws,
             budget=limit,
             convergence=convergence,
-            trust=trust,
+            trust=trust or consents(set_ or (), asked_spec),
             on_error=on_error.value,
             listener=reporter,
             command=command_line(sys.argv[1:]),

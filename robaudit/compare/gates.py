@@ -50,8 +50,11 @@ class Drop:
     def of(
         cls, difference: Difference, sign: float, population: bool, images: int, unknown: int, span: float, *, approximate: bool = False
     ) -> Drop:
-        """The drop of a difference; without limits where they leave out a bias (``approximate``)."""
+        """The drop of a difference; without limits where they leave out a bias (``approximate``), and endless ones for a population where
+        values have no bound: a rare image may have changed by any amount."""
         limits = None if approximate else difference.population if population else difference.measured
+        if limits is not None and population and not math.isfinite(span):
+            limits = Limits(-math.inf, math.inf, limits.method)
         if limits is not None and sign > 0:
             limits = Limits(-limits.upper + 0.0, -limits.lower + 0.0, limits.method)
         return cls(-sign * difference.value + 0.0, limits, images, unknown, span)

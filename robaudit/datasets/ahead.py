@@ -22,8 +22,8 @@ def default_workers(asked: int | Literal["auto"], device: torch.device, kind: st
     """How many threads read ahead.
 
     Args:
-        asked: run.workers of the spec.
-        device: where the network runs: on the CPU it needs the cores itself.
+        asked: the spec's run.workers.
+        device: of the network, which needs the cores itself on the CPU.
         kind: of the data set; ``python`` is code that may never have met a second thread.
     """
     if asked != "auto":
@@ -32,21 +32,21 @@ def default_workers(asked: int | Literal["auto"], device: torch.device, kind: st
 
 
 def read_ahead(dataset: Dataset, indices: Iterable[int], workers: int, depth: int) -> Generator[Read, None, None]:
-    """Read samples in order, ahead of the caller; the samples are the same whatever the number of workers.
+    """Read samples in order, ahead of the caller; the number of workers does not change them.
 
-    Reading begins when the first sample is asked for. An unusable sample is given as its error; any other exception of the data set is
-    raised at its place, after everything that comes before it. The readers end when the generator is closed or exhausted.
+    Reading begins with the first request. An unusable sample is given as its error; any other exception of the data set is
+    raised in its turn. The readers end when the generator is closed or exhausted.
 
     Threads, not the processes of torch's DataLoader: decoders release the interpreter's lock, and a data set need not be pickled.
 
     Args:
         dataset: what to read; with workers, several threads read it at once.
         indices: which samples, in order; with workers, taken ``depth`` ahead, in the caller's thread.
-        workers: threads; 0 reads in the caller's thread, when a sample is asked for.
+        workers: threads; 0 reads in the caller's thread, on request.
         depth: the most samples read or being read ahead of the caller; ignored without workers.
 
     Yields:
-        The index, and the sample or what is wrong with it.
+        The index, and the sample or its error.
 
     Raises:
         ValueError: workers or depth out of range.

@@ -1,4 +1,4 @@
-"""Images in one array, and labels beside them, as a data set."""
+"""Images in one array, with labels, as a data set."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class ArrayDataset:
     """Images in an array or a tensor; only the image asked for becomes float64.
 
     Args:
-        where: what messages call it.
+        where: its name in messages.
         images: (n, ...), in the type they are stored in.
         labels: (n,); -1: none.
         layout: of the images.
-        scale: what full intensity is in the images; None: by their type.
+        scale: full intensity in the images; None: by their type.
         ids: by index; default: the index as text.
         class_names: by class index.
     """
@@ -52,7 +52,7 @@ class ArrayDataset:
         return str(index) if self._ids is None else self._ids[index]
 
     def labels(self) -> Labels | None:
-        """All labels, or None where there are none."""
+        """All labels, or None if there are none."""
         return self._labels
 
     def __getitem__(self, index: int) -> Sample:

@@ -35,14 +35,14 @@ class Sample:
 
 
 class Dataset(Protocol):
-    """An indexable collection of samples; nothing is read before it is asked for.
+    """An indexable collection of samples; nothing is read before it is requested.
 
-    Reading changes nothing another thread or process could notice, and ``dataset[len(dataset)]`` raises IndexError.
+    Reading has no side effects on other threads or processes, and ``dataset[len(dataset)]`` raises IndexError.
     """
 
     @property
     def where(self) -> str:
-        """What messages and reports call it: a path or a name."""
+        """Its name in messages and reports: a path or a name."""
         ...
 
     @property
@@ -57,7 +57,7 @@ class Dataset(Protocol):
         ...
 
     def labels(self) -> Labels | None:
-        """All labels as int64 (-1: none) where they are known without reading pixels, else None."""
+        """All labels as int64 (-1: none) if they are known without reading pixels, otherwise None."""
         ...
 
     def __getitem__(self, index: int) -> Sample:
@@ -73,7 +73,7 @@ def find(written: str, base_dir: Path, kind: Literal["file", "folder"]) -> Path:
     """The path as written in a spec, relative to the spec's folder; ``~`` is understood.
 
     Raises:
-        DataError: there is nothing there (with the nearest name next to it), or something of another kind.
+        DataError: the path does not exist (the message has the nearest name), or is of another kind.
     """
     path = base_dir / expanded(written)
     try:
@@ -92,7 +92,7 @@ def find(written: str, base_dir: Path, kind: Literal["file", "folder"]) -> Path:
 
 
 def boundary(root: str | None, base_dir: Path, folder: Path) -> Path:
-    """The folder that all image files of a data set must lie in, without links.
+    """The folder that must contain all image files of a data set, without links.
 
     Args:
         root: as written in the spec; None: the data's own folder.
@@ -111,7 +111,7 @@ def refuse_controls(text: str, where: str, what: str) -> str:
         what: what the text is.
 
     Raises:
-        DataError: it has control characters (line breaks, ESC), marks that turn text around, or lone surrogates.
+        DataError: it has control characters (line breaks, ESC), marks that reverse the direction of text, or lone surrogates.
     """
     if _CONTROL.search(text):
         raise DataError(where, f"the {what} {clipped(ascii(text), 80)} has control characters", "rename it")
@@ -132,7 +132,7 @@ def different(ids: list[str], where: str, remedy: str) -> list[str]:
 
 
 def _missing(written: str, path: Path, kind: str) -> DataError:
-    """Say which part of the path is missing and what is there instead."""
+    """Say which part of the path is missing, and name its neighbours."""
     parent, name = path.parent, path.name
     while not parent.is_dir() and parent != parent.parent:
         parent, name = parent.parent, parent.name

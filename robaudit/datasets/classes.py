@@ -1,4 +1,4 @@
-"""Class indices by what folders and labels call the classes."""
+"""Class indices by the names of folders and labels."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _MOST_DIGITS = 9
 
 
 class ClassIndex:
-    """Class indices by name: an id or a name as it is written, else without regard to case, underscores and the other synonyms of a name.
+    """Class indices by name: an exact id or name, otherwise ignoring case, underscores and the other synonyms of a name.
 
     ``golden_retriever`` and ``Golden retriever`` both find "golden retriever, goldie". A text that fits several classes finds none.
 
     Args:
         names: by class index.
-        ids: what else the classes are called, by class index (synsets).
+        ids: other names of the classes, by class index (synsets).
     """
 
     def __init__(self, names: Sequence[str], ids: Sequence[str] | None = None) -> None:
@@ -31,14 +31,14 @@ class ClassIndex:
                 self._loose.setdefault(_folded(text), set()).add(index)
 
     def find(self, text: str) -> int | None:
-        """The index of the class, or None where there is none, or no single one."""
+        """The index of the class; None if there is none, or more than one."""
         if text in self._exact:
             return self._exact[text]
         found = self._loose.get(_folded(text), set())
         return next(iter(found)) if len(found) == 1 else None
 
     def remedy(self, text: str) -> str:
-        """What would be right instead of a text that is not found."""
+        """The remedy for an unknown text."""
         names = sorted(self._known(text))
         if (near := did_you_mean(text, names)).startswith("did"):
             return near if len(names) <= _SHOWN else f"{near}; or write class_names in the order of the logits"
@@ -61,16 +61,16 @@ def class_indices(
 ) -> tuple[dict[str, int], tuple[str, ...] | None]:
     """The class index of every label text.
 
-    Labels are names where ``class_names`` has them; otherwise they are all integers, or all names, which are then sorted.
+    Labels are names if ``class_names`` has them; otherwise they are all integers, or all names, which are then sorted.
 
     Args:
         lines: the line on which each distinct label first appears.
-        where: what messages call the table.
+        where: the table's name in messages.
         class_names: the names by class index that the user gave.
-        class_ids: what else labels call the classes.
+        class_ids: other names of the classes in labels.
 
     Returns:
-        The index by text, and the class names (None where the labels are integers without names).
+        The index by text, and the class names (None if the labels are integers without names).
 
     Raises:
         DataError: negative or fractional numbers, names not in ``class_names``, or names mixed with integers.

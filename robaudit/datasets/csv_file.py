@@ -102,7 +102,7 @@ def _read(spec: CsvSpec, file: TextIO) -> _Rows:
 
 
 def _delimiter(spec: CsvSpec, header: str) -> str:
-    """The delimiter that makes the path's column one of the header's, else the most frequent one."""
+    """The delimiter with which the header has the path's column, otherwise the most frequent one."""
     for delimiter in DELIMITERS:
         if spec.path_column in (name.strip().strip('"') for name in header.split(delimiter)):
             return delimiter
@@ -127,7 +127,7 @@ def _columns(spec: CsvSpec, header: Sequence[str]) -> tuple[int, int | None, int
 
 
 def _remedy(spec: CsvSpec, header: Sequence[str]) -> str:
-    """The options that would make a header without our columns work; of the file, only names that are usual are told."""
+    """The options that would make a header without our columns work; only usual names are quoted from the file."""
     if any(name.lower().endswith(tuple(SUFFIXES)) for name in header):
         return "begin the file with a line that names its columns, such as path,label"
     if (path := usual(USUAL_PATHS, header)) is None:

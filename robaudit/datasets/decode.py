@@ -1,13 +1,13 @@
 """Pixels from image files and raw values.
 
-Conventions, chosen to agree with torchvision's own loaders where those have a good answer:
+Conventions, which agree with torchvision's loaders where possible:
 
 - grey from colour is ITU-R 601 luma; three channels from grey are three copies;
 - 16-bit greyscale is divided by 65535; deeper colour is reduced to 8 bits by Pillow; 32-bit pixels have no known scale and are refused;
 - transparency is flattened onto white;
-- the pixels are taken as stored: an EXIF orientation is not applied (torchvision's loaders do not either);
+- an EXIF orientation is not applied (as in torchvision's loaders);
 - of an animation, the first frame;
-- ``resize`` is antialiased, and bilinear unless asked otherwise; an int is the length of the shorter side; ``crop`` is central.
+- ``resize`` is antialiased, and bilinear by default; an int is the length of the shorter side; ``crop`` is central.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from robaudit.spec.model import ImageOptions
 MOST_BYTES = 2**29
 """Of an image file: some of Pillow's decoders read it whole."""
 FORMATS = ("BMP", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TIFF", "WEBP")
-"""What Pillow may decode: plain rasters. Others (EPS) start external programs."""
+"""Plain rasters, which Pillow may decode. Others (EPS) start external programs."""
 
 _SIXTEEN_BITS = 65535.0
 _MOST_AUDITED = 2**24  # pixels of an image as the network gets it: 400 MB as float64 with three channels
@@ -46,12 +46,12 @@ warnings.filterwarnings("ignore", module=r"PIL\.")  # on metadata and size: what
 def as_pixels(values: NDArray[Any] | Tensor, where: str, scale: float | None = None) -> Tensor:
     """Divide raw values by their scale: 255 for uint8, 1 for floats and booleans, unless ``scale`` says otherwise.
 
-    Values outside [0, 1] are left alone: the audit's input check reports them.
+    Values outside [0, 1] do not change: the audit's input check reports them.
 
     Args:
         values: (channels, height, width), or (height, width) for one channel.
         where: the sample, for messages.
-        scale: what full intensity is in ``values``.
+        scale: full intensity in ``values``.
 
     Returns:
         A new float64 tensor (channels, height, width) on the CPU: x / 255 to full precision, for fp64 audits.
@@ -77,7 +77,7 @@ def as_pixels(values: NDArray[Any] | Tensor, where: str, scale: float | None = N
 
 
 def known_scale(dtype: str, scale: float | None) -> float | None:
-    """What to divide pixels of this type by, or None where it cannot be known (integers other than uint8 need a scale)."""
+    """The full intensity of pixels of this type; None if unknown (integers other than uint8 need a scale)."""
     if dtype.startswith("float") or dtype in ("bool", "bfloat16"):
         return 1.0 if scale is None else scale
     if dtype == "uint8":
@@ -86,7 +86,7 @@ def known_scale(dtype: str, scale: float | None) -> float | None:
 
 
 def _as_tensor(values: NDArray[Any], where: str) -> Tensor:
-    """A NumPy array as a tensor, whatever its byte order and writability."""
+    """A NumPy array, of any byte order and writability, as a tensor."""
     if values.dtype.kind not in "biuf":
         raise SampleError(where, f"pixels are of type {values.dtype}", "they must be numbers: uint8 or floats")
     dtype = np.dtype(np.float64) if values.dtype.kind == "f" else values.dtype.newbyteorder("=")
@@ -120,7 +120,7 @@ def read_image(path: Path, where: str, options: ImageOptions, root: Path) -> Ten
         path: a regular file (or a link to one).
         where: the sample, for messages.
         options: resize, crop and channels.
-        root: the folder that it must lie in, without links.
+        root: the folder that must contain it, without links.
 
     Returns:
         float64 (channels, height, width) in [0, 1].
@@ -149,7 +149,7 @@ def decode_image(content: bytes, where: str, options: ImageOptions) -> Tensor:
 
 @contextlib.contextmanager
 def _one_line(where: str) -> Iterator[None]:
-    """Whatever reading an image raises, as a SampleError."""
+    """Turn any exception of reading an image into a SampleError."""
     try:
         yield
     except SampleError:

@@ -23,7 +23,7 @@ class DigitsSpec(BaseDatasetSpec):
     split: Literal["train", "test", "all"] = "test"
 
     def open(self, base_dir: Path, *, trust: bool) -> ArrayDataset:
-        """Open the split; an id is the index among all 1,797 digits, whatever the split."""
+        """Open the split; an id is the index among all 1,797 digits."""
         from sklearn.datasets import load_digits
 
         source = load_digits()

@@ -10,12 +10,12 @@ from robaudit.spec.model import ImageOptions
 
 
 class FileDataset:
-    """Image files, decoded when they are asked for.
+    """Image files, decoded on request.
 
     Args:
-        where: what messages call the data set, and what they put before a path.
+        where: the data set's name in messages, also before a path.
         folder: that the paths are relative to.
-        root: the folder that the files must lie in, links followed.
+        root: the folder that must contain the files, links followed.
         paths: of the files.
         labels: of the files (-1: none); None: of no file.
         options: how they are decoded.
@@ -46,7 +46,7 @@ class FileDataset:
         return self._ids[index]
 
     def labels(self) -> Labels | None:
-        """The class of every file, or None where there are no labels."""
+        """The class of every file, or None without labels."""
         return self._labels
 
     def __getitem__(self, index: int) -> Sample:

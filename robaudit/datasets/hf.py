@@ -1,6 +1,6 @@
 """Parquet, Arrow, WebDataset tars and JSON lines on disk, read by Hugging Face ``datasets``.
 
-Its own readers are called by name on files that lie here: nothing is downloaded, and no code that comes with a data set runs. Parquet,
+Its own readers are called by name on local files: nothing is downloaded, and no code that comes with a data set runs. Parquet,
 tars and JSON lines are converted to Arrow files once, in the library's cache (``HF_DATASETS_CACHE``); the files of ``save_to_disk`` are
 mapped where they are. From either, one image is read at a time.
 """
@@ -70,7 +70,7 @@ class HfSpec(FilesSpec):
 class HfDataset:
     """A table with a column of encoded images, or of their paths; labels and ids are read when it is opened.
 
-    A sample's id is that of ``id_column``; else its key in a tar, after the tar's name where there are several; else its path; else its
+    A sample's id is in ``id_column``; otherwise it is its key in a tar (after the tar's name if there are several), its path, or its
     index.
     """
 
@@ -148,7 +148,7 @@ class HfDataset:
 
 
 def _library(where: str) -> Any:
-    """The library, told not to report to its makers which of its readers are used."""
+    """The library, without telemetry."""
     try:
         import datasets
     except ImportError:
@@ -158,7 +158,7 @@ def _library(where: str) -> Any:
 
 
 def _chosen_files(spec: HfSpec, base_dir: Path) -> tuple[str, list[Path], str | None]:
-    """The reader's name, the files of the split, and the split's name where there are several.
+    """The reader's name, the files of the split, and the split's name if there are several.
 
     Raises:
         DataError: there are no files, or no such split.
@@ -198,7 +198,7 @@ def _chosen_files(spec: HfSpec, base_dir: Path) -> tuple[str, list[Path], str | 
 
 
 def _names_the_hub(written: str, base_dir: Path) -> bool:
-    """Whether a path that leads nowhere may be the name of a data set of the Hub rather than a misspelt one."""
+    """Whether a missing path may be the name of a data set on the Hub rather than a misspelt path."""
     if not _HUB_NAME.fullmatch(written) or form_of(written) or (base_dir / written).exists():
         return False
     here = [path.name for path in base_dir.iterdir()] if base_dir.is_dir() else []
@@ -293,7 +293,7 @@ def _quiet(datasets: Any) -> Iterator[None]:
 
 
 def _validate(whole: Any, columns: list[str], where: str) -> None:
-    """Check what Arrow itself does not when it maps a file: whether every value lies within it."""
+    """Check that every value is within a mapped file, which Arrow does not."""
     try:
         for name in columns:
             whole.data.column(name).validate(full=True)

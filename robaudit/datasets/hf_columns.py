@@ -1,4 +1,4 @@
-"""The columns of a table of images: which hold the images, labels and ids, and what they say."""
+"""The columns of a table of images: find and read the images, labels and ids."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _only(option: str, kind: Holds, known: Mapping[str, Holds], where: str) -> s
 
 
 def image_column(known: Mapping[str, Holds], spec: HfSpec, where: str) -> str:
-    """The column of the images: as the spec says, else the only one that can be, else one with a usual name.
+    """The column of the images: the spec's, otherwise the only possible one, otherwise one with a usual name.
 
     Raises:
         DataError: there is none, or it holds something else.
@@ -83,7 +83,7 @@ def image_column(known: Mapping[str, Holds], spec: HfSpec, where: str) -> str:
 
 
 def label_column(known: Mapping[str, Holds], spec: HfSpec, where: str) -> str | None:
-    """The column of the labels, if any: as the spec says, else the only one of classes, else one with a usual name.
+    """The column of the labels, if any: the spec's, otherwise the only one of classes, otherwise one with a usual name.
 
     Raises:
         DataError: there is none, or it holds something else.
@@ -109,7 +109,7 @@ def id_column(known: Mapping[str, Holds], spec: HfSpec, where: str) -> str | Non
 
 
 def _content(whole: Any, name: str) -> Any:
-    """A column as pyarrow has it."""
+    """A column in pyarrow."""
     return whole.select_columns([name]).with_format("arrow")[:][name]
 
 
@@ -123,8 +123,8 @@ def encoded(images: Any, name: str, holds: Holds) -> Any:
 def read_labels(whole: Any, name: str, holds: Holds, spec: HfSpec, where: str) -> tuple[Labels, tuple[str, ...] | None]:
     """The labels as class indices, -1 for none, and the class names.
 
-    Class indices with names are taken by name where the user's ``class_names`` have all of these names, and by index where they are as
-    many and those that are the same have the same index; if the names are the model's, at least half of them must be the same.
+    Class indices with names are matched by name if the user's ``class_names`` have all of these names, and by index if there are as
+    many and the common ones have the same index; if the names are the model's, at least half of them must be the same.
 
     Raises:
         DataError: they are neither class indices nor names.
@@ -197,7 +197,7 @@ def read_ids(whole: Any, name: str, where: str) -> list[str]:
 
 
 def read_keys(whole: Any, where: str, *, several: bool) -> list[str]:
-    """The keys of the samples of tars, after the names of the tars where there are several."""
+    """The keys of the samples of tars, after the names of the tars if there are several."""
     keys = _content(whole, KEY).to_pylist()
     if several:
         keys = [f"{tar.rpartition('/')[2]}/{key}" for tar, key in zip(_content(whole, TAR).to_pylist(), keys, strict=True)]

@@ -73,7 +73,7 @@ def _labels_of(spec: ImagesSpec, folders: Sequence[str], names: Sequence[str]) -
 def _classes(spec: ImagesSpec, present: Sequence[str]) -> tuple[dict[str, int], tuple[str, ...]]:
     """The class index of every folder, and the class names: by ``class_names``, else by the order of the folders' names.
 
-    All synsets of a data set (``n01440764``) have class indices in their own order, whatever the classes are called.
+    All synsets of a data set (``n01440764``) have class indices in their own order, for any class names.
     """
     asked = spec.class_names
     classes = ClassIndex(asked or present, spec.class_ids if asked else None)

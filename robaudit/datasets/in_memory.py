@@ -39,7 +39,7 @@ _ONE_BY_ONE = threading.RLock()
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How a program's samples are read; None: found out from the samples.
+    """How a program's samples are read; None: inferred from the samples.
 
     Attributes:
         limit: read at most this many.
@@ -58,7 +58,7 @@ class Reading:
 
 
 def open_in_memory(data: object, reading: Reading | None = None) -> Dataset:
-    """The samples of a Python program as a data set; only those of something that cannot be indexed are read now.
+    """The samples of a Python program as a data set; an iterable that cannot be indexed is read now.
 
     Args:
         data: a :class:`~robaudit.datasets.base.Dataset`; a torch data set or loader; a Hugging Face data set; arrays or tensors (x, y), or
@@ -106,7 +106,7 @@ def refuse_unfit(dataset: Dataset, data: object, *, skip_bad: bool, as_given: bo
 
 
 def _stack(where: str, images: Any, labels: object, how: Reading) -> ArrayDataset:
-    """Images in one array or tensor, and labels beside them."""
+    """Images in one array or tensor, with labels."""
     shape = tuple(images.shape)
     if len(shape) not in (3, 4) or 0 in shape:
         raise DataError("dataset", f"the images have shape {shape}", "they are (n, c, h, w), (n, h, w, c) or (n, h, w)")
@@ -120,9 +120,9 @@ class Items:
     """Samples that are read one by one, by one thread at a time: the program's code may never have met a second one.
 
     Args:
-        where: what messages call it.
-        items: what gives a sample for an index.
-        labels: beside the samples; None: the samples hold them.
+        where: its name in messages.
+        items: gives a sample for an index.
+        labels: apart from the samples; None: the samples hold them.
         how: they are read.
         features: the columns of a Hugging Face data set with their types.
         own_ids: the third part of samples that have three is their id.
@@ -147,7 +147,7 @@ class Items:
         return self._length
 
     def sample_id(self, index: int) -> str:
-        """The given id, that of the sample itself, or the index as text (also of a sample that cannot be read)."""
+        """The given id, the sample's own, or the index as text (also of a sample that cannot be read)."""
         index = range(self._length)[index]
         if self._size != _WITH_ID:
             return str(index) if self._ids is None else self._ids[index]
@@ -159,7 +159,7 @@ class Items:
         return self._read_ids[index]
 
     def labels(self) -> Labels | None:
-        """All labels, where they stand beside the images."""
+        """All labels, if they are apart from the images."""
         return None if self._labels is None else self._labels[: self._length]
 
     def __getitem__(self, index: int) -> Sample:
@@ -184,7 +184,7 @@ class Items:
             raise SampleError(where, f"raised {describe(error)}", "repair or leave out this sample") from None
 
     def _first_item(self) -> Any:
-        """The first sample that can be read; None where none can."""
+        """The first readable sample; None if there is none."""
         for index in range(self._length):
             with contextlib.suppress(SampleError):
                 return self._item(index, "dataset")
@@ -207,9 +207,9 @@ class Items:
         return item, None
 
     def _find_keys(self, known: Sequence[str], features: Mapping[str, Any]) -> None:
-        """Find out the keys of image and label, from those of a sample and the types of a Hugging Face data set's columns.
+        """Infer the keys of image and label from a sample's keys and the types of a Hugging Face data set's columns.
 
-        What a transform has added to the columns is what the network is meant to get.
+        Columns that a transform has added are the network's input.
         """
         of_image, of_class = ([name for name, one in features.items() if type(one).__name__ == kind] for kind in ("Image", "ClassLabel"))
         added = [name for name in _IMAGE_KEYS if features and name in known and name not in features]
@@ -265,7 +265,7 @@ def _label(value: Any, where: str, names: Sequence[str] | None) -> int | None:
 
 
 def _is_dataset(data: object) -> bool:
-    """Whether it follows our own protocol."""
+    """Whether it is one of our own data sets."""
     return all(hasattr(data, name) for name in ("where", "class_names", "sample_id", "labels", "__getitem__", "__len__"))
 
 
@@ -290,7 +290,7 @@ def _name(data: object) -> str:
 
 
 def _loaded(data: object, how: Reading) -> object:
-    """The data set of a loader, where the loader only batches it; else the samples of its batches."""
+    """The data set of a loader that only batches it, otherwise the samples of its batches."""
     if isinstance(data, str | bytes | Path):
         raise DataError("dataset", f"is a path, {clipped(printable(str(data)), 80)}", f"pass {_FORMS}; or name files in a spec")
     if data is None:
@@ -356,7 +356,7 @@ def _is_map_style(value: object) -> bool:
 
 
 def _parted(data: object) -> tuple[Any, object]:
-    """Images and the labels beside them; the labels are None where the samples hold them."""
+    """Images and labels; the labels are None if the samples hold them."""
     from torch.utils.data import TensorDataset
 
     if isinstance(data, TensorDataset) and len(data.tensors) in (1, 2):
@@ -417,7 +417,7 @@ def _checked_ids(ids: Sequence[object] | None, length: int) -> tuple[str, ...] |
 
 
 def _label_list(labels: Any, length: int, names: Sequence[str] | None) -> Labels | None:
-    """Labels beside the images as int64, -1 where there is none."""
+    """Separate labels as int64, -1 for none."""
     if labels is None:
         return None
     if len(labels) != length:

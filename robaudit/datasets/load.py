@@ -12,11 +12,11 @@ from robaudit.spec.model import BaseDatasetSpec
 
 
 def open_dataset(spec: BaseDatasetSpec, *, base_dir: Path, trust: bool) -> Dataset:
-    """Open the data set of a spec and choose the samples it asks for; no image is read yet.
+    """Open the data set of a spec and select its samples; no image is read yet.
 
     Args:
         spec: the dataset section.
-        base_dir: the folder that its relative paths start from.
+        base_dir: the folder of its relative paths.
         trust: whether Python code named in the spec may run (``--trust``).
 
     Raises:

@@ -56,7 +56,7 @@ class NpzSpec(BaseDatasetSpec):
 
 
 def _array(path: Path, where: str, key: str, option: str) -> NDArray[Any]:
-    """One array of the file; its size is looked up in the archive's directory first, which zipfile keeps to.
+    """One array of the file; its size is checked in the archive's directory first, which zipfile enforces.
 
     Raises:
         DataError: not a .npz file, no such array, damaged, of Python objects, or too large for the memory.
@@ -86,10 +86,10 @@ def _array(path: Path, where: str, key: str, option: str) -> NDArray[Any]:
 
 
 def _layout_of(images: NDArray[Any], spec: NpzSpec) -> Literal["nchw", "nhwc", "nhw"]:
-    """The layout as wanted, else by which axis has 1 or 3 entries.
+    """The requested layout, otherwise by which axis has 1 or 3 entries.
 
     Raises:
-        DataError: the shape is not that of a stack of images, does not fit, or fits more than one layout.
+        DataError: the shape is no stack of images, does not fit, or fits more than one layout.
     """
     shape, where, array = images.shape, spec.path, f"array {spec.images_key!r}"
     if len(shape) not in (3, 4):

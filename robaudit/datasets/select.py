@@ -70,6 +70,10 @@ class Selected:
             index = int(labels.argmax())
             raise DataError(self.where, f"sample {self.sample_id(index)!r} {self._beyond(int(labels[index]))}", "add the missing names")
 
+    def again(self, spec: BaseDatasetSpec) -> Selected:
+        """What another selection leaves of the whole data set."""
+        return Selected(self._whole, choose(self._whole, spec), self._class_names)
+
     @property
     def where(self) -> str:
         """What messages call the data set."""

@@ -37,7 +37,9 @@ GROUPS = 8
 FALSE_ALARMS = 0.01
 COMPETITIVE = 64
 _EDGE = 1e-15
+_LOGITS = {"cpu": 1 << 21, "other": 1 << 26}  # of noisy copies, held at once
 _VALUES = {"cpu": 1 << 17, "other": 1 << 24}  # of the pairs without each group, worked on at once
+_CDF, _CDF_APART = 1e-3, 4e-3  # wanted errors: of the value, and of those without each group, which share the points: it cancels
 _VISIBLE = 2e-3
 _ROUNDING = 1e-5
 _TAIL_MULTIPLE = 3.0  # a skewness of .5 moves the tail beyond 3 standard deviations by 2.4 times itself (Edgeworth)
@@ -92,7 +94,7 @@ class LogitGaussian(Estimator):
     source: ClassVar[str] = "robaudit; Han et al., p_mvn-cdf for the CDF"
     interval: ClassVar[Interval] = Interval(IntervalKind.JACKKNIFE, covers_bias=False)
 
-    samples: int = Field(64, ge=16, le=10**6, multiple_of=16, description="noisy copies of each image, a multiple of 16")
+    samples: int = Field(96, ge=16, le=10**6, multiple_of=16, description="noisy copies of each image, a multiple of 16")
     tolerance: float | None = Field(
         None, gt=0, lt=1, description="standard error that sets the copies of each image, after a pilot of 32, instead of a fixed number"
     )
@@ -157,17 +159,20 @@ def _pilot(work: Work) -> list[float]:
 
 
 def _of_copies(work: Work, draws: Sequence[int]) -> list[Estimate]:
-    """Estimates from so many copies of each image; those with equally many are drawn together, and all are fitted together."""
+    """Estimates from so many copies of each image; those with equally many are drawn together, all are fitted together."""
     predicted, others = work.clean.predicted.cpu(), work.others.cpu()
     order, winners, kept, statistics = list[int](), list[Tensor](), list[str](), list[_Statistics]()
     for number in sorted(set(draws)):
-        images = [b for b, wanted in enumerate(draws) if wanted == number]
-        g, won = _draw(work, images, number)
-        order += images
-        winners += won
-        kept += packed(won == predicted[images, None])
-        if work.noise.nearly_normal:
-            statistics.append(_Statistics.of(g))
+        alike = [b for b, wanted in enumerate(draws) if wanted == number]
+        step = max(1, _LOGITS[_kind(work.x)] // (number * work.classes))
+        for first in range(0, len(alike), step):
+            images = alike[first : first + step]
+            g, won = _draw(work, images, number)
+            order += images
+            winners += won
+            kept += packed(won == predicted[images, None])
+            if work.noise.nearly_normal:
+                statistics.append(_Statistics.of(g))
     fit = _fitted(_Statistics(*map(torch.cat, zip(*statistics, strict=True)))).on_host() if statistics else None
     found = {}
     for row, b in enumerate(order):
@@ -187,6 +192,10 @@ def _draw(work: Work, images: list[int], draws: int, *, start: int = 0, frames: 
         logits[batch.image * draws + batch.draw] = part.double()
     g = margins(logits, target.repeat_interleave(draws)).view(len(images), draws, -1)
     return g, torch.where(logits.isfinite().all(1), logits.argmax(1), -1).view(len(images), draws).cpu()
+
+
+def _kind(x: Tensor) -> str:
+    return "cpu" if x.device.type == "cpu" else "other"
 
 
 def _estimate(fit: NormalMargins | None, row: int, votes: Votes, predicted: int, others: Tensor) -> Estimate:
@@ -375,7 +384,7 @@ class _Statistics(NamedTuple):
     def of(cls, g: Tensor) -> _Statistics:
         """From margins (batch, draws, k), antithetic pairs in turn; their number is a multiple of 8."""
         few = _Competing.of(g)
-        step = max(1, _VALUES["cpu" if g.device.type == "cpu" else "other"] // (GROUPS * few.even[0].numel()))
+        step = max(1, _VALUES[_kind(g)] // (GROUPS * few.even[0].numel()))
         parts = [_left_out(even, odd) for even, odd in zip(few.even.split(step), few.odd.split(step), strict=True)]
         mean, covariance, shift = (torch.cat(some) for some in zip(*parts, strict=True))
         pairs = torch.full_like(few.omitted, few.even.shape[1])
@@ -400,8 +409,8 @@ def normal_margins(g: Tensor) -> NormalMargins:
     for normal stays as it is, bit by bit. The interval holds that of the value and the same one about the wholly corrected value.
 
     Only the classes that compete enter the CDF: at most 64, by smallest m / s; the others' failure probabilities, sum Phi(-z), are
-    added to ``error``. On the probit scale the standard error is the larger of the jackknife's and the delta method's
-    sqrt(V_even / (h s^2) + z^2 / (4 h)) of h pairs: so many normal draws support no less.
+    added to ``error``, up to the value itself. On the probit scale the standard error is the larger of the jackknife's and the delta
+    method's sqrt(V_even / (h s^2) + z^2 / (4 h)) of h pairs: so many normal draws support no less.
 
     Args:
         g: margins (batch, draws, k), antithetic pairs in turn; their number is a multiple of 8.
@@ -411,8 +420,11 @@ def normal_margins(g: Tensor) -> NormalMargins:
 
 def _fitted(s: _Statistics) -> NormalMargins:
     # One call for all images and groups: its parts are small beside what a call costs.
-    p, errors = (x.view(s.shift.shape) for x in _probability(s.mean.flatten(0, 1), s.covariance.flatten(0, 1)))
-    plain, left_out, error = p[:, 0], p[:, 1:].T, errors[:, 0] + s.omitted
+    wanted = torch.full_like(s.shift, _CDF_APART)
+    wanted[:, 0] = _CDF
+    p, errors = (x.view(s.shift.shape) for x in _probability(s.mean.flatten(0, 1), s.covariance.flatten(0, 1), wanted.flatten()))
+    plain, left_out = p[:, 0], p[:, 1:].T
+    error = errors[:, 0] + torch.minimum(s.omitted, plain)
     shift, shifts = s.shift[:, 0], s.shift[:, 1:].T
     weight = _shrinkage(shift, _jackknife(shifts))
     value = _shifted(plain, weight * shift)
@@ -483,8 +495,8 @@ def _shifted(value: Tensor, shift: Tensor) -> Tensor:
     return value + torch.minimum(torch.maximum(shift, -value / 2), (1 - value) / 2)
 
 
-def _probability(mean: Tensor, covariance: Tensor) -> tuple[Tensor, Tensor]:
-    p, error = mvn_cdf(*standardise(mean, covariance))
+def _probability(mean: Tensor, covariance: Tensor, tolerance: float | Tensor = _CDF_APART) -> tuple[Tensor, Tensor]:
+    p, error = mvn_cdf(*standardise(mean, covariance), tolerance=tolerance)
     return p.clamp(0, 1), error
 
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from robaudit.errors import ModelError
 from robaudit.models.graph import fewest_images
-from robaudit.models.logits import LogitModel
+from robaudit.models.logits import LogitModel, once_a_model
 
 Function = Callable[[Tensor], Tensor]
 
@@ -54,9 +53,7 @@ class Chain:
         return x
 
 
-_known: WeakKeyDictionary[nn.Module, dict[tuple[object, ...], Chain]] = WeakKeyDictionary()
-
-
+@once_a_model
 def chain_of(model: LogitModel, image: Tensor) -> Chain:
     """The chain of a network, its own normalisation included; recorded once for a model.
 
@@ -70,14 +67,6 @@ def chain_of(model: LogitModel, image: Tensor) -> Chain:
     Raises:
         ModelError: the network is none; the operation that is in the way is named.
     """
-    key = (tuple(image.shape), tuple(model.mean.flatten().tolist()), tuple(model.std.flatten().tolist()), model.output, model.dtype)
-    kept = _known.setdefault(model.network, {})
-    if key not in kept:
-        kept[key] = _recorded(model, image)
-    return kept[key]
-
-
-def _recorded(model: LogitModel, image: Tensor) -> Chain:
     if not model.differentiable:
         raise _refusal(model, "its operations cannot be seen in this format")
     images = fewest_images(model)

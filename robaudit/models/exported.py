@@ -58,18 +58,17 @@ def load_exported(source: Source) -> LoadedNetwork:
         ModelError: the archive holds more than tensors and torch operators, is damaged or of another torch version, was
             exported in training mode, takes several inputs, or has NaN weights.
     """
-    listener = _Listener()
+    logged: list[BaseException] = []
     try:
         _check_archive(source)
-        with _weights_only(), listener:
+        with _weights_only(), _quiet() as logged:
             program = torch.export.load(source.file)
     except ModelError:
         raise
     except Exception as error:
-        for one in (error, listener.first):
-            if isinstance(one, pickle.UnpicklingError):
-                raise refusal(one, source.where) from error
-        reason = _line(listener.first or error)
+        if pickled := [one for one in (error, *logged) if isinstance(one, pickle.UnpicklingError)]:
+            raise refusal(pickled[0], source.where) from error
+        reason = _line((*logged, error)[0])
         raise ModelError(
             source.where, f"torch.export {torch.__version__} cannot load it: {reason}", "export it again with this version of torch"
         ) from error
@@ -219,25 +218,26 @@ def _weights_only() -> Iterator[None]:
         os.environ.update({name: value for name, value in before.items() if value is not None})
 
 
-class _Listener(logging.Handler):
-    """Keep torch's log lines about the layouts it tries off stderr, and remember the first error in them."""
+@contextmanager
+def _quiet() -> Iterator[list[BaseException]]:
+    """Keep torch's log lines about the layouts it tries off stderr; the list gets the errors in them."""
+    errors: list[BaseException] = []
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.first: BaseException | None = None
-        self.loggers = [logging.getLogger(name) for name in ("torch.export", "torch._export")]
+    def keep(record: logging.LogRecord) -> bool:
+        if record.exc_info and record.exc_info[1]:
+            errors.append(record.exc_info[1])
+        return False
 
-    def emit(self, record: logging.LogRecord) -> None:
-        if self.first is None and record.exc_info:
-            self.first = record.exc_info[1]
-
-    def __enter__(self) -> None:
-        self.before = [(logger.handlers, logger.propagate) for logger in self.loggers]
-        for logger in self.loggers:
-            logger.handlers, logger.propagate = [self], False
-
-    def __exit__(self, *_: object) -> None:
-        for logger, (handlers, propagate) in zip(self.loggers, self.before, strict=True):
+    handler = logging.Handler()
+    handler.addFilter(keep)
+    loggers = [logging.getLogger(name) for name in ("torch.export", "torch._export")]
+    before = [(logger.handlers, logger.propagate) for logger in loggers]
+    for logger in loggers:
+        logger.handlers, logger.propagate = [handler], False
+    try:
+        yield errors
+    finally:
+        for logger, (handlers, propagate) in zip(loggers, before, strict=True):
             logger.handlers, logger.propagate = handlers, propagate
 
 

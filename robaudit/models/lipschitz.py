@@ -6,14 +6,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from robaudit.errors import ModelError
 from robaudit.models.graph import Graph, is_function, operation, shape_of_result, shapes_of_results, trace
-from robaudit.models.logits import LogitModel
+from robaudit.models.logits import LogitModel, once_a_model
 from robaudit.models.operations import (
     IN_ORDER,
     JOINED,
@@ -93,9 +92,8 @@ class _Reach(NamedTuple):
 _Both = tuple[_Reach, _Reach]
 """For perturbations of l2 norm 1, and of linf norm 1."""
 
-_known: WeakKeyDictionary[nn.Module, dict[tuple[object, ...], Lipschitz]] = WeakKeyDictionary()
 
-
+@once_a_model
 def lipschitz_bound(model: LogitModel, image: Tensor) -> Lipschitz:
     """Constants of the map from pixels to logits, the model's own normalisation included; computed once for a model.
 
@@ -117,14 +115,6 @@ def lipschitz_bound(model: LogitModel, image: Tensor) -> Lipschitz:
     Raises:
         ModelError: an operation has no bound; it is named.
     """
-    key = (tuple(image.shape), tuple(model.mean.flatten().tolist()), tuple(model.std.flatten().tolist()), model.output, model.dtype)
-    kept = _known.setdefault(model.network, {})
-    if key not in kept:
-        kept[key] = _computed(model, image)
-    return kept[key]
-
-
-def _computed(model: LogitModel, image: Tensor) -> Lipschitz:
     if not model.differentiable:
         raise _refusal(model, "its operations cannot be seen in this format")
     graph = trace(model, torch.full(image.shape, 0.5, dtype=model.dtype, device=model.device))

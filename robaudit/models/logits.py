@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import Any
+from functools import wraps
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 import torch
 import torch.nn.functional as F
@@ -17,6 +19,7 @@ from robaudit.models.base import LoadedNetwork
 from robaudit.spec.model import Precision
 from robaudit.text import count
 
+T = TypeVar("T")
 PIXELS = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.float32, "fp64": torch.float64}
 """The dtype of pixels, clean passes and gradients by precision."""
 _EXACT = "use run.precision fp32"
@@ -286,6 +289,21 @@ class LogitModel(nn.Module):
             remedy = "its graph may hold float32 constants, which do not mix with bfloat16: use run.precision fp32"
         shape = " x ".join(map(str, inputs.shape[1:]))
         return ModelError(self.name, f"the network does not take images of {shape} ({reason[:200]})", remedy)
+
+
+def once_a_model(compute: Callable[[LogitModel, torch.Tensor], T]) -> Callable[[LogitModel, torch.Tensor], T]:
+    """Compute a function once for a network, its normalisation and a shape of images (channels, height, width)."""
+    known: WeakKeyDictionary[nn.Module, dict[tuple[object, ...], T]] = WeakKeyDictionary()
+
+    @wraps(compute)
+    def remembered(model: LogitModel, image: torch.Tensor) -> T:
+        key = (tuple(image.shape), tuple(model.mean.flatten().tolist()), tuple(model.std.flatten().tolist()), model.output, model.dtype)
+        kept = known.setdefault(model.network, {})
+        if key not in kept:
+            kept[key] = compute(model, image)
+        return kept[key]
+
+    return remembered
 
 
 @contextmanager

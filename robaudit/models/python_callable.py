@@ -58,7 +58,7 @@ def load_python(source: Source) -> LoadedNetwork:
         sha256 = hashlib.sha256((source.spec.architecture or "").encode() + _code_of(network.function)).hexdigest()
     else:
         sha256 = state_sha256(network)
-    return LoadedNetwork(network, "python", sha256, notes=("python: the model's own code ran (--trust)",))
+    return LoadedNetwork(network, "python", sha256, notes=(f"the network comes from your Python code, {source.spec.architecture}",))
 
 
 FORMAT = Format("python", load_python)

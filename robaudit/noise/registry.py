@@ -46,7 +46,7 @@ class Noise:
 
     @property
     def digests(self) -> dict[str, str]:
-        """sha256 of the files that it is made from, by name."""
+        """sha256 of the files behind the noise, by name."""
         return {path.name: file_sha256(path) or "" for path in self.form.files}
 
     def check(self, shape: Shape, labels: Iterable[tuple[str, int]]) -> None:
@@ -54,11 +54,11 @@ class Noise:
 
         Args:
             shape: channels, height, width of the images.
-            labels: sample ids and labels (-1: none), as far as they are known; read only by kinds that know labels.
+            labels: sample ids and labels (-1: none), if known; read only by kinds with labels of their own.
 
         Raises:
             SpecError, DataError: they do not fit.
-            NoiseError: the kind of another package raises an exception.
+            NoiseError: a plugin raises an exception.
         """
         form = self.form
         with blaming(f"noise {self.label}", type(form), NoiseError):
@@ -78,7 +78,7 @@ class NoiseSource:
     draws: NormalDraws
 
     def blocks(self, sample_id: str, draws: int, shape: Shape, start: int = 0) -> Iterator[Tensor]:
-        """Draws z of a sample from number ``start`` on, as blocks (n, *latent_shape); ``shape`` is that of the image."""
+        """Draws z of a sample from number ``start`` on, as blocks (n, *latent_shape); ``shape``: of the image."""
         return self.draws.blocks(sample_id, draws, self.form.latent_shape(shape), start)
 
     def chosen(self, wanted: Sequence[tuple[str, NDArray[np.int64]]], shape: Shape) -> Iterator[tuple[int, Tensor]]:
@@ -90,7 +90,7 @@ class NoiseSource:
         return self.draws.frames(sample_id, draws, self.form.latent_shape(shape), start)
 
     def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str], out: Tensor | None = None) -> Tensor:
-        """:meth:`NoiseKind.noisy <robaudit.noise.base.NoiseKind.noisy>` of the kind, whose result is checked if it is another package's.
+        """:meth:`NoiseKind.noisy <robaudit.noise.base.NoiseKind.noisy>` of the kind; the result of a plugin is checked.
 
         Raises:
             NoiseError: it raises an exception, or its pixels are of another shape or type, or not finite.
@@ -122,7 +122,7 @@ class NoiseSource:
 
     @property
     def additive(self) -> AdditiveNoise:
-        """The kind, of whose covariance an estimator makes use.
+        """The kind, for estimators that use its covariance.
 
         Raises:
             ValueError: it has none; estimators that need one declare it.
@@ -146,7 +146,7 @@ def _valid(found: Tensor, method: str, shape: tuple[int, ...], dtype: torch.dtyp
 
 
 def gaussian_source(seed: int, device: torch.device, dtype: torch.dtype = torch.float32, *, stream: str = "") -> NoiseSource:
-    """Isotropic Gaussian noise, as a run has it that names no other."""
+    """Isotropic Gaussian noise, the default of a run."""
     return NoiseSource(Gaussian(), NormalDraws(GAUSSIAN, seed, device, dtype, stream=stream))
 
 
@@ -160,11 +160,11 @@ def registered() -> dict[str, EntryPoint]:
 
 
 def load(name: str, where: str = "noise") -> type[NoiseKind]:
-    """The class behind a name.
+    """The class registered under a name.
 
     Raises:
         SpecError: unknown name, with a did-you-mean.
-        RobauditError: the plugin cannot be imported, is not a NoiseKind, or declares less than one must.
+        RobauditError: the plugin cannot be imported, is not a NoiseKind, or lacks a required declaration.
     """
     return load_class(GROUP, "noise kind", name, NoiseKind, where)  # type: ignore[type-abstract]
 
@@ -175,7 +175,7 @@ def build(specs: Sequence[NoiseSpec], base_dir: Path, origin: Origin | None = No
     Args:
         specs: the spec's noises.
         base_dir: the folder that paths among their options are relative to.
-        origin: where the parts of the spec are written, for messages; None: in no file.
+        origin: location of the spec's parts in a file, for messages; None: there is no file.
 
     Raises:
         SpecError: unknown kind or option, bad value, or a level out of range.
@@ -199,7 +199,7 @@ def _build(spec: NoiseSpec, base_dir: Path, place: Location, origin: Origin) -> 
     except ValidationError as error:
         raise explain(error, cls, origin, place) from error
     if spec.clip and cls.quantises:
-        raise SpecError(where("clip"), f"{spec.kind} keeps its pixels in [0, 1] itself", "leave clip out")
+        raise SpecError(where("clip"), f"{spec.kind} already clips to [0, 1]", "leave clip out")
     for level in spec.levels:
         if not cls.least <= level <= cls.most or (cls.whole and level != int(level)):
             kind = "a whole number" if cls.whole else "one"

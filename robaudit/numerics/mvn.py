@@ -29,7 +29,7 @@ def mvn_cdf(
     *,
     points: int = 1 << 15,
     seed: int = 0,
-    tolerance: float = 1e-3,
+    tolerance: float | Tensor = 1e-3,
     truncation: float = 1e-5,
 ) -> tuple[Tensor, Tensor]:
     """Phi_R(z) = P[Z_1 <= z_1, ..., Z_k <= z_k] for Z ~ N(0, R), one problem a row.
@@ -46,7 +46,7 @@ def mvn_cdf(
         correlation: R, (B, k, k), positive semi-definite with unit diagonal (not checked for definiteness).
         points: most lattice points a row may use; rows stop earlier once they are precise.
         seed: of the random shifts. The global generator is never used.
-        tolerance: wanted error; a row also aims at 5 % of its value when that is less.
+        tolerance: wanted error, one for all rows or one a row (B,); a row also aims at 5 % of its value when that is less.
         truncation: relative to p, the mass sum Phi(-z_i) that may be left out and bounded.
 
     Returns:
@@ -60,24 +60,25 @@ def mvn_cdf(
     Source:
         Genz (1992), J. Comput. Graph. Stat. 1; Genz and Bretz (2009), Computation of Multivariate Normal and t Probabilities.
     """
-    _check(upper, correlation, points, tolerance, truncation)
+    _check(upper, correlation, points, truncation)
     z, r = upper.detach().double(), correlation.detach().double()
     rows, k = z.shape
     value, error = torch.ones(rows, dtype=z.dtype, device=z.device), torch.zeros(rows, dtype=z.dtype, device=z.device)
     if k == 0 or rows == 0:
         return value, error
+    wanted = tolerance.to(value) if isinstance(tolerance, Tensor) else torch.full_like(value, tolerance)
     broken = z.isnan().any(-1) | r.isnan().flatten(1).any(-1)
     impossible = (z <= _LOWEST).any(-1)
     z = torch.where(broken.unsqueeze(-1), torch.inf, z).clamp_min(_LOWEST).contiguous()
     r = torch.where(broken[:, None, None], torch.eye(k, dtype=z.dtype, device=z.device), r).contiguous()
     for part in torch.arange(rows, device=z.device).split(max(1, _MOST_ENTRIES // (k * k))):
         factor = ordered_factor(z[part], r[part], truncation)
-        value[part], error[part] = _integrate(factor, points, seed, tolerance)
+        value[part], error[part] = _integrate(factor, points, seed, wanted[part])
     value, error = (x.masked_fill(impossible, 0.0).masked_fill(broken, torch.nan) for x in (value, error))
     return value, error
 
 
-def _check(upper: Tensor, correlation: Tensor, points: int, tolerance: float, truncation: float) -> None:
+def _check(upper: Tensor, correlation: Tensor, points: int, truncation: float) -> None:
     if upper.ndim != 2:
         raise ValueError(f"mvn_cdf: upper has shape {tuple(upper.shape)}; it should be (B, k)")
     rows, k = upper.shape
@@ -87,15 +88,15 @@ def _check(upper: Tensor, correlation: Tensor, points: int, tolerance: float, tr
         raise ValueError(f"mvn_cdf: upper and correlation are {upper.dtype} and {correlation.dtype}; they should be floating point")
     if upper.device != correlation.device:
         raise ValueError(f"mvn_cdf: upper is on {upper.device} and correlation on {correlation.device}; they should be on one device")
-    if points < 1 or tolerance < 0 or truncation < 0:
-        raise ValueError("mvn_cdf: points should be at least 1, tolerance and truncation at least 0")
+    if points < 1 or truncation < 0:
+        raise ValueError("mvn_cdf: points should be at least 1, truncation at least 0")
     if k:
         diagonal = torch.diagonal(correlation.detach(), dim1=1, dim2=2)
         if bool(((diagonal - 1.0).abs() > _ROUNDING).any() | (correlation.detach().abs() > 1.0 + _ROUNDING).any()):
             raise ValueError("mvn_cdf: correlation has a diagonal that is not 1 or an entry beyond +-1; divide by the standard deviations")
 
 
-def _integrate(factor: OrderedFactor, points: int, seed: int, tolerance: float) -> tuple[Tensor, Tensor]:
+def _integrate(factor: OrderedFactor, points: int, seed: int, tolerance: Tensor) -> tuple[Tensor, Tensor]:
     """P and its error: a row doubles its points until it is precise. Half of what was left out shifts the value and widens the error."""
     most, absolute = max(points // SHIFTS, 1), 0.99 * tolerance
     single = (factor.estimate > _COMMON) & (tolerance >= _FINE)
@@ -111,7 +112,7 @@ def _integrate(factor: OrderedFactor, points: int, seed: int, tolerance: float) 
         unseen = factor.rest[left].clamp_max(1.0 / (SHIFTS * stop)) * now * steep[left]
         spread = WIDENED_THREE * spread + single[left] * now * _ROUNDED + unseen
         value[left], error[left] = now, spread
-        more = spread > (_RELATIVE * now).clamp_max(absolute).clamp_min(_SMALLEST)
+        more = spread > torch.minimum(_RELATIVE * now, absolute[left]).clamp_min(_SMALLEST)
         more = (more | (steep[left] & (stop < _FIRST_STEEP))).nonzero().squeeze(-1)
         left, sums = left[more], sums[more]
         start, stop = stop, min(2 * stop, most)

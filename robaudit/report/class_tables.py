@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from robaudit.quantities import Quantity
@@ -81,7 +81,7 @@ class ClassSection(Section[ClassBias]):
         """A line for each class, in order of class."""
         bias = one.record
         group = {"estimator": bias.key.estimator, **bias.key.at.document(), "by": bias.by, "threshold": bias.threshold}
-        return ({**group, **of_class.document()} for of_class in bias.classes)
+        return ({**group, **asdict(of_class)} for of_class in bias.classes)
 
 
 def heading_of(bias: ClassBias) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 from robaudit.errors import SpecError
@@ -13,6 +13,7 @@ from robaudit.report import numbers, words
 from robaudit.report.sections import Ask, Found, Section, by_name
 from robaudit.report.summary_tables import circumstances, heading
 from robaudit.report.tables import Cell, Column, Table, cells
+from robaudit.rows import with_names
 from robaudit.stats.flags import Certainty, Flag, Flagged, flag, usual_threshold
 from robaudit.stats.groups import quantity_of
 from robaudit.store.run import Run
@@ -71,6 +72,11 @@ class FlaggedSection(Section[Flagged]):
     def document(self, one: Found[Flagged], ask: Ask) -> dict[str, Any]:
         """Counts and lists."""
         return one.record.document(one.run.class_names)
+
+    def columns(self) -> Sequence[str]:
+        """As :meth:`lines` has them."""
+        names = with_names(dict.fromkeys(field.name for field in fields(Flag)), None)
+        return ["estimator", "noise", "level_name", "level", "threshold", "list", *names]
 
     def lines(self, one: Found[Flagged], ask: Ask) -> Iterator[Mapping[str, Any]]:
         """A line per sample: the result, the list it is on ("flagged" or "robust"), and the sample."""

@@ -144,6 +144,10 @@ class Section(ABC, Generic[T]):
         """A record as lines of CSV, with values by column; a mapping takes several columns: ``mean``, ``mean_lower``, ..."""
         yield self.document(one, ask)
 
+    def columns(self) -> Sequence[str]:
+        """The head of a CSV file without lines."""
+        return ()
+
     def documents(self, found: Sequence[Found[T]], ask: Ask) -> list[dict[str, Any]]:
         """The records of all runs as JSON values."""
         return [{"run": one.name, **self.document(one, ask)} for one in found]
@@ -222,7 +226,7 @@ def section_csv(name: SectionName, found: Sequence[Found[Any]], ask: Ask) -> str
     from robaudit.store.serialise import table_csv
 
     lines = [dict(_flat(line)) for line in section_of(name).sheet(found, ask)]
-    columns = list(dict.fromkeys(column for line in lines for column in line)) or ["run"]
+    columns = list(dict.fromkeys(column for line in lines for column in line)) or ["run", *section_of(name).columns()]
     return table_csv(columns, ([line.get(column) for column in columns] for line in lines))
 
 

@@ -10,6 +10,7 @@ import re
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 from rich import box
@@ -18,13 +19,14 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.table import Table as Grid
 from rich.text import Text
 
+from robaudit.report.numbers import signs
 from robaudit.text import clipped, printable
 
 Tone = Literal["", "bad", "warning", "strong"]
 _STYLES: dict[Tone, str] = {"": "", "bad": "red", "warning": "yellow", "strong": "bold"}
 _LONGEST = 120
-_LEAST_TEXT, _LEAST_PROSE = 12, 24
-"""Columns of a terminal that a shortened name, and wrapped prose, keep."""
+_SHORT_TEXT, _LEAST_TEXT, _LEAST_PROSE = 20, 12, 24
+"""Columns of a terminal that a shortened name keeps, at first and at last, and wrapped prose."""
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]#|~$]|^[-+=:])")
 _NUMBERED = re.compile(r"^(\d+)([.)])(?=\s|$)")
 _LINKED = re.compile(r"(?<=[@#])|(?<=:)(?=//)|(?<=w)(?=ww)")
@@ -167,8 +169,8 @@ class _Laid:
 def _parts(table: Table, width: int) -> Iterator[Grid]:
     """The table, or parts of it below each other where a terminal is too narrow for it.
 
-    Until it fits: gaps shrink to one blank, intervals lose theirs, prose wraps, names lose their middle, and intervals go below their
-    values. Then the columns are split, and each part repeats the names.
+    Until it fits: gaps shrink to one blank, intervals lose theirs, prose wraps, long names lose their middle, intervals go below their
+    values, and names lose more. Then the columns are split, and each part repeats the names.
     """
     laid = [
         _Laid(column, [printable(row[i].text) for row in table.rows], [row[i].tone for row in table.rows])
@@ -177,7 +179,7 @@ def _parts(table: Table, width: int) -> Iterator[Grid]:
     if _total(laid, 2) <= width:
         yield _grid(laid, 2, width)
         return
-    for change in (_tighten, _wrap, _shorten, _stack):
+    for change in (_tighten, _wrap, partial(_shorten, least=_SHORT_TEXT), _stack, partial(_shorten, least=_LEAST_TEXT)):
         if _total(laid, 1) > width:
             change(laid, width)
     for part in _split(laid, width):
@@ -203,23 +205,23 @@ def _wrap(laid: Sequence[_Laid], width: int) -> None:
         one.texts = [textwrap.fill(text, lines) for text in one.texts]
 
 
-def _shorten(laid: Sequence[_Laid], width: int) -> None:
-    """Take the middle out of the longest names until the table fits."""
+def _shorten(laid: Sequence[_Laid], width: int, *, least: int) -> None:
+    """Take the middle out of the longest names, down to so many columns, until the table fits."""
     while (excess := _total(laid, 1) - width) > 0:
         longest = max((one for one in laid if one.key), key=lambda one: one.width, default=None)
-        if longest is None or longest.width <= _LEAST_TEXT:
+        if longest is None or longest.width <= least:
             return
-        room = max(_LEAST_TEXT, longest.width - excess, sorted(one.width for one in laid if one.key)[-2:][0] - 1)
+        room = max(least, longest.width - excess, sorted(one.width for one in laid if one.key)[-2:][0] - 1)
         shortened = [_without_middle(text, room) for text in longest.texts]
         if longest.texts == shortened:
             return
         longest.texts = shortened
 
 
-def _stack(laid: Sequence[_Laid], width: int) -> None:
-    """Put intervals below their values, in the widest column first."""
-    for one in sorted((one for one in laid if one.column.number), key=lambda one: -one.width):
-        if _total(laid, 1) > width:
+def _stack(laid: Sequence[_Laid], _: int) -> None:
+    """Put intervals below their values."""
+    for one in laid:
+        if one.column.number:
             one.texts = [text.replace(" [", "\n[") for text in one.texts]
 
 
@@ -269,28 +271,27 @@ def markdown(text: str) -> str:
     return _LINKED.sub(_JOINER, text)
 
 
-def markdown_table(table: Table) -> list[str]:
-    """The lines of a table in Markdown, with its notes; heading, lines and conclusions are left to the caller."""
+def markdown_rows(table: Table) -> str:
+    """The columns and rows of a table in Markdown; the text around it is left to the caller."""
     sides = ["---:" if column.number else ":---" for column in table.columns]
     lines = ["| " + " | ".join(markdown(column.head) or " " for column in table.columns) + " |", "| " + " | ".join(sides) + " |"]
-    lines += ["| " + " | ".join(map(_markdown_cell, row)) + " |" for row in table.rows]
-    return ["", *lines, "", *(part for note in table.notes for part in (markdown(note), ""))]
+    return "\n".join([*lines, *("| " + " | ".join(map(_markdown_cell, row, table.columns)) + " |" for row in table.rows)])
 
 
 def markdown_text(tables: Iterable[Table]) -> str:
     """Tables as Markdown, each with its heading and the text around it."""
-    lines: list[str] = []
+    blocks: list[str] = []
     for table in tables:
-        lines += [f"### {markdown(table.heading)}", ""] if table.heading else []
-        lines += [*(f"- {markdown(line)}" for line in table.lines), ""] if table.lines else []
-        lines += markdown_table(replace(table, notes=()))[1:] if table.columns else []
-        lines += [f"**{markdown(cell.text)}**" for cell in table.conclusions] + [""] * bool(table.conclusions)
-        lines += [*(f"- {markdown(note)}" for note in table.notes), ""] if table.notes else []
-    return "\n".join(lines).rstrip("\n") + "\n"
+        blocks += [f"### {markdown(table.heading)}"] if table.heading else []
+        blocks += ["\n".join(f"- {markdown(line)}" for line in table.lines)] if table.lines else []
+        blocks += [markdown_rows(table)] if table.columns else []
+        blocks += [f"**{markdown(cell.text)}**" for cell in table.conclusions]
+        blocks += ["\n".join(f"- {markdown(note)}" for note in table.notes)] if table.notes else []
+    return "\n\n".join(blocks) + "\n"
 
 
-def _markdown_cell(cell: Cell) -> str:
-    text = markdown(clipped(cell.text, _LONGEST)) or " "
+def _markdown_cell(cell: Cell, column: Column) -> str:
+    text = markdown(clipped(signs(cell.text) if column.number else cell.text, _LONGEST)) or " "
     return f"**{text}**" if cell.tone == "bad" else text
 
 

@@ -22,7 +22,7 @@ CERTAINTIES: Mapping[Certainty, str] = {
     Certainty.CONFIRMED: "confirmed: the whole 95 % interval is beyond the threshold.",
     Certainty.APPROXIMATE: "approximate: the whole 95 % interval is beyond the threshold, but it does not cover the estimator's bias.",
     Certainty.LIKELY: "likely: the value is beyond the threshold, but the 95 % interval contains it.",
-    Certainty.UNDECIDED: "undecided: the value is not beyond the threshold, but the 95 % interval contains it.",
+    Certainty.UNDECIDED: "undecided: the 95 % interval contains the threshold; the value is not beyond it, or only a bound is.",
     Certainty.NO_INTERVAL: "~ no interval: an approximation of unknown error.",
 }
 """What the certainty of a sample means that a list of flagged samples shows."""
@@ -35,9 +35,9 @@ def certainties(flagged: Flagged) -> str:
         (flagged.approximate, Certainty.APPROXIMATE),
         (flagged.likely, Certainty.LIKELY),
     ]
-    unknown = flagged.beyond - sum(number for number, _ in told)
+    unknown = flagged.beyond - sum(number for number, _ in told) - flagged.bounds
     parts = [f"{number:,} {word}" for number, word in told if number]
-    parts += [f"{unknown:,} without an interval"] * bool(unknown)
+    parts += [f"{flagged.bounds:,} by a bound only"] * bool(flagged.bounds) + [f"{unknown:,} without an interval"] * bool(unknown)
     others = f"{flagged.undecided:,}{' of the others' if flagged.beyond else ''} {Certainty.UNDECIDED}" if flagged.undecided else ""
     return "; ".join(filter(None, (", ".join(parts), others)))
 

@@ -1,4 +1,4 @@
-"""Explain a validation error in one line: where, what is wrong, what would be right."""
+"""Explain a validation error in one line: the location, the mistake, the remedy."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ def explain(
 
     Args:
         error: pydantic's errors.
-        model: what was validated.
+        model: the validated model.
         where: the file or option, for the message.
-        below: the location in the spec of what was validated, if that is a part of it.
+        below: the location in the spec of the validated part, if not all of it was validated.
         kind: the section of the data set in a whole spec.
     """
     origin = Origin(where) if isinstance(where, str) else where
@@ -74,7 +74,7 @@ def explain(
 
 
 def _location(error: ErrorDetails) -> Location:
-    """What an error is about: pydantic's location, and the key that a validator of a whole section names."""
+    """The location of an error: pydantic's, and the key that a validator of a whole section names."""
     key = error.get("ctx", {}).get(KEY)
     return error["loc"] if key is None else (*error["loc"], key)
 
@@ -85,7 +85,7 @@ def _plain(location: Sequence[int | str]) -> Location:
 
 
 def _wanted(error: ErrorDetails) -> str:
-    """What would be right, in plain English."""
+    """The remedy, in plain English."""
     if error["type"] in _PLAIN:
         return _PLAIN[error["type"]].format(**error.get("ctx", {}))
     text = error["msg"].removeprefix("Value error, ")

@@ -66,7 +66,7 @@ def load_spec(
         levels: replace the levels of the noises, which must all have levels of one name.
         estimators: replace the spec's list; an estimator that the spec lists keeps its options.
         overrides: further values by location, for example ``{("run", "seed"): 3}``.
-        complete: fill in what the spec leaves out from its model's own files.
+        complete: fill in missing keys from the model's own files.
 
     Raises:
         SpecError: the file is missing, is not YAML, or is not a valid spec; the line is named. Names of estimators and noises are
@@ -125,7 +125,7 @@ def _kind(dataset: object) -> type[BaseDatasetSpec] | None:
 
 
 def _refuse_memory(spec: AuditSpec) -> None:
-    """Refuse what only a Python program can pass to an audit."""
+    """Refuse kinds and formats that only a Python program can pass to an audit."""
     for location, kind in ((("dataset", "kind"), spec.dataset.kind), (("model", "format"), spec.model.format)):
         if kind == IN_MEMORY:
             what = f"{kind} stands for objects of a Python program, which a file cannot name"
@@ -208,7 +208,7 @@ def _refuse_text(node: yaml.Node) -> None:
 
 
 def _within_sample(raw: Mapping[str, Any], location: Location, value: Any) -> tuple[Location, Any]:
-    """Turn ``--limit N`` of a random subset into a smaller subset of the same seed, which the larger one contains."""
+    """Turn ``--limit N`` of a random subset into a smaller subset with the same seed, contained in the larger one."""
     dataset = raw.get("dataset")
     sample = dataset.get("sample") if isinstance(dataset, dict) else None
     if location == ("dataset", "limit") and isinstance(sample, dict):
@@ -329,7 +329,7 @@ def choose_noise(raw: dict[str, Any], labels: Sequence[str], levels: Sequence[st
 
 
 def _keep_to(raw: dict[str, Any], labels: Sequence[str], left_out: Sequence[str]) -> None:
-    """Take the noises that are left out from the lists of the estimators, and the estimators that are only for those from the spec.
+    """Remove the other noises from the lists of the estimators, and estimators that are only for those from the spec.
 
     Raises:
         SpecError: no estimator is left.

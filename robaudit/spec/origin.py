@@ -19,7 +19,7 @@ class Origin:
         name: of the audit: the stem of the file.
         lines: line numbers in the file, by location.
         moved: locations in the file of the parts that have another location in the validated spec.
-        arguments: there is no file: the parts are arguments of a function, which messages begin with.
+        arguments: there is no file: the parts are arguments of a function, and messages begin with them.
         taken: lines for the user: what was taken from the model's own files.
     """
 
@@ -38,7 +38,7 @@ class Origin:
         return (*self.moved[parts[:length]], *parts[length:]) if length else parts
 
     def line(self, location: Location) -> str:
-        """The file, with the line of a location in it, or that of the nearest part around it; or the argument."""
+        """The file, with the line of a location in it or of the nearest part around it; or the argument."""
         if self.arguments:
             return str(location[0]) if location else self.where
         number = next((self.lines[location[:n]] for n in range(len(location), 0, -1) if location[:n] in self.lines), None)
@@ -53,5 +53,5 @@ class Origin:
 
 
 def key_text(location: Sequence[int | str]) -> str:
-    """A location as it is written in messages: estimators[0].mc."""
+    """A location in the form of messages: estimators[0].mc."""
     return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location).removeprefix(".")

@@ -22,7 +22,7 @@ def spec_schema(
 
     Args:
         estimators: option models by estimator name.
-        noises: for each kind of noise what its level is called, and its option model; without any, a noise may have any options.
+        noises: the name of the level and the option model of each kind of noise; without any, a noise may have any options.
     """
     schema = AuditSpec.model_json_schema()
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
@@ -81,7 +81,7 @@ def _noise(definitions: dict[str, Any], kind: str, level: LevelName, model: type
 
 
 def _accept_short_forms(schema: dict[str, Any]) -> None:
-    """Accept fractions (8/255) for numbers, and a single value for a list, as the spec's reader does."""
+    """Accept fractions (8/255) for numbers, and a single value for a list, like the spec's reader."""
     for key in ("mean", "std"):
         listed = schema["$defs"]["ModelSpec"]["properties"][key]
         number = {"anyOf": [listed["items"], _FRACTION]}

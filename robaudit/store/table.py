@@ -1,10 +1,11 @@
-"""Results as an Arrow table, and as the bytes of a Parquet file; both have the columns of samples.csv, typed.
+"""Results as an Arrow table, and as the bytes of a Parquet file: the columns of samples.csv, typed, and votes, details and not_finite.
 
 An absent value is null. A result that could not be computed is NaN, as in samples.csv.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -70,13 +71,17 @@ def _groups(rows: Iterable[Row]) -> Iterator[list[Row]]:
 
 
 def _schema(pa: Any) -> Any:
-    return pa.schema([pa.field(name, pa.type_for_alias(_TYPES.get(name, "string")), nullable=True) for name in TABLE_COLUMNS])
+    columns = [pa.field(name, pa.type_for_alias(_TYPES.get(name, "string")), nullable=True) for name in TABLE_COLUMNS]
+    return pa.schema([*columns, ("votes", pa.list_(pa.int64())), ("details", pa.string()), ("not_finite", pa.int64())])
 
 
 def _batch(pa: Any, schema: Any, rows: Sequence[Row], class_names: Sequence[str] | None) -> Any:
     names = None if class_names is None else [name.encode(errors="backslashreplace").decode() for name in class_names]  # as in samples.csv
     columns = dict(zip(TABLE_COLUMNS, zip(*(table_values(row, names) for row in rows), strict=True), strict=True))
     columns["interval"] = tuple(interval.text for interval in columns["interval"])
+    columns["votes"] = tuple(row.votes for row in rows)
+    columns["details"] = tuple(None if row.details is None else json.dumps(dict(row.details)) for row in rows)
+    columns["not_finite"] = tuple(row.not_finite for row in rows)
     return pa.RecordBatch.from_arrays([pa.array(columns[field.name], field.type) for field in schema], schema=schema)
 
 

@@ -19,12 +19,14 @@ from torch import nn
 from torch.utils.data import TensorDataset
 
 import robaudit
-from robaudit.errors import AnotherRunError, RobauditError, RobauditWarning
+from robaudit.auditing import job
+from robaudit.auditing.expected import Speed
+from robaudit.errors import AnotherRunError, RobauditError, RobauditWarning, SpecError
 from robaudit.models.fingerprint import fingerprint
 from robaudit.report.gallery import RunImages
 from tests.api.nets import arrays, floats, network
 from tests.conftest import RunCli
-from tests.specs import NETWORK, write
+from tests.specs import NETWORK, digits, write
 
 FEW: Any = {"sigma": 0.25, "estimators": {"mc": {"samples": 20}}}
 
@@ -238,13 +240,14 @@ def test_a_run_that_skipped_a_sample_is_found_again(tmp_path: Path) -> None:
 
 
 def test_an_extension_keeps_the_images_of_its_own_results(tmp_path: Path) -> None:
-    data, options = arrays(150), {"estimators": {"mc": {"samples": 20}}, "out": tmp_path / "run"}
-    robaudit.audit(network(), data, sigma=0.05, **options)  # type: ignore[call-overload]
-    run = robaudit.audit(network(), data, sigma=0.6, **options, extend=True)  # type: ignore[call-overload]
+    data = arrays(150)
+    options: Any = {"estimators": {"mc": {"samples": 20}}, "out": tmp_path / "run"}
+    robaudit.audit(network(), data, sigma=0.05, **options)
+    run = robaudit.audit(network(), data, sigma=0.6, **options, extend=True)
     least = [sample.id for flags in run.flagged(bottom=60) for sample in flags.samples]
     RunImages(run, least).clean(least[-1])
     at = (tmp_path / "run" / "images.npz").stat().st_mtime_ns
-    robaudit.audit(network(), data, sigma=[0.05, 0.6], **options)  # type: ignore[call-overload]
+    robaudit.audit(network(), data, sigma=[0.05, 0.6], **options)
     assert (tmp_path / "run" / "images.npz").stat().st_mtime_ns == at
 
 
@@ -349,7 +352,7 @@ def test_class_names_by_index_and_indices_by_name() -> None:
 
 def test_an_unknown_argument() -> None:
     with pytest.raises(TypeError, match="unexpected keyword argument 'sigmas'"):
-        robaudit.audit(network(), arrays(2), sigmas=0.1)  # type: ignore[call-overload]
+        robaudit.audit(network(), arrays(2), sigmas=0.1)  # type: ignore[call-arg]
 
 
 def swapped() -> Any:
@@ -419,6 +422,42 @@ def test_a_spec_file_cannot_name_it(tmp_path: Path, run_cli: RunCli) -> None:
     done = run_cli("estimate", write(tmp_path, "model: {format: memory}\ndataset: {kind: digits}\nnoise: {sigma: 0.1}\n"))
     assert "spec.yaml:1: model.format: memory stands for objects" in done.err
     assert re.search(r'"memory"(?!:)|MemorySpec', run_cli("schema").out) is None
+
+
+def test_weights_are_not_taken_for_a_spec() -> None:
+    with pytest.raises(SpecError, match=r"net.pth: is not a spec, .*; write one with robaudit init --model net.pth, or call audit\(net"):
+        robaudit.audit("net.pth", arrays(2))
+
+
+def test_threads_are_those_of_the_audit_alone() -> None:
+    before, seen = torch.get_num_threads(), list[int]()
+
+    def net(x: torch.Tensor) -> torch.Tensor:
+        seen.append(torch.get_num_threads())
+        return x.flatten(1)[:, :3]
+
+    robaudit.audit(net, arrays(2), **FEW, threads=before + 1)
+    assert (set(seen), torch.get_num_threads()) == ({before + 1}, before)
+
+
+def test_a_budget_lowers_data_in_memory_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job, "measure_speed", lambda _: Speed(1.0, 3))
+    options: dict[str, Any] = {"sigma": 0.05, "estimators": {"mc": {"samples": 200}}, "out": tmp_path / "run", "budget": "10m"}
+    first = robaudit.audit(network(), arrays(9), **options)
+    assert {row.draws for row in first.rows} == {100}
+    assert len(first.rows) == 5
+    assert robaudit.audit(network(), arrays(9), **options).rows == first.rows
+
+
+def test_two_runs_are_compared_and_one_is_verified(tmp_path: Path) -> None:
+    write(tmp_path, digits(limit=4, estimators=[{"mc": {"samples": 20}}]))
+    other = write(tmp_path, digits(limit=4, estimators=[{"mc": {"samples": 20}}], name="ours", noise={"sigma": [0.2]}), "other.yaml")
+    base, new = (robaudit.audit(path, out=tmp_path / path.stem) for path in (tmp_path / "spec.yaml", other))
+    found = robaudit.compare_runs(base, new.path)
+    assert found[0].images == 4
+    assert "ours" in repr(found)
+    assert found.gate("mean_drop <= 0.5").passed
+    assert robaudit.verify_run(new, 2).good
 
 
 def test_the_page_names_every_argument_and_method() -> None:

@@ -64,9 +64,14 @@ def test_rows_as_tables(run: Run) -> None:
     polars = pytest.importorskip("polars")
     columns = list(read_rows(run.path)[0])
     arrow = run.to_arrow()
-    assert (arrow.column_names, arrow.num_rows) == (columns, len(run.rows))
+    assert (arrow.column_names, arrow.num_rows) == ([*columns, "votes", "details", "not_finite"], len(run.rows))
     frame = run.to_pandas()
-    assert list(frame.columns) == columns
+    details = {f"details.{name}" for row in run.rows for name in row.details or ()}
+    assert list(frame.columns) == [*columns, "votes", "not_finite", *sorted(details)]
+    assert details
+    for row, (_, line) in zip(run.rows, frame.iterrows(), strict=True):
+        assert row.votes == (None if line["votes"] is None else tuple(line["votes"]))
+        assert dict(row.details or {}) == {name.removeprefix("details."): line[name] for name in details if not pandas.isna(line[name])}
     assert frame["value"].tolist() == [row.value for row in run.rows]
     assert frame["flips_to"].dtype == pandas.Int64Dtype()
     assert frame["flips_to"].isna().any()
@@ -163,12 +168,12 @@ def test_a_report(run: Run, tmp_path: Path) -> None:
 
 def test_pictures(run: Run, tmp_path: Path) -> None:
     figure = pytest.importorskip("matplotlib.figure")
-    drawn = run.plot("distribution", estimator="mc")
+    drawn = run.plot("summary", estimator="mc")
     assert isinstance(drawn, figure.Figure)
     assert drawn._repr_png_().startswith(b"\x89PNG")
     assert run.plot("flagged", tmp_path / "a.png", estimator="mc", sigma=0.25, max_images=3) == tmp_path / "a.png"
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
-    assert run.plot("bias", str(tmp_path / "a.svg"), estimator="mc", sigma=0.25).exists()
+    assert run.plot("classes", str(tmp_path / "a.svg"), estimator="mc", sigma=0.25).exists()
 
 
 MISTAKES: dict[str, tuple[Any, str]] = {
@@ -185,9 +190,9 @@ MISTAKES: dict[str, tuple[Any, str]] = {
     "a gate": (lambda run: run.gate("meen >= 1"), "gates"),
     "no gate": (lambda run: replace(run, info={**run.info, "spec": {**run.info["spec"], "gates": []}}).gate(), "gates: the audit had none"),
     "inconclusive": (lambda run: run.gate(inconclusive="xfail"), "inconclusive: 'xfail' is unknown"),
-    "a picture": (lambda run: run.plot("bais"), "kind 'bais': there is no such picture; did you mean 'bias'"),
+    "a picture": (lambda run: run.plot("clases"), "kind 'clases': there is no such picture; did you mean 'classes'"),
     "a report as pdf": (lambda run: run.report("a.pdf"), "path: 'pdf' is unknown; one of 'html'"),
-    "a format": (lambda run: run.plot("bias", "a.jpg"), "path: 'jpg' is unknown; one of 'png', 'svg', 'pdf'"),
+    "a format": (lambda run: run.plot("classes", "a.jpg"), "path: 'jpg' is unknown; one of 'png', 'svg', 'pdf'"),
 }
 
 

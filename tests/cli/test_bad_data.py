@@ -93,7 +93,7 @@ def test_empty_folder(tmp_path: Path, refuse_data: RefuseData) -> None:
 def test_unreadable_image_stops(folder: Path, refuse_data: RefuseData) -> None:
     (folder / "4" / "0.png").write_bytes(b"not an image")
     line = refuse_data(kind="images", path="digits", channels=1, says="digits/4/0.png: is not an image that Pillow can read")
-    assert line.endswith("or continue without it: --on-error skip")
+    assert line.endswith("or continue without it: robaudit estimate --on-error skip")
 
 
 def test_fewer_class_folders_than_classes(folder: Path, refuse_data: RefuseData) -> None:

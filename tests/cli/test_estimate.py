@@ -159,7 +159,7 @@ def test_trust_allows_the_specs_own_code(tmp_path: Path, run_cli: RunCli, monkey
     spec = write(tmp_path, digits(model=model, dataset={"kind": "python", "target": "own_code:images", "options": {"count": 3}}))
     code, _, err = run_cli("estimate", spec, "--out", "run", "--trust")
     assert code == 0
-    assert "note: python: the model's own code ran (--trust)" in err
+    assert "note: the network comes from your Python code, own_code:network" in err
     assert [row["sample_id"] for row in read_rows(tmp_path / "run")] == ["image 0", "image 1", "image 2"]
 
 

@@ -34,7 +34,7 @@ def test_a_link_stays_a_link(run: Path, tmp_path: Path, run_cli: RunCli) -> None
 
 
 @pytest.mark.parametrize(
-    "command", [["show", "rows", "--format", "csv"], ["report", "--format", "md"], ["plot", "--kind", "cost"]], ids=lambda c: c[0]
+    "command", [["show", "rows", "--format", "csv"], ["report", "--format", "md"], ["plot", "--kind", "summary"]], ids=lambda c: c[0]
 )
 def test_a_pipe_is_written_into(command: list[str], run: Path, tmp_path: Path, run_cli: RunCli) -> None:
     pipe = tmp_path / "pipe.svg"
@@ -70,7 +70,7 @@ def test_a_full_standard_output_is_one_line(command: list[str], run: Path) -> No
     assert (done.returncode, done.stderr) == (2, "error: standard output: No space left on device\n")
 
 
-@pytest.mark.parametrize("command", [["show", "rows", "--format", "csv"], ["report"], ["plot", "--kind", "cost"]], ids=lambda c: c[0])
+@pytest.mark.parametrize("command", [["show", "rows", "--format", "csv"], ["report"], ["plot", "--kind", "summary"]], ids=lambda c: c[0])
 def test_no_folder_is_said_before_any_work(command: list[str], tmp_path: Path, run_cli: RunCli) -> None:
     (tmp_path / "folder.svg").mkdir()
     for name, says in (("no/such.svg", "its folder does not exist"), ("folder.svg", "is a folder")):

@@ -97,12 +97,11 @@ def test_csv_of_results_with_and_without_a_threshold(tmp_path: Path, run_cli: Ru
 
 
 def test_pictures(run: Path, run_cli: RunCli) -> None:
-    for kind in ("radius", "distribution", "bias", "flagged"):
+    for kind in ("scores", "summary", "classes", "flagged"):
         assert run_cli("plot", "run", "--kind", kind, "-o", f"{kind}.svg").code == 0, kind
-    for kind, words in (("heat-map", "has no votes for labels"), ("corruption-kept", "has no votes under noise whose level is a severity")):
-        done = run_cli("plot", "run", "--kind", kind, "-o", "no.svg")
-        assert done.code == 2
-        assert words in done.err
+    done = run_cli("plot", "run", "--kind", "easiest", "-o", "no.svg")
+    assert done.code == 2
+    assert "has no votes for labels" in done.err
 
 
 def test_pictures_of_the_easiest_images(tmp_path: Path, run_cli: RunCli) -> None:
@@ -111,11 +110,10 @@ def test_pictures_of_the_easiest_images(tmp_path: Path, run_cli: RunCli) -> None
     spec = digits(limit=12, noise=[sphere, corruption], estimators=[{"mc": {"samples": 10}}, "tolerance"])
     write(tmp_path, spec)
     assert run_cli("estimate", "spec.yaml", "--out", "run", "-q").code == 0
-    for kind in ("heat-map", "corruption-kept"):
-        assert run_cli("plot", "run", "--kind", kind, "-o", f"{kind}.svg").code == 0, kind
+    assert run_cli("plot", "run", "--kind", "easiest", "-o", "easiest.svg").code == 0
     assert run_cli("report", "run", "-o", "run.html").code == 0
     assert 'id="r1-easiest"' in Path("run.html").read_text()
     write(tmp_path, digits(limit=4), "mc.yaml")
     run_cli("estimate", "mc.yaml", "--out", "mc", "-q")
-    done = run_cli("plot", "mc", "--kind", "heat-map", "-o", "no.svg")
+    done = run_cli("plot", "mc", "--kind", "easiest", "-o", "no.svg")
     assert done.err == "error: mc: has no difficulties to sort the images by; add difficulty: {target: label}: --extend computes it\n"

@@ -72,7 +72,7 @@ def test_a_run_without_what_was_asked_for_is_left_out(run: Path, softmax_run: Pa
     assert outcome.out == run_cli("report", run, "--format", "md", "--estimator", "mc").out
     both = run_cli("report", softmax_run, run, "--format", "md", "--estimator", "mc", "--estimator", "softmax")
     assert both.err == f"note: {softmax_run}: has no estimator mc; it has softmax\n"
-    assert "## Comparison" in both.out
+    assert "| run | noise |" in both.out
     refuse("report", softmax_run, run, "--estimator", "mmse", "-o", "r.html", says="has no estimator mmse")
     refuse("report", softmax_run, run, "--sigma", "0.7", "-o", "r.html", says="has no sigma 0.7")
 
@@ -109,6 +109,6 @@ def test_refusals(run: Path, refuse: Refuse, monkeypatch: pytest.MonkeyPatch) ->
     refuse("report", run, "-o", "r.pdf", says="a report is HTML or Markdown")
     refuse("report", run, "--estimator", "mmse", "-o", "r.html", says="has no estimator mmse; it has mc, softmax")
     refuse("report", run, "--sigma", "0.7", "-o", "r.html", says="has no sigma 0.7")
-    refuse("report", run, "--threshold", "7", "-o", "r.html", says="p_robust goes from 0 to 1")
+    refuse("report", run, "--threshold", "7", "-o", "r.html", says="7 is outside the range of p_robust, 0 to 1")
     monkeypatch.setitem(sys.modules, "jinja2", None)
     refuse("report", run, "-o", "r.html", says="needs jinja2, which is not installed; pip install 'robaudit[report]'")

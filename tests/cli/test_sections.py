@@ -107,7 +107,12 @@ def test_options_that_a_section_does_not_know_are_refused(run: Path, refuse: Ref
     refuse("show", run, "--radius", "0.5", says="--radius: does not apply to the section summary; use it with certified")
     refuse("show", run, "losses", "--id", "3", says="--id: does not apply to the section losses; use it with sample")
     refuse(
-        "show", run, "sample", "--estimator", "mc", says="--estimator: does not apply to the section sample; use it with summary, classes"
+        "show",
+        run,
+        "sample",
+        "--estimator",
+        "mc",
+        says="--estimator: does not apply to the section sample; use it with summary, levels, classes",
     )
     refuse("show", run, "corruption", "--sigma", "0.1", says="--noise, --level, --sigma: does not apply to the section corruption")
     refuse("show", run, "rows", "--threshold", "0.1", says="--threshold: does not apply to the section rows; use it with classes, flagged")
@@ -206,7 +211,7 @@ def test_what_is_no_radius(radius: str, run: Path, refuse: Refuse) -> None:
 def test_scores(run: Path, run_cli: RunCli) -> None:
     out = run_cli("show", run, "scores").out
     assert "radii:norm=l2: radius, norm of the smallest change of the image that changes the prediction" in out
-    assert re.search(r"r_m +>= 1\.\d+ +\[1\.\d+, \.\.\.\]", out)
+    assert re.search(r"r_m +>= 1\.\d+ +\[\d\.\d+, \.\.\.\]", out)
     lines = records(run_cli("show", run, "scores", "--format", "csv").out)
     for one in results(run_cli("show", run, "scores", "--format", "json").out):
         of_csv = {line["score"]: line for line in lines if line["estimator"] == one["estimator"]}
@@ -283,8 +288,8 @@ def test_ids_that_are_paths_are_readable(tmp_path: Path, run_cli: RunCli, monkey
 
 def test_what_a_run_does_not_have(tmp_path: Path, run_cli: RunCli, refuse: Refuse) -> None:
     audit(write(tmp_path, digits(limit=4, noise={"sigma": [0.1, 0.25]})), out=tmp_path / "mc")
-    offered = run_cli("show", "mc").out.splitlines()[-1]
-    assert offered == "robaudit show mc SECTION has: summary, classes, flagged, sample, rows"
+    offered = run_cli("show", "mc").out.rstrip().splitlines()[-1]
+    assert offered == "robaudit show mc SECTION has: summary, levels, classes, confusion, flagged, sample, rows"
     refuse("show", "nowhere", says="nowhere: is not a run folder")
     for section, says in (
         ("certified", "mc: has no certified radii; add certified_radius, margin_radius or smoothed_margin to its estimators"),

@@ -60,7 +60,7 @@ def test_help_and_misspelt_options(tmp_path: Path) -> None:
 
 
 def test_no_such_run_or_spec(tmp_path: Path) -> None:
-    more = {"plot": ["--kind", "bias", "-o", "x.png"], "compare": ["other"]}
+    more = {"plot": ["--kind", "classes", "-o", "x.png"], "compare": ["other"]}
     commands = [[name, "nosuch", *more.get(name, [])] for name in COMMANDS]
     found = answers(commands, tmp_path)
     for command, (code, said, imported) in zip(commands, found, strict=True):

@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from torch import nn
 
 from robaudit import audit, load_spec
 from robaudit.errors import DataError
@@ -47,6 +49,28 @@ def test_a_forged_complete_run(tmp_path: Path, run_cli: RunCli, refuse: Refuse) 
     assert "Its results come from an earlier run and were not checked: robaudit verify run" in taken.err
     assert run_cli("verify", "run", "--samples", "all").code == 1
     refuse("estimate", "spec.yaml", "--out", "run", "--fresh", says=f"run: {FRESH}")
+
+
+def test_a_class_named_on_the_command_line_is_trusted_and_no_other_code_is(tmp_path: Path, run_cli: RunCli, refuse: Refuse) -> None:
+    network = nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
+    torch.save(network.state_dict(), tmp_path / "net.pth")
+    (tmp_path / "mynet_of_trust.py").write_text(
+        "from torch import nn\n\ndef Net():\n    return nn.Sequential(nn.Flatten(), nn.Linear(64, 10))\n"
+    )
+    (tmp_path / "data_of_trust.py").write_text("def load(): raise SystemExit('it ran')\n")
+    named = ("--set", "model.architecture=mynet_of_trust:Net")
+    model = {"path": "net.pth", "architecture": "robaudit:linear"}
+    spec = write(tmp_path, digits(limit=2, model=model))
+    assert run_cli("estimate", spec, "--out", "run", *named).code == 0
+    write(tmp_path, digits(limit=2, model={**model, "architecture": "mynet_of_trust:Net"}))
+    refuse("estimate", spec, "--out", "other", says="--trust")
+    write(tmp_path, digits(model=model, dataset={"kind": "python", "target": "data_of_trust:load"}))
+    refuse("estimate", spec, "--out", "other", *named, says="--trust")
+
+
+@pytest.mark.parametrize("arguments", [("show", ""), ("estimate", "spec.yaml", "--out", ""), ("gate", "run", "")])
+def test_an_empty_argument_is_not_the_working_folder(arguments: tuple[str, ...], refuse: Refuse) -> None:
+    refuse(*arguments, says="is empty; is a shell variable unset?")
 
 
 @pytest.mark.parametrize("name", ["gated", "gated.looks"])

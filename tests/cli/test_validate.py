@@ -52,7 +52,14 @@ def test_a_validation(spec: Path, run_cli: RunCli, tmp_path: Path) -> None:
     assert "-> " in out
     assert "note: the reference: mc with 200 draws of its own noise" in err
     found = tmp_path / "found"
-    assert {p.name for p in found.iterdir()} == {"validation.csv", "validation.json", "scatter.png", "scatter.svg"}
+    assert {p.name for p in found.iterdir()} == {
+        "validation.csv",
+        "validation.json",
+        "scatter.png",
+        "scatter.svg",
+        "errors.png",
+        "errors.svg",
+    }
     rows = table(found / "validation.csv")
     assert len(rows) == 12 * 4
     assert {row["reference_draws"] for row in rows} == {"200"}

@@ -120,7 +120,7 @@ def test_an_audit_skips_it(damaged: Forms, form: str, run_cli: RunCli, tmp_path:
     spec = write(tmp_path, digits(dataset={**section, "path": path}))
     code, _, err = run_cli("estimate", spec, "--out", "run")
     assert code == 2
-    assert "continue without it: --on-error skip" in err
+    assert "continue without it: robaudit estimate --on-error skip" in err
     assert run_cli("estimate", spec, "--out", "run", "--on-error", "skip").code == 0
     info = read_info(tmp_path / "run")
     assert info["totals"]["samples"] == COUNT - 1

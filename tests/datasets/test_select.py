@@ -148,4 +148,4 @@ def test_ids_choose_in_the_order_of_the_data(tmp_path: Path) -> None:
 )
 def test_ids_that_are_refused(given: dict[str, Any], says: str) -> None:
     with pytest.raises(ValueError, match=says):
-        BaseDatasetSpec.model_validate({"kind": "npz", **given})
+        DigitsSpec.model_validate({"kind": "digits", **given})

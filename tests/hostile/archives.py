@@ -36,7 +36,7 @@ class Member:
     offset: int | None = None
 
 
-def write_zip(path: Path, *members: Member, comment: bytes = b"", directory_offset: int | None = None, count: int | None = None) -> Path:
+def write_zip(path: Path, *members: Member, comment: bytes = b"", directory_offset: int | None = None) -> Path:
     """Write an archive, lies included."""
     body, directory = b"", b""
     for member in members:
@@ -51,9 +51,8 @@ def write_zip(path: Path, *members: Member, comment: bytes = b"", directory_offs
         body += b"PK\3\4" + head + struct.pack("<HH", len(local), len(large)) + local + large + member.data
         tail = struct.pack("<HHHHHII", len(name), len(large), 0, 0, 0, 0, offset)
         directory += b"PK\1\2" + struct.pack("<H", 45) + head + tail + name + large
-    number = len(members) if count is None else count
     begin = len(body) if directory_offset is None else directory_offset
-    end = struct.pack("<HHHHIIH", 0, 0, number, number, len(directory), begin, len(comment))
+    end = struct.pack("<HHHHIIH", 0, 0, len(members), len(members), len(directory), begin, len(comment))
     path.write_bytes(body + directory + b"PK\5\6" + end + comment)
     return path
 

@@ -425,31 +425,24 @@ def zip_cases() -> dict[str, Case]:
         "zip: nested": Case(nested, "is a zip archive, but not one that torch wrote"),
         "zip: two data.pkl": Case(twice, "net.pt: ", codes=(0, 2)),  # torch takes one of them, as weights only
         "zip: a name with ..": Case(archive(Member("net/data.pkl", b"x"), Member("net/../../escaped", b"x")), "net.pt: "),
-        "zip: an absolute name": Case(archive(Member("/tmp/escaped/data.pkl", b"x")), "net.pt: "),
         "zip: 10 GB of zeros": Case(
             archive(Member("net/data.pkl", huge, DEFLATED, 10 * 2**30)), "claims to expand to 10737418240 bytes", dangerous=True
         ),
         "zip: 10 GB of zeros, said to be 1 kB": Case(archive(Member("net/data.pkl", huge, DEFLATED, 1000)), "net.pt: "),
         "zip: 10 GB of code": Case(archive(Member("net/code/net.py", huge, DEFLATED, 10 * 2**30), fields={}), "claims to expand to"),
         "zip: code said to be 1 kB": Case(archive(Member("net/code/net.py", huge, DEFLATED, 1000), fields={}), "net.pt: ", dangerous=True),
-        "zip: 2^62 bytes (zip64)": Case(archive(Member("net/data.pkl", b"x", size=2**62)), "net.pt: "),
         "zip: packed size beyond the end": Case(archive(Member("net/data.pkl", b"x", packed=2**31, size=2**31)), "net.pt: "),
         "zip: encrypted": Case(archive(Member("net/data.pkl", b"x" * 20, flags=1)), "net.pt: "),
-        "zip: encrypted code": Case(archive(Member("net/code/net.py", b"x" * 20, flags=1), fields={}), "net.pt: "),
         "zip: encrypted pt2": Case(archive(Member("net/models/model.json", b"{}" * 20, flags=1), name="net.pt2", fields={}), "net.pt2: "),
         "zip: code that is no deflate stream": Case(
             archive(Member("net/code/net.py", b"\xff" * 99, DEFLATED, 99), fields={}), "is not a complete torch zip archive"
         ),
-        "zip: an unknown method": Case(archive(Member("net/code/net.py", b"x", 99), fields={}), "net.pt: "),
         "zip: a wrong checksum": Case(archive(Member("net/code/net.py", b"x", crc=1), fields={}), "net.pt: "),
-        "zip: another name inside": Case(archive(Member("net/code/a.py", b"x", local_name="net/code/b.py"), fields={}), "net.pt: "),
         "zip: its directory elsewhere": Case(archive(Member("net/data.pkl", b"x"), directory_offset=2**31), "net.pt: "),
-        "zip: 65535 members of one": Case(archive(Member("net/data.pkl", b"x"), count=65535), "net.pt: "),
         "zip: a comment": Case(archive(Member("net/data.pkl", b"x"), comment=b"PK\5\6" + bytes(18)), "net.pt: "),
         "zip: members on one place": Case(
             archive(*(Member(f"net/data/{i}", b"x" * 99, offset=0) for i in range(9)), Member("net/data.pkl", b".")), "net.pt: "
         ),
-        "zip: no text for a name": Case(archive(Member("net/\0/data.pkl", b".")), "net.pt: "),
         "zip: a data.pkl that is none": Case(archive(Member("net/data.pkl", b"junk")), "net.pt: "),
     }
 
@@ -578,31 +571,13 @@ def safetensors_cases() -> dict[str, Case]:
     first = "0.weight"
     headers: dict[str, bytes] = {
         "a header of 2^63 bytes": safetensors({}, length=2**63),
-        "a header of 2^64 - 1 bytes": safetensors({}, length=2**64 - 1),
         "a header longer than the file": safetensors({}, length=10**6),
         "a header of 100 MB": safetensors(b"{" + b" " * 10**5, length=10**8),
-        "a header that is no JSON": safetensors(b"{junk}" * 9),
-        "a header that is no text": safetensors(b"{\xff\xfe" * 9),
         "a header 10,000 deep": safetensors(b'{"a":' * 10_000 + b"1" + b"}" * 10_000),
-        "a list for a header": safetensors([1, 2]),
-        "one key twice": safetensors(
-            b'{"a":' + json.dumps(tensor(2)).encode() + b', "a":' + json.dumps(tensor(3)).encode() + b"}", bytes(12)
-        ),
         "overlapping tensors": safetensors({"a": tensor(4, at=(0, 16)), "b": tensor(4, at=(8, 24))}, bytes(24)),
         "offsets beyond the end": safetensors({first: tensor(4, at=(10**9, 10**9 + 16))}, bytes(16)),
-        "offsets that go back": safetensors({first: tensor(4, at=(16, 0))}, bytes(16)),
-        "negative offsets": safetensors({first: tensor(4, at=(-16, 0))}, bytes(16)),
-        "a negative shape": safetensors({first: tensor(-4, at=(0, 16))}, bytes(16)),
-        "a hole between tensors": safetensors({first: tensor(4, at=(8, 24))}, bytes(24)),
         "2^40 elements and no bytes": safetensors({first: tensor(2**40, at=(0, 0))}),
-        "a product of sides that overflows": safetensors({first: tensor(2**32, 2**32, 2**32, at=(0, 0))}),
-        "2^40 x 0 elements": safetensors({first: tensor(2**40, 0, at=(0, 0))}),
-        "1000 sides": safetensors({first: tensor(*[1] * 1000, at=(0, 4))}, bytes(4)),
-        "an unknown type": safetensors({first: tensor(4, dtype="F3")}, bytes(16)),
-        "four bits": safetensors({first: tensor(4, at=(0, 2), dtype="F4")}, bytes(2)),
         "a type of 8 bits": safetensors({first: tensor(16, at=(0, 16), dtype="F8_E4M3")}, bytes(16)),
-        "metadata that is a list": safetensors({"__metadata__": [1], first: tensor(4)}, bytes(16)),
-        "metadata of numbers": safetensors({"__metadata__": {"a": 1}, first: tensor(4)}, bytes(16)),
         "a name with an escape": safetensors({"\x1b[2J\n": tensor(4)}, bytes(16)),
         "a name of 10^6 characters": safetensors({"x" * 10**6: tensor(4)}, bytes(16)),
         "bytes after the end": safetensors({first: tensor(4)}, bytes(99)),

@@ -42,6 +42,17 @@ def test_rows_of_very_different_width_do_not_change_each_other(tolerance: float,
         assert alone.item() == pytest.approx(value[i].item(), rel=rounding)
 
 
+def test_each_row_has_its_own_tolerance() -> None:
+    z, correlation = limits(6, 20, seed=5, mean=1.5), gram(6, 20, 60, seed=5)
+    wanted = torch.tensor([2e-4, 1e-2] * 3, dtype=torch.float64)
+    value, error = mvn_cdf(z, correlation, tolerance=wanted)
+    for rows, tolerance in ((slice(0, None, 2), 2e-4), (slice(1, None, 2), 1e-2)):
+        alone, alone_error = mvn_cdf(z[rows], correlation[rows], tolerance=tolerance)
+        torch.testing.assert_close(value[rows], alone, rtol=1e-5, atol=0)
+        torch.testing.assert_close(error[rows], alone_error, rtol=1e-2, atol=0)
+    assert error[0::2].max() < 2.2e-4 < error[1::2].max()
+
+
 @pytest.mark.parametrize("mean", [1.5, 2.5])
 def test_single_precision_is_within_its_stated_error(mean: float) -> None:
     factor = ordered_factor(limits(20, 30, seed=30, mean=mean), gram(20, 30, 90, seed=30), truncation=0.0)

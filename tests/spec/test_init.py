@@ -91,7 +91,10 @@ def test_asked_on_a_terminal(tmp_path: Path) -> None:
         ([*MODEL, "--data", "digits", "--channels", "2"], "--channels 2: is neither 1 (grey) nor 3 (colour); give one of them"),
         ([*MODEL, "--data", "digits", "--resize", "9"], "--resize: does not apply to digits; it is for image files; leave it out"),
         ([*MODEL, "--data", "torchvision:"], "--data torchvision:: does not name a data set"),
-        ([*MODEL, "--data", "digits", "--gate", "90"], "--gate 90.0: is not a share; give a number above 0 and at most 1, for example 0.9"),
+        (
+            [*MODEL, "--data", "digits", "--gate", "90"],
+            "--gate 90: is not a number above 0 and at most 1; give the least mean robustness",
+        ),
         (["there.yaml"], "there.yaml: already exists; name another file, or add --force"),
         (["no/such.yaml"], "no/such.yaml: its folder does not exist"),
         (

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from robaudit.gates.decide import Decision, Verdict, overall
 from robaudit.report.ci.document import Subject, counted
 from robaudit.report.ci.words import class_text, class_value_text, coverage_text, sentence, value_text
-from robaudit.report.tables import Table, cells, columns, markdown, markdown_table
+from robaudit.report.tables import Table, cells, columns, markdown, markdown_rows
 from robaudit.text import clipped, count, printable
 
 MOST = 10
@@ -80,7 +80,7 @@ def step_summary(decisions: Sequence[Decision], subject: Subject, *, inconclusiv
     left_out = [f"{number:,} {name.replace('_', ' ')}" for name, number in subject.counts().items() if number]
     lines += ["", f"samples left out: {markdown(', '.join(left_out))}"] if left_out else []
     rows = [cells((f"{_SIGNS[one.verdict]} {one.verdict}", str(one.gate), value_text(one), coverage_text(one))) for one in decisions]
-    lines += markdown_table(Table(columns=columns(("", "gate", "value", "about")), rows=tuple(rows)))[:-1]
+    lines += ["", markdown_rows(Table(columns=columns(("", "gate", "value", "about")), rows=tuple(rows)))]
     lines += ["", *(f"- {markdown(str(one.gate))}: {markdown(one.evidence)}" for one in decisions if one.evidence)]
     for one in decisions:
         lines += _classes(one)
@@ -100,7 +100,7 @@ def _classes(decision: Decision) -> list[str]:
     left = len(decision.classes) - _MOST_CLASSES
     rows += [cells((f"and {left} more", "", ""))] if left > 0 else []
     table = Table(columns=columns(("class",), ("images", "value")), rows=tuple(rows))
-    return ["", f"{markdown(str(decision.gate))}, least robust first:", *markdown_table(table)[:-1]]
+    return ["", f"{markdown(str(decision.gate))}, least robust first:", "", markdown_rows(table)]
 
 
 def _command(level: str, title: str, message: str) -> str:

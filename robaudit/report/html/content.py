@@ -103,19 +103,22 @@ def gather(runs: Sequence[Run], ask: Ask | None = None, *, most: int = 60) -> Co
         RobauditError: a threshold that the quantity cannot have.
     """
     asked = Ask() if ask is None else ask
-    named = list(zip(run_names(runs, asked.label), runs, strict=True))
-    views, problems = [], list[str]()
+    problems = list[str]()
     lacks = [_lacks(run, asked) for run in runs]
     for wanted, error in lacks[0].items():
         if all(wanted in missing for missing in lacks):
             raise error
-    for (name, run), missing in zip(named, lacks, strict=True):
+    kept, labels = list[tuple[Run, Ask]](), list[str]()
+    for i, (run, missing) in enumerate(zip(runs, lacks, strict=True)):
         mine = _had(run, asked, missing)
         if mine is None:
             problems += [f"left out: {error}" for error in missing.values() or [f"{run.path}: has none of these results"]]
         else:
             problems += map(str, missing.values())
-            views.append(_view(name, run, mine))
+            kept.append((run, mine))
+            labels += asked.label[i : i + 1]
+    names = run_names([run for run, _ in kept], labels)
+    views = [_view(name, run, mine) for name, (run, mine) in zip(names, kept, strict=True)]
     if not views:
         raise NothingLeftError("robaudit report", "no run has these estimators at these noise levels", "name others")
     parts = (_part(name, views, asked, most) for name in _ORDER)

@@ -8,9 +8,8 @@ from dataclasses import replace
 from robaudit.report.html import facts
 from robaudit.report.html.content import Content, Part
 from robaudit.report.html.verdict import gate_line, glance, sentence
-from robaudit.report.numbers import signs
 from robaudit.report.sections import SectionName
-from robaudit.report.tables import Table, markdown, markdown_table, within
+from robaudit.report.tables import Table, markdown, markdown_rows, within
 from robaudit.text import clipped
 
 MOST = 60_000
@@ -29,32 +28,35 @@ def markdown_report(content: Content, *, title: str | None = None) -> str:
     """
     text = ""
     for samples in _SAMPLES:
-        text = "\n".join(_lines(content, title, samples)) + "\n"
+        text = "\n\n".join(_blocks(content, title, samples)) + "\n"
         if len(text.encode()) <= MOST:
             return text
     return within(text, MOST, _CUT)
 
 
-def _lines(content: Content, title: str | None, samples: int) -> Iterator[str]:
+def _blocks(content: Content, title: str | None, samples: int) -> Iterator[str]:
+    """The paragraphs and tables."""
     views = content.views
     yield f"# {markdown(clipped(title or 'Robustness of ' + ', '.join(view.name for view in views), 500))}"
     for view in views:
         name = f"{view.name}: " if len(views) > 1 else ""
-        yield ""
-        yield from (f"**Warning:** {markdown(clipped(name + warning, 500))}\n" for warning in view.run.info["warnings"][:10])
+        yield from (f"**Warning:** {markdown(clipped(name + warning, 500))}" for warning in view.run.info["warnings"][:10])
         if told := gate_line(view)[1]:
-            yield from (f"**{markdown(name + told)}**", "")
-        yield from (f"**{markdown(name + sentence(content, view))}**", "", markdown(facts.facts(view)))
+            yield f"**{markdown(name + told)}**"
+        yield f"**{markdown(name + sentence(content, view))}**"
+        yield markdown(facts.facts(view))
     yield from _table(glance(content))
-    yield from ((markdown(line), "") if (line := facts.data_line(views)) else ())
+    if line := facts.data_line(views):
+        yield markdown(line)
     for view in views:
         if view.decisions:
             yield from _table(facts.decision_table(view.decisions))
     for part in content.parts:
-        yield from ("", f"## {markdown(part.section.title)}", "", markdown(part.section.words))
+        yield f"## {markdown(part.section.title)}"
+        yield from [markdown(part.section.words)] if part.section.words else []
         for table in _tables(part, samples):
             yield from _table(table)
-    yield from ("", "## Provenance")
+    yield "## Provenance"
     yield from _table(facts.provenance(views))
 
 
@@ -69,15 +71,10 @@ def _tables(part: Part, samples: int) -> Sequence[Table]:
 
 
 def _table(table: Table) -> Iterator[str]:
+    """A table with the text around it."""
     if table.heading:
-        yield from ("", f"**{markdown(table.heading)}**")
-    yield from ("", *map(markdown, table.lines)) if table.lines else ()
+        yield f"**{markdown(table.heading)}**"
+    yield from map(markdown, table.lines)
     if table.columns:
-        signed = [column.number for column in table.columns]
-        rows = tuple(
-            tuple(replace(cell, text=signs(cell.text)) if sign else cell for cell, sign in zip(row, signed, strict=True))
-            for row in table.rows
-        )
-        yield from markdown_table(replace(table, rows=rows, notes=()))
-    for text in (*(cell.text for cell in table.conclusions), *table.notes):
-        yield from (markdown(text), "")
+        yield markdown_rows(table)
+    yield from map(markdown, (*(cell.text for cell in table.conclusions), *table.notes))

@@ -117,12 +117,13 @@ def _resource(name: str) -> str:
 def _section(part: Part) -> dict[str, Any]:
     """What the template reads of a section: its tables and picture, or the cards of the flagged samples."""
     cards = part.name is SectionName.FLAGGED
+    tables = [] if cards else part.tables()
     return {
         "name": part.name.value,
         "title": part.section.title,
         "words": part.section.words,
-        "picture": None if cards else _picture(part),
-        "tables": [] if cards else part.tables(),
+        "picture": _picture(part) if any(table.columns for table in tables) else None,
+        "tables": tables,
         "cards": cards,
     }
 

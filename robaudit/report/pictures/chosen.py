@@ -9,6 +9,7 @@ from typing import TypeVar
 from robaudit.errors import NothingLeftError
 from robaudit.quantities import P_ROBUST, IntervalKind
 from robaudit.report.sections import Ask, Found
+from robaudit.stats.frame import Columns
 from robaudit.stats.groups import GroupKey
 from robaudit.store.run import Run
 
@@ -33,25 +34,18 @@ def one_result(runs: Sequence[Run], ask: Ask) -> Ask:
         RunError: a run has no such estimator or noise level.
         NothingLeftError: the runs have no result in common.
     """
-    there = [_kinds(run, ask) for run in runs]
-    common = {key: kind for key, kind in there[0].items() if all(key in other for other in there[1:])}
+    there = [{one.key: _rank(one) for one in run.groups(ask.estimators, ask.levels).values()} for run in runs]
+    common = {key: rank for key, rank in there[0].items() if all(key in other for other in there[1:])}
     if not common:
         where, remedy = ", ".join(str(run.path) for run in runs), "audit the same estimators and noise levels"
         raise NothingLeftError(where, "have no result in common to draw" if len(runs) > 1 else "has no results to draw", remedy)
-    first = min(common, key=lambda key: (key.quantity != P_ROBUST.name, _rank(common[key])))
+    first = min(common, key=lambda key: (key.quantity != P_ROBUST.name, common[key]))
     same = [key for key in common if key.estimator == first.estimator]
     at = max((key.at for key in same if key.noise == same[0].noise), key=lambda at: at.strength)
     return replace(ask, estimators=(first.estimator,), levels=at.choice)
 
 
-def _kinds(run: Run, ask: Ask) -> dict[GroupKey, IntervalKind]:
-    """The results asked for, in the run's order, each with the interval of its first row."""
-    found: dict[GroupKey, IntervalKind] = {}
-    for row in run.rows:
-        found.setdefault(GroupKey.of(row), row.interval.kind)
-    wanted = set(run.chosen([(key.estimator, key.at) for key in found], ask.estimators, ask.levels))
-    return {key: kind for key, kind in found.items() if (key.estimator, key.at) in wanted}
-
-
-def _rank(kind: IntervalKind) -> int:
-    return 0 if kind in _EXACT else 1 if kind is not IntervalKind.NONE else 2
+def _rank(columns: Columns) -> int:
+    """0 where intervals are exact, 2 where there are none."""
+    exact, none = (bool(columns.of_kind(*kinds)[0]) for kinds in (_EXACT, (IntervalKind.NONE,)))
+    return 0 if exact else 2 if none else 1

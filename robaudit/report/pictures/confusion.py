@@ -66,7 +66,7 @@ def _caption(shown: Sequence[Found[Confusion]], left: int, *, as_list: bool) -> 
 
 def _draw(body: SubFigure, look: Look, shown: Sequence[Found[Confusion]], titles: Sequence[str], *, as_list: bool) -> None:
     width = look.body / look.across(len(shown), _WIDE)
-    top = max(0.05, *(turn.share for one in shown for turn in one.record.turns[:1]))
+    top = max([0.05, *(turn.share for one in shown for turn in one.record.turns[:1])])
     for ax, one in zip(panels(body, len(shown), look, _WIDE, titles=titles), shown, strict=True):
         if as_list:
             _turns(ax, one, look, width)

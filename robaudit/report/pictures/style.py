@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure, FigureBase
 
 CARD, INK, FAINT, GRID = "#fcfcfa", "#22262b", "#5b626b", "#e4e6e8"
 BLUE, RED, GREEN, OLIVE, ORANGE, TEAL, PURPLE, GREY = (
@@ -24,7 +24,7 @@ _DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.
 _MARKS = "os^DvPX*"
 _HEAT = (CARD, "#f3d9b1", ORANGE, RED, "#6d1712")
 _COOL_TO_HOT = (BLUE, TEAL, OLIVE, ORANGE, RED)
-_NOTEBOOK_DPI = 110
+_NOTEBOOK_DPI, _PLACES = 110, 6
 DOT: dict[str, Any] = {"marker": "o", "linestyle": "none", "markerfacecolor": BLUE, "markeredgecolor": CARD}
 TRIANGLE: dict[str, Any] = {"marker": "^", "linestyle": "none", "markerfacecolor": CARD, "markeredgecolor": ORANGE, "markeredgewidth": 1.0}
 CROSS: dict[str, Any] = {"marker": "x", "linestyle": "none", "markeredgecolor": RED, "markeredgewidth": 1.0}
@@ -119,7 +119,21 @@ def _drawn(size: tuple[float, float], draw: Callable[[Figure], None], background
     made = Picture(figsize=size, facecolor=background, layout="constrained")
     FigureCanvasAgg(made)
     draw(made)
+    made.draw_without_rendering()
+    made.set_layout_engine("none")
+    _round(made)
     return made
+
+
+def _round(figure: FigureBase) -> None:
+    """Places as multiples of a millionth: those that the layout finds differ in the last bits from time to time."""
+    for part in figure.subfigs:
+        part.bbox_relative.set_points(part.bbox_relative.get_points().round(_PLACES))
+        _round(part)
+    axes: list[Axes] = figure.axes  # type: ignore[assignment]  # matplotlib names the type of a single one
+    for ax in axes:
+        low, high = ax.get_position().get_points().round(_PLACES)
+        ax.set_position((*low, *(high - low).round(_PLACES)))
 
 
 @contextmanager

@@ -17,10 +17,9 @@ from robaudit.report.pictures.style import CARD, FAINT, level_colours, line_styl
 from robaudit.report.sections import Ask, Found
 from robaudit.report.summary_tables import MEANINGS, caveats
 from robaudit.stats.flags import usual_threshold
-from robaudit.stats.groups import GroupKey, quantity_of
+from robaudit.stats.groups import quantity_of
 from robaudit.stats.intervals import LIKE_THESE, Floats
 from robaudit.stats.summary import GroupSummary
-from robaudit.store.run import Run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -68,12 +67,12 @@ def _panels(found: Sequence[Found[tuple[GroupSummary, ...]]], ask: Ask) -> Itera
     grouped: dict[tuple[str, ...], list[_Line]] = {}
     quantities = {name: quantity for one in found for name, quantity in one.run.quantities.items()}
     for one in found:
-        every = _values(one.run)
+        every = one.run.frame
         for group in one.record:
             key = group.key
             levels = {other.key.at for other in one.record if (other.key.estimator, other.key.noise) == (key.estimator, key.noise)}
             quantity = quantity_of(key.quantity, quantities)
-            values = np.sort(every[key])[:: 1 if quantity.higher_is_better else -1]
+            values = np.sort(every[key].finite.values)[:: 1 if quantity.higher_is_better else -1]
             place = (key.estimator, key.quantity, key.noise, one.name if len(levels) > 1 else "")
             grouped.setdefault(place, []).append(_Line(one.name, group, values))
     results = list(dict.fromkeys(place[:3] for place in grouped))
@@ -85,15 +84,6 @@ def _panels(found: Sequence[Found[tuple[GroupSummary, ...]]], ask: Ask) -> Itera
         title = f"{estimator}{under}" + (f": {run}" if run and several else "")
         ordered = sorted(lines, key=lambda line: line.group.key.at.strength) if run else lines
         yield _Panel(title, quantity, ask.threshold if asked and ask.threshold is not None else usual, tuple(ordered))
-
-
-def _values(run: Run) -> dict[GroupKey, Floats]:
-    """The finite values of each result."""
-    found: dict[GroupKey, list[float]] = {}
-    for row in run.rows:
-        if math.isfinite(row.value):
-            found.setdefault(GroupKey.of(row), []).append(row.value)
-    return {key: np.array(values) for key, values in found.items()}
 
 
 def _caption(shown: Sequence[_Panel], left: Sequence[_Panel]) -> Iterator[str]:

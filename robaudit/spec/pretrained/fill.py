@@ -1,4 +1,4 @@
-"""Fill in what a spec leaves out from its model's own files."""
+"""Fill in a spec's missing keys from its model's own files."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _SHOWN = 3  # names
 def filled(spec: AuditSpec) -> AuditSpec:
     """The spec with the architecture, normalisation, image size and class names that its model's own files state.
 
-    What the spec says itself stays; mean and std belong together, and so do resize and crop. A spec that is filled already stays as it
-    is. A model of the Hub gets the commit that its revision leads to. What was taken is in ``origin.taken``, for the user.
+    The spec takes precedence; mean and std belong together, and so do resize and crop. A filled spec does not
+    change. A model of the Hub gets the commit of its revision. ``origin.taken`` says what was filled in, for the user.
 
     Raises:
         RobauditError: the model's files are damaged, or of a model that is not supported.
@@ -71,7 +71,7 @@ def _for_model(given: ModelSpec, found: Pretrained) -> dict[str, Any]:
 
 
 def _commit(given: ModelSpec) -> dict[str, Any]:
-    """The commit that a model of the Hub has now, where the spec does not name one."""
+    """The current commit of a model on the Hub, if the spec does not name one."""
     if not hub.is_hub(given.path):
         return {}
     commit = hub.config_folder(given.path or "", given.revision).name
@@ -100,7 +100,7 @@ def for_dataset(kind: type[BaseDatasetSpec], said: Set[str], found: Pretrained) 
 
 
 def _lines(found: Pretrained, taken: dict[str, Any], source: str, *, files: bool) -> tuple[str, ...]:
-    """What was taken, in a line for the user; for data that are no image files, also the size that the model was made for."""
+    """The filled values in a line for the user; for data without image files, also the size that the model expects."""
     shown = [f"{key} {_value(taken[key])}" for key in ("mean", "std", *_GEOMETRY, "interpolation", "channels", "revision") if key in taken]
     if "class_names" in taken:
         names = taken["class_names"]

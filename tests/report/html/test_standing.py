@@ -13,7 +13,7 @@ from robaudit.errors import RunError
 from robaudit.files import sealed
 from robaudit.gates.sources import decisions_of
 from robaudit.report.html import facts
-from robaudit.report.tables import markdown_table
+from robaudit.report.tables import markdown_rows
 from robaudit.store.folder import INTERIM_RECORD
 from robaudit.store.run import Run
 from tests.report.html.tools import DECISION, hand_made, rows
@@ -51,7 +51,7 @@ def test_what_is_not_known_is_a_dash(tmp_path: Path) -> None:
     decisions, _ = decisions_of(made(tmp_path, record(**unknown)))
     table = facts.decision_table(decisions)
     assert [cell.text for cell in table.rows[0]] == ["mean >= 0.9", "inconclusive", "–", "these 12 images"]
-    assert "| mean &gt;= 0.9 | inconclusive | – | these 12 images |" in markdown_table(table)
+    assert "| mean &gt;= 0.9 | inconclusive | – | these 12 images |" in markdown_rows(table)
     decisions, _ = decisions_of(made(tmp_path, record(lower=None)))
     assert facts.decision_table(decisions).rows[0][2].text == "0.5000 [..., 0.6000] (95%)"
 

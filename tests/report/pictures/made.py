@@ -60,6 +60,7 @@ def run(
     """A finished run of these rows."""
     rows = tuple(rows)
     info = {
+        "name": "made",
         "data": {"class_names": names, "labelled": sum(one.label is not None for one in rows)},
         "quantities": [one.document() for one in (P_ROBUST, CONFIDENCE, LOG10_P_FAIL, LOSS, *others)],
         "seconds": seconds or {},

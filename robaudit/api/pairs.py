@@ -1,0 +1,120 @@
+"""Questions about runs from Python: how two differ, and whether one can be reproduced."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from robaudit.api import arguments
+from robaudit.api.results import Decisions, Results
+from robaudit.api.run import Numbers, Texts, level_choice, several
+from robaudit.compare.result import Comparison, GroupComparison
+from robaudit.gates.decide import Verdict
+from robaudit.report.comparison import comparison_tables
+from robaudit.store import run as stored
+
+if TYPE_CHECKING:
+    from robaudit.auditing.verify import Verification
+    from robaudit.progress import Listener
+
+AnyRun = stored.Run | str | Path
+"""A run, or its folder."""
+
+
+class Compared(Results[GroupComparison]):
+    """The differences between two runs, one for each estimator and noise level; the repr is their tables.
+
+    Attributes:
+        comparison: all of it, with the clean accuracies and how the samples match.
+    """
+
+    comparison: Comparison
+
+    def gate(
+        self, *gates: str | Sequence[str], population: bool = False, point: bool = False, inconclusive: Verdict = "inconclusive"
+    ) -> Decisions:
+        """Decide gates on the differences, as ``robaudit compare --gate`` does.
+
+        Args:
+            gates: such as ``"mean_drop(estimator=mc) <= 0.01"``.
+            population: the intervals also cover the choice of the images.
+            point: let values without an interval decide.
+            inconclusive: what an inconclusive gate counts as.
+
+        Raises:
+            SpecError: a gate is not valid, or does not say which results it is about.
+        """
+        from robaudit.compare.gates import QUANTITIES, decide
+        from robaudit.spec.gates import parse_gate
+
+        given = [text for one in gates for text in arguments.texts("gates", one, 'for example "mean_drop <= 0.01"')]
+        asked = [parse_gate(text, QUANTITIES, "gates") for text in given]
+        return Decisions(decide(self.comparison, asked, population=population, point=point), inconclusive)
+
+
+def compare_runs(
+    base: AnyRun,
+    new: AnyRun,
+    *,
+    threshold: float | None = None,
+    estimator: Texts = None,
+    noise: Texts = None,
+    level: Numbers = None,
+    sigma: Numbers = None,
+    confidence: float = 0.95,
+) -> Compared:
+    """Compare a run with a reference, sample by sample and on the same noise draws, as ``robaudit compare`` does.
+
+    Args:
+        base: the reference.
+        new: a run on the same samples.
+        threshold: below it (of a loss: above it) a sample counts as flagged; default: the quantity's own.
+        estimator, noise, level, sigma: only these results.
+        confidence: of the intervals.
+
+    Raises:
+        RobauditError: a run cannot be read, or the two have nothing in common.
+    """
+    from robaudit.compare.difference import compare
+
+    runs = [stored.read_run(Path(one) if isinstance(one, str | Path) else one.path, kept=True) for one in (base, new)]
+    edge = None if threshold is None else arguments.number("threshold", threshold)
+    chosen = level_choice(noise, level, sigma)
+    found = compare(*runs, estimators=several(estimator), levels=chosen, below=edge, confidence=confidence)
+    first, second = runs
+    tables = list(comparison_tables(found, first.info, second.info, second.class_names or first.class_names))
+    result = Compared(found.groups, tables)
+    result.comparison = found
+    return result
+
+
+def verify_run(
+    run: AnyRun,
+    samples: int | None = 20,
+    *,
+    seed: int | None = None,
+    device: str | None = None,
+    trust: bool = False,
+    listener: Listener | None = None,
+) -> Verification:
+    """Recompute rows of a run from its weights and data, as ``robaudit verify`` does.
+
+    Args:
+        run: a finished run.
+        samples: how many samples, drawn at random; None: all.
+        seed: of the draw; default: a new one each time.
+        device: default: the kind of device that the run was made on.
+        trust: allow Python code that the run's spec names.
+        listener: receives notes and progress.
+
+    Returns:
+        What was recomputed; ``good`` says whether all of it agrees.
+
+    Raises:
+        RobauditError: the model or the data have changed, or cannot be read.
+    """
+    from robaudit.auditing.verify import verify
+
+    path = Path(run) if isinstance(run, str | Path) else run.path
+    return verify(stored.read_run(path, kept=True), samples, seed=seed, device=device, trust=trust, listener=listener)
