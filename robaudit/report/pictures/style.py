@@ -130,7 +130,7 @@ def _round(figure: Figure | SubFigure) -> None:
     for part in figure.subfigs:
         part.bbox_relative.set_points(part.bbox_relative.get_points().round(_PLACES))
         _round(part)
-    axes: list[Axes] = figure.axes  # type: ignore[assignment]  # matplotlib names the type of a single one
+    axes: list[Axes] = figure.axes
     for ax in axes:
         low, high = ax.get_position().get_points().round(_PLACES)
         ax.set_position((*low, *(high - low).round(_PLACES)))
