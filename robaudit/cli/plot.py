@@ -87,8 +87,8 @@ def plot(
     width: Annotated[
         float, typer.Option(metavar="INCHES", help="Width of the figure: 3.3 is a column of a paper, with letters of 7 points.")
     ] = 7.0,
-    title: Annotated[bool, typer.Option("--title/--no-title", help="Write the title above the figure.")] = True,
-    caption: Annotated[bool, typer.Option("--caption/--no-caption", help="Write the caption below the figure.")] = True,
+    no_title: Annotated[bool, typer.Option("--no-title", help="Leave out the title above the figure.")] = False,
+    no_caption: Annotated[bool, typer.Option("--no-caption", help="Leave out the caption below the figure.")] = False,
     data: DataOption = None,
     set_: SetOption = None,
     trust: Annotated[
@@ -128,7 +128,7 @@ def plot(
     can_draw(required=True, where=f"-o {output}")
     from robaudit.report.pictures.kinds import found_in, look_of, picture, sketch_of
 
-    look, chosen = look_of(width, title=title, caption=caption), levels(noise, level, sigma)
+    look, chosen = look_of(width, title=not no_title, caption=not no_caption), levels(noise, level, sigma)
     if kind is Kind.NOISE:
         made = _noise(runs[0], noise, level, sigma, max_images or 2, set_, trust=trust)
     elif kind is Kind.VALIDATION:

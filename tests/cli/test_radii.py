@@ -107,7 +107,7 @@ def test_pictures(run: Path, run_cli: RunCli) -> None:
 def test_pictures_of_the_easiest_images(tmp_path: Path, run_cli: RunCli) -> None:
     sphere = {"kind": "uniform", "name": "sphere", "norm": "l2", "support": "sphere", "eps": [1, 4]}
     corruption = {"kind": "corruption", "name": ["contrast"], "severity": [1, 5]}
-    spec = digits(limit=12, noise=[sphere, corruption], estimators=[{"mc": {"samples": 10}}, "tolerance"])
+    spec = digits(limit=12, noise=[sphere, corruption], estimators=[{"mc": {"samples": 10}}, {"difficulty": {"target": "label"}}])
     write(tmp_path, spec)
     assert run_cli("estimate", "spec.yaml", "--out", "run", "-q").code == 0
     assert run_cli("plot", "run", "--kind", "easiest", "-o", "easiest.svg").code == 0
