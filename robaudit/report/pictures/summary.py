@@ -72,7 +72,7 @@ def _panels(found: Sequence[Found[tuple[GroupSummary, ...]]], ask: Ask) -> Itera
             key = group.key
             levels = {other.key.at for other in one.record if (other.key.estimator, other.key.noise) == (key.estimator, key.noise)}
             quantity = quantity_of(key.quantity, quantities)
-            values = np.sort(every[key].finite.value)[:: 1 if quantity.higher_is_better else -1]
+            values = np.sort(every[key].finite.values)[:: 1 if quantity.higher_is_better else -1]
             place = (key.estimator, key.quantity, key.noise, one.name if len(levels) > 1 else "")
             grouped.setdefault(place, []).append(_Line(one.name, group, values))
     results = list(dict.fromkeys(place[:3] for place in grouped))
