@@ -446,7 +446,8 @@ def _measured(group: PairedRows, of: Mask, confidence: float) -> Limits | None:
 
 def _population(group: PairedRows, of: Mask, confidence: float) -> Limits:
     """The interval for the choice of the images: :func:`robaudit.stats.intervals.population_mean` of the samples' differences. Where
-    their range is unbounded it is Student's t, which trusts that rare images do not change by far more than these; no gate does."""
+    their range is unbounded it is Student's t, which trusts that no rare image carries the difference: one in a million may have changed
+    by any amount. No gate rests on that."""
     base, new, span = group.base, group.new, group.quantity.high - group.quantity.low
     changes = group.changes[of]
     lowers, uppers = new.lowers[of] - base.uppers[of], new.uppers[of] - base.lowers[of]
@@ -454,9 +455,8 @@ def _population(group: PairedRows, of: Mask, confidence: float) -> Limits:
     adaptive = base.adaptive or new.adaptive
     images = MeasuredImages(changes, lowers, uppers, -span, span, adaptive=adaptive)
     one_sided = bool(np.isinf(lowers).any() or np.isinf(uppers).any())
-    remark = ": bounds" if one_sided else ": mean of intervals" if adaptive else ""
-    method = "paired images" if math.isfinite(span) else "paired images, Student's t"
-    return Limits(*opened(images, population_mean(images, confidence, light_tails=True)), f"{method}{remark}")
+    remark = ": bounds" if one_sided else ": mean of intervals" if adaptive else "" if math.isfinite(span) else ": Student's t"
+    return Limits(*opened(images, population_mean(images, confidence, light_tails=True)), f"paired images{remark}")
 
 
 def _saved(group: PairedRows) -> float | None:

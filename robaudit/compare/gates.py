@@ -50,9 +50,10 @@ class Drop:
     def of(
         cls, difference: Difference, sign: float, population: bool, images: int, unknown: int, span: float, *, approximate: bool = False
     ) -> Drop:
-        """The drop of a difference; without limits where they leave out a bias (``approximate``)."""
+        """The drop of a difference; without limits where they leave out a bias (``approximate``), and endless ones for a population where
+        values have no bound: a rare image may have changed by any amount."""
         limits = None if approximate else difference.population if population else difference.measured
-        if population and limits is not None and not math.isfinite(span):  # one image in a million may have changed by any amount
+        if limits is not None and population and not math.isfinite(span) and limits.method != Method.SAME_MODEL:
             limits = Limits(-math.inf, math.inf, "paired images: no bound on a difference")
         if limits is not None and sign > 0:
             limits = Limits(-limits.upper + 0.0, -limits.lower + 0.0, limits.method)

@@ -117,9 +117,7 @@ def check_range(gate: Gate, scale: Quantity) -> None:
         SpecError: it lies outside the range.
     """
     if gate.quantity in SCORES:
-        share = gate.quantity.startswith("relative_variation")
-        low, high = (-math.inf, 1.0) if gate.quantity == "r_squared" else (0.0, 1.0) if share else (0.0, math.inf)
-        check_between(gate, low, high, gate.quantity, gate.threshold)
+        check_between(gate, *score_range(gate.quantity), gate.quantity, gate.threshold)
     elif gate.quantity == WARNINGS:
         check_between(gate, 0.0, math.inf, "a number of warnings", gate.threshold)
     elif gate.quantity in SHARES:
@@ -131,6 +129,13 @@ def check_range(gate: Gate, scale: Quantity) -> None:
         check_between(gate, scale.low, scale.high, scale.name, gate.t, "t")
     if gate.radius is not None:
         check_between(gate, 0.0, math.inf, "a radius", gate.radius, "radius")
+
+
+def score_range(score: str) -> Bounds:
+    """The range of a score of radii."""
+    if score.startswith("easy_less_hard"):
+        return -math.inf, math.inf
+    return (-math.inf, 1.0) if score == "r_squared" else (0.0, 1.0) if score.startswith("relative_variation") else (0.0, math.inf)
 
 
 def check_between(gate: Gate, low: float, high: float, what: str, number: float, name: str = "threshold") -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
+
 from robaudit.errors import SpecError
-from robaudit.gates.measure import Measured, Method
+from robaudit.gates.measure import Measured, Method, score_range
 from robaudit.spec.gates import Gate
 from robaudit.stats.groups import GroupKey
 from robaudit.stats.scores import Score, Scores, radii_of, scores_of
@@ -21,7 +23,10 @@ def scores_for(run: Run, key: GroupKey, confidence: float) -> Scores:
 
 
 def measured_score(gate: Gate, scores: Scores, *, population: bool) -> Measured:
-    """A score and its interval: for these images what their radii leave open, for others like them the bootstrap's.
+    """A score and its interval: for these images what their radii leave open, for others like them the interval over images.
+
+    The radii of a search are upper bounds: the true ones, and with them the score, may be as small as the range allows, and a score that
+    does not grow with them may be anything.
 
     Raises:
         SpecError: the score is not defined for these images.
@@ -33,9 +38,12 @@ def measured_score(gate: Gate, scores: Scores, *, population: bool) -> Measured:
     lower, upper = ends
     if lower is None or upper is None:
         return Measured(one.value, None, Method.NONE, 0)
+    low, high = score_range(gate.quantity)
+    if scores.radii.upper_bounds:
+        lower, upper = low, upper if low == 0.0 and high == math.inf else high
     known = lower, upper
     if population:
-        return Measured(one.value, lambda _: known, "bootstrap over images", 0, stuck=f"more than {size} images would narrow it")
+        return Measured(one.value, lambda _: known, "over images", 0, stuck=f"more than {size} images would narrow it")
     if lower == one.value == upper:
         return Measured(one.value, lambda _: known, Method.EXACT, 0)
     return Measured(one.value, lambda _: known, "ends of the radii", 0, stuck="its images leave it open")
@@ -45,7 +53,7 @@ def remarks(scores: Scores) -> list[str]:
     """What a gate on a score compares."""
     radii, found = scores.radii, []
     if radii.upper_bounds:
-        found.append(f"of the radii that {radii.key.estimator} found (upper bounds)")
+        found.append("upper bounds: the true values may be as small as the range allows")
     if radii.censored.any():
         found.append(f"{int(radii.censored.sum())} of {len(radii.ids)} images are censored at {radii.cap:.4g}")
     if radii.left_out:

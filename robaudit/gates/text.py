@@ -48,11 +48,8 @@ def number(value: float, threshold: float, rounding: str) -> str:
 
 
 def _about(decision: Decision) -> str:
-    about = (
-        decision.method
-        if decision.count
-        else f"{decision.about}, {'no interval' if decision.covers is Covers.NOTHING else decision.method}"
-    )
+    how = ", no interval" if decision.covers is Covers.NOTHING else f", {decision.method}" if decision.exact else ""
+    about = decision.method if decision.count else f"{decision.about}{how}"
     return f"{about}; {printable(decision.evidence)}" if decision.evidence else about
 
 

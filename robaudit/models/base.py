@@ -17,12 +17,12 @@ from robaudit.spec.model import ModelSpec
 
 @dataclass(frozen=True, slots=True)
 class LoadedNetwork:
-    """What a format's loader returns: the bare network in eval mode, and what is known about it.
+    """What a format's loader returns: the bare network in eval mode, and its description.
 
     Attributes:
         network: maps normalised images (n, channels, height, width) to its raw output.
         format: torchscript, pt2, safetensors, onnx or python.
-        sha256: hex digest of the weights file (of all of them where an ONNX model has several), or of the state dict where there is none.
+        sha256: hex digest of the weights file (of all of them if an ONNX model has several), or of the state dict if there is none.
         differentiable: whether gradients with respect to the input exist (not for onnx).
         least_batch: the smallest batch it accepts.
         most_batch: the largest batch it accepts; None where there is no limit.
@@ -60,7 +60,7 @@ class Source:
 
     @property
     def where(self) -> str:
-        """How messages name the model: its path, else its architecture."""
+        """The name of the model in messages: its path, otherwise its architecture."""
         return str(self.path) if self.path is not None else (self.spec.architecture or "model")
 
     @property

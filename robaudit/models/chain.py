@@ -1,4 +1,4 @@
-"""A network as a chain of affine maps and ReLUs, recorded from one pass, to be run again on other values and in float64."""
+"""A network as a chain of affine maps and ReLUs, recorded from one pass and run again on other values in float64."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Chain:
 
     Attributes:
         affine: the maps x -> A x + b (n, *shape) -> (n, *other shape), float64: one more than there are ReLUs.
-        shapes: of what goes into each of them, without the batch.
+        shapes: of the input of each, without the batch.
     """
 
     affine: Sequence[Function]
@@ -58,14 +58,14 @@ def chain_of(model: LogitModel, image: Tensor) -> Chain:
     """The chain of a network, its own normalisation included; recorded once for a model.
 
     Linear layers, convolutions, batch norms with fixed statistics, average pooling and changes of shape make up the affine maps; a
-    log-softmax at the end, which leaves margins as they are, is left out. The chain is compared with the network on other values.
+    log-softmax at the end, which does not change margins, is left out. The chain is compared with the network on other values.
 
     Args:
         model: pixels to logits.
         image: one image (channels, height, width).
 
     Raises:
-        ModelError: the network is none; the operation that is in the way is named.
+        ModelError: the network is no such chain; the message names the operation in the way.
     """
     if not model.differentiable:
         raise _refusal(model, "its operations cannot be seen in this format")
@@ -101,11 +101,11 @@ def _refusal(model: LogitModel, why: str) -> ModelError:
 
 @dataclass(frozen=True)
 class _Step:
-    """An operation on the value that the last one made.
+    """An operation on the result of the last one.
 
     Attributes:
         name: of the operation.
-        apply: the operation with all else fixed.
+        apply: the operation with all other arguments fixed.
         shape: of its result for one image.
     """
 
@@ -115,7 +115,7 @@ class _Step:
 
 
 def _grouped(steps: Sequence[_Step], pixels: tuple[int, ...]) -> tuple[list[Function], list[tuple[int, ...]]]:
-    """The affine maps between ReLUs, and the shape that goes into each."""
+    """The affine maps between ReLUs, and the input shape of each."""
     groups: list[list[Function]] = [[]]
     shapes = [pixels]
     for step in steps:
@@ -137,7 +137,7 @@ def _composed(functions: Sequence[Function]) -> Function:
 
 
 class _Recorder(TorchDispatchMode):
-    """Notes the operations on what was made of the pixels, each with its other arguments."""
+    """Records the operations on values that depend on the pixels, each with its other arguments."""
 
     def __init__(self, x: Tensor) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -147,7 +147,7 @@ class _Recorder(TorchDispatchMode):
         self._older: dict[int, Tensor] = {}
 
     def is_latest(self, value: Tensor) -> bool:
-        """Whether a tensor is what the last operation made."""
+        """Whether a tensor is the result of the last operation."""
         return value is self._latest
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

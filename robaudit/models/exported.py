@@ -1,9 +1,9 @@
 """Networks from .pt2 files: the archive is checked, then torch.export loads it, weights only.
 
-torch.export.load reads pickles with ``torch.load``, which can be told to read weights only. What else could run code is refused here:
-members that are objects or compiled libraries, and four kinds of text in the graph. Size expressions go through sympy's ``eval``; operators
-are looked up from ``torch`` with getattr (``torch.os.system``); names of values and arguments are written into Python source; and the
-structure of the inputs may import modules.
+torch.export.load reads pickles with ``torch.load``, which can be told to read weights only. Everything else that could run code is
+refused here: members that are objects or compiled libraries, and four kinds of text in the graph. Size expressions go through sympy's
+``eval``; operators are looked up from ``torch`` with getattr (``torch.os.system``); names of values and arguments are written into Python
+source; and the structure of the inputs may import modules.
 """
 
 from __future__ import annotations
@@ -123,10 +123,10 @@ def check_graph(value: object, where: str, *, trust: bool = False, key: str = ""
         value: the program, or a part of it.
         where: the file, for messages.
         trust: whether it may call any operator.
-        key: what the part is called in the program.
+        key: the name of the part in the program.
 
     Raises:
-        ModelError: an operator, expression, name or structure is not of the plain kind.
+        ModelError: an operator, expression, name or structure is not allowed.
     """
     if isinstance(value, dict):
         for name, inner in value.items():
@@ -164,7 +164,7 @@ def _bad_graph(where: str, what: str) -> ModelError:
 
 
 def _batch_sizes(program: Any, where: str) -> tuple[int, int | None]:
-    """The smallest and the largest batch a graph accepts; None where there is no largest."""
+    """The smallest and the largest batch a graph accepts; None if there is no largest."""
     names = program.graph_signature.user_inputs
     if len(names) != 1:
         raise ModelError(where, f"the exported network takes {len(names)} inputs", "export it with the images as its only input")
@@ -180,7 +180,7 @@ def _batch_sizes(program: Any, where: str) -> tuple[int, int | None]:
 
 
 def _whole(limit: Any) -> int | None:
-    """A limit of a size as a number; None where it is infinite."""
+    """A limit of a size as a number; None if it is infinite."""
     return int(limit) if isinstance(limit, int) or getattr(limit, "is_Integer", False) else None
 
 

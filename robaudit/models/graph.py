@@ -39,11 +39,11 @@ class Graph:
 
     Attributes:
         nodes: those that depend on the pixels, inputs before outputs; the first is the pixels themselves. Empty: the logits are constant.
-        images: how many there were in the pass: the fewest that the network takes.
+        images: in the pass: the fewest that the network takes.
         classes: how many logits each has.
         device: where they are.
         sizes: the l2 norm of what an operation returned in this pass, by its running number.
-        unseen: what the pixels decide without being differentiated: comparisons and positions that other operations use. Empty: nothing.
+        unseen: the first use of pixels that autograd does not see, such as a comparison; empty: none.
     """
 
     nodes: Sequence[Any]
@@ -75,14 +75,14 @@ class Graph:
         return found
 
     def size(self, node: Any) -> float:
-        """The l2 norm of what an operation returned, of all images of the pass together; 0 where it is not known."""
+        """The l2 norm of an operation's result, of all images of the pass together; 0 where it is not known."""
         return self.sizes.get(node._sequence_nr(), 0.0)
 
 
 def operation(node: Any) -> str:
-    """The name of an operation as autograd has it, without what is the same for all.
+    """autograd's name of an operation, without the common prefix and suffix.
 
-    A ``torch.autograd.Function`` computes what it wants, and may be called Relu: its name has a blank, which torch's own have not.
+    A ``torch.autograd.Function`` may compute anything and be called Relu: its name gets a blank, which torch's own never have.
     """
     if is_function(node):
         return f"function {node.name().removesuffix('Backward')}"
@@ -90,18 +90,18 @@ def operation(node: Any) -> str:
 
 
 def is_function(node: Any) -> bool:
-    """Whether it is a ``torch.autograd.Function``, whose gradient need not be that of what it computes."""
+    """Whether it is a ``torch.autograd.Function``, whose gradient need not belong to its result."""
     return isinstance(node, BackwardCFunction)
 
 
 def shape_of_result(node: Any, output: int = 0) -> tuple[int, ...]:
-    """The shape of what an operation returned."""
+    """The shape of an operation's result."""
     variable = getattr(node, "variable", None)
     return tuple(variable.shape if variable is not None else node._input_metadata[output].shape)
 
 
 def shapes_of_results(node: Any) -> list[tuple[int, ...]]:
-    """The shapes of all that an operation returned."""
+    """The shapes of an operation's results."""
     if hasattr(node, "variable"):
         return [shape_of_result(node)]
     return [tuple(one.shape) for one in node._input_metadata]
@@ -153,7 +153,7 @@ def _next_number() -> int:
 
 
 class _Watch(TorchDispatchMode):
-    """Follows what depends on the pixels, and notes what autograd does not see of it.
+    """Follows values that depend on the pixels, and notes uses that autograd does not see.
 
     Comparisons, positions of maxima and rounded numbers have no gradient, and neither has what is computed under ``torch.no_grad()``: a
     network that uses them (``x * (x > 0)``, ``if x.mean() > 0``) depends on the pixels in ways that its graph does not show.

@@ -1,4 +1,4 @@
-"""A bound of how fast the margins of a network can change, from the operations that it carries out and their weights."""
+"""A Lipschitz bound of the margins of a network, from its operations and their weights."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _MANY_LAYERS = 1 << 12  # rounding of products of the layers' norms
 
 @dataclass(frozen=True)
 class Lipschitz:
-    """How fast the logits z and their differences can change with the pixels.
+    """Lipschitz constants of the logits z and of their differences.
 
     Attributes:
         constant: K with |z(x) - z(y)| <= K |x - y| for all x and y, both in l2 or both in linf, by norm.
@@ -77,7 +77,7 @@ class Lipschitz:
 
 
 class _Reach(NamedTuple):
-    """How far a tensor moves, in its l2 and linf norm, for a perturbation of the pixels of norm 1."""
+    """The largest change of a tensor, in its l2 and linf norm, for a perturbation of the pixels of norm 1."""
 
     l2: float
     linf: float
@@ -97,16 +97,16 @@ _Both = tuple[_Reach, _Reach]
 def lipschitz_bound(model: LogitModel, image: Tensor) -> Lipschitz:
     """Constants of the map from pixels to logits, the model's own normalisation included; computed once for a model.
 
-    Every operation between pixels and logits is bounded by itself, and the bounds are multiplied along the graph that autograd records
+    Every operation between pixels and logits is bounded separately, and the bounds are multiplied along the graph that autograd records
     of one pass: products with fixed weights by their largest singular value (convolutions:
     :func:`robaudit.numerics.lipschitz.convolution`), batch norms together with the convolution in front of them, sums by the sum of the
     branches, concatenations by the root of their squares. Two bounds are carried along, of the l2 and of the linf norm, and the lesser of
     what follows from either is taken. Clipping of pixels is 1-Lipschitz. A margin z_c - z_j takes |w_c - w_j| in place of the norm of the
     last linear layer, so that the bound of a linear network is exact, and never more than sqrt(2) K in l2 and 2 K in linf; a log-softmax
-    at the end leaves margins as they are.
+    at the end does not change margins.
 
     The bound holds for the network in exact arithmetic. A network that uses pixels in ways that autograd does not see, such as
-    comparisons, or numbers taken out of tensors, is refused where torch's dispatcher shows them.
+    comparisons, or numbers taken out of tensors, is refused if torch's dispatcher shows them.
 
     Args:
         model: pixels to logits.

@@ -39,7 +39,7 @@ def guess_format(path: Path, declared: str | None) -> str:
     """The format of a weights file: torchscript, pt2, safetensors, onnx or "state dict" (of ``torch.save``).
 
     Raises:
-        ModelError: there is no such file, it is empty, it is none of these, or it is not what was declared.
+        ModelError: there is no such file, it is empty, it is none of these, or not the declared one.
     """
     where = str(path)
     try:
@@ -112,7 +112,7 @@ def load_model(
 
     Args:
         spec: the model section.
-        path: its file or folder, resolved against the spec's folder; None where it has none.
+        path: its file or folder, resolved against the spec's folder; None if it has none.
         base_dir: the spec's folder, importable for trusted ``package.module:function`` code.
         device: where the network runs.
         dtype: torch.float32 or torch.float64, of the network.
@@ -151,16 +151,16 @@ def from_module(
     device: torch.device | str = "cpu",
     name: str = "model",
 ) -> LogitModel:
-    """Wrap a module or callable in memory; the caller's module stays as it is, and shares its weights wherever they need no cast.
+    """Wrap a module or callable in memory; the caller's module does not change, and shares its weights unless they need a cast.
 
     Args:
         module: maps normalised images (n, channels, height, width) to logits.
         mean: per channel, or one number for all.
-        std: likewise.
-        output: key or index of the logits where it returns a mapping or a sequence.
+        std: the same.
+        output: key or index of the logits if it returns a mapping or a sequence.
         dtype: torch.float32 or torch.float64.
         device: where it runs.
-        name: what messages call it.
+        name: in messages.
 
     Raises:
         ModelError: it is neither a module nor a callable, cannot be copied, or has NaN weights.
@@ -214,7 +214,7 @@ def _twin(module: nn.Module, where: str) -> nn.Module:
 
 
 def _downloaded(name: str) -> Path:
-    """The file of torchvision's weights by name, in torch's own cache; fetched if it is not there, and checked by its hash.
+    """The file of torchvision's weights by name, in torch's own cache; downloaded if missing, and checked by its hash.
 
     Raises:
         ModelError: there are no such weights, or they cannot be fetched.

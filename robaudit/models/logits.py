@@ -26,12 +26,12 @@ _EXACT = "use run.precision fp32"
 
 
 def pick_output(returned: object, output: str | int | None, where: str) -> torch.Tensor:
-    """The tensor that ``output`` names in what a network returned.
+    """The tensor that ``output`` names in a network's result.
 
     Args:
         returned: a tensor, or a mapping or sequence of tensors.
         output: key or index; a plain tensor needs none (``logits`` is understood), nor does a mapping that holds logits alone.
-        where: what messages call the model.
+        where: the model's name in messages.
 
     Raises:
         ModelError: a key or index is needed, does not exist, or names something other than a tensor.
@@ -89,7 +89,7 @@ def as_logits(tensor: torch.Tensor, images: int, dtype: torch.dtype, where: str)
     """The tensor as logits (images, classes); one logit z becomes the two classes (0, z).
 
     Raises:
-        ModelError: another shape, whole numbers, or less precision than was asked for.
+        ModelError: another shape, whole numbers, or less than the requested precision.
     """
     shape = " x ".join(map(str, tensor.shape)) or "a single number"
     if not tensor.is_floating_point():
@@ -122,11 +122,11 @@ class LogitModel(nn.Module):
     Args:
         loaded: the network and what is known about it; it is moved to ``device`` and ``dtype`` by its loader.
         mean: per channel, or one number for all; none: 0.
-        std: likewise; none: 1.
-        output: key or index of the logits where the network returns a mapping or a sequence.
+        std: the same; none: 1.
+        output: key or index of the logits if the network returns a mapping or a sequence.
         device: where the network is.
         dtype: of the pixels and the logits, and of the network unless :meth:`compute_in` says otherwise.
-        name: what messages call the model.
+        name: the model's name in messages.
 
     Attributes:
         clip: whether the pixels are clipped to [0, 1] first: see :meth:`clipping`.
@@ -176,7 +176,7 @@ class LogitModel(nn.Module):
 
     @property
     def sha256(self) -> str:
-        """Of the weights file, or of the state dict where there is no file."""
+        """Of the weights file, or of the state dict if there is no file."""
         return self.info.sha256
 
     @property
@@ -208,14 +208,14 @@ class LogitModel(nn.Module):
         return other
 
     def train(self, mode: bool = True) -> LogitModel:
-        """Stay in eval mode, whatever is asked for."""
+        """Stay in eval mode."""
         return self
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         """Logits (n, classes) of pixels (n, channels, height, width).
 
         Raises:
-            ModelError: the images do not fit the network, or what it returns are not logits. Both are found on the first
+            ModelError: the images do not fit the network, or its results are no logits. Both are noticed on the first
                 call with an image shape; after one success, errors of the network itself pass through unchanged.
         """
         inputs = self._normalise(images).to(self._compute)
@@ -310,8 +310,8 @@ def once_a_model(compute: Callable[[LogitModel, torch.Tensor], T]) -> Callable[[
 def rounded_products(allowed: bool) -> Iterator[None]:
     """Let CUDA's float32 products (matmul, cuDNN) round their factors to TF32's 10 bits, or forbid it (torch leaves it to cuDNN).
 
-    torch has two sets of switches for it, ``allow_tf32`` and (since 2.9) ``fp32_precision``, and does not tell what the first says where
-    the caller has used the second: both are set, and put back as far as they could be read.
+    torch has two sets of switches for it, ``allow_tf32`` and (since 2.9) ``fp32_precision``, and the first cannot be read after the
+    caller has used the second: both are set, and restored as far as they could be read.
     """
     before = [_readable(switch) for switch in _switches()], [one.fp32_precision for one in _formats()]
     _set([allowed] * len(before[0]), ["tf32" if allowed else "ieee"] * len(before[1]))
@@ -347,7 +347,7 @@ def _set(allowed: Sequence[bool | None], formats: Sequence[str]) -> None:
 
 
 def for_noisy_passes(model: LogitModel, precision: Precision) -> LogitModel:
-    """The model that noisy forward passes go through: a copy in bfloat16 for bf16, one that rounds for tf32, else the model itself.
+    """The model that noisy forward passes go through: a copy in bfloat16 for bf16, one that rounds for tf32, otherwise the model.
 
     Raises:
         ModelError: the network cannot be cast to bfloat16, or computes in float32 only.

@@ -36,7 +36,7 @@ class Contents(NamedTuple):
 
 
 class OnnxNetwork(nn.Module):
-    """An onnxruntime session as a module; returns a tensor, or a dict by output name where there are several."""
+    """An onnxruntime session as a module; returns a tensor, or a dict by output name if there are several."""
 
     def __init__(self, session: Any, device: torch.device) -> None:
         super().__init__()
@@ -58,7 +58,7 @@ class OnnxNetwork(nn.Module):
 
 
 def load_onnx(source: Source) -> LoadedNetwork:
-    """Load an .onnx file: fp32, on the CPU, or on CUDA where onnxruntime has its provider.
+    """Load an .onnx file: fp32, on the CPU, or on CUDA if onnxruntime has its provider.
 
     Raises:
         RobauditError: onnxruntime is missing.
@@ -108,7 +108,7 @@ def _providers(source: Source, available: list[str]) -> list[Any]:
 
 
 def _check_input(session: Any, where: str) -> int | None:
-    """The batch size the graph fixes; None where it is free."""
+    """The batch size that the graph fixes; None if it is free."""
     inputs = session.get_inputs()
     if len(inputs) != 1:
         names = ", ".join(entry.name for entry in inputs)

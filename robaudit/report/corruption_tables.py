@@ -31,10 +31,7 @@ class CorruptionSection(Section[CorruptionReport]):
 
     def records(self, run: Run, ask: Ask) -> list[CorruptionReport]:
         """A report for each estimator asked for, else for the first that counts votes."""
-        return [
-            corruption_report(run.info, estimator, _baseline(ask.baseline, estimator), str(run.path))
-            for estimator in ask.estimators or (None,)
-        ]
+        return [corruption_report(run, estimator, _baseline(ask.baseline, estimator)) for estimator in ask.estimators or (None,)]
 
     def tables(self, found: Sequence[Found[CorruptionReport]], ask: Ask) -> Iterator[Table]:
         """A line for each noise and run, a column for each severity, then the mean error and the error relative to the baseline."""
@@ -54,7 +51,7 @@ def _baseline(name: str | None, estimator: str | None) -> tuple[str, Baseline] |
     if name is None or name == _ALEXNET:
         return None if name is None else ("AlexNet", ALEXNET)
     other = read_run(Path(name))
-    return other.info["name"], baseline_of(corruption_report(other.info, estimator, None, name))
+    return other.info["name"], baseline_of(corruption_report(other, estimator))
 
 
 def _table(found: Sequence[Found[CorruptionReport]]) -> Table:

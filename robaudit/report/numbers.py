@@ -213,12 +213,6 @@ def signs(text: str) -> str:
     return text.replace(">= ", "≥ ").replace("<= ", "≤ ").replace(">=", "≥ ").replace("<=", "≤ ")
 
 
-def difference(value: float, lower: float, upper: float) -> str:
-    """A difference with its sign, and as many digits as its interval."""
-    text = _nearest(value, _digits(upper - lower))
-    return f"{'+' * (float(text) > 0)}{text}" if float(text) else text.lstrip("-")
-
-
 def rank(correlation: float | None) -> str:
     """A rank correlation; only equal orders print as 1.000."""
     if correlation is None:

@@ -173,10 +173,11 @@ def text(one: ScoreValue) -> str:
 
 
 def interval(one: ScoreValue) -> str:
-    """The interval for the population; open above where censored images leave it open."""
+    """The interval for the population; open where censored images leave it open."""
     if one.lower is None or one.upper is None:
         return ""
-    return f"[{one.lower:.4g}, {'...' if math.isinf(one.upper) else f'{one.upper:.4g}'}]"
+    lower, upper = ("..." if math.isinf(end) else f"{end:.4g}" for end in (one.lower, one.upper))
+    return f"[{lower}, {upper}]"
 
 
 def difference(change: Change) -> str:

@@ -11,8 +11,6 @@ from robaudit.stats.intervals import LIKE_THESE, THESE_IMAGES
 from robaudit.stats.losses import Losses
 from robaudit.text import class_name, count
 
-POPULATION = f"95% interval, {LIKE_THESE}"
-MEASUREMENT = f"95% interval, {THESE_IMAGES}"
 COVER = (
     f"{LIKE_THESE.capitalize()}: the interval covers the choice of images, too, and holds for the population that they were drawn from. "
     f"{THESE_IMAGES.capitalize()}: it covers the noise draws on the images that were audited, and nothing else."
@@ -22,7 +20,7 @@ CERTAINTIES: Mapping[Certainty, str] = {
     Certainty.CONFIRMED: "confirmed: the whole 95 % interval is beyond the threshold.",
     Certainty.APPROXIMATE: "approximate: the whole 95 % interval is beyond the threshold, but it does not cover the estimator's bias.",
     Certainty.LIKELY: "likely: the value is beyond the threshold, but the 95 % interval contains it.",
-    Certainty.UNDECIDED: "undecided: the value is not beyond the threshold, but the 95 % interval contains it.",
+    Certainty.UNDECIDED: "undecided: the 95 % interval contains the threshold; the value is not beyond it, or only a bound is.",
     Certainty.NO_INTERVAL: "~ no interval: an approximation of unknown error.",
 }
 """What the certainty of a sample means that a list of flagged samples shows."""
@@ -35,9 +33,9 @@ def certainties(flagged: Flagged) -> str:
         (flagged.approximate, Certainty.APPROXIMATE),
         (flagged.likely, Certainty.LIKELY),
     ]
-    unknown = flagged.beyond - sum(number for number, _ in told)
+    unknown = flagged.beyond - sum(number for number, _ in told) - flagged.bounds
     parts = [f"{number:,} {word}" for number, word in told if number]
-    parts += [f"{unknown:,} without an interval"] * bool(unknown)
+    parts += [f"{flagged.bounds:,} by a bound only"] * bool(flagged.bounds) + [f"{unknown:,} without an interval"] * bool(unknown)
     others = f"{flagged.undecided:,}{' of the others' if flagged.beyond else ''} {Certainty.UNDECIDED}" if flagged.undecided else ""
     return "; ".join(filter(None, (", ".join(parts), others)))
 

@@ -29,6 +29,8 @@ SCORES = (
     "r_nu_hard",
     "relative_variation_r_m",
     "relative_variation",
+    "easy_less_hard_r_m",
+    "easy_less_hard",
 )
 """Those that are scores of radii: :class:`robaudit.stats.scores.Score`."""
 CERTIFIED_ACCURACY = "certified_accuracy"

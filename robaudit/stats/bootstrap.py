@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -25,9 +25,30 @@ def weights(images: int, replicates: int = REPLICATES, seed: int = SEED) -> Iter
         yield np.bincount(drawn.ravel(), minlength=rows * images).reshape(rows, images).astype(np.float64)
 
 
-def percentiles(
-    images: int, statistics: Callable[[Floats], Mapping[Key, Floats]], confidence: float = ROW_CONFIDENCE
-) -> dict[Key, Bounds | None]:
+Ends = tuple[Floats, Floats]
+"""Replicates from below and from above: apart where values are known to be larger, by an unknown amount."""
+Statistics = Callable[[Floats], Mapping[Key, Floats | Ends]]
+"""Statistics by name, from the weights of the images (replicates, images): (replicates,) each."""
+
+
+class Difference(NamedTuple):
+    """A difference of two runs on the same images.
+
+    Attributes:
+        value: new - base.
+        lower, upper: its interval for the population, by the paired bootstrap; infinite where an end is open, None without one.
+        p_value: the smallest level at which the interval excludes 0, which is 1/1000 at least; None without an interval.
+        images: their number.
+    """
+
+    value: float
+    lower: float | None
+    upper: float | None
+    p_value: float | None
+    images: int
+
+
+def percentiles(images: int, statistics: Statistics[Key], confidence: float = ROW_CONFIDENCE) -> dict[Key, Bounds | None]:
     """Percentile intervals of statistics of the population: the quantiles of their bootstrap replicates.
 
     A replicate in which a statistic is not defined is left out; with more than half of them undefined there is no interval, nor is there
@@ -35,24 +56,73 @@ def percentiles(
 
     Args:
         images: their number.
-        statistics: by name, from the weights of the images (replicates, images): (replicates,).
+        statistics: by name.
         confidence: in (0, 1).
 
     Source: Efron 1979, Bootstrap methods: another look at the jackknife.
     """
-    found: dict[Key, list[Floats]] = {}
+    ends = [(1.0 - confidence) / 2.0, (1.0 + confidence) / 2.0]
+    return {
+        name: None if ranked is None else (_quantile(ranked[0], ends[0]), _quantile(ranked[1], ends[1]))
+        for name, ranked in _ranked(images, statistics).items()
+    }
+
+
+def differences(
+    images: int, statistics: Statistics[Key], values: Mapping[Key, float], confidence: float = ROW_CONFIDENCE
+) -> dict[Key, Difference]:
+    """Differences of two runs with their intervals and p-values; replicates draw the same images for both.
+
+    It assumes that the images are an independent sample, and enough of them: a rare image that was not drawn, and on which the runs differ
+    by much, is not covered.
+
+    Args:
+        images: their number.
+        statistics: the differences by name.
+        values: the differences of all images.
+        confidence: in (0, 1).
+    """
+    ranked = _ranked(images, statistics)
+    ends = (1.0 - confidence) / 2.0, (1.0 + confidence) / 2.0
+    found = {}
+    for name, value in values.items():
+        if (known := ranked.get(name)) is None:
+            found[name] = Difference(value, None, None, None, images)
+            continue
+        low, high = known
+        p = min(1.0, 2.0 * max(1.0, min((low <= 0.0).sum() + 1.0, (high >= 0.0).sum())) / REPLICATES)
+        found[name] = Difference(value, _quantile(low, ends[0]), _quantile(high, ends[1]), float(p), images)
+    return found
+
+
+def difference(images: int, statistic: Callable[[Floats], Floats | Ends], value: float, confidence: float = ROW_CONFIDENCE) -> Difference:
+    """One of :func:`differences`."""
+    return differences(images, lambda drawn: {"": statistic(drawn)}, {"": value}, confidence)[""]
+
+
+def _ranked(images: int, statistics: Statistics[Key]) -> dict[Key, Ends | None]:
+    """The sorted replicates of each statistic, infinite ones at the ends; None where too few are defined."""
+    found: dict[Key, tuple[list[Floats], list[Floats]]] = {}
     for block in weights(images):
         for name, values in statistics(block).items():
-            found.setdefault(name, []).append(values)
-    ends = [(1.0 - confidence) / 2.0, (1.0 + confidence) / 2.0]
-    intervals: dict[Key, Bounds | None] = {}
-    for name, blocks in found.items():
-        values = np.concatenate(blocks)
-        values = values[~np.isnan(values)]
-        if images < 2 or len(values) <= REPLICATES / 2:
-            intervals[name] = None
-        else:
-            ranked = np.sort(values)  # with infinite ones at the ends
-            lower, upper = (ranked[max(math.ceil(end * len(ranked) - 1e-9) - 1, 0)] for end in ends)
-            intervals[name] = float(lower), float(upper)
-    return intervals
+            low, high = values if isinstance(values, tuple) else (values, values)
+            below, above = found.setdefault(name, ([], []))
+            below.append(low)
+            above.append(high)
+    ranked: dict[Key, Ends | None] = {}
+    for name, (below, above) in found.items():
+        low, high = (np.concatenate(blocks) for blocks in (below, above))
+        low, high = np.sort(low[~np.isnan(low)]), np.sort(high[~np.isnan(high)])
+        ranked[name] = None if images < 2 or min(len(low), len(high)) <= REPLICATES / 2 else (low, high)
+    return ranked
+
+
+def _quantile(ranked: Floats, share: float) -> float:
+    return float(ranked[max(math.ceil(share * len(ranked) - 1e-9) - 1, 0)])
+
+
+def minus(new: Ends, base: Ends) -> Ends:
+    """new - base from below and from above; infinite where an end is."""
+    with np.errstate(invalid="ignore"):
+        low, high = new[0] - base[1], new[1] - base[0]
+    return np.where(np.isinf(base[1]), -np.inf, low), np.where(np.isinf(new[1]), np.inf, high)

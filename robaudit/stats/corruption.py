@@ -4,16 +4,46 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
+
+import numpy as np
 
 from robaudit.errors import RunError, did_you_mean
 from robaudit.levels import LevelName
+from robaudit.stats.bootstrap import percentiles
+from robaudit.stats.frame import Results, common_names
+from robaudit.stats.intervals import Bounds, Floats
 
 SEVERITIES = 5
+_LEVELS = tuple(map(float, range(1, SEVERITIES + 1)))
+_ALL = "all corruptions"
 
 Errors = Mapping[str, Sequence[float]]
 """By corruption, the share of images classified wrongly at severity 1 to 5."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ImageErrors:
+    """Errors image by image.
+
+    Attributes:
+        names: ids of the images.
+        clean: whether the clean image is misclassified, 0 or 1 (n,).
+        mean: by corruption, the share of an image's noisy copies that are misclassified, a mean over the five severities (n,).
+    """
+
+    names: tuple[str, ...]
+    clean: Floats
+    mean: Mapping[str, Floats]
+
+    def of(self, names: Sequence[str]) -> ImageErrors | None:
+        """Those of some images, in this order; None where one is missing."""
+        places = {name: i for i, name in enumerate(self.names)}
+        if not places.keys() >= set(names):
+            return None
+        at = [places[name] for name in names]
+        return ImageErrors(tuple(names), self.clean[at], {label: errors[at] for label, errors in self.mean.items()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,10 +53,12 @@ class Baseline:
     Attributes:
         clean: its error without corruptions.
         mean: by corruption, its mean error over the five severities.
+        images: the same image by image; None where they are not known: then its errors are taken for exact.
     """
 
     clean: float
     mean: Mapping[str, float]
+    images: ImageErrors | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +69,15 @@ class CorruptionError:
         value: the mean over the corruptions; 1 is as good as the baseline, and the literature prints 100 for it.
         by_corruption: each by itself.
         missing: corruptions of the baseline that were not measured: with any, ``value`` is not the benchmark's number.
+        interval: 95 % bootstrap interval of ``value`` for the population; None where errors of single images are not known.
+        intervals: those of each corruption by itself.
     """
 
     value: float
     by_corruption: Mapping[str, float]
     missing: tuple[str, ...]
+    interval: Bounds | None = None
+    intervals: Mapping[str, Bounds] = field(default_factory=dict)
 
 
 ALEXNET = Baseline(
@@ -89,12 +125,14 @@ class CorruptionReport:
         estimator: its name.
         clean: accuracy without noise.
         cells: by noise label and level, in the run's order.
+        images: errors image by image, of the noises measured at all five severities.
         against: the baseline's name and what the errors are relative to it, mCE and relative mCE; None without a baseline.
     """
 
     estimator: str
     clean: float
     cells: Mapping[str, Mapping[float, Cell]]
+    images: ImageErrors
     against: tuple[str, CorruptionError, CorruptionError] | None = None
 
     @property
@@ -106,10 +144,18 @@ class CorruptionReport:
     def errors(self) -> dict[str, list[float]]:
         """Error by noise, for those measured at all five severities."""
         return {
-            label: [1 - by_level[level].value for level in map(float, range(1, SEVERITIES + 1))]
+            label: [1 - by_level[level].value for level in _LEVELS]
             for label, by_level in self.cells.items()
-            if set(by_level) == set(map(float, range(1, SEVERITIES + 1)))
+            if set(by_level) == set(_LEVELS)
         }
+
+    @property
+    def mean_error_interval(self) -> Bounds | None:
+        """The 95 % bootstrap interval of :func:`mean_error` for the population; None of a single image, or without any error."""
+        if not self.images.mean:
+            return None
+        each, images = np.mean(list(self.images.mean.values()), axis=0), len(self.images.names)
+        return percentiles(images, lambda drawn: {_ALL: drawn @ each / images})[_ALL]
 
     def document(self) -> dict[str, Any]:
         """As JSON values."""
@@ -118,24 +164,25 @@ class CorruptionReport:
             "clean_accuracy": self.clean,
             "accuracy": {label: {f"{level:g}": asdict(cell) for level, cell in some.items()} for label, some in self.cells.items()},
             "mean_error": mean_error(self.errors) if self.errors else None,
+            "mean_error_interval": self.mean_error_interval,
             "baseline": self.against and self.against[0],
             "mce": self.against and asdict(self.against[1]),
             "relative_mce": self.against and asdict(self.against[2]),
         }
 
 
-def corruption_report(info: Mapping[str, Any], estimator: str | None, against: tuple[str, Baseline] | None, where: str) -> CorruptionReport:
-    """Accuracy by noise and severity, from the run.json of a run.
+def corruption_report(run: Results, estimator: str | None = None, against: tuple[str, Baseline] | None = None) -> CorruptionReport:
+    """Accuracy by noise and severity.
 
     Args:
-        info: run.json.
+        run: a finished run.
         estimator: one that counts votes; None: the first.
         against: name and errors of the baseline, if any.
-        where: the run, for messages.
 
     Raises:
         RunError: it has no labels, no such estimator, or no noise whose level is a severity; or nothing that the baseline has, too.
     """
+    info, where = run.info, str(run.path)
     entries = [entry for entry in info["noisy_accuracy"] if entry["level_name"] == LevelName.SEVERITY]
     if info["clean_accuracy"] is None or not entries:
         what = "has no labels" if info["clean_accuracy"] is None else "has no accuracy under noise whose level is a severity"
@@ -148,8 +195,21 @@ def corruption_report(info: Mapping[str, Any], estimator: str | None, against: t
     for entry in entries:
         if entry["estimator"] == chosen:
             cells.setdefault(entry["noise"], {})[entry["level"]] = Cell(entry["value"], entry["lower"], entry["upper"])
-    report = CorruptionReport(chosen, info["clean_accuracy"]["value"], cells)
+    report = CorruptionReport(chosen, info["clean_accuracy"]["value"], cells, _image_errors(run, chosen, cells))
     return report if against is None else replace(report, against=_against(report, *against, where))
+
+
+def _image_errors(run: Results, estimator: str, cells: Mapping[str, Mapping[float, Cell]]) -> ImageErrors:
+    """The errors of the labelled images that have votes at all five severities of every noise that has them."""
+    whole = [label for label, by_level in cells.items() if set(by_level) == set(_LEVELS)]
+    there = {(key.noise, key.at.level): one.take(one.label_draws > 0) for key, one in run.frame.items() if key.estimator == estimator}
+    columns = [there[label, level] for label in whole for level in _LEVELS]
+    names = common_names(columns) if columns else []
+    if not names:
+        return ImageErrors((), np.empty(0), {})
+    errors = np.array([one.of_images(names).label_errors for one in columns]).reshape(len(whole), SEVERITIES, -1).mean(1)
+    clean = (~columns[0].of_images(names).correct).astype(np.float64)
+    return ImageErrors(tuple(names), clean, dict(zip(whole, errors, strict=True)))
 
 
 def _against(report: CorruptionReport, name: str, baseline: Baseline, where: str) -> tuple[str, CorruptionError, CorruptionError]:
@@ -158,14 +218,36 @@ def _against(report: CorruptionReport, name: str, baseline: Baseline, where: str
         known = f"{name} has: {', '.join(baseline.mean)}" if baseline.mean else f"{name} has no corruption at all of them; name another run"
         raise RunError(where, f"has no corruption at all severities from 1 to 5 for which {name} has errors", known)
     try:
-        return name, mce(errors, baseline), relative_mce(errors, 1 - report.clean, baseline)
+        found = mce(errors, baseline), relative_mce(errors, 1 - report.clean, baseline)
     except ValueError as error:
         raise RunError(where, str(error), "choose another baseline") from error
+    return name, _bounded(found[0], report.images, baseline, relative=False), _bounded(found[1], report.images, baseline, relative=True)
+
+
+def _bounded(error: CorruptionError, images: ImageErrors, baseline: Baseline, *, relative: bool) -> CorruptionError:
+    """The error with its intervals: replicates draw the same images of both networks, where the baseline has them."""
+    n, labels = len(images.names), list(error.by_corruption)
+    if not n:
+        return error
+    theirs = None if baseline.images is None else baseline.images.of(images.names)
+
+    def ratios(drawn: Floats) -> dict[str, Floats]:
+        clean, base_clean = drawn @ images.clean / n, baseline.clean if theirs is None else drawn @ theirs.clean / n
+        found = {}
+        for label in labels:
+            mine, base = drawn @ images.mean[label] / n, baseline.mean[label] if theirs is None else drawn @ theirs.mean[label] / n
+            up, down = (mine - clean, base - base_clean) if relative else (mine, base)
+            found[label] = np.divide(up, down, out=np.full(len(drawn), np.nan), where=np.broadcast_to(down, len(drawn)) > 0)
+        return {**found, _ALL: np.mean(list(found.values()), axis=0)}
+
+    ends = percentiles(n, ratios)
+    return replace(error, interval=ends[_ALL], intervals={label: known for label in labels if (known := ends[label]) is not None})
 
 
 def baseline_of(report: CorruptionReport) -> Baseline:
     """A network's report as the baseline for others."""
-    return Baseline(1 - report.clean, {label: math.fsum(values) / SEVERITIES for label, values in report.errors.items()})
+    means = {label: math.fsum(values) / SEVERITIES for label, values in report.errors.items()}
+    return Baseline(1 - report.clean, means, report.images)
 
 
 def mean_error(errors: Errors) -> float:

@@ -7,9 +7,10 @@ are left out.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,8 +20,8 @@ from robaudit.errors import RunError
 from robaudit.levels import GAUSSIAN, LevelChoice
 from robaudit.names import GRID_STEP, ResultName
 from robaudit.quantities import RADIUS
-from robaudit.stats.bootstrap import percentiles
-from robaudit.stats.frame import Columns, Results
+from robaudit.stats.bootstrap import Difference, Ends, difference, minus, percentiles
+from robaudit.stats.frame import NO_CLASS, Columns, Results, common_names
 from robaudit.stats.groups import json_number
 from robaudit.stats.intervals import Bounds, Floats
 
@@ -32,6 +33,7 @@ HALF = 0.5
 HUMANS = 0.25
 """The gamma at which people name half of the images correctly (Jang et al. 2021)."""
 _ROUNDING = 1e-9
+_SUM = "sum"  # beside the points of a curve
 
 
 Ints = NDArray[np.int64]
@@ -265,33 +267,75 @@ def curves_of(
     Raises:
         RunError: it has no labels, or nothing that a curve is made of.
     """
-    kinds = {entry["name"]: entry["kind"] for entry in run.info["spec"].get("noise", ())}
-    attacks: dict[CurveKind, Columns] = {}
-    noisy: dict[CurveKind, dict[float, Columns]] = {}
-    sources: dict[CurveKind, tuple[str, str]] = {}
-    for columns in run.groups(estimators, levels).values():
-        key = columns.key
-        if (kind := _attacked(columns)) is not None:
-            attacks.setdefault(kind, columns)
-        elif (what := _NOISY.get(kinds.get(key.noise, ""))) is None or not columns.draws.any():
-            continue
-        elif sources.setdefault(what, (key.estimator, key.noise)) == (key.estimator, key.noise):
-            noisy.setdefault(what, {})[key.at.level] = columns
-    if not any((one.label >= 0).any() for one in run.frame.values()):
-        raise RunError(str(run.path), "has no labels, and the errors of curves are relative to them", "audit labelled images")
-    found: dict[CurveKind, Curve] = {}
-    for kind in CurveKind:
-        if kind in attacks and kind in only:
-            found[kind] = _attack_curve(kind, attacks[kind])
-        elif kind in noisy and kind in only and _fits(kind, noisy[kind]):
-            found[kind] = _noisy_curve(kind, sources[kind][0], noisy[kind])
+    there = _sources(run, estimators, levels)
+    found = {kind: _curve(kind, there[kind])[0] for kind in there if kind in only}
     if not found:
-        if others := [kind.value for kind in CurveKind if kind in attacks or (kind in noisy and _fits(kind, noisy[kind]))]:
+        if there:
             asked = " or ".join(kind.value for kind in CurveKind if kind in only)
-            raise RunError(str(run.path), f"has no curve {asked}", f"it has {', '.join(others)}")
+            raise RunError(str(run.path), f"has no curve {asked}", f"it has {', '.join(there)}")
         remedy = "audit with radius_pgd, or with mc under gaussian noise at sigma D, 2D, ...: configs/curves.yaml has all curves"
         raise RunError(str(run.path), "has nothing that curves are made of", remedy)
     return Curves(name or str(run.info["name"]), str(run.path), found)
+
+
+def curve_changes(
+    base: Results, new: Results, *, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()
+) -> dict[CurveKind, Difference]:
+    """The differences of the summaries of two runs, new - base, on the labelled images that both have, with intervals and p-values
+    (:func:`robaudit.stats.bootstrap.differences`); of the curves that both have and whose summaries are defined.
+
+    Raises:
+        RunError: as :func:`curves_of`.
+    """
+    before, now = (_sources(run, estimators, levels) for run in (base, new))
+    found = {}
+    for kind in before:
+        if kind not in now:
+            continue
+        names = common_names([one.take(one.judged) for one in (*before[kind], *now[kind])])
+        if not names:
+            continue
+        sides = [_curve(kind, [one.of_images(names) for one in side[kind]]) for side in (before, now)]
+        (first, first_sum), (second, second_sum) = sides
+        if first.summary.value is None or second.summary.value is None:
+            continue
+        value = second.summary.value - first.summary.value
+        found[kind] = difference(len(names), partial(_change, first_sum, second_sum), value)
+    return found
+
+
+def _sources(run: Results, estimators: Sequence[str], levels: LevelChoice | Sequence[float]) -> dict[CurveKind, list[Columns]]:
+    """What each curve of a run is made of: the results of an attack, or the votes by level, from weak to strong.
+
+    Raises:
+        RunError: it has no labels.
+    """
+    kinds = {entry["name"]: entry["kind"] for entry in run.info["spec"].get("noise", ())}
+    found: dict[CurveKind, list[Columns]] = {}
+    for columns in run.groups(estimators, levels).values():
+        key = columns.key
+        if (kind := _attacked(columns)) is not None:
+            found.setdefault(kind, [columns])
+        elif (what := _NOISY.get(kinds.get(key.noise, ""))) is not None and columns.draws.any():
+            some = found.setdefault(what, [])
+            if not some or (some[0].key.estimator, some[0].key.noise) == (key.estimator, key.noise):
+                some.append(columns)
+    if not any((one.label != NO_CLASS).any() for one in run.frame.values()):
+        raise RunError(str(run.path), "has no labels, and the errors of curves are relative to them", "audit labelled images")
+    ordered = {kind: sorted(found[kind], key=lambda one: one.key.at.level) for kind in CurveKind if kind in found}
+    return {kind: some for kind, some in ordered.items() if kind is not CurveKind.NOISE or _even([one.key.at.level for one in some])}
+
+
+Sum = Callable[[Floats], Ends]
+"""The summary of a curve, from below and from above, from the weights of the images."""
+
+
+def _change(base: Sum, new: Sum, drawn: Floats) -> Ends:
+    return minus(new(drawn), base(drawn))
+
+
+def _curve(kind: CurveKind, columns: Sequence[Columns]) -> tuple[Curve, Sum]:
+    return _attack_curve(kind, columns[0]) if kind in (CurveKind.L2, CurveKind.LINF) else _noisy_curve(kind, columns)
 
 
 _NOISY = {GAUSSIAN: CurveKind.NOISE, LINEAR: CurveKind.LINEAR}
@@ -305,13 +349,12 @@ def _attacked(columns: Columns) -> CurveKind | None:
     return next((kind for kind in (CurveKind.L2, CurveKind.LINF) if norm is not None and kind.value == norm.value), None)
 
 
-def _fits(kind: CurveKind, by_level: Collection[float]) -> bool:
-    """Whether the levels are those of a curve."""
-    levels = np.array(sorted(by_level))
-    return kind is CurveKind.LINEAR or bool(np.allclose(levels, levels[0] * np.arange(1, len(levels) + 1), rtol=1e-6, atol=0.0))
+def _even(levels: Sequence[float]) -> bool:
+    """Whether the levels are D, 2D, ..."""
+    return bool(np.allclose(levels, levels[0] * np.arange(1, len(levels) + 1), rtol=1e-6, atol=0.0))
 
 
-def _attack_curve(kind: CurveKind, columns: Columns) -> Curve:
+def _attack_curve(kind: CurveKind, columns: Columns) -> tuple[Curve, Sum]:
     """A_j: misclassified, or changed at a radius of at most j D."""
     source, kept = columns.key.estimator, columns.take(columns.judged)
     unlabelled, correct = len(columns) - len(kept), kept.correct
@@ -324,12 +367,16 @@ def _attack_curve(kind: CurveKind, columns: Columns) -> Curve:
     radius = np.where(open_, ball * step, np.maximum(ball - 0.5, 0.0) * step)
     bands = _Bands(wrong.astype(np.float64))
     beyond = np.where(open_, np.inf, radius)
-    ends = percentiles(len(kept), lambda drawn: {**bands.replicates(drawn), "low": _mean(drawn, radius), "high": _mean(drawn, beyond)})
+
+    def total(drawn: Floats) -> Ends:
+        return _mean(drawn, radius), _mean(drawn, beyond)
+
+    ends = percentiles(len(kept), lambda drawn: {**bands.replicates(drawn), _SUM: total(drawn)})
     errors = bands.errors
     value = asr(errors, step) + (1.0 - float(errors[-1])) * last * step
     relation = Relation.AT_LEAST if open_.any() else Relation.IS
-    summary = Summary(value, relation, *_ends(ends["low"], ends["high"]))
-    return Curve(kind, source, places, errors, *bands.ends(ends), summary, len(kept), unlabelled, used=last + 1)
+    summary = Summary(value, relation, *(ends[_SUM] or (None, None)))
+    return Curve(kind, source, places, errors, *bands.ends(ends), summary, len(kept), unlabelled, used=last + 1), total
 
 
 def _mean(drawn: Floats, values: Floats) -> Floats:
@@ -340,52 +387,51 @@ def _mean(drawn: Floats, values: Floats) -> Floats:
     return found
 
 
-def _noisy_curve(kind: CurveKind, source: str, by_level: Mapping[float, Columns]) -> Curve:
+def _noisy_curve(kind: CurveKind, by_level: Sequence[Columns]) -> tuple[Curve, Sum]:
     """The errors of the noisy copies, and behind the clean ones."""
-    levels = sorted(by_level)
-    per_level = [by_level[level].take(by_level[level].judged) for level in levels]
+    source, levels = by_level[0].key.estimator, [one.key.at.level for one in by_level]
+    per_level = [one.take(one.judged) for one in by_level]
     kept = per_level[0]
-    unlabelled = len(by_level[levels[0]]) - len(kept)
+    unlabelled, draws = len(by_level[0]) - len(kept), int(kept.draws.max())
     wrong = np.stack([~kept.correct, *(one.label_errors for one in per_level)]).astype(np.float64).T
     bands = _Bands(wrong)
-    draws = int(kept.draws.max())
     if kind is CurveKind.LINEAR:
         gammas = np.round(1.0 - np.array([0.0, *levels]), 12)
-        ends = percentiles(len(kept), lambda drawn: {**bands.replicates(drawn), "half": gamma_at_half(gammas, 1.0 - bands.means(drawn))})
-        summary = _half_summary(float(gamma_at_half(gammas, 1.0 - bands.errors)), ends["half"], float(gammas[-1]))
-        return Curve(kind, source, gammas, bands.errors, *bands.ends(ends), summary, len(kept), unlabelled, draws, len(gammas))
+
+        def half(drawn: Floats) -> Ends:
+            found = np.minimum(gamma_at_half(gammas, 1.0 - bands.means(drawn)), 1.0)
+            return np.where(np.isinf(found), 0.0, found), np.where(np.isinf(found), gammas[-1], found)
+
+        ends = percentiles(len(kept), lambda drawn: {**bands.replicates(drawn), _SUM: half(drawn)})
+        summary = _half_summary(float(gamma_at_half(gammas, 1.0 - bands.errors)), ends[_SUM], float(gammas[-1]))
+        return Curve(kind, source, gammas, bands.errors, *bands.ends(ends), summary, len(kept), unlabelled, draws, len(gammas)), half
     step, classes = levels[0], kept.classes
     places = np.array([0.0, *levels])
 
-    def statistics(drawn: Floats) -> dict[Any, Floats]:
+    def total(drawn: Floats) -> Ends:
         curves = bands.means(drawn)
         last = ends_at(curves, classes)
         low = _ams(curves, np.where(last < 0, len(levels), last), step)
-        return {**bands.replicates(drawn), "low": low, "high": np.where((last < 0) & ~np.isnan(low), np.inf, low)}
+        return low, np.where((last < 0) & ~np.isnan(low), np.inf, low)
 
-    ends = percentiles(len(kept), statistics)
+    ends = percentiles(len(kept), lambda drawn: {**bands.replicates(drawn), _SUM: total(drawn)})
     last = int(ends_at(bands.errors, classes))
     stop = len(levels) if last < 0 else last
     value = float(_ams(bands.errors, np.asarray(stop), step))
     if math.isnan(value):
         summary = Summary(None, why=f"noise up to sigma {levels[-1]:g} adds no errors")
     else:
-        summary = Summary(value, Relation.AT_LEAST if last < 0 and bands.errors[0] < 1 else Relation.IS, *_ends(ends["low"], ends["high"]))
-    return Curve(kind, source, places, bands.errors, *bands.ends(ends), summary, len(kept), unlabelled, draws, stop + 1)
+        relation = Relation.AT_LEAST if last < 0 and bands.errors[0] < 1 else Relation.IS
+        summary = Summary(value, relation, *(ends[_SUM] or (None, None)))
+    return Curve(kind, source, places, bands.errors, *bands.ends(ends), summary, len(kept), unlabelled, draws, stop + 1), total
 
 
 def _half_summary(value: float, ends: Bounds | None, least: float) -> Summary:
     """Gamma at 50 %; from the least gamma measured to 1."""
-    lower, upper = (None, None) if ends is None else (0.0 if math.isinf(ends[0]) and ends[0] < 0 else min(ends[0], 1.0), min(ends[1], 1.0))
-    if upper is not None and math.isinf(upper):
-        upper = least
+    lower, upper = ends or (None, None)
     if not math.isinf(value):
         return Summary(value, Relation.IS, lower, upper)
     return Summary(1.0, Relation.AT_LEAST, lower, upper) if value > 0 else Summary(least, Relation.AT_MOST, lower, upper)
-
-
-def _ends(low: Bounds | None, high: Bounds | None) -> tuple[float | None, float | None]:
-    return (None, None) if low is None or high is None else (low[0], high[1])
 
 
 class _Bands:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from robaudit.errors import NothingLeftError, RobauditError
-from robaudit.quantities import LOG10_P_FAIL, LOSS, Quantity
+from robaudit.quantities import LOG10_P_FAIL, LOSS, IntervalKind, Quantity
 from robaudit.rows import Row, with_names
 from robaudit.stats.frame import NO_CLASS, Columns, Ints, one_result
 from robaudit.stats.groups import Document, GroupKey, json_number, quantity_of, refuse_no_values
@@ -30,7 +30,7 @@ class Certainty(StrEnum):
     LIKELY = "likely"
     """Its value is beyond, but its interval contains the threshold."""
     UNDECIDED = "undecided"
-    """Its value is not beyond, but its interval contains the threshold."""
+    """Its interval contains the threshold, and its value is not beyond, or is only a bound that the true one may be better than."""
     NO = "no"
     """Its whole interval is on the robust side."""
     NO_INTERVAL = "no interval"
@@ -79,6 +79,7 @@ class Flagged:
         not_finite: samples without a finite value, which are never ranked.
         beyond: how many of ``total`` have a value beyond the threshold, listed or not.
         confirmed, approximate, likely: how many of these are of each certainty; the rest of them have no interval.
+        bounds: how many of these are only bounds that the true value may be better than: they are undecided.
         undecided: how many of the others have an interval that contains the threshold.
         with_interval: how many of ``total`` have an interval.
         censored: how many of ``total`` have a value that the true one is only known to be larger than.
@@ -105,6 +106,7 @@ class Flagged:
     undecided: int
     with_interval: int
     censored: int = 0
+    bounds: int = 0
 
     @property
     def has_threshold(self) -> bool:
@@ -193,6 +195,7 @@ def flag(
     values, certainties = sign * kept.values, certainties_of(kept, below, sign)
     ranked, best = np.argsort(values, kind="stable"), np.argsort(-values, kind="stable")
     beyond = int((values < sign * below).sum())
+    bounds = sum(certainties[i] is Certainty.UNDECIDED for i in ranked[:beyond])
     groups = (kept.label if by == "label" else kept.predicted) if per_class else None
 
     def listed(order: Ints, count: int | None) -> tuple[Flag, ...]:
@@ -217,9 +220,10 @@ def flag(
         confirmed=certainties.count(Certainty.CONFIRMED),
         approximate=certainties.count(Certainty.APPROXIMATE),
         likely=certainties.count(Certainty.LIKELY),
-        undecided=certainties.count(Certainty.UNDECIDED),
+        undecided=certainties.count(Certainty.UNDECIDED) - bounds,
         with_interval=len(kept) - certainties.count(Certainty.NO_INTERVAL),
         censored=kept.censored,
+        bounds=bounds,
     )
 
 
@@ -261,7 +265,8 @@ def certainties_of(columns: Columns, below: float, sign: float) -> list[Certaint
     lower, upper = columns.ends
     worst, best = (lower, upper) if sign > 0 else (-upper, -lower)
     edge, sure = sign * below, columns.covers_bias
-    masks = [np.isnan(lower), (best < edge) & sure, best < edge, sign * columns.values < edge, worst < edge]
+    bounds = columns.of_kind(IntervalKind.CENSORED, IntervalKind.LOWER_BOUND if sign > 0 else IntervalKind.UPPER_BOUND)
+    masks = [np.isnan(lower), (best < edge) & sure, best < edge, (sign * columns.values < edge) & ~bounds, worst < edge]
     kinds = [Certainty.NO_INTERVAL, Certainty.CONFIRMED, Certainty.APPROXIMATE, Certainty.LIKELY, Certainty.UNDECIDED, Certainty.NO]
     places = np.select(masks, list(range(len(masks))), len(masks))
     return [kinds[place] for place in places]

@@ -138,6 +138,11 @@ class Columns:
         """Some of the rows, by a mask or by their places."""
         return Columns(self.key, self.ids, {name: column[chosen] for name, column in self._columns.items()}, self._intervals, self.classes)
 
+    def of_images(self, names: Sequence[str]) -> Columns:
+        """The rows of some images, in this order."""
+        places = {name: i for i, name in enumerate(self.names)}
+        return self.take(np.array([places[name] for name in names], dtype=np.int64))
+
     @cached_property
     def finite(self) -> Columns:
         """The rows whose value is a finite number."""
@@ -646,6 +651,13 @@ def measuring(
         known = ", ".join(dict.fromkeys(there))
         raise RunError(str(run.path), f"has no {called} among the results asked for", f"its {called}: {known}")
     raise RunError(str(run.path), *lacking)
+
+
+def common_names(columns: Iterable[Columns]) -> list[str]:
+    """The ids of the images that all of some results have, of different runs perhaps, in the order of the first."""
+    first, *others = (one.names for one in columns)
+    kept = reduce(lambda known, names: known & set(names), others, set(first))
+    return [name for name in first if name in kept]
 
 
 def common_places(columns: Iterable[Columns]) -> Ints:

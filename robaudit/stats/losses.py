@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -12,8 +13,9 @@ from robaudit.levels import LevelChoice, NoiseLevel
 from robaudit.names import HIGHEST_LOSS, PartName, ResultName, series
 from robaudit.quantities import LOSS, IntervalKind, Quantity
 from robaudit.stats.attacks import ROUNDING
+from robaudit.stats.bootstrap import Difference, difference
 from robaudit.stats.flags import Flag, flag, usual_threshold
-from robaudit.stats.frame import Columns, Results
+from robaudit.stats.frame import Columns, Results, common_names
 from robaudit.stats.groups import GroupKey, quantity_of
 from robaudit.stats.intervals import Floats
 from robaudit.stats.summary import Mean, mean_of
@@ -163,6 +165,33 @@ def _losses(columns: Mapping[str, Columns], names: _Names, quantity: Quantity, m
         attacked=int(attacked.sum()),
         beaten=int(beaten.sum()),
     )
+
+
+def loss_changes(
+    base: Results, new: Results, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()
+) -> dict[GroupKey, Difference]:
+    """The differences of the mean losses of two runs, new - base, on the images with a finite value in both, with intervals and p-values
+    (:func:`robaudit.stats.bootstrap.differences`): losses have no bound, so no interval is free of assumptions.
+
+    Raises:
+        RunError: a run has no such estimator or noise level.
+    """
+    sides = [
+        {one.key: one.finite for one in run.groups(estimators, levels).values() if one.key.quantity == LOSS.name} for run in (base, new)
+    ]
+    found: dict[GroupKey, Difference] = {}
+    for key in sides[0]:
+        if key not in sides[1] or not (names := common_names([side[key] for side in sides])):
+            continue
+        before, now = (side[key].of_images(names).values for side in sides)
+        changes = now - before
+        found[key] = difference(len(names), partial(_mean, changes), float(changes.mean()))
+    return found
+
+
+def _mean(values: Floats, drawn: Floats) -> Floats:
+    mean: Floats = drawn @ values / len(values)
+    return mean
 
 
 def not_missed(columns: Columns) -> Floats:

@@ -18,11 +18,11 @@ from robaudit.errors import NothingLeftError, RunError
 from robaudit.levels import LevelChoice
 from robaudit.names import ResultName
 from robaudit.quantities import RADIUS, TOLERANCE, IntervalKind
-from robaudit.stats.bootstrap import percentiles
+from robaudit.stats.bootstrap import Difference, Ends, differences, minus, percentiles
 from robaudit.stats.difficulties import Difficulties
 from robaudit.stats.frame import Columns, Results, measuring
 from robaudit.stats.groups import GroupKey, json_number
-from robaudit.stats.intervals import ROW_CONFIDENCE, Bounds, Floats
+from robaudit.stats.intervals import ROW_CONFIDENCE, Bounds, Floats, MeasuredImages, opened, population_mean
 
 RADII = (RADIUS.name, TOLERANCE.name)
 """The quantities that have scores."""
@@ -49,6 +49,8 @@ class Score(StrEnum):
     R_NU_HARD = "r_nu_hard"
     VARIATION_R_M = "relative_variation_r_m"
     VARIATION_R_NU = "relative_variation"
+    EASY_LESS_HARD_R_M = "easy_less_hard_r_m"
+    EASY_LESS_HARD_R_NU = "easy_less_hard"
 
 
 MEANINGS: Mapping[Score, str] = {
@@ -66,9 +68,12 @@ MEANINGS: Mapping[Score, str] = {
     Score.R_NU_HARD: "r_nu of the harder half",
     Score.VARIATION_R_M: "|easy - hard|/(easy + hard) of r_m",
     Score.VARIATION_R_NU: "|easy - hard|/(easy + hard) of r_nu",
+    Score.EASY_LESS_HARD_R_M: "easy - hard of r_m",
+    Score.EASY_LESS_HARD_R_NU: "easy - hard of r_nu",
 }
 _SMALLEST = (Score.R_W, Score.R_W_CORRECT)
 _VARIATIONS = {Score.VARIATION_R_M: (Score.R_M_EASY, Score.R_M_HARD), Score.VARIATION_R_NU: (Score.R_NU_EASY, Score.R_NU_HARD)}
+_LESS = {Score.EASY_LESS_HARD_R_M: (Score.R_M_EASY, Score.R_M_HARD), Score.EASY_LESS_HARD_R_NU: (Score.R_NU_EASY, Score.R_NU_HARD)}
 _OF_USABLE = (Score.MEDIAN_RATIO, Score.SLOPE, Score.R_SQUARED)
 _OF_DIFFICULTY = frozenset(Score) - {Score.R_M, *_SMALLEST}
 
@@ -152,7 +157,7 @@ class ScoreValue:
 
     Attributes:
         value: the number; None where it is not defined, ``why`` says the reason.
-        lower, upper: percentile bootstrap interval for the population; None where there is none. It reaches as far as what is
+        lower, upper: interval for the population (:func:`scores_of`); None where there is none. It reaches as far as what is
             known about these images.
         measured_lower, measured_upper: what is known for these images: the value itself for radii as they were found, infinite above
             where a censored image has a part in it; None where it is not defined.
@@ -168,7 +173,7 @@ class ScoreValue:
     @property
     def at_least(self) -> bool:
         """Whether the value is only a lower end."""
-        return self.measured_upper == math.inf
+        return self.measured_upper == math.inf and self.measured_lower != -math.inf
 
     def document(self) -> dict[str, Any]:
         """The score as JSON values; an infinite end is null."""
@@ -257,9 +262,10 @@ def scores_of(radii: Radii, confidence: float = ROW_CONFIDENCE) -> Scores:
     sum(r g)/sum(g^2) of the line through the origin with R^2 = 1 - sum (r - slope g)^2 / sum (r - mean r)^2, R_margin = mean r/margin.
     The halves are those of the images sorted by g; of an odd number the middle one is in neither.
 
-    Intervals: percentiles of 2,000 bootstrap replicates over images, the same ones for every result of as many images; lower ends with
-    censored radii at their cap, upper ends with infinite ones. That of a relative variation is that of the signed one, folded at 0. A
-    smallest value has none: no sample tells how small others are. Nor has a score of a single image.
+    Intervals: that of R_m is the one of a summary's mean; the others are percentiles of 2,000 bootstrap replicates over images, the same
+    ones for every result of as many images; lower ends with censored radii at their cap, upper ends with infinite ones. That of a
+    relative variation is that of the signed one, folded at 0. A smallest value has none: no sample tells how small others are. Nor has a
+    score of a single image.
 
     Args:
         radii: at least one image.
@@ -269,12 +275,15 @@ def scores_of(radii: Radii, confidence: float = ROW_CONFIDENCE) -> Scores:
     """
     one = np.ones((1, len(radii.ids)))
     value, least, most = (_signed(radii, one, r) for r in (radii.values, radii.lowers, radii.uppers))
-    boot = _joined(percentiles(len(radii.ids), lambda drawn: _by_end(_replicates(radii, drawn)), confidence))
+    boot = percentiles(len(radii.ids), lambda drawn: _replicates(radii, drawn), confidence)
+    boot[Score.R_M] = _mean_bounds(radii, confidence)
     found = {}
     for score in Score:
         exact = float(value[score][0]) if score in value else math.nan
         why = _why(radii, score, exact)
-        found[score] = ScoreValue(None, why=why) if why else _value(radii, score, exact, _known(score, least, most), boot.get(score))
+        known = (math.nan, math.nan) if why else _known(score, least, most)
+        why = "undetermined: censored images in both halves" if known == (-math.inf, math.inf) else why
+        found[score] = ScoreValue(None, why=why) if why else _value(radii, score, exact, known, boot.get(score))
     return Scores(radii, found, confidence)
 
 
@@ -369,10 +378,10 @@ def _signed(radii: Radii, drawn: Floats, r: Floats, *, smallest: bool = True) ->
     for score, (easy, hard) in _VARIATIONS.items():
         if easy in found:
             found[score] = _shares(found[easy], found[hard])
+    for score, (easy, hard) in _LESS.items():
+        if easy in found:
+            found[score], _ = minus((found[easy], found[easy]), (found[hard], found[hard]))
     return found
-
-
-Ends = tuple[Floats, Floats]
 
 
 def _replicates(radii: Radii, drawn: Floats) -> dict[Score, Ends]:
@@ -385,6 +394,9 @@ def _replicates(radii: Radii, drawn: Floats) -> dict[Score, Ends]:
     for score, (easy, _) in _VARIATIONS.items():
         if easy in least:
             found[score] = _variation(score, least, most)
+    for score, (easy, hard) in _LESS.items():
+        if easy in least:
+            found[score] = minus((least[easy], most[easy]), (least[hard], most[hard]))
     return found
 
 
@@ -399,6 +411,10 @@ def _known(score: Score, least: Mapping[Score, Floats], most: Mapping[Score, Flo
     if score in _VARIATIONS:
         lower, upper = (float(np.nan_to_num(end[0])) for end in _variation(score, least, most))
         return lower, upper
+    if score in _LESS:
+        easy, hard = _LESS[score]
+        below, above = minus((least[easy], most[easy]), (least[hard], most[hard]))
+        return float(below[0]), float(above[0])
     return float(least[score][0]), float(most[score][0])
 
 
@@ -409,18 +425,11 @@ def _shares(up: Floats, down: Floats) -> Floats:
     return np.where(np.isinf(up) | np.isinf(down), np.isinf(up).astype(np.float64) - np.isinf(down), finite)
 
 
-def _by_end(replicates: Mapping[Score, Ends]) -> dict[tuple[Score, int], Floats]:
-    return {(score, end): values for score, ends in replicates.items() for end, values in enumerate(ends)}
-
-
-def _joined(boot: Mapping[tuple[Score, int], Bounds | None]) -> dict[Score, Bounds | None]:
-    """The lower end of the intervals from below, and the upper end of those from above."""
-    joined: dict[Score, Bounds | None] = {}
-    for score, end in boot:
-        if end == 0:
-            below, above = boot[score, 0], boot[score, 1]
-            joined[score] = None if below is None or above is None else (below[0], above[1])
-    return joined
+def _mean_bounds(radii: Radii, confidence: float) -> Bounds:
+    """The interval of the mean radius for the population, as a summary makes it."""
+    counted, lowers, uppers = (np.where(radii.correct, r, 0.0) for r in (radii.values, radii.lowers, radii.uppers))
+    images = MeasuredImages(counted, np.where(np.isinf(lowers), counted, lowers), uppers, 0.0, math.inf)
+    return opened(images, population_mean(images, confidence, light_tails=True))
 
 
 def _folded(ends: Bounds) -> Bounds:
@@ -472,6 +481,7 @@ class Change:
         base, new: in either run, on the common images.
         value: new - base; None where one is not defined.
         lower, upper: its interval for the population; infinite on the side where a censored image leaves it open; None without one.
+        p_value: of no difference (:class:`robaudit.stats.bootstrap.Difference`); None without an interval.
     """
 
     base: ScoreValue
@@ -479,13 +489,14 @@ class Change:
     value: float | None
     lower: float | None
     upper: float | None
+    p_value: float | None = None
 
     def document(self) -> dict[str, Any]:
         """The change as JSON values; an infinite end is null."""
         return {
             "base": self.base.document(),
             "new": self.new.document(),
-            "difference": {name: json_number(getattr(self, name)) for name in ("value", "lower", "upper")},
+            "difference": {name: json_number(getattr(self, name)) for name in ("value", "lower", "upper", "p_value")},
         }
 
 
@@ -529,11 +540,16 @@ def score_changes(base: Radii, new: Radii, where: str, confidence: float = ROW_C
     both = base.chosen([i for i, _ in pairs]), new.chosen([j for _, j in pairs])
     first, second = (scores_of(one, confidence) for one in both)
 
-    def differences(drawn: Floats) -> dict[tuple[Score, int], Floats]:
+    def changed(drawn: Floats) -> dict[Score, Ends]:
         left, right = (_unsigned(one, drawn) for one in both)
-        return _by_end({score: _difference(left[score], right[score]) for score in left if score in right})
+        return {score: minus(right[score], left[score]) for score in left if score in right}
 
-    boot = _joined(percentiles(len(pairs), differences, confidence))
+    values = {
+        score: new_.value - base_.value
+        for score in Score
+        if (base_ := first.values[score]).value is not None and (new_ := second.values[score]).value is not None
+    }
+    boot = differences(len(pairs), changed, values, confidence)
     changes = {score: _change(score, first.values[score], second.values[score], boot.get(score)) for score in Score}
     return ScoreChanges(first, second, changes, len(base.ids) - len(pairs), len(new.ids) - len(pairs))
 
@@ -549,21 +565,14 @@ def _unsigned(radii: Radii, drawn: Floats) -> dict[Score, Ends]:
     return found
 
 
-def _difference(base: Ends, new: Ends) -> Ends:
-    """new - base from below and from above; infinite where an end is."""
-    with np.errstate(invalid="ignore"):
-        low, high = new[0] - base[1], new[1] - base[0]
-    return np.where(np.isinf(base[1]), -np.inf, low), np.where(np.isinf(new[1]), np.inf, high)
-
-
-def _change(score: Score, base: ScoreValue, new: ScoreValue, ends: Bounds | None) -> Change:
-    if base.value is None or new.value is None:
+def _change(score: Score, base: ScoreValue, new: ScoreValue, found: Difference | None) -> Change:
+    if found is None:
         return Change(base, new, None, None, None)
+    value, lower, upper, p = found[:4]
     if score in _SMALLEST:  # no interval, but that which censored images leave
-        ends = (math.inf, -math.inf) if base.at_least or new.at_least else None
-    if ends is None:
-        return Change(base, new, new.value - base.value, None, None)
-    lower, upper = ends
+        lower, upper, p = (math.inf, -math.inf, 1.0) if base.at_least or new.at_least else (None, None, None)
+    if lower is None or upper is None or p is None:
+        return Change(base, new, value, None, None)
     if not (base.measured_lower is None or base.measured_upper is None or new.measured_lower is None or new.measured_upper is None):
         lower, upper = min(lower, new.measured_lower - base.measured_upper), max(upper, new.measured_upper - base.measured_lower)
-    return Change(base, new, new.value - base.value, lower, upper)
+    return Change(base, new, value, lower, upper, p if lower > 0.0 or upper < 0.0 or p > 0.05 else 1.0)

@@ -12,6 +12,13 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from robaudit.errors import RunError
 from robaudit.levels import LevelName, NoiseLevel
 from robaudit.rows import LARGEST, Row
+from robaudit.text import printable
+
+
+def _plain(text: str) -> str:
+    if printable(text) != text:
+        raise ValueError(f"holds control characters: {printable(text)}")
+    return text
 
 
 def _step(text: str) -> str:
@@ -33,6 +40,7 @@ def kind_of(device: str) -> str:
     return kind if kind == "cpu" else f"{kind} {device.partition(' ')[2]}"
 
 
+Plain = Annotated[str, AfterValidator(_plain)]
 Number = Annotated[float, Field(gt=-LARGEST, lt=LARGEST)]
 Whole = Annotated[int, Field(ge=0, lt=2**63)]
 
@@ -57,8 +65,8 @@ class _Part(BaseModel):
 
 class _Quantity(_Part):
     model_config = ConfigDict(extra="forbid")
-    name: str
-    unit: str
+    name: Plain
+    unit: Plain
     low: Number | None
     high: Number | None
     higher_is_better: bool
@@ -66,8 +74,8 @@ class _Quantity(_Part):
 
 class _Model(_Part):
     name: str
-    format: str
-    sha256: str
+    format: Plain
+    sha256: Plain
     classes: Whole
     notes: list[str] = Field(default_factory=list)
 
@@ -76,7 +84,7 @@ class _Data(_Part):
     where: str
     class_names: list[str] | None
     labelled: Whole = 0
-    sha256: str | None = None
+    sha256: Plain | None = None
 
 
 class _Rows(_Part):
@@ -99,8 +107,8 @@ class _Share(_Part):
 
 
 class _NoisyShare(_Part):
-    estimator: str
-    noise: str
+    estimator: Plain
+    noise: Plain
     level_name: Annotated[LevelName, Field(strict=False)]
     level: Number
     value: Number
@@ -121,37 +129,37 @@ class _Skip(_Part):
 
 
 class _Plugin(_Part):
-    package: str
-    version: str
-    entry_point: str
+    package: Plain
+    version: Plain
+    entry_point: Plain
 
 
 class _Session(_Part):
-    started: str
-    command: str | None
-    device: str
-    robaudit: str
+    started: Plain
+    command: Plain | None
+    device: Plain
+    robaudit: Plain
 
 
 class _Run(_Part):
     """The content of every run.json."""
 
-    status: str
+    status: Plain
     name: str
     spec: _Spec
     spec_folder: str
-    identity: str
-    base_identity: str
-    device: str
+    identity: Plain
+    base_identity: Plain
+    device: Plain
     model: _Model
     data: _Data
-    noise: str
+    noise: Plain
     noise_files: dict[str, dict[str, str]] = Field(default_factory=dict)
     warnings: list[str]
     rows: _Rows
-    versions: dict[str, str | None] = Field(default_factory=dict)
-    plugins: dict[str, _Plugin] = Field(default_factory=dict)
-    command: str | None = None
+    versions: dict[Plain, Plain | None] = Field(default_factory=dict)
+    plugins: dict[Plain, _Plugin] = Field(default_factory=dict)
+    command: Plain | None = None
     sessions: list[_Session] = Field(default_factory=list)
 
 
@@ -163,7 +171,7 @@ class _CompleteRun(_Run):
     clean_accuracy: _Share | None
     noisy_accuracy: list[_NoisyShare]
     totals: _Totals
-    seconds: dict[Annotated[str, AfterValidator(_step)], Number]
+    seconds: dict[Annotated[Plain, AfterValidator(_step)], Number]
     skipped: list[_Skip]
     files: dict[str, str]
     review_warnings: list[str] = Field(default_factory=list)

@@ -213,6 +213,20 @@ def test_gates_as_a_list(run: Run) -> None:
     assert run.gate(gates) == run.gate(*gates)
 
 
+def test_every_section_of_the_command_line(run: Run) -> None:
+    curves = run.section("levels", estimator="mc")
+    assert [curve.estimator for curve in curves] == ["mc"]
+    assert "accuracy" in repr(curves)
+    both = run.section("summary", with_=[run], labels=["a", "b"])
+    assert len(both) == 2
+    assert "b - a" in repr(both)
+    assert "<table" in both._repr_html_()
+    with pytest.raises(RobauditError, match="'sections' is unknown; one of 'summary', 'levels'"):
+        run.section("sections")
+    with pytest.raises(RobauditError, match="--by: does not apply to the section levels"):
+        run.section("levels", by="label")
+
+
 def test_only_public_names_are_offered() -> None:
     assert dir(robaudit) == sorted(robaudit.__all__)
     offered = [name for name in dir(Run) if not name.startswith("_")]

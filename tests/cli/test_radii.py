@@ -77,7 +77,7 @@ def test_nothing_speaks_of_a_level_of_no_noise(run: Path, run_cli: RunCli) -> No
     assert run_cli("report", "run", "-o", "run.html").code == 0
     assert run_cli("report", "run", "-o", "run.md").code == 0
     page = re.sub(r"<(style|script)\b.*?</\1>", "", Path("run.html").read_text(), flags=re.S)
-    assert 'id="r1-scores"' in page
+    assert 'id="scores"' in page
     for text in (*texts, re.sub(r"<[^>]+>", " ", page), Path("run.md").read_text()):
         assert "no noise" in text
         assert not re.search(r"at no noise|none 0|\bnan\b|-inf\b|\binf\b", text), text
@@ -112,7 +112,7 @@ def test_pictures_of_the_easiest_images(tmp_path: Path, run_cli: RunCli) -> None
     assert run_cli("estimate", "spec.yaml", "--out", "run", "-q").code == 0
     assert run_cli("plot", "run", "--kind", "easiest", "-o", "easiest.svg").code == 0
     assert run_cli("report", "run", "-o", "run.html").code == 0
-    assert 'id="r1-easiest"' in Path("run.html").read_text()
+    assert 'id="easiest"' in Path("run.html").read_text()
     write(tmp_path, digits(limit=4), "mc.yaml")
     run_cli("estimate", "mc.yaml", "--out", "mc", "-q")
     done = run_cli("plot", "mc", "--kind", "easiest", "-o", "no.svg")

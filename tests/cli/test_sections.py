@@ -130,6 +130,22 @@ def test_options_that_a_section_does_not_know_are_refused(run: Path, refuse: Ref
     refuse("show", run, "flaged", says="'flaged' is not one of")
 
 
+def test_latex_and_markdown(run: Path, run_cli: RunCli) -> None:
+    """The same table for a paper, by the name of the file, and for a pull request."""
+    options = ("show", run, "summary", "--estimator", "mc", "--with", run, "--label", "A", "--label", "B_2")
+    assert run_cli(*options, "-o", "t.tex").out == ""
+    text = Path("t.tex").read_text()
+    assert text == run_cli(*options, "--format", "latex").out
+    assert text.count(r"\begin{tabular}") == text.count(r"\bottomrule") >= 1
+    assert r"A & B\_2 & B\_2 - A \\" in text
+    assert "| A | B\\_2 | B\\_2 - A |" in run_cli(*options, "--format", "md").out
+
+
+def test_names_of_files_and_runs_that_do_not_fit(run: Path, refuse: Refuse) -> None:
+    refuse("show", run, "-o", "x.html", says="-o x.html: show writes no .html; name a file that ends in .txt, .csv")
+    refuse("show", run, "--label", "a", "--label", "b", says="--label b: has no run: 1 run shown")
+
+
 def test_every_option_belongs_to_a_section() -> None:
     """No option of `show` is one that every section refuses."""
     from robaudit.report.sections import used
@@ -211,7 +227,7 @@ def test_what_is_no_radius(radius: str, run: Path, refuse: Refuse) -> None:
 def test_scores(run: Path, run_cli: RunCli) -> None:
     out = run_cli("show", run, "scores").out
     assert "radii:norm=l2: radius, norm of the smallest change of the image that changes the prediction" in out
-    assert re.search(r"r_m +>= 1\.\d+ +\[1\.\d+, \.\.\.\]", out)
+    assert re.search(r"r_m +>= 1\.\d+ +\[\d\.\d+, \.\.\.\]", out)
     lines = records(run_cli("show", run, "scores", "--format", "csv").out)
     for one in results(run_cli("show", run, "scores", "--format", "json").out):
         of_csv = {line["score"]: line for line in lines if line["estimator"] == one["estimator"]}

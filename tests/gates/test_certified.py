@@ -14,7 +14,7 @@ from robaudit.rows import Row
 from robaudit.store.run import Run
 from tests.certified_rows import MIXED, certificate, pictured, stating
 from tests.gates.tools import gate
-from tests.radius_rows import found, radius, run_of
+from tests.radius_rows import radius, run_of
 
 
 def decided(text: str, rows: list[Row] = MIXED, **options: Any) -> Decision:
@@ -118,7 +118,7 @@ def test_the_rows_are_read_once_for_all_gates() -> None:
             Counted.passes += 1
             return super().__iter__()
 
-    rows = [one for i in range(4) for one in (certificate(i, 0.5), found(i, 1.0))]
+    rows = [one for i in range(4) for one in (certificate(i, 0.5), radius(i, 1.0))]
     run = run_of(rows)
     texts = [f"certified_accuracy(radius={r}) >= 0.5" for r in (0.1, 0.2, 0.3)] + [f"r_m >= {x}" for x in (0.1, 0.2, 0.3)]
     decisions = decide(Run(run.path, run.info, Counted(rows)), [gate(text) for text in texts])

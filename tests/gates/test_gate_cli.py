@@ -59,7 +59,7 @@ def test_what_is_printed(run: Path, straddled: str, run_cli: RunCli) -> None:
     assert code == 4
     assert err.startswith("deciding again after more draws adds to the error probability: robaudit estimate --until-decided")
     assert first.startswith("pass          mean(estimator=mc, sigma=0.35) >= 0.5")
-    assert first.endswith("these 40 images, pooled Clopper-Pearson")
+    assert first.endswith("these 40 images")
     assert second.startswith("inconclusive  mean(estimator=mc, sigma=0.35) >= ")
     assert "more draws per image would decide it" in second
     assert last == "inconclusive: of 2 gates 1 passed, 1 inconclusive; intervals 95 %, each gate alone" + ONLY
@@ -70,7 +70,7 @@ def test_population(run: Path, run_cli: RunCli) -> None:
     _, here, _ = run_cli("gate", run, SURE)
     code, out, _ = run_cli("gate", run, SURE, "--population", "--confidence", "0.9")
     assert code == 0
-    assert "images like these 40, Gaffke's bounds over images" in out
+    assert "images like these 40" in out
     assert "intervals 90 %" in out
     assert out.split("[")[1].split("]")[0] != here.split("[")[1].split("]")[0]
 

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
-from robaudit.stats.corruption import ALEXNET, Baseline, mce, mean_error, relative_mce
+from robaudit.levels import LevelName, NoiseLevel
+from robaudit.stats.corruption import ALEXNET, Baseline, baseline_of, corruption_report, mce, mean_error, relative_mce
+from robaudit.stats.summary import summarise
+from robaudit.store.run import Run
+from tests.curve_rows import noisy
+from tests.radius_rows import run_of
 
 BASE = Baseline(0.1, {"fog": 0.5, "snow": 0.8})
 MINE = {"fog": [0.1, 0.2, 0.3, 0.4, 0.5], "snow": [0.2, 0.2, 0.4, 0.4, 0.8]}  # means 0.3 and 0.4
@@ -73,3 +81,43 @@ def test_what_has_no_value_is_refused(errors: dict[str, list[float]], base: Base
 def test_a_baseline_that_does_not_grow_is_refused() -> None:
     with pytest.raises(ValueError, match="no more than"):
         relative_mce({"fog": [0.1] * 5}, 0.1, Baseline(0.5, {"fog": 0.5}))
+
+
+# --- intervals over images
+
+
+def corrupted(wrong: np.ndarray) -> Run:
+    """A run of images (n, 5) with so many of five copies wrong at each severity of rain."""
+    levels = [NoiseLevel("rain", float(level), LevelName.SEVERITY) for level in range(1, 6)]
+    run = run_of([noisy(i, at, 5 - int(wrong[i, k])) for i in range(len(wrong)) for k, at in enumerate(levels)])
+    found = [(group.key, group.noisy_accuracy) for group in summarise(run.rows)]
+    entries = [{**key.document(), **accuracy.document()} for key, accuracy in found if accuracy is not None]
+    return replace(run, info={**run.info, "noisy_accuracy": entries, "clean_accuracy": {"value": 1.0}})
+
+
+def test_intervals_of_errors_are_over_images() -> None:
+    wrong = np.random.default_rng(1).integers(0, 6, (40, 5))
+    report = corruption_report(corrupted(wrong), against=("theirs", Baseline(0.1, {"rain": 0.8})))
+    each = wrong.mean(1) / 5
+    assert report.mean_error_interval is not None
+    lower, upper = report.mean_error_interval
+    assert (upper - lower) / 2 == pytest.approx(1.96 * each.std() / 40**0.5, rel=0.1)
+    assert mean_error(report.errors) == pytest.approx(each.mean())
+    assert report.against is not None
+    absolute = report.against[1]
+    assert absolute.interval == pytest.approx((lower / 0.8, upper / 0.8))
+    assert absolute.intervals == {"rain": absolute.interval}
+    assert report.document()["mce"]["interval"] == absolute.interval
+
+
+def test_a_baseline_of_the_same_images_is_paired() -> None:
+    """A network that errs half as often on each image: the ratio is known exactly, however few images there are."""
+    wrong = 2 * np.random.default_rng(1).integers(0, 3, (12, 5))
+    base = corruption_report(corrupted(wrong))
+    report = corruption_report(corrupted(wrong // 2), against=("theirs", baseline_of(base)))
+    assert report.against is not None
+    assert report.against[1].interval == pytest.approx((0.5, 0.5))
+    apart = corruption_report(corrupted(wrong // 2), against=("theirs", replace(baseline_of(base), images=None))).against
+    assert apart is not None
+    assert apart[1].interval is not None
+    assert apart[1].interval[0] < 0.45

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from robaudit.errors import RunError
 from robaudit.stats.bootstrap import REPLICATES, weights
-from robaudit.stats.curves import CUTOFF, CurveKind, Relation, _ams, ams, asr, curves_of, ends_at, gamma_at_half
+from robaudit.stats.curves import CUTOFF, CurveKind, Relation, _ams, ams, asr, curve_changes, curves_of, ends_at, gamma_at_half
 from tests.curve_rows import attacked, curves_run, fading, noise_rows, noisy, pictured, sigma
 from tests.radius_rows import found as radius_found
 
@@ -282,3 +282,26 @@ def test_the_kind_of_a_noise_counts_and_not_its_name() -> None:
     assert CurveKind.LINEAR in curves_of(curves_run(rows, {"linear": "linear"})).curves
     with pytest.raises(RunError, match="nothing that curves are made of"):
         curves_of(curves_run(rows, {"linear": "impulse"}))
+
+
+# --- two runs
+
+
+def test_curves_of_two_runs_differ_on_the_images_that_both_have() -> None:
+    base, new = ([attacked(i, at + k, correct=i != 0) for i, at in enumerate((1, 1, 2, 3, 4))] for k in (0, 1))
+    changes = curve_changes(curves_run(base), curves_run(new[1:]))
+    (change,) = changes.values()
+    assert change.images == 4
+    assert change.value == pytest.approx(0.32)
+    assert (change.lower, change.upper, change.p_value) == pytest.approx((0.32, 0.32, 0.001)), "paired: all images differ alike"
+    same = curve_changes(curves_run(base), curves_run(base))[CurveKind.L2]
+    assert (same.value, same.lower, same.upper, same.p_value) == (0.0, 0.0, 0.0, 1.0)
+
+
+def test_a_noise_curve_that_does_not_end_opens_its_difference() -> None:
+    ended = curves_run(noise_rows([[0, 1, 0], [3, 3, 2], [5, 5, 5]]))
+    early = curves_run(noise_rows([[0, 1, 0], [1, 1, 0], [2, 1, 1]]))
+    change = curve_changes(ended, early)[CurveKind.NOISE]
+    assert change.upper == math.inf, "the new curve may rise at any later level"
+    assert change.lower is not None
+    assert change.lower < change.upper

@@ -129,3 +129,15 @@ def test_the_document_is_strict_json() -> None:
     document = json.loads(json.dumps(flag(valued(0.1, 0.9), top=1).document(), allow_nan=False))
     assert document["samples"][0]["id"] == "a"
     assert (document["estimator"], document["beyond"], document["by"]) == ("mc", 1, "predicted")
+
+
+def test_a_bound_that_the_true_value_may_be_better_than_makes_nothing_likely() -> None:
+    """A radius known to be larger than .3, and a certificate of .3, say nothing about .5; a flip found at .3 does."""
+    for kind, certainty in (("censored", "undecided"), ("lower bound", "undecided"), ("upper bound", "confirmed")):
+        found = flag(
+            valued(0.3, width=None, quantity="radius", interval=Interval.parse(kind)),
+            below=0.5,
+            quantity=Quantity("radius", "l2", 0.0, math.inf),
+        )
+        assert [sample.certainty for sample in found.samples] == [certainty]
+        assert (found.beyond, found.likely, found.bounds, found.undecided) == (1, 0, int(certainty == "undecided"), 0)

@@ -14,7 +14,7 @@ from robaudit.levels import NoiseLevel
 from robaudit.quantities import LOSS, P_ROBUST, Interval
 from robaudit.rows import Row
 from robaudit.stats.flags import flag
-from robaudit.stats.losses import losses
+from robaudit.stats.losses import loss_changes, losses
 from robaudit.stats.summary import summarise
 from tests.report.pictures import made
 from tests.report.pictures.made import row, run
@@ -122,3 +122,11 @@ def test_a_choice_narrows_and_names_that_are_not_there_are_refused() -> None:
     assert losses(given, ("adversarial_loss",)) == ()
     with pytest.raises(RunError, match="has no estimator nothing"):
         losses(given, ("nothing",))
+
+
+def test_mean_losses_of_two_runs_differ_on_the_images_that_both_have() -> None:
+    base = run([loss(i, 1.0 + i % 3) for i in range(12)])
+    new = run([loss(i, 1.5 + i % 3) for i in range(2, 20)])
+    (change,) = loss_changes(base, new).values()
+    assert change.images == 10
+    assert tuple(change[:4]) == pytest.approx((0.5, 0.5, 0.5, 0.001)), "paired: all images differ alike"

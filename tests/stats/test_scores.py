@@ -311,9 +311,35 @@ def test_the_difference_of_two_runs_is_that_of_the_images_they_share() -> None:
     assert (found_.only_base, found_.only_new, len(found_.base.radii.ids)) == (2, 2, 4)
     change = found_.changes[Score.R_M]
     assert change.value == pytest.approx(0.5)
-    assert (change.lower, change.upper) == pytest.approx((0.5, 0.5))  # paired: all images differ alike
+    assert (change.lower, change.upper, change.p_value) == pytest.approx((0.5, 0.5, 0.001))  # paired: all images differ alike
+    assert score_changes(base, base, "runs").changes[Score.R_M].p_value == 1.0
     with pytest.raises(NothingLeftError, match="no labelled image is in both runs"):
         score_changes(base.chosen([0]), new.chosen([3]), "runs")
+
+
+def test_p_values_are_those_of_the_intervals() -> None:
+    """Under no difference, p <= .05 exactly where the interval excludes 0, which is about one time in twenty."""
+    random, small = np.random.default_rng(8), 0
+    for _ in range(40):
+        values = random.normal(size=(2, 30)) + 5.0
+        base, new = (one([radius(i, float(r), 2.0) for i, r in enumerate(side)]) for side in values)
+        change = score_changes(base, new, "runs").changes[Score.R_M]
+        assert change.lower is not None
+        assert change.upper is not None
+        assert change.p_value is not None
+        assert (change.p_value <= 0.05) == (change.lower > 0 or change.upper < 0)
+        small += change.p_value <= 0.05
+    assert small <= 40 * 0.075 + 3 * math.sqrt(40 * 0.075)
+
+
+def test_easy_less_hard_has_a_sign() -> None:
+    easier = [radius(i, 4.0 - i, 8.0 - i) for i in range(4)]
+    found_ = scores(easier)
+    assert value(found_, Score.EASY_LESS_HARD_R_M) == pytest.approx(3.5 - 1.5)
+    other = scores([radius(i, 1.0 + i, 8.0 - i) for i in range(4)])
+    assert value(other, Score.EASY_LESS_HARD_R_M) == pytest.approx(1.5 - 3.5)
+    open_ = scores([*(found(i, 4.0 - i, 8.0 - i) for i in range(3)), beyond(3, 1.0, 5.0)]).values[Score.EASY_LESS_HARD_R_M]
+    assert open_.measured_lower == -math.inf
 
 
 def test_a_censored_image_opens_the_difference_on_its_side() -> None:
@@ -332,7 +358,7 @@ def test_a_score_of_one_image_has_no_interval() -> None:
     assert all(score.lower is None for score in alone.values())
     ratios = scores_of(one([radius(0, 1.0, 2.0), *(radius(i, 1.0, 2.0, correct=False) for i in range(1, 5))])).values
     assert (ratios[Score.MEDIAN_RATIO].value, ratios[Score.MEDIAN_RATIO].lower, ratios[Score.SLOPE].lower) == (0.5, None, None)
-    assert ratios[Score.R_M].lower == 0.0
+    assert ratios[Score.R_M].lower is not None
 
 
 def test_the_smallest_radius_differs_by_an_unknown_amount_where_it_is_censored() -> None:

@@ -14,7 +14,7 @@ from robaudit.report.html.content import Content, RunView
 from robaudit.report.sections import Found
 from robaudit.report.summary_tables import bar_of, mean_cell
 from robaudit.report.tables import Cell, Column, Table
-from robaudit.report.words import bracketed_certainties
+from robaudit.report.words import COVER, bracketed_certainties
 from robaudit.stats.classes import ClassBias, ClassStats
 from robaudit.stats.flags import Flagged
 from robaudit.stats.intervals import LIKE_THESE
@@ -67,7 +67,7 @@ def glance(content: Content) -> Table:
         (*((Column("run"),) if several else ()), Column("noise"), *(Column(heads[i], number=i != 2) for i in kept)),
         tuple((*row[:place], *(row[place + i] for i in kept)) for row in rows),
         conclusions=tuple(_compared(content)),
-        notes=(f"{content.views[0].shown[0]}; [ ] 95 % interval, {LIKE_THESE}.",),
+        notes=(f"{content.views[0].shown[0]}; [ ] 95 % interval, {LIKE_THESE}.", COVER),
     )
 
 

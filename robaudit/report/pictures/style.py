@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure, FigureBase
+    from matplotlib.figure import Figure, SubFigure
 
 CARD, INK, FAINT, GRID = "#fcfcfa", "#22262b", "#5b626b", "#e4e6e8"
 BLUE, RED, GREEN, OLIVE, ORANGE, TEAL, PURPLE, GREY = (
@@ -125,12 +125,13 @@ def _drawn(size: tuple[float, float], draw: Callable[[Figure], None], background
     return made
 
 
-def _round(figure: FigureBase) -> None:
+def _round(figure: Figure | SubFigure) -> None:
     """Places as multiples of a millionth: those that the layout finds differ in the last bits from time to time."""
     for part in figure.subfigs:
         part.bbox_relative.set_points(part.bbox_relative.get_points().round(_PLACES))
         _round(part)
-    for ax in figure.axes:
+    axes: list[Axes] = figure.axes
+    for ax in axes:
         low, high = ax.get_position().get_points().round(_PLACES)
         ax.set_position((*low, *(high - low).round(_PLACES)))
 
