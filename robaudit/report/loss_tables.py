@@ -9,6 +9,7 @@ from typing import Any
 
 from robaudit.errors import RunError
 from robaudit.levels import NoiseLevel
+from robaudit.names import PartName, ResultName
 from robaudit.quantities import LOSS
 from robaudit.report import numbers
 from robaudit.report.differences import changes_of, difference, run_columns
@@ -53,7 +54,8 @@ class LossSection(Section[ByOrder]):
 
     def applies(self, run: Run) -> bool:
         """Whether it has losses by q, not those of attacks alone."""
-        return LOSS.name in run.quantities and any("q" in entry["options"] for entry in run.info["spec"].get("estimators", ()))
+        parts = [ResultName.parse(key.estimator).part for key in run.frame] if LOSS.name in run.quantities else []
+        return any(part is not None and part.name is PartName.Q for part in parts)
 
     def records(self, run: Run, ask: Ask) -> list[ByOrder]:
         """The losses at all noise levels, together.
