@@ -166,8 +166,8 @@ def _row(name: str, one: Difference) -> tuple[str, ...]:
     )
 
 
-def _two(ends: Limits | None) -> tuple[float, float] | None:
-    return None if ends is None else (ends.lower, ends.upper)
+def _two(limits: Limits | None) -> tuple[float, float] | None:
+    return None if limits is None else limits.ends
 
 
 def _class(one: ClassChange, names: Names | None) -> tuple[str, ...]:
@@ -205,8 +205,8 @@ def _records(comparison: Comparison) -> Iterator[list[object]]:
 
 def _fields(one: Difference) -> list[object]:
     measured, population = one.measured, one.population
-    ends = [None, None, "none"] if measured is None else list(measured)
-    return [one.base, one.new, one.value, *ends, *([None, None] if population is None else population[:2])]
+    ends = [None, None, "none"] if measured is None else [*measured.ends, measured.method]
+    return [one.base, one.new, one.value, *ends, *([None, None] if population is None else population.ends)]
 
 
 def _rest(left: int, where: str) -> tuple[str, ...]:
