@@ -8,11 +8,13 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
+from functools import reduce
 from operator import attrgetter
 from typing import Any, ClassVar, NamedTuple, get_type_hints
 
 import numpy as np
-from pydantic import GetCoreSchemaHandler
+from pydantic import GetCoreSchemaHandler, TypeAdapter
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
 from robaudit.levels import LevelName, NoiseLevel
@@ -49,13 +51,32 @@ class Document:
         members = {
             key: core_schema.typed_dict_field(
                 handler.generate_schema(member.type),
-                metadata={"pydantic_js_updates": {"description": member.about} if member.about else {}},
+                metadata={"pydantic_js_updates": {"description": _plain(member.about)} if member.about else {}},
             )
             for key, member in _schema_members(cls).items()
         }
         about = inspect.cleandoc(cls.__doc__ or "").partition("\n")[0]
         reference = f"{cls.__module__}.{cls.__qualname__}"
-        return core_schema.typed_dict_schema(members, ref=reference, metadata={"pydantic_js_updates": {"description": about}})
+        return core_schema.typed_dict_schema(members, ref=reference, metadata={"pydantic_js_updates": {"description": _plain(about)}})
+
+
+def json_schema(document: type[Document]) -> dict[str, Any]:
+    """The JSON schema of a class's documents; their keys are described by its docstring."""
+    return TypeAdapter(document).json_schema(mode="serialization", schema_generator=_JsonSchema)
+
+
+class _JsonSchema(GenerateJsonSchema):
+    """Of numbers that may be null, without titles that repeat the keys."""
+
+    def float_schema(self, schema: core_schema.FloatSchema) -> JsonSchemaValue:
+        return {**super().float_schema(schema), "type": ["number", "null"]}
+
+    def nullable_schema(self, schema: core_schema.NullableSchema) -> JsonSchemaValue:
+        inner = self.generate_inner(schema["schema"])
+        return inner if inner.get("type") == ["number", "null"] else super().nullable_schema(schema)
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False
 
 
 def json_number(value: float | None) -> float | None:
@@ -123,19 +144,27 @@ def _schema_members(cls: Any) -> dict[str, _Member]:
     """Type and description of each key of a class's documents."""
     if cls is NoiseLevel:
         return {"noise": _Member(str), "level_name": _Member(LevelName), "level": _Member(float)}
-    hints = get_type_hints(cls, include_extras=True)
     if not is_dataclass(cls):  # a typed dictionary
-        return {key: _Member(hint) for key, hint in hints.items()}
-    about, found = dict(_attributes(cls.__doc__ or "")), dict[str, _Member]()
-    for key, name in _members(cls):
-        if isinstance(computed := getattr(cls, name, None), property):
-            member = _Member(get_type_hints(computed.fget)["return"], inspect.cleandoc(computed.__doc__ or "").partition("\n")[0])
-        else:
-            member = _Member(hints[name], about.get(name, ""))
+        return {key: _Member(hint) for key, hint in get_type_hints(cls).items()}
+    found = dict[str, _Member]()
+    for key, path in _members(cls):
+        member = reduce(lambda owner, name: _member(owner.type, name), path.split("."), _Member(cls))
         found |= {key: member} if key else _schema_members(member.type)
     for key in CLASSES & found.keys():
         found[f"{key}_name"] = _Member(str | None)
     return found
+
+
+def _member(owner: Any, name: str) -> _Member:
+    computed = getattr(owner, name, None)
+    if isinstance(computed, property):
+        return _Member(get_type_hints(computed.fget)["return"], inspect.cleandoc(computed.__doc__ or "").partition("\n")[0])
+    return _Member(get_type_hints(owner, include_extras=True)[name], dict(_attributes(owner.__doc__ or "")).get(name, ""))
+
+
+def _plain(text: str) -> str:
+    """A line of a docstring for readers of JSON."""
+    return re.sub(r":\w+:`[~.\w]*?(\w+)`", r"\1", text).replace("``", "").replace("None", "null")
 
 
 def _attributes(docstring: str) -> Iterator[tuple[str, str]]:

@@ -44,7 +44,7 @@ __all__ = [
 ]
 
 Verdict = Literal["pass", "fail", "inconclusive"]
-EXIT_CODES: dict[Verdict, int] = {"pass": 0, "fail": 1, "inconclusive": 4}
+EXIT_CODES: dict[Verdict, Literal[0, 1, 4]] = {"pass": 0, "fail": 1, "inconclusive": 4}
 
 
 class Covers(StrEnum):
