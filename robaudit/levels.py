@@ -110,11 +110,6 @@ class NoiseLevel:
         """The three columns of a row."""
         return {"noise": self.noise, "level_name": self.name.value, "level": self.level}
 
-    def in_columns(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """The values by name, with the three columns of this level in the place of ``at``."""
-        columns = self.document()
-        return {key: one for name, value in values.items() for key, one in (columns if name == "at" else {name: value}).items()}
-
     def __str__(self) -> str:
         return self.text
 

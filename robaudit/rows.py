@@ -48,8 +48,9 @@ COLUMNS = (
     "note",
     "interval",
 )
-_CLASSES = frozenset({"label", "predicted", "flips_to", "base_predicted", "certified_class"})
-TABLE_COLUMNS = tuple(column for name in COLUMNS for column in ((name, f"{name}_name") if name in _CLASSES else (name,)))
+CLASSES = frozenset({"label", "predicted", "flips_to", "base_predicted", "certified_class"})
+"""The keys of classes: each is followed by the name of the class."""
+TABLE_COLUMNS = tuple(column for name in COLUMNS for column in ((name, f"{name}_name") if name in CLASSES else (name,)))
 """The columns of samples.csv, and of every other table of rows: each class is followed by its name."""
 LARGEST = 1e150
 """All numbers of a result are smaller, so that they can be squared and summed without overflow."""
@@ -217,7 +218,7 @@ def with_names(values: Mapping[str, Any], names: Names | None) -> dict[str, Any]
     named: dict[str, Any] = {}
     for key, value in values.items():
         named[key] = value
-        if key in _CLASSES:
+        if key in CLASSES:
             named[f"{key}_name"] = known_name(value, names)
     return named
 

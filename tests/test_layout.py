@@ -12,6 +12,7 @@ PACKAGE = Path(__file__).parents[1] / "robaudit"
 # From the ground up: a room may import itself and what stands before it.
 ROOMS = (
     ("errors", "text", "names", "quantities", "levels", "rows", "files", "progress", "system", "memory", "python_code", "plugins"),
+    ("documents",),
     ("spec",),
     ("numerics",),
     ("noise",),

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from robaudit.documents import Document
 from robaudit.levels import NoiseLevel
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.quantities import P_ROBUST, IntervalKind, Quantity
@@ -96,7 +96,7 @@ class Coverage:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class Comparison(Document):
     """One estimator at one noise level, compared with the reference.
 
     Attributes:
@@ -128,10 +128,6 @@ class Comparison:
     seconds: float
     kind: str = ""
     exact: bool = False
-
-    def document(self) -> dict[str, Any]:
-        """As JSON values."""
-        return self.at.in_columns(asdict(self))
 
 
 def compare(rows: Sequence[Row], truths: Sequence[Truth], quantity: Quantity, seconds: float, kind: str = "") -> Comparison:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from torch import nn
@@ -25,6 +25,7 @@ from robaudit.auditing.setup import on_stream
 from robaudit.datasets.base import Dataset
 from robaudit.datasets.load import open_dataset
 from robaudit.datasets.select import Selected, random_subset
+from robaudit.documents import Document
 from robaudit.errors import NothingLeftError
 from robaudit.estimators.mc import MonteCarlo
 from robaudit.estimators.registry import Chosen, Task, tasks_at
@@ -51,7 +52,7 @@ _OVERRUN = 1.1
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class Point(Document):
     """Error of an estimator with n draws.
 
     Attributes:
@@ -71,10 +72,6 @@ class Point:
     rmse_error: float | None
     bias: float
     bias_error: float | None
-
-    def document(self) -> dict[str, Any]:
-        """As JSON values."""
-        return self.at.in_columns(asdict(self))
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -14,6 +13,7 @@ from robaudit.auditing.environment import image_digest
 from robaudit.auditing.mistakes import Checked, accuracy_warnings
 from robaudit.auditing.units import accepted, pixel_findings
 from robaudit.datasets.base import Dataset, Labels, Sample, first_samples
+from robaudit.documents import Document
 from robaudit.errors import DataError, ModelError
 from robaudit.estimators.engine import Engine, rows_by_rule
 from robaudit.levels import NoiseLevel
@@ -186,7 +186,7 @@ def _gradient_warnings(model: LogitModel, x: Tensor) -> Iterator[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class PrecisionEffect:
+class PrecisionEffect(Document):
     """A comparison of the same noisy copies in fp32 and in a lower precision.
 
     Attributes:
@@ -204,10 +204,6 @@ class PrecisionEffect:
     changed: int
     kept_fp32: int
     kept: int
-
-    def document(self) -> dict[str, Any]:
-        """As JSON values."""
-        return self.at.in_columns(asdict(self))
 
     @property
     def text(self) -> str:

@@ -80,8 +80,8 @@ def compare(
     from robaudit.compare.gates import QUANTITIES, decide
     from robaudit.gates.decide import EXIT_CODES, overall
     from robaudit.gates.text import lines
-    from robaudit.report.ci import Subject, github, json_text, junit, step_summary
-    from robaudit.report.comparison import comparison_document, comparison_tables, csv_text
+    from robaudit.report.ci import CompareDocument, Subject, github, json_text, junit, step_summary
+    from robaudit.report.comparison import comparison_tables, csv_text
     from robaudit.report.tables import Terminal, markdown_text
     from robaudit.spec.gates import parse_gate
     from robaudit.store.run import read_run
@@ -107,7 +107,7 @@ def compare(
     elif format_ is CompareFormat.CSV:
         emit(csv_text(comparison), output)
     elif format_ is CompareFormat.JSON:
-        emit(json_text(comparison_document(comparison, decisions, subject, counts, names)), output)
+        emit(json_text(CompareDocument(decisions, subject, counts, comparison).document(names)), output)
     elif format_ is CompareFormat.MD:
         markdown = "\n" + step_summary(decisions, subject, inconclusive=counts) if decisions else ""
         emit((markdown_text(tables) + markdown).encode(), output)

@@ -11,6 +11,7 @@ import math
 from array import array
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -493,7 +494,7 @@ def _noisy_measured(group: PairedRows, of: Mask, confidence: float) -> Limits | 
     paired = right if group.paired and group.cut is None else np.zeros_like(of)
     parts: list[tuple[float, float, Limits]] = []
     if paired.any():
-        limits = group.paired_limits(paired, confidence)._replace(method="paired draws")
+        limits = replace(group.paired_limits(paired, confidence), method="paired draws")
         parts.append((paired.sum() / of.sum(), float(group.changes[paired].mean()), limits))
     rest = of & ~paired
     if rest.any():

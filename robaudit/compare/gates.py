@@ -63,7 +63,7 @@ class Drop:
         """The interval with a multiple of the draws or images (by the square-root law), unknown samples at both ends of the range."""
         if self.limits is None:
             return -self.span, self.span
-        lower, upper = (scaled(self.value, end, factor**-0.5) for end in self.limits[:2])
+        lower, upper = (scaled(self.value, end, factor**-0.5) for end in self.limits.ends)
         if not self.unknown:
             return lower, upper
         share = self.unknown / (self.images + self.unknown)

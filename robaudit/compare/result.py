@@ -3,27 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, Literal, NamedTuple
+from dataclasses import dataclass
+from typing import Literal, TypedDict
 
 from robaudit.compare.matching import Matching
-from robaudit.rows import with_names
+from robaudit.documents import Document
 from robaudit.stats.flags import Certainty
-from robaudit.stats.groups import GroupKey, json_values
-from robaudit.text import Names
+from robaudit.stats.groups import GroupKey
 
 Pairing = Literal["common random numbers", "unpaired", "the same model"]
 
 
-class Limits(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Limits(Document):
     """The ends of an interval, and how it was computed."""
 
     lower: float
     upper: float
     method: str
 
+    @property
+    def ends(self) -> tuple[float, float]:
+        """Lower and upper."""
+        return self.lower, self.upper
 
-class Counts(NamedTuple):
+
+@dataclass(frozen=True, slots=True)
+class Counts(Document):
     """Bounds on the share of samples that are worse, and on the number of newly flagged ones; None without intervals."""
 
     worse: Limits | None
@@ -32,7 +38,7 @@ class Counts(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(Document):
     """New minus base.
 
     Attributes:
@@ -41,37 +47,29 @@ class Difference:
         population: the interval for the population that the images stand for.
     """
 
+    members = "base new difference=value measurement=measured population"
+
     base: float
     new: float
     value: float
     measured: Limits | None
     population: Limits | None
 
-    def document(self) -> dict[str, Any]:
-        """As JSON values; an infinite end is null."""
-        return {
-            **json_values({"base": self.base, "new": self.new, "difference": self.value}),
-            "measurement": None if self.measured is None else json_values(self.measured._asdict()),
-            "population": None if self.population is None else json_values(self.population._asdict()),
-        }
-
 
 @dataclass(frozen=True, slots=True)
-class ClassChange:
+class ClassChange(Document):
     """One class; its intervals hold simultaneously with those of all classes."""
+
+    members = "index name images *difference"
 
     index: int
     name: str | None
     images: int
     difference: Difference
 
-    def document(self) -> dict[str, Any]:
-        """As JSON values."""
-        return {"index": self.index, "name": self.name, "images": self.images, **self.difference.document()}
-
 
 @dataclass(frozen=True, slots=True)
-class SampleChange:
+class SampleChange(Document):
     """One sample.
 
     Attributes:
@@ -93,17 +91,20 @@ class SampleChange:
     flagged: Literal["newly flagged", "fixed", ""]
     certainty: Certainty
 
-    def document(self) -> dict[str, Any]:
-        """As JSON values."""
-        return json_values(asdict(self))
 
-    def named(self, class_names: Names | None) -> dict[str, Any]:
-        """The same with the names of the classes, by index."""
-        return with_names(self.document(), class_names)
+class Flags(TypedDict):
+    """Number of newly flagged and of fixed samples, by certainty."""
+
+    newly_flagged_confirmed: int
+    newly_flagged_approximate: int
+    newly_flagged_likely: int
+    fixed_confirmed: int
+    fixed_approximate: int
+    fixed_likely: int
 
 
 @dataclass(frozen=True, slots=True)
-class GroupComparison:
+class GroupComparison(Document):
     """One estimator at one noise level.
 
     Attributes:
@@ -128,6 +129,11 @@ class GroupComparison:
         voted: whether values are shares of votes where the rows have approximations (:meth:`robaudit.stats.frame.Columns.by_votes`).
         changed: samples that are worse beyond their interval, newly flagged or fixed: worst first.
     """
+
+    members = (
+        "key unit higher_is_better confidence images not_finite skipped draws how why variance_saved threshold mean noisy_accuracy classes "
+        "worse better declined cut bounds=counts with_interval=compared approximate voted *flags changed"
+    )
 
     key: GroupKey
     unit: str
@@ -161,36 +167,21 @@ class GroupComparison:
         """Number of samples that are newly flagged (or fixed) with one of these certainties."""
         return sum(one.flagged == which and one.certainty in certainties for one in self.changed)
 
-    def document(self, class_names: Names | None = None) -> dict[str, Any]:
-        """As JSON values, with the names of the classes (by index) beside those of the samples."""
-        plain: tuple[str, ...] = ("unit", "higher_is_better", "confidence", "images", "not_finite", "skipped", "draws", "how", "why")
-        plain += ("variance_saved", "threshold")
-        counts = {
-            f"{name}_{certainty.replace('-', '_')}": self.flagged(which, certainty)
-            for name, which in (("newly_flagged", "newly flagged"), ("fixed", "fixed"))
-            for certainty in (Certainty.CONFIRMED, Certainty.APPROXIMATE, Certainty.LIKELY)
-        }
-        return {
-            **self.key.document(),
-            **json_values({name: getattr(self, name) for name in plain}),
-            "mean": self.mean.document(),
-            "noisy_accuracy": None if self.noisy_accuracy is None else self.noisy_accuracy.document(),
-            "classes": [one.document() for one in self.classes],
-            "worse": self.worse,
-            "better": self.better,
-            "declined": self.declined,
-            "cut": None if self.cut is None else list(self.cut),
-            "bounds": {name: None if ends is None else json_values(ends._asdict()) for name, ends in self.counts._asdict().items()},
-            "with_interval": self.compared,
-            "approximate": self.approximate,
-            "voted": self.voted,
-            **counts,
-            "changed": [one.named(class_names) for one in self.changed],
-        }
+    @property
+    def flags(self) -> Flags:
+        """All of these numbers."""
+        return Flags(
+            newly_flagged_confirmed=self.flagged("newly flagged", Certainty.CONFIRMED),
+            newly_flagged_approximate=self.flagged("newly flagged", Certainty.APPROXIMATE),
+            newly_flagged_likely=self.flagged("newly flagged", Certainty.LIKELY),
+            fixed_confirmed=self.flagged("fixed", Certainty.CONFIRMED),
+            fixed_approximate=self.flagged("fixed", Certainty.APPROXIMATE),
+            fixed_likely=self.flagged("fixed", Certainty.LIKELY),
+        )
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class Comparison(Document):
     """Two runs.
 
     Attributes:
@@ -200,6 +191,11 @@ class Comparison:
         clean_unknown: samples with a label that the new run skipped.
         groups: by estimator and noise level, in the new run's order.
     """
+
+    members = (
+        "samples matching.same_model matching.same_noise matching.warnings matching.only_base matching.only_new matching.skipped "
+        "matching.other_images matching.other_labels clean_accuracy groups"
+    )
 
     matching: Matching
     samples: int
@@ -215,21 +211,4 @@ class Comparison:
             "only_new": len(matching.only_new),
             "other_images": len(matching.other_images),
             "not_finite": sum(group.not_finite for group in self.groups),
-        }
-
-    def document(self, class_names: Names | None = None) -> dict[str, Any]:
-        """As JSON values, with the names of the classes (by index) beside those of the samples."""
-        matching = self.matching
-        return {
-            "samples": self.samples,
-            "same_model": matching.same_model,
-            "same_noise": matching.same_noise,
-            "warnings": list(matching.warnings),
-            "only_base": matching.only_base,
-            "only_new": matching.only_new,
-            "skipped": matching.skipped,
-            "other_images": matching.other_images,
-            "other_labels": matching.other_labels,
-            "clean_accuracy": None if self.clean_accuracy is None else self.clean_accuracy.document(),
-            "groups": [group.document(class_names) for group in self.groups],
         }

@@ -9,10 +9,11 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Literal
 
+from robaudit.documents import Document
 from robaudit.errors import SpecError
 from robaudit.gates.certified import certified_for, measured_certified
 from robaudit.gates.certified import remarks as remarks_on_certificates
@@ -22,7 +23,6 @@ from robaudit.gates.scores import measured_score, scores_for
 from robaudit.gates.scores import remarks as remarks_on_scores
 from robaudit.quantities import Quantity
 from robaudit.spec.gates import CERTIFIED_ACCURACY, NO_WARNINGS, SCORES, WARNINGS, Gate
-from robaudit.stats.groups import json_values
 from robaudit.stats.intervals import LIKE_THESE, Bounds, these_images
 from robaudit.store.run import Run
 
@@ -44,7 +44,7 @@ __all__ = [
 ]
 
 Verdict = Literal["pass", "fail", "inconclusive"]
-EXIT_CODES: dict[Verdict, int] = {"pass": 0, "fail": 1, "inconclusive": 4}
+EXIT_CODES: dict[Verdict, Literal[0, 1, 4]] = {"pass": 0, "fail": 1, "inconclusive": 4}
 
 
 class Covers(StrEnum):
@@ -65,7 +65,7 @@ _LARGEST_FACTOR = 2.0**24
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(Document):
     """One gate, decided.
 
     Attributes:
@@ -83,6 +83,8 @@ class Decision:
         classes: for a gate about classes, worst first.
         images: number of images that it is about; 0: it is not about images.
     """
+
+    members = "*gate value lower upper method covers confidence verdict evidence more images about classes"
 
     gate: Gate
     value: float
@@ -116,19 +118,6 @@ class Decision:
     def count(self) -> bool:
         """Whether the value is a count, and not about images."""
         return self.covers is Covers.RUN
-
-    def document(self) -> dict[str, Any]:
-        """The decision as JSON values."""
-        values = json_values({name: getattr(self, name) for name in self.__slots__ if name not in ("gate", "classes")})
-        return {
-            "gate": str(self.gate),
-            "quantity": self.gate.quantity,
-            "estimator": self.gate.result,
-            **{name: getattr(self.gate, name) for name in ("noise", "level_name", "level", "t", "radius", "relation", "threshold")},
-            **values,
-            "about": self.about,
-            "classes": [json_values(asdict(one)) for one in self.classes],
-        }
 
 
 @dataclass(frozen=True, slots=True)

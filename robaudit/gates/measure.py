@@ -9,6 +9,7 @@ from enum import StrEnum
 
 import numpy as np
 
+from robaudit.documents import Document
 from robaudit.errors import SpecError
 from robaudit.gates.evidence import Evidence
 from robaudit.numerics.intervals import clopper_pearson
@@ -71,7 +72,7 @@ class Method(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class ClassPart:
+class ClassPart(Document):
     """One class behind a gate on worst_class or class_gap, with its simultaneous interval."""
 
     index: int

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from robaudit.compare.result import ClassChange, Comparison, Difference, GroupComparison, Limits, SampleChange
-from robaudit.gates.decide import Decision, Verdict
 from robaudit.report import numbers
-from robaudit.report.ci.document import Subject, decisions_document
 from robaudit.report.tables import Table, cells, columns
 from robaudit.stats.flags import Certainty
 from robaudit.stats.intervals import LIKE_THESE, THESE_IMAGES
@@ -39,13 +37,6 @@ def comparison_tables(comparison: Comparison, base: Mapping[str, Any], new: Mapp
 def csv_text(comparison: Comparison) -> str:
     """A line for clean accuracy; for each group a line for the mean, one for accuracy under noise, and one for each class."""
     return table_csv(["estimator", "noise", "level_name", "level", "what", "class", "class_name", "images", *_FIELDS], _records(comparison))
-
-
-def comparison_document(
-    comparison: Comparison, decisions: Sequence[Decision], subject: Subject, inconclusive: Verdict, names: Names | None = None
-) -> dict[str, Any]:
-    """The document of ``robaudit list schema --for compare``: that of the gates, and the comparison."""
-    return {**decisions_document(decisions, subject, inconclusive=inconclusive), "comparison": comparison.document(names)}
 
 
 def _head(comparison: Comparison, base: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
@@ -166,8 +157,8 @@ def _row(name: str, one: Difference) -> tuple[str, ...]:
     )
 
 
-def _two(ends: Limits | None) -> tuple[float, float] | None:
-    return None if ends is None else (ends.lower, ends.upper)
+def _two(limits: Limits | None) -> tuple[float, float] | None:
+    return None if limits is None else limits.ends
 
 
 def _class(one: ClassChange, names: Names | None) -> tuple[str, ...]:
@@ -205,8 +196,8 @@ def _records(comparison: Comparison) -> Iterator[list[object]]:
 
 def _fields(one: Difference) -> list[object]:
     measured, population = one.measured, one.population
-    ends = [None, None, "none"] if measured is None else list(measured)
-    return [one.base, one.new, one.value, *ends, *([None, None] if population is None else population[:2])]
+    ends = [None, None, "none"] if measured is None else [*measured.ends, measured.method]
+    return [one.base, one.new, one.value, *ends, *([None, None] if population is None else population.ends)]
 
 
 def _rest(left: int, where: str) -> tuple[str, ...]:

@@ -87,7 +87,7 @@ class FlaggedSection(Section[Flagged]):
             "threshold": flagged.threshold if flagged.has_threshold else None,
         }
         for name, samples in (("flagged", flagged.samples), ("robust", flagged.robust)):
-            yield from ({**group, "list": name, **sample.named(one.run.class_names)} for sample in samples)
+            yield from ({**group, "list": name, **sample.document(one.run.class_names)} for sample in samples)
 
 
 def _counts(found: Sequence[Found[Flagged]]) -> Table:

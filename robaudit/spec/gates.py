@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from robaudit.documents import Document
 from robaudit.errors import SpecError, did_you_mean
 from robaudit.levels import GAUSSIAN, NO_NOISE, LevelChoice, LevelName, NoiseLevel
 from robaudit.names import Part, PartName, ResultName
@@ -57,7 +58,7 @@ _LONGEST = 300
 
 
 @dataclass(frozen=True, slots=True)
-class Gate:
+class Gate(Document):
     """One gate.
 
     Attributes:
@@ -70,6 +71,8 @@ class Gate:
         radius: the argument of certified_accuracy; None for the others.
     """
 
+    members = "gate=text quantity estimator=result noise level_name level t radius relation threshold"
+
     quantity: str
     relation: Relation
     threshold: float
@@ -80,6 +83,11 @@ class Gate:
     t: float | None = None
     part: Part | None = None
     radius: float | None = None
+
+    @property
+    def text(self) -> str:
+        """As it can be written on the command line."""
+        return str(self)
 
     @property
     def result(self) -> str | None:

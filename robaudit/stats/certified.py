@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from robaudit.documents import Document, json_number
 from robaudit.errors import RunError
 from robaudit.levels import LevelChoice
 from robaudit.names import ALPHA, CERTIFIED_CLASS, DECIDE, LARGEST_CERTIFIABLE, ResultName
@@ -21,7 +22,7 @@ from robaudit.numerics.intervals import clopper_pearson
 from robaudit.quantities import CERTIFIED
 from robaudit.stats.bootstrap import percentiles
 from robaudit.stats.frame import NO_CLASS, Columns, Results, measuring
-from robaudit.stats.groups import GroupKey, json_number
+from robaudit.stats.groups import GroupKey
 from robaudit.stats.intervals import ROW_CONFIDENCE, Bounds, Floats
 from robaudit.stats.summary import Share, share
 
@@ -80,7 +81,7 @@ class Certificates:
 
 
 @dataclass(frozen=True, slots=True)
-class Curve:
+class Curve(Document):
     """Certified accuracy against radius, at 0 and at each radius where it falls: it has the value there and, just beyond, the next one.
 
     Attributes:
@@ -89,16 +90,13 @@ class Curve:
         values: shares of the images (m,); ``lowers``, ``uppers``: their Clopper-Pearson intervals, each radius by itself.
     """
 
+    members = "radius=radii count=counts value=values lower=lowers upper=uppers"
+
     radii: Floats
     counts: NDArray[np.int64]
     values: Floats
     lowers: Floats
     uppers: Floats
-
-    def document(self) -> dict[str, list[float]]:
-        """The columns as JSON values."""
-        named = {"radius": self.radii, "count": self.counts, "value": self.values, "lower": self.lowers, "upper": self.uppers}
-        return {name: column.tolist() for name, column in named.items()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,16 +6,17 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from robaudit.documents import Document
 from robaudit.errors import NothingLeftError, RobauditError
 from robaudit.quantities import Quantity
 from robaudit.rows import Row
 from robaudit.stats.frame import NO_CLASS, Columns, one_result
-from robaudit.stats.groups import Document, GroupKey, quantity_of, refuse_no_values
+from robaudit.stats.groups import GroupKey, quantity_of, refuse_no_values
 from robaudit.stats.intervals import Bounds, Floats, population_mean, simultaneous
 from robaudit.stats.summary import Mean, Quantile, Share, mean_of, quantile_of, share
 from robaudit.text import known_name
@@ -91,7 +92,7 @@ class Gap(Document):
 
 
 @dataclass(frozen=True, slots=True)
-class ClassBias:
+class ClassBias(Document):
     """Robustness by class, for one estimator at one noise level.
 
     Attributes:
@@ -106,6 +107,8 @@ class ClassBias:
         of_bounds: some values are only bounds of the true ones: differences and gap are between the bounds.
     """
 
+    members = "key unit higher_is_better by threshold alpha left_out verdict of_bounds gap classes"
+
     key: GroupKey
     unit: str
     higher_is_better: bool
@@ -117,22 +120,6 @@ class ClassBias:
     alpha: float
     verdict: GapVerdict
     of_bounds: bool
-
-    def document(self) -> dict[str, Any]:
-        """The report as JSON values."""
-        return {
-            **self.key.document(),
-            "unit": self.unit,
-            "higher_is_better": self.higher_is_better,
-            "by": self.by,
-            "threshold": self.threshold,
-            "alpha": self.alpha,
-            "left_out": self.left_out,
-            "verdict": self.verdict,
-            "of_bounds": self.of_bounds,
-            "gap": None if self.gap is None else self.gap.document(),
-            "classes": [one.document() for one in self.classes],
-        }
 
 
 def class_bias(

@@ -8,13 +8,14 @@ from typing import Literal
 
 import numpy as np
 
+from robaudit.documents import Document
 from robaudit.errors import RunError
 from robaudit.levels import LevelChoice
 from robaudit.numerics.intervals import mean_interval
 from robaudit.quantities import IntervalKind
 from robaudit.rows import Row
 from robaudit.stats.frame import Results
-from robaudit.stats.groups import Document, GroupKey
+from robaudit.stats.groups import GroupKey
 from robaudit.stats.intervals import Floats
 
 MOST_TURNS = 100

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
+from robaudit.documents import Document, json_number, json_values
 from robaudit.rows import Row
 from robaudit.stats.claims import Setting
 from robaudit.stats.frame import Results
-from robaudit.stats.groups import GroupKey, json_number
+from robaudit.stats.groups import GroupKey
 from robaudit.stats.intervals import TAIL
 from robaudit.stats.relations import RELATIONS, Pair, Relation, Verdict
 
@@ -57,7 +58,7 @@ class Contradiction:
             "number": self.number,
             "at_least": {**self.low.document(), "bound": json_number(self.least)},
             "at_most": {**self.high.document(), "bound": json_number(self.most)},
-            "wrong": [key.document() for key in self.wrong],
+            "wrong": json_values(self.wrong),
         }
 
 
@@ -80,19 +81,17 @@ class Blamed:
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class Checked(Document):
     """A relation, and how often it was looked at and did not hold."""
+
+    members = (
+        "relation=relation.name relation.says relation.source relation.allowance kind=relation.verdict comparisons images contradictions"
+    )
 
     relation: Relation
     comparisons: int
     images: int
     contradictions: int
-
-    def document(self) -> dict[str, Any]:
-        """As JSON values."""
-        one = self.relation
-        about = {"relation": one.name, "says": one.says, "source": one.source, "allowance": one.allowance, "kind": one.verdict.value}
-        return {**about, "comparisons": self.comparisons, "images": self.images, "contradictions": self.contradictions}
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +134,7 @@ class Consistency:
             "tail": self.tail,
             "comparisons": sum(one.comparisons for one in self.checked),
             "violations": len(self.violations),
-            "relations": [one.document() for one in self.checked],
+            "relations": json_values(self.checked),
             "contradictions": [one.document() for one in self.found],
         }
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
+from robaudit.documents import json_values
 from robaudit.errors import RunError, did_you_mean
 from robaudit.levels import LevelName
 from robaudit.stats.bootstrap import percentiles
@@ -162,12 +163,12 @@ class CorruptionReport:
         return {
             "estimator": self.estimator,
             "clean_accuracy": self.clean,
-            "accuracy": {label: {f"{level:g}": asdict(cell) for level, cell in some.items()} for label, some in self.cells.items()},
+            "accuracy": json_values(self.cells),
             "mean_error": mean_error(self.errors) if self.errors else None,
             "mean_error_interval": self.mean_error_interval,
             "baseline": self.against and self.against[0],
-            "mce": self.against and asdict(self.against[1]),
-            "relative_mce": self.against and asdict(self.against[2]),
+            "mce": self.against and json_values(self.against[1]),
+            "relative_mce": self.against and json_values(self.against[2]),
         }
 
 

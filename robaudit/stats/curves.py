@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from robaudit.documents import json_number
 from robaudit.errors import RunError
 from robaudit.levels import GAUSSIAN, LevelChoice
 from robaudit.names import GRID_STEP, ResultName
 from robaudit.quantities import RADIUS
 from robaudit.stats.bootstrap import Difference, Ends, difference, minus, percentiles
 from robaudit.stats.frame import NO_CLASS, Columns, Results, common_names
-from robaudit.stats.groups import json_number
 from robaudit.stats.intervals import Bounds, Floats
 
 LINEAR = "linear"

@@ -6,16 +6,16 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
+from robaudit.documents import Document
 from robaudit.errors import NothingLeftError, RobauditError
 from robaudit.quantities import LOG10_P_FAIL, LOSS, IntervalKind, Quantity
-from robaudit.rows import Row, with_names
+from robaudit.rows import Row
 from robaudit.stats.frame import NO_CLASS, Columns, Ints, one_result
-from robaudit.stats.groups import Document, GroupKey, json_number, quantity_of, refuse_no_values
-from robaudit.text import Names
+from robaudit.stats.groups import GroupKey, quantity_of, refuse_no_values
 
 _EVEN_ODDS = {LOG10_P_FAIL.name: math.log10(0.5), LOSS.name: math.log(2.0)}
 
@@ -56,17 +56,9 @@ class Flag(Document):
     certainty: Certainty
     censored: bool = False
 
-    def named(self, class_names: Names | None) -> dict[str, Any]:
-        """The fields as JSON values, each class followed by its name: None where it has none.
-
-        Args:
-            class_names: by class index.
-        """
-        return with_names(self.document(), class_names)
-
 
 @dataclass(frozen=True, slots=True)
-class Flagged:
+class Flagged(Document):
     """The non-robust samples of one estimator at one noise level.
 
     Attributes:
@@ -84,6 +76,11 @@ class Flagged:
         with_interval: how many of ``total`` have an interval.
         censored: how many of ``total`` have a value that the true one is only known to be larger than.
     """
+
+    members = (
+        "key unit higher_is_better threshold bottom top per_class by only total filtered not_finite beyond confirmed approximate likely "
+        "undecided with_interval censored bounds samples robust"
+    )
 
     key: GroupKey
     unit: str
@@ -112,17 +109,6 @@ class Flagged:
     def has_threshold(self) -> bool:
         """Whether there is a threshold; without one no sample is flagged."""
         return math.isfinite(self.threshold)
-
-    def document(self, class_names: Names | None = None) -> dict[str, Any]:
-        """The report as JSON values.
-
-        Args:
-            class_names: by class index.
-        """
-        plain = {name: getattr(self, name) for name in self.__slots__ if name not in {"key", "samples", "robust"}}
-        plain["threshold"] = json_number(self.threshold)
-        listed = {name: [one.named(class_names) for one in getattr(self, name)] for name in ("samples", "robust")}
-        return {**self.key.document(), **plain, **listed}
 
 
 def usual_threshold(quantity: Quantity) -> float:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, cast
+from dataclasses import dataclass
 
+from robaudit.documents import Document
 from robaudit.errors import NothingLeftError, RunError, did_you_mean
 from robaudit.levels import NO_NOISE, NoiseLevel
 from robaudit.quantities import CONFIDENCE, LOG10_P_FAIL, LOSS, P_ROBUST, Quantity
@@ -16,7 +15,7 @@ BUILT_IN: Mapping[str, Quantity] = {quantity.name: quantity for quantity in (P_R
 
 
 @dataclass(frozen=True, slots=True)
-class GroupKey:
+class GroupKey(Document):
     """What rows must have in common to be summarised together."""
 
     estimator: str
@@ -27,10 +26,6 @@ class GroupKey:
     def of(row: Row) -> GroupKey:
         """The key of a row."""
         return GroupKey(row.estimator, row.at, row.quantity)
-
-    def document(self) -> dict[str, Any]:
-        """As JSON values."""
-        return {"estimator": self.estimator, **self.at.document(), "quantity": self.quantity}
 
     @property
     def noise(self) -> str:
@@ -65,27 +60,3 @@ def quantity_of(name: str, quantities: Mapping[str, Quantity] | None) -> Quantit
             f"quantity {name!r}", "its range and direction are unknown", f"install the estimator it came from; {did_you_mean(name, known)}"
         )
     return known[name]
-
-
-def json_number(value: float | None) -> float | None:
-    """A float for JSON, which has neither NaN nor infinity: those become None."""
-    return None if value is None or not math.isfinite(value) else float(value)
-
-
-def json_values(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The mapping, with every float in it and in nested mappings passed through :func:`json_number`."""
-
-    def plain(value: Any) -> Any:
-        return json_number(value) if isinstance(value, float) else json_values(value) if isinstance(value, dict) else value
-
-    return {key: plain(value) for key, value in values.items()}
-
-
-class Document:
-    """A dataclass of numbers and strings that is written as a JSON object."""
-
-    __slots__ = ()
-
-    def document(self) -> dict[str, Any]:
-        """The fields as JSON values; a number that is not finite is null."""
-        return json_values(asdict(cast("Any", self)))

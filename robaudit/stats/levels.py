@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from robaudit.documents import Document
 from robaudit.errors import RunError
 from robaudit.levels import LevelChoice, NoiseLevel
 from robaudit.quantities import CONFIDENCE, Quantity
 from robaudit.stats.frame import Results
-from robaudit.stats.groups import Document, quantity_of
+from robaudit.stats.groups import quantity_of
 from robaudit.stats.summary import GroupSummary, Mean, NoisyAccuracy, Share, summarise
 
 

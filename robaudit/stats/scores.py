@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from robaudit.documents import Document, json_number
 from robaudit.errors import NothingLeftError, RunError
 from robaudit.levels import LevelChoice
 from robaudit.names import ResultName
@@ -21,7 +22,7 @@ from robaudit.quantities import RADIUS, TOLERANCE, IntervalKind
 from robaudit.stats.bootstrap import Difference, Ends, differences, minus, percentiles
 from robaudit.stats.difficulties import Difficulties
 from robaudit.stats.frame import Columns, Results, measuring
-from robaudit.stats.groups import GroupKey, json_number
+from robaudit.stats.groups import GroupKey
 from robaudit.stats.intervals import ROW_CONFIDENCE, Bounds, Floats, MeasuredImages, opened, population_mean
 
 RADII = (RADIUS.name, TOLERANCE.name)
@@ -152,7 +153,7 @@ class Radii:
 
 
 @dataclass(frozen=True, slots=True)
-class ScoreValue:
+class ScoreValue(Document):
     """A score.
 
     Attributes:
@@ -162,6 +163,8 @@ class ScoreValue:
         measured_lower, measured_upper: what is known for these images: the value itself for radii as they were found, infinite above
             where a censored image has a part in it; None where it is not defined.
     """
+
+    members = "value lower upper measured_lower measured_upper at_least undefined=why"
 
     value: float | None
     lower: float | None = None
@@ -174,11 +177,6 @@ class ScoreValue:
     def at_least(self) -> bool:
         """Whether the value is only a lower end."""
         return self.measured_upper == math.inf and self.measured_lower != -math.inf
-
-    def document(self) -> dict[str, Any]:
-        """The score as JSON values; an infinite end is null."""
-        numbers = {name: json_number(getattr(self, name)) for name in ("value", "lower", "upper", "measured_lower", "measured_upper")}
-        return {**numbers, "at_least": self.at_least, "undefined": self.why}
 
 
 @dataclass(frozen=True, slots=True)

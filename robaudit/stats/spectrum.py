@@ -11,13 +11,14 @@ from typing import Any
 
 import numpy as np
 
+from robaudit.documents import json_number, json_values
 from robaudit.errors import NothingLeftError, RunError, did_you_mean
 from robaudit.names import ResultName
 from robaudit.quantities import CERTIFIED, CONFIDENCE, DIFFICULTY, LOG10_P_FAIL, LOSS, P_ROBUST, RADIUS, TOLERANCE, IntervalKind, Quantity
 from robaudit.rows import Row, with_names
 from robaudit.stats.consistency import by_sample
 from robaudit.stats.frame import Results
-from robaudit.stats.groups import GroupKey, json_number, quantity_of
+from robaudit.stats.groups import GroupKey, quantity_of
 from robaudit.text import Names
 
 
@@ -145,7 +146,7 @@ class Spectrum:
         """As JSON values, each class with its name (by index)."""
         return {
             "images": self.images,
-            "ranked_by": self.ranked_by.key.document(),
+            "ranked_by": json_values(self.ranked_by.key),
             "samples": [sample.document(class_names) for sample in self.samples],
         }
 

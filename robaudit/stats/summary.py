@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
+from robaudit.documents import Document
 from robaudit.numerics.intervals import (
     clopper_pearson,
     mean_interval,
@@ -19,7 +19,7 @@ from robaudit.numerics.intervals import (
 from robaudit.quantities import IntervalKind, Quantity
 from robaudit.rows import Row
 from robaudit.stats.frame import Columns, Frame, alike, antithetic
-from robaudit.stats.groups import Document, GroupKey, json_number, quantity_of, refuse_no_values
+from robaudit.stats.groups import GroupKey, quantity_of, refuse_no_values
 from robaudit.stats.intervals import (
     ROW_CONFIDENCE,
     Floats,
@@ -181,7 +181,7 @@ def noisy_accuracy(rows: Columns, confidence: float = ROW_CONFIDENCE) -> NoisyAc
 
 
 @dataclass(frozen=True, slots=True)
-class GroupSummary:
+class GroupSummary(Document):
     """One estimator at one noise level.
 
     Attributes:
@@ -203,6 +203,12 @@ class GroupSummary:
         upper_bounds: images whose true value is at most their value; ``lower_bounds``: at least their value.
         confidence: of every interval here.
     """
+
+    members = (
+        "key unit higher_is_better confidence images not_finite with_interval approximate adaptive censored cap not_found upper_bounds "
+        "lower_bounds noted mean median p05 p95 minimum share_below_0.5=below_half share_below_0.9=below_ninety clean_accuracy "
+        "noisy_accuracy"
+    )
 
     key: GroupKey
     unit: str
@@ -238,37 +244,6 @@ class GroupSummary:
     def bad_end(self) -> Quantile:
         """The percentile that 95 % of the images are better than: the 5th, or the 95th where lower is better."""
         return self.p05 if self.higher_is_better else self.p95
-
-    def document(self) -> dict[str, Any]:
-        """One entry of ``groups`` in summary.json."""
-        return {
-            "estimator": self.key.estimator,
-            **self.key.at.document(),
-            "quantity": self.key.quantity,
-            "unit": self.unit,
-            "higher_is_better": self.higher_is_better,
-            "confidence": self.confidence,
-            "images": self.images,
-            "not_finite": self.not_finite,
-            "with_interval": self.with_interval,
-            "approximate": self.approximate,
-            "adaptive": self.adaptive,
-            "censored": self.censored,
-            "cap": self.cap,
-            "not_found": self.not_found,
-            "upper_bounds": self.upper_bounds,
-            "lower_bounds": self.lower_bounds,
-            "noted": self.noted,
-            "mean": self.mean.document(),
-            "median": self.median.document(),
-            "p05": self.p05.document(),
-            "p95": self.p95.document(),
-            "minimum": json_number(self.minimum),
-            "share_below_0.5": None if self.below_half is None else self.below_half.document(),
-            "share_below_0.9": None if self.below_ninety is None else self.below_ninety.document(),
-            "clean_accuracy": None if self.clean_accuracy is None else self.clean_accuracy.document(),
-            "noisy_accuracy": None if self.noisy_accuracy is None else self.noisy_accuracy.document(),
-        }
 
 
 def summarise(

@@ -22,10 +22,10 @@ from typing import IO, Any, Protocol
 
 from pydantic import TypeAdapter, ValidationError
 
+from robaudit.documents import json_values
 from robaudit.errors import RunError
 from robaudit.quantities import Interval
 from robaudit.rows import COLUMNS, TABLE_COLUMNS, Row, check_split, table_values
-from robaudit.stats.groups import json_values
 from robaudit.text import Names, clipped, printable
 
 SCHEMA_VERSION = 2

@@ -185,7 +185,7 @@ def test_classes_hold_together() -> None:
         lost = int(((u < 0.8) & (u >= 0.7))[one.index :: 4].sum())
         lower, upper = paired_difference(lost, 0, 3 * 80, 1 - 0.05 / 4)
         assert one.difference.measured is not None
-        assert one.difference.measured[:2] == pytest.approx((float(lower), float(upper)))
+        assert one.difference.measured.ends == pytest.approx((float(lower), float(upper)))
 
 
 def test_noise_of_another_device_is_another() -> None:

@@ -113,9 +113,9 @@ def test_refuses_impossible_counts(wrong: tuple[int, int, int]) -> None:
 
 def test_independent_measurements_add_in_quadrature() -> None:
     found = unpaired_difference((0.9, Limits(0.87, 0.92, "mover")), (0.8, Limits(0.76, 0.83, "mover")), same_noise=False)
-    assert found[:2] == pytest.approx((-0.1 - math.hypot(0.04, 0.02), -0.1 + math.hypot(0.03, 0.03)))
+    assert found.ends == pytest.approx((-0.1 - math.hypot(0.04, 0.02), -0.1 + math.hypot(0.03, 0.03)))
     bounds = unpaired_difference((0.9, Limits(0.87, 0.92, "mover")), (0.8, Limits(0.76, 0.83, "mean of intervals")), same_noise=False)
-    assert bounds[:2] == pytest.approx((-0.16, -0.04))
+    assert bounds.ends == pytest.approx((-0.16, -0.04))
 
 
 PAIRS = [8, 16, pytest.param(32, marks=pytest.mark.slow)]

@@ -39,7 +39,7 @@ def test_summaries_gates_and_comparisons_agree(method: str, confidence: float) -
     (decision,) = decide(run_of(rows), [gate("mean >= 0.5")], confidence=confidence)
     limits = Side(Columns.of(rows)).mean_limits(np.ones(len(rows), dtype=np.bool_), P_ROBUST, confidence)
     assert limits is not None
-    assert (mean.measured_lower, mean.measured_upper) == (decision.lower, decision.upper) == limits[:2]
+    assert (mean.measured_lower, mean.measured_upper) == (decision.lower, decision.upper) == limits.ends
     assert mean.measured_by == limits.method == method
 
 

@@ -5,17 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.resources import files
-from typing import Any
+from typing import Any, Literal
 
+from robaudit.compare.result import Comparison
+from robaudit.documents import Document, json_schema
 from robaudit.gates.decide import EXIT_CODES, Decision, Verdict, overall
 from robaudit.spec.gates import WARNINGS
 
-SCHEMA_VERSION = 1
-
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class Subject(Document):
     """What every format says about the run besides its gates.
 
     Attributes:
@@ -29,6 +28,8 @@ class Subject:
         skipped: samples that the run should have measured but could not.
         left_out: counts, by name, of other samples that the gates ignore or count only in part.
     """
+
+    members = "name model=weights identity robaudit"
 
     command: str
     name: str
@@ -55,23 +56,20 @@ class Subject:
         warnings = tuple(info["warnings"])
         return cls(command, name, model["name"], model["sha256"], identity, version, against, warnings, skipped, left_out or {})
 
+    @property
+    def weights(self) -> dict[str, str]:
+        """Name of the model, and sha256 of its weights."""
+        return {"name": self.model, "sha256": self.sha256}
+
     def untold(self, decisions: Sequence[Decision]) -> Sequence[str]:
         """The warnings, unless one of the gates is about them and tells them."""
         return () if any(one.gate.quantity == WARNINGS for one in decisions) else self.warnings
 
+    @property
     def counts(self) -> dict[str, int]:
         """Counts of the samples left out, by name: ``skipped`` (of a comparison also ``base_skipped``), and ``left_out``."""
         base = {} if self.against is None else {"base_skipped": self.against.skipped}
         return {"skipped": self.skipped, **base, **self.left_out}
-
-    def document(self) -> dict[str, Any]:
-        """As JSON values."""
-        return {
-            "name": self.name,
-            "model": {"name": self.model, "sha256": self.sha256},
-            "identity": self.identity,
-            "robaudit": self.robaudit,
-        }
 
 
 def counted(decision: Decision, inconclusive: Verdict) -> Verdict:
@@ -79,34 +77,60 @@ def counted(decision: Decision, inconclusive: Verdict) -> Verdict:
     return inconclusive if decision.verdict == "inconclusive" else decision.verdict
 
 
+@dataclass(frozen=True, slots=True)
+class GatesDocument(Document):
+    """What robaudit gate writes: keys may be added within a version; none is taken away or changes its meaning.
+
+    Attributes:
+        schema_version: of this document.
+        subject: the run.
+        gates: in the order they were given.
+        inconclusive_counts_as: what an inconclusive gate counts as.
+    """
+
+    members = (
+        "schema_version subject.command verdict exit_code inconclusive_counts_as subject.warnings run=subject base=subject.against "
+        "left_out=subject.counts gates"
+    )
+
+    gates: Sequence[Decision]
+    subject: Subject
+    inconclusive_counts_as: Verdict
+    schema_version: Literal[1] = field(default=1, kw_only=True)
+
+    @property
+    def verdict(self) -> Verdict:
+        """On all gates: fail if one fails, else inconclusive if one is (or what it counts as), else pass."""
+        return overall(self.gates, self.inconclusive_counts_as)
+
+    @property
+    def exit_code(self) -> Literal[0, 1, 4]:
+        """0 pass, 1 fail, 4 inconclusive."""
+        return EXIT_CODES[self.verdict]
+
+
+@dataclass(frozen=True, slots=True)
+class CompareDocument(GatesDocument):
+    """What robaudit compare writes: the gates (none without --gate), and what differs between the two runs.
+
+    Attributes:
+        comparison: new against base.
+    """
+
+    members = f"{GatesDocument.members} comparison"
+
+    comparison: Comparison
+
+
 def gates_json(decisions: Sequence[Decision], subject: Subject, *, inconclusive: Verdict = "inconclusive") -> str:
-    """The JSON text of :func:`decisions_document`; its schema is ``robaudit list schema --for gates``."""
-    return json_text(decisions_document(decisions, subject, inconclusive=inconclusive))
-
-
-def decisions_document(decisions: Sequence[Decision], subject: Subject, *, inconclusive: Verdict = "inconclusive") -> dict[str, Any]:
-    """Schema version, verdict, exit code, the run, and the gates in the order they were given, as JSON values.
-
-    An absent interval and an infinite end of one are both null; an absent one has the method "none".
+    """The JSON text of :class:`GatesDocument`.
 
     Args:
         decisions: the gates.
         subject: the run.
         inconclusive: what an inconclusive gate counts as.
     """
-    verdict = overall(decisions, inconclusive)
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "command": subject.command,
-        "verdict": verdict,
-        "exit_code": EXIT_CODES[verdict],
-        "inconclusive_counts_as": inconclusive,
-        "warnings": list(subject.warnings),
-        "run": subject.document(),
-        "base": None if subject.against is None else subject.against.document(),
-        "left_out": subject.counts(),
-        "gates": [one.document() for one in decisions],
-    }
+    return json_text(GatesDocument(decisions, subject, inconclusive).document())
 
 
 def json_text(document: Mapping[str, Any]) -> str:
@@ -115,5 +139,6 @@ def json_text(document: Mapping[str, Any]) -> str:
 
 
 def published(name: str) -> str:
-    """The text of the newest schema of a document: gates or compare."""
-    return (files("robaudit.report.ci") / f"{name}.v1.json").read_text(encoding="utf-8")
+    """The text of the JSON schema of a document: gates or compare."""
+    about = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": f"urn:robaudit:schema:{name}:1"}
+    return json_text({**about, **json_schema({"gates": GatesDocument, "compare": CompareDocument}[name])})

@@ -77,7 +77,7 @@ def step_summary(decisions: Sequence[Decision], subject: Subject, *, inconclusiv
     lines += [_about(subject)]
     if subject.against is not None:
         lines += ["", f"compared with {_about(subject.against)}"]
-    left_out = [f"{number:,} {name.replace('_', ' ')}" for name, number in subject.counts().items() if number]
+    left_out = [f"{number:,} {name.replace('_', ' ')}" for name, number in subject.counts.items() if number]
     lines += ["", f"samples left out: {markdown(', '.join(left_out))}"] if left_out else []
     rows = [cells((f"{_SIGNS[one.verdict]} {one.verdict}", str(one.gate), value_text(one), coverage_text(one))) for one in decisions]
     lines += ["", markdown_rows(Table(columns=columns(("", "gate", "value", "about")), rows=tuple(rows)))]

@@ -110,5 +110,5 @@ def _properties(subject: Subject) -> Iterator[tuple[str, str]]:
             yield f"{prefix}run identity", run.identity
             if run.robaudit is not None:
                 yield f"{prefix}robaudit", run.robaudit
-    for name, number in subject.counts().items():
+    for name, number in subject.counts.items():
         yield f"samples {name.replace('_', ' ')}", str(number)

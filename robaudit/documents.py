@@ -1,0 +1,175 @@
+"""Results as JSON, and its schema: one rule for every dataclass."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from functools import reduce
+from operator import attrgetter
+from typing import Any, ClassVar, NamedTuple, get_type_hints
+
+import numpy as np
+from pydantic import GetCoreSchemaHandler, TypeAdapter
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core import core_schema
+
+from robaudit.levels import LevelName, NoiseLevel
+from robaudit.quantities import Quantity
+from robaudit.rows import CLASSES, with_names
+from robaudit.text import Names
+
+_COLUMNS = frozenset({"key", "at"})
+
+
+class Document:
+    """A dataclass that is written as a JSON object.
+
+    Attributes:
+        members: what the object holds, in order: the name of an attribute, or ``key=name`` where the key is another; ``part.name`` is an
+            attribute of an attribute; ``*name`` puts the members of the attribute in its place, as is always done for ``key`` and ``at``.
+            Empty: all fields.
+    """
+
+    __slots__ = ()
+    members: ClassVar[str] = ""
+
+    def document(self, names: Names | None = None) -> dict[str, Any]:
+        """The members as JSON values: see :func:`json_values`.
+
+        Args:
+            names: of the classes, by index: each class is followed by its name.
+        """
+        return _object(self, names)
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+        """The schema of the JSON object, not of the dataclass."""
+        members = {
+            key: core_schema.typed_dict_field(
+                handler.generate_schema(member.type),
+                metadata={"pydantic_js_updates": {"description": _plain(member.about)} if member.about else {}},
+            )
+            for key, member in _schema_members(cls).items()
+        }
+        about = inspect.cleandoc(cls.__doc__ or "").partition("\n")[0]
+        reference = f"{cls.__module__}.{cls.__qualname__}"
+        return core_schema.typed_dict_schema(members, ref=reference, metadata={"pydantic_js_updates": {"description": _plain(about)}})
+
+
+def json_schema(document: type[Document]) -> dict[str, Any]:
+    """The JSON schema of a class's documents; their keys are described by its docstring."""
+    return TypeAdapter(document).json_schema(mode="serialization", schema_generator=_JsonSchema)
+
+
+class _JsonSchema(GenerateJsonSchema):
+    """Of numbers that may be null, without titles that repeat the keys."""
+
+    def float_schema(self, schema: core_schema.FloatSchema) -> JsonSchemaValue:
+        return {**super().float_schema(schema), "type": ["number", "null"]}
+
+    def nullable_schema(self, schema: core_schema.NullableSchema) -> JsonSchemaValue:
+        inner = self.generate_inner(schema["schema"])
+        return inner if inner.get("type") == ["number", "null"] else super().nullable_schema(schema)
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False
+
+
+def json_number(value: float | None) -> float | None:
+    """A float for JSON, which has neither NaN nor infinity: those become None."""
+    return None if value is None or not math.isfinite(value) else float(value)
+
+
+def json_values(value: Any, names: Names | None = None) -> Any:
+    """A result as JSON values.
+
+    A dataclass or a named tuple becomes an object, any other sequence or array a list; of an enumeration the value is written, of a
+    quantity its name. A number that is not finite is null.
+
+    Args:
+        value: a result, or a part of one.
+        names: of the classes, by index.
+    """
+    made = value
+    match value:
+        case Enum():
+            made = value.value
+        case float():
+            made = json_number(value)
+        case Quantity():
+            made = value.name
+        case NoiseLevel():
+            made = value.document()
+        case Document():
+            made = value.document(names)
+        case np.ndarray():
+            made = json_values(value.tolist())
+        case Mapping():
+            made = {f"{key:g}" if isinstance(key, float) else json_values(key): json_values(one, names) for key, one in value.items()}
+        case tuple() | list():
+            made = json_values(value._asdict(), names) if hasattr(value, "_asdict") else [json_values(one, names) for one in value]
+        case _ if is_dataclass(value):
+            made = _object(value, names)
+    return made
+
+
+def _object(value: Any, names: Names | None) -> dict[str, Any]:
+    made: dict[str, Any] = {}
+    for key, name in _members(type(value)):
+        one = json_values(attrgetter(name)(value), names)
+        made |= {key: one} if key else one
+    return with_names(made, names)
+
+
+def _members(cls: Any) -> tuple[tuple[str, str], ...]:
+    """Key and attribute of each member; the key is empty where the attribute's members take its place."""
+    found = []
+    for text in getattr(cls, "members", "").split() or [field.name for field in fields(cls)]:
+        key, _, name = text.rpartition("=")
+        last = name.rpartition(".")[2]
+        found.append(("" if last in _COLUMNS or name.startswith("*") else key or last, name.removeprefix("*")))
+    return tuple(found)
+
+
+class _Member(NamedTuple):
+    type: Any
+    about: str = ""
+
+
+def _schema_members(cls: Any) -> dict[str, _Member]:
+    """Type and description of each key of a class's documents."""
+    if cls is NoiseLevel:
+        return {"noise": _Member(str), "level_name": _Member(LevelName), "level": _Member(float)}
+    if not is_dataclass(cls):  # a typed dictionary
+        return {key: _Member(hint) for key, hint in get_type_hints(cls).items()}
+    found = dict[str, _Member]()
+    for key, path in _members(cls):
+        member = reduce(lambda owner, name: _member(owner.type, name), path.split("."), _Member(cls))
+        found |= {key: member} if key else _schema_members(member.type)
+    for key in CLASSES & found.keys():
+        found[f"{key}_name"] = _Member(str | None)
+    return found
+
+
+def _member(owner: Any, name: str) -> _Member:
+    computed = getattr(owner, name, None)
+    if isinstance(computed, property):
+        return _Member(get_type_hints(computed.fget)["return"], inspect.cleandoc(computed.__doc__ or "").partition("\n")[0])
+    return _Member(get_type_hints(owner, include_extras=True)[name], dict(_attributes(owner.__doc__ or "")).get(name, ""))
+
+
+def _plain(text: str) -> str:
+    """A line of a docstring for readers of JSON."""
+    return re.sub(r":\w+:`[~.\w]*?(\w+)`", r"\1", text).replace("``", "").replace("None", "null")
+
+
+def _attributes(docstring: str) -> Iterator[tuple[str, str]]:
+    """Name and description of each attribute that a docstring of a class describes."""
+    listed = inspect.cleandoc(docstring).partition("Attributes:\n")[2].partition("\n\n")[0]
+    for entry in re.split(r"\n    (?=\S)", "\n" + listed)[1:]:
+        names, _, text = " ".join(entry.split()).partition(": ")
+        yield from ((name, text) for name in names.split(", "))
