@@ -10,7 +10,7 @@ from typing import Any
 
 from robaudit.levels import GAUSSIAN
 from robaudit.report import numbers
-from robaudit.report.differences import NOT_COMPARED, P_VALUE, PAIRED, Paired, paired_cells, paired_changes, paired_document, run_columns
+from robaudit.report.differences import NOT_COMPARED, P_VALUE, Paired, paired_cells, paired_changes, paired_document, run_columns
 from robaudit.report.sections import Ask, Found, Section
 from robaudit.report.tables import Column, Table, cells
 from robaudit.report.words import BOOTSTRAP
@@ -145,7 +145,7 @@ def _notes(every: Sequence[Curves], *, paired: bool) -> Iterator[str]:
         better = "higher" if kind in HIGHER_IS_BETTER else "lower"
         yield f"{NAMES[kind]}: {MEANINGS[kind]}; {better} is better."
     several = len(every) > 1
-    yield f"[ ] 95 % {BOOTSTRAP}{PAIRED if paired else ''}. Errors are relative to the label."
+    yield f"[ ] 95 % {BOOTSTRAP}{'; of a difference: the same images drawn for both' if paired else ''}. Errors are relative to the label."
     if several:
         yield P_VALUE if paired else NOT_COMPARED
     for one in every:

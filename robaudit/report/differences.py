@@ -20,7 +20,6 @@ from robaudit.text import clipped
 
 Key = TypeVar("Key")
 Paired = Mapping[Key, bootstrap.Difference]
-PAIRED = "; of a difference: the same images drawn for both"
 P_VALUE = "p: two-sided, of no difference; each line alone, and 0.001 at least."
 NOT_COMPARED = "No difference: the runs have other images, or other noise."
 Changes = dict[tuple[str, NoiseLevel], GroupComparison]

@@ -10,12 +10,11 @@ from typing import Any
 from robaudit.compare.matching import check_same_images, check_same_noise
 from robaudit.errors import NothingLeftError, RobauditError, RunError, SpecError
 from robaudit.report import numbers
-from robaudit.report.differences import P_VALUE, PAIRED, p_text, run_columns
+from robaudit.report.differences import P_VALUE, p_text, run_columns
 from robaudit.report.sections import Ask, Found, Section, by_name
 from robaudit.report.summary_tables import MEANINGS as QUANTITIES
 from robaudit.report.tables import Column, Table, cells
-from robaudit.report.words import BOOTSTRAP
-from robaudit.stats.intervals import ROW_CONFIDENCE
+from robaudit.stats.intervals import LIKE_THESE, ROW_CONFIDENCE
 from robaudit.stats.scores import (
     MEANINGS,
     RADII,
@@ -142,7 +141,7 @@ def table_of(scores: Scores) -> Table:
     shown = [(score, one) for score, one in scores.values.items() if one.value is not None]
     rows = [cells((score, _both(one), MEANINGS[score])) for score, one in shown]
     heads = (Column("score"), Column(f"value [{_percent(scores)} interval]", number=True), Column("meaning", wrap=True))
-    note = f"[ ] {100 * scores.confidence:.4g} % {BOOTSTRAP}."
+    note = f"[ ] {_intervals(scores)}."
     return Table(_heading(scores.radii), heads, tuple(rows), (_counts(scores.radii),), notes=(note, *notes(scores)))
 
 
@@ -158,7 +157,7 @@ def change_table(changes: ScoreChanges, names: Sequence[str]) -> Table:
     lines = [f"{_counts(radii)} in {base}; {_counts(changes.new.radii)} in {new}"]
     if changes.only_base or changes.only_new:
         lines.append(f"left out: {count(changes.only_base, 'image')} only in {base}, {changes.only_new:,} only in {new}")
-    about = f"[ ] {_percent(changes.base)} {BOOTSTRAP}{PAIRED}."
+    about = f"[ ] {_intervals(changes.base)}; of a difference: bootstrap, the same images drawn for both."
     remarks = dict.fromkeys([*notes(changes.base), *notes(changes.new)])
     return Table(
         _heading(radii), (Column("score"), *run_columns(names, tested=True)), tuple(rows), tuple(lines), notes=(about, P_VALUE, *remarks)
@@ -225,6 +224,11 @@ def _heading(radii: Radii) -> str:
 def _counts(radii: Radii) -> str:
     n, correct = len(radii.ids), int(radii.correct.sum())
     return f"{count(n, 'image')}, {correct:,} correct" + (f", {n - correct:,} misclassified (radius 0)" if correct < n else "")
+
+
+def _intervals(scores: Scores) -> str:
+    """How the intervals of the scores are made."""
+    return f"{_percent(scores)} interval, {LIKE_THESE}: of r_m that of a mean in the summary, of the others bootstrap (percentiles)"
 
 
 def _percent(scores: Scores) -> str:
