@@ -168,10 +168,14 @@ def test_rows_are_those_of_samples_csv(run: Path, run_cli: RunCli) -> None:
     assert len(lines) == 8
 
 
-def test_corruption(run: Path, run_cli: RunCli) -> None:
+def test_corruption(run: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
     table = run_cli("show", run, "corruption", "--baseline", "alexnet").out
-    assert re.search(r"fog +\d+\.\d%", table)
-    assert "against AlexNet: the mean over 2" in table
+    percent = r"-?\d+\.\d%"
+    interval = rf"{percent} \[{percent}, {percent}\]"
+    assert re.search(rf"fog +({interval} +){{6}}{interval}", table), "five severities, the mean error, and CE"
+    assert re.search(rf"mean error {interval}, over 2 noises", table)
+    assert re.search(rf"mCE {interval}, relative mCE {interval} \(against AlexNet: the mean over 2\)", " ".join(table.split()))
     own = results(run_cli("show", run, "corruption", "--baseline", run, "--format", "json").out)
     assert own[0]["mce"]["value"] == pytest.approx(1.0)
 
@@ -280,6 +284,7 @@ def test_what_is_no_radius(radius: str, run: Path, refuse: Refuse) -> None:
 
 def test_scores(run: Path, run_cli: RunCli) -> None:
     out = run_cli("show", run, "scores").out
+    assert "of r_m that of a mean in the summary, of the others bootstrap (percentiles)" in " ".join(out.split())
     assert "radii:norm=l2: radius, norm of the smallest change of the image that changes the prediction" in out
     assert re.search(r"r_m +>= 1\.\d+ +\[\d\.\d+, \.\.\.\]", out)
     lines = records(run_cli("show", run, "scores", "--format", "csv").out)
