@@ -10,6 +10,7 @@ from typing import Any
 
 from robaudit.errors import RunError
 from robaudit.levels import NoiseLevel
+from robaudit.names import PartName, ResultName
 from robaudit.quantities import LOSS
 from robaudit.report import numbers
 from robaudit.report.differences import NOT_COMPARED, P_VALUE, Paired, paired_cells, paired_changes, paired_document, run_columns
@@ -55,7 +56,7 @@ class LossSection(Section[ByOrder]):
 
     def applies(self, run: Run) -> bool:
         """Whether it has losses by q, not those of attacks alone."""
-        return LOSS.name in run.quantities and any("q" in entry["options"] for entry in run.info["spec"].get("estimators", ()))
+        return LOSS.name in run.quantities and any(key.quantity == LOSS.name and _finite(key.estimator) for key in run.frame)
 
     def records(self, run: Run, ask: Ask) -> list[ByOrder]:
         """The losses at all noise levels, together.
@@ -106,6 +107,11 @@ class LossSection(Section[ByOrder]):
                         line |= {"base": found[0].name, "common_images": parted.pop("images"), "difference": parted}
                     lines.append(line)
         return lines
+
+
+def _finite(name: str) -> bool:
+    part = ResultName.parse(name).part
+    return part is not None and part.name is PartName.Q and part.number < math.inf
 
 
 _PARTS = ("value", "lower", "upper", "measured_lower", "measured_upper")
