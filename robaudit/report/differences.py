@@ -8,13 +8,13 @@ from typing import Any, TypeVar
 from robaudit.compare.difference import compare
 from robaudit.compare.matching import check_same_images, check_same_noise
 from robaudit.compare.result import Difference, GroupComparison
+from robaudit.documents import json_values
 from robaudit.errors import RobauditError
 from robaudit.levels import NoiseLevel
 from robaudit.report import numbers
 from robaudit.report.sections import Found
 from robaudit.report.tables import Column
 from robaudit.stats import bootstrap
-from robaudit.stats.groups import json_values
 from robaudit.store.run import Run
 from robaudit.text import clipped
 
@@ -91,7 +91,8 @@ def p_text(p: float | None) -> str:
 
 def paired_document(one: bootstrap.Difference) -> dict[str, Any]:
     """A difference as JSON values; an infinite end is null."""
-    return json_values(one._asdict())
+    document: dict[str, Any] = json_values(one)
+    return document
 
 
 def difference(one: Difference | None) -> str:
