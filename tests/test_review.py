@@ -156,7 +156,7 @@ def test_one_probability_in_the_place_of_a_logit_warns(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("sigma", [1e39, 1e-45, 2e3])
 def test_noise_levels_are_noise_levels(tmp_path: Path, sigma: float) -> None:
-    with pytest.raises(SpecError, match=r"noise\.sigma: .* is not a level of gaussian; give one from 1e-06 to 1000"):
+    with pytest.raises(SpecError, match=r"noise\[0\]\.sigma: .* is not a level of gaussian; give one from 1e-06 to 1000"):
         run(tmp_path, Net(), sigma=sigma)
     assert not (tmp_path / "run").exists()
 

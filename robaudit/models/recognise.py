@@ -9,15 +9,17 @@ from typing import Any
 import torch
 
 from robaudit.models.architectures import families_of
+from robaudit.models.base import Source
 from robaudit.models.load import guess_format
 from robaudit.models.safety import load_tensors
-from robaudit.models.state_dict import state_of
+from robaudit.models.state_dict import other_classes, read_safetensors, state_of
 from robaudit.spec.model import ModelSpec
 from robaudit.spec.pretrained.base import Pretrained
-from robaudit.spec.pretrained.folder import describe, weights_file
+from robaudit.spec.pretrained.folder import INDEX, describe, weights_file
 from robaudit.spec.pretrained.hub import is_hub
 from robaudit.spec.pretrained.torchvision_weights import name_of_file
 
+_FAMILIES = ("timm:", "torchvision:")
 _IMAGENET = 1000  # classes, which architectures have unless told otherwise
 
 
@@ -36,6 +38,8 @@ def recognise(path: str, architecture: str | None, base: Path) -> tuple[dict[str
         RobauditError: a file is damaged, or of a model that is not supported.
     """
     keys: dict[str, Any] = {} if architecture is None else {"architecture": architecture}
+    if architecture is not None and architecture.startswith(_FAMILIES) and not is_hub(path):
+        keys |= _classes_of(path, architecture, base)
     known = describe(ModelSpec(path=path, **keys), base)
     if known is not None:
         return {"architecture": known.architecture, **keys}, known
@@ -43,6 +47,17 @@ def recognise(path: str, architecture: str | None, base: Path) -> tuple[dict[str
         keys = _by_file(weights_file(base / path))
         known = describe(ModelSpec(path=path, **keys), base) if keys else None
     return keys, known
+
+
+def _classes_of(path: str, architecture: str, base: Path) -> dict[str, Any]:
+    """The option for a file of weights that has another number of classes than its architecture, as after fine-tuning."""
+    file = base / path
+    format_ = guess_format(file, None) if file.is_file() else None
+    if format_ not in ("state dict", "safetensors") or file.name.endswith(INDEX):
+        return {}
+    found = read_safetensors(file, path) if format_ == "safetensors" else state_of(load_tensors(file, path), None, path)
+    classes = other_classes(Source(ModelSpec(path=path, architecture=architecture), file, base), found)
+    return {} if classes is None else {"architecture_options": {"num_classes": classes}}
 
 
 def needs_architecture(path: str, base: Path) -> bool:

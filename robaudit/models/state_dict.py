@@ -102,11 +102,37 @@ def _odd(tensor: torch.Tensor) -> str:
 
 def _hint(wanted: Mapping[str, torch.Tensor], tensors: Mapping[str, torch.Tensor], differing: list[str]) -> str:
     """Suggest num_classes when only the last layer's number of rows differs."""
+    classes = _other_classes(wanted, tensors, differing)
+    if classes is not None:
+        return f"the last layer has {classes} rows: write architecture_options: {{num_classes: {classes}}}"
+    return "check architecture and architecture_options"
+
+
+def _other_classes(wanted: Mapping[str, torch.Tensor], tensors: Mapping[str, torch.Tensor], differing: list[str]) -> int | None:
+    """The rows of the weights' last layer, if their number is all that differs."""
     last = [key for key in wanted if wanted[key].is_floating_point()][-2:]
     key = differing[-1]
     if set(differing) <= set(last) and tensors[key].dim() and tensors[key].shape[1:] == wanted[key].shape[1:]:
-        return f"the last layer has {tensors[key].shape[0]} rows: write architecture_options: {{num_classes: {tensors[key].shape[0]}}}"
-    return "check architecture and architecture_options"
+        return tensors[key].shape[0]
+    return None
+
+
+def other_classes(source: Source, found: Mapping[str, torch.Tensor]) -> int | None:
+    """The number of classes of weights that fit their architecture but for the last layer; None if they fit, or do not fit at all.
+
+    Args:
+        source: the file, and the name of its architecture.
+        found: the weights, with the keys of the file.
+
+    Raises:
+        ModelError: there is no such architecture.
+    """
+    wanted = build_architecture(source, found, meta=True).state_dict()
+    tensors, _ = _stripped(found, wanted.keys())
+    if any(key not in tensors for key in wanted if not key.endswith("num_batches_tracked")):
+        return None
+    differing = [key for key in wanted if key in tensors and wanted[key].shape != tensors[key].shape]
+    return _other_classes(wanted, tensors, differing) if differing else None
 
 
 def _few(names: Iterable[str], most: int = 3) -> str:
@@ -129,7 +155,7 @@ def load_safetensors(source: Source) -> LoadedNetwork:
     tensors: dict[str, torch.Tensor] = {}
     for path in files:
         if path == source.file or path.suffix == ".safetensors":
-            tensors |= _read_safetensors(path, str(path))
+            tensors |= read_safetensors(path, str(path))
         else:
             tensors |= state_of(load_tensors(path, str(path)), None, str(path))
     if source.spec.entry is not None:
@@ -138,7 +164,12 @@ def load_safetensors(source: Source) -> LoadedNetwork:
     return _fill(source, files, tensors, "safetensors" if plain else "state dict", ())
 
 
-def _read_safetensors(path: Path, where: str) -> dict[str, torch.Tensor]:
+def read_safetensors(path: Path, where: str) -> dict[str, torch.Tensor]:
+    """The tensors of one .safetensors file.
+
+    Raises:
+        ModelError: it is damaged, or too large to map.
+    """
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 

@@ -10,8 +10,8 @@ from robaudit.levels import LevelName
 from robaudit.report import numbers
 from robaudit.report.sections import Ask, Found, Section
 from robaudit.report.tables import Column, Table, cells
-from robaudit.stats.corruption import ALEXNET, Baseline, CorruptionReport, baseline_of, corruption_report, mean_error
-from robaudit.stats.intervals import LIKE_THESE
+from robaudit.stats.corruption import ALEXNET, Baseline, CorruptionError, CorruptionReport, baseline_of, corruption_report, mean_error
+from robaudit.stats.intervals import LIKE_THESE, Bounds
 from robaudit.store.run import Run, read_run
 
 _ALEXNET = "alexnet"
@@ -59,17 +59,17 @@ def _table(found: Sequence[Found[CorruptionReport]]) -> Table:
     reports = [one.record for one in found]
     levels = sorted({level for report in reports for level in report.levels})
     against = any(report.against for report in reports)
-    rows = []
+    rows, intervals = [], [one.record.error_intervals() for one in found]
     for label in dict.fromkeys(label for report in reports for label in report.cells):
-        for one in found:
+        for one, ends in zip(found, intervals, strict=True):
             report, errors = one.record, one.record.errors
             by_level = report.cells.get(label, {})
             values = (
                 numbers.with_percents(cell.value, cell.lower, cell.upper) if (cell := by_level.get(level)) is not None else ""
                 for level in levels
             )
-            mean = f"{sum(errors[label]) / len(errors[label]):.1%}" if label in errors else ""
-            relative = [] if not against else ["" if report.against is None else _percent(report.against[1].by_corruption.get(label))]
+            mean = _percent(sum(errors[label]) / len(errors[label]), ends.get(label)) if label in errors else ""
+            relative = [] if not against else ["" if report.against is None else _relative(report.against[1], label)]
             rows.append(cells((label, *([one.name] if several else []), *values, mean, *relative)))
     heads = (*(f"{level:g}" for level in levels), "mean error", *(["CE"] if against else []))
     named = [(f"{one.name}: " if several else "", one.record) for one in found]
@@ -78,20 +78,26 @@ def _table(found: Sequence[Found[CorruptionReport]]) -> Table:
         (Column("noise"), *([Column("run")] if several else []), *(Column(head, number=True) for head in heads)),
         tuple(rows),
         lines=tuple(f"{name}without noise {report.clean:.1%}" for name, report in named),
-        notes=(f"[ ] 95 % interval, {LIKE_THESE}.", *(f"{name}{text}" for name, report in named for text in _conclusions(report))),
+        notes=(
+            f"[ ] 95 % interval, {LIKE_THESE}; of errors over severities and noises: bootstrap (percentiles).",
+            *(f"{name}{text}" for name, report in named for text in _conclusions(report)),
+        ),
     )
 
 
 def _conclusions(report: CorruptionReport) -> list[str]:
     left_out = [label for label in report.cells if label not in report.errors]
     over = "1 noise" if len(report.errors) == 1 else f"{len(report.errors)} noises"
-    found = [f"mean error {mean_error(report.errors):.1%}, over {over} and 5 severities."] if report.errors else []
+    found = []
+    if report.errors:
+        found.append(f"mean error {_percent(mean_error(report.errors), report.mean_error_interval)}, over {over} and 5 severities.")
     if left_out:
         found.append(f"Not at all five severities, and in no mean: {', '.join(left_out)}.")
     if report.against is not None:
         name, absolute, relative = report.against
         found.append(
-            f"mCE {absolute.value:.1%}, relative mCE {relative.value:.1%} (against {name}: the mean over {len(absolute.by_corruption)})."
+            f"mCE {_percent(absolute.value, absolute.interval)}, relative mCE {_percent(relative.value, relative.interval)} "
+            f"(against {name}: the mean over {len(absolute.by_corruption)})."
         )
         if absolute.missing:
             few = ", ".join(absolute.missing)
@@ -101,5 +107,10 @@ def _conclusions(report: CorruptionReport) -> list[str]:
     return found
 
 
-def _percent(value: float | None) -> str:
-    return "" if value is None else f"{value:.1%}"
+def _relative(error: CorruptionError, label: str) -> str:
+    value = error.by_corruption.get(label)
+    return "" if value is None else _percent(value, error.intervals.get(label))
+
+
+def _percent(value: float, ends: Bounds | None) -> str:
+    return f"{value:.1%}" if ends is None else numbers.with_percents(value, *ends)

@@ -5,14 +5,28 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from robaudit.levels import GAUSSIAN
 from robaudit.report import numbers
+from robaudit.report.differences import NOT_COMPARED, P_VALUE, Paired, paired_cells, paired_changes, paired_document, run_columns
 from robaudit.report.sections import Ask, Found, Section
 from robaudit.report.tables import Column, Table, cells
 from robaudit.report.words import BOOTSTRAP
-from robaudit.stats.curves import HIGHER_IS_BETTER, HUMANS, LINEAR, NAMES, Curve, CurveKind, Curves, Relation, Summary, curves_of
+from robaudit.stats.curves import (
+    HIGHER_IS_BETTER,
+    HUMANS,
+    LINEAR,
+    NAMES,
+    Curve,
+    CurveKind,
+    Curves,
+    Relation,
+    Summary,
+    curve_changes,
+    curves_of,
+)
 from robaudit.store.run import Run
 from robaudit.text import count
 
@@ -47,8 +61,8 @@ class CurveSection(Section[Curves]):
         return [curves_of(run, estimators=ask.estimators, levels=ask.levels)]
 
     def tables(self, found: Sequence[Found[Curves]], ask: Ask) -> Iterator[Table]:
-        """A column for each run, and where the whole curves are."""
-        table = curve_table([replace(one.record, name=one.name) for one in found])
+        """A column for each run, the differences from the first, and where the whole curves are."""
+        table = _table(found, ask)
         paths = " ".join(str(one.run.path) for one in found)
         more = f"The curves: robaudit plot {paths} --kind curves -o curves.png; point by point: --format csv."
         yield replace(table, notes=(*table.notes, more))
@@ -59,7 +73,26 @@ class CurveSection(Section[Curves]):
         if any(len(one.record.curves) > 1 for one in found) or any(
             one is not None and one.summary.value is not None and one.summary.relation is Relation.IS for one in noise
         ):
-            yield curve_table([replace(one.record, name=one.name) for one in found])
+            yield _table(found, ask)
+
+    def documents(self, found: Sequence[Found[Curves]], ask: Ask) -> list[dict[str, Any]]:
+        """The curves; of several runs, with the differences of the summaries from those of the first."""
+        made, changes = super().documents(found, ask), _changes(found, ask)
+        for one in made[1:]:
+            differences = {kind.value: paired_document(change) for kind, change in changes[one["run"]].items()}
+            one.update(base=found[0].name, differences=differences)
+        return made
+
+    def sheet(self, found: Sequence[Found[Curves]], ask: Ask) -> list[dict[str, Any]]:
+        """The points; of several runs, then a line for each difference of a summary from that of the first, at no point."""
+        lines = super().sheet(found, ask)
+        for name, changes in _changes(found, ask).items():
+            for kind, change in changes.items():
+                parted = paired_document(change)
+                lines.append(
+                    {"run": name, "curve": kind.value, "images": parted.pop("images"), "base": found[0].name, "difference": parted}
+                )
+        return lines
 
     def lines(self, one: Found[Curves], ask: Ask) -> Iterator[Mapping[str, Any]]:
         """A line for each point of each curve."""
@@ -69,14 +102,25 @@ class CurveSection(Section[Curves]):
                 yield {"curve": kind.value, "at": at, "error": error, "lower": lower, "upper": upper, "images": curve.images}
 
 
-def curve_table(block: Sequence[Curves]) -> Table:
-    """A column for each model, a line for each summary."""
+def _changes(found: Sequence[Found[Curves]], ask: Ask) -> dict[str, Paired[CurveKind]]:
+    return paired_changes(found, partial(curve_changes, estimators=ask.estimators, levels=ask.levels))
+
+
+def _table(found: Sequence[Found[Curves]], ask: Ask) -> Table:
+    """A column for each model, a line for each summary, and its differences from the first model."""
+    block, changes = [replace(one.record, name=one.name) for one in found], list(_changes(found, ask).values())
     kinds = [kind for kind in CurveKind if any(kind in one.curves for one in block)]
-    rows = [("images", *(f"{next(iter(one.curves.values())).images:,}" for one in block))]
-    rows.append(("clean accuracy", *(f"{100 * (1 - float(next(iter(one.curves.values())).errors[0])):.1f}%" for one in block)))
-    rows += [(NAMES[kind], *(_both(one.curves.get(kind)) for one in block)) for kind in kinds]
-    columns = (Column(""), *(Column(one.name, number=True) for one in block))
-    return Table("Summary of the error curves", columns, tuple(map(cells, rows)), notes=tuple(_notes(block)))
+    changes = changes if any(changes) else []
+    none = [""] * 2 * len(changes)
+    rows = [["images", *(f"{next(iter(one.curves.values())).images:,}" for one in block), *none]]
+    rows.append(["clean accuracy", *(f"{100 * (1 - float(next(iter(one.curves.values())).errors[0])):.1f}%" for one in block), *none])
+    for kind in kinds:
+        moved = [text for of in changes for text in paired_cells(of.get(kind))]
+        rows.append([NAMES[kind], *(_both(one.curves.get(kind)) for one in block), *moved])
+    names = [one.name for one in block]
+    columns = run_columns(names, tested=True) if changes else [Column(name, number=True) for name in names]
+    notes = tuple(_notes(block, paired=bool(changes)))
+    return Table("Summary of the error curves", (Column(""), *columns), tuple(map(cells, rows)), notes=notes)
 
 
 def _both(curve: Curve | None) -> str:
@@ -95,13 +139,15 @@ def interval(summary: Summary) -> str:
     return f"[{summary.lower:.3g}, {'...' if math.isinf(summary.upper) else f'{summary.upper:.3g}'}]"
 
 
-def _notes(every: Sequence[Curves]) -> Iterator[str]:
+def _notes(every: Sequence[Curves], *, paired: bool) -> Iterator[str]:
     kinds = [kind for kind in CurveKind if any(kind in one.curves for one in every)]
     for kind in kinds:
         better = "higher" if kind in HIGHER_IS_BETTER else "lower"
         yield f"{NAMES[kind]}: {MEANINGS[kind]}; {better} is better."
-    yield f"[ ] 95 % {BOOTSTRAP}. Errors are relative to the label."
     several = len(every) > 1
+    yield f"[ ] 95 % {BOOTSTRAP}{'; of a difference: the same images drawn for both' if paired else ''}. Errors are relative to the label."
+    if several:
+        yield P_VALUE if paired else NOT_COMPARED
     for one in every:
         for remark in remarks(one):
             yield f"{one.name}: {remark}" if several else remark[0].upper() + remark[1:]

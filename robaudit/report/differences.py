@@ -1,20 +1,27 @@
-"""How the means of further runs differ from those of the first one, where they can be compared."""
+"""How further runs differ from the first one, where they can be compared."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 from robaudit.compare.difference import compare
+from robaudit.compare.matching import check_same_images, check_same_noise
 from robaudit.compare.result import Difference, GroupComparison
 from robaudit.errors import RobauditError
 from robaudit.levels import NoiseLevel
 from robaudit.report import numbers
 from robaudit.report.sections import Found
 from robaudit.report.tables import Column
+from robaudit.stats import bootstrap
+from robaudit.stats.groups import json_values
 from robaudit.store.run import Run
 from robaudit.text import clipped
 
+Key = TypeVar("Key")
+Paired = Mapping[Key, bootstrap.Difference]
+P_VALUE = "p: two-sided, of no difference; each line alone, and 0.001 at least."
+NOT_COMPARED = "No difference: the runs have other images, or other noise."
 Changes = dict[tuple[str, NoiseLevel], GroupComparison]
 _LONGEST = 24
 
@@ -42,10 +49,49 @@ def _changes(base: Run, new: Run) -> Changes:
     return made
 
 
-def run_columns(names: Sequence[str]) -> list[Column]:
-    """A column for each run, and one for the difference of each further run from the first."""
-    short = [clipped(name, _LONGEST) for name in names]
-    return [*(Column(name, number=True) for name in short), *(Column(f"{name} - {short[0]}", number=True) for name in short[1:])]
+def paired_changes(found: Sequence[Found[Any]], differences: Callable[[Run, Run], Paired[Key]]) -> dict[str, Paired[Key]]:
+    """By the name of each run but the first, its differences from the first; empty where two runs have other images or other noise."""
+    runs = {one.name: one.run for one in found}
+    base, *others = runs
+    made: dict[str, Paired[Key]] = {}
+    for name in others:
+        try:
+            check_same_images(runs[base], runs[name])
+            check_same_noise(runs[base], runs[name])
+            made[name] = differences(runs[base], runs[name])
+        except RobauditError:  # nothing to compare
+            made[name] = {}
+    return made
+
+
+def run_columns(names: Sequence[str], *, tested: bool = False) -> list[Column]:
+    """A column for each run, and one for the difference of each further run from the first; ``tested``: and one for its p-value."""
+    base, *others = [clipped(name, _LONGEST) for name in names]
+    columns = [Column(name, number=True) for name in (base, *others)]
+    for name in others:
+        columns.append(Column(f"{name} - {base}", number=True))
+        if tested:
+            columns.append(Column("p", number=True, below=True))
+    return columns
+
+
+def paired_cells(one: bootstrap.Difference | None) -> Iterator[str]:
+    """A difference with its interval, and its p-value."""
+    if one is None:
+        yield from (numbers.NONE, "")
+    else:
+        yield numbers.change(one.value, None if one.lower is None or one.upper is None else (one.lower, one.upper))
+        yield p_text(one.p_value)
+
+
+def p_text(p: float | None) -> str:
+    """A p-value; empty without one."""
+    return "" if p is None else numbers.p_value(p)
+
+
+def paired_document(one: bootstrap.Difference) -> dict[str, Any]:
+    """A difference as JSON values; an infinite end is null."""
+    return json_values(one._asdict())
 
 
 def difference(one: Difference | None) -> str:

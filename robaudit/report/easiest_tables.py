@@ -16,6 +16,7 @@ from robaudit.report.sections import Ask, Found, Section
 from robaudit.report.tables import Column, Table, cells
 from robaudit.stats.easiest import EasiestErrors, KeptCurve, easiest_errors, kept_curve
 from robaudit.stats.intervals import LIKE_THESE
+from robaudit.stats.scores import RADII
 from robaudit.store.run import Run
 from robaudit.text import count
 
@@ -36,9 +37,9 @@ class EasiestSection(Section[Easiest]):
     words = "Images are sorted by how difficult they are without noise; a robust network makes no errors on the easiest ones."
 
     def applies(self, run: Run) -> bool:
-        """Whether it has labels, votes and difficulties."""
+        """Whether it has labels, votes, and difficulties of their own or among the details of radii."""
         labelled = run.info["clean_accuracy"] is not None and bool(run.info["noisy_accuracy"])
-        return labelled and DIFFICULTY.name in run.quantities
+        return labelled and not {DIFFICULTY.name, *RADII}.isdisjoint(run.quantities)
 
     def records(self, run: Run, ask: Ask) -> list[Easiest]:
         """The errors of the first estimator that counts votes."""

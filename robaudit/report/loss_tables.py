@@ -5,19 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from robaudit.errors import RunError
 from robaudit.levels import NoiseLevel
+from robaudit.names import PartName, ResultName
 from robaudit.quantities import LOSS
 from robaudit.report import numbers
-from robaudit.report.differences import changes_of, difference, run_columns
+from robaudit.report.differences import NOT_COMPARED, P_VALUE, Paired, paired_cells, paired_changes, paired_document, run_columns
 from robaudit.report.sections import Ask, Found, Section
 from robaudit.report.summary_tables import caveats
 from robaudit.report.tables import Cell, Column, Table, cells, columns
 from robaudit.report.words import failed_attacks
-from robaudit.stats.intervals import THESE_IMAGES
-from robaudit.stats.losses import MOST_WORST, Losses, LossResult, losses
+from robaudit.stats.groups import GroupKey
+from robaudit.stats.intervals import LIKE_THESE, THESE_IMAGES
+from robaudit.stats.losses import MOST_WORST, Losses, LossResult, loss_changes, losses
 from robaudit.stats.summary import GroupSummary
 from robaudit.store.run import Run
 from robaudit.text import count
@@ -53,7 +56,7 @@ class LossSection(Section[ByOrder]):
 
     def applies(self, run: Run) -> bool:
         """Whether it has losses by q, not those of attacks alone."""
-        return LOSS.name in run.quantities and any("q" in entry["options"] for entry in run.info["spec"].get("estimators", ()))
+        return LOSS.name in run.quantities and any(key.quantity == LOSS.name and _finite(key.estimator) for key in run.frame)
 
     def records(self, run: Run, ask: Ask) -> list[ByOrder]:
         """The losses at all noise levels, together.
@@ -71,7 +74,7 @@ class LossSection(Section[ByOrder]):
         several = len(found) > 1
         failed = [(one.name, failed_attacks(one.record.losses)) for one in found]
         told = tuple(f"{name}: {text}" if several else text for name, text in failed if text)
-        table = _side_by_side(found) if several else _means(found[0].record)
+        table = _side_by_side(found, ask) if several else _means(found[0].record)
         yield replace(table, notes=(*table.notes, *told))
         for one in found:
             for worst in worst_losses_tables(one.record.losses, one.record.levels):
@@ -81,15 +84,45 @@ class LossSection(Section[ByOrder]):
         """The means by q and the values of the images with the highest losses."""
         return {"levels": [_document(of) for of in one.record.losses]}
 
-    def lines(self, one: Found[ByOrder], ask: Ask) -> Iterator[Mapping[str, Any]]:
-        """A line for each noise level and result."""
-        for of in one.record.losses:
-            for result in of.results:
-                mean = {part: getattr(result.mean, part) for part in _PARTS}
-                yield {"estimator": result.name, **of.at.document(), "q": result.q, "images": result.images, "mean": mean}
+    def documents(self, found: Sequence[Found[ByOrder]], ask: Ask) -> list[dict[str, Any]]:
+        """The same of each run; of several runs, with the differences of the means from those of the first."""
+        made, changes = super().documents(found, ask), _changes(found, ask)
+        for one in made[1:]:
+            moved = changes[one["run"]].items()
+            differences = [{"estimator": key.estimator, **key.at.document(), **paired_document(change)} for key, change in moved]
+            one.update(base=found[0].name, differences=differences)
+        return made
+
+    def sheet(self, found: Sequence[Found[ByOrder]], ask: Ask) -> list[dict[str, Any]]:
+        """A line for each run, noise level and result; of several runs, with the difference of the mean from that of the first."""
+        changes = _changes(found, ask)
+        lines = []
+        for one in found:
+            for of in one.record.losses:
+                for result in of.results:
+                    line = {"run": one.name, "estimator": result.name, **of.at.document(), "q": result.q, "images": result.images}
+                    line["mean"] = {part: getattr(result.mean, part) for part in _PARTS}
+                    if (change := changes.get(one.name, {}).get(_key(result.name, of.at))) is not None:
+                        parted = paired_document(change)
+                        line |= {"base": found[0].name, "common_images": parted.pop("images"), "difference": parted}
+                    lines.append(line)
+        return lines
+
+
+def _finite(name: str) -> bool:
+    part = ResultName.parse(name).part
+    return part is not None and part.name is PartName.Q and part.number < math.inf
 
 
 _PARTS = ("value", "lower", "upper", "measured_lower", "measured_upper")
+
+
+def _changes(found: Sequence[Found[ByOrder]], ask: Ask) -> dict[str, Paired[GroupKey]]:
+    return paired_changes(found, partial(loss_changes, estimators=ask.estimators, levels=ask.levels))
+
+
+def _key(name: str, at: NoiseLevel) -> GroupKey:
+    return GroupKey(name, at, LOSS.name)
 
 
 def _document(of: Losses) -> dict[str, Any]:
@@ -128,29 +161,32 @@ def _means(by: ByOrder) -> Table:
 _ORDER = "q = 1: the mean loss of an image's noisy copies; the larger q, the more the worst copies count; max: the attack."
 
 
-def _side_by_side(found: Sequence[Found[ByOrder]]) -> Table:
+def _side_by_side(found: Sequence[Found[ByOrder]], ask: Ask) -> Table:
     """The means of the runs at each level and q, and their differences from the first."""
-    changes, names = changes_of(found), [one.name for one in found]
+    changes, names = list(_changes(found, ask).values()), [one.name for one in found]
+    paired = any(changes)
     every = {(one.name, result.name, of.at): result for one in found for of in one.record.losses for result in of.results}
     levels = numbers.level_texts(at for _, _, at in every)
     rows = []
     for name, at in dict.fromkeys((name, at) for _, name, at in every):
         mine = [every.get((run, name, at)) for run in names]
         first = next(one for one in mine if one is not None)
-        moved = (changes[run].get((name, at)) for run in names[1:])
         rows.append(
             (
                 *cells((levels[at], *_named(first))),
                 *(Cell(numbers.NONE) if one is None else _mean(one) for one in mine),
-                *cells(difference(None if group is None else group.mean) for group in moved),
+                *cells(text for of in changes if paired for text in paired_cells(of.get(_key(name, at)))),
             )
         )
     groups = [group for one in found for group in _listed(one.record.losses, one.record.groups)]
+    about = [f"[ ] 95 % interval, {LIKE_THESE}."]
+    if paired:
+        about.append("Differences: of the images with a value in both runs, with a paired bootstrap interval (percentiles).")
     return Table(
         f"Mean loss by q ({LOSS.unit}, lower is better)",
-        (*columns(("noise", "estimator"), ("q",)), *run_columns(names)),
+        (*columns(("noise", "estimator"), ("q",)), *(run_columns(names, tested=True) if paired else columns((), names))),
         tuple(rows),
-        notes=(_ORDER, *caveats(groups, "[ ]")),
+        notes=(_ORDER, *about, P_VALUE if paired else NOT_COMPARED, *dict.fromkeys(caveats(groups, "[ ]"))),
     )
 
 

@@ -265,6 +265,8 @@ def _digits_of(bound: float) -> int:
 def _change_digits(ends: tuple[float, float]) -> int:
     """One more than the width needs: a change is read beside another one."""
     width = ends[1] - ends[0]
+    if math.isinf(width):
+        return _digits_of(next(filter(math.isfinite, ends), 1.0))
     return min(MOST_DIGITS, max(3, math.ceil(-math.log10(width)) + 1)) if 0 < width < 1 else 4 if width == 0 else 3
 
 
@@ -292,7 +294,7 @@ def _rounded(value: float, digits: int, way: str) -> str:
 def _signed(value: float, digits: int, way: str) -> str:
     """With a sign, and more digits as long as rounding puts it on the other side of 0."""
     if not math.isfinite(value):
-        return f"{value:+}"
+        return "..."
     for more in range(digits, _MOST_CHANGE_DIGITS):
         rounded = float(_rounded(value, more, way))
         if (rounded > 0) == (value > 0) and (rounded < 0) == (value < 0):

@@ -10,12 +10,11 @@ from typing import Any
 from robaudit.compare.matching import check_same_images, check_same_noise
 from robaudit.errors import NothingLeftError, RobauditError, RunError, SpecError
 from robaudit.report import numbers
-from robaudit.report.differences import run_columns
+from robaudit.report.differences import P_VALUE, p_text, run_columns
 from robaudit.report.sections import Ask, Found, Section, by_name
 from robaudit.report.summary_tables import MEANINGS as QUANTITIES
 from robaudit.report.tables import Column, Table, cells
-from robaudit.report.words import BOOTSTRAP
-from robaudit.stats.intervals import ROW_CONFIDENCE
+from robaudit.stats.intervals import LIKE_THESE, ROW_CONFIDENCE
 from robaudit.stats.scores import (
     MEANINGS,
     RADII,
@@ -92,7 +91,8 @@ def _columns(change: Change) -> dict[str, Any]:
     """A change as columns of CSV."""
     parts = ("value", "lower", "upper", "measured_lower", "measured_upper")
     sides = {f"{side}_{part}": getattr(of, part) for side, of in (("base", change.base), ("new", change.new)) for part in parts}
-    return {**sides, "difference": change.value, "difference_lower": change.lower, "difference_upper": change.upper}
+    parted = {"value": change.value, "lower": change.lower, "upper": change.upper, "p_value": change.p_value}
+    return {**sides, "difference": parted}
 
 
 def _confidence(ask: Ask) -> float:
@@ -139,9 +139,9 @@ def _changes(found: Sequence[Found[Scores]], ask: Ask) -> Iterator[tuple[str, st
 def table_of(scores: Scores) -> Table:
     """A line for each score of one result."""
     shown = [(score, one) for score, one in scores.values.items() if one.value is not None]
-    rows = [cells((score, f"{text(one)} {interval(one)}".strip(), MEANINGS[score])) for score, one in shown]
+    rows = [cells((score, _both(one), MEANINGS[score])) for score, one in shown]
     heads = (Column("score"), Column(f"value [{_percent(scores)} interval]", number=True), Column("meaning", wrap=True))
-    note = f"[ ] {100 * scores.confidence:.4g} % {BOOTSTRAP}."
+    note = f"[ ] {_intervals(scores)}."
     return Table(_heading(scores.radii), heads, tuple(rows), (_counts(scores.radii),), notes=(note, *notes(scores)))
 
 
@@ -150,16 +150,22 @@ def change_table(changes: ScoreChanges, names: Sequence[str]) -> Table:
     base, new = names
     shown = [(score, one) for score, one in changes.changes.items() if one.value is not None]
     rows = [
-        cells((score, *(f"{text(one)} {interval(one)}".strip() for one in (change.base, change.new)), difference(change)))
+        cells((score, *(_both(one) for one in (change.base, change.new)), difference(change), p_text(change.p_value)))
         for score, change in shown
     ]
     radii = changes.base.radii
     lines = [f"{_counts(radii)} in {base}; {_counts(changes.new.radii)} in {new}"]
     if changes.only_base or changes.only_new:
         lines.append(f"left out: {count(changes.only_base, 'image')} only in {base}, {changes.only_new:,} only in {new}")
-    paired = f"[ ] {_percent(changes.base)} {BOOTSTRAP}; of the difference: the same images drawn for both."
+    about = f"[ ] {_intervals(changes.base)}; of a difference: bootstrap, the same images drawn for both."
     remarks = dict.fromkeys([*notes(changes.base), *notes(changes.new)])
-    return Table(_heading(radii), (Column("score"), *run_columns(names)), tuple(rows), tuple(lines), notes=(paired, *remarks))
+    return Table(
+        _heading(radii), (Column("score"), *run_columns(names, tested=True)), tuple(rows), tuple(lines), notes=(about, P_VALUE, *remarks)
+    )
+
+
+def _both(one: ScoreValue) -> str:
+    return f"{text(one)} {interval(one)}".strip()
 
 
 def text(one: ScoreValue) -> str:
@@ -186,7 +192,7 @@ def difference(change: Change) -> str:
         return numbers.NONE
     if change.lower is None or change.upper is None:
         return f"{change.value:+.4g}"
-    ends = ", ".join("..." if math.isinf(end) else f"{end:+.4g}" for end in (change.lower, change.upper))
+    ends = ", ".join("..." if math.isinf(end) else f"{round(end, 12) + 0.0:+.4g}" for end in (change.lower, change.upper))
     return f"{change.value:+.4g} [{ends}]"
 
 
@@ -218,6 +224,11 @@ def _heading(radii: Radii) -> str:
 def _counts(radii: Radii) -> str:
     n, correct = len(radii.ids), int(radii.correct.sum())
     return f"{count(n, 'image')}, {correct:,} correct" + (f", {n - correct:,} misclassified (radius 0)" if correct < n else "")
+
+
+def _intervals(scores: Scores) -> str:
+    """How the intervals of the scores are made."""
+    return f"{_percent(scores)} interval, {LIKE_THESE}: of r_m that of a mean in the summary, of the others bootstrap (percentiles)"
 
 
 def _percent(scores: Scores) -> str:

@@ -60,12 +60,14 @@ class Column:
         number: it holds numbers, aligned right.
         wrap: it holds prose, which may wrap; other text is shortened where there is no room.
         detail: terminals leave it out.
+        below: where there is no room, it goes below the column before it.
     """
 
     head: str
     number: bool = False
     wrap: bool = False
     detail: bool = False
+    below: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +172,7 @@ def _parts(table: Table, width: int) -> Iterator[Grid]:
     """The table, or parts of it below each other where a terminal is too narrow for it.
 
     Until it fits: gaps shrink to one blank, intervals lose theirs, prose wraps, long names lose their middle, intervals go below their
-    values, and names lose more. Then the columns are split, and each part repeats the names.
+    values, names lose more, and some columns go below others. Then the columns are split, and each part repeats the names.
     """
     laid = [
         _Laid(column, [printable(row[i].text) for row in table.rows], [row[i].tone for row in table.rows])
@@ -179,7 +181,7 @@ def _parts(table: Table, width: int) -> Iterator[Grid]:
     if _total(laid, 2) <= width:
         yield _grid(laid, 2, width)
         return
-    for change in (_tighten, _wrap, partial(_shorten, least=_SHORT_TEXT), _stack, partial(_shorten, least=_LEAST_TEXT)):
+    for change in (_tighten, _wrap, partial(_shorten, least=_SHORT_TEXT), _stack, partial(_shorten, least=_LEAST_TEXT), _fold):
         if _total(laid, 1) > width:
             change(laid, width)
     for part in _split(laid, width):
@@ -190,13 +192,13 @@ def _total(laid: Sequence[_Laid], gap: int) -> int:
     return sum(one.width for one in laid) + gap * (len(laid) - 1)
 
 
-def _tighten(laid: Sequence[_Laid], _: int) -> None:
+def _tighten(laid: list[_Laid], _: int) -> None:
     for one in laid:
         if one.column.number:
             one.texts = [text.replace(", ", ",") for text in one.texts]
 
 
-def _wrap(laid: Sequence[_Laid], width: int) -> None:
+def _wrap(laid: list[_Laid], width: int) -> None:
     """Wrap prose into the room that the other columns leave."""
     prose = [one for one in laid if one.column.wrap]
     room = width - _total([one for one in laid if not one.column.wrap], 1) - len(prose)
@@ -205,7 +207,7 @@ def _wrap(laid: Sequence[_Laid], width: int) -> None:
         one.texts = [textwrap.fill(text, lines) for text in one.texts]
 
 
-def _shorten(laid: Sequence[_Laid], width: int, *, least: int) -> None:
+def _shorten(laid: list[_Laid], width: int, *, least: int) -> None:
     """Take the middle out of the longest names, down to so many columns, until the table fits."""
     while (excess := _total(laid, 1) - width) > 0:
         longest = max((one for one in laid if one.key), key=lambda one: one.width, default=None)
@@ -218,11 +220,20 @@ def _shorten(laid: Sequence[_Laid], width: int, *, least: int) -> None:
         longest.texts = shortened
 
 
-def _stack(laid: Sequence[_Laid], _: int) -> None:
+def _stack(laid: list[_Laid], _: int) -> None:
     """Put intervals below their values."""
     for one in laid:
         if one.column.number:
             one.texts = [text.replace(" [", "\n[") for text in one.texts]
+
+
+def _fold(laid: list[_Laid], _: int) -> None:
+    """Put columns that may go there below those before them, behind their heads."""
+    for i in reversed(range(1, len(laid))):
+        one, upper = laid[i], laid[i - 1]
+        if one.column.below:
+            upper.texts = [f"{text}\n{one.column.head} {more}" if more else text for text, more in zip(upper.texts, one.texts, strict=True)]
+            del laid[i]
 
 
 def _without_middle(text: str, room: int) -> str:

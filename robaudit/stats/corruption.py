@@ -154,10 +154,14 @@ class CorruptionReport(Document):
     @property
     def mean_error_interval(self) -> Bounds | None:
         """The 95 % bootstrap interval of :func:`mean_error` for the population; None of a single image, or without any error."""
+        return self.error_intervals().get(_ALL)
+
+    def error_intervals(self) -> dict[str, Bounds | None]:
+        """The same by noise, each by itself."""
         if not self.images.mean:
-            return None
-        each, images = np.mean(list(self.images.mean.values()), axis=0), len(self.images.names)
-        return percentiles(images, lambda drawn: {_ALL: drawn @ each / images})[_ALL]
+            return {}
+        errors, images = {**self.images.mean, _ALL: np.mean(list(self.images.mean.values()), axis=0)}, len(self.images.names)
+        return percentiles(images, lambda drawn: {label: drawn @ each / images for label, each in errors.items()})
 
     def document(self, names: Names | None = None) -> dict[str, Any]:
         """As JSON values."""

@@ -113,6 +113,9 @@ def test_pictures_of_the_easiest_images(tmp_path: Path, run_cli: RunCli) -> None
     assert run_cli("plot", "run", "--kind", "easiest", "-o", "easiest.svg").code == 0
     assert run_cli("report", "run", "-o", "run.html").code == 0
     assert 'id="easiest"' in Path("run.html").read_text()
+    write(tmp_path, digits(limit=12, estimators=[{"mc": {"samples": 10}}, {"radius_attack": {"norm": ["l2"]}}]), "attack.yaml")
+    assert "easiest" in run_cli("estimate", "attack.yaml", "--out", "attack").out, "radii know the difficulty, too"
+    assert run_cli("show", "attack", "easiest").code == 0
     write(tmp_path, digits(limit=4), "mc.yaml")
     run_cli("estimate", "mc.yaml", "--out", "mc", "-q")
     done = run_cli("plot", "mc", "--kind", "easiest", "-o", "no.svg")

@@ -168,10 +168,14 @@ def test_rows_are_those_of_samples_csv(run: Path, run_cli: RunCli) -> None:
     assert len(lines) == 8
 
 
-def test_corruption(run: Path, run_cli: RunCli) -> None:
+def test_corruption(run: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
     table = run_cli("show", run, "corruption", "--baseline", "alexnet").out
-    assert re.search(r"fog +\d+\.\d%", table)
-    assert "against AlexNet: the mean over 2" in table
+    percent = r"-?\d+\.\d%"
+    interval = rf"{percent} \[{percent}, {percent}\]"
+    assert re.search(rf"fog +({interval} +){{6}}{interval}", table), "five severities, the mean error, and CE"
+    assert re.search(rf"mean error {interval}, over 2 noises", table)
+    assert re.search(rf"mCE {interval}, relative mCE {interval} \(against AlexNet: the mean over 2\)", " ".join(table.split()))
     own = results(run_cli("show", run, "corruption", "--baseline", run, "--format", "json").out)
     assert own[0]["mce"]["value"] == pytest.approx(1.0)
 
@@ -197,6 +201,60 @@ def test_curves(run: Path, run_cli: RunCli) -> None:
     lines = records(run_cli("show", run, "curves", "--noise", "linear", "--format", "csv").out)
     assert [float(line["at"]) for line in lines] == [1, 0.75, 0.5, 0.25, 0]
     assert {line["curve"] for line in lines} == {"linear"}
+
+
+@pytest.fixture(scope="module")
+def brighter(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same digits, seen by another network."""
+    folder = tmp_path_factory.mktemp("brighter")
+    noise, estimators = NOISE[1:2] + NOISE[3:], ESTIMATORS[:4]
+    with radii.installed():
+        document = digits(limit=8, noise=noise, estimators=estimators, name="brighter")
+        document["model"] = {**document["model"], "mean": [0.2], "std": [1.0]}
+        return audit(write(folder, document), out=folder / "run").path
+
+
+@pytest.mark.parametrize(("section", "columns"), [("scores", 2), ("curves", 1), ("losses", 3)])
+def test_differences_have_an_interval_and_a_p_value(
+    section: str, columns: int, run: Path, brighter: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    asked = ("show", run, section, "--with", brighter)
+    names = {"scores": "score", "curves": "curve", "losses": "q"}
+    lines = [one for one in records(run_cli(*asked, "--format", "csv").out) if one["difference"]]
+    assert {(one["run"], one["base"]) for one in lines} == {("brighter", "spec")}
+    assert len({one[names[section]] for one in lines}) >= columns
+    for one in lines:
+        if one["difference_lower"] and one["difference_upper"]:
+            assert float(one["difference_lower"]) <= float(one["difference"]) <= float(one["difference_upper"])
+            beyond = float(one["difference_lower"]) > 0 or float(one["difference_upper"]) < 0
+            assert beyond == (float(one["difference_p_value"]) <= 0.05)
+    assert '"p_value": ' in run_cli(*asked, "--format", "json").out
+    assert re.search(r"& p & |& p \\\\", run_cli(*asked, "--format", "latex").out)
+    table = run_cli(*asked).out
+    assert "p: two-sided, of no difference" in table
+    assert max(map(len, table.splitlines())) <= 80
+
+
+def test_three_runs_are_each_compared_with_the_first(run: Path, brighter: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    asked = ("show", run, "curves", "--with", brighter, "--with", run, "--label", "A", "--label", "B", "--label", "C")
+    lines = [one for one in records(run_cli(*asked, "--format", "csv").out) if one["base"]]
+    assert {(one["run"], one["base"]) for one in lines} == {("B", "A"), ("C", "A")}
+    assert {(float(one["difference"]), float(one["difference_p_value"])) for one in lines if one["run"] == "C"} == {(0.0, 1.0)}
+    out = run_cli(*asked).out
+    assert re.search(r"B - A +C - A\n", out), "p-values go below the differences where there is no room"
+    assert "p 1.00" in out
+
+
+def test_runs_on_other_images_have_no_differences(run: Path, tmp_path: Path, run_cli: RunCli) -> None:
+    save_npz(tmp_path / "other.npz", labels=[0, 1, 2, 3])
+    document = digits(dataset={"kind": "npz", "path": "other.npz"}, noise=NOISE[1:2] + NOISE[3:], estimators=ESTIMATORS[:2])
+    audit(write(tmp_path, document, "npz.yaml"), out=tmp_path / "npz")
+    for section in ("curves", "losses"):
+        out = run_cli("show", run, section, "--with", "npz").out
+        assert "No difference: the runs have other images, or other noise." in out
+        assert " - spec" not in out
 
 
 def test_certified_accuracy(run: Path, run_cli: RunCli) -> None:
@@ -226,6 +284,7 @@ def test_what_is_no_radius(radius: str, run: Path, refuse: Refuse) -> None:
 
 def test_scores(run: Path, run_cli: RunCli) -> None:
     out = run_cli("show", run, "scores").out
+    assert "of r_m that of a mean in the summary, of the others bootstrap (percentiles)" in " ".join(out.split())
     assert "radii:norm=l2: radius, norm of the smallest change of the image that changes the prediction" in out
     assert re.search(r"r_m +>= 1\.\d+ +\[\d\.\d+, \.\.\.\]", out)
     lines = records(run_cli("show", run, "scores", "--format", "csv").out)

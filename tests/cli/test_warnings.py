@@ -117,11 +117,11 @@ def test_the_page(run: Path, tmp_path: Path, run_cli: RunCli) -> None:
 
 
 def test_reports_of_two_runs(run: Path, silent: Path, tmp_path: Path, run_cli: RunCli) -> None:
-    for name, head in (("two.html", "<h2>Comparison</h2>"), ("two.md", "## Comparison")):
+    """The warnings of each run stand in the verdict, before the sections."""
+    for name, verdict, section in (("two.html", "<h2>Verdict</h2>", "<h2>Accuracy and"), ("two.md", "# Robustness", "## Accuracy and")):
         assert run_cli("report", silent, run, "-o", name).code == 0
         text = (tmp_path / name).read_text()
-        following = text[text.index(head) + len(head) :]
-        assert "8 times the whole range" in following[:400]
+        assert "8 times the whole range" in text[text.index(verdict) : text.index(section)]
 
 
 # --- gates
@@ -210,7 +210,7 @@ def test_files_beside_the_run(tmp_path: Path, run_cli: RunCli, refuse: Refuse) -
     (tmp_path / "r.md").write_text("of an earlier audit")
     files = ("--report", "r.md", "--report", "r.html", "--junit", "gates.xml")
     assert run_cli("estimate", path, "--out", "run", "--until-decided", "--quiet", *files).code == 1
-    assert "### Gates" in (tmp_path / "r.md").read_text()
+    assert "**Gates of the run**" in (tmp_path / "r.md").read_text()
     assert "mean(estimator=mc, sigma=0.5)" in (tmp_path / "r.html").read_text()
     assert (tmp_path / "gates.xml").read_text().count("<failure") == 1
     assert run_cli("estimate", path, "--out", "plain", "--report", "plain.md").code == 0  # without deciding anything
@@ -224,7 +224,7 @@ def test_files_beside_the_run(tmp_path: Path, run_cli: RunCli, refuse: Refuse) -
     assert "--junit spec.yaml: is also the spec" in refuse("estimate", "spec.yaml", "--until-decided", "--junit", "spec.yaml")
     both = ("--report", "r.md", "--junit", tmp_path / "r.md")
     assert "r.md: is also the file of --report" in refuse("estimate", path, "--until-decided", *both)
-    assert "### Gates" in (tmp_path / "r.md").read_text()
+    assert "**Gates of the run**" in (tmp_path / "r.md").read_text()
 
 
 def test_a_place_that_takes_no_files_is_refused_before_the_audit(tmp_path: Path, refuse: Refuse, monkeypatch: pytest.MonkeyPatch) -> None:

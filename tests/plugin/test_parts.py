@@ -281,15 +281,15 @@ def test_reported_and_drawn(run: Path, run_cli: RunCli) -> None:
         page = Path("report.html").read_text()
         assert "norms:q=10" in page
         assert ">nan<" not in page.lower()
-    for kind in ("distribution", "bias", "flagged", "cost"):
+    for kind in ("summary", "classes", "flagged"):
         done = run_cli("plot", run, "--kind", kind, "--estimator", "norms", "-o", f"{kind}.svg")
         assert done.code == 0, done
 
 
 def test_norms_of_different_order_are_not_held_against_each_other(run: Path, run_cli: RunCli) -> None:
-    done = run_cli("plot", run, "--kind", "agreement", "-o", "agreement.svg")
-    assert done.code == 5
-    assert "has no two estimators of one quantity" in done.err
+    done = run_cli("show", run, "agreement")
+    assert (done.code, done.out) == (2, "")
+    assert "has no two estimators of the same quantity" in done.err
 
 
 def test_validated(tmp_path: Path, run_cli: RunCli) -> None:
@@ -334,10 +334,10 @@ def test_a_value_that_is_no_number(tmp_path: Path, run_cli: RunCli) -> None:
 def test_its_losses_are_drawn_against_q(run: Path, run_cli: RunCli, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     for options in ((), ("--estimator", "norms"), ("--estimator", "norms:q=10", "--max-images", "3")):
-        done = run_cli("plot", "run", "--kind", "loss-q", "-o", "it.svg", *options)
+        done = run_cli("plot", "run", "--kind", "losses", "-o", "it.svg", *options)
         assert (done.code, done.out, done.err) == (0, "", "")
         assert (tmp_path / "it.svg").stat().st_size > 10_000
-    done = run_cli("plot", "run", "--kind", "loss-q", "--estimator", "mc", "-o", "it.png")
-    assert (done.code, done.err.count("\n")) == (5, 1)
+    done = run_cli("plot", "run", "--kind", "losses", "--estimator", "mc", "-o", "it.png")
+    assert (done.code, done.err.count("\n")) == (2, 1)
     assert run_cli("report", "run", "--no-images", "-o", "report.html").code == 0
     assert "From the average to the worst case" in (tmp_path / "report.html").read_text()

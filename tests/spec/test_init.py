@@ -15,10 +15,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import torchvision
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
+from safetensors.torch import save_file
 from torch import nn
 
 from robaudit.errors import SpecError
@@ -207,6 +209,7 @@ class Maps(nn.Module):
 
 CODE = """
 import torch
+import torchvision
 from pathlib import Path
 from torch import nn
 from robaudit.models.architectures import digits_cnn
@@ -229,6 +232,22 @@ def test_a_class_of_ones_own_named_here_is_consent_and_in_a_spec_it_is_not(tmp_p
     refused = run_cli("estimate", "audit.yaml", "--out", "run")
     assert (refused.code, "architecture mynet:Net: is Python code" in refused.err) == (2, True)
     assert run_cli("estimate", "audit.yaml", "--out", "run", "--trust", "--set", "mc.samples=20").code == 0
+
+
+@pytest.mark.parametrize("form", ["pth", "safetensors"])
+def test_weights_with_other_classes_than_their_architecture(tmp_path: Path, run_cli: RunCli, form: str) -> None:
+    """As after fine-tuning: the last layer says how many there are."""
+    state = torchvision.models.squeezenet1_1(num_classes=7).state_dict()
+    path = tmp_path / f"net.{form}"
+    if form == "pth":
+        torch.save({"state_dict": {f"module.{key}": value for key, value in state.items()}}, path)
+    else:
+        save_file(state, path)
+    (tmp_path / "val").mkdir()
+    Image.new("RGB", (64, 64)).save(tmp_path / "val" / "a.png")
+    code, _, err = run_cli("init", "--model", path.name, "--architecture", "torchvision:squeezenet1_1", "--data", "val")
+    assert code == 0, err
+    assert load_spec(tmp_path / "audit.yaml").model.architecture_options == {"num_classes": 7}
 
 
 def test_a_function_that_returns_the_model(tmp_path: Path, run_cli: RunCli) -> None:
