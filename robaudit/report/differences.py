@@ -14,7 +14,6 @@ from robaudit.report import numbers
 from robaudit.report.sections import Found
 from robaudit.report.tables import Column
 from robaudit.stats import bootstrap
-from robaudit.stats.groups import json_values
 from robaudit.store.run import Run
 from robaudit.text import clipped
 
@@ -87,11 +86,6 @@ def paired_cells(one: bootstrap.Difference | None) -> Iterator[str]:
 def p_text(p: float | None) -> str:
     """A p-value; empty without one."""
     return "" if p is None else numbers.p_value(p)
-
-
-def paired_document(one: bootstrap.Difference) -> dict[str, Any]:
-    """A difference as JSON values; an infinite end is null."""
-    return json_values(one._asdict())
 
 
 def difference(one: Difference | None) -> str:
