@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from robaudit.advice.validate import Validation
+from robaudit.documents import json_values
 from robaudit.errors import RunError
 from robaudit.files import json_bytes, write_atomically
 from robaudit.spec.model import AuditSpec, identity
@@ -82,9 +83,9 @@ def document(validation: Validation) -> dict[str, Any]:
         **about,
         "samples": len({name for name, _ in validation.truths}),
         "reference": {"estimator": "mc", "draws": validation.draws, "stream": "reference"},
-        "comparisons": [one.document() for one in validation.comparisons],
+        "comparisons": json_values(validation.comparisons),
         "words": validation.verdicts(),
-        "convergence": [point.document() for point in validation.points],
+        "convergence": json_values(validation.points),
         "skipped": [{"sample_id": name, "reason": reason} for name, reason in validation.skipped],
         "seconds": dict(validation.seconds),
     }

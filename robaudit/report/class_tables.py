@@ -73,10 +73,6 @@ class ClassSection(Section[ClassBias]):
                 yield Table(f"The {_BEST} most robust", table.columns, parts[2])
                 yield Table(f"The other {len(parts[1])} classes", table.columns, parts[1], folded=True)
 
-    def document(self, one: Found[ClassBias], ask: Ask) -> dict[str, Any]:
-        """The gap, the verdict and all classes."""
-        return one.record.document()
-
     def lines(self, one: Found[ClassBias], ask: Ask) -> Iterator[Mapping[str, Any]]:
         """A line for each class, in order of class."""
         bias = one.record

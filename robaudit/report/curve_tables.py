@@ -8,9 +8,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from robaudit.documents import json_values
 from robaudit.levels import GAUSSIAN
 from robaudit.report import numbers
-from robaudit.report.differences import NOT_COMPARED, P_VALUE, Paired, paired_cells, paired_changes, paired_document, run_columns
+from robaudit.report.differences import NOT_COMPARED, P_VALUE, Paired, paired_cells, paired_changes, run_columns
 from robaudit.report.sections import Ask, Found, Section
 from robaudit.report.tables import Column, Table, cells
 from robaudit.report.words import BOOTSTRAP
@@ -79,7 +80,7 @@ class CurveSection(Section[Curves]):
         """The curves; of several runs, with the differences of the summaries from those of the first."""
         made, changes = super().documents(found, ask), _changes(found, ask)
         for one in made[1:]:
-            differences = {kind.value: paired_document(change) for kind, change in changes[one["run"]].items()}
+            differences = {kind.value: json_values(change) for kind, change in changes[one["run"]].items()}
             one.update(base=found[0].name, differences=differences)
         return made
 
@@ -88,7 +89,7 @@ class CurveSection(Section[Curves]):
         lines = super().sheet(found, ask)
         for name, changes in _changes(found, ask).items():
             for kind, change in changes.items():
-                parted = paired_document(change)
+                parted = json_values(change)
                 lines.append(
                     {"run": name, "curve": kind.value, "images": parted.pop("images"), "base": found[0].name, "difference": parted}
                 )

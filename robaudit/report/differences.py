@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 from robaudit.compare.difference import compare
 from robaudit.compare.matching import check_same_images, check_same_noise
 from robaudit.compare.result import Difference, GroupComparison
-from robaudit.documents import json_values
 from robaudit.errors import RobauditError
 from robaudit.levels import NoiseLevel
 from robaudit.report import numbers
@@ -87,12 +86,6 @@ def paired_cells(one: bootstrap.Difference | None) -> Iterator[str]:
 def p_text(p: float | None) -> str:
     """A p-value; empty without one."""
     return "" if p is None else numbers.p_value(p)
-
-
-def paired_document(one: bootstrap.Difference) -> dict[str, Any]:
-    """A difference as JSON values; an infinite end is null."""
-    document: dict[str, Any] = json_values(one)
-    return document
 
 
 def difference(one: Difference | None) -> str:

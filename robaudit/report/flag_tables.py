@@ -69,10 +69,6 @@ class FlaggedSection(Section[Flagged]):
             for table in flags_tables(one.record, one.run.class_names, one.run.quantities[one.record.key.quantity]):
                 yield replace(table, heading=table.heading and name + table.heading)
 
-    def document(self, one: Found[Flagged], ask: Ask) -> dict[str, Any]:
-        """Counts and lists."""
-        return one.record.document(one.run.class_names)
-
     def columns(self) -> Sequence[str]:
         """As :meth:`lines` has them."""
         names = with_names(dict.fromkeys(field.name for field in fields(Flag)), None)

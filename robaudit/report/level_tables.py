@@ -42,23 +42,10 @@ class LevelSection(Section[LevelCurve]):
             mine = [one for one in found if (one.record.estimator, one.record.noise, one.record.quantity.name) == key]
             yield _table(mine, changes, several)
 
-    def document(self, one: Found[LevelCurve], ask: Ask) -> dict[str, Any]:
-        """The curve, point by point."""
-        curve = one.record
-        about = {"estimator": curve.estimator, "noise": curve.noise, "quantity": curve.quantity.name}
-        clean = None if curve.clean is None else curve.clean.document()
-        return {**about, "clean_accuracy": clean, "points": [_values(point) for point in curve.points]}
-
     def lines(self, one: Found[LevelCurve], ask: Ask) -> Iterator[Mapping[str, Any]]:
         """A line for each level."""
         for point in one.record.points:
-            yield {"estimator": one.record.estimator, "noise": one.record.noise, "quantity": one.record.quantity.name, **_values(point)}
-
-
-def _values(point: LevelPoint) -> dict[str, Any]:
-    accuracy = None if point.accuracy is None else point.accuracy.document()
-    at = {"level_name": point.at.name.value, "level": point.at.level}
-    return {**at, "images": point.images, "robustness": point.robustness.document(), "accuracy": accuracy}
+            yield {"estimator": one.record.estimator, "noise": one.record.noise, "quantity": one.record.quantity.name, **point.document()}
 
 
 def _table(found: Sequence[Found[LevelCurve]], changes: Mapping[str, Changes], several: bool) -> Table:

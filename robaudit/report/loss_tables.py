@@ -8,12 +8,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from robaudit.documents import json_values
 from robaudit.errors import RunError
 from robaudit.levels import NoiseLevel
 from robaudit.names import PartName, ResultName
 from robaudit.quantities import LOSS
 from robaudit.report import numbers
-from robaudit.report.differences import NOT_COMPARED, P_VALUE, Paired, paired_cells, paired_changes, paired_document, run_columns
+from robaudit.report.differences import NOT_COMPARED, P_VALUE, Paired, paired_cells, paired_changes, run_columns
 from robaudit.report.sections import Ask, Found, Section
 from robaudit.report.summary_tables import caveats
 from robaudit.report.tables import Cell, Column, Table, cells, columns
@@ -89,7 +90,7 @@ class LossSection(Section[ByOrder]):
         made, changes = super().documents(found, ask), _changes(found, ask)
         for one in made[1:]:
             moved = changes[one["run"]].items()
-            differences = [{"estimator": key.estimator, **key.at.document(), **paired_document(change)} for key, change in moved]
+            differences = [{"estimator": key.estimator, **key.at.document(), **json_values(change)} for key, change in moved]
             one.update(base=found[0].name, differences=differences)
         return made
 
@@ -103,7 +104,7 @@ class LossSection(Section[ByOrder]):
                     line = {"run": one.name, "estimator": result.name, **of.at.document(), "q": result.q, "images": result.images}
                     line["mean"] = {part: getattr(result.mean, part) for part in _PARTS}
                     if (change := changes.get(one.name, {}).get(_key(result.name, of.at))) is not None:
-                        parted = paired_document(change)
+                        parted = json_values(change)
                         line |= {"base": found[0].name, "common_images": parted.pop("images"), "difference": parted}
                     lines.append(line)
         return lines

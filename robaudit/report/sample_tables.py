@@ -53,10 +53,6 @@ class SampleSection(Section[Spectrum]):
             )
             yield from (replace(table, heading=f"{one.name}: {table.heading}") if len(found) > 1 else table for table in tables)
 
-    def document(self, one: Found[Spectrum], ask: Ask) -> dict[str, Any]:
-        """All results of the images."""
-        return one.record.document(one.run.class_names)
-
     def lines(self, one: Found[Spectrum], ask: Ask) -> Iterator[Mapping[str, Any]]:
         """A line for each image, three columns for each result."""
         names = one.run.class_names

@@ -9,6 +9,7 @@ from enum import StrEnum
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
+from robaudit.documents import json_values
 from robaudit.errors import SpecError
 from robaudit.levels import EVERY_LEVEL, LevelChoice
 
@@ -137,7 +138,7 @@ class Section(ABC, Generic[T]):
 
     def document(self, one: Found[T], ask: Ask) -> dict[str, Any]:
         """A record as JSON values."""
-        made: dict[str, Any] = one.record.document()  # type: ignore[attr-defined]  # as records have it
+        made: dict[str, Any] = json_values(one.record, one.run.class_names)
         return made
 
     def lines(self, one: Found[T], ask: Ask) -> Iterable[Mapping[str, Any]]:

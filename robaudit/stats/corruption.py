@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from robaudit.documents import json_values
+from robaudit.documents import Document, json_values
 from robaudit.errors import RunError, did_you_mean
 from robaudit.levels import LevelName
 from robaudit.stats.bootstrap import percentiles
 from robaudit.stats.frame import Results, common_names
 from robaudit.stats.intervals import Bounds, Floats
+from robaudit.text import Names
 
 SEVERITIES = 5
 _LEVELS = tuple(map(float, range(1, SEVERITIES + 1)))
@@ -119,7 +120,7 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class CorruptionReport:
+class CorruptionReport(Document):
     """Accuracy by noise and level, of one estimator that counts votes.
 
     Attributes:
@@ -162,7 +163,7 @@ class CorruptionReport:
         errors, images = {**self.images.mean, _ALL: np.mean(list(self.images.mean.values()), axis=0)}, len(self.images.names)
         return percentiles(images, lambda drawn: {label: drawn @ each / images for label, each in errors.items()})
 
-    def document(self) -> dict[str, Any]:
+    def document(self, names: Names | None = None) -> dict[str, Any]:
         """As JSON values."""
         return {
             "estimator": self.estimator,

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robaudit.documents import json_number
+from robaudit.documents import Document, json_number
 from robaudit.errors import RunError
 from robaudit.levels import GAUSSIAN, LevelChoice
 from robaudit.names import GRID_STEP, ResultName
@@ -24,6 +24,7 @@ from robaudit.quantities import RADIUS
 from robaudit.stats.bootstrap import Difference, Ends, difference, minus, percentiles
 from robaudit.stats.frame import NO_CLASS, Columns, Results, common_names
 from robaudit.stats.intervals import Bounds, Floats
+from robaudit.text import Names
 
 LINEAR = "linear"
 """The kind of noise that fades an image into grey noise; its level is 1 - gamma."""
@@ -133,7 +134,7 @@ class Curve:
 
 
 @dataclass(frozen=True, slots=True)
-class Curves:
+class Curves(Document):
     """The curves of a run, in the order of :class:`CurveKind`.
 
     Attributes:
@@ -146,7 +147,7 @@ class Curves:
     path: str
     curves: Mapping[CurveKind, Curve]
 
-    def document(self) -> dict[str, Any]:
+    def document(self, names: Names | None = None) -> dict[str, Any]:
         """As JSON values."""
         return {"path": self.path, "curves": {kind.value: curve.document() for kind, curve in self.curves.items()}}
 

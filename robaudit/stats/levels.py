@@ -25,6 +25,8 @@ class LevelPoint(Document):
         accuracy: share of noisy copies classified as labelled; None without labels or votes.
     """
 
+    members = "level_name=at.name at.level images robustness accuracy"
+
     at: NoiseLevel
     images: int
     robustness: Mean
@@ -32,7 +34,7 @@ class LevelPoint(Document):
 
 
 @dataclass(frozen=True, slots=True)
-class LevelCurve:
+class LevelCurve(Document):
     """One result over the levels of one noise.
 
     Attributes:
@@ -42,6 +44,8 @@ class LevelCurve:
         clean: accuracy without noise, on the images of the weakest level; None without labels.
         points: from weak to strong.
     """
+
+    members = "estimator noise quantity clean_accuracy=clean points"
 
     estimator: str
     noise: str

@@ -24,6 +24,7 @@ from robaudit.stats.difficulties import Difficulties
 from robaudit.stats.frame import Columns, Results, measuring
 from robaudit.stats.groups import GroupKey
 from robaudit.stats.intervals import ROW_CONFIDENCE, Bounds, Floats, MeasuredImages, opened, population_mean
+from robaudit.text import Names
 
 RADII = (RADIUS.name, TOLERANCE.name)
 """The quantities that have scores."""
@@ -180,14 +181,14 @@ class ScoreValue(Document):
 
 
 @dataclass(frozen=True, slots=True)
-class Scores:
+class Scores(Document):
     """The scores of one result."""
 
     radii: Radii
     values: Mapping[Score, ScoreValue]
     confidence: float
 
-    def document(self) -> dict[str, Any]:
+    def document(self, names: Names | None = None) -> dict[str, Any]:
         """One entry of the JSON output."""
         radii = self.radii
         counts = {

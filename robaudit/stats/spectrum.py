@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from robaudit.documents import json_number, json_values
+from robaudit.documents import Document, json_number, json_values
 from robaudit.errors import NothingLeftError, RunError, did_you_mean
 from robaudit.names import ResultName
 from robaudit.quantities import CERTIFIED, CONFIDENCE, DIFFICULTY, LOG10_P_FAIL, LOSS, P_ROBUST, RADIUS, TOLERANCE, IntervalKind, Quantity
@@ -81,7 +81,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class Sample(Document):
     """An image and all of its results.
 
     Attributes:
@@ -109,11 +109,11 @@ class Sample:
         found = {GroupKey.of(row): row for row in rows}
         return Sample(first.sample_id, first.label, first.predicted, first.correct, margin, difficulty, found)
 
-    def document(self, class_names: Names | None = None) -> dict[str, Any]:
+    def document(self, names: Names | None = None) -> dict[str, Any]:
         """As JSON values, each class with its name (by index)."""
         about = {name: getattr(self, name) for name in ("id", "label", "predicted", "correct", "margin", "difficulty")}
-        results = [{**key.document(), **with_names(_result(row), class_names)} for key, row in self.rows.items()]
-        return {**with_names(about, class_names), "results": results}
+        results = [{**key.document(), **with_names(_result(row), names)} for key, row in self.rows.items()]
+        return {**with_names(about, names), "results": results}
 
 
 def _result(row: Row) -> dict[str, Any]:
@@ -122,7 +122,7 @@ def _result(row: Row) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Spectrum:
+class Spectrum(Document):
     """The results of a run side by side.
 
     Attributes:
@@ -142,12 +142,12 @@ class Spectrum:
         """The lines that an image of those shown has a result for."""
         return tuple(line for line in self.lines if any(line.key in sample.rows for sample in self.samples))
 
-    def document(self, class_names: Names | None = None) -> dict[str, Any]:
+    def document(self, names: Names | None = None) -> dict[str, Any]:
         """As JSON values, each class with its name (by index)."""
         return {
             "images": self.images,
             "ranked_by": json_values(self.ranked_by.key),
-            "samples": [sample.document(class_names) for sample in self.samples],
+            "samples": [sample.document(names) for sample in self.samples],
         }
 
 

@@ -107,7 +107,7 @@ def test_intervals_of_errors_are_over_images() -> None:
     absolute = report.against[1]
     assert absolute.interval == pytest.approx((lower / 0.8, upper / 0.8))
     assert absolute.intervals == {"rain": absolute.interval}
-    assert report.document()["mce"]["interval"] == absolute.interval
+    assert tuple(report.document()["mce"]["interval"]) == absolute.interval
 
 
 def test_a_baseline_of_the_same_images_is_paired() -> None:

@@ -14,6 +14,14 @@ from robaudit.spec.gates import WARNINGS
 
 
 @dataclass(frozen=True, slots=True)
+class Weights(Document):
+    """Name of a model, and sha256 of its weights."""
+
+    name: str
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
 class Subject(Document):
     """What every format says about the run besides its gates.
 
@@ -57,9 +65,9 @@ class Subject(Document):
         return cls(command, name, model["name"], model["sha256"], identity, version, against, warnings, skipped, left_out or {})
 
     @property
-    def weights(self) -> dict[str, str]:
-        """Name of the model, and sha256 of its weights."""
-        return {"name": self.model, "sha256": self.sha256}
+    def weights(self) -> Weights:
+        """The audited model."""
+        return Weights(self.model, self.sha256)
 
     def untold(self, decisions: Sequence[Decision]) -> Sequence[str]:
         """The warnings, unless one of the gates is about them and tells them."""
