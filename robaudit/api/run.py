@@ -172,7 +172,7 @@ class Run(stored.Run):
     def bias_report(
         self,
         *,
-        by: Literal["label", "predicted"] | None = None,
+        by: str | None = None,
         threshold: float | None = None,
         estimator: Texts = None,
         noise: Texts = None,
@@ -182,7 +182,7 @@ class Run(stored.Run):
         """Robustness by class, the gap between the least and the most robust class, and whether chance alone explains it.
 
         Args:
-            by: what a class is; default: the label, where there are labels.
+            by: what a class is: ``label``, ``predicted``, or a column of the data set; default: the label, where there are labels.
             threshold: report the share of samples below it; default: 0.9 for quantities from 0 to 1.
             estimator, noise, level, sigma: only these results.
 
@@ -502,7 +502,6 @@ def _ask(options: dict[str, Any], estimator: Texts, levels: LevelChoice, labels:
     """
     for option in options:
         _choose("section", option, _OPTIONS)
-    _choose("by", options.get("by"), (None, "label", "predicted"))
     _choose("only", options.get("only"), (None, "correct", "wrong"))
     given = {name: value for name, value in options.items() if value is not None}
     for name in ("threshold", "confidence"):

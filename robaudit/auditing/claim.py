@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from robaudit.datasets.load import column_of
 from robaudit.errors import RunError
 from robaudit.noise.registry import Noise, build
 from robaudit.spec.load import validated
@@ -28,6 +29,21 @@ def spec_of(run: Run) -> AuditSpec:
 def without_download(data: BaseDatasetSpec) -> BaseDatasetSpec:
     """The same data set, which must be here already."""
     return data.model_copy(update={"download": False}) if "download" in type(data).model_fields else data
+
+
+def column_of_run(run: Run, name: str, data: AuditSpec | None) -> dict[str, str]:
+    """The values of a column of a run's data, by sample id.
+
+    Args:
+        run: whose samples.
+        name: of the column.
+        data: a spec that the user named, for its data set; None: the run's own.
+
+    Raises:
+        RobauditError: the data set has no such column, or lacks a sample.
+    """
+    spec = data or spec_of(run)
+    return column_of(spec.dataset, name, base_dir=spec.base_dir, ids=list(run.frame.ids))
 
 
 def noises_of(run: Run, spec: AuditSpec) -> tuple[Noise, ...]:

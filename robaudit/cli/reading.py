@@ -37,14 +37,8 @@ from robaudit.text import count
 if TYPE_CHECKING:
     from robaudit.report.tables import Terminal
     from robaudit.rows import Row
+    from robaudit.spec.model import AuditSpec
     from robaudit.store.run import Run
-
-
-class By(StrEnum):
-    """The class that a sample counts towards."""
-
-    LABEL = "label"
-    PREDICTED = "predicted"
 
 
 class Only(StrEnum):
@@ -68,10 +62,16 @@ class ShowFormat(StrEnum):
 _CLASSES, _FLAGGED = "Section classes", "Sections flagged and sample"
 
 ByOption = Annotated[
-    By | None,
+    str | None,
     typer.Option(
-        rich_help_panel=_CLASSES, help="Group samples by their label or by the predicted class. Default: label, where there are labels."
+        metavar="label|predicted|COLUMN",
+        rich_help_panel=_CLASSES,
+        help="Group samples by their label, the predicted class, or a column of the data set. Default: label, where there are labels.",
     ),
+]
+ColumnsOption = Annotated[
+    Path | None,
+    typer.Option("--data", metavar="SPEC.yaml", rich_help_panel=_CLASSES, help="--by COLUMN: of this spec's data set, not the run's own."),
 ]
 BottomOption = Annotated[
     int | None,
@@ -98,6 +98,7 @@ def show(
     sigma: SigmaFilter = None,
     threshold: ThresholdOption = None,
     by: ByOption = None,
+    data: ColumnsOption = None,
     bottom: BottomOption = None,
     top: TopOption = None,
     per_class: PerClassOption = False,
@@ -156,7 +157,8 @@ def show(
         estimators=tuple(estimator or ()),
         levels=levels(noise, level, sigma),
         threshold=finite_threshold(threshold),
-        by=None if by is None else by.value,
+        by=by,
+        data=_spec(data),
         only=None if only is None else only.value,
         bottom=bottom,
         top=top,
@@ -174,6 +176,7 @@ def show(
 def bias_report(
     run: RunArgument,
     by: ByOption = None,
+    data: ColumnsOption = None,
     threshold: ThresholdOption = None,
     estimator: EstimatorFilter = None,
     noise: NoiseFilter = None,
@@ -189,7 +192,7 @@ def bias_report(
     Example: robaudit bias-report runs/spec-1a2b3c4d --estimator mc --sigma 0.05
     """
     chosen = levels(noise, level, sigma)
-    ask = Ask(tuple(estimator or ()), chosen, finite_threshold(threshold), None if by is None else by.value)
+    ask = Ask(tuple(estimator or ()), chosen, finite_threshold(threshold), by, _spec(data))
     _show(SectionName.CLASSES, [run], ask, ShowFormat(format_.value), output)
 
 
@@ -235,6 +238,11 @@ def flag_samples(
         from robaudit.report.gallery import write_gallery
 
         say(f"{write_gallery(found[0].run, [one.record for one in found], images, source)} pictures in {images}")
+
+
+def _spec(data: Path | None) -> AuditSpec | None:
+    source = image_source(data, False)
+    return None if source is None else source.spec
 
 
 def print_run(run: Run) -> None:

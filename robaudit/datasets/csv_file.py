@@ -29,12 +29,14 @@ class _Rows:
 
     Attributes:
         first: the line on which each label first appears.
+        others: the values of a further column that is asked for.
     """
 
     ids: list[str] | None
     labels: list[str] | None
     paths: list[str] = field(default_factory=list)
     first: dict[str, int] = field(default_factory=dict)
+    others: list[str] = field(default_factory=list)
 
 
 class CsvSpec(FilesSpec):
@@ -53,22 +55,33 @@ class CsvSpec(FilesSpec):
         Raises:
             DataError: it is no such file, or its ids or labels do not fit.
         """
-        path = find(self.path, base_dir, "file")
+        rows, path = self._rows(base_dir)
         root = boundary(self.root, base_dir, path.parent)
-        try:
-            with path.open(encoding="utf-8-sig", newline="") as file:
-                rows = _read(self, file)
-        except UnicodeDecodeError:
-            raise DataError(self.path, "is not UTF-8 text", "save the file as UTF-8") from None
-        except OSError as error:
-            raise DataError(self.path, f"cannot be read ({reason(error)})", "give a file that you may read") from None
         different(rows.ids or rows.paths, self.path, "ids must differ" if rows.ids else "add a column id to use a path twice")
         indices, names = class_indices(rows.first, self.path, self.class_names, self.class_ids)
         labels = None if rows.labels is None else np.array([indices.get(text, -1) for text in rows.labels], dtype=np.int64)
         return FileDataset((self.path, f"{self.path}, "), path.parent, root, rows.paths, labels, self, names, rows.ids)
 
+    def column(self, name: str, base_dir: Path) -> list[str]:
+        """A further column.
 
-def _read(spec: CsvSpec, file: TextIO) -> _Rows:
+        Raises:
+            DataError: there is none of this name.
+        """
+        return self._rows(base_dir, name)[0].others
+
+    def _rows(self, base_dir: Path, other: str | None = None) -> tuple[_Rows, Path]:
+        path = find(self.path, base_dir, "file")
+        try:
+            with path.open(encoding="utf-8-sig", newline="") as file:
+                return _read(self, file, other), path
+        except UnicodeDecodeError:
+            raise DataError(self.path, "is not UTF-8 text", "save the file as UTF-8") from None
+        except OSError as error:
+            raise DataError(self.path, f"cannot be read ({reason(error)})", "give a file that you may read") from None
+
+
+def _read(spec: CsvSpec, file: TextIO, other: str | None) -> _Rows:
     lines: Iterator[str] = iter(partial(file.readline, _LONGEST_LINE), "")
     first = next(lines, "")
     delimiter = _delimiter(spec, first)
@@ -77,6 +90,9 @@ def _read(spec: CsvSpec, file: TextIO) -> _Rows:
     try:
         header = [name.strip() for name in next(reader, [])]
         path, label, key = _columns(spec, header)
+        if other is not None and other not in header:
+            raise DataError(spec.path, f"has no column {other!r}", f"it has {', '.join(header)}")
+        further = None if other is None else header.index(other)
         rows = _Rows(None if key is None else [], None if label is None else [])
         for fields in reader:
             if not fields:
@@ -89,6 +105,8 @@ def _read(spec: CsvSpec, file: TextIO) -> _Rows:
             if not name or (key is not None and not fields[key].strip()):
                 raise DataError(where, f"has an empty {spec.id_column if name else spec.path_column}", "fill it in, or remove the line")
             rows.paths.append(name)
+            if further is not None:
+                rows.others.append(fields[further])
             if key is not None and rows.ids is not None:
                 rows.ids.append(fields[key].strip())
             if label is not None and rows.labels is not None:

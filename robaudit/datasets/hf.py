@@ -33,6 +33,7 @@ from robaudit.datasets.hf_columns import (
     read_ids,
     read_keys,
     read_labels,
+    read_texts,
 )
 from robaudit.errors import DataError, SampleError, did_you_mean, needs_extra
 from robaudit.files import expanded
@@ -66,6 +67,15 @@ class HfSpec(FilesSpec):
         """
         return HfDataset(self, base_dir)
 
+    def column(self, name: str, base_dir: Path) -> list[str]:
+        """A further column.
+
+        Raises:
+            DataError: there is none of this name, or it holds no numbers, classes or texts.
+        """
+        data = HfDataset(self, base_dir)
+        return read_texts(data.whole, name, data.where)
+
 
 class HfDataset:
     """A table with a column of encoded images, or of their paths; labels and ids are read when it is opened.
@@ -86,6 +96,7 @@ class HfDataset:
                 _refuse_elsewhere(file, self._root, self.where)
         whole = _opened(form, files, self.where).flatten()
         known = {name: holds(feature) for name, feature in whole.features.items()}
+        self.whole = whole
         self._image_column = image_column(known, spec, self.where)
         label, key = label_column(known, spec, self.where), id_column(known, spec, self.where)
         used = [name for name in (self._image_column, label, key) if name is not None]

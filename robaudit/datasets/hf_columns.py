@@ -196,6 +196,19 @@ def read_ids(whole: Any, name: str, where: str) -> list[str]:
     return different(ids, where, "ids must differ: set id_column to another")
 
 
+def read_texts(whole: Any, name: str, where: str) -> list[str]:
+    """The values of a column as texts, names of classes for their indices; empty where one is missing.
+
+    Raises:
+        DataError: there is no such column, or it holds something else.
+    """
+    known = {column: holds(feature) for column, feature in whole.features.items()}
+    name = _named("--by", name, _CAN_LABEL, known, where)
+    values = _content(whole, name).to_pylist()
+    classes = whole.features[name].names if known[name] is Holds.CLASSES else None
+    return ["" if value is None else str(value if classes is None else classes[value]) for value in values]
+
+
 def read_keys(whole: Any, where: str, *, several: bool) -> list[str]:
     """The keys of the samples of tars, after the names of the tars if there are several."""
     keys = _content(whole, KEY).to_pylist()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from robaudit.datasets.base import Dataset
+from robaudit.datasets.base import Dataset, refuse_controls
 from robaudit.datasets.select import Selected, choose
 from robaudit.errors import DataError
 from robaudit.spec.model import BaseDatasetSpec
@@ -33,6 +33,24 @@ def open_dataset(spec: BaseDatasetSpec, *, base_dir: Path, trust: bool) -> Datas
     if spec.kind == "python":
         _refuse_duplicates(whole, chosen)
     return Selected(whole, chosen, names)
+
+
+def column_of(spec: BaseDatasetSpec, name: str, *, base_dir: Path, ids: Sequence[str]) -> dict[str, str]:
+    """The values of a column of a data set, by sample id; no code runs, and nothing is downloaded.
+
+    Raises:
+        DataError: it has no such column, or lacks a sample.
+    """
+    if type(spec).column is BaseDatasetSpec.column:
+        spec.column(name, base_dir)  # says that it has none
+    whole: Dataset = spec.open(base_dir, trust=False)
+    places = {whole.sample_id(i): i for i in range(len(whole))}
+    if missing := [one for one in ids if one not in places]:
+        raise DataError(whole.where, f"no longer has a sample {missing[0]!r}", "name the spec of the right data: --data SPEC.yaml")
+    values = spec.column(name, base_dir)
+    if len(values) != len(whole):
+        raise DataError(whole.where, f"{name!r} has {len(values):,} values for {len(whole):,} images", "it needs one for each image")
+    return {one: refuse_controls(values[places[one]].strip(), whole.where, f"value of {name}") for one in ids}
 
 
 def _refuse_duplicates(dataset: Dataset, indices: Sequence[int]) -> None:

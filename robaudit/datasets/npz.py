@@ -54,6 +54,21 @@ class NpzSpec(BaseDatasetSpec):
             labels = _labels_of(_array(path, self.path, self.labels_key, "labels_key"), self.path, self.labels_key, len(images))
         return ArrayDataset(self.path, images, labels, layout=layout, scale=self.scale)
 
+    def column(self, name: str, base_dir: Path) -> list[str]:
+        """A further array, one value for each image.
+
+        Raises:
+            DataError: there is none of this name, or it has another shape.
+        """
+        values = _array(find(self.path, base_dir, "file"), self.path, name, "--by")
+        if values.ndim != 1:
+            raise DataError(self.path, f"array {name!r} has shape {values.shape}", "it needs one value for each image")
+        return [_text(value) for value in values.tolist()]
+
+
+def _text(value: object) -> str:
+    return value.decode(errors="backslashreplace") if isinstance(value, bytes) else str(value)
+
 
 def _array(path: Path, where: str, key: str, option: str) -> NDArray[Any]:
     """One array of the file; its size is checked in the archive's directory first, which zipfile enforces.

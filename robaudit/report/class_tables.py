@@ -22,6 +22,7 @@ OTHERS = "from the others"
 """The head of a class's difference from all other images."""
 SINGLE_IMAGE = "( ) a single image says nothing about its class: listed with its own interval, but not tested."
 _ALL, _WORST, _BEST = 30, 20, 5  # of the classes on a page
+_CLASSES = ("label", "predicted")
 _OPEN = 3  # results whose classes start unfolded
 
 
@@ -29,15 +30,24 @@ class ClassSection(Section[ClassBias]):
     """Robustness by class, for each result: which classes differ from the others, and the gap between the least and the most robust."""
 
     title = "Classes, least robust first"
-    uses = Section.uses | {"by", "threshold"}
+    uses = Section.uses | {"by", "data", "threshold"}
     main_only = True
 
     def records(self, run: Run, ask: Ask) -> list[ClassBias]:
         """A comparison of the classes for each result; they are never pooled."""
-        by = ask.by or ("label" if run.info["data"]["labelled"] else "predicted")
+        by, groups = ask.by or ("label" if run.info["data"]["labelled"] else "predicted"), None
+        if by not in _CLASSES:
+            from robaudit.auditing.claim import column_of_run  # and with it torch
+
+            groups = column_of_run(run, by, ask.data)
         return [
             class_bias(
-                one, by=by, threshold=ask.threshold, class_names=run.class_names, quantity=quantity_of(one.key.quantity, run.quantities)
+                one,
+                by=by,
+                groups=groups,
+                threshold=ask.threshold,
+                class_names=run.class_names,
+                quantity=quantity_of(one.key.quantity, run.quantities),
             )
             for one in run.groups(ask.estimators, ask.levels).values()
         ]
@@ -99,7 +109,7 @@ def bias_table(bias: ClassBias, quantity: Quantity | None = None) -> Table:
     return Table(
         heading_of(bias),
         (
-            Column("class"),
+            Column("class" if bias.by in _CLASSES else bias.by),
             Column("n", number=True),
             Column("mean [95% interval]", number=True),
             Column(f"[{THESE_IMAGES}]", number=True, detail=True),
@@ -119,15 +129,18 @@ def _side_by_side(found: Sequence[Found[ClassBias]], changes: Mapping[str, Chang
     """The means of the classes in several runs, and their differences from the first."""
     first, names = found[0].record, [one.name for one in found]
     quantity = found[0].run.quantities[first.key.quantity]
-    means = [{of_class.index: of_class for of_class in one.record.classes} for one in found]
+    means = [{label_of(of_class): of_class for of_class in one.record.classes} for one in found]
     key = first.key.estimator, first.key.at
     moved = [
-        {one.index: one.difference for one in group.classes} if (group := changes[name].get(key)) is not None else {} for name in names[1:]
+        {one.index: one.difference for one in group.classes}
+        if (group := changes[name].get(key)) is not None and first.by in _CLASSES
+        else {}
+        for name in names[1:]
     ]
     rows = [
         (
             Cell(label_of(one)),
-            *(_mean(of[one.index], quantity) if one.index in of else Cell(numbers.NONE) for of in means),
+            *(_mean(of[label_of(one)], quantity) if label_of(one) in of else Cell(numbers.NONE) for of in means),
             *(Cell(difference(some.get(one.index))) for some in moved),
         )
         for one in weakest_first(first)
@@ -135,11 +148,18 @@ def _side_by_side(found: Sequence[Found[ClassBias]], changes: Mapping[str, Chang
     lines = (circumstances(first.key, first.higher_is_better),)
     conclusions = tuple(replace(cell, text=f"{one.name}: {cell.text}") for one in found for cell in (_conclusion(one.record),))
     notes = (f"[ ] 95 % interval for {LIKE_THESE}; of the differences for all classes together.",)
-    return Table(heading_of(first), (Column("class"), *run_columns(names)), tuple(rows), lines, conclusions, notes)
+    return Table(
+        heading_of(first),
+        (Column("class" if first.by in _CLASSES else first.by), *run_columns(names)),
+        tuple(rows),
+        lines,
+        conclusions,
+        notes,
+    )
 
 
 def _by(bias: ClassBias) -> str:
-    return "by label" if bias.by == "label" else "by predicted class"
+    return "by predicted class" if bias.by == "predicted" else f"by {bias.by}"
 
 
 def _conclusion(bias: ClassBias) -> Cell:

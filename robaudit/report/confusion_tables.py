@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from robaudit.documents import json_values
+from robaudit.errors import SpecError
 from robaudit.report import numbers
 from robaudit.report.sections import Ask, Found, Section
 from robaudit.report.tables import Cell, Column, Table, cells
@@ -31,8 +31,14 @@ class ConfusionSection(Section[Confusion]):
         return bool(run.info["noisy_accuracy"])
 
     def records(self, run: Run, ask: Ask) -> Sequence[Confusion]:
-        """A matrix for each result with votes."""
-        return confusions(run, ask.estimators, ask.levels, ask.by)
+        """A matrix for each result with votes.
+
+        Raises:
+            SpecError: images are to be grouped by a column of the data.
+        """
+        if ask.by in (None, "label", "predicted"):
+            return confusions(run, ask.estimators, ask.levels, ask.by)
+        raise SpecError(f"--by {ask.by}", "does not apply to the section confusion", "use label or predicted")
 
     def tables(self, found: Sequence[Found[Confusion]], ask: Ask) -> Iterator[Table]:
         """The most frequent turns of each result, runs side by side."""
@@ -47,14 +53,15 @@ class ConfusionSection(Section[Confusion]):
     def document(self, one: Found[Confusion], ask: Ask) -> dict[str, Any]:
         """The matrix and the turns."""
         record, names = one.record, one.run.class_names
+        shares = [[None if share != share else share for share in line] for line in record.shares]  # noqa: PLR0124  NaN
         return {
             **record.key.document(),
             "by": record.by,
             "classes": [
                 {"index": i, "name": known_name(i, names), "images": n} for i, n in zip(record.classes, record.images, strict=True)
             ],
-            "shares": json_values(record.shares),
-            "turns": json_values(record.turns),
+            "shares": shares,
+            "turns": [turn.document() for turn in record.turns],
         }
 
     def lines(self, one: Found[Confusion], ask: Ask) -> Iterator[Mapping[str, Any]]:

@@ -15,6 +15,7 @@ from robaudit.levels import EVERY_LEVEL, LevelChoice
 
 if TYPE_CHECKING:
     from robaudit.report.tables import Table
+    from robaudit.spec.model import AuditSpec
     from robaudit.store.run import Run
 
 T = TypeVar("T")
@@ -63,7 +64,9 @@ class Ask:
     Attributes:
         estimators, levels: only these results; empty: all.
         threshold: a value beyond it is not robust; None: the usual one of the quantity.
-        by: the class that an image counts towards; None: its label, where there are labels.
+        by: the class that an image counts towards, ``label`` or ``predicted``, or a column of the data set; None: its label, where there
+            are labels.
+        data: the spec whose data set has that column; None: the run's own.
         only: images that are classified correctly, or wrongly, without noise.
         bottom, top: so many of the least and of the most robust images.
         per_class: a list for each predicted class.
@@ -78,7 +81,8 @@ class Ask:
     estimators: Sequence[str] = ()
     levels: LevelChoice = EVERY_LEVEL
     threshold: float | None = None
-    by: Literal["label", "predicted"] | None = None
+    by: str | None = None
+    data: AuditSpec | None = None
     only: Literal["correct", "wrong"] | None = None
     bottom: int | None = None
     top: int | None = None

@@ -155,6 +155,14 @@ class BaseDatasetSpec(Part):
         """
         raise NotImplementedError
 
+    def column(self, name: str, base_dir: Path) -> list[str]:
+        """The values of a further column, a text for each sample of the whole data set.
+
+        Raises:
+            DataError: it has no such column, or this kind has none.
+        """
+        raise DataError(f"--by {name}", f"data of kind {self.kind} have no columns", "use label or predicted; csv, npz and hf have columns")
+
     @model_validator(mode="after")
     def _one_selection(self) -> BaseDatasetSpec:
         given = [key for key in ("limit", "sample", "ids") if getattr(self, key) is not None]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Literal
@@ -21,7 +21,8 @@ from robaudit.stats.intervals import Bounds, Floats, population_mean, simultaneo
 from robaudit.stats.summary import Mean, Quantile, Share, mean_of, quantile_of, share
 from robaudit.text import known_name
 
-By = Literal["label", "predicted"]
+By = str
+"""``label``, ``predicted``, or a column of the data set."""
 
 
 class GapVerdict(StrEnum):
@@ -97,7 +98,7 @@ class ClassBias(Document):
 
     Attributes:
         key, unit, higher_is_better: what was measured.
-        by: whether classes are the labels or the predictions.
+        by: whether classes are the labels or the predictions; or the column that groups the images.
         threshold: of :attr:`ClassStats.below`; None without one.
         classes: by class index.
         gap: None where fewer than two classes have two images.
@@ -126,6 +127,7 @@ def class_bias(
     rows: Columns | Iterable[Row],
     *,
     by: By = "label",
+    groups: Mapping[str, str] | None = None,
     threshold: float | None = None,
     class_names: Sequence[str] | None = None,
     quantity: Quantity | None = None,
@@ -143,7 +145,8 @@ def class_bias(
 
     Args:
         rows: a result of a run, or its rows.
-        by: classes are the labels, or what the model predicts on the clean image.
+        by: classes are the labels, or what the model predicts on the clean image; or what ``groups`` is called.
+        groups: names of groups by sample id, in place of classes; an image without a name is left out.
         threshold: for the share below; None: 0.9 for a quantity that goes from 0 to 1, else none.
         class_names: by class index.
         quantity: what the values are; default: the built-in quantity that the rows name.
@@ -166,10 +169,15 @@ def class_bias(
         raise RobauditError("permutations", f"{permutations} are too few for a p-value", "at least 100, better 2000")
     finite = columns.finite
     refuse_no_values(len(finite), finite.not_finite, "classes")
-    everyone = finite.take((finite.label if by == "label" else finite.predicted) != NO_CLASS)
+    class_of = finite.label if by == "label" else finite.predicted
+    if groups is not None:
+        class_names = sorted(set(groups.values()) - {""})
+        places = {name: i for i, name in enumerate(class_names)}
+        class_of = np.array([places.get(groups.get(one, ""), NO_CLASS) for one in finite.names], dtype=np.int64)
+    everyone, index = finite.take(class_of != NO_CLASS), class_of[class_of != NO_CLASS]
     if not len(everyone):
-        raise NothingLeftError("classes", f"none of the {len(columns)} samples has a label", "use --by predicted, or data with labels")
-    index = everyone.label if by == "label" else everyone.predicted
+        what = f"none of the {len(columns)} samples has a {'label' if groups is None else by}"
+        raise NothingLeftError("classes", what, "use --by predicted, or data with labels")
     members = {int(one): everyone.take(index == one) for one in np.unique(index)}
     classes = [_class_stats(one, rows_, known_name(one, class_names), threshold, quantity, alpha) for one, rows_ in members.items()]
     gap = None

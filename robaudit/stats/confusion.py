@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
@@ -54,7 +53,7 @@ class Confusion(Document):
     """
 
     key: GroupKey
-    by: Literal["label", "predicted"]
+    by: str
     classes: tuple[int, ...]
     images: tuple[int, ...]
     shares: tuple[tuple[float, ...], ...]
@@ -65,7 +64,7 @@ def confusions(
     run: Results,
     estimators: Sequence[str] = (),
     levels: LevelChoice | Sequence[float] = (),
-    by: Literal["label", "predicted"] | None = None,
+    by: str | None = None,
 ) -> tuple[Confusion, ...]:
     """A matrix for each result with votes, in the run's order. Results that stop adaptively are left out: stopping biases their shares.
 
@@ -90,11 +89,11 @@ def confusions(
         raise RunError(where, "has no votes of a fixed number of noisy copies", "audit with mc at a noise level")
     if by == "label" and not labelled:
         raise RunError(where, "has no labels", "count by the predicted class: --by predicted")
-    kind: Literal["label", "predicted"] = by or ("label" if labelled else "predicted")
+    kind: str = by or ("label" if labelled else "predicted")
     return tuple(_confusion(key, rows, kind) for key, rows in counted.items())
 
 
-def _confusion(key: GroupKey, rows: Sequence[Row], by: Literal["label", "predicted"]) -> Confusion:
+def _confusion(key: GroupKey, rows: Sequence[Row], by: str) -> Confusion:
     members: dict[int, list[Row]] = {}
     for row in rows:
         start = row.label if by == "label" else row.predicted

@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from PIL import Image
 
@@ -406,3 +407,40 @@ def test_a_result_without_a_threshold(run: Path, run_cli: RunCli, refuse: Refuse
         says="has no usual threshold; give --threshold, or list the least robust with --bottom 10",
     )
     assert "> 1.500" in run_cli("flag-samples", run, "--estimator", "radii:norm=l2", "--threshold", "1.2", "--top", "1").out
+
+
+def test_bias_by_a_column_of_the_data(tmp_path: Path, run_cli: RunCli) -> None:
+    """Groups are named by the column, whether the data are where they were or not."""
+    lines = ["path,label,scanner"]
+    for i in range(8):
+        Image.new("L", (8, 8), 20 * i).save(tmp_path / f"{i}.png")
+        lines.append(f"{i}.png,{i},{'' if i == 7 else 'AB'[i % 2]}")
+    (tmp_path / "data.csv").write_text("\n".join(lines))
+    spec = digits(dataset={"kind": "csv", "path": "data.csv", "channels": 1})
+    audit(write(tmp_path, spec, "csv.yaml"), out=tmp_path / "csv")
+    table = run_cli("bias-report", "csv", "--by", "scanner").out
+    assert re.search(r"scanner +n +mean", table)
+    assert "1 sample left out: no scanner, or no finite value." in table
+    of_csv = records(run_cli("show", "csv", "classes", "--by", "scanner", "--format", "csv").out)
+    assert [(one["name"], one["images"], one["by"]) for one in of_csv] == [("A", "4", "scanner"), ("B", "3", "scanner")]
+    both = run_cli("show", "csv", "classes", "--by", "scanner", "--with", "csv").out
+    assert re.search(r"\nA .*\d", both)
+    refused = run_cli("bias-report", "csv", "--by", "camera")
+    assert (refused.code, refused.err) == (2, "error: data.csv: has no column 'camera'; it has path, label, scanner\n")
+    (tmp_path / "moved").mkdir()
+    for file in tmp_path.glob("[0-9d]*.*"):
+        file.rename(tmp_path / "moved" / file.name)
+    assert "no such file" in run_cli("bias-report", "csv", "--by", "scanner").err
+    spec["dataset"]["path"] = "moved/data.csv"
+    write(tmp_path, spec, "moved.yaml")
+    assert run_cli("bias-report", "csv", "--by", "scanner", "--data", "moved.yaml").out == table
+
+
+def test_bias_by_an_array(tmp_path: Path, run_cli: RunCli) -> None:
+    save_npz(tmp_path / "data.npz", count=6, scanner=np.array([1, 2, 1, 2, 1, 2]), two=np.zeros((6, 2)))
+    audit(write(tmp_path, digits(dataset={"kind": "npz", "path": "data.npz"}), "npz.yaml"), out=tmp_path / "npz")
+    lines = records(run_cli("bias-report", "npz", "--by", "scanner", "--format", "csv").out)
+    assert [(one["name"], one["images"]) for one in lines] == [("1", "3"), ("2", "3")]
+    assert "array 'two' has shape (6, 2); it needs one value for each image" in run_cli("bias-report", "npz", "--by", "two").err
+    assert "has no array 'camera' (it has: images, labels, scanner, two)" in run_cli("bias-report", "npz", "--by", "camera").err
+    assert "does not apply to the section confusion" in run_cli("show", "npz", "confusion", "--by", "scanner").err
