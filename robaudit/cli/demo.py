@@ -74,4 +74,4 @@ def demo(
         ("The spec behind it:", str(specs["ordinary"])),
         ("Your own model:", "robaudit init --model model.pt --data images/"),
     ):
-        console.print(escape(f"{what:34}{command}"))
+        console.print(escape(f"{what:34}{command}"), soft_wrap=True)  # a broken command cannot be copied

@@ -225,4 +225,8 @@ def _refuse_several(gate: Gate, keys: Sequence[Group]) -> None:
         if len(noises) == 1 and len(levels) > 1:
             first = next(iter(levels))
             choices += [f"{first.argument}={' | '.join(f'{at.level:g}' for at in levels)}"]
-        raise SpecError(f"gate {str(gate)!r}", "does not say which results it is about", "say " + " and ".join(choices))
+        text, one = str(gate), ", ".join(choice.partition(" | ")[0] for choice in choices)
+        before, closing, after = text.rpartition(")")
+        example = f"{before}, {one}){after}" if closing else text.replace(gate.quantity, f"{gate.quantity}({one})", 1)
+        remedy = f"say {' and '.join(choices)}: {example}"
+        raise SpecError(f"gate {text!r}", "does not say which results it is about", remedy)

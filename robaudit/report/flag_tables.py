@@ -14,7 +14,7 @@ from robaudit.report.sections import Ask, Found, Section, by_name
 from robaudit.report.summary_tables import circumstances, heading
 from robaudit.report.tables import Cell, Column, Table, cells
 from robaudit.rows import with_names
-from robaudit.stats.flags import Certainty, Flag, Flagged, flag, usual_threshold
+from robaudit.stats.flags import Certainty, Flag, Flagged, check_threshold, flag, usual_threshold
 from robaudit.stats.groups import quantity_of
 from robaudit.store.run import Run
 from robaudit.text import Names, class_name, count
@@ -44,7 +44,15 @@ class FlaggedSection(Section[Flagged]):
         return found
 
     def listed(self, run: Run, ask: Ask) -> list[Flagged]:
-        """The same, also where nothing says which samples are meant."""
+        """The same, also where nothing says which samples are meant.
+
+        Raises:
+            RobauditError: a threshold that a quantity cannot have.
+        """
+        groups = run.groups(ask.estimators, ask.levels).values()
+        if ask.threshold is not None:
+            for name in {one.key.quantity: None for one in groups}:
+                check_threshold(ask.threshold, run.quantities[name], f"--threshold {ask.threshold:g}", name)
         return [
             flag(
                 one,
@@ -55,7 +63,7 @@ class FlaggedSection(Section[Flagged]):
                 only=ask.only,
                 quantity=quantity,
             )
-            for one in run.groups(ask.estimators, ask.levels).values()
+            for one in groups
             for quantity in (run.quantities[one.key.quantity],)
         ]
 

@@ -156,7 +156,7 @@ def change(value: float, ends: tuple[float, float] | None) -> str:
         return f"~{value:+.4f}"
     if ends == (0.0, 0.0):
         return "0 [0, 0]"
-    return f"{float(_nearest(value, _change_digits(ends))):+.{_change_digits(ends)}f} {change_interval(ends)}"
+    return f"{_signed(value, _change_digits(ends), ROUND_HALF_UP)} {change_interval(ends)}"
 
 
 def gap(value: float, lower: float, upper: float) -> str:

@@ -122,6 +122,7 @@ def test_options_that_a_section_does_not_know_are_refused(run: Path, refuse: Ref
     refuse("show", run, "classes", "--format", "parquet", says="--format parquet: does not apply to the section classes; use it with rows")
     refuse("show", run, "rows", "--format", "table", says="choose csv, json or parquet")
     refuse("show", run, "rows", "--with", run, says="--with: does not apply to the section rows")
+    refuse("flag-samples", run, "--estimator", "mc", "--threshold", "1.5", says="1.5 is outside the range of p_robust, 0 to 1")
     refuse("show", run, "flagged", "--threshold", "nan", says="--threshold nan: is not a finite number")
     refuse("show", run, "scores", "--only", "wrong", says="misclassified images count as 0")
     refuse("show", run, "scores", "--confidence", "2", says="is not above 0.5 and below 1")

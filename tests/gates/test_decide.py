@@ -72,9 +72,9 @@ def test_all_gates_together(run: Run) -> None:
     ("text", "says"),
     [
         ("mean >= 0.9", "say estimator=mc | softmax | mmse and sigma=0.1 | 0.25"),
-        ("mean(estimator=mc) >= 0.9", "say sigma=0.1 | 0.25"),
+        ("mean(estimator=mc) >= 0.9", "say sigma=0.1 | 0.25: mean(estimator=mc, sigma=0.1) >= 0.9"),
         ("mean(sigma=0.1) >= 0.9", "say estimator=mc | softmax | mmse"),
-        ("noisy_accuracy >= 0.9", "say sigma=0.1 | 0.25"),
+        ("noisy_accuracy >= 0.9", "say sigma=0.1 | 0.25: noisy_accuracy(sigma=0.1) >= 0.9"),
         ("noisy_accuracy(estimator=mmse) >= 0.9", "no results with labels and a fixed number of votes"),
         ("mean(estimator=mcc) >= 0.9", "the run has no estimator mcc; did you mean 'mc'?"),
         ("mean(estimator=mc, sigma=0.3) >= 0.9", "the run has no sigma 0.3; it has 0.1, 0.25"),

@@ -97,6 +97,12 @@ def test_small_things() -> None:
     assert [numbers.duration(s) for s in (None, 0.1234, 12.34, 1234.5)] == ["", "0.12", "12.3", "1,234"]
 
 
+def test_a_difference_keeps_its_sign() -> None:
+    assert numbers.change(-0.0004, (-0.038, 0.038)) == "-0.0004 [-0.038, +0.038]"
+    assert numbers.change(0.0, (-0.038, 0.038)) == "+0.000 [-0.038, +0.038]"
+    assert numbers.change(-0.0151, (-0.054, 0.025)) == "-0.015 [-0.054, +0.025]"
+
+
 def test_names() -> None:
     names = ["airplane", "1", "c\x1b[31mat\n"]
     assert [class_name(i, names) for i in (None, 0, 1, 2, 3, -1)] == ["-", "airplane", "1", "c\\x1b[31mat\\n", "3", "-1"]

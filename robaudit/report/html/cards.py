@@ -161,7 +161,7 @@ def _examples(run: Run) -> list[str]:
 
 
 def _caption(one: Flagged, cards: int) -> str:
-    text = f"{one.beyond:,} of {one.total:,} images are flagged{bracketed_certainties(one)}: {flag_rule(one)}."
+    text = f"{one.beyond:,} of {one.total:,} images are flagged{bracketed_certainties(one)}; flagged means that {flag_rule(one)}."
     if not one.has_threshold:
         text = f"None of {one.total:,} images is flagged: {NO_THRESHOLD}."
     extra = max(0, cards - one.beyond)

@@ -13,7 +13,7 @@ from robaudit.quantities import Quantity
 from robaudit.report.sections import Ask, Found, Section, SectionName, run_names, section_of
 from robaudit.report.tables import Table
 from robaudit.stats.classes import ClassBias
-from robaudit.stats.flags import Flagged, check_threshold
+from robaudit.stats.flags import Flagged
 from robaudit.stats.groups import quantity_of
 from robaudit.stats.summary import GroupSummary
 from robaudit.store.run import Run
@@ -149,7 +149,7 @@ def _part(name: SectionName, views: Sequence[RunView], ask: Ask, most: int) -> P
     found: list[Found[Any]] = []
     for view in views:
         mine = replace(view.ask, estimators=view.shown) if section.main_only else view.ask
-        mine = _for_flags(view, mine, most) if name is SectionName.FLAGGED else replace(mine, threshold=None)
+        mine = replace(mine, bottom=max(1, most)) if name is SectionName.FLAGGED else replace(mine, threshold=None)
         if name is SectionName.FLAGGED or section.applies(view.run):
             try:
                 some = section.find([view.run], mine)
@@ -157,18 +157,6 @@ def _part(name: SectionName, views: Sequence[RunView], ask: Ask, most: int) -> P
                 continue
             found += [replace(one, record=_listed(one.record, most)) for one in some] if name is SectionName.FLAGGED else some
     return Part(name, section, tuple(found), ask) if found else None
-
-
-def _for_flags(view: RunView, ask: Ask, most: int) -> Ask:
-    """The least robust samples, whether they are flagged or not.
-
-    Raises:
-        RobauditError: a threshold that the quantity cannot have.
-    """
-    if ask.threshold is not None:
-        for group in view.main():
-            check_threshold(ask.threshold, view.quantity(group.key.quantity), f"--threshold {ask.threshold:g}", group.key.quantity)
-    return replace(ask, bottom=max(1, most))
 
 
 def _listed(flagged: Flagged, most: int) -> Flagged:

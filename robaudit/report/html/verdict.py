@@ -106,8 +106,8 @@ def _rows(content: Content, view: RunView) -> Iterator[tuple[Cell, ...]]:
 def flag_rule(flagged: Flagged) -> str:
     """When a sample of this list counts as not robust."""
     if flagged.key.quantity == "p_robust" and flagged.threshold == 0.5:
-        return "noise changes the prediction of more than half of the copies (value below 0.5)"
-    return f"{flagged.key.quantity} {'below' if flagged.higher_is_better else 'above'} {flagged.threshold:.4g}"
+        return "noise changes the prediction in more than half of the copies (value below 0.5)"
+    return f"{flagged.key.quantity} is {'below' if flagged.higher_is_better else 'above'} {flagged.threshold:.4g}"
 
 
 def worst_class(bias: ClassBias) -> ClassStats | None:
@@ -187,4 +187,4 @@ def _flag_sentence(every: Sequence[Flagged], view: RunView, at: NoiseLevel, leve
     one = flagged[0]
     many, verb = f"{one.beyond:,} of {count(one.total, 'image')}", "is" if one.beyond == 1 else "are"
     where = "Without noise" if at == NO_NOISE else f"At {levels[at]}"
-    return f"{where}, {many} {verb} flagged{bracketed_certainties(one)}: {flag_rule(one)}."
+    return f"{where}, {many} {verb} flagged{bracketed_certainties(one)}; flagged means that {flag_rule(one)}."

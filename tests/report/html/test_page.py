@@ -227,7 +227,7 @@ def test_failures_on_a_log_scale(without_pictures: None) -> None:
     found = Page.of(page(gather([run]), images=False)[0])
     verdict = found.text("verdict")
     assert "the prediction changes in at most 1 of" in verdict
-    assert "log10_p_fail above -0.301" in verdict
+    assert "log10_p_fail is above -0.301" in verdict
     assert "%" not in verdict.partition("With gaussian")[2].partition("images is flagged")[0]
     assert "1 of 5" in verdict
     assert "≤ " in found.text("summary")
