@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from robaudit.documents import json_values
 from robaudit.errors import SpecError
 from robaudit.report import numbers
 from robaudit.report.sections import Ask, Found, Section
@@ -53,15 +54,14 @@ class ConfusionSection(Section[Confusion]):
     def document(self, one: Found[Confusion], ask: Ask) -> dict[str, Any]:
         """The matrix and the turns."""
         record, names = one.record, one.run.class_names
-        shares = [[None if share != share else share for share in line] for line in record.shares]  # noqa: PLR0124  NaN
         return {
             **record.key.document(),
             "by": record.by,
             "classes": [
                 {"index": i, "name": known_name(i, names), "images": n} for i, n in zip(record.classes, record.images, strict=True)
             ],
-            "shares": shares,
-            "turns": [turn.document() for turn in record.turns],
+            "shares": json_values(record.shares),
+            "turns": json_values(record.turns),
         }
 
     def lines(self, one: Found[Confusion], ask: Ask) -> Iterator[Mapping[str, Any]]:
