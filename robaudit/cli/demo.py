@@ -12,7 +12,9 @@ _WORST = 3
 
 
 def demo(
-    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder for the two runs and the report. Default: runs.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="DIR", help="Folder for the two runs and the report. Default: runs.")
+    ] = None,
 ) -> None:
     """Audit two small digit classifiers that ship with robaudit, and say which is the more robust.
 

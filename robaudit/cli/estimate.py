@@ -149,7 +149,8 @@ class _Files:
 def estimate(
     spec: SpecArgument,
     out: Annotated[
-        Path | None, typer.Option(metavar="DIR", rich_help_panel=OUTPUT, help="Run folder. Default: runs/<spec name>-<hash8>.")
+        Path | None,
+        typer.Option("--out", "-o", metavar="DIR", rich_help_panel=OUTPUT, help="Run folder. Default: runs/<spec name>-<hash8>."),
     ] = None,
     sigma: Annotated[
         list[str] | None,

@@ -32,7 +32,6 @@ from robaudit.cli.options import (
 )
 from robaudit.errors import RobauditError, SpecError
 from robaudit.report.sections import Ask, Found, SectionName, refuse_unused, section_csv, section_json, section_of
-from robaudit.text import count
 
 if TYPE_CHECKING:
     from robaudit.report.tables import Terminal
@@ -260,8 +259,6 @@ def _show(name: SectionName, paths: Sequence[Path], ask: Ask, format_: ShowForma
     from robaudit.store.run import read_run
 
     refuse_unused(name, ask)
-    if len(ask.label) > len(paths):
-        raise SpecError(f"--label {ask.label[-1]}", f"has no run: {count(len(paths), 'run')} shown", "give a label for each run, or fewer")
     if to is not None:
         check_output(to)
     form = format_ or _by_suffix(to, ShowFormat.CSV if name is SectionName.ROWS else ShowFormat.TABLE)

@@ -44,7 +44,9 @@ def validate(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", rich_help_panel=OUTPUT, help="Folder to write. Default: runs/<spec name>-validation-<hash8>."),
+        typer.Option(
+            "--out", "-o", metavar="DIR", rich_help_panel=OUTPUT, help="Folder to write. Default: runs/<spec name>-validation-<hash8>."
+        ),
     ] = None,
     convergence: Annotated[
         bool,

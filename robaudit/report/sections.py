@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 from robaudit.documents import json_values
 from robaudit.errors import SpecError
 from robaudit.levels import EVERY_LEVEL, LevelChoice
+from robaudit.text import count
 
 if TYPE_CHECKING:
     from robaudit.report.tables import Table
@@ -177,7 +178,12 @@ def run_names(runs: Sequence[Run], labels: Sequence[str] = ()) -> list[str]:
     Args:
         runs: in order.
         labels: of the first of them.
+
+    Raises:
+        SpecError: there are more labels than runs.
     """
+    if len(labels) > len(runs):
+        raise SpecError(f"--label {labels[-1]}", f"has no run: {count(len(runs), 'run')} shown", "give a label for each run, or fewer")
     own = [run.info["name"] for run in runs[len(labels) :]]
     names = [*labels[: len(runs)], *own]
     if len(set(names)) == len(names):

@@ -117,6 +117,7 @@ def gather(runs: Sequence[Run], ask: Ask | None = None, *, most: int = 60) -> Co
             problems += map(str, missing.values())
             kept.append((run, mine))
             labels += asked.label[i : i + 1]
+    labels += asked.label[len(runs) :]
     names = run_names([run for run, _ in kept], labels)
     views = [_view(name, run, mine) for name, (run, mine) in zip(names, kept, strict=True)]
     if not views:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import SubFigure
 
 _WIDE, _HIGH = 3.0, 2.2  # inches of a panel
+_UPPER = 0.5  # where all means are above it, the scale begins just below them
 _MOST_LINES, _FAR = 12, 30.0  # the ratio of levels from which the scale is logarithmic
 _ACCURACY = "accuracy"
 Key = tuple[str, str]
@@ -88,6 +89,7 @@ def _panel(ax: Axes, lines: Sequence[tuple[LevelCurve, dict[str, Any]]], what: s
     far = max(one.level for one in at) > _FAR * min(one.level for one in at) or at[0].name is LevelName.PHOTONS
     low, high = min(one.level for one in at), max(one.level for one in at)
     start = (low / 1.5 if at[0].name is not LevelName.PHOTONS else high * 1.5) if far else 0.0
+    lowest = 1.0
     for curve, style in lines:
         points = [(point.at.level, *ends) for point in curve.points if (ends := _mean(point, what)) is not None]
         if points:
@@ -97,6 +99,7 @@ def _panel(ax: Axes, lines: Sequence[tuple[LevelCurve, dict[str, Any]]], what: s
             else:
                 ax.plot([x, x], [lower, upper], color=style["color"], linewidth=1.2)
             ax.plot(x, y, **style)
+            lowest = min(lowest, float(lower.min()))
         if what == _ACCURACY and curve.clean is not None:
             ax.plot([start], [curve.clean.value], **ring(style["color"]))
     if far:
@@ -108,7 +111,7 @@ def _panel(ax: Axes, lines: Sequence[tuple[LevelCurve, dict[str, Any]]], what: s
     ax.set_xlabel(level_name(at[0].name))
     quantity = lines[0][0].quantity
     if what == _ACCURACY or quantity.is_share:
-        ax.set_ylim(0.0, 1.03)
+        ax.set_ylim(np.floor(10 * lowest) / 10 if lowest >= _UPPER else 0.0, 1.03 if lowest < _UPPER else 1.01)
         percent_scale(ax.yaxis)
     else:
         few_ticks(ax.yaxis)
