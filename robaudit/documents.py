@@ -12,16 +12,16 @@ from functools import reduce
 from operator import attrgetter
 from typing import Any, ClassVar, NamedTuple, get_type_hints
 
-import numpy as np
 from pydantic import GetCoreSchemaHandler, TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
 from robaudit.levels import LevelName, NoiseLevel
 from robaudit.quantities import Quantity
-from robaudit.rows import CLASSES, with_names
-from robaudit.text import Names
+from robaudit.text import Names, known_name
 
+CLASSES = frozenset({"label", "predicted", "flips_to", "base_predicted", "certified_class"})
+"""The keys of classes: each is followed by the name of the class."""
 _COLUMNS = frozenset({"key", "at"})
 
 
@@ -106,14 +106,14 @@ def json_values(value: Any, names: Names | None = None) -> Any:
             made = value.document()
         case Document():
             made = value.document(names)
-        case np.ndarray():
-            made = json_values(value.tolist())
         case Mapping():
             made = {f"{key:g}" if isinstance(key, float) else json_values(key): json_values(one, names) for key, one in value.items()}
         case tuple() | list():
             made = json_values(value._asdict(), names) if hasattr(value, "_asdict") else [json_values(one, names) for one in value]
         case _ if is_dataclass(value):
             made = _object(value, names)
+        case _ if hasattr(value, "tolist"):  # an array
+            made = json_values(value.tolist())
     return made
 
 
@@ -173,3 +173,18 @@ def _attributes(docstring: str) -> Iterator[tuple[str, str]]:
     for entry in re.split(r"\n    (?=\S)", "\n" + listed)[1:]:
         names, _, text = " ".join(entry.split()).partition(": ")
         yield from ((name, text) for name in names.split(", "))
+
+
+def with_names(values: Mapping[str, Any], names: Names | None) -> dict[str, Any]:
+    """Values by name in which each class (label, predicted, ...) is followed by its name, None where it has none.
+
+    Args:
+        values: of one result or sample.
+        names: of the classes, by index.
+    """
+    named: dict[str, Any] = {}
+    for key, value in values.items():
+        named[key] = value
+        if key in CLASSES:
+            named[f"{key}_name"] = known_name(value, names)
+    return named

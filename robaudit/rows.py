@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, Strict
 
+from robaudit.documents import CLASSES
 from robaudit.levels import LevelName, NoiseLevel, noise_level
 from robaudit.names import CERTIFIED_CLASS
 from robaudit.quantities import P_ROBUST, Interval, IntervalKind
@@ -48,8 +49,6 @@ COLUMNS = (
     "note",
     "interval",
 )
-CLASSES = frozenset({"label", "predicted", "flips_to", "base_predicted", "certified_class"})
-"""The keys of classes: each is followed by the name of the class."""
 TABLE_COLUMNS = tuple(column for name in COLUMNS for column in ((name, f"{name}_name") if name in CLASSES else (name,)))
 """The columns of samples.csv, and of every other table of rows: each class is followed by its name."""
 LARGEST = 1e150
@@ -206,21 +205,6 @@ def table_values(row: Row, names: Names | None) -> tuple[Any, ...]:
         known_name(row.flips_to, names),
         *values[_FLIPS_TO + 1 :],
     )
-
-
-def with_names(values: Mapping[str, Any], names: Names | None) -> dict[str, Any]:
-    """Values by name in which each class (label, predicted, ...) is followed by its name, None where it has none.
-
-    Args:
-        values: of one result or sample.
-        names: of the classes, by index.
-    """
-    named: dict[str, Any] = {}
-    for key, value in values.items():
-        named[key] = value
-        if key in CLASSES:
-            named[f"{key}_name"] = known_name(value, names)
-    return named
 
 
 _values = attrgetter(*COLUMNS)

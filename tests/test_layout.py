@@ -11,8 +11,21 @@ PACKAGE = Path(__file__).parents[1] / "robaudit"
 
 # From the ground up: a room may import itself and what stands before it.
 ROOMS = (
-    ("errors", "text", "names", "quantities", "levels", "rows", "files", "progress", "system", "memory", "python_code", "plugins"),
-    ("documents",),
+    (
+        "errors",
+        "text",
+        "names",
+        "quantities",
+        "levels",
+        "rows",
+        "files",
+        "progress",
+        "system",
+        "memory",
+        "python_code",
+        "plugins",
+        "documents",
+    ),
     ("spec",),
     ("numerics",),
     ("noise",),

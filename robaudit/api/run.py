@@ -219,6 +219,8 @@ class Run(stored.Run):
         """
         _choose("only", only, (None, "correct", "wrong"))
         below = None if below is None else arguments.number("below", below)
+        if below is not None and not math.isfinite(below):
+            raise RobauditError("below", f"{below} is not a number to compare with", "for example 0.5")
         counts = {name: given if given is None else arguments.whole(name, given) for name, given in (("bottom", bottom), ("top", top))}
         asked = _ask({"threshold": below, "per_class": per_class, "only": only, **counts}, estimator, level_choice(noise, level, sigma), ())
         section = FlaggedSection()

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
+from robaudit.documents import with_names
 from robaudit.errors import SpecError
 from robaudit.quantities import Quantity
 from robaudit.report import numbers, words
 from robaudit.report.sections import Ask, Found, Section, by_name
 from robaudit.report.summary_tables import circumstances, heading
 from robaudit.report.tables import Cell, Column, Table, cells
-from robaudit.rows import with_names
 from robaudit.stats.flags import Certainty, Flag, Flagged, check_threshold, flag, usual_threshold
 from robaudit.stats.groups import quantity_of
 from robaudit.store.run import Run

@@ -9,7 +9,6 @@ from enum import StrEnum
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
-from robaudit.documents import json_values
 from robaudit.errors import SpecError
 from robaudit.levels import EVERY_LEVEL, LevelChoice
 from robaudit.text import count
@@ -143,6 +142,8 @@ class Section(ABC, Generic[T]):
 
     def document(self, one: Found[T], ask: Ask) -> dict[str, Any]:
         """A record as JSON values."""
+        from robaudit.documents import json_values
+
         made: dict[str, Any] = json_values(one.record, one.run.class_names)
         return made
 

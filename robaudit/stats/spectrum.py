@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from robaudit.documents import Document, json_number, json_values
+from robaudit.documents import Document, json_number, json_values, with_names
 from robaudit.errors import NothingLeftError, RunError, did_you_mean
 from robaudit.names import ResultName
 from robaudit.quantities import CERTIFIED, CONFIDENCE, DIFFICULTY, LOG10_P_FAIL, LOSS, P_ROBUST, RADIUS, TOLERANCE, IntervalKind, Quantity
-from robaudit.rows import Row, with_names
+from robaudit.rows import Row
 from robaudit.stats.consistency import by_sample
 from robaudit.stats.frame import Results
 from robaudit.stats.groups import GroupKey, quantity_of

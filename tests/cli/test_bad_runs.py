@@ -182,7 +182,7 @@ def test_report_that_cannot_be_written(command: str, run: Path, refuse: Refuse) 
 
 
 def test_report_option_that_is_no_number(run: Path, refuse: Refuse) -> None:
-    refuse("bias-report", "run", "--by", "colour", says="'colour' is not one of 'label', 'predicted'")
+    refuse("bias-report", "run", "--by", "colour", says="--by colour: data of kind digits have no columns; use label or predicted")
     refuse("bias-report", "run", "--threshold", "nan", says="--threshold nan: is not a finite number")
     refuse("flag-samples", "run", "--threshold", "nan", says="--threshold nan: is not a finite number")
     refuse("flag-samples", "run", "--bottom", "0", says="'--bottom'")

@@ -19,7 +19,7 @@ from tests.conftest import RunCli
 from tests.specs import digits, write
 
 IDS = ("zero\u200bwidth", "\u00adsoft", "\ue000private", "\ufeffmark", "Katze 猫, é", "plain")
-COMMANDS = (("show", "rows"), ("flag-samples", "--threshold", "2", "--format", "csv"), ("bias-report", "--format", "csv"))
+COMMANDS = (("show", "rows"), ("flag-samples", "--threshold", "1", "--format", "csv"), ("bias-report", "--format", "csv"))
 
 
 @pytest.fixture(scope="module")

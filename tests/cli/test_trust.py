@@ -139,7 +139,7 @@ def test_a_run_whose_spec_names_other_data(tmp_path: Path, run_cli: RunCli) -> N
     assert len(problems) == 1
     assert "private/data.npz: holds other images than those of the run, by the digests in its folder; name the spec" in problems[0]
     assert b"<img" not in (tmp_path / "report.html").read_bytes()
-    pictures = ("flag-samples", "run", "--threshold", "2", "--images", "worst")
+    pictures = ("flag-samples", "run", "--threshold", "1", "--images", "worst")
     assert run_cli(*pictures).code == 2
     assert list((tmp_path / "worst").rglob("*.png")) == []
     assert run_cli(*command, "--data", "spec.yaml").code == 0
@@ -148,7 +148,7 @@ def test_a_run_whose_spec_names_other_data(tmp_path: Path, run_cli: RunCli) -> N
     assert "run/state.db: is missing, and images are shown only if they have the digests in it" in run_cli(*command).err
 
 
-@pytest.mark.parametrize("command", ["report run --format md", "report run", "flag-samples run --threshold 2 --images worst", "verify run"])
+@pytest.mark.parametrize("command", ["report run --format md", "report run", "flag-samples run --threshold 1 --images worst", "verify run"])
 def test_a_run_that_asks_for_a_download(command: str, tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
     audit(load_spec(write(tmp_path, digits(limit=4))), out=tmp_path / "run")
     monkeypatch.setattr("torchvision.datasets.MNIST.download", lambda _: pytest.fail("a download was started"))
@@ -189,7 +189,7 @@ EVIL = (
     "f\r",
     "g",
 )
-LISTS = ("--threshold", "2", "--top", "3")
+LISTS = ("--threshold", "1", "--top", "3")
 PRINTED = {
     "tables": ("show", "run"),
     "classes": ("bias-report", "run"),
