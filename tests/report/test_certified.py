@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from robaudit.report import notebook
+from robaudit.cli import console
 from robaudit.report.certified_tables import OfRun, certified_tables, of_runs, usual_radii
 from robaudit.report.sections import Ask, SectionName, section_csv, section_of
 from robaudit.report.tables import Table, Terminal
@@ -37,7 +37,8 @@ def test_usual_radii(largest: float, radii: tuple[float, ...]) -> None:
 
 
 def plain_text(tables: Iterable[Table]) -> str:
-    return notebook.text(Terminal(tables)) + "\n"
+    """As a file has them, 120 columns wide."""
+    return console.plain_text(Terminal(tables))
 
 
 def test_one_norm_in_a_table() -> None:
