@@ -161,12 +161,6 @@ class Row:
         return self.split is not None or self.interval.kind is IntervalKind.CLOPPER_PEARSON or approximated
 
     @property
-    def label_error(self) -> float:
-        """The share of the noisy copies whose class is not the label; of a row with votes and a label."""
-        votes, label = self.votes or (), -1 if self.label is None else self.label
-        return 1.0 - (votes[label] if 0 <= label < len(votes) else 0) / max(self.draws, 1)
-
-    @property
     def key(self) -> tuple[str, NoiseLevel, str]:
         """What identifies the row within a run."""
         return self.sample_id, self.at, self.estimator

@@ -65,9 +65,7 @@ def _table(found: Sequence[Found[LevelCurve]], changes: Mapping[str, Changes], s
                     (
                         *cells((texts[at], *([one.name] if several else []))),
                         _accuracy(point),
-                        mean_cell(
-                            point.robustness, first.quantity, exact=point.robustness.measured_lower is not None, alone=point.images == 1
-                        ),
+                        _robustness(point, first.quantity),
                         *([Cell("" if group is None else difference(group.mean))] if changes else []),
                     )
                 )
