@@ -10,8 +10,6 @@ from robaudit.report import numbers
 from robaudit.report.sections import Ask, Found, Section, by_name
 from robaudit.report.tables import Column, Table, cells
 from robaudit.stats.agreement import Agreement, agreements, comparable
-from robaudit.stats.consistency import by_sample
-from robaudit.stats.groups import GroupKey
 from robaudit.stats.intervals import LIKE_THESE
 from robaudit.store.run import Run
 
@@ -24,8 +22,7 @@ class AgreementSection(Section[Agreement]):
 
     def applies(self, run: Run) -> bool:
         """Whether two estimators measure the same."""
-        of_one = next(by_sample(run.rows), [])
-        return bool(comparable([GroupKey.of(row) for row in of_one]))
+        return bool(comparable(list(run.frame)))
 
     def records(self, run: Run, ask: Ask) -> Sequence[Agreement]:
         """The pairs at each noise level.

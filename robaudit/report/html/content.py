@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from robaudit.errors import NothingLeftError, RunError
-from robaudit.levels import EVERY_LEVEL, LevelChoice, NoiseLevel
+from robaudit.levels import EVERY_LEVEL, LevelChoice
 from robaudit.names import matches
 from robaudit.quantities import Quantity
 from robaudit.report.sections import Ask, Found, Section, SectionName, run_names, section_of
@@ -127,7 +127,7 @@ def gather(runs: Sequence[Run], ask: Ask | None = None, *, most: int = 60) -> Co
 
 
 def _view(name: str, run: Run, ask: Ask) -> RunView:
-    if not run.rows:
+    if not run.frame:
         raise NothingLeftError(str(run.path), "has no results to report", "audit at least one sample")
     groups = {(group.key.estimator, group.key.at): group for group in run.summary()}
     kept = tuple(groups[key] for key in run.chosen(groups, ask.estimators, ask.levels))
@@ -166,7 +166,7 @@ def _listed(flagged: Flagged, most: int) -> Flagged:
 
 def _lacks(run: Run, ask: Ask) -> dict[object, RunError]:
     """What is asked for that the run does not have, with its error for each."""
-    keys = list(dict.fromkeys((row.estimator, row.at) for row in run.rows))
+    keys = list(run.groups())
     missing: dict[object, RunError] = {}
     wanted: list[tuple[object, Sequence[str], LevelChoice]] = [
         *((name, [name], EVERY_LEVEL) for name in ask.estimators),
@@ -186,7 +186,7 @@ def _had(run: Run, ask: Ask, missing: Mapping[object, RunError]) -> Ask | None:
     levels = LevelChoice.joined(part for part in ask.levels.parts if part not in missing)
     if (ask.estimators and not estimators) or (ask.levels and not levels):
         return None
-    keys: list[tuple[str, NoiseLevel]] = list(dict.fromkeys((row.estimator, row.at) for row in run.rows))
+    keys = list(run.groups())
     try:
         return replace(ask, estimators=estimators, levels=levels) if not keys or run.chosen(keys, estimators, levels) else None
     except RunError:

@@ -57,7 +57,7 @@ def records(run: Run, ask: Ask) -> Sequence[Pair]:
         NothingLeftError: no image has both results.
     """
     if len(ask.estimators) != 2:
-        known = ", ".join(dict.fromkeys(row.estimator for row in run.rows))
+        known = ", ".join(dict.fromkeys(key.estimator for key in run.frame))
         raise SpecError("--kind scatter", "is about two results", f"name both: --estimator A --estimator B; the run has {known}")
     groups: dict[tuple[str, NoiseLevel], list[Row]] = {}
     for row in run.rows:
