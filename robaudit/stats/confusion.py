@@ -13,7 +13,7 @@ from robaudit.levels import LevelChoice
 from robaudit.numerics.intervals import mean_interval
 from robaudit.quantities import IntervalKind
 from robaudit.rows import Row
-from robaudit.stats.frame import Results
+from robaudit.stats.frame import NO_CLASS, Results
 from robaudit.stats.groups import GroupKey
 from robaudit.stats.intervals import Floats
 
@@ -76,17 +76,15 @@ def confusions(
     Raises:
         RunError: the run has no such estimator or level, none of the results has votes, or no image has a label and ``by`` is label.
     """
-    groups: dict[GroupKey, list[Row]] = {}
-    labelled = False
+    where, groups = str(run.path), {columns.key: list[Row]() for columns in run.groups(estimators, levels).values()}
     for row in run.rows:
-        labelled = labelled or row.label is not None
-        group = groups.setdefault(GroupKey.of(row), [])
-        if row.votes and row.draws and row.interval.kind is not IntervalKind.CONFIDENCE_SEQUENCE:
+        group = groups.get(GroupKey.of(row))
+        if group is not None and row.votes and row.draws and row.interval.kind is not IntervalKind.CONFIDENCE_SEQUENCE:
             group.append(row)
-    where, meant = str(run.path), set(run.chosen([(key.estimator, key.at) for key in groups], estimators, levels))
-    counted = {key: rows for key, rows in groups.items() if rows and (key.estimator, key.at) in meant}
+    counted = {key: rows for key, rows in groups.items() if rows}
     if not counted:
         raise RunError(where, "has no votes of a fixed number of noisy copies", "audit with mc at a noise level")
+    labelled = any((one.label != NO_CLASS).any() for one in run.frame.values())
     if by == "label" and not labelled:
         raise RunError(where, "has no labels", "count by the predicted class: --by predicted")
     kind: str = by or ("label" if labelled else "predicted")

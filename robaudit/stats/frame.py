@@ -530,7 +530,7 @@ def _small(column: Floats) -> NDArray[Any]:
 
 def _joined(blocks: Sequence[NDArray[Any]], sizes: Sequence[int]) -> NDArray[Any]:
     """The blocks one after the other; a single number stands for as many as the block has."""
-    if all(len(block) == 1 and (block[0] == blocks[0][0] or (block[0] != block[0] and blocks[0][0] != blocks[0][0])) for block in blocks):
+    if all(len(block) == 1 for block in blocks) and len({block.astype(np.float64).tobytes() for block in blocks}) == 1:
         return np.broadcast_to(blocks[0], sum(sizes))
     return np.concatenate([np.broadcast_to(_small(block) if len(block) == 1 else block, n) for block, n in zip(blocks, sizes, strict=True)])
 

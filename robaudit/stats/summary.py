@@ -263,7 +263,16 @@ def summarise(
     """
     every = list((results if isinstance(results, Frame) else Frame.of(results)).values())
     known = [one for one in every if len(one.finite)] or every
-    return tuple(_summary(one, quantity_of(one.key.quantity, quantities), confidence) for one in known)
+    return tuple(_summary_of(one, quantity_of(one.key.quantity, quantities), confidence) for one in known)
+
+
+def _summary_of(columns: Columns, quantity: Quantity, confidence: float) -> GroupSummary:
+    """The summary of one result, made once: several sections of a page ask for it."""
+    asked = "summary", quantity, confidence
+    if asked not in columns.memo:
+        columns.memo[asked] = _summary(columns, quantity, confidence)
+    found: GroupSummary = columns.memo[asked]
+    return found
 
 
 def _summary(columns: Columns, quantity: Quantity, confidence: float) -> GroupSummary:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from robaudit.names import ALPHA
@@ -22,6 +22,7 @@ NUMBERS = st.sampled_from([0.0, -0.0, 0.5, 1.0, 300.0, math.nan, math.inf]) | st
 
 
 @given(st.lists(NUMBERS, min_size=1), st.integers(1, 6))
+@example([0.0, -0.0], 1)
 def test_numbers_come_back(numbers: list[float], block: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(frame_module, "_BLOCK", block)
