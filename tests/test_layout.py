@@ -17,6 +17,7 @@ ROOMS = (
         "names",
         "quantities",
         "levels",
+        "results",
         "rows",
         "files",
         "progress",

@@ -81,8 +81,8 @@ class Run(stored.Run):
     def to_arrow(self) -> pyarrow.Table:
         """The rows as an Arrow table: the columns of samples.csv, then what else an estimator recorded.
 
-        ``votes`` counts the noisy copies by class; ``details`` are further numbers by name (certified class, gap, effective sample
-        size, ...), as JSON; ``not_finite`` counts copies without finite logits.
+        ``votes``, ``certificate``, ``search``, ``loss``, ``clean`` and ``fit`` have the members of the class in :mod:`robaudit.results`;
+        ``numbers`` are further numbers by name (effective sample size, ...).
 
         Raises:
             RobauditError: pyarrow is not installed.
@@ -92,26 +92,26 @@ class Run(stored.Run):
         return arrow_table(self.rows, self.class_names, where="to_arrow")
 
     def to_pandas(self) -> pandas.DataFrame:
-        """The rows as a pandas table: the columns of samples.csv, ``votes``, ``not_finite``, and a column for each further number.
+        """The rows as a pandas table: the columns of samples.csv, and a column for each further number that some row has.
 
-        Those columns are called ``details.NAME`` (``details.certified_class``, ``details.gap``, ...) and are NaN where an estimator
-        does not give the number. Integers that may be absent are pandas' own ``Int64``.
+        Those columns are called ``votes.counts``, ``certificate.p_lower``, ``numbers.ess``, ... and are empty where a result does not have
+        the number. Integers that may be absent are pandas' own ``Int64``.
 
         Raises:
             RobauditError: pandas or pyarrow is not installed.
         """
-        import json
-
         try:
             import pandas as pd
         except ImportError as error:
             raise needs_package("to_pandas", "pandas") from error
         types = {"int64": pd.Int64Dtype(), "bool": pd.BooleanDtype()}
         table = self.to_arrow()
-        frame: pandas.DataFrame = table.drop_columns("details").to_pandas(types_mapper=lambda one: types.get(str(one)))
-        details = [json.loads(text) if text else {} for text in table["details"].to_pylist()]
-        for name in sorted({name for one in details for name in one}):
-            frame[f"details.{name}"] = [one.get(name, math.nan) for one in details]
+        numbers = [dict(some or ()) for some in table["numbers"].to_pylist()]
+        flat = table.drop_columns("numbers").flatten()
+        further = [name for name in flat.column_names if "." in name and flat[name].null_count == len(flat)]
+        frame: pandas.DataFrame = flat.drop_columns(further).to_pandas(types_mapper=lambda one: types.get(str(one)))
+        for name in sorted({name for one in numbers for name in one}):
+            frame[f"numbers.{name}"] = [one.get(name, math.nan) for one in numbers]
         return frame
 
     def to_polars(self) -> polars.DataFrame:
@@ -451,7 +451,7 @@ def read_run(path: str | Path, *, kept: bool = False) -> Run:
 
     Args:
         path: the run folder.
-        kept: also read which draws kept the class (:attr:`robaudit.Row.kept`), which takes more memory than the rest of a row.
+        kept: also read which draws kept the class (:attr:`robaudit.results.Votes.bits`), which takes more memory than the rest of a row.
 
     Raises:
         RunError: it is missing, damaged or unfinished.

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
-from operator import attrgetter
+from dataclasses import asdict, dataclass
 from typing import Any
-
-import numpy as np
 
 from robaudit import errors
 from robaudit.auditing.batches import RowCheck
@@ -17,8 +14,7 @@ from robaudit.auditing.chunks import Clean, Refused, Step, step_name
 from robaudit.auditing.prepare import Facts
 from robaudit.errors import RobauditError, SampleError
 from robaudit.estimators.registry import Task
-from robaudit.quantities import Interval
-from robaudit.rows import Row
+from robaudit.rows import read_row
 from robaudit.store.info import RowBits
 
 
@@ -102,9 +98,6 @@ class Lost:
 
 Item = Done | Underway | Noted | Finished | Failed
 
-_FIELDS = tuple(field.name for field in fields(Row))
-_values = attrgetter(*_FIELDS)
-_INTERVAL, _VOTES = _FIELDS.index("interval"), _FIELDS.index("votes")
 _ERRORS: Mapping[str, type[RobauditError]] = {
     name: kind for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, RobauditError)
 }
@@ -121,7 +114,7 @@ def encoded(item: Item | Opened | Lost) -> bytes:
             content = asdict(item)
         case _:
             content = list(asdict(item).values())
-    return json.dumps([type(item).__name__, content], default=_number).encode()
+    return json.dumps([type(item).__name__, content]).encode()
 
 
 def decoded(content: bytes, tasks: Mapping[str, Task]) -> Item | Opened | Lost:
@@ -155,7 +148,7 @@ def _step(step: Step) -> dict[str, Any]:
         "task": None if step.task is None else step.key,
         "seconds": step.seconds,
         "images": step.images,
-        "rows": [[*map(_plain, _values(row))] for row in step.rows],
+        "rows": [row.document() for row in step.rows],
         "clean": [[one.sample_id, one.label, one.predicted, one.digest] for one in step.clean],
         "refused": [[one.sample_id, None if one.task is None else step_name(one.task), _error(one.error)] for one in step.refused],
         "finished": list(step.finished),
@@ -167,23 +160,11 @@ def _read_step(values: dict[str, Any], tasks: Mapping[str, Task]) -> Step:
         task=None if values["task"] is None else tasks[values["task"]],
         seconds=values["seconds"],
         images=values["images"],
-        rows=[_read_row(row) for row in values["rows"]],
+        rows=[read_row(row) for row in values["rows"]],
         clean=[Clean(*one) for one in values["clean"]],
         refused=[Refused(name, None if key is None else tasks[key], SampleError(*error[1:])) for name, key, error in values["refused"]],
         finished=values["finished"],
     )
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Interval):
-        return value.text
-    return dict(value) if isinstance(value, Mapping) else value
-
-
-def _read_row(values: list[Any]) -> Row:
-    values[_INTERVAL] = Interval.parse(values[_INTERVAL])
-    values[_VOTES] = None if values[_VOTES] is None else tuple(values[_VOTES])
-    return Row(*values)
 
 
 def _read_facts(values: dict[str, Any]) -> Facts:
@@ -207,10 +188,3 @@ def _read_error(values: list[str]) -> RobauditError:
     """The error; one of a class that is not ours is a plain one."""
     name, *texts = values
     return _ERRORS.get(name, RobauditError)(*texts)
-
-
-def _number(value: object) -> Any:
-    """NumPy's numbers, which a plugin may return, as Python's."""
-    if isinstance(value, np.generic):
-        return value.item()
-    raise TypeError(f"{type(value).__name__} is not plain data")

@@ -13,7 +13,8 @@ import numpy as np
 from robaudit.errors import RunError
 from robaudit.levels import NoiseLevel, without_levels
 from robaudit.quantities import IntervalKind
-from robaudit.rows import MOST_STORED_DRAWS, Row, bits_of
+from robaudit.results import MOST_STORED_DRAWS
+from robaudit.rows import Row, bits_of
 from robaudit.store.folder import RunFolder, label_of
 from robaudit.store.info import kind_of
 from robaudit.store.run import Run
@@ -215,17 +216,22 @@ class Common(NamedTuple):
 def common(base: Row, new: Row) -> Common:
     """The common draws of two rows with the same noise: the first min(n) of both, because draw j is the same in each."""
     bits = bits_of(base), bits_of(new)
-    if bits[0] is None or bits[1] is None or (base.split is None) != (new.split is None):
+    if bits[0] is None or bits[1] is None or _split(base) != _split(new):
         return Common()
     draws = min(len(bits[0]), len(bits[1]))
     before, now = bits[0][:draws], bits[1][:draws]
     kept = int(before.sum()), int(now.sum())
-    if base.split is None:
+    if not _split(base):
         return Common(draws, int((before & ~now).sum()), int((now & ~before).sum()), kept=kept)
     apart = int((before[::2] != before[1::2]).sum()), int((now[::2] != now[1::2]).sum())
     change = (now.astype(np.int64) - before).reshape(-1, 2).sum(1)
     lost, half_lost, half_won, won = (int((change == one).sum()) for one in (-2, -1, 1, 2))
     return Common(draws, lost, won, half_lost, half_won, kept, apart)
+
+
+def _split(row: Row) -> bool:
+    """Whether its draws come in antithetic pairs."""
+    return row.votes is not None and row.votes.split is not None
 
 
 def why_unpaired(base: Row, new: Row) -> str:

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from robaudit.names import DRAWS, KEPT, OTHER, P_LOWER, ROUNDING_ERROR, Part, ResultName
+from robaudit.names import Part, ResultName
 from robaudit.numerics.intervals import antithetic_share, clopper_pearson
 from robaudit.numerics.smoothing import BOX, GAUSSIAN, LAPLACE, p_lower
 from robaudit.quantities import CERTIFIED, LOG10_P_FAIL, LOSS, P_ROBUST, RADIUS, IntervalKind
+from robaudit.results import Votes
 from robaudit.rows import Row
 from robaudit.stats.intervals import TAIL
 
@@ -147,18 +148,23 @@ def witnessed_radius(row: Row) -> Claim | None:
 
 def rounding_error(row: Row) -> float:
     """How far the value may be off by the rounding of the network's passes; 0 where the row does not say."""
-    return float((row.details or {}).get(ROUNDING_ERROR, 0.0))
+    return 0.0 if row.search is None or row.search.rounding is None else row.search.rounding
 
 
 def is_vote(row: Row) -> bool:
     """Whether it is a certificate of the majority vote under noise."""
-    return row.quantity == CERTIFIED.name and P_LOWER in (row.details or {})
+    return p_lower_of(row) is not None
+
+
+def p_lower_of(row: Row) -> float | None:
+    """The lower bound of the probability of the class of a majority vote's certificate; None for other results."""
+    return None if row.certificate is None else row.certificate.p_lower
 
 
 def share_of_vote(row: Row) -> End:
     """At least this is the probability of the class of a majority vote's certificate; restated where the row has its counts."""
-    details = row.details or {}
-    bound, kept, draws = details[P_LOWER], details.get(KEPT), details.get(DRAWS)
+    assert row.certificate is not None  # noqa: S101  is_vote
+    bound, kept, draws = row.certificate.p_lower or 0.0, row.certificate.kept, row.certificate.draws
     if kept is None or draws is None:
         return lambda _: bound
     return lambda tail: min(bound, float(p_lower(kept, draws, tail)))
@@ -166,7 +172,7 @@ def share_of_vote(row: Row) -> End:
 
 def vote_radius(row: Row, setting: Setting) -> Claim:
     """At least the radius of a majority vote's certificate, shortened as its probability is at another confidence."""
-    stated = theorem_radius(row, setting, (row.details or {})[P_LOWER])
+    stated = theorem_radius(row, setting, p_lower_of(row) or 0.0)
     if not stated:
         return fixed(row, row.value)
     share = share_of_vote(row)
@@ -186,7 +192,7 @@ def vote_flip(row: Row, radius: float, certificate: Row, setting: Setting) -> Cl
         certificate: a row of the same noise level and class.
         setting: of the run.
     """
-    kept, other = ((row.details or {}).get(name) for name in (KEPT, OTHER))
+    kept, other = (None, None) if row.search is None else (row.search.kept, row.search.other)
     if kept is None or other is None or kept + other < 1:
         return fixed(row, radius)
 
@@ -243,17 +249,17 @@ def _of_log10(row: Row) -> tuple[End, End]:
 
 def _of_share(row: Row) -> tuple[End, End]:
     kind = row.interval.kind
-    if kind in _VOTED and row.votes is not None and row.draws:
-        return _of_votes(row, 0), _of_votes(row, 1)
+    if kind in _VOTED and row.votes is not None and row.votes.draws:
+        return _of_votes(row.value, row.votes, 0), _of_votes(row.value, row.votes, 1)
     ends = interval_ends(row)
     error = 0.0 if kind is IntervalKind.EXACT else _CDF
     return lambda tail: max(0.0, 1.0 - ends[1](tail) - error), lambda tail: min(1.0, 1.0 - ends[0](tail) + error)
 
 
-def _of_votes(row: Row, side: int) -> End:
+def _of_votes(value: float, votes: Votes, side: int) -> End:
     """The interval of the share of copies that fail."""
-    draws, split = row.draws, row.split
-    failed = float(round((1.0 - row.value) * draws))
+    draws, split = votes.draws, votes.split
+    failed = float(round((1.0 - value) * draws))
     if split is not None:
         return lambda tail: float(antithetic_share(failed, split, draws, 1.0 - 2.0 * tail)[side])
     return lambda tail: float(clopper_pearson(failed, draws, 1.0 - 2.0 * tail)[side])

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from robaudit.documents import Document, json_number
 from robaudit.errors import RunError
 from robaudit.levels import GAUSSIAN, LevelChoice
-from robaudit.names import GRID_STEP, ResultName
+from robaudit.names import ResultName
 from robaudit.quantities import RADIUS
 from robaudit.stats.bootstrap import Difference, Ends, difference, minus, percentiles
 from robaudit.stats.frame import NO_CLASS, Columns, Results, common_names
@@ -344,7 +344,7 @@ _NOISY = {GAUSSIAN: CurveKind.NOISE, LINEAR: CurveKind.LINEAR}
 
 def _attacked(columns: Columns) -> CurveKind | None:
     """The curve that the results of an attack belong to."""
-    if columns.key.quantity != RADIUS.name or np.isnan(columns.detail(GRID_STEP)).all():
+    if columns.key.quantity != RADIUS.name or np.isnan(columns.step).all():
         return None
     norm = ResultName.parse(columns.key.estimator).norm
     return next((kind for kind in (CurveKind.L2, CurveKind.LINF) if norm is not None and kind.value == norm.value), None)
@@ -359,7 +359,7 @@ def _attack_curve(kind: CurveKind, columns: Columns) -> tuple[Curve, Sum]:
     """A_j: misclassified, or changed at a radius of at most j D."""
     source, kept = columns.key.estimator, columns.take(columns.judged)
     unlabelled, correct = len(columns) - len(kept), kept.correct
-    step = float(np.nanmax(columns.detail(GRID_STEP)))
+    step = float(np.nanmax(columns.step))
     ball = np.where(correct, np.rint(kept.values / step), 0).astype(np.int64)
     open_ = correct & kept.is_censored
     last = int(ball.max(initial=0))

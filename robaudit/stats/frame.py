@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from robaudit.errors import NothingLeftError, RunError
 from robaudit.levels import LevelChoice, NoiseLevel
-from robaudit.names import ALPHA, CERTIFIED_CLASS, DECIDE, GRID_STEP, HIGHEST_LOSS, LARGEST_CERTIFIABLE
 from robaudit.numerics.intervals import antithetic_share, clopper_pearson, share_variance
 from robaudit.quantities import P_ROBUST, Interval, IntervalKind, Quantity
 from robaudit.rows import Row
@@ -26,10 +25,6 @@ Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 NO_CLASS = -1
 """In place of a class that is not known."""
-DIFFICULTY, MARGIN = "difficulty", "margin"
-"""The details of a row that hold the difficulty of its clean image, and the margin of the predicted class."""
-DETAILS = (DIFFICULTY, MARGIN, GRID_STEP, DECIDE, ALPHA, LARGEST_CERTIFIABLE, CERTIFIED_CLASS, HIGHEST_LOSS)
-"""The details of rows that are columns."""
 _COLUMNS = (
     "place",
     "label",
@@ -49,9 +44,16 @@ _COLUMNS = (
     "hits",
     "label_draws",
     "label_split",
-    *DETAILS,
+    "certified_class",
+    "highest",
+    "difficulty",
+    "margin",
+    "alpha",
+    "largest",
+    "asked",
+    "step",
 )
-_NO_DETAILS = (math.nan,) * len(DETAILS)
+_NO_CLEAN, _NO_CERTIFICATE = (math.nan,) * 2, (math.nan,) * 3
 _MOST = 2.0**53  # of a whole number: a damaged file has larger ones
 _BLOCK = 4096  # rows that are turned into columns at a time
 
@@ -270,9 +272,47 @@ class Columns:
         """The share of the noisy copies whose class is not the label; 1 without votes."""
         return 1.0 - self.hits / np.maximum(self.draws, 1)
 
-    def detail(self, name: str) -> Floats:
-        """One of :data:`DETAILS`; NaN where a row has it not."""
-        return self._float(name)
+    # --- columns of the typed parts of results (n,), NaN where a row does not have it: see robaudit.results
+
+    @property
+    def certified_class(self) -> Floats:
+        """Certified classes."""
+        return self._float("certified_class")
+
+    @property
+    def alpha(self) -> Floats:
+        """The probabilities that certificates are false."""
+        return self._float("alpha")
+
+    @property
+    def largest(self) -> Floats:
+        """The largest radii that can be certified."""
+        return self._float("largest")
+
+    @property
+    def asked(self) -> Floats:
+        """The radii in question."""
+        return self._float("asked")
+
+    @property
+    def highest(self) -> Floats:
+        """The largest losses of all copies and chains."""
+        return self._float("highest")
+
+    @property
+    def step(self) -> Floats:
+        """The steps of the grids of radii."""
+        return self._float("step")
+
+    @property
+    def difficulty(self) -> Floats:
+        """The difficulties of the clean images."""
+        return self._float("difficulty")
+
+    @property
+    def margin(self) -> Floats:
+        """The margins of the clean images."""
+        return self._float("margin")
 
     # --- intervals
 
@@ -461,18 +501,19 @@ class Draft:
 
     def add(self, row: Row, place: int = 0) -> None:
         """Add a row of the image at a place."""
-        label, votes, split = row.label, row.votes, math.nan if row.split is None else row.split
+        label, votes, split = row.label, row.votes, math.nan
         draws = kept = hits = -1
         label_draws, label_split = 0, math.nan
-        if votes:
-            self._classes = max(self._classes, len(votes))
-            draws, kept = row.draws, votes[row.predicted] if row.predicted < len(votes) else -1
+        if votes is not None and votes.counts:
+            self._classes = max(self._classes, len(votes.counts))
+            draws, kept = votes.draws, votes.counts[row.predicted] if row.predicted < len(votes.counts) else -1
+            if votes.split is not None:
+                split = votes.split
             if label is not None:
-                hits, label_draws = votes[label] if label < len(votes) else 0, draws
-                if row.split is not None:
-                    label_split = row.split if label == row.predicted else hits % 2
+                hits, label_draws = votes.of(label), draws
+                if votes.split is not None:
+                    label_split = split if label == row.predicted else hits % 2
         interval = self._intervals.setdefault(row.interval, len(self._intervals))
-        found = row.details
         self._lines.append(
             (
                 place,
@@ -481,9 +522,9 @@ class Draft:
                 -1 if row.correct is None else row.correct,
                 NO_CLASS if row.flips_to is None else row.flips_to,
                 row.value,
-                math.nan if row.lower is None else row.lower,
-                math.nan if row.upper is None else row.upper,
-                math.nan if row.std_error is None else row.std_error,
+                _or_nan(row.lower),
+                _or_nan(row.upper),
+                _or_nan(row.std_error),
                 interval,
                 bool(row.note),
                 row.forwards,
@@ -493,7 +534,11 @@ class Draft:
                 max(hits, 0),
                 label_draws,
                 label_split,
-                *(_NO_DETAILS if not found else (found.get(name, math.nan) for name in DETAILS)),
+                _or_nan(row.certified_class),
+                math.nan if row.loss is None else _or_nan(row.loss.highest),
+                *(_NO_CLEAN if row.clean is None else (_or_nan(row.clean.difficulty), _or_nan(row.clean.margin))),
+                *(_NO_CERTIFICATE if (of := row.certificate) is None else (_or_nan(of.alpha), _or_nan(of.largest), _or_nan(of.asked))),
+                math.nan if row.search is None else _or_nan(row.search.step),
             )
         )
         if len(self._lines) >= _BLOCK:
@@ -513,6 +558,10 @@ class Draft:
         columns = dict(zip(_COLUMNS, (_joined(blocks, sizes) for blocks in parts), strict=True))
         columns = columns or dict.fromkeys(_COLUMNS, np.empty(0))
         return Columns(self.key, self._ids, columns, tuple(self._intervals), self._classes)
+
+
+def _or_nan(value: float | None) -> float:
+    return math.nan if value is None else value
 
 
 def _small(column: Floats) -> NDArray[Any]:

@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 
 from robaudit.levels import LevelChoice, NoiseLevel
-from robaudit.names import HIGHEST_LOSS, PartName, ResultName, series
+from robaudit.names import PartName, ResultName, series
 from robaudit.quantities import LOSS, IntervalKind, Quantity
 from robaudit.stats.attacks import ROUNDING
 from robaudit.stats.bootstrap import Difference, difference
@@ -197,7 +197,7 @@ def _mean(values: Floats, drawn: Floats) -> Floats:
 def not_missed(columns: Columns) -> Floats:
     """Losses that no attack should miss (n,): the largest that an image's estimator met, and the lower end of its norm."""
     norm = np.where(np.isnan(columns.lower), columns.values, columns.lower)
-    met = columns.detail(HIGHEST_LOSS)
+    met = columns.highest
     met = np.where(columns.of_kind(IntervalKind.LOWER_BOUND), columns.values, np.where(np.isnan(met), norm, met))
     return np.maximum(norm, met)
 

@@ -12,10 +12,10 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from robaudit.levels import GAUSSIAN, NO_NOISE, NoiseLevel
-from robaudit.names import HIGHEST_LOSS, KEPT_LEVEL, P_ERROR, P_LOWER, TARGET, PartName
+from robaudit.names import PartName
 from robaudit.quantities import CERTIFIED, LOSS, RADIUS, TOLERANCE, IntervalKind
 from robaudit.rows import Row
-from robaudit.stats.attacks import ROUNDING, is_attack, not_missed
+from robaudit.stats.attacks import ROUNDING, highest_loss, is_attack, not_missed, target_of
 from robaudit.stats.claims import (
     Claim,
     End,
@@ -30,6 +30,7 @@ from robaudit.stats.claims import (
     most_p_fail,
     named,
     norm_of,
+    p_lower_of,
     rounding_error,
     share_of_vote,
     theorem_radius,
@@ -181,8 +182,9 @@ def _votes(rows: Sequence[Row], setting: Setting) -> Iterator[Pair]:
             if pair.least.row.certified_class == pair.most.row.certified_class:  # else the flip is of another class
                 flip, vote = pair.most, pair.least.row
                 yield pair._replace(least=vote_radius(vote, setting), most=vote_flip(flip.row, flip.end(TAIL), vote, setting))
-    for vote in filter(is_vote, rows):
-        allowed = theorem_radius(vote, setting, (vote.details or {})[P_LOWER])
+    for vote in rows:
+        p = p_lower_of(vote)
+        allowed = None if p is None else theorem_radius(vote, setting, p)
         if allowed is not None and vote.value > 0.0:
             yield Pair("radius that p_lower certifies", fixed(vote, vote.value), fixed(vote, allowed), vote)
 
@@ -259,13 +261,17 @@ def _others(share: End, tail: float) -> float:
 
 
 def _concentration(rows: Sequence[Row], setting: Setting) -> Iterator[Pair]:
-    proofs = {(named(row).estimator, row.at): row for row in rows if P_ERROR in (row.details or {})}  # the same for every norm
-    for proof in proofs.values():
+    proofs = {  # the same for every norm
+        (named(row).estimator, row.at): (row, row.certificate.p_error)
+        for row in rows
+        if row.certificate is not None and row.certificate.p_error is not None
+    }
+    for proof, p_error in proofs.values():
         if proof.value <= 0 or proof.certified_class not in (None, proof.predicted):
             continue
         for row in rows:
             if row.at == proof.at and (failing := least_p_fail(row, setting)) is not None:
-                yield Pair(f"p_fail at {row.at}", failing, fixed(proof, (proof.details or {})[P_ERROR]))
+                yield Pair(f"p_fail at {row.at}", failing, fixed(proof, p_error))
 
 
 def _agreement(rows: Sequence[Row], setting: Setting) -> Iterator[Pair]:
@@ -297,7 +303,7 @@ def _tolerance(rows: Sequence[Row], setting: Setting) -> Iterator[Pair]:
     if not _linear(rows, setting):
         return
     for tolerance in rows:
-        kept = (tolerance.details or {}).get(KEPT_LEVEL)
+        kept = None if tolerance.search is None else tolerance.search.p
         if tolerance.quantity != TOLERANCE.name or kept is None:
             continue
         low, high = interval_ends(tolerance)
@@ -353,7 +359,7 @@ def _orders(rows: Sequence[Row], _: Setting) -> Iterator[Pair]:
     for row in rows:
         name = named(row)
         if row.quantity == LOSS.name and name.part is not None and name.part.name is PartName.Q:
-            series.setdefault((name.estimator, row.at, _target(row)), []).append((name.part.number, row))
+            series.setdefault((name.estimator, row.at, target_of(row)), []).append((name.part.number, row))
     for norms in series.values():
         ascending = [row for _, row in sorted(norms, key=itemgetter(0))]
         for low, high in itertools.combinations(ascending, 2):
@@ -365,8 +371,8 @@ def _worst_losses(rows: Sequence[Row], _: Setting) -> Iterator[Pair]:
     attacks = [row for row in rows if is_attack(row)]
     for row in rows:
         for attack in attacks:
-            if row.quantity == LOSS.name and not is_attack(row) and row.at == attack.at and _target(row) == _target(attack):
-                met, low = (row.details or {}).get(HIGHEST_LOSS, -math.inf), interval_ends(row)[0]
+            if row.quantity == LOSS.name and not is_attack(row) and row.at == attack.at and target_of(row) == target_of(attack):
+                met, low = highest_loss(row), interval_ends(row)[0]
                 claim = Claim(row, partial(_met, low, met), random=not_missed(row) > met)
                 yield Pair(f"largest loss at {row.at}", claim, fixed(attack, attack.value), attack)
 
@@ -374,10 +380,6 @@ def _worst_losses(rows: Sequence[Row], _: Setting) -> Iterator[Pair]:
 def _met(lower: End, highest: float, tail: float) -> float:
     """The largest loss is at least this."""
     return max(highest, lower(tail))
-
-
-def _target(row: Row) -> float | None:
-    return (row.details or {}).get(TARGET)
 
 
 # --- all of them

@@ -15,7 +15,26 @@ from robaudit.rows import Row
 
 DRAWS = 10_000
 LOG_FAILURE = Quantity("log10_p_fail", "log10 of a probability", -300.0, 0.0, higher_is_better=False)
-ROW = Row("0", 1, 1, True, "gaussian", "sigma", 0.1, "some", "p_robust", 0.5, None, None, None, None, 65, 9, "", NO_INTERVAL)
+ROW = Row(
+    sample_id="0",
+    label=1,
+    predicted=1,
+    correct=True,
+    noise="gaussian",
+    level_name="sigma",
+    level=0.1,
+    estimator="some",
+    quantity="p_robust",
+    value=0.5,
+    lower=None,
+    upper=None,
+    std_error=None,
+    flips_to=None,
+    forwards=65,
+    backwards=9,
+    note="",
+    interval=NO_INTERVAL,
+)
 
 
 def rows(values: list[float], **columns: object) -> list[Row]:

@@ -19,8 +19,8 @@ from robaudit.estimators.work import CleanPass, Work
 from robaudit.models import from_module
 from robaudit.models.architectures import mlp, small_cnn
 from robaudit.quantities import CERTIFIED, IntervalKind
-from robaudit.rows import LARGEST
-from tests.estimators.tools import SHAPE, curved, linear, values, work_on
+from robaudit.results import LARGEST
+from tests.estimators.tools import SHAPE, curved, linear, proof_of, values, work_on
 
 W = torch.tensor([0.6, 0.8]) / math.sqrt(2)
 
@@ -59,13 +59,13 @@ def test_the_golden(lipschitz: dict[str, object] | None) -> None:
     """K = 1, x = (1, .5): margin sqrt 2, constant of the margin sqrt 2, radius 1, which is the true distance."""
     network, x = golden_work()
     ((estimate,),) = values(MarginRadius.model_validate({"norm": "l2", "lipschitz": lipschitz}), work_at(network, x))
-    details = estimate.details or {}
+    numbers = estimate.numbers
     assert estimate.value == pytest.approx(1.0, rel=1e-5)
     assert estimate.value <= 1.0
-    assert details["margin"] == pytest.approx(math.sqrt(2), rel=1e-6)
-    assert details["lipschitz"] == pytest.approx(math.sqrt(2), rel=1e-6)
-    assert details["lipschitz_of_logits"] == pytest.approx(1.0, rel=1e-6)
-    assert details["certified_class"] == 0
+    assert numbers["margin"] == pytest.approx(math.sqrt(2), rel=1e-6)
+    assert numbers["lipschitz"] == pytest.approx(math.sqrt(2), rel=1e-6)
+    assert numbers["lipschitz_of_logits"] == pytest.approx(1.0, rel=1e-6)
+    assert proof_of(estimate).label == 0
     assert (estimate.lower, estimate.upper) == (estimate.value, None)
     assert estimate.interval.kind is IntervalKind.LOWER_BOUND
     assert estimate.note == ("Lipschitz constant declared: its rows" if lipschitz else "")
@@ -76,7 +76,7 @@ def test_a_tie_abstains() -> None:
     network, x = golden_work((0.8, -0.6))
     for estimate in values(MarginRadius(), work_at(network, x))[0]:
         assert estimate.value == 0.0
-        assert "certified_class" not in (estimate.details or {})
+        assert proof_of(estimate).label is None
 
 
 def test_a_linear_network_has_its_radius() -> None:
@@ -114,7 +114,7 @@ def test_no_attack_is_nearer(network: nn.Module) -> None:
 def test_the_class_is_the_predicted_one() -> None:
     work = work_on(curved(), images=10)
     for found, predicted in zip(values(MarginRadius(), work), work.clean.predicted.tolist(), strict=True):
-        assert {(one.details or {})["certified_class"] for one in found} == {predicted}
+        assert {proof_of(one).label for one in found} == {predicted}
 
 
 def test_a_network_that_ignores_its_pixels_is_certified_without_end() -> None:

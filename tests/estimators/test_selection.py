@@ -10,9 +10,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from robaudit.estimators.base import Estimate
 from robaudit.estimators.work import keep_margins
 from robaudit.numerics.margins import margin_gradients
+from robaudit.results import Result
 from tests.estimators.tools import Counter, build, curved, linear, work_on
 
 NAMES = ("taylor", "taylor_mvs", "mmse", "mmse_mvs")
@@ -28,7 +28,7 @@ def spread(network: nn.Sequential, scale: float) -> nn.Sequential:
     return network
 
 
-def run(name: str, network: nn.Module, *, sigma: float, **options: int) -> list[Estimate]:
+def run(name: str, network: nn.Module, *, sigma: float, **options: int) -> list[Result]:
     return list(build(name, **{**OPTIONS[name], **options}).estimate(work_on(network, images=12, sigma=sigma)))
 
 

@@ -67,7 +67,7 @@ def test_a_clear_gate_is_decided_at_the_first_look(run_cli: RunCli, tmp_path: Pa
     assert out.splitlines()[-1] == "pass: of 1 gate 1 passed; intervals 99 %, each gate alone" + ONLY
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "spec.yaml"]
     made = read_run(tmp_path / "run")
-    assert {sum(row.votes or ()) for row in made.rows} == {64}
+    assert {row.votes.draws for row in made.rows if row.votes} == {64}
     record = json.loads((tmp_path / "run" / "looks.json").read_text(encoding="utf-8"))
     assert (record["gates"][0]["verdict"], record["draws"]) == ("pass", [64])
     assert run_cli("gate", "run").out == later_out(out)
@@ -125,7 +125,7 @@ def test_an_interrupted_one_goes_on(run_cli: RunCli, tmp_path: Path, monkeypatch
     write(tmp_path, spec(256))
 
     def interrupted(run: Any, gates: Any, **options: Any) -> Any:
-        if sum(run.rows[0].votes) > 64:
+        if run.rows[0].votes.draws > 64:
             raise KeyboardInterrupt
         return decide(run, gates, **options)
 

@@ -15,7 +15,26 @@ from robaudit.quantities import Interval, Quantity
 from robaudit.rows import Row
 from robaudit.stats.flags import flag
 
-ROW = Row("a", 0, 0, True, "gaussian", "sigma", 0.1, "mc", "p_robust", 0.8, 0.7, 0.9, 0.05, 1, 11, 0, "", Interval.parse("clopper-pearson"))
+ROW = Row(
+    sample_id="a",
+    label=0,
+    predicted=0,
+    correct=True,
+    noise="gaussian",
+    level_name="sigma",
+    level=0.1,
+    estimator="mc",
+    quantity="p_robust",
+    value=0.8,
+    lower=0.7,
+    upper=0.9,
+    std_error=0.05,
+    flips_to=1,
+    forwards=11,
+    backwards=0,
+    note="",
+    interval=Interval.parse("clopper-pearson"),
+)
 
 
 def valued(*values: float, width: float | None = 0.1, **more: object) -> list[Row]:

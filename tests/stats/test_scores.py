@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from robaudit.errors import NothingLeftError, RunError
 from robaudit.estimators.difficulty import ease
 from robaudit.quantities import DIFFICULTY, TOLERANCE, Interval
+from robaudit.results import CleanImage
 from robaudit.rows import Row
 from robaudit.spec.gates import SCORES
 from robaudit.stats.bootstrap import REPLICATES, percentiles, weights
@@ -95,7 +96,7 @@ def test_difficulty_of_another_result() -> None:
     assert value(undefined, Score.R_M) == 1.5
     assert undefined.values[Score.R_NU].value is None
     assert undefined.values[Score.R_NU].why == "the difficulty of 2 images is unknown: add difficulty to the estimators"
-    others = [row(i, 4.0, estimator="difficulty", quantity=DIFFICULTY.name, details={"margin": 8.0}) for i in range(2)]
+    others = [row(i, 4.0, estimator="difficulty", quantity=DIFFICULTY.name, clean=CleanImage(8.0)) for i in range(2)]
     (known,) = radii_of(run_of([*rows, *others]))
     assert value(scores_of(known), Score.R_NU) == pytest.approx(1.5 / 4)
     assert value(scores_of(known), Score.R_MARGIN) == pytest.approx(1.5 / 8)

@@ -17,13 +17,13 @@ from torch import Tensor
 from robaudit.datasets import open_dataset
 from robaudit.datasets.npz import NpzSpec
 from robaudit.estimators import registry
-from robaudit.estimators.base import Estimate
 from robaudit.estimators.engine import Engine
 from robaudit.estimators.loss_field import LossField
 from robaudit.estimators.streams import Streams
 from robaudit.estimators.work import CleanPass, Work
 from robaudit.noise.base import shape_of
 from robaudit.noise.registry import build
+from robaudit.results import LossNorm, Result
 from robaudit.spec.model import NoiseSpec
 from tests.benchmarks.networks import Bench, Network, card, load
 from tests.benchmarks.qnorm.reflected_hmc import Published, published_path
@@ -73,7 +73,7 @@ class Method:
     """
 
     label: str
-    run: Callable[[Work], Sequence[tuple[Estimate, ...]]]
+    run: Callable[[Work], Sequence[tuple[Result, ...]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +96,12 @@ class Found:
     cost: int
 
     @classmethod
-    def of(cls, estimates: Sequence[Estimate]) -> Found:
+    def of(cls, estimates: Sequence[Result]) -> Found:
         """From the estimates of one image."""
         columns: dict[str, Any] = {
             name: [_short(getattr(one, name)) for one in estimates] for name in ("value", "lower", "upper", "std_error")
         }
-        highest = (estimates[0].details or {}).get("highest_loss", estimates[0].value)
+        highest = estimates[0].value if estimates[0].loss is None or estimates[0].loss.highest is None else estimates[0].loss.highest
         cost = estimates[0].backwards or estimates[0].forwards - 1
         return cls(**columns, notes=sum(bool(one.note) for one in estimates), highest=float(f"{highest:.7g}"), cost=cost)
 
@@ -192,7 +192,7 @@ def by_estimator(name: str, **options: Any) -> Method:
     """A registered estimator with these options."""
     chosen = registry.load(name).model_validate(options)
 
-    def run(work: Work) -> Sequence[tuple[Estimate, ...]]:
+    def run(work: Work) -> Sequence[tuple[Result, ...]]:
         return [one if isinstance(one, tuple) else (one,) for one in chosen.estimate(work)]
 
     return Method(" ".join([name, *(f"{key}={value}" for key, value in options.items())]), run)
@@ -207,7 +207,7 @@ def by_publication(m: int, leapfrogs: int, lengths: Sequence[float], orders: Seq
         orders: q.
     """
 
-    def run(work: Work) -> Sequence[tuple[Estimate, ...]]:
+    def run(work: Work) -> Sequence[tuple[Result, ...]]:
         loss = LossField(work, work.labels)
         by_order = []
         for q, length in zip(orders, lengths, strict=True):
@@ -225,7 +225,7 @@ def by_publication(m: int, leapfrogs: int, lengths: Sequence[float], orders: Seq
         most = [max(highest for _, highest in of_image) for of_image in zip(*by_order, strict=True)]
         passes = 1 + m * leapfrogs
         return [
-            tuple(Estimate(value, None, passes, passes, details={"highest_loss": highest}) for value, _ in of_image)
+            tuple(Result(value, flips_to=None, forwards=passes, backwards=passes, loss=LossNorm(0, highest)) for value, _ in of_image)
             for of_image, highest in zip(zip(*by_order, strict=True), most, strict=True)
         ]
 
