@@ -52,7 +52,6 @@ def test_moments_of_pairs() -> None:
     for b in range(3):
         expected = np.cov(even[b].numpy().T) + odd[b].numpy().T @ odd[b].numpy() / 20
         assert moments.covariance[b].numpy() == pytest.approx(expected, abs=1e-12)
-        assert moments.even_variance[b].numpy() == pytest.approx(np.diag(np.cov(even[b].numpy().T)), abs=1e-12)
 
 
 def test_the_covariance_is_unbiased() -> None:
