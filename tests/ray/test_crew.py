@@ -18,7 +18,7 @@ from robaudit.auditing.batches import RowCheck
 from robaudit.auditing.crew import Crew
 from robaudit.auditing.loop import compute_missing, task_names
 from robaudit.auditing.messages import Done, Failed, Finished, Item, Lost, Opened
-from robaudit.auditing.prepare import open_parts
+from robaudit.auditing.prepare import open_audit
 from robaudit.auditing.worker import Worker
 from robaudit.errors import ModelError, RobauditError, SampleError, SpecError
 from robaudit.progress import Listener
@@ -76,7 +76,7 @@ def carried_out(
     reading: bool = True,
 ) -> list[Row]:
     """The rows of an audit by a team, each written once."""
-    parts = open_parts(plan(spec).spec, None, Listener(), trust=False)
+    parts = open_audit(plan(spec), Listener())
     state = Recorded()
     with state:
         state.begin(parts.samples, task_names(parts.tasks))
@@ -163,7 +163,7 @@ def test_a_stop_lets_present_steps_finish(worker: Worker, alone: list[Row]) -> N
 
     said = replace(opened(worker), images=2)
     team = DirectTeam(worker, 2, told=told)
-    parts = open_parts(plan(SPEC).spec, None, Listener(), trust=False)
+    parts = open_audit(plan(SPEC), Listener())
     with State() as state:
         state.begin(parts.samples, task_names(parts.tasks))
         crew = Crew(team, [said, said], parts.samples, reading=True)
@@ -200,7 +200,7 @@ def with_facts(said: Opened, **changes: Any) -> Opened:
 
 def test_workers_must_be_alike(worker: Worker) -> None:
     said = opened(worker)
-    parts = open_parts(plan(SPEC).spec, None, Listener(), trust=False)
+    parts = open_audit(plan(SPEC), Listener())
 
     def refuse(other: Opened, kind: type[RobauditError], words: str) -> None:
         with pytest.raises(kind, match=words):
@@ -251,5 +251,5 @@ def test_a_network_that_sees_the_whole_batch_gets_usable_images_only(worker: Wor
     """Where others stand in for the unusable images of a chunk, the chunks are those of one machine."""
     said = opened(worker)
     together = with_facts(said, rows=RowCheck(RowBits.MIXED, 0.3))
-    parts = open_parts(plan(SPEC).spec, None, Listener(), trust=False)
+    parts = open_audit(plan(SPEC), Listener())
     assert not Crew(DirectTeam(worker, 1), [together], parts.samples, reading=True).reading

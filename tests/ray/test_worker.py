@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from robaudit.auditing.messages import Done, Failed, Finished, Item
-from robaudit.auditing.prepare import open_parts
+from robaudit.auditing.prepare import open_audit
 from robaudit.auditing.shipping import Sent, first_sent, packed
 from robaudit.auditing.worker import Order, Plan, Worker
 from robaudit.errors import DataError, ModelError
@@ -25,7 +25,7 @@ SPEC = digits(estimators=[{"mc": {"samples": 5}}, "softmax"])
 
 def order_for(given: Plan, places: tuple[int, ...], sha256: str, *, sent: bool = False) -> Order:
     """An order for everything that some images need."""
-    parts = open_parts(given.spec, None, Listener(), trust=False)
+    parts = open_audit(given, Listener())
     samples = tuple(Sent.of(parts.samples[place]) for place in places) if sent else ()
     return Order(parts.tasks, places, tuple(map(parts.samples.sample_id, places)), samples, sha256)
 
@@ -60,13 +60,13 @@ def test_files_that_were_sent(tmp_path: Path) -> None:
     save_npz(tmp_path / "x.npz", count=8)
     document = {**SPEC, "model": {**SPEC["model"], "path": "w.safetensors"}, "dataset": {"kind": "npz", "path": "x.npz"}}
     given = plan(document, tmp_path)
-    parts = open_parts(given.spec, None, Listener(), trust=False)
+    parts = open_audit(given, Listener())
     order = order_for(given, (1, 3), "", sent=True)
     here = Worker(given)
     expected = rows(list(here.compute(replace(order, sha256=opened(here).facts.model["sha256"]))))
     spec, files, home = packed(given.spec, parts.noises)
     assert list(files) == ["w.safetensors"]
-    sent = replace(given, spec=spec, files=files, home=home, first=first_sent(parts.samples, skip_bad=False))
+    sent = replace(given, spec=spec, files=files, home=home, dataset=first_sent(parts.samples, skip_bad=False))
     for name in ("w.safetensors", "x.npz"):
         (tmp_path / name).unlink()
     there = Worker(sent)
