@@ -1,0 +1,16 @@
+"""Training objectives from the papers, and the loop that trains reference models with them."""
+
+from __future__ import annotations
+
+from robaudit.training.spec import Recipe, TrainingSpec, load_training, training_spec
+
+__all__ = ["Recipe", "TrainingSpec", "load_training", "train", "training_spec"]
+
+
+def __getattr__(name: str) -> object:
+    """Load :func:`train` (and with it torch) when it is first asked for."""
+    if name == "train":
+        from robaudit.training.train import train
+
+        return train
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
