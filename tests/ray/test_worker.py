@@ -6,7 +6,6 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from robaudit.auditing.messages import Done, Failed, Finished, Item
@@ -16,7 +15,6 @@ from robaudit.auditing.worker import Order, Plan, Worker
 from robaudit.errors import DataError, ModelError
 from robaudit.progress import Listener
 from robaudit.rows import Row
-from tests.auditing.test_deterministic import Unpools
 from tests.ray.teams import opened, plan, refusal
 from tests.specs import WEIGHTS, digits, save_npz
 
@@ -101,22 +99,6 @@ def test_other_data_are_refused() -> None:
         assert str(error).endswith("holds other samples there; give all workers the same data")
 
 
-def test_unusable_samples_are_sent_back(tmp_path: Path) -> None:
-    images = np.random.default_rng(0).random((4, 1, 8, 8), dtype=np.float32)
-    images[2] = np.nan
-    np.savez(tmp_path / "x.npz", images=images, labels=np.arange(4))
-    given = plan({**SPEC, "dataset": {"kind": "npz", "path": str(tmp_path / "x.npz")}}, skip_bad=True)
-    worker = Worker(given)
-    sha256 = opened(worker).facts.model["sha256"]
-    items = list(worker.compute(order_for(given, (1, 2), sha256)))
-    refused = [one for item in items if isinstance(item, Done) for one in item.step.refused]
-    assert [(one.sample_id, one.task) for one in refused] == [("2", None)]
-    assert {row.sample_id for row in rows(items)} == {"1"}
-    items = list(worker.compute(order_for(given, (2,), sha256)))
-    assert isinstance(items[-1], Finished)
-    assert not rows(items)
-
-
 def test_what_a_worker_lacks_names_the_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("socket.gethostname", lambda: "node7")
     gone = plan({**SPEC, "dataset": {"kind": "npz", "path": "gone.npz"}}, tmp_path)
@@ -138,11 +120,3 @@ def test_a_bug_is_sent_with_its_trace(monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(last, Failed)
     assert last.error is None
     assert last.trace.rstrip().endswith("ZeroDivisionError: division by zero")
-
-
-def test_an_operation_that_is_not_deterministic_is_named() -> None:
-    worker = Worker(plan({**SPEC, "model": {"format": "memory"}, "run": {"deterministic": True}}, model=Unpools()))
-    try:
-        assert refusal(worker).startswith("run.deterministic: max_unpool")
-    finally:
-        worker._settings.close()  # a worker's process ends with them
