@@ -542,10 +542,12 @@ class Frame(Mapping[GroupKey, Columns]):
 
     Attributes:
         ids: of the images; columns have their places.
+        memo: results that are costly to compute, kept by whoever computed them.
     """
 
     def __init__(self, ids: Ids, columns: Mapping[GroupKey, Columns]) -> None:
         self.ids, self._columns = ids, columns
+        self.memo: dict[Any, Any] = {}
 
     @staticmethod
     def of(rows: Iterable[Row]) -> Frame:

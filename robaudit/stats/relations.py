@@ -391,6 +391,10 @@ def _votes(rows: Sequence[Row], setting: Setting) -> Iterator[Pair]:
         if is_vote(vote) and vote.certified_class == flip.certified_class:  # else the flip is of another class
             least, most = _vote_claims(vote, flip, pair.most.end(TAIL), setting)
             yield pair._replace(least=least, most=most)
+    for vote in filter(is_vote, rows):
+        if vote.value > 0.0 and (theorem := _theorem(vote, setting)) is not None:
+            allowed = theorem((vote.details or {})[P_LOWER])
+            yield Pair("radius that p_lower certifies", _fixed(vote, vote.value), _fixed(vote, allowed), vote)
 
 
 def _searches(rows: Sequence[Row], setting: Setting) -> Iterator[Pair]:

@@ -50,6 +50,7 @@ VOTE = {P_LOWER: 0.9}
             VIOLATION,
             ("margin_radius:norm=l2",),
         ),
+        ([proof(0.2, at=SIGMA, details=VOTE)], "certified <= witnessed (majority vote)", VIOLATION, ("margin_radius:norm=l2",)),
         ([flip(1.0), flip(0.9, name="radius_random")], "attacked <= other flips", MISSED, ("radius_attack:norm=l2",)),
         (
             [flip(28.0, interval=Interval(IntervalKind.CENSORED)), flip(0.3, "linf")],
@@ -192,6 +193,7 @@ def test_a_certificate_by_another_theorem() -> None:
     """What p_lower certifies is known in one norm for each noise: others are not judged by it."""
     other: dict[str, Any] = {"at": SIGMA, "details": VOTE, "name": "mine"}
     assert findings(check(made([proof(0.2, "linf", **other), flip(0.21, "linf", at=SIGMA, details={CERTIFIED_CLASS: 0})]))) == []
+    assert len(findings(check(made([proof(0.2, "l2", **other)])))) == 1
 
 
 def test_counts_and_blame() -> None:
