@@ -38,8 +38,8 @@ def train(
 
     asked = load_training(spec, settings=set_ or ())
     with starting(quiet=quiet):
-        from robaudit.training.train import AUDIT, read_record
-        from robaudit.training.train import train as run
+        from robaudit.training.run import AUDIT, read_record
+        from robaudit.training.run import train as run
     with Reporter(quiet=quiet, action="training", unit="images") as reporter:
         folder = run(asked, out=out, device=device, trust=trust or _consents(set_ or (), asked), listener=reporter)
     if not quiet:

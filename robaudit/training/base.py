@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
@@ -97,6 +98,16 @@ class Objective(BaseModel, ABC):
     summary: ClassVar[str]
     source: ClassVar[str]
 
+    def check(self, batch: Batch) -> None:
+        """Refuse a network or images that it cannot work with; usually none.
+
+        Args:
+            batch: the first two images.
+
+        Raises:
+            RobauditError: it refuses.
+        """
+
     @abstractmethod
     def loss(self, batch: Batch) -> Tensor:
         """The number to minimise (), differentiable with respect to the network's weights."""
@@ -114,13 +125,17 @@ class NoisyObjective(Objective):
         if len(self.noise.levels) != 1:
             raise ValueError(f"noise has {len(self.noise.levels)} levels; give one")
         try:
-            (noise,) = build([self.noise], (info.context or {}).get(BASE_DIR))
+            (noise,) = build([self.noise], (info.context or {}).get(BASE_DIR, Path()))
         except SpecError as error:
             raise ValueError(f"{error.where}: {error.what}; {error.remedy}") from error
         self._form = noise.form
         if not noise.form.random:
             raise ValueError(f"noise: {self.noise.kind} does the same to an image every time; choose a kind that draws at random")
         return self
+
+    def check(self, batch: Batch) -> None:
+        """Let the kind of noise refuse the images."""
+        self._form.check(shape_of(batch.images), self.noise.levels)
 
     def normals(self, images: Tensor) -> Tensor:
         """Standard normal variables for noisy copies of these images (rows, *latent shape)."""

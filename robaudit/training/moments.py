@@ -41,6 +41,11 @@ class SmoothedObjective(Objective):
     def of_moments(self, logits: LogitMoments, labels: Tensor) -> Tensor:
         """The number to minimise ()."""
 
+    def check(self, batch: Batch) -> None:
+        """Refuse networks that noise cannot be followed through."""
+        with torch.no_grad():
+            logit_moments(batch.network, batch.images, self.sigma)
+
     def loss(self, batch: Batch) -> Tensor:
         """The objective at the moments of the batch."""
         return self.of_moments(logit_moments(batch.network, batch.images, self.sigma), batch.labels)

@@ -72,6 +72,16 @@ def build_network(spec: TrainingSpec, *, trust: bool) -> tuple[nn.Module, nn.Mod
     return bare, Normalised(bare, torch.tensor(section.mean), torch.tensor(section.std)) if section.mean else bare
 
 
+def objective_class(name: str, where: str = "objective") -> type[Objective]:
+    """The class registered under a name.
+
+    Raises:
+        SpecError: unknown name, with a did-you-mean.
+        RobauditError: the plugin cannot be imported, is not an Objective, or lacks a required declaration.
+    """
+    return load_class(OBJECTIVES, "objective", name, Objective, where)  # type: ignore[type-abstract]
+
+
 def build_objective(spec: TrainingSpec) -> Objective:
     """The objective with its options.
 
@@ -80,7 +90,7 @@ def build_objective(spec: TrainingSpec) -> Objective:
         RobauditError: the plugin cannot be imported.
     """
     place = ("objective", spec.objective.name)
-    cls = load_class(OBJECTIVES, "objective", spec.objective.name, Objective, spec.origin.place(("objective",)))  # type: ignore[type-abstract]
+    cls = objective_class(spec.objective.name, spec.origin.place(("objective",)))
     try:
         with blaming(f"objective {spec.objective.name}", cls, EstimatorError, (ValidationError,)):
             return cls.model_validate(spec.objective.options, context={BASE_DIR: spec.origin.folder})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import copy
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -38,25 +38,26 @@ def orthogonalise(network: nn.Module, where: str) -> nn.Module:
     Raises:
         ModelError: it has none, or other layers with weights.
     """
-    layers = [part for part in network.modules() if any(True for _ in part.parameters(recurse=False))]
-    other = next((layer for layer in layers if not isinstance(layer, nn.Linear)), None)
-    if other is not None or not layers:
-        what = "has no layers with weights" if other is None else f"has a {type(other).__name__} layer"
-        raise ModelError(where, what, "orthogonal: true is for networks of linear layers, such as robaudit:mlp")
+    layers = [part for part in network.modules() if isinstance(part, nn.Linear)]
+    others = [part for part in network.modules() if part not in layers and any(True for _ in part.parameters(recurse=False))]
+    if others or not layers:
+        what = f"the network has a {type(others[0]).__name__} layer" if others else "the network has no linear layers"
+        raise ModelError(where, what, "orthogonal: true is for networks of linear layers alone, such as robaudit:mlp")
     for layer in layers:
         nn.init.orthogonal_(layer.weight)
         parametrize.register_parametrization(layer, "weight", Orthogonal())
     return network
 
 
-def plain(network: nn.Module) -> nn.Module:
-    """A copy whose weights are what its parametrizations make of them: it needs none to be loaded again."""
-    network = copy.deepcopy(network)
-    for part in network.modules():
-        if parametrize.is_parametrized(part):
-            for name in list(part.parametrizations):
-                parametrize.remove_parametrizations(part, name, leave_parametrized=True)
-    return network
+def plain_state(network: nn.Module) -> dict[str, Tensor]:
+    """The state dict with weights as parametrizations make them: a network without parametrizations can load it."""
+    with torch.no_grad():
+        state = {name: value for name, value in network.state_dict().items() if "parametrizations." not in name}
+        for path, part in network.named_modules():
+            if parametrize.is_parametrized(part):
+                for name in cast("nn.ModuleDict", part.parametrizations):
+                    state[f"{path}.{name}"] = getattr(part, name)
+    return state
 
 
 def _bjorck(a: Tensor) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -13,7 +14,7 @@ from robaudit.spec.class_names import BASE_DIR
 from robaudit.spec.errors import explain
 from robaudit.spec.fields import Count, Number, Part, Positive, as_tuple, no_bool
 from robaudit.spec.load import dataset_section, put, read_document, read_setting
-from robaudit.spec.model import AuditSpec, BaseDatasetSpec, DatasetSpec, digest
+from robaudit.spec.model import AuditSpec, BaseDatasetSpec, DatasetSpec, digest, noise_entries
 from robaudit.spec.origin import Location, Origin
 
 _PLACEHOLDER = {"path": "model.safetensors", "architecture": "robaudit:linear"}
@@ -129,7 +130,12 @@ class TrainingSpec(Recipe):
         try:
             return AuditSpec.model_validate(document, context={BASE_DIR: self.origin.folder})
         except ValidationError as error:
-            raise explain(error, AuditSpec, self.origin, ("audit",), kind=dataset_section(document["dataset"])) from error
+            moved: dict[Location, Location] = {
+                ("audit", "noise", i): ("audit", "noise", *place) for i, (place, _) in enumerate(noise_entries(self.audit.get("noise")))
+            }
+            raise explain(
+                error, AuditSpec, replace(self.origin, moved=moved), ("audit",), kind=dataset_section(document["dataset"])
+            ) from error
 
 
 def training_spec(document: Mapping[str, Any], origin: Origin | None = None) -> TrainingSpec:

@@ -13,12 +13,15 @@ from safetensors.torch import save as safetensors_bytes
 from torch import Tensor, nn
 
 from robaudit.auditing.environment import pick_device
-from robaudit.errors import RunError
+from robaudit.errors import EstimatorError, RobauditError, RunError
 from robaudit.files import expanded, json_bytes, read_json, remove_leftovers, write_atomically
+from robaudit.memory import is_out_of_memory
+from robaudit.plugins import blaming
 from robaudit.progress import Listener
+from robaudit.training.base import Batch
 from robaudit.training.loop import Checkpoint, fit
 from robaudit.training.network import build_network, build_objective, check_classes, digest_of, model_section, read_images
-from robaudit.training.orthogonal import plain
+from robaudit.training.orthogonal import plain_state
 from robaudit.training.spec import TrainingSpec
 
 WEIGHTS, AUDIT, RECORD, CHECKPOINT = "model.safetensors", "audit.yaml", "training.json", "checkpoint.pt"
@@ -63,7 +66,13 @@ def train(
     checkpoint = Checkpoint(folder / CHECKPOINT, identity)
     network.to(where)
     try:
-        losses = fit(network, objective, images.to(where), labels.to(where), spec, checkpoint=checkpoint, listener=listener)
+        with blaming(f"objective {spec.objective.name}", type(objective), EstimatorError):
+            objective.check(Batch(network, images[:2].to(where), labels[:2].to(where)))
+            losses = fit(network, objective, images.to(where), labels.to(where), spec, checkpoint=checkpoint, listener=listener)
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        raise RobauditError("training", f"needs more memory than there is on {where}", "choose a smaller batch_size") from error
     finally:
         listener.end()
     held_out = read_images(audit.dataset, spec, listener, trust=trust) if "dataset" in spec.audit else (images, labels)
@@ -71,7 +80,7 @@ def train(
     record = {"spec": spec.document(), "loss": losses, "accuracy": share, "accuracy_on": len(held_out[1]), "torch": torch.__version__}
     write_atomically(folder / RECORD, json_bytes(record))
     write_atomically(folder / AUDIT, _audit_bytes(spec))
-    write_atomically(folder / WEIGHTS, _weights(bare, spec, identity, share))
+    write_atomically(folder / WEIGHTS, _weights(bare, identity))
     checkpoint.path.unlink(missing_ok=True)
     return folder
 
@@ -118,17 +127,10 @@ def _finished(folder: Path, identity: str) -> bool:
     return True
 
 
-def _weights(bare: nn.Module, spec: TrainingSpec, identity: str, share: float) -> bytes:
-    """The weights, with a record of how they were made."""
-    metadata = {
-        "architecture": spec.network.architecture,
-        "objective": spec.objective.name,
-        "accuracy": f"{share:.4f}",
-        "made_by": "robaudit train",
-        _IDENTITY: identity,
-    }
-    tensors = {name: value.detach().cpu().clone().contiguous() for name, value in plain(bare).state_dict().items()}
-    return bytes(safetensors_bytes(tensors, metadata))
+def _weights(bare: nn.Module, identity: str) -> bytes:
+    """The weights; their metadata is one entry, as safetensors writes several in any order."""
+    tensors = {name: value.detach().cpu().clone().contiguous() for name, value in plain_state(bare).items()}
+    return bytes(safetensors_bytes(tensors, {_IDENTITY: identity}))
 
 
 def _audit_bytes(spec: TrainingSpec) -> bytes:
