@@ -28,10 +28,10 @@ def check(lines: Iterable[Line]) -> None:
         assert 0 < line.width <= 1, line
 
 
-@pytest.mark.parametrize("part", [counts.fixed, counts.adaptive, counts.means, networks.votes])
+@pytest.mark.parametrize(("part", "cases"), [(counts.fixed, FEW), (counts.adaptive, FEW), (counts.means, 30), (networks.votes, FEW)])
 @pytest.mark.parametrize("p", [0.01, 0.9])
-def test_some_cases(part: Callable[[float, int], Iterator[Line]], p: float) -> None:
-    check(part(p, FEW))
+def test_some_cases(part: Callable[[float, int], Iterator[Line]], cases: int, p: float) -> None:
+    check(part(p, cases))
 
 
 @pytest.mark.parametrize("p", [0.01, 0.9])
