@@ -15,7 +15,7 @@ from robaudit.auditing.environment import deterministic, pick_device, plugins
 from robaudit.auditing.expected import measure_speed
 from robaudit.auditing.loop import OnError
 from robaudit.auditing.outputs import first_info, history
-from robaudit.auditing.prepare import Ready, prepare
+from robaudit.auditing.prepare import PreparedAudit, Request, prepare
 from robaudit.auditing.run import Computed, compute
 from robaudit.auditing.setup import on_stream
 from robaudit.datasets.base import Dataset
@@ -123,7 +123,9 @@ def validate(
     whole = dataset if dataset is not None else open_dataset(spec.dataset, base_dir=spec.base_dir, trust=trust)
     subset = Selected(whole, random_subset(len(whole), images, spec.run.seed))
     with deterministic(spec.run.deterministic, device), rounded_products(False):
-        ready = prepare(spec, None, "", model, subset, device, listener, trust=trust, skip_bad=on_error == "skip").at_levels(listener)
+        ready = prepare(Request(spec, trust=trust, skip_bad=on_error == "skip", model=model, dataset=subset), device, listener).at_levels(
+            listener
+        )
         started, alone = time.perf_counter(), 0.0
         listener.note(f"the estimators on {len(subset)} of {len(whole)} images")
         computed = compute(ready, ready.engine, subset, ready.tasks, listener, on_error=on_error)
@@ -158,7 +160,7 @@ def _without(samples: Selected, gone: set[str]) -> Selected:
     return Selected(samples, [i for i in range(len(samples)) if samples.sample_id(i) not in gone]) if gone else samples
 
 
-def _comparisons(ready: Ready, computed: Computed, truths: Truths) -> list[Comparison]:
+def _comparisons(ready: PreparedAudit, computed: Computed, truths: Truths) -> list[Comparison]:
     result = []
     for task in ready.tasks:
         chosen, seconds = task.chosen, computed.seconds[task.chosen.label, task.at]
@@ -169,7 +171,7 @@ def _comparisons(ready: Ready, computed: Computed, truths: Truths) -> list[Compa
     return result
 
 
-def measure(ready: Ready, samples: Dataset, draws: int, listener: Listener) -> tuple[Truths, float]:
+def measure(ready: PreparedAudit, samples: Dataset, draws: int, listener: Listener) -> tuple[Truths, float]:
     """The reference of every sample at every noise level of the spec, and the seconds it took."""
     engine = on_stream(ready.engine, ready.noises, ready.spec.run.seed, STREAM)
     computed = compute(ready, engine, samples, _votes(ready.spec.levels, draws), listener)
@@ -177,7 +179,7 @@ def measure(ready: Ready, samples: Dataset, draws: int, listener: Listener) -> t
     return truths, sum(computed.seconds.values())
 
 
-def draws_within(ready: Ready, samples: Dataset, seconds: float) -> int:
+def draws_within(ready: PreparedAudit, samples: Dataset, seconds: float) -> int:
     """Draws per image and noise level that take about ``seconds`` seconds; at least 256."""
     passes = measure_speed(ready).rate * seconds
     return int(min(MOST_DRAWS, max(FEWEST_DRAWS, passes / (len(samples) * len(ready.spec.levels)))))

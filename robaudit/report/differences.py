@@ -15,7 +15,6 @@ from robaudit.report.sections import Found
 from robaudit.report.tables import Column
 from robaudit.stats import bootstrap
 from robaudit.store.run import Run
-from robaudit.text import clipped
 
 Key = TypeVar("Key")
 Paired = Mapping[Key, bootstrap.Difference]
@@ -23,7 +22,6 @@ P_VALUE = "p: two-sided, of no difference; each line alone"
 BOOTSTRAP_P = f"{P_VALUE}, and 0.001 at least."
 NOT_COMPARED = "No difference: the runs have other images, or other noise."
 Changes = dict[tuple[str, NoiseLevel], GroupComparison]
-_LONGEST = 24
 
 
 def changes_of(found: Sequence[Found[Any]]) -> dict[str, Changes]:
@@ -62,8 +60,8 @@ def paired_changes(found: Sequence[Found[Any]], differences: Callable[[Run, Run]
 
 def run_columns(names: Sequence[str], *, tested: bool = False) -> list[Column]:
     """A column for each run, and one for the difference of each further run from the first; ``tested``: and one for its p-value."""
-    base, *others = [clipped(name, _LONGEST) for name in names]
-    columns = [Column(name, number=True) for name in (base, *others)]
+    base, *others = names
+    columns = [Column(name, number=True) for name in names]
     for name in others:
         columns.append(Column(f"{name} - {base}", number=True))
         if tested:
