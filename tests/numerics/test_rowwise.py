@@ -205,16 +205,6 @@ def test_the_same_bits_in_many_more_problems(k: int, rows: int, seed: int) -> No
     assert_each_row_alone(mvn_cdf, *mixed(k, rows, seed), seed=seed)
 
 
-@given(st.lists(st.tuples(st.integers(0, 4), st.sampled_from([0.0, 0.5, 1.0, math.inf])), min_size=1, max_size=12))
-def test_the_least_row_of_each_place(found: list[tuple[int, float]]) -> None:
-    at, values = (torch.tensor(column) for column in zip(*found, strict=True))
-    rows, has = rowwise.least_rows(values.double(), at, 5)
-    for place, row, some in zip(range(5), rows.tolist(), has.tolist(), strict=True):
-        here = [(value, number) for number, (where, value) in enumerate(found) if where == place]
-        assert some == bool(here)
-        assert not here or row == min(here)[1]
-
-
 @given(st.lists(st.tuples(st.integers(0, 4), st.booleans()), min_size=1, max_size=12))
 def test_the_first_row_of_each_place(shuffled: list[tuple[int, bool]]) -> None:
     found = sorted(shuffled, key=lambda one: one[0])
