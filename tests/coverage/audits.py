@@ -21,7 +21,7 @@ from robaudit.estimators.engine import Engine
 from robaudit.estimators.mc import count_votes
 from robaudit.estimators.work import CleanPass, Work
 from robaudit.gates.decide import Decision, decide
-from robaudit.gates.interim import next_analysis, possible_analyses
+from robaudit.gates.until import next_analysis, possible_analyses
 from robaudit.models import LogitModel
 from robaudit.noise.registry import gaussian_source
 from robaudit.quantities import P_ROBUST
