@@ -73,6 +73,7 @@ def test_block_size_is_bounded() -> None:
     assert block_size(1) == 256
     assert block_size(3 * 32 * 32) == 21
     assert block_size(3 * 224 * 224) == 1
+    assert block_size(3 * 224 * 224, torch.device("cuda")) == 55
 
 
 def test_samples_never_share_runs_of_blocks() -> None:
