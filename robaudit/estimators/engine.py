@@ -92,7 +92,8 @@ class Engine:
         self.model, self.classes = model, classes
         self.noises = {GAUSSIAN: noises} if isinstance(noises, NoiseSource) else dict(noises)
         self._noisy, self._batch_size = noisy or model, batch_size
-        self._most_rows, self._most_gradient_rows = fit or (None, None)
+        self._most_rows = None if fit is None else fit.rows
+        self._most_gradient_rows = None if fit is None else fit.gradient_rows
         self._gradient_bytes = _GRADIENT_BYTES if free is None else int(_PASS_SHARE / 2 * free) // _COPIES
         if model.device.type == "cpu":
             self._gradient_bytes = min(_GRADIENT_BYTES, self._gradient_bytes)
@@ -155,7 +156,9 @@ class Engine:
             rows = min(whole, _SINGLE_ROWS) if margins == 1 else whole // 4
         elif most is None:
             rows //= 4
-        return max(1, min(rows if most is None else most if not cpu else min(rows, most), self._gradient_bytes // row))
+        if most is not None:
+            rows = min(rows, most) if cpu else most
+        return max(1, min(rows, self._gradient_bytes // row))
 
     def steady(self, rows: int) -> int:
         """So many rows or somewhat more, for chains whose decisions hang on the last digits: on the CPU a multiple of 8.
@@ -319,10 +322,15 @@ def rows_by_rule(shape: Sequence[int], device: torch.device, most: int | None = 
     """
     cuda = device.type != "cpu"
     wanted = (_CUDA_VALUES if cuda else _CPU_VALUES) / math.prod(shape)
-    rows = int(min(_CUDA_ROWS if cuda else _CPU_ROWS, max(_FEWEST_ROWS, 2 ** math.floor(math.log2(max(1.0, wanted))))))
+    rows = min(_CUDA_ROWS if cuda else _CPU_ROWS, max(_FEWEST_ROWS, _power_of_two(wanted)))
     if most is None:
         return rows
-    return max(1, min(_CUDA_ROWS if cuda else rows, 2 ** math.floor(math.log2(max(1, most)))))
+    return min(_CUDA_ROWS if cuda else rows, _power_of_two(most))
+
+
+def _power_of_two(number: float) -> int:
+    """The largest that is no larger, and at least 1."""
+    return 1 << math.floor(math.log2(max(1.0, number)))
 
 
 def rows_that_fit(measure: Callable[[int], int], wanted: int, budget: int) -> int:
