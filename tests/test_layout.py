@@ -39,6 +39,7 @@ ROOMS = (
     ("gates",),
     ("compare",),
     ("advice",),
+    ("training",),
     ("demo",),
     ("report",),
     ("api",),
