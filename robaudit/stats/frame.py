@@ -58,42 +58,26 @@ _BLOCK = 4096  # rows that are turned into columns at a time
 
 
 class Results(Protocol):
-    """A finished run, as far as statistics need it."""
+    """A finished run (:class:`robaudit.store.run.Run`), as far as statistics need it."""
 
     @property
-    def path(self) -> Path:
-        """Where it is, for messages."""
-        ...
-
+    def path(self) -> Path: ...  # noqa: D102
     @property
-    def info(self) -> Mapping[str, Any]:
-        """Its run.json."""
-        ...
-
+    def info(self) -> Mapping[str, Any]: ...  # noqa: D102
     @property
-    def rows(self) -> Iterable[Row]:
-        """Its results."""
-        ...
-
+    def rows(self) -> Iterable[Row]: ...  # noqa: D102
     @property
-    def frame(self) -> Frame:
-        """Its results as columns."""
-        ...
-
+    def frame(self) -> Frame: ...  # noqa: D102
     @property
-    def quantities(self) -> Mapping[str, Quantity]:
-        """By name."""
-        ...
+    def quantities(self) -> Mapping[str, Quantity]: ...  # noqa: D102
 
-    def groups(self, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()) -> dict[tuple[str, NoiseLevel], Columns]:
-        """The results named, or all, by name and noise level."""
-        ...
+    def groups(  # noqa: D102
+        self, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()
+    ) -> dict[tuple[str, NoiseLevel], Columns]: ...
 
-    def chosen(
+    def chosen(  # noqa: D102
         self, keys: Iterable[tuple[str, NoiseLevel]], estimators: Sequence[str], levels: LevelChoice | Sequence[float]
-    ) -> list[tuple[str, NoiseLevel]]:
-        """Of the groups given, those named."""
-        ...
+    ) -> list[tuple[str, NoiseLevel]]: ...
 
 
 class _Column(Generic[Kind]):
