@@ -70,9 +70,6 @@ def test_per_class_lists_each_class_in_turn() -> None:
     rows = [replace(row, predicted=i % 2, label=1) for i, row in enumerate(valued(0.4, 0.3, 0.2, 0.1, 0.9))]
     assert ids(flag(rows, bottom=1, per_class=True).samples) == "cd"
     assert ids(flag(rows, per_class=True).samples) == "cadb"
-    assert ids(flag(rows, bottom=1, per_class=True, by="label").samples) == "d"
-    unlabelled = [replace(rows[0], label=None), *rows[1:]]
-    assert ids(flag(unlabelled, bottom=1, per_class=True, by="label").samples) == "da"
 
 
 def test_without_interval_nothing_is_sure() -> None:
