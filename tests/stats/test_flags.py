@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import replace
 
@@ -89,11 +88,6 @@ def test_only_filters_and_nothing_left_is_its_own_error() -> None:
         flag([])
 
 
-def test_no_flagged_sample_is_a_fine_result() -> None:
-    flagged = flag(valued(0.9, 0.95))
-    assert (flagged.samples, flagged.beyond, flagged.total) == ((), 0, 2)
-
-
 def test_values_that_are_not_finite_are_never_ranked() -> None:
     flagged = flag([*valued(0.1), replace(ROW, value=math.nan)], bottom=5)
     assert (len(flagged.samples), flagged.not_finite) == (1, 1)
@@ -120,12 +114,6 @@ def test_bottom_is_the_start_of_the_order(samples: list[tuple[float, int]], coun
     order = sorted(range(len(rows)), key=lambda i: (rows[i].value, i))
     groups = [[i for i in order if rows[i].predicted == k] for k in range(4)] if per_class else [order]
     assert [sample.id for sample in flagged.samples] == [str(i) for group in groups for i in group[:count]]
-
-
-def test_the_document_is_strict_json() -> None:
-    document = json.loads(json.dumps(flag(valued(0.1, 0.9), top=1).document(), allow_nan=False))
-    assert document["samples"][0]["id"] == "a"
-    assert (document["estimator"], document["beyond"], document["by"]) == ("mc", 1, "predicted")
 
 
 def test_a_bound_that_the_true_value_may_be_better_than_makes_nothing_likely() -> None:
