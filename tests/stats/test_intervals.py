@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from robaudit.compare.difference import Side
+from robaudit.compare.paired import Side
 from robaudit.gates.decide import decide
 from robaudit.quantities import P_ROBUST, Interval
 from robaudit.rows import Row
