@@ -20,7 +20,7 @@ def sample_ends(group: Group, tail: float | None = None) -> tuple[Floats, Floats
 
     Args:
         group: the pairs.
-        tail: the chance that an interval misses on a given side; None: that of the rows' own 95 % intervals.
+        tail: the chance that an interval misses on a given side; None: the chance of the rows' own 95 % intervals.
     """
     change, sides = group.changes, (group.base, group.new)
     (low, high), (new_low, new_high) = (side.ends(tail) for side in sides)

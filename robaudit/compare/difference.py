@@ -1,7 +1,7 @@
 """Differences between two runs: of means, of classes, sample by sample, and counts of samples that changed.
 
 The measurement error of a difference is computed from draws that both runs share, where there are any (:func:`paired_difference`),
-else from the interval of each run (:func:`unpaired_difference`). Intervals of one run's means are those of
+else from the interval of each run (:func:`unpaired_difference`). Intervals of one run's means are in
 :mod:`robaudit.stats.intervals`.
 """
 
@@ -64,7 +64,7 @@ def compare(
         base, new: finished runs; to be paired by draws, read with their bits (``read_run(path, kept=True)``).
         estimators, levels: only these; all that both have by default.
         below: the threshold of flagged samples; the usual one of the quantity by default.
-        confidence: of the intervals; those of single samples are 95 % intervals.
+        confidence: of the intervals; single samples have 95 % intervals.
 
     Raises:
         RunError: they differ in the noise, have no sample or no results in common, or one estimator gives different quantities.
@@ -140,7 +140,9 @@ def _warn(matching: Matching) -> None:
             count = f"{len(ids)} sample{' is' if len(ids) == 1 else 's are'}"
             matching.warnings.append(f"{count} {which}: {', '.join(ids[:_SHOWN])}{more}")
     if matching.other_labels:
-        matching.warnings.append(f"{matching.other_labels} samples have another label in each run; those of the new run name the classes")
+        matching.warnings.append(
+            f"{matching.other_labels} samples have another label in each run; the labels of the new run name the classes"
+        )
 
 
 def compared(group: Group, matching: Matching, names: Sequence[str] | None, below: float | None, confidence: float) -> GroupComparison:

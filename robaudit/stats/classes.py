@@ -139,9 +139,9 @@ def class_bias(
     """Compare the classes of one group of rows.
 
     One set of shuffles of the class labels (:func:`permutation_null`) gives all p-values, and the intervals belong to the same tests: an
-    interval of a class excludes 0 exactly where the class is called different, and so does that of the gap. The end of an interval that
-    lies away from 0 reaches at least as far as the interval of the class mean, or that of all other images, allows: so few images cannot
-    show everything.
+    interval of a class excludes 0 exactly where the class is called different, and so does the interval of the gap. The end of an
+    interval that lies away from 0 reaches at least as far as the interval of the class mean, or of the mean of all other images, allows:
+    few images cannot show everything.
     The tests ask whether the value depends on the class in *any* way: a class that differs only in spread may be called different.
 
     Args:
@@ -222,7 +222,7 @@ def _class_stats(index: int, rows: Columns, name: str | None, threshold: float |
 
 
 def _simultaneous_mean(rows: Columns, quantity: Quantity, confidence: float) -> Bounds:
-    """The population interval of the mean of a class; where values are only bounds, that of the bounds."""
+    """The population interval of the mean of a class; where values are only bounds, of the mean of the bounds."""
     images = rows.images(quantity.low, quantity.high)
     if not (np.isfinite(images.lowers).all() and np.isfinite(images.uppers).all()):
         images = replace(images, lowers=images.values, uppers=images.values)

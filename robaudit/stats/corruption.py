@@ -69,10 +69,10 @@ class CorruptionError:
 
     Attributes:
         value: the mean over the corruptions; 1 is as good as the baseline, and the literature prints 100 for it.
-        by_corruption: each by itself.
+        by_corruption: of each corruption.
         missing: corruptions of the baseline that were not measured: with any, ``value`` is not the benchmark's number.
         interval: 95 % bootstrap interval of ``value`` for the population; None where errors of single images are not known.
-        intervals: those of each corruption by itself.
+        intervals: of each corruption, pointwise.
     """
 
     value: float
@@ -157,7 +157,7 @@ class CorruptionReport(Document):
         return self.error_intervals().get(_ALL)
 
     def error_intervals(self) -> dict[str, Bounds | None]:
-        """The same by noise, each by itself."""
+        """The same by noise, pointwise."""
         if not self.images.mean:
             return {}
         errors, images = {**self.images.mean, _ALL: np.mean(list(self.images.mean.values()), axis=0)}, len(self.images.names)

@@ -71,7 +71,7 @@ class Quantile(Document):
 
     Attributes:
         value: linear interpolation between order statistics.
-        lower, upper: order statistics of the images' own bounds: covers the choice of images, whatever the distribution, and
+        lower, upper: order statistics of the images' own bounds: covers the choice of images, for every distribution, and
             each image's measurement. With too few images, the end of the range.
         measured_lower, measured_upper: the same quantile of the images' lower and of their upper bounds: for exactly these images.
             None where an image has none.
@@ -233,7 +233,7 @@ class GroupSummary(Document):
 
     @property
     def of_search(self) -> bool:
-        """Whether the values are those of a search: the true ones may be smaller."""
+        """Whether the values were found by a search: the true ones may be smaller."""
         return self.upper_bounds + self.not_found > 0
 
     @property
