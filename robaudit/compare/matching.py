@@ -31,7 +31,7 @@ class Matching:
         same_model: both have the same weights, loaded and run alike: the true difference is 0.
         same_noise: both gave each sample the same noise.
         why_not: why they did not; "" if they did.
-        paired: labels that are those of one estimator in both: where their draws are recorded, they are numbered alike.
+        paired: labels of the same estimator in both: where their draws are recorded, they are numbered alike.
         warnings: remarks for the reader.
         only_base, only_new: ids of samples that only one run has.
         skipped: those only in the base run that the new run should have audited, but skipped.
@@ -121,7 +121,7 @@ def check_same_noise(base: Run, new: Run) -> tuple[Described, Described]:
 
 
 def check_same_images(base: Run, new: Run) -> None:
-    """Refuse two runs in which an id stands for two images, as far as both recorded digests of their pixels.
+    """Refuse two runs in which an id means two images, as far as both recorded digests of their pixels.
 
     Raises:
         RunError: it does.
@@ -133,7 +133,7 @@ def check_same_images(base: Run, new: Run) -> None:
 
 
 def other_images(base: Run, new: Run, sample_id: str) -> RunError:
-    """The refusal of two runs in which an id stands for two images."""
+    """The refusal of two runs in which an id means two images."""
     what = f"have different images under the same ids (the first: {sample_id!r})"
     return RunError(f"{base.path} and {new.path}", what, "compare runs on the same data, prepared alike")
 
@@ -247,7 +247,7 @@ def why_unpaired(base: Row, new: Row) -> str:
 
 
 def _results(run: Run) -> dict[tuple[str, NoiseLevel], None]:
-    """The results that a run has of each of its samples: those of the first."""
+    """The results that a run has of each of its samples, taken from the first."""
     return {(row.estimator, row.at): None for _, rows in islice(_samples(run), 1) for row in rows}
 
 

@@ -25,7 +25,7 @@ def contradicted(rows: Sequence[Row]) -> list[Row]:
     No loss under the noise, and no norm of it, is above the largest one. So an attack has failed where a row of the same noise level,
     against the same class, met a loss above it, or has a norm whose whole interval is above it, by more than rounding.
 
-    Likewise a norm has missed something where the whole interval of another one of the same order is above its own.
+    A norm missed something where the whole interval of another norm of the same order is above its own.
 
     Args:
         rows: all rows of a sample.

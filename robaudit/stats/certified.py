@@ -87,7 +87,7 @@ class Curve(Document):
     Attributes:
         radii: ascending, the first 0 (m,).
         counts: images certified there (m,).
-        values: shares of the images (m,); ``lowers``, ``uppers``: their Clopper-Pearson intervals, each radius by itself.
+        values: shares of the images (m,); ``lowers``, ``uppers``: their Clopper-Pearson intervals, pointwise.
     """
 
     members = "radius=radii count=counts value=values lower=lowers upper=uppers"

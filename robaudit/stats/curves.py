@@ -1,6 +1,6 @@
 """Error curves against attacks, noise and linear corruption, and the one number that sums each up: ASR, AMS, gamma at 50 %.
 
-Errors are relative to the label, and those of all images: a misclassified image is an error at every strength. Images without a label
+Errors are relative to the label, over all images: a misclassified image is an error at every strength. Images without a label
 are left out.
 """
 
@@ -34,7 +34,7 @@ HALF = 0.5
 HUMANS = 0.25
 """The gamma at which people name half of the images correctly (Jang et al. 2021)."""
 _ROUNDING = 1e-9
-_SUM = "sum"  # beside the points of a curve
+_SUM = "sum"  # a key besides the points of a curve
 
 
 Ints = NDArray[np.int64]
@@ -97,9 +97,9 @@ class Curve:
     Attributes:
         kind: what is done to the images.
         source: the result behind it, such as ``radius_pgd:norm=l2``.
-        places: radius, sigma or gamma (points,); the first is that of the clean images.
+        places: radius, sigma or gamma (points,); the first belongs to the clean images.
         errors: share of the images (of their noisy copies) that are classified wrongly (points,).
-        lower, upper: 95 % bootstrap interval of each error by itself (points,); the error itself where there is a single image.
+        lower, upper: 95 % bootstrap interval of each error, pointwise (points,); the error itself where there is a single image.
         summary: in one number.
         images: with a label.
         unlabelled: images left out.

@@ -60,42 +60,26 @@ _BLOCK = 4096  # rows that are turned into columns at a time
 
 
 class Results(Protocol):
-    """A finished run, as far as statistics need it."""
+    """A finished run (:class:`robaudit.store.run.Run`), as far as statistics need it."""
 
     @property
-    def path(self) -> Path:
-        """Where it is, for messages."""
-        ...
-
+    def path(self) -> Path: ...  # noqa: D102
     @property
-    def info(self) -> Mapping[str, Any]:
-        """Its run.json."""
-        ...
-
+    def info(self) -> Mapping[str, Any]: ...  # noqa: D102
     @property
-    def rows(self) -> Iterable[Row]:
-        """Its results."""
-        ...
-
+    def rows(self) -> Iterable[Row]: ...  # noqa: D102
     @property
-    def frame(self) -> Frame:
-        """Its results as columns."""
-        ...
-
+    def frame(self) -> Frame: ...  # noqa: D102
     @property
-    def quantities(self) -> Mapping[str, Quantity]:
-        """By name."""
-        ...
+    def quantities(self) -> Mapping[str, Quantity]: ...  # noqa: D102
 
-    def groups(self, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()) -> dict[tuple[str, NoiseLevel], Columns]:
-        """The results named, or all, by name and noise level."""
-        ...
+    def groups(  # noqa: D102
+        self, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()
+    ) -> dict[tuple[str, NoiseLevel], Columns]: ...
 
-    def chosen(
+    def chosen(  # noqa: D102
         self, keys: Iterable[tuple[str, NoiseLevel]], estimators: Sequence[str], levels: LevelChoice | Sequence[float]
-    ) -> list[tuple[str, NoiseLevel]]:
-        """Of the groups given, those named."""
-        ...
+    ) -> list[tuple[str, NoiseLevel]]: ...
 
 
 class _Column(Generic[Kind]):
@@ -267,7 +251,7 @@ class Columns:
         """The ends of the rows' intervals: infinite where one is open on that side, NaN where there is none.
 
         A censored value is open above; it is its own lower end, unless the row says less: then a search found nothing, and something
-        nearer may have escaped it. Such a row has no lower end but that of the range, and no more has an upper bound. A lower bound has
+        nearer may have escaped it. Such a row has no lower end but the end of the range, nor has an upper bound. A lower bound has
         no upper end.
         """
         value, lower, upper = self.values, self.lower.copy(), self.upper.copy()
@@ -370,7 +354,7 @@ class Columns:
     def by_votes(self) -> Columns:
         """The columns with the share of its votes as a row's value, and their interval, where the row's own interval leaves out a bias.
 
-        Votes have no bias, whatever the network, and their interval holds for every p. Rows that have none, and rows whose interval
+        Votes have no bias for any network, and their interval holds for every p. Rows that have none, and rows whose interval
         covers all of their error, stay as they are.
         """
         return self.of_votes(self.approximated, self.kept, self.draws, self.split)
@@ -500,7 +484,7 @@ def _small(column: Floats) -> NDArray[Any]:
 
 
 def _joined(blocks: Sequence[NDArray[Any]], sizes: Sequence[int]) -> NDArray[Any]:
-    """The blocks one after the other; a single number stands for as many as the block has."""
+    """The blocks one after the other; a single number is repeated for the whole block."""
     if all(len(block) == 1 for block in blocks) and len({block.astype(np.float64).tobytes() for block in blocks}) == 1:
         return np.broadcast_to(blocks[0], sum(sizes))
     return np.concatenate([np.broadcast_to(_small(block) if len(block) == 1 else block, n) for block, n in zip(blocks, sizes, strict=True)])
@@ -534,7 +518,7 @@ class Ids(Sequence[str]):
 
 
 class FrameBuilder:
-    """Collects rows; those of an image come one after the other."""
+    """Collects rows; the rows of an image come one after the other."""
 
     def __init__(self) -> None:
         self._ids = Ids()
@@ -588,7 +572,7 @@ class Frame(Mapping[GroupKey, Columns]):
 
 
 def _together(rows: Sequence[Row]) -> Iterable[Row]:
-    """The rows in order, those of an image together."""
+    """The rows in order, grouped by image."""
     of_image: dict[str, list[Row]] = {}
     for row in rows:
         of_image.setdefault(row.sample_id, []).append(row)
@@ -643,7 +627,7 @@ def one_result(rows: Columns | Iterable[Row], where: str) -> Columns:
 
     Raises:
         NothingLeftError: there is no row.
-        ValueError: the rows are those of several results.
+        ValueError: the rows belong to several results.
     """
     if isinstance(rows, Columns):
         return rows

@@ -70,8 +70,9 @@ class Losses:
         attacks: the results for the maximum: the limits of the curves.
         ranked_by: the name of the result that ranks the images: at the largest q, of the first curve that has it.
         worst: the images with the highest losses by it, as :func:`robaudit.stats.flags.flag` lists them.
-        attacked: images with a value of an attack and one by q; ``beaten``: those of them where a norm's sampler met a larger loss than all
-            attacks, or the whole interval of a norm is above them (:func:`robaudit.stats.attacks.not_missed`): there the attacks failed.
+        attacked: images with a value of an attack and one by q.
+        beaten: of these, images where a norm's sampler met a larger loss than all attacks, or the whole interval of a norm is above them
+            (:func:`robaudit.stats.attacks.not_missed`): there the attacks failed.
     """
 
     at: NoiseLevel
@@ -172,7 +173,7 @@ def loss_changes(
 ) -> dict[GroupKey, Difference]:
     """The differences of the mean losses of two runs, new - base, on the images with a finite value in both.
 
-    Intervals and p-values are those of Student's t for pairs, as the mean of each run has one: losses have no bound, so no interval is free
+    Intervals and p-values are by Student's t for pairs, as the mean of each run has one: losses have no bound, so no interval is free
     of assumptions.
 
     Raises:

@@ -154,7 +154,7 @@ class Setting:
         return named(row).estimator in self.declared
 
     def factor(self, first: Row, second: Row) -> float | None:
-        """The smallest F such that a radius r in the norm of the second row is at most F r in that of the first; None if unknown."""
+        """The smallest F such that a radius r in the norm of the second row is at most F r in the norm of the first; None if unknown."""
         norms = norm_of(first), norm_of(second)
         if norms[0] is None or norms[1] is None:
             return None
@@ -218,7 +218,7 @@ def _fixed(row: Row, bound: float) -> Claim:
 def interval_ends(row: Row) -> tuple[End, End]:
     """The ends of a row's 95 % interval at smaller tails; infinite where it is open, the value where there is none.
 
-    Distances from the value grow as fast as those of any interval of the kind (:func:`widening`). A loss is restated on the scale of its
+    Distances from the value grow as fast as for any interval of the kind (:func:`widening`). A loss is restated on the scale of its
     logarithm, as it is measured.
     """
     on_logs = row.quantity == LOSS.name and row.value > 0.0 and (row.lower is None or row.lower > 0.0)
@@ -379,7 +379,7 @@ def leaving(noise: NoiseFacts, level: float, pixels: int, order: float, radius: 
 
 
 def _radii(rows: Iterable[Row], setting: Setting, number: str = "radius") -> Iterator[Pair]:
-    """Every lower bound of a radius beside every upper one, whatever their norms."""
+    """Every lower bound of a radius with every upper one, in any norms."""
     least = [(row, bound) for row in rows if (bound := _certified(row)) is not None]
     most = [(row, bound) for row in rows if (bound := _witnessed(row)) is not None]
     for (low, radius), (high, flip) in itertools.product(least, most):
@@ -406,7 +406,7 @@ def _votes(rows: Sequence[Row], setting: Setting) -> Iterator[Pair]:
 
 
 def _searches(rows: Sequence[Row], setting: Setting) -> Iterator[Pair]:
-    """Every attack beside every other flip, whose own norm says how far it is at most in the attack's."""
+    """Every attack with every other flip, whose own norm says how far it is at most in the attack's."""
     own = [row for row in rows if row.at == NO_NOISE and row.quantity == RADIUS.name]
     attacks = [row for row in own if setting.estimators.get(named(row).estimator, named(row).estimator) == _ATTACK]
     for attack, other in itertools.product(attacks, own):

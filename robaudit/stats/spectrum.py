@@ -181,7 +181,7 @@ def band_of(row: Row) -> Band:
 
 
 def _band(key: GroupKey, exact: bool) -> Band:
-    if key.quantity == RADIUS.name and exact:  # one that is infinite stands with the finite ones
+    if key.quantity == RADIUS.name and exact:  # an infinite one belongs with the finite ones
         return Band.EXACT
     if key.quantity in (CERTIFIED.name, RADIUS.name) and not key.at.levelless:
         return Band.SMOOTHED

@@ -56,12 +56,6 @@ def test_a_constant_shift_is_bias_and_nothing_else() -> None:
     assert (found.seconds, found.forwards, found.backwards, found.coverage) == (0.5, 65, 9, None)
 
 
-def test_the_worst_case_is_named() -> None:
-    found = compare(rows([0.5, 0.9, 0.5]), truths([0.5, 0.6, 0.7]), P_ROBUST, 1.0)
-    assert found.error is not None
-    assert (found.error.worst, found.error.worst_value, found.error.worst_reference) == ("1", 0.9, 0.6)
-
-
 def test_the_references_own_noise_is_taken_out() -> None:
     """Values that are exact, against references of 400 draws: 2,000 images leave an RMSE of zero within 4 standard errors."""
     rng, n = np.random.default_rng(5), 400

@@ -164,10 +164,6 @@ def test_bad_options(args: tuple[str, ...], says: str, spec: Path, refuse: Refus
     assert says in refuse("validate", spec, *args)
 
 
-def test_no_spec(refuse: Refuse) -> None:
-    refuse("validate", "nowhere.yaml", says="nowhere.yaml: no such file")
-
-
 def test_without_matplotlib(spec: Path, run_cli: RunCli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = importlib.util.find_spec
     monkeypatch.setattr(pictures_module, "find_spec", lambda name: None if name == "matplotlib" else real(name))

@@ -121,15 +121,6 @@ def test_mc_says_which_draws_kept_the_class() -> None:
     assert any(one.votes and one.votes.bits for one in found)
 
 
-@pytest.mark.parametrize("batch_size", [1, 7, 64])
-def test_draws_do_not_depend_on_the_batch_or_the_chunk(batch_size: int) -> None:
-    whole = build("mc", samples=30).estimate(work_on(curved(), images=5, sigma=0.8))
-    other = build("mc", samples=30).estimate(work_on(curved(), images=5, sigma=0.8, batch_size=batch_size))
-    late = build("mc", samples=30).estimate(work_on(curved(), images=2, sigma=0.8, first=3))
-    assert [one.votes for one in other] == [one.votes for one in whole]
-    assert [one.votes for one in late] == [one.votes for one in whole[3:]]
-
-
 def test_no_bits_where_draws_are_too_many_or_stop_by_themselves() -> None:
     work = work_on(linear(3), images=2, sigma=0.8)
     many = build("mc", samples=MOST_STORED_DRAWS + 1).estimate(work)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -236,12 +235,6 @@ def test_a_foreign_quantity_needs_its_description_and_may_be_unbounded() -> None
     assert group.median.upper == math.inf
     assert group.document()["median"]["upper"] is None
     assert not group.higher_is_better
-
-
-def test_documents_are_strict_json() -> None:
-    document = json.loads(json.dumps([group.document() for group in summarise(MC)], allow_nan=False))
-    assert document[0]["estimator"] == "mc"
-    assert document[0]["mean"]["measured_by"] == "clopper-pearson:pooled"
 
 
 def test_the_measured_quantile_brackets_the_value() -> None:

@@ -136,24 +136,6 @@ def test_binary_logistic_regression(seed: int, images: int, norm: float) -> None
     assert right.values[Score.VARIATION_R_NU].upper == pytest.approx(0, abs=1e-12)
 
 
-@given(st.integers(0, 10**6), st.integers(2, 8))
-def test_bounds_of_the_radius_by_the_difficulty(seed: int, classes: int) -> None:
-    """g / |b_m - b_k| <= r for the nearest boundary m; r <= (g + log(K - 1)) / |b_j - b_k| for the second largest logit j."""
-    random = torch.Generator().manual_seed(seed)
-    scale = torch.rand(classes, 1, generator=random, dtype=torch.float64) * 5
-    weights_ = torch.randn(classes, 4, generator=random, dtype=torch.float64) * scale
-    logits = weights_ @ torch.randn(4, generator=random, dtype=torch.float64)
-    k = int(logits.argmax())
-    others = [j for j in range(classes) if j != k]
-    length = {j: float((weights_[k] - weights_[j]).norm()) for j in others}
-    radii = {j: float(logits[k] - logits[j]) / length[j] for j in others}
-    nearest, second = min(others, key=lambda j: radii[j]), max(others, key=lambda j: float(logits[j]))
-    ((g, _),) = ease(logits[None], torch.tensor([k]))
-    slack = 1e-9 * (1 + abs(g)) / min(length.values())
-    assert g / length[nearest] <= radii[nearest] + slack
-    assert radii[nearest] <= (g + math.log(classes - 1)) / length[second] + slack
-
-
 # --- censored images
 
 
