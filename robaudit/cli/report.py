@@ -51,7 +51,7 @@ def report(
         ReportFormat | None,
         typer.Option("--format", rich_help_panel=OUTPUT, help="html, or md for a pull request. Default: by the suffix of -o, else html."),
     ] = None,
-    title: Annotated[str | None, typer.Option(rich_help_panel=OUTPUT, help="Heading of the report.")] = None,
+    title: Annotated[str | None, typer.Option(metavar="TEXT", rich_help_panel=OUTPUT, help="Heading of the report.")] = None,
     label: LabelOption = None,
     estimator: EstimatorFilter = None,
     noise: NoiseFilter = None,

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from robaudit.compare.matching import check_same_images
 from robaudit.errors import SpecError
 from robaudit.levels import LevelChoice
 from robaudit.names import ResultName
@@ -47,13 +46,7 @@ class CertifiedSection(Section[OfRun]):
         return run.info["clean_accuracy"] is not None and CERTIFIED.name in run.quantities
 
     def find(self, runs: Sequence[Run], ask: Ask) -> list[Found[OfRun]]:
-        """The records of one result together, in the order of the runs, with their names.
-
-        Raises:
-            RunError: as :meth:`records`; or a run has other images than the first under the same ids.
-        """
-        for other in runs[1:]:
-            check_same_images(runs[0], other)
+        """The records of one result together, in the order of the runs, with their names."""
         return side_by_side([replace(one, record=one.record._replace(run=one.name)) for one in super().find(runs, ask)])
 
     def records(self, run: Run, ask: Ask) -> list[OfRun]:

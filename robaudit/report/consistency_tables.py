@@ -13,7 +13,7 @@ from robaudit.text import count
 MOST_CONTRADICTIONS = 10
 _MEANINGS = {
     Verdict.VIOLATION: "one of the two is wrong: a bug in an estimator",
-    Verdict.DECLARED: "what the spec declares of the network (lipschitz, or linear: true) is false",
+    Verdict.DECLARED: "what the spec declares about the network (lipschitz, or linear: true) is false",
     Verdict.MISSED: "a search missed what another result found; no theorem says that it must find it",
     Verdict.APPROXIMATION: "an approximation is off by more than its interval says",
 }
@@ -26,7 +26,7 @@ _TOLD = {
 
 _BLAME = {
     Verdict.VIOLATION: "bug in an estimator",
-    Verdict.DECLARED: "what the spec declares of the network (lipschitz, or linear: true) is false",
+    Verdict.DECLARED: "what the spec declares about the network (lipschitz, or linear: true) is false",
 }
 
 

@@ -54,16 +54,13 @@ class RunView:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A section of a report: its records, and what it was asked for."""
+    """A section of a report: its records, what it was asked for, and its tables, at least one."""
 
     name: SectionName
     section: Section[Any]
     found: tuple[Found[Any], ...]
     ask: Ask
-
-    def tables(self) -> list[Table]:
-        """Its tables, for a page."""
-        return list(self.section.page_tables(self.found, self.ask))
+    tables: tuple[Table, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +154,8 @@ def _part(name: SectionName, views: Sequence[RunView], ask: Ask, most: int) -> P
             except (RunError, NothingLeftError):  # none among the results asked for
                 continue
             found += [replace(one, record=_listed(one.record, most)) for one in some] if name is SectionName.FLAGGED else some
-    return Part(name, section, tuple(found), ask) if found else None
+    tables = tuple(section.shown(found, ask, page=True)) if found else ()
+    return Part(name, section, tuple(found), ask, tables) if tables else None
 
 
 def _listed(flagged: Flagged, most: int) -> Flagged:

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from robaudit import audit
-from robaudit.cli.plot import Kind
 from robaudit.report import pictures as pictures_module
-from robaudit.report.pictures.kinds import KINDS, found_in, inline, sketch_of
+from robaudit.report.pictures import KINDS, Kind
+from robaudit.report.pictures.kinds import found_in, inline, sketch_of
 from robaudit.report.sections import Ask
 from robaudit.store.run import Run
 from tests.conftest import RunCli
