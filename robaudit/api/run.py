@@ -8,7 +8,7 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -294,7 +294,6 @@ class Run(stored.Run):
         Raises:
             RobauditError: jinja2 is not installed, or the file cannot be written.
         """
-        from robaudit.gates.sources import decisions_of
         from robaudit.report.html.content import gather
         from robaudit.report.sections import Ask
 
@@ -302,7 +301,6 @@ class Run(stored.Run):
         if target is not None:
             _choose("path", target.suffix.lower().lstrip("."), ("html", "htm", "md", "markdown"))
         content = gather([self], Ask(threshold=threshold))
-        content = replace(content, views=tuple(replace(view, decisions=decisions_of(self)[0]) for view in content.views))
         if target is not None and target.suffix.lower() in (".md", ".markdown"):
             from robaudit.report.html.markdown import markdown_report
 

@@ -29,6 +29,7 @@ from robaudit.cli.options import (
     finite_threshold,
     image_source,
     levels,
+    number,
 )
 from robaudit.errors import RobauditError, SpecError
 from robaudit.report.sections import Ask, Found, SectionName, refuse_unused, section_csv, section_json, section_of
@@ -374,20 +375,15 @@ def _radii(texts: Sequence[str]) -> Iterator[float | None]:
     Raises:
         SpecError: one is no number, or is negative.
     """
-    from robaudit.spec.fields import as_number
-
     if "all" in texts:
         if set(texts) != {"all"}:
-            raise SpecError("--radius all", "has radii of its own", "leave the others out")
+            raise SpecError("--radius all", "includes every radius", "leave the others out")
         yield None
         return
-    numbers = set[float]()
+    numbers, example = set[float](), "give 0 or a positive number such as 0.5 or 8/255, or all"
     for text in texts:
-        try:
-            value = float(str(as_number(text)))
-        except ValueError:
-            value = math.nan
+        value = number("--radius", text, example)
         if not 0.0 <= value < math.inf:
-            raise SpecError(f"--radius {text}", "is not a radius", "give 0 or a positive number such as 0.5 or 8/255, or all")
+            raise SpecError(f"--radius {text}", "is not a radius", example)
         numbers.add(value)
     yield from sorted(numbers)

@@ -42,7 +42,7 @@ def test_files_of_one_run_and_of_several(run_cli: RunCli, folder: Path, tmp_path
 
 @pytest.mark.slow
 def test_another_process_gives_the_same_bytes(folder: Path, tmp_path: Path) -> None:
-    for kind in (kind for kind in KINDS if kind != "scatter"):
+    for kind in (kind for kind in KINDS if kind is not Kind.SCATTER):
         for ending in ("png", "svg", "pdf"):
             found = set()
             for seed in ("1", "2"):
