@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from robaudit.api.arguments import plain
 from robaudit.api.listening import PythonListener
 from robaudit.api.run import Run, TemporaryFolder, of_stored
-from robaudit.errors import ModelError, NothingLeftError, SpecError
+from robaudit.errors import ModelError, NothingLeftError, SpecError, naming_arguments
 from robaudit.progress import Listener, parse_duration
 from robaudit.spec.load import load_spec, validated
 from robaudit.spec.model import IN_MEMORY, AuditSpec, Precision
@@ -30,6 +30,7 @@ Entry = str | Mapping[str, Any]
 OnError = Literal["stop", "skip"]
 
 
+@naming_arguments
 def audit(
     what: Any,
     /,

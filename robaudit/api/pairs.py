@@ -10,6 +10,7 @@ from robaudit.api import arguments
 from robaudit.api.results import Decisions, Results
 from robaudit.api.run import Numbers, Texts, level_choice, several
 from robaudit.compare.result import Comparison, GroupComparison
+from robaudit.errors import naming_arguments
 from robaudit.gates.decide import Verdict
 from robaudit.report.comparison import comparison_tables
 from robaudit.store import run as stored
@@ -31,6 +32,7 @@ class Compared(Results[GroupComparison]):
 
     comparison: Comparison
 
+    @naming_arguments
     def gate(
         self, *gates: str | Sequence[str], population: bool = False, point: bool = False, inconclusive: Verdict = "inconclusive"
     ) -> Decisions:
@@ -53,6 +55,7 @@ class Compared(Results[GroupComparison]):
         return Decisions(decide(self.comparison, asked, population=population, point=point), inconclusive)
 
 
+@naming_arguments
 def compare_runs(
     base: AnyRun,
     new: AnyRun,
@@ -89,6 +92,7 @@ def compare_runs(
     return result
 
 
+@naming_arguments
 def verify_run(
     run: AnyRun,
     samples: int | None = 20,

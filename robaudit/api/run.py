@@ -8,13 +8,13 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from robaudit.api import arguments
 from robaudit.api.results import Decisions, Page, Results
-from robaudit.errors import RobauditError, SpecError
+from robaudit.errors import RobauditError, SpecError, naming_arguments
 from robaudit.files import write_atomically
 from robaudit.gates.decide import Verdict
 from robaudit.levels import LevelChoice
@@ -131,6 +131,7 @@ class Run(stored.Run):
 
     # --- questions
 
+    @naming_arguments
     def section(
         self,
         name: str,
@@ -161,7 +162,7 @@ class Run(stored.Run):
         refuse_unused(chosen, ask)
         made = section_of(chosen)
         found = made.find([self, *with_], ask)
-        return Results((one.record for one in found), made.tables(found, ask))
+        return Results((one.record for one in found), made.shown(found, ask))
 
     def summary(self) -> Results[GroupSummary]:
         """Mean, quantiles and shares for each estimator and noise level, with intervals."""
@@ -191,10 +192,11 @@ class Run(stored.Run):
         """
         return self.section("classes", by=by, threshold=threshold, estimator=estimator, noise=noise, level=level, sigma=sigma)
 
+    @naming_arguments
     def flagged(
         self,
         *,
-        below: float | None = None,
+        threshold: float | None = None,
         bottom: int | None = None,
         top: int | None = None,
         per_class: bool = False,
@@ -207,7 +209,7 @@ class Run(stored.Run):
         """The samples that are not robust, the least robust first.
 
         Args:
-            below: the threshold; default: the usual one of the quantity, 0.5 for probabilities.
+            threshold: samples with a value below it (above, for losses) are flagged; default: the quantity's own, 0.5 for probabilities.
             bottom: list the N least robust instead, below the threshold or not.
             top: list the N most robust as well.
             per_class: make a list for each predicted class.
@@ -218,11 +220,11 @@ class Run(stored.Run):
             RobauditError: there are no such results, or an argument is out of range.
         """
         _choose("only", only, (None, "correct", "wrong"))
-        below = None if below is None else arguments.number("below", below)
-        if below is not None and not math.isfinite(below):
-            raise RobauditError("below", f"{below} is not a number to compare with", "for example 0.5")
+        limit = None if threshold is None else arguments.number("threshold", threshold)
+        if limit is not None and not math.isfinite(limit):
+            raise RobauditError("threshold", f"{limit} is not a number to compare with", "for example 0.5")
         counts = {name: given if given is None else arguments.whole(name, given) for name, given in (("bottom", bottom), ("top", top))}
-        asked = _ask({"threshold": below, "per_class": per_class, "only": only, **counts}, estimator, level_choice(noise, level, sigma), ())
+        asked = _ask({"threshold": limit, "per_class": per_class, "only": only, **counts}, estimator, level_choice(noise, level, sigma), ())
         section = FlaggedSection()
         found = section.listed(self, asked)
         tables = (
@@ -230,6 +232,7 @@ class Run(stored.Run):
         )
         return Results(found, tables)
 
+    @naming_arguments
     def gate(
         self,
         *gates: str | Sequence[str],
@@ -272,6 +275,7 @@ class Run(stored.Run):
     @overload
     def report(self, path: str | Path, *, title: str | None = None, threshold: float | None = None, images: bool = True) -> Path: ...
 
+    @naming_arguments
     def report(
         self, path: str | Path | None = None, *, title: str | None = None, threshold: float | None = None, images: bool = True
     ) -> Page | Path:
@@ -289,7 +293,6 @@ class Run(stored.Run):
         Raises:
             RobauditError: jinja2 is not installed, or the file cannot be written.
         """
-        from robaudit.gates.sources import decisions_of
         from robaudit.report.html.content import gather
         from robaudit.report.sections import Ask
 
@@ -297,7 +300,6 @@ class Run(stored.Run):
         if target is not None:
             _choose("path", target.suffix.lower().lstrip("."), ("html", "htm", "md", "markdown"))
         content = gather([self], Ask(threshold=threshold))
-        content = replace(content, views=tuple(replace(view, decisions=decisions_of(self)[0]) for view in content.views))
         if target is not None and target.suffix.lower() in (".md", ".markdown"):
             from robaudit.report.html.markdown import markdown_report
 
@@ -352,6 +354,7 @@ class Run(stored.Run):
         caption: bool = True,
     ) -> Path: ...
 
+    @naming_arguments
     def plot(
         self,
         kind: str,
@@ -389,7 +392,8 @@ class Run(stored.Run):
         from robaudit.report.sections import Ask
 
         can_draw(required=True, where="plot")
-        from robaudit.report.pictures.kinds import FORMATS, figure_of, found_in, look_of, picture, sketch_of
+        from robaudit.report.pictures import FORMATS
+        from robaudit.report.pictures.kinds import figure_of, found_in, look_of, picture, sketch_of
 
         format_ = "" if path is None else Path(path).suffix.lower().lstrip(".")
         if path is not None:

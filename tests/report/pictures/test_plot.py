@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from robaudit import audit
-from robaudit.cli.plot import Kind
 from robaudit.report import pictures as pictures_module
-from robaudit.report.pictures.kinds import KINDS, found_in, inline, sketch_of
+from robaudit.report.pictures import KINDS, Kind
+from robaudit.report.pictures.kinds import found_in, inline, sketch_of
 from robaudit.report.sections import Ask
 from robaudit.results import Votes
 from robaudit.store.run import Run
@@ -43,7 +43,7 @@ def test_files_of_one_run_and_of_several(run_cli: RunCli, folder: Path, tmp_path
 
 @pytest.mark.slow
 def test_another_process_gives_the_same_bytes(folder: Path, tmp_path: Path) -> None:
-    for kind in (kind for kind in KINDS if kind != "scatter"):
+    for kind in (kind for kind in KINDS if kind is not Kind.SCATTER):
         for ending in ("png", "svg", "pdf"):
             found = set()
             for seed in ("1", "2"):
