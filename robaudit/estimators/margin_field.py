@@ -46,7 +46,8 @@ class MarginField:
 
     def _passed(self, pixels: Tensor) -> Tensor:
         with torch.inference_mode():
-            return self._model(padded(pixels, self._rows))[: len(pixels)]
+            logits: Tensor = self._model(padded(pixels, self._rows))
+        return logits[: len(pixels)]
 
     def _sloped(self, image: Tensor, pixels: Tensor, to: Tensor) -> tuple[Tensor, Tensor]:
         """One pass; the rows of its padding have no weight."""

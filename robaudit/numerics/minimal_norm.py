@@ -206,7 +206,7 @@ class _Linear:
 
 class _Sloped(NamedTuple):
     """What a gradient at some points says: z_y - z_j (rows,), whether the class is another, the class with the largest other logit, the
-    gradient of z_j - z_y (rows, d) on the device, and what the caller measured (rows, m).
+    gradient of z_j - z_y (rows, d) on the device, and :meth:`Rooms.measured` (rows, m).
     """
 
     margin: Floats
@@ -250,16 +250,14 @@ class _Passes:
             slope[:, k].index_copy_(0, at, found.w)
         return _Linear(targets, margin, slope)
 
-    def sloped(
-        self, image: Ints, d: Tensor, target: Ints, origin: Origin, measure: Callable[[Tensor], list[Tensor]] = lambda _: []
-    ) -> _Sloped:
-        """A gradient at each point, and what else is measured (rows,) of the gradients."""
+    def sloped(self, image: Ints, d: Tensor, target: Ints, origin: Origin, rooms: Rooms | None = None) -> _Sloped:
+        """A gradient at each point, and what these rooms measure of it."""
         self.gradients[image] += 1
         at, to = self.placed(np.stack([image, target])).unbind()
         x, pixels = self._pixels(at, d)
         logits, gradient = self._slopes(at, pixels, to)
         w = gradient.flatten(1).nan_to_num(0.0, 0.0, 0.0)
-        z, measured = self._shown(image, d, x, pixels, logits, origin, measure(w))
+        z, measured = self._shown(image, d, x, pixels, logits, origin, [] if rooms is None else rooms.measured(w, d))
         rows, own = np.arange(len(image)), self.y[image]
         with np.errstate(invalid="ignore"):
             margin = z[rows, own] - z[rows, target]
@@ -284,7 +282,8 @@ class _Passes:
 
     def flips(self, image: Ints, d: Tensor, origin: Origin | None = None) -> NDArray[np.bool_]:
         """Whether the class is another in a plain pass (rows,); a nearer flip is kept."""
-        return self._labels(image, self._looked(image, d, origin)) != self.y[image]
+        flipped: NDArray[np.bool_] = self._labels(image, self._looked(image, d, origin)) != self.y[image]
+        return flipped
 
     def label(self, image: Ints, d: Tensor) -> Ints:
         """The class in a plain pass (rows,); no hunt sees it."""
@@ -413,7 +412,7 @@ class _Hunt:
         for step in range(steps):
             if not len(active):
                 break
-            found = self._passes.sloped(active, d, target, origin, lambda w, d=d, rooms=rooms: rooms.measured(w, d))
+            found = self._passes.sloped(active, d, target, origin, rooms)
             radius = found.measured[:, 0]
             reached[active] = np.where(found.flipped, np.minimum(reached[active], radius), reached[active])
             if step == steps - 1:

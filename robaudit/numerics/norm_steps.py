@@ -30,11 +30,10 @@ def dots(a: Tensor, b: Tensor) -> Tensor:
 
 def size(d: Tensor, norm: Norm) -> Tensor:
     """The norm of every row (rows, d): (rows,), float64."""
-    if norm == "linf":
-        return torch.linalg.vector_norm(d, math.inf, 1).double()
-    if d.device.type != "cpu":
-        return torch.linalg.vector_norm(d, 2, 1, dtype=torch.float64)
-    return _sums(d.double().square()).sqrt()
+    if norm == "l2" and d.device.type == "cpu":
+        return _sums(d.double().square()).sqrt()
+    found: Tensor = torch.linalg.vector_norm(d, 2 if norm == "l2" else math.inf, 1, dtype=torch.float64)
+    return found
 
 
 def dual_size(w: Tensor, norm: Norm) -> Tensor:
@@ -78,8 +77,7 @@ class Rooms:
         direction of :meth:`steepest` (rows,) each, float64.
         """
         radius, along, dual = size(d, self.norm), dots(w, d), dual_size(w, self.norm)
-        free = self.lower is None or self.upper is None
-        inside = None if free else (d > self.lower) & (d < self.upper)
+        inside = None if self.lower is None or self.upper is None else (d > self.lower) & (d < self.upper)
         if self.norm == "linf":
             far = d.abs()
             edge = far >= far.amax(1, keepdim=True) * (1 - 1e-5)
@@ -93,7 +91,8 @@ class Rooms:
     def rate(self, measured: NDArray[np.float64]) -> NDArray[np.float64]:
         """How fast w . d rises with the norm as d grows along its ray, at the border of the ball alone for l_inf (rows,)."""
         radius, _, _, rising, square, _ = measured.T
-        return rising if self.norm == "linf" else rising * radius / np.maximum(square, TINY)
+        found: NDArray[np.float64] = rising if self.norm == "linf" else rising * radius / np.maximum(square, TINY)
+        return found
 
     def unit(self, measured: NDArray[np.float64]) -> NDArray[np.float64]:
         """The factor that gives the direction of :meth:`steepest` norm 1 (rows,); 1 where its signs have it."""
