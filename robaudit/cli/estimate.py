@@ -104,8 +104,8 @@ class _Files:
         from robaudit.cli.streams import write_output
 
         if self.junit is not None and decisions is not None:
-            from robaudit.report.ci import junit
             from robaudit.report.ci.document import Subject
+            from robaudit.report.ci.junit import junit
 
             write_output(self.junit, [junit(decisions, Subject.of(run.info, "estimate"), inconclusive=inconclusive)])
         if self.reports:

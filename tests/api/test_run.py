@@ -19,6 +19,7 @@ import torch
 
 import robaudit
 from robaudit.api.arguments import in_python
+from robaudit.api.results import Page
 from robaudit.api.run import Run, read_run
 from robaudit.errors import RobauditError
 from tests.api.nets import arrays, network
@@ -156,13 +157,15 @@ def test_gates(run: Run) -> None:
 
 def test_a_report(run: Run, tmp_path: Path) -> None:
     page = run.report()
+    assert isinstance(page, Page)
     assert page.lower().startswith("<!doctype html>")
     assert repr(page).startswith("<HTML report, 0.")
     assert page._repr_html_().startswith("<iframe srcdoc=")
     assert Balanced(page._repr_html_()).seen == {"iframe"}
     assert run.report(tmp_path / "a.html", title="Mine") == tmp_path / "a.html"
     assert "<title>Mine" in (tmp_path / "a.html").read_text(encoding="utf-8")
-    assert run.report(str(tmp_path / "a.md")).read_text(encoding="utf-8").startswith("#")
+    run.report(str(tmp_path / "a.md"), estimator="mc", sigma=0.25)
+    assert (tmp_path / "a.md").read_text(encoding="utf-8").startswith("#")
     with pytest.raises(RobauditError, match="cannot be written"):
         run.report(tmp_path / "nowhere" / "a.html")
 
