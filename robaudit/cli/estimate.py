@@ -104,8 +104,8 @@ class _Files:
         from robaudit.cli.streams import write_output
 
         if self.junit is not None and decisions is not None:
-            from robaudit.report.ci import junit
             from robaudit.report.ci.document import Subject
+            from robaudit.report.ci.junit import junit
 
             write_output(self.junit, [junit(decisions, Subject.of(run.info, "estimate"), inconclusive=inconclusive)])
         if self.reports:
@@ -379,7 +379,7 @@ def _until_decided(
     Raises:
         RobauditError: the audit or a gate is refused.
     """
-    from robaudit.auditing.resume import folder_name
+    from robaudit.auditing.resume import gated_out
     from robaudit.cli.gate import GateFormat, report_gates
     from robaudit.cli.reading import print_run
     from robaudit.cli.streams import reader_may_leave
@@ -387,13 +387,13 @@ def _until_decided(
     from robaudit.gates.sources import parsed, refuse_beyond
     from robaudit.gates.until import sample_until_decided
     from robaudit.report.ci.document import Subject
-    from robaudit.store.folder import in_runs, refuse_existing
+    from robaudit.store.folder import refuse_existing
 
     gates = with_strict(parsed(written, "--gate") or parsed(spec.gates, "gates"), strict)
     if not gates:
         raise SpecError("--until-decided", "the spec has no gates", 'add --gate "mean >= 0.9", or gates: [mean >= 0.9] to the spec')
     refuse_beyond(spec, gates)
-    folder = out if out is not None else in_runs(f"{folder_name(spec)}-gated")
+    folder = out if out is not None else gated_out(spec)
     if fresh:
         refuse_existing(folder)
     found = sample_until_decided(spec, gates, folder, audit, on_analysis=None if quiet else _say_analysis, **how)
