@@ -116,7 +116,7 @@ def fit(
     steps = recipe.epochs * each
     optimizer = _optimizer(network, recipe)
     done, losses = checkpoint.read(network, optimizer) if checkpoint is not None else (0, [])
-    listener.begin(recipe.epochs * total, saved := _seen(done, each, total))
+    listener.begin(steps, done)
     network.train()
     order: tuple[Tensor, ...] = ()
     running = torch.zeros((), dtype=torch.float64, device=images.device)
@@ -137,16 +137,13 @@ def fit(
                 losses.append(_finite(float(running), epoch) / total)
                 running.zero_()
             listener.working((step + 1 - done) / (steps - done))
+            listener.advance(1)
             stop = listener.stop_asked()
             if checkpoint is not None and (stop or checkpoint.due):
                 state = losses if last else [*losses, _finite(float(running), epoch)]
                 checkpoint.write(step + 1, state, network, optimizer)
-                seen = _seen(step + 1, each, total)
-                listener.advance(seen - saved)
-                saved = seen
             if stop:
                 raise KeyboardInterrupt
-    listener.advance(recipe.epochs * total - saved)
     network.eval()
     return losses
 
@@ -178,12 +175,6 @@ def _order(seed: int, epoch: int, total: int, each: int, device: torch.device) -
     """The images of each step of an epoch: batches whose sizes differ by one at most."""
     generator = torch.Generator().manual_seed(_seed(seed, "epoch", epoch))
     return torch.randperm(total, generator=generator).to(device).tensor_split(each)
-
-
-def _seen(steps: int, each: int, total: int) -> int:
-    """Images that so many steps have seen, those of later epochs again."""
-    epochs, place = divmod(steps, each)
-    return epochs * total + place * (total // each) + min(place, total % each)
 
 
 def _finite(loss: float, epoch: int) -> float:
