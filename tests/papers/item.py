@@ -188,6 +188,8 @@ def item(name: str, title: str, gpu: str = "") -> Callable[[Maker], Maker]:
     """Enter a function as the maker of an item."""
 
     def enter(make: Maker) -> Maker:
+        if name in ITEMS:
+            raise ValueError(f"there is an item {name} already")
         ITEMS[name] = Item(name, title, make, gpu)
         return make
 
@@ -272,12 +274,6 @@ def at_most(text: str, each: Floats, limit: float, about: str) -> Claim:
 def tested(text: str, p: float, about: str) -> Claim:
     """A conclusion that holds if a one-sided test rejects its opposite at :data:`LEVEL`."""
     return Claim(text, Verdict.HOLDS if p <= LEVEL else Verdict.OPEN, f"{about}, p = {number(p, 4)}")
-
-
-def gated(text: str, decision: Any) -> Claim:
-    """A conclusion that is a gate of robaudit."""
-    verdict = {"pass": Verdict.HOLDS, "fail": Verdict.FAILS}.get(str(decision.verdict), Verdict.OPEN)
-    return Claim(text, verdict, " ".join(f"`{decision.gate}`".split()))
 
 
 # --- Markdown

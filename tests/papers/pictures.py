@@ -50,7 +50,7 @@ def panels(
     session: Session, name: str, alt: str, found: Mapping[str, Mapping[str, Curve]], x: str, y: str, *, log: str = "", across: int = 4
 ) -> str:
     """A panel of curves for each title, with one legend."""
-    from matplotlib.ticker import NullFormatter, ScalarFormatter
+    from matplotlib.ticker import FuncFormatter, NullFormatter
 
     down = -(-len(found) // across)
     across = min(across, len(found))
@@ -65,10 +65,11 @@ def panels(
             ax.set_xlabel(x)
             if "x" in log:
                 ax.set_xscale("log")
-                ax.xaxis.set_major_formatter(ScalarFormatter())
+                ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
                 ax.xaxis.set_minor_formatter(NullFormatter())
             if "y" in log:
                 ax.set_yscale("log")
+                ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         for row in axes:
             row[0].set_ylabel(y)
         handles, names = axes.flat[0].get_legend_handles_labels()

@@ -12,7 +12,8 @@ from torch import Tensor
 from robaudit.api.run import Run
 from robaudit.numerics.moments import mean_of_larger, probability_of_larger, relu_moments
 from robaudit.numerics.normal import normal_cdf
-from tests.papers.item import Floats, Part, Session, at_most, item, judged, lower, mean, pixels, table, values, with_ends
+from robaudit.stats.curves import Summary
+from tests.papers.item import Floats, Part, Session, at_most, correct, item, judged, lower, mean, number, pixels, table, values, with_ends
 from tests.papers.pictures import panels
 from tests.shared import SHARED, card
 
@@ -203,3 +204,79 @@ equation 12 is printed with 2 pi where a 2 belongs ([lipschitz.md](../research/l
 
 {table(("sigma", "P_c", "eq. 14 less P_c", "smoothed margin", "error of eq. 12", "error as printed"), rows)}"""
     return Part(body, tuple(claims))
+
+
+@item("smoothed-fig2", "Figures 2 to 5, training objectives")
+def fig2(session: Session) -> Part:
+    """Accuracy, ASR, AMS and curves of networks trained by the objectives."""
+    runs = {name: by_objective(session, name) for name in LOSSES}
+    right = {name: correct(run).astype(float) for name, run in runs.items()}
+    nearest = {name: np.where(right[name] > 0, values(run, "radius_attack:norm=linf"), 0.0) for name, run in runs.items()}
+    kinds = ("gaussian", "linear")
+    shares = {name: {kind: votes(run, kind) for kind in kinds} for name, run in runs.items()}
+    noisy, linear = ({name: one[kind].mean(0) for name, one in shares.items()} for kind in kinds)
+    rows = []
+    for name, run in runs.items():
+        (found,) = run.section("curves")
+        sums = {kind.value: curve.summary for kind, curve in found.curves.items()}
+        words = [summed(sums[kind]) if kind in sums else "" for kind in ("linf", "noise", "linear")]
+        rows.append((name, with_ends(mean(right[name])), *words, with_ends(mean(nearest[name]))))
+    base, wide, far = "MSCR, d 1, sigma 0.1", "MSCR, d 1, sigma 0.7", "MSCR, d 3, sigma 0.1"
+    mcr, zhen, plain, hinge, mean_loss = "MCR, d 1", "Zhen, d 10, sigma 0.2", "SCE", "MH, d 1", "SC-SCE"
+    claims = [
+        lower("a larger d gives more adversarial robustness (MSCR, 3 against 1)", nearest[base], nearest[far], "mean linf radius, gain"),
+        lower(
+            "a larger sigma gives more robustness to noise (MSCR, .7 against .1)", noisy[base], noisy[wide], "accuracy under noise, gain"
+        ),
+        lower("robustness costs clean accuracy (MSCR, d 3 against 1)", right[far], right[base], "clean accuracy, fall"),
+        lower("robustness costs clean accuracy (MSCR, sigma .7 against .1)", right[wide], right[base], "clean accuracy, fall"),
+        lower("MSCR is more robust to noise than MCR", noisy[mcr], noisy[base], "accuracy under noise, gain"),
+        lower("MSCR is more robust to attacks than Zhen", nearest[zhen], nearest[base], "mean linf radius, gain"),
+        lower("MCR is more robust to attacks than Zhen", nearest[zhen], nearest[mcr], "mean linf radius, gain"),
+        lower("Zhen is more robust to linear corruption than MCR", linear[mcr], linear[zhen], "accuracy, gain"),
+        lower("MH is less robust to attacks than MCR", nearest[hinge], nearest[mcr], "mean linf radius, gain of MCR"),
+        at_most(
+            "MH performs like SCE under attack, to .01", np.abs(nearest[hinge] - nearest[plain]), 0.01, "mean difference of linf radii"
+        ),
+        lower("SC-SCE costs clean accuracy against SCE", right[mean_loss], right[plain], "clean accuracy, fall"),
+    ]
+    sigmas = [key.at.strength for key in runs[plain].frame if key.estimator == "mc" and key.at.noise == "gaussian"]
+    gammas = [1 - key.at.strength for key in runs[plain].frame if key.estimator == "mc" and key.at.noise == "linear"]
+    radii = [0.025 * k for k in range(1, 13)]
+    found_at = {name: np.where(right[name] > 0, values(run, "radius_pgd:norm=linf"), 0.0) for name, run in runs.items()}
+    shown: list[str] = []
+    few = (plain, mean_loss, hinge, mcr, zhen, base)
+    panes = {
+        "linf attack": (radii, {n: [(found_at[n] > r).astype(float) for r in radii] for n in few}),
+        "Gaussian noise, sigma": (sigmas, {n: list(shares[n]["gaussian"]) for n in few}),
+        "linear corruption, gamma": (gammas, {n: list(shares[n]["linear"]) for n in few}),
+    }
+    for title, (x, each) in panes.items():
+        lines = {title: {n: (x, one) for n, one in each.items()}}
+        shown.append(panels(session, f"smoothed-fig3-{len(shown)}", f"Accuracy under {title}", lines, title, "accuracy", across=1))
+    body = f"""{" ".join(shown)}
+
+`robaudit.training`: three orthogonal layers of 512, the first 3,000 training images of MNIST, two epochs, one training each, where the
+paper searches grids of d and sigma with three trainings of all 60,000 images and compares at equal clean accuracy (98.5 and 95.5 %). Here
+the accuracies differ, so tests compare these networks, not the objectives at their best. More images need a GPU:
+`.venv/bin/python -m tests.papers smoothed-fig2 --full --device cuda` trains on 30,000. The grids of figure 2 are not made.
+
+ASR: the plain attack of the paper with {session.draws(20)} steps (200 there) and one start (five), linf steps of .025 up to .3. It ranks
+networks by how weak the attack is on them: *nearest* is the mean radius that `radius_attack` finds, 0 where misclassified, and the tests
+above use it. Curves under attacks in l2 are left out.
+
+{table(("objective", "accuracy", "ASR linf", "AMS", "gamma at 50 %", "nearest, linf"), rows)}"""
+    return Part(body, tuple(claims))
+
+
+def votes(run: Run, noise: str) -> Floats:
+    """Shares of votes for the label under a noise (levels, images)."""
+    return np.array([1 - one.label_errors for key, one in run.frame.items() if key.estimator == "mc" and key.at.noise == noise])
+
+
+def summed(one: Summary) -> str:
+    """A curve in one number, with its interval."""
+    if one.value is None:
+        return "-"
+    ends = "" if one.lower is None or one.upper is None else f" [{number(one.lower)}, {number(one.upper)}]"
+    return f"{one.relation.value or ''}{number(one.value)}{ends}".strip()
