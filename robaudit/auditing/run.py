@@ -17,7 +17,7 @@ from robaudit.auditing.expected import WORTH_SAYING, as_begun
 from robaudit.auditing.job import Job, prepared
 from robaudit.auditing.loop import OnError, lacking, task_names
 from robaudit.auditing.outputs import finish, first_info, history
-from robaudit.auditing.prepare import Ready
+from robaudit.auditing.prepare import PreparedAudit, Request
 from robaudit.auditing.resume import (
     default_out,
     existing_info,
@@ -108,14 +108,8 @@ def audit(
         old = existing_info(folder, asked, extend=extend)
         if old is not None:
             asked = extended(asked, old, str(folder.path))
-        with prepared(
-            *(asked, old, str(folder.path), model, dataset, log),
-            trust=trust,
-            skip_bad=on_error == "skip",
-            ray_address=ray_address,
-            ship=ship,
-            budget=budget,
-        ) as job:
+        request = Request(asked, old, str(folder.path), trust, on_error == "skip", model, dataset)
+        with prepared(request, log, ray_address=ray_address, ship=ship, budget=budget) as job:
             folder.create()
             with locked(folder.path) as lock:
                 folder.guard = lock.check
@@ -225,7 +219,7 @@ class Computed:
 
 
 def compute(
-    ready: Ready, engine: Engine, samples: Dataset, tasks: Sequence[Task], listener: Listener, *, on_error: OnError = "stop"
+    ready: PreparedAudit, engine: Engine, samples: Dataset, tasks: Sequence[Task], listener: Listener, *, on_error: OnError = "stop"
 ) -> Computed:
     """Compute every task of every sample, in memory.
 

@@ -57,6 +57,7 @@ def make_app() -> typer.Typer:
         plot,
         reading,
         report,
+        train,
         validate,
         verify,
     )
@@ -84,6 +85,7 @@ def make_app() -> typer.Typer:
         "plot": plot.plot,
         "validate": validate.validate,
         "verify": verify.verify,
+        "train": train.train,
         "list": catalogue.list_,
     }
     for name, command in commands.items():
@@ -166,7 +168,7 @@ def _completing() -> bool:
 
 
 def _how_to_resume() -> str:
-    return _RESUMABLE if sys.argv[1:2] in (["estimate"], ["demo"]) else ""
+    return _RESUMABLE if sys.argv[1:2] in (["estimate"], ["demo"], ["train"]) else ""
 
 
 def _usage(error: Any) -> str:

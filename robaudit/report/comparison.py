@@ -15,7 +15,6 @@ from robaudit.store.serialise import table_csv
 from robaudit.text import Names, class_name, count
 
 MOST_CLASSES, MOST_SAMPLES = 5, 10
-_LONGEST_NAME = 24
 _CHANGES = ("base", "new", f"new - base [{THESE_IMAGES}]", f"[{LIKE_THESE}]")
 _FIELDS = ("base", "new", "difference", "lower", "upper", "method", "population_lower", "population_upper")
 
@@ -162,15 +161,15 @@ def _two(limits: Limits | None) -> tuple[float, float] | None:
 
 
 def _class(one: ClassChange, names: Names | None) -> tuple[str, ...]:
-    return class_name(one.index, names, _LONGEST_NAME), f"{one.images:,}", *_row("", one.difference)[1:]
+    return class_name(one.index, names), f"{one.images:,}", *_row("", one.difference)[1:]
 
 
 def _sample(one: SampleChange, names: Names | None) -> tuple[str, ...]:
-    before, now = (class_name(index, names, _LONGEST_NAME) for index in (one.base_predicted, one.predicted))
+    before, now = (class_name(index, names) for index in (one.base_predicted, one.predicted))
     predicted = now if before == now else f"{before} -> {now}"
     flag = f"{one.flagged}, {one.certainty}" if one.flagged else "worse"
     ends = None if one.lower is None or one.upper is None else (one.lower, one.upper)
-    label = class_name(one.label, names, _LONGEST_NAME)
+    label = class_name(one.label, names)
     return (
         one.id,
         label,

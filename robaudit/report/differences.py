@@ -15,14 +15,13 @@ from robaudit.report.sections import Found
 from robaudit.report.tables import Column
 from robaudit.stats import bootstrap
 from robaudit.store.run import Run
-from robaudit.text import clipped
 
 Key = TypeVar("Key")
 Paired = Mapping[Key, bootstrap.Difference]
-P_VALUE = "p: two-sided, of no difference; each line alone, and 0.001 at least."
+P_VALUE = "p: two-sided, of no difference; each line alone"
+BOOTSTRAP_P = f"{P_VALUE}, and 0.001 at least."
 NOT_COMPARED = "No difference: the runs have other images, or other noise."
 Changes = dict[tuple[str, NoiseLevel], GroupComparison]
-_LONGEST = 24
 
 
 def changes_of(found: Sequence[Found[Any]]) -> dict[str, Changes]:
@@ -32,20 +31,16 @@ def changes_of(found: Sequence[Found[Any]]) -> dict[str, Changes]:
     return {name: _changes(runs[base], runs[name]) for name in others}
 
 
-_KEPT: list[tuple[Run, Run, Changes]] = []
-"""The last comparisons: several sections of a page show the same one."""
-
-
 def _changes(base: Run, new: Run) -> Changes:
-    for one, other, found in _KEPT:
-        if one is base and other is new:
-            return found
-    try:
-        made = {(group.key.estimator, group.key.at): group for group in compare(base, new).groups}
-    except RobauditError:  # nothing in common
-        made = {}
-    _KEPT[:] = [*_KEPT[-3:], (base, new, made)]
-    return made
+    """The comparison of two runs, made once: several sections of a page show it."""
+    memo, asked = base.frame.memo, ("changes", new.frame.ids)
+    if asked not in memo:
+        try:
+            memo[asked] = {(group.key.estimator, group.key.at): group for group in compare(base, new).groups}
+        except RobauditError:  # nothing in common
+            memo[asked] = {}
+    found: Changes = memo[asked]
+    return found
 
 
 def paired_changes(found: Sequence[Found[Any]], differences: Callable[[Run, Run], Paired[Key]]) -> dict[str, Paired[Key]]:
@@ -65,8 +60,8 @@ def paired_changes(found: Sequence[Found[Any]], differences: Callable[[Run, Run]
 
 def run_columns(names: Sequence[str], *, tested: bool = False) -> list[Column]:
     """A column for each run, and one for the difference of each further run from the first; ``tested``: and one for its p-value."""
-    base, *others = [clipped(name, _LONGEST) for name in names]
-    columns = [Column(name, number=True) for name in (base, *others)]
+    base, *others = names
+    columns = [Column(name, number=True) for name in names]
     for name in others:
         columns.append(Column(f"{name} - {base}", number=True))
         if tested:

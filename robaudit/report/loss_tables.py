@@ -182,12 +182,12 @@ def _side_by_side(found: Sequence[Found[ByOrder]], ask: Ask) -> Table:
     groups = [group for one in found for group in _listed(one.record.losses, one.record.groups)]
     about = [f"[ ] 95 % interval, {LIKE_THESE}."]
     if paired:
-        about.append("Differences: of the images with a value in both runs, with a paired bootstrap interval (percentiles).")
+        about.append("Differences: of the images with a value in both runs, with Student's t for pairs.")
     return Table(
         f"Mean loss by q ({LOSS.unit}, lower is better)",
         (*columns(("noise", "estimator"), ("q",)), *(run_columns(names, tested=True) if paired else columns((), names))),
         tuple(rows),
-        notes=(_ORDER, *about, P_VALUE if paired else NOT_COMPARED, *dict.fromkeys(caveats(groups, "[ ]"))),
+        notes=(_ORDER, *about, f"{P_VALUE}." if paired else NOT_COMPARED, *dict.fromkeys(caveats(groups, "[ ]"))),
     )
 
 

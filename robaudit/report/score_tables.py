@@ -10,7 +10,7 @@ from typing import Any
 from robaudit.compare.matching import check_same_images, check_same_noise
 from robaudit.errors import NothingLeftError, RobauditError, RunError, SpecError
 from robaudit.report import numbers
-from robaudit.report.differences import P_VALUE, p_text, run_columns
+from robaudit.report.differences import BOOTSTRAP_P, p_text, run_columns
 from robaudit.report.sections import Ask, Found, Section, by_name
 from robaudit.report.summary_tables import MEANINGS as QUANTITIES
 from robaudit.report.tables import Column, Table, cells
@@ -160,7 +160,11 @@ def change_table(changes: ScoreChanges, names: Sequence[str]) -> Table:
     about = f"[ ] {_intervals(changes.base)}; of a difference: bootstrap, the same images drawn for both."
     remarks = dict.fromkeys([*notes(changes.base), *notes(changes.new)])
     return Table(
-        _heading(radii), (Column("score"), *run_columns(names, tested=True)), tuple(rows), tuple(lines), notes=(about, P_VALUE, *remarks)
+        _heading(radii),
+        (Column("score"), *run_columns(names, tested=True)),
+        tuple(rows),
+        tuple(lines),
+        notes=(about, BOOTSTRAP_P, *remarks),
     )
 
 

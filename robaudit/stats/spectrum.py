@@ -16,9 +16,8 @@ from robaudit.errors import NothingLeftError, RunError, did_you_mean
 from robaudit.names import ResultName
 from robaudit.quantities import CERTIFIED, CONFIDENCE, DIFFICULTY, LOG10_P_FAIL, LOSS, P_ROBUST, RADIUS, TOLERANCE, IntervalKind, Quantity
 from robaudit.rows import Row
-from robaudit.stats.consistency import by_sample
 from robaudit.stats.frame import Results
-from robaudit.stats.groups import GroupKey, quantity_of
+from robaudit.stats.groups import GroupKey, by_sample, quantity_of
 from robaudit.text import Names
 
 
