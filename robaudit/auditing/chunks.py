@@ -11,7 +11,7 @@ from typing import Protocol
 import torch
 
 from robaudit.auditing.environment import image_digest
-from robaudit.auditing.setup import Pace
+from robaudit.auditing.setup import ChunkSizer
 from robaudit.datasets.base import Dataset, Sample
 from robaudit.errors import DataError, ModelError, SampleError
 from robaudit.estimators.engine import Engine
@@ -206,13 +206,13 @@ class Computer:
 
     Args:
         engine: model and noise.
-        pace: the sizes of chunks.
+        sizer: the sizes of chunks.
         where: the data set, for messages.
         signs: receives signs of life.
     """
 
-    def __init__(self, engine: Engine, pace: Pace, where: str, signs: Signs) -> None:
-        self.engine, self.pace, self.signs, self._where = engine, pace, signs, where
+    def __init__(self, engine: Engine, sizer: ChunkSizer, where: str, signs: Signs) -> None:
+        self.engine, self.sizer, self.signs, self._where = engine, sizer, signs, where
         self._passed = self._due = self._told = 0.0  # rows that have gone through the network in the present step, of how many; seconds
 
     def steps(self, chunk: Chunk) -> Iterator[Step]:
@@ -226,16 +226,16 @@ class Computer:
             while waiting:
                 now = waiting.pop(0)
                 tasks, images = list(now.tasks), len(now.samples)
-                if images > (most := self.pace.next_images(tasks)):
+                if images > (most := self.sizer.next_images(tasks)):
                     waiting[:0] = now.split(most)
                     continue
-                self.pace.begin()
+                self.sizer.begin()
                 longest = yield from self._attempt(now)
                 if now.samples and now.tasks:
                     self._shrink(now)
                     waiting.insert(0, now)
                 else:
-                    self.pace.took(tasks, images, longest)
+                    self.sizer.took(tasks, images, longest)
 
     def _attempt(self, chunk: Chunk) -> Generator[Step, None, float]:
         """Do the tasks of a chunk until memory runs out, removing what is done from it; return the seconds of the longest step."""
@@ -279,8 +279,8 @@ class Computer:
         if self.engine.model.device.type == "cuda":
             torch.cuda.empty_cache()
         if images > 1:
-            self.pace.shrink(images)
-            self.signs.note(f"out of memory with {images} images at once: continuing with {self.pace.most}")
+            self.sizer.shrink(images)
+            self.signs.note(f"out of memory with {images} images at once: continuing with {self.sizer.most}")
             return
         rows = self.engine.halve(shape)
         if rows is None:

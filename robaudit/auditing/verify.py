@@ -13,7 +13,7 @@ import torch
 from robaudit.auditing.claim import noises_of, spec_of, without_download
 from robaudit.auditing.environment import deterministic, device_name, image_digest, pick_device, versions
 from robaudit.auditing.loop import ThisProcess, compute_missing, task_names
-from robaudit.auditing.setup import make_engine, make_model, make_pace
+from robaudit.auditing.setup import make_engine, make_model, make_sizer
 from robaudit.datasets.base import Dataset
 from robaudit.datasets.load import open_dataset
 from robaudit.datasets.select import Selected
@@ -180,8 +180,8 @@ def _recompute(
     tasks = tasks_of(spec, estimators)
     with State() as state:
         state.begin(dataset, task_names(tasks))
-        pace = make_pace(spec, engine, tasks, image, limit, mixed=run.info["rows"]["kind"] == RowBits.MIXED)
-        compute_missing(state, dataset, tasks, ThisProcess(engine, pace, dataset.where), listener)
+        sizer = make_sizer(spec, engine, tasks, image, limit, mixed=run.info["rows"]["kind"] == RowBits.MIXED)
+        compute_missing(state, dataset, tasks, ThisProcess(engine, sizer, dataset.where), listener)
         return {row.key: row for sample in state.results() for row in sample.rows}
 
 
