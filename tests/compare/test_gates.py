@@ -154,7 +154,7 @@ def test_other_numbers_of_draws_are_paired_on_the_first() -> None:
 
 
 def test_unequal_numbers_of_draws_are_paired_image_by_image() -> None:
-    rng, outside, repeats = np.random.default_rng(13), [0, 0], 200
+    rng, outside, repeats = np.random.default_rng(13), [0, 0], 50
     numbers = [32] * 20 + [64] * 10 + [192] * 10
     p, q = np.linspace(0.6, 0.99, 40), np.linspace(0.57, 0.985, 40)
     for _ in range(repeats):

@@ -139,15 +139,6 @@ def test_a_question_is_answered_as_by_all_draws() -> None:
     assert sum(value.forwards for value in quick) < sum(value.forwards for value in fixed) / 3
 
 
-@pytest.mark.parametrize(("decide", "yes"), [(0.7, True), (0.9, False)])
-def test_answers_about_a_half_space(decide: float, yes: bool) -> None:
-    found = one(CertifiedRadius(decide=decide), under(Gaussian(), 0.5, half_space(0.8, EQUAL), GREY))
-    assert (found.value >= decide) is yes
-    assert found.value <= 0.8
-    assert found.forwards < 10_000
-    assert found.note == ("" if yes else "stopped: 100000 copies would not certify 0.9")
-
-
 def test_it_abstains_where_no_class_has_a_majority() -> None:
     """Three classes with a third each."""
 
@@ -232,16 +223,6 @@ def test_refuses(form: NoiseKind, options: dict[str, Any], why: str) -> None:
     with pytest.raises(SpecError) as caught:
         refuse_unfit([task], {"noise": form})
     assert str(caught.value) == f"estimators: c: cannot work with the noise noise: {why}; change the noise or the options"
-
-
-def test_the_draws_of_a_plan() -> None:
-    estimator = CertifiedRadius(decide=0.5, selection=20)
-    fewer = estimator.with_draws(84)
-    assert fewer is not None
-    assert (fewer.samples, fewer.decide, fewer.selection, fewer.fixed_draws) == (64, None, 20, 84)
-    assert estimator.with_draws(25) is None
-    assert estimator.fixed_draws is None
-    assert fewer.passes(10) == (85, 0)
 
 
 def test_a_run(tmp_path: Path) -> None:

@@ -81,22 +81,6 @@ def test_skewed_margins_are_caught_and_decided_by_votes() -> None:
     assert np.sqrt(np.mean(error**2)) < 2 * math.sqrt(0.25 / 1024)  # pairs may agree: at most twice the variance of votes
 
 
-def test_what_the_normal_fit_alone_would_have_said_is_wrong() -> None:
-    """The failure that the test above catches is real: without it the bias is far beyond sampling."""
-    work = work_on(skewed, sigma=0.3, images=40, gradients=False)
-    truth = values(build("mc", samples=8192).estimate(work_on(skewed, sigma=0.3, images=40, seed=5, gradients=False)))
-    logits = torch.zeros(40, 4096, 3, dtype=torch.float64)
-    for batch, part in work.engine.noisy_logits(work.x, work.ids, work.at, 4096, pairs=True):
-        logits[batch.image, batch.draw] = part.double()
-    g = logits.gather(2, work.clean.predicted[:, None, None].expand(-1, 4096, 1)) - logits.gather(
-        2, work.others[:, None].expand(-1, 4096, -1)
-    )
-    fit = normal_margins(g)
-    doubtful = (truth > 0.02) & (truth < 0.98)
-    assert np.sqrt(np.mean((fit.value.numpy()[doubtful] - truth[doubtful]) ** 2)) > 0.03
-    assert not fit.normal.numpy()[doubtful].any()
-
-
 def test_a_tolerance_sets_the_copies_of_each_image() -> None:
     estimator = LogitGaussian(tolerance=0.02, max_samples=512)
     together = estimator.estimate(work_on(curved(), sigma=0.1, images=6))
@@ -111,15 +95,6 @@ def test_a_tolerance_sets_the_copies_of_each_image() -> None:
     alone = [estimator.estimate(work_on(curved(), sigma=0.1, images=1, first=i))[0] for i in range(6)]
     assert [e.forwards for e in alone] == [e.forwards for e in together]
     assert values(alone) == pytest.approx(values(together), abs=1e-6)
-
-
-def test_the_copies_of_a_tolerance_are_those_of_so_many_samples() -> None:
-    """None of the pilot's: an image that needs 64 says what a run with samples: 64 says."""
-    found = LogitGaussian(tolerance=0.02, max_samples=256).estimate(work_on(curved(), sigma=0.3, images=20))
-    for i, e in enumerate(found):
-        fixed = LogitGaussian(samples=votes_of(e).draws).estimate(work_on(curved(), sigma=0.3, images=1, first=i))[0]
-        assert e.value == pytest.approx(fixed.value, abs=1e-6)
-        assert e.votes == fixed.votes
 
 
 def test_a_tolerance_favours_no_value() -> None:
@@ -219,26 +194,6 @@ def test_joint_skewness_is_corrected() -> None:
     assert one.fit.skew_correction == pytest.approx(float(fit.correction[0]), abs=1e-9)
 
 
-def test_what_passes_for_normal_is_left_as_it_is() -> None:
-    """Normal margins: most have no correction at all, and what the others have is small beside their standard error."""
-    generator = torch.Generator().manual_seed(3)
-    z = torch.randn(2, 400, 64, 3, generator=generator, dtype=torch.float64)
-    even, odd = 0.8 + 0.5 * z[0], z[1]
-    fit = normal_margins(torch.stack([even + odd, even - odd], 2).flatten(1, 2))
-    corrected = fit.correction != 0
-    assert corrected.double().mean() < 0.2 + 3 * math.sqrt(0.2 * 0.8 / 400)  # 1.4 standard errors from 8 groups
-    assert float(fit.correction.square().mean().sqrt()) < 0.4 * float(fit.std_error.square().mean().sqrt())
-    votes, some = PairVotes.of(torch.zeros(128, dtype=torch.int64), 0, 4), (~corrected).nonzero()[:20, 0].tolist()
-    quiet = [fit.estimate(i, flips_to=1, votes=votes) for i in some]
-    assert all(e.note == "" for e in quiet)
-    assert all(e.fit is not None and e.fit.skew_correction is None for e in quiet)
-
-
-def test_linear_models_are_not_corrected() -> None:
-    rows = LogitGaussian(samples=64).estimate(work_on(linear(5), sigma=0.5, images=60))
-    assert all(e.fit is not None and e.fit.skew_correction is None for e in rows)
-
-
 @pytest.mark.parametrize("options", [{"samples": 128}, {"tolerance": 0.03}])
 def test_the_interval_says_what_it_covers(options: dict[str, float]) -> None:
     """Fits are approximate, corrected or not; votes are not, and go along with both."""
@@ -288,41 +243,6 @@ def test_copies_that_are_not_finite_are_counted() -> None:
 def test_bad_options(options: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
         LogitGaussian.model_validate(options)
-
-
-@pytest.mark.slow
-def test_a_trained_deep_network_is_caught() -> None:
-    """A ReLU network of 8 layers on the embedded digits at sigma .5: the normal fit is off by .1, the votes are not."""
-    from pathlib import Path
-
-    from robaudit.datasets import open_dataset
-    from robaudit.datasets.digits import DigitsSpec
-    from robaudit.estimators.engine import Engine
-    from robaudit.estimators.work import CleanPass, Work
-    from robaudit.models import from_module
-    from robaudit.noise.registry import gaussian_source
-
-    data = open_dataset(DigitsSpec(kind="digits", split="train"), base_dir=Path(), trust=False)
-    samples = [data[i] for i in range(len(data))]
-    x, y = torch.stack([s.pixels.float() for s in samples]), torch.tensor([s.label for s in samples])
-    generator = torch.Generator().manual_seed(0)
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        layers = [m for i in range(8) for m in (nn.Linear(64 if i == 0 else 60, 60), nn.ReLU())]
-        network = nn.Sequential(nn.Flatten(), *layers, nn.Linear(60, 10))
-    optimiser = torch.optim.Adam(network.parameters(), lr=1e-3)
-    for _ in range(100):
-        for batch in torch.randperm(len(x), generator=generator).split(128):
-            optimiser.zero_grad()
-            nn.functional.cross_entropy(network(x[batch]), y[batch]).backward()
-            optimiser.step()
-    engines = [Engine(from_module(network), gaussian_source(seed, torch.device("cpu")), 10) for seed in (1, 2)]
-    clean = CleanPass.of(engines[0], x[:48])
-    ids, labels = [str(i) for i in range(48)], y[:48]
-    truth = values(build("mc", samples=8192).estimate(Work(ids, x[:48], labels, sigma(0.5), clean, engines[1])))
-    estimates = LogitGaussian(samples=1024).estimate(Work(ids, x[:48], labels, sigma(0.5), clean, engines[0]))
-    assert np.mean([e.note.startswith("margins are not normal") for e in estimates]) > 0.8
-    assert np.sqrt(np.mean((values(estimates) - truth) ** 2)) < 0.025
 
 
 def test_a_review_tells_when_the_fits_are_off_the_votes_on_average() -> None:

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import torch
 from pydantic import ValidationError
-from scipy import stats
 from torch import nn
 
 from robaudit.estimators.margin_field import MarginField
@@ -91,25 +90,6 @@ def test_nothing_finite() -> None:
         assert image[0].interval.kind is IntervalKind.CENSORED
         assert image[0].numbers["not_finite"] == 2 * 3
         assert image[0].note == "6 points gave non-finite logits, counted as no flips"
-
-
-@pytest.mark.parametrize("norm", ["l2", "linf"])
-def test_starts_are_uniform_in_the_ball_and_new_in_every_ball(norm: Any) -> None:
-    """|z|^d is uniform on [0, 1] in l2, each coordinate on [-1, 1] in linf."""
-    work, pixels = work_on(linear(2), images=2), math.prod(SHAPE)
-    estimator = RadiusPgd(restarts=400)
-    first, second = (estimator._starts(work, [0, 1], ball, norm).double() for ball in (1, 2))
-    assert first.shape == (2, 400, *SHAPE)
-    assert not torch.equal(first, second)
-    assert torch.equal(first[1:], estimator._starts(work, [1], 1, norm).double())
-    flat = torch.cat([first, second]).flatten(2).flatten(0, 1)
-    if norm == "l2":
-        assert (flat.norm(dim=1) <= 1 + 1e-6).all()
-        assert stats.kstest(flat.norm(dim=1).pow(pixels), "uniform").pvalue > 1e-4
-        assert (flat.mean(0).abs() < 5 / math.sqrt(len(flat) * (pixels + 2))).all()
-    else:
-        assert flat.abs().max() <= 1
-        assert stats.kstest(((flat + 1) / 2).flatten(), "uniform").pvalue > 1e-4
 
 
 def test_a_flip_is_one_of_the_network_itself() -> None:

@@ -132,12 +132,6 @@ def test_rare_failures_are_the_same_in_any_chunk(monkeypatch: pytest.MonkeyPatch
     assert estimates(0, 6) == whole
 
 
-def test_repeats_and_images_have_draws_of_their_own() -> None:
-    found = one(Splitting(particles=100), HALF)
-    assert len({found.numbers[f"log10_p_{i}"] for i in range(4)}) > 1
-    assert one(Splitting(particles=100), HALF, seed=1).value != found.value
-
-
 def test_forwards_are_counted_with_the_levels() -> None:
     calls = [0]
 

@@ -87,17 +87,6 @@ def test_an_image_does_not_depend_on_its_chunk(name: str) -> None:
         assert (a.flips_to, a.forwards, a.backwards, a.note) == (b.flips_to, b.forwards, b.backwards, b.note)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_up_to_33_classes_are_all_differentiated(name: str) -> None:
-    estimator, draws = build(name, **OPTIONS[name], classes=8), 4 if "mmse" in name else 1
-    for classes in (2, 10, 33):
-        assert estimator.passes(classes) == (5 if "mmse" in name else 2, draws * (classes - 1))
-    estimates = estimator.estimate(work_on(linear(33)))
-    assert {e.backwards for e in estimates} == {draws * 32}
-    assert not any("left out" in e.note for e in estimates)
-    assert estimates == build(name, **OPTIONS[name], classes=32).estimate(work_on(linear(33)))
-
-
 def test_constant_logits_of_many_classes() -> None:
     """No margin varies: nothing is divided by zero, and the likeliest flip is a class."""
 
