@@ -256,8 +256,8 @@ def test_the_action_runs_code_only_when_told_to(called: Callable[..., list[list[
 def test_the_action_gives_the_code_of_a_mistake(tmp_path: Path) -> None:
     """Never 1, which is that of a failed gate."""
     (tmp_path / "file").touch()
-    for inputs, says in (({"SPEC": "no.yaml", "REPORT": "a/r.html"}, "no.yaml"), ({"SPEC": "no.yaml", "REPORT": "file/r.html"}, "file")):
-        done = run_script(tmp_path, **inputs)
+    for report, says in (("a/r.html", "no.yaml"), ("file/r.html", "file")):
+        done = run_script(tmp_path, SPEC="no.yaml", REPORT=report)
         assert done.returncode == 2
         assert says in done.stderr
 

@@ -19,7 +19,7 @@ from robaudit.estimators.work import CleanPass, Work
 from robaudit.models import from_module
 from robaudit.models.architectures import mlp, small_cnn
 from robaudit.quantities import CERTIFIED, IntervalKind
-from tests.estimators.tools import SHAPE, curved, linear, values, work_on
+from tests.estimators.tools import SHAPE, curved, linear, proof_of, values, work_on
 
 W = torch.tensor([0.6, 0.8]) / math.sqrt(2)
 
