@@ -288,5 +288,3 @@ def _report(check: InputCheck, listener: Listener) -> None:
 def _report_rows(rows: RowCheck, model: str, listener: Listener) -> None:
     for text in rows.warnings(model):
         listener.warn(text)
-    if rows.note:
-        listener.note(rows.note)

@@ -190,14 +190,15 @@ def _differences(run: Run, row: Row, now: Row) -> Iterator[Difference]:
         if getattr(row, name) != getattr(now, name):
             yield Difference(row, name, getattr(row, name), getattr(now, name))
     quantity = run.quantities[row.quantity]
-    moved = _moved(row.votes, now.votes)
+    votes, counts = row.votes, [None if one.votes is None else one.votes.counts for one in (row, now)]
+    moved = _moved(*counts)
     if moved > _VOTES:
-        yield Difference(row, "votes", row.votes, now.votes)
+        yield Difference(row, "votes", *counts)
     yield from _other_draws(row, now)
-    if row.votes is not None and row.interval.kind in _FROM_VOTES and row.predicted < len(row.votes):
-        slack = moved / max(1, row.draws)  # a value made of votes moves with them
-        if abs(row.value - row.votes[row.predicted] / max(1, row.draws)) > _ABSOLUTE:
-            yield Difference(row, "value", row.value, row.votes[row.predicted] / max(1, row.draws))
+    if votes is not None and row.interval.kind in _FROM_VOTES and row.predicted < len(votes.counts):
+        slack, share = moved / max(1, votes.draws), votes.of(row.predicted) / max(1, votes.draws)
+        if abs(row.value - share) > _ABSOLUTE:  # a value made of votes moves with them
+            yield Difference(row, "value", row.value, share)
             return
     else:
         slack = 0.0
@@ -217,14 +218,14 @@ def _differences(run: Run, row: Row, now: Row) -> Iterator[Difference]:
 
 def _other_draws(row: Row, now: Row) -> Iterator[Difference]:
     """The first draw that kept the class in only one of the rows, where there are more of them than rounding explains."""
-    if row.kept is None:
+    if row.votes is None or row.votes.bits is None:
         return
     recorded, recomputed = bits_of(row), bits_of(now)
     if recorded is None or recomputed is None or len(recorded) != len(recomputed):
-        yield Difference(row, "kept", "in the row", "not")
+        yield Difference(row, "votes.bits", "in the row", "not")
     elif (differing := np.flatnonzero(recorded != recomputed)).size > _VOTES:
         first = int(differing[0])
-        yield Difference(row, f"kept of draw {first}", bool(recorded[first]), bool(recomputed[first]))
+        yield Difference(row, f"votes.bits of draw {first}", bool(recorded[first]), bool(recomputed[first]))
 
 
 def _moved(before: Sequence[int] | None, now: Sequence[int] | None) -> int:

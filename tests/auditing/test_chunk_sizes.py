@@ -58,25 +58,11 @@ def test_a_chunk_that_takes_more_than_those_before_makes_the_next_smaller() -> N
         assert sizer.next_images(TASKS) == following
 
 
-def test_each_set_of_tasks_is_measured() -> None:
-    sizer = ChunkSizer(TASKS, 10, 64, Counted(1000))
-    sizer.took(TASKS[:1], 1, 0.0)
-    assert sizer.next_images(TASKS[:1]) == 8
-    assert sizer.next_images(TASKS) == 1, "others may take more"
-
-
 @pytest.mark.parametrize("each", [1e-4, 0.01, 0.1, 0.3, 0.9, 30.0])
 def test_chunks_come_to_take_two_seconds_at_most(each: float) -> None:
     images = grown(Counted(), each)[-1]
     assert images * each >= 1.0 or images == MOST_IMAGES
     assert images * each <= 2.0 or images == 1
-
-
-def test_a_short_last_chunk_says_nothing() -> None:
-    sizer = ChunkSizer(TASKS, 10, 64, Counted())
-    sizer.took(TASKS, 1, 0.0)
-    sizer.took(TASKS, 3, 100.0)
-    assert sizer.next_images(TASKS) == 8
 
 
 def test_what_was_too_much_for_the_memory_is_not_tried_again() -> None:

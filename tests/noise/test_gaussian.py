@@ -59,6 +59,13 @@ def test_blocks_are_uncorrelated() -> None:
         assert abs(float((a * b).mean())) < 5 / math.sqrt(n)
 
 
+def test_block_size_is_bounded() -> None:
+    assert block_size(1) == 256
+    assert block_size(3 * 32 * 32) == 21
+    assert block_size(3 * 224 * 224) == 1
+    assert block_size(3 * 224 * 224, torch.device("cuda")) == 55
+
+
 def test_samples_never_share_runs_of_blocks() -> None:
     """Streams of 3,000 samples x 157 blocks (mc 10,000 at 3 x 32 x 32): shared blocks are single ones, and no more than chance."""
     owner: dict[int, tuple[int, int]] = {}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 import signal
 from pathlib import Path
 from typing import Any
@@ -15,11 +17,15 @@ from torch import Tensor
 
 from robaudit import read_run
 from robaudit.models.architectures import mlp
-from robaudit.training import Recipe, load_training, train, training_spec
+from robaudit.plugins import OBJECTIVES, installed
+from robaudit.training import TrainingSpec, load_training, train, training_spec
 from robaudit.training.cross_entropy import CrossEntropy
+from robaudit.training.network import objective_class
+from robaudit.training.spec import NetworkSpec
 from tests.conftest import RunCli
 from tests.specs import save_npz, write
 
+ROOT = Path(__file__).resolve().parents[2]
 CODE = """
 from torch import nn
 def net(hidden=8):
@@ -87,7 +93,7 @@ def test_ctrl_c_leaves_a_checkpoint_and_the_same_command_resumes(run_cli: RunCli
     assert [one.name for one in (tmp_path / "stopped").iterdir()] == ["checkpoint.pt"]
     resumed = run_cli("train", path, "-o", "stopped")
     assert resumed.code == 0
-    assert "note: resuming: 150 of 400 images are already on disk" in resumed.err
+    assert "note: resuming: 3 of 8 steps are already on disk" in resumed.err
     assert steps == [8]
     for name in ("model.safetensors", "audit.yaml", "training.json"):
         assert (tmp_path / "stopped" / name).read_bytes() == (tmp_path / "undisturbed" / name).read_bytes()
@@ -180,4 +186,31 @@ def test_without_labels(run_cli: RunCli, tmp_path: Path) -> None:
 def test_from_python(tmp_path: Path) -> None:
     folder = train(training_spec(digits(epochs=1)), out=tmp_path / "model")
     assert (folder / "audit.yaml").exists()
-    assert set(Recipe.model_fields) < set(type(training_spec(digits())).model_fields)
+
+
+def words() -> set[str]:
+    """Everything in backquotes or code on the page about training, taken apart into words."""
+    text = (ROOT / "docs" / "training.md").read_text(encoding="utf-8")
+    return {word for piece in re.findall(r"```.*?```|`[^`\n]+`", text, re.DOTALL) for word in re.findall(r"[A-Za-z_]+", piece)}
+
+
+def test_every_key_and_objective_is_documented() -> None:
+    assert set(TrainingSpec.model_fields) | set(NetworkSpec.model_fields) <= words()
+    for name in installed(OBJECTIVES, "objective"):
+        cls = objective_class(name)
+        if cls.__module__.startswith("robaudit."):
+            assert {name, *cls.model_fields} <= words()
+            assert cls.summary
+            assert cls.source
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "configs" / "training").iterdir()), ids=lambda path: path.stem)
+def test_ready_specs(path: Path, run_cli: RunCli, tmp_path: Path) -> None:
+    shutil.copy(path, tmp_path)
+    for part in ("train", "test"):
+        save_npz(tmp_path / f"mnist_{part}.npz", count=20, shape=(1, 28, 28))
+    small = ["--set", "epochs=1", "--set", "dataset.limit=20", "--set", "audit.dataset.limit=10"]
+    if "mscr" in path.stem:
+        small += ["--set", "network.architecture_options.sizes=[784, 16, 10]"]
+    assert run_cli("train", path.name, *small).code == 0
+    assert (tmp_path / "models" / path.stem / "audit.yaml").exists()
