@@ -48,6 +48,15 @@ def default_out(spec: AuditSpec, purpose: str = "", *, extend: bool = False) -> 
     )
 
 
+def gated_out(spec: AuditSpec) -> Path:
+    """runs/<:func:`folder_name`>-gated, for a run that is sampled until its gates are decided.
+
+    Raises:
+        RunError: the folder is reached through a symbolic link.
+    """
+    return in_runs(f"{folder_name(spec)}-gated")
+
+
 def existing_info(folder: RunFolder, spec: AuditSpec, *, extend: bool = False, until: UntilDecided | None = None) -> dict[str, Any] | None:
     """The folder's run.json, or None if there is no run.
 
