@@ -80,7 +80,9 @@ def compare(
     from robaudit.compare.gates import QUANTITIES, decide
     from robaudit.gates.decide import EXIT_CODES, overall
     from robaudit.gates.text import lines
-    from robaudit.report.ci import CompareDocument, Subject, github, json_text, junit, step_summary
+    from robaudit.report.ci.document import CompareDocument, Subject, json_text
+    from robaudit.report.ci.github import github, step_summary
+    from robaudit.report.ci.junit import junit
     from robaudit.report.comparison import comparison_tables, csv_text
     from robaudit.report.tables import Terminal, markdown_text
     from robaudit.spec.gates import parse_gate
@@ -123,11 +125,10 @@ def compare(
 def _confidence(runs: Sequence[Run], option: float | None) -> float:
     """The confidence of ``--confidence``, else of one interim analysis if a run was sampled until its gates were decided, else 0.95."""
     from robaudit.cli.console import say
-    from robaudit.gates.interim import read_record
     from robaudit.gates.sources import confidence_of
+    from robaudit.store.info import until_decided
 
-    records = [None if option is not None else read_record(run.path, run.info) for run in runs]
-    confidence = max(confidence_of(one, option, None) for one in records)
-    if any(records):
+    confidence = max(confidence_of(run.info, option) for run in runs)
+    if option is None and any(until_decided(run.info) for run in runs):
         say(f"a run was sampled until its gates were decided, so every interval is at {100 * confidence:.3g} %")
     return confidence

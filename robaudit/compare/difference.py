@@ -1,106 +1,52 @@
 """Differences between two runs: of means, of classes, sample by sample, and counts of samples that changed.
 
 The measurement error of a difference is computed from draws that both runs share, where there are any (:func:`paired_difference`),
-else from the interval of each run (:func:`unpaired_difference`). Intervals of one run's means are those of
+else from the interval of each run (:func:`unpaired_difference`). Intervals of one run's means are in
 :mod:`robaudit.stats.intervals`.
 """
 
 from __future__ import annotations
 
 import math
-from array import array
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from robaudit.compare.matching import Common, Matching, Pair, common, match, other_images, pairs, why_unpaired
+from robaudit.compare.counts import counted, sample_ends
+from robaudit.compare.matching import Matching, Pair, match, other_images, pairs
+from robaudit.compare.paired import Group, Mask, Pairs, joined
 from robaudit.compare.result import (
     ClassChange,
     Comparison,
-    Counts,
     Difference,
     GroupComparison,
     Limits,
     Pairing,
     SampleChange,
 )
-from robaudit.errors import NothingLeftError, RunError
+from robaudit.errors import RunError
 from robaudit.gates.measure import Method
 from robaudit.levels import LevelChoice, NoiseLevel
-from robaudit.numerics.intervals import antithetic_difference, clopper_pearson, paired_difference, share_variance
-from robaudit.quantities import Quantity
-from robaudit.rows import Row
+from robaudit.numerics.intervals import paired_difference, share_variance
 from robaudit.stats.flags import Certainty, check_threshold, usual_threshold
-from robaudit.stats.frame import NO_CLASS, Columns, Draft, Ids, alike, antithetic
+from robaudit.stats.frame import alike, antithetic
 from robaudit.stats.groups import GroupKey
 from robaudit.stats.intervals import (
-    TAIL,
     Floats,
     MeanMethod,
     MeasuredImages,
-    least_count,
     measured_mean,
     opened,
     population_mean,
-    restated,
     simultaneous,
 )
 from robaudit.store.run import Run
 from robaudit.text import known_name
 
-Mask = NDArray[np.bool_]
-
 _SAME = Limits(0.0, 0.0, Method.SAME_MODEL)
-_BY_COUNTS = "counts of the samples' intervals"
 _SHOWN = 3
-
-
-class Side:
-    """One run's results, in the order of the pairs.
-
-    Args:
-        columns: of the pairs with a finite value in both runs, restricted to the draws that are compared.
-
-    Attributes:
-        values, lowers, uppers: (n,); ends are infinite where an interval is open on that side, NaN where there is none.
-        draws: that the value is a share of (n,); 0 where it is not such a share.
-        hits, hit_draws: votes for the label, of all draws (n,); 0 draws where there is no label or no such draws.
-        split, hit_split: antithetic pairs that disagree (n,); NaN where draws are independent.
-        predicted, labels: classes (n,); a label is -1 where unknown.
-        adaptive: whether the sampling of some rows stopped adaptively; ``approximate``: some intervals cover the draws only.
-    """
-
-    def __init__(self, columns: Columns) -> None:
-        self.values, self.draws = columns.values, columns.share_draws
-        self.lowers, self.uppers = columns.ends
-        self.hits, self.hit_draws = columns.hits, np.where(self.draws > 0, columns.label_draws, 0)
-        self.split, self.hit_split = columns.split, columns.label_split
-        self.predicted, self.labels = columns.predicted, columns.label
-        self.adaptive, self.approximate = columns.adaptive, columns.approximate > 0
-
-    def ends(self, tail: float) -> tuple[Floats, Floats]:
-        """Each image's interval that misses on a given side with a chance of at most ``tail``; NaN where there is none, as for images
-        that stopped adaptively."""
-        if self.adaptive:
-            unbounded = np.full_like(self.values, np.nan)
-            return unbounded, unbounded
-        return restated(self.values, self.lowers, self.uppers, self.draws, tail, self.split)
-
-    def mean_limits(self, of: Mask, quantity: Quantity, confidence: float) -> Limits | None:
-        """The interval of the mean of these images' values (:func:`robaudit.stats.intervals.measured_mean`); None where an image has
-        none."""
-        pooled = alike(self.draws[of])
-        if pooled is None and np.isnan(self.lowers[of]).any():
-            return None
-        split = None if pooled is None else antithetic(self.split[of])
-        given = self.values[of], self.lowers[of], self.uppers[of]
-        images = MeasuredImages(*given, quantity.low, quantity.high, draws=pooled, adaptive=self.adaptive, split=split)
-        return Limits(*opened(images, measured_mean(images, confidence)), images.method)
 
 
 def compare(
@@ -118,14 +64,14 @@ def compare(
         base, new: finished runs; to be paired by draws, read with their bits (``read_run(path, kept=True)``).
         estimators, levels: only these; all that both have by default.
         below: the threshold of flagged samples; the usual one of the quantity by default.
-        confidence: of the intervals; those of single samples are 95 % intervals.
+        confidence: of the intervals; single samples have 95 % intervals.
 
     Raises:
         RunError: they differ in the noise, have no sample or no results in common, or one estimator gives different quantities.
         NothingLeftError: a group without a pair of finite values.
     """
     matching = match(base, new)
-    groups: dict[tuple[str, NoiseLevel], PairedRows] = {}
+    made: dict[tuple[str, NoiseLevel], Pairs] = {}
     correct: list[tuple[bool, bool]] = []
     samples = 0
     for of_sample in pairs(base, new, matching):
@@ -134,22 +80,17 @@ def compare(
             correct.append((of_sample[0][0].correct, of_sample[0][1].correct))
         for pair in of_sample:
             key = pair[1].estimator, pair[1].at
-            if key not in groups:
-                groups[key] = _group(base, new, pair[0].quantity, pair[1].quantity, key, matching)
-            groups[key].add(pair)
-    for row in matching.lost:
-        if (row.estimator, row.at) in groups:
-            groups[row.estimator, row.at].lose(row)
+            if key not in made:
+                made[key] = _pairs(base, new, pair, matching)
+            made[key].add(pair)
     where = f"{base.path} and {new.path}"
     if not samples:
         if matching.other_images:
             raise other_images(base, new, matching.other_images[0])
         raise RunError(where, "have no sample in common", "compare runs on the same data, prepared alike")
-    if not groups:
+    if not made:
         raise RunError(where, "have no estimator at a noise level in common", "compare runs with the same estimators and levels")
-    for key, group in groups.items():
-        if not len(group):
-            raise NothingLeftError(where, f"{key[0]} at {key[1]} has no finite value in both")
+    groups = {key: one.group([row for row in matching.lost if (row.estimator, row.at) == key], where) for key, one in made.items()}
     chosen = new.chosen(groups, estimators, levels)
     _warn(matching)
     names = new.class_names or base.class_names
@@ -162,11 +103,12 @@ def compare(
     )
 
 
-def _group(base: Run, new: Run, before: str, now: str, key: tuple[str, NoiseLevel], matching: Matching) -> PairedRows:
-    if before != now or base.quantities[before] != new.quantities[now]:
-        where = f"{base.path} and {new.path}"
-        raise RunError(where, f"{key[0]!r} is {before} in one and {now} in the other", "compare estimators of one quantity")
-    return PairedRows(GroupKey(*key, now), new.quantities[now], same_noise=matching.same_noise, paired=key[0] in matching.paired)
+def _pairs(base: Run, new: Run, pair: Pair, matching: Matching) -> Pairs:
+    before, now = base.quantities[pair[0].quantity], new.quantities[pair[1].quantity]
+    if before != now:
+        where, what = f"{base.path} and {new.path}", f"{pair[1].estimator!r} is {before.name} in one and {now.name} in the other"
+        raise RunError(where, what, "compare estimators of one quantity")
+    return Pairs(GroupKey.of(pair[1]), now, matching)
 
 
 def _clean(correct: Sequence[tuple[bool, bool]], matching: Matching, confidence: float) -> Difference | None:
@@ -198,183 +140,12 @@ def _warn(matching: Matching) -> None:
             count = f"{len(ids)} sample{' is' if len(ids) == 1 else 's are'}"
             matching.warnings.append(f"{count} {which}: {', '.join(ids[:_SHOWN])}{more}")
     if matching.other_labels:
-        matching.warnings.append(f"{matching.other_labels} samples have another label in each run; those of the new run name the classes")
+        matching.warnings.append(
+            f"{matching.other_labels} samples have another label in each run; the labels of the new run name the classes"
+        )
 
 
-class PairedRows:
-    """The pairs of rows of one estimator and noise level.
-
-    Attributes:
-        key, quantity: what was measured.
-        same_noise: whether both runs gave each sample the same noise.
-        skipped: number of samples of the base run that the new one skipped.
-        why: why draws are not paired, where both have the same noise.
-    """
-
-    def __init__(self, key: GroupKey, quantity: Quantity, *, same_noise: bool, paired: bool) -> None:
-        self.key, self.quantity, self.same_noise, self._paired = key, quantity, same_noise, same_noise and paired
-        self._ids = Ids()
-        self._drafts = Draft(key, self._ids), Draft(key, self._ids)
-        self.skipped = 0
-        self.why = "" if paired else "it is another estimator in each run"
-        self._lost: list[tuple[int, int]] = []
-        self._shared = array("d")
-
-    def add(self, pair: Pair) -> None:
-        """Add a pair."""
-        shared = common(*pair) if self._paired else Common()
-        if self._paired and not shared.draws:
-            self.why = self.why or why_unpaired(*pair)
-        self._ids.append(pair[1].sample_id)
-        for draft, row in zip(self._drafts, pair, strict=True):
-            draft.add(row, len(self._ids) - 1)
-        self._shared.extend((*shared[:5], *shared.kept, *shared.split))
-
-    def lose(self, row: Row) -> None:
-        """Add a sample of the base run that the new one skipped."""
-        self.skipped += 1
-        self._lost.append((NO_CLASS if row.label is None else row.label, row.predicted))
-
-    @cached_property
-    def _whole(self) -> tuple[Columns, Columns]:
-        """Both runs' rows; values that are approximations are replaced by their votes."""
-        base, new = (draft.columns() for draft in self._drafts)
-        return base.by_votes(), new.by_votes()
-
-    @cached_property
-    def _finite(self) -> Mask:
-        return np.isfinite(self._whole[0].values) & np.isfinite(self._whole[1].values)
-
-    @cached_property
-    def _table(self) -> Floats:
-        return np.frombuffer(self._shared, dtype=np.float64).reshape(-1, 9)[self._finite]
-
-    @cached_property
-    def sides(self) -> tuple[Side, Side]:
-        """The base run and the new one, restricted to the draws that both share."""
-        return self._side(0), self._side(1)
-
-    def _side(self, which: int) -> Side:
-        columns, draws = self._whole[which].take(self._finite), self.draws.astype(np.int64)
-        cut = (draws > 0) & (draws < columns.draws)
-        return Side(columns.of_votes(cut, self._table[:, 5 + which].astype(np.int64), draws, self._table[:, 7 + which]))
-
-    @property
-    def base(self) -> Side:
-        """The base run."""
-        return self.sides[0]
-
-    @property
-    def new(self) -> Side:
-        """The new run."""
-        return self.sides[1]
-
-    @cached_property
-    def ids(self) -> list[str]:
-        """Of the samples, in the order of the pairs."""
-        return self._whole[1].take(self._finite).names
-
-    @property
-    def voted(self) -> bool:
-        """Whether values are shares of votes where the rows have approximations."""
-        return any(draft.columns().approximated.any() for draft in self._drafts)
-
-    @property
-    def not_finite(self) -> int:
-        """Number of pairs left out because one of their values is not finite."""
-        return int((~self._finite).sum())
-
-    @property
-    def cut(self) -> tuple[int, int] | None:
-        """Draws per image of the base run and of the new one, where one has more than are compared."""
-        base, new = (one.draws[self._finite] for one in self._whole)
-        cut = np.flatnonzero((self.draws > 0) & ((base > self.draws) | (new > self.draws)))
-        return (int(base[cut[0]]), int(new[cut[0]])) if len(cut) else None
-
-    def __len__(self) -> int:
-        return int(self._finite.sum())
-
-    @property
-    def sign(self) -> float:
-        """1 where higher is better, else -1."""
-        return 1.0 if self.quantity.higher_is_better else -1.0
-
-    @cached_property
-    def changes(self) -> Floats:
-        """New minus base, sample by sample."""
-        return self.new.values - self.base.values
-
-    @property
-    def shared(self) -> Floats:
-        """What both runs share of each sample (n, 5): draws, lost, won, half_lost, half_won, as in
-        :class:`robaudit.compare.matching.Common`."""
-        return self._table[:, :5]
-
-    @property
-    def draws(self) -> Floats:
-        """Draws that both runs share; 0 where the rows do not record them."""
-        return self._table[:, 0]
-
-    @cached_property
-    def pairs(self) -> bool:
-        """Whether the shared draws are antithetic pairs."""
-        return antithetic(self.base.split) is not None and antithetic(self.new.split) is not None
-
-    def difference(self, shared: Floats, confidence: float) -> tuple[Floats, Floats]:
-        """The interval of new minus base from sums, or single rows, of :attr:`shared`."""
-        draws, lost, won, half_lost, half_won = np.moveaxis(shared, -1, 0)
-        if self.pairs:
-            return antithetic_difference((half_lost, half_won), (lost, won), draws / 2.0, confidence)
-        return paired_difference(lost, won, draws, confidence)
-
-    @property
-    def paired(self) -> bool:
-        """Whether all samples can be paired draw by draw."""
-        return bool(len(self) and (self.draws > 0).all())
-
-    def paired_limits(self, of: Mask, confidence: float) -> Limits:
-        """The interval of the mean change of some samples from the draws that both runs share, pooled where there are equally many."""
-        parts = []
-        for draws in np.unique(self.draws[of]):
-            alike = of & (self.draws == draws)
-            lower, upper = self.difference(self.shared[alike].sum(0), confidence)
-            limits = Limits(float(lower), float(upper), "paired draws:pooled")
-            parts.append((alike.sum() / of.sum(), float(self.changes[alike].mean()), limits))
-        return parts[0][-1] if len(parts) == 1 else _joined(parts, "paired draws:pooled by number")
-
-    @property
-    def identical(self) -> bool:
-        """Whether there is no difference at all."""
-        return bool(not self.changes.any() and not self.shared[:, 1:].any())
-
-    @property
-    def by_label(self) -> bool:
-        """Whether classes are labels; else the base run's predictions."""
-        return bool((self.new.labels >= 0).any())
-
-    @property
-    def _without(self) -> list[tuple[int, int]]:
-        """Label and base prediction of the samples without a difference."""
-        of = ~self._finite
-        return [*zip(self._whole[1].label[of].tolist(), self._whole[0].predicted[of].tolist(), strict=True), *self._lost]
-
-    @property
-    def unknown(self) -> Counter[int]:
-        """Number of samples without a difference by class; -1: no class."""
-        return Counter(label if self.by_label else predicted for label, predicted in self._without)
-
-    @property
-    def unknown_labelled(self) -> int:
-        """Number of samples with a label and without a difference."""
-        return sum(label >= 0 for label, _ in self._without)
-
-    @property
-    def everything(self) -> Mask:
-        """All samples."""
-        return np.ones(len(self), dtype=np.bool_)
-
-
-def compared(group: PairedRows, matching: Matching, names: Sequence[str] | None, below: float | None, confidence: float) -> GroupComparison:
+def compared(group: Group, matching: Matching, names: Sequence[str] | None, below: float | None, confidence: float) -> GroupComparison:
     """Compare the pairs of one group.
 
     Args:
@@ -388,29 +159,29 @@ def compared(group: PairedRows, matching: Matching, names: Sequence[str] | None,
         below = usual_threshold(group.quantity)
     else:
         check_threshold(below, group.quantity, "--threshold", str(group.key))
-    same = matching.same_model and group.identical
+    no_change = not group.changes.any() and not group.shared[:, 1:].any()
+    same, everything = matching.same_model and no_change, np.ones(len(group), dtype=np.bool_)
     how: Pairing = "the same model" if same else "common random numbers" if group.paired else "unpaired"
-    alike = bool(group.paired and (group.draws == group.draws[0]).all())
+    equal = bool(group.paired and (group.draws == group.draws[0]).all())
     lower, upper = sample_ends(group)
-    low, high = group.quantity.low, group.quantity.high
-    sign = group.sign
-    worse, better = (sign * np.where(sign > 0, upper, lower) < 0), (sign * np.where(sign > 0, lower, upper) > 0)
+    sign, by_label, unknown = group.sign, group.by_label, group.without
+    worse, better = (upper < 0, lower > 0) if sign > 0 else (lower > 0, upper < 0)
     return GroupComparison(
         key=group.key,
         unit=group.quantity.unit,
         higher_is_better=group.quantity.higher_is_better,
         images=len(group),
-        not_finite=group.not_finite,
+        not_finite=len(unknown) - group.skipped,
         skipped=group.skipped,
-        unknown=group.unknown,
-        unknown_labelled=group.unknown_labelled,
-        span=high - low,
+        unknown=Counter(label if by_label else predicted for label, predicted in unknown),
+        unknown_labelled=sum(label >= 0 for label, _ in unknown),
+        span=group.quantity.high - group.quantity.low,
         why="" if how != "unpaired" else matching.why_not or group.why,
-        cut=group.cut if alike else None,
+        cut=group.cut if equal else None,
         counts=counted(group, below, confidence, same_model=matching.same_model),
-        draws=int(group.draws[0]) if alike else None,
+        draws=int(group.draws[0]) if equal else None,
         how=how,
-        mean=_mean(group, group.everything, same, confidence),
+        mean=_mean(group, everything, same, confidence),
         noisy_accuracy=_noisy_accuracy(group, same, confidence),
         variance_saved=_saved(group),
         classes=_classes(group, same, names, confidence),
@@ -426,7 +197,7 @@ def compared(group: PairedRows, matching: Matching, names: Sequence[str] | None,
     )
 
 
-def _mean(group: PairedRows, of: Mask, same: bool, confidence: float) -> Difference:
+def _mean(group: Group, of: Mask, same: bool, confidence: float) -> Difference:
     base, new = float(group.base.values[of].mean()), float(group.new.values[of].mean())
     if same:
         return Difference(base, new, 0.0, _SAME, _SAME)
@@ -434,7 +205,7 @@ def _mean(group: PairedRows, of: Mask, same: bool, confidence: float) -> Differe
     return Difference(base, new, value, _measured(group, of, confidence), _population(group, of, confidence))
 
 
-def _measured(group: PairedRows, of: Mask, confidence: float) -> Limits | None:
+def _measured(group: Group, of: Mask, confidence: float) -> Limits | None:
     """The interval for the measurement of these images: from pooled discordant draws, or from the two means' intervals."""
     if group.paired:
         return group.paired_limits(of, confidence)
@@ -445,7 +216,7 @@ def _measured(group: PairedRows, of: Mask, confidence: float) -> Limits | None:
     return unpaired_difference((base, before), (new, now), same_noise=group.same_noise)
 
 
-def _population(group: PairedRows, of: Mask, confidence: float) -> Limits:
+def _population(group: Group, of: Mask, confidence: float) -> Limits:
     """The interval for the choice of the images: :func:`robaudit.stats.intervals.population_mean` of the samples' differences. Where
     their range is unbounded it is Student's t, which trusts that no rare image carries the difference: one in a million may have changed
     by any amount. No gate rests on that."""
@@ -460,19 +231,19 @@ def _population(group: PairedRows, of: Mask, confidence: float) -> Limits:
     return Limits(*opened(images, population_mean(images, confidence, light_tails=True)), f"paired images{remark}")
 
 
-def _saved(group: PairedRows) -> float | None:
+def _saved(group: Group) -> float | None:
     """1 - Var[mean difference] / (Var[base mean] + Var[new mean]), of the measurement error."""
     if not group.paired:
         return None
     draws, lost, won, half_lost, half_won = group.shared.T
-    unit = 2.0 if group.pairs else 1.0  # draws
+    unit = 2.0 if group.antithetic else 1.0  # draws
     rates = unit * (lost + won + (half_lost + half_won) / 4.0) / draws
     sides = (group.base, group.new)
-    apart = sum(float(share_variance(side.values, draws, side.split if group.pairs else None).sum()) for side in sides)
+    apart = sum(float(share_variance(side.values, draws, side.split if group.antithetic else None).sum()) for side in sides)
     return 1 - float(((rates - group.changes**2) * unit / draws).sum()) / apart if apart > 0 else None
 
 
-def _noisy_accuracy(group: PairedRows, same: bool, confidence: float) -> Difference | None:
+def _noisy_accuracy(group: Group, same: bool, confidence: float) -> Difference | None:
     of = (group.base.labels >= 0) & (group.new.labels >= 0)
     sides = group.base, group.new
     if not of.any() or not all((side.hit_draws[of] > 0).all() for side in sides):
@@ -486,7 +257,7 @@ def _noisy_accuracy(group: PairedRows, same: bool, confidence: float) -> Differe
     return Difference(base, new, new - base, _noisy_measured(group, of, confidence), Limits(*population, "paired images"))
 
 
-def _noisy_measured(group: PairedRows, of: Mask, confidence: float) -> Limits | None:
+def _noisy_measured(group: Group, of: Mask, confidence: float) -> Limits | None:
     """The measurement interval of accuracy under noise. Where both models classify the image correctly, the draws that kept the class
     are the hits and can be paired; the other images cannot. The two parts are independent: their distances, weighted by their shares of
     the images, add in quadrature."""
@@ -507,18 +278,10 @@ def _noisy_measured(group: PairedRows, of: Mask, confidence: float) -> Limits | 
             images = MeasuredImages(shares, shares, shares, 0.0, 1.0, draws=number, split=antithetic(side.hit_split[rest]))
             sides.append((float(shares.mean()), Limits(*measured_mean(images, confidence), images.method)))
         parts.append((rest.sum() / of.sum(), sides[1][0] - sides[0][0], unpaired_difference(*sides, same_noise=group.same_noise)))
-    return _joined(parts, "; ".join(ends.method for _, _, ends in parts))
+    return joined(parts, "; ".join(ends.method for _, _, ends in parts))
 
 
-def _joined(parts: Sequence[tuple[float, float, Limits]], method: str) -> Limits:
-    """The interval of a mean made of independent parts: share of the samples, change and interval of each (MOVER)."""
-    value = sum(share * change for share, change, _ in parts)
-    below = math.hypot(*(share * (change - ends.lower) for share, change, ends in parts))
-    above = math.hypot(*(share * (ends.upper - change) for share, change, ends in parts))
-    return Limits(value - below, value + above, method)
-
-
-def _classes(group: PairedRows, same: bool, names: Sequence[str] | None, confidence: float) -> tuple[ClassChange, ...]:
+def _classes(group: Group, same: bool, names: Sequence[str] | None, confidence: float) -> tuple[ClassChange, ...]:
     """By label where there are any, else by the base run's prediction; largest drop first. Bonferroni over the classes."""
     indices = group.new.labels if group.by_label else group.base.predicted
     present = [int(index) for index in np.unique(indices) if index >= 0]
@@ -530,7 +293,7 @@ def _classes(group: PairedRows, same: bool, names: Sequence[str] | None, confide
     return tuple(sorted(changes, key=lambda one: group.sign * one.difference.value))
 
 
-def _changed(group: PairedRows, below: float, lower: Floats, upper: Floats, worse: Mask) -> tuple[SampleChange, ...]:
+def _changed(group: Group, below: float, lower: Floats, upper: Floats, worse: Mask) -> tuple[SampleChange, ...]:
     """Samples that are worse beyond their interval, newly flagged or fixed; worst first."""
     sign = group.sign
     beyond = [sign * side.values < sign * below for side in (group.base, group.new)]
@@ -563,122 +326,6 @@ def _changed(group: PairedRows, below: float, lower: Floats, upper: Floats, wors
             )
         )
     return tuple(changes)
-
-
-class Classified(NamedTuple):
-    """Samples shown to be of a kind, and shown not to be: by their own intervals, and by those at the stricter level."""
-
-    yes: Mask
-    no: Mask
-    strictly_yes: Mask
-    strictly_no: Mask
-
-
-def sample_ends(group: PairedRows, tail: float | None = None) -> tuple[Floats, Floats]:
-    """Each sample's interval of the difference; NaN where there is none.
-
-    Args:
-        group: the pairs.
-        tail: the chance that an interval misses on a given side; None: that of the rows' own 95 % intervals.
-    """
-    change, sides = group.changes, (group.base, group.new)
-    (low, high), (new_low, new_high) = ((side.lowers, side.uppers) if tail is None else side.ends(tail) for side in sides)
-    below, above = (group.new.values - new_low, high - group.base.values), (new_high - group.new.values, group.base.values - low)
-    join = np.add if _adds(group) else np.hypot
-    lower, upper = change - join(*below), change + join(*above)
-    if (some := group.draws > 0).any():
-        confidence = 1.0 - 2.0 * (TAIL if tail is None else tail)
-        lower[some], upper[some] = group.difference(group.shared[some], confidence)
-    return lower, upper
-
-
-def counted(group: PairedRows, below: float, confidence: float, *, same_model: bool) -> Counts:
-    """Bounds on how many samples are truly worse, or truly newly flagged, given that each was measured with an error.
-
-    Of n samples whose intervals each miss on one side with a chance of g, about g n appear worse even if none is. The bounds allow for
-    that: by :func:`robaudit.stats.intervals.least_count` on the
-    samples' own 95 % intervals, and by intervals wide enough to hold simultaneously for all n (Bonferroni), whichever bound is tighter.
-    Each gets half of the error.
-
-    Args:
-        group: at least one pair.
-        below: the threshold of flagged samples.
-        confidence: of the bounds.
-        same_model: then no sample is truly worse or newly flagged, unless the runs prove that the models differ.
-    """
-    if np.isnan(group.base.lowers).any() or np.isnan(group.new.lowers).any():
-        return Counts(None, None, None)
-    known, size = len(group), len(group) + group.not_finite + group.skipped
-    alpha = (1.0 - confidence) / 2.0
-    strict = alpha / (4.0 * size)
-    tails = [2 * TAIL if side.adaptive else TAIL for side in (group.base, group.new)]
-    worse, flagged = _worse(group, strict), _flagged(group, below, strict)
-    by_worse = (sum(tails), sum(tails)) if _adds(group) and not group.paired else (TAIL, TAIL)
-    by_flags = max(tails), sum(tails)
-    bounds = []
-    for sides, (tail_yes, tail_no) in ((worse, by_worse), (flagged, by_flags)):
-        least = _least(sides.yes, sides.strictly_yes, size, tail_yes, alpha)
-        least_not = _least(sides.no, sides.strictly_no, size, tail_no, alpha)
-        if same_model and not least:
-            least_not = known
-        bounds.append((least, size - least_not))
-    (least, most), (flags, most_flags) = bounds
-    method = Method.SAME_MODEL if same_model and not least else _BY_COUNTS
-    measured = Limits(least / size, most / size, method)
-    if same_model and not least:
-        population = measured
-    else:
-        shares = (
-            _least_share(yes, strictly, size, tail, strict, confidence)
-            for yes, strictly, tail in ((worse.yes, worse.strictly_yes, by_worse[0]), (worse.no, worse.strictly_no, by_worse[1]))
-        )
-        lower, not_so = shares
-        population = Limits(lower, 1.0 - not_so, f"{_BY_COUNTS}, Clopper-Pearson")
-    method = Method.SAME_MODEL if same_model and not flags else _BY_COUNTS
-    return Counts(measured, population, Limits(float(flags), float(most_flags), method))
-
-
-def _adds(group: PairedRows) -> bool:
-    """Whether distances add: adaptive stopping biases, and errors on the same noise may have opposite signs."""
-    return group.base.adaptive or group.new.adaptive or group.same_noise
-
-
-def _worse(group: PairedRows, strict: float) -> Classified:
-    masks = []
-    for tail in (None, strict):
-        lower, upper = sample_ends(group, tail)
-        masks += [upper < 0, lower >= 0] if group.sign > 0 else [lower > 0, upper <= 0]
-    return Classified(*masks)
-
-
-def _flagged(group: PairedRows, below: float, strict: float) -> Classified:
-    sign, masks = group.sign, list[Mask]()
-    edge = sign * below
-
-    def ends(side: Side, tail: float | None) -> tuple[Floats, Floats]:
-        """The worst and the best possible values, with signs such that higher is better."""
-        lower, upper = (side.lowers, side.uppers) if tail is None else side.ends(tail)
-        return (lower, upper) if sign > 0 else (-upper, -lower)
-
-    for tail in (None, strict):
-        (worst, best), (new_worst, new_best) = ends(group.base, tail), ends(group.new, tail)
-        masks += [(worst >= edge) & (new_best < edge), (best < edge) | (new_worst >= edge)]
-    return Classified(*masks)
-
-
-def _least(sure: Mask, strictly: Mask, size: int, tail: float, alpha: float) -> int:
-    """A lower bound on the number of the kind, at confidence 1 - alpha."""
-    return max(least_count(int(sure.sum()), size, tail, alpha / 2.0), int(strictly.sum()))
-
-
-def _least_share(sure: Mask, strictly: Mask, size: int, tail: float, strict: float, confidence: float) -> float:
-    """A lower bound on the share s of the kind among all images: a sample appears to be of it with a chance r <= s + g (1 - s)."""
-
-    def share(number: int, g: float) -> float:
-        rate = float(clopper_pearson(number, size, 1.0 - (1.0 - confidence) / 2.0)[0])
-        return max(0.0, (rate - g) / (1.0 - g))
-
-    return max(share(int(sure.sum()), tail), share(int(strictly.sum()), 2.0 * strict))
 
 
 def unpaired_difference(base: tuple[float, Limits], new: tuple[float, Limits], *, same_noise: bool) -> Limits:

@@ -15,14 +15,12 @@ from robaudit.report.sections import Found
 from robaudit.report.tables import Column
 from robaudit.stats import bootstrap
 from robaudit.store.run import Run
-from robaudit.text import clipped
 
 Key = TypeVar("Key")
 Paired = Mapping[Key, bootstrap.Difference]
-P_VALUE = "p: two-sided, of no difference; each line alone, and 0.001 at least."
-NOT_COMPARED = "No difference: the runs have other images, or other noise."
+P_VALUE = "p: two-sided, of no difference; each line alone"
+BOOTSTRAP_P = f"{P_VALUE}, and 0.001 at least."
 Changes = dict[tuple[str, NoiseLevel], GroupComparison]
-_LONGEST = 24
 
 
 def changes_of(found: Sequence[Found[Any]]) -> dict[str, Changes]:
@@ -32,20 +30,33 @@ def changes_of(found: Sequence[Found[Any]]) -> dict[str, Changes]:
     return {name: _changes(runs[base], runs[name]) for name in others}
 
 
-_KEPT: list[tuple[Run, Run, Changes]] = []
-"""The last comparisons: several sections of a page show the same one."""
-
-
 def _changes(base: Run, new: Run) -> Changes:
-    for one, other, found in _KEPT:
-        if one is base and other is new:
-            return found
+    """The comparison of two runs, made once: several sections of a page show it."""
+    memo, asked = base.frame.memo, ("changes", new.frame.ids)
+    if asked not in memo:
+        try:
+            memo[asked] = {(group.key.estimator, group.key.at): group for group in compare(base, new).groups}
+        except RobauditError:  # nothing in common
+            memo[asked] = {}
+    found: Changes = memo[asked]
+    return found
+
+
+def comparable(base: Run, new: Run) -> bool:
+    """Whether the runs share images, and have the same noise."""
     try:
-        made = {(group.key.estimator, group.key.at): group for group in compare(base, new).groups}
-    except RobauditError:  # nothing in common
-        made = {}
-    _KEPT[:] = [*_KEPT[-3:], (base, new, made)]
-    return made
+        check_same_images(base, new)
+        check_same_noise(base, new)
+    except RobauditError:
+        return False
+    return not set(base.frame.ids).isdisjoint(new.frame.ids)
+
+
+def not_compared(found: Sequence[Found[Any]]) -> str:
+    """A line that names the runs that cannot be compared with the first; empty where all can."""
+    base, *others = {one.name: one.run for one in found}.items()
+    names = [name for name, run in others if not comparable(base[1], run)]
+    return f"{', '.join(names)}: other images or other noise than {base[0]}, so nothing is compared." if names else ""
 
 
 def paired_changes(found: Sequence[Found[Any]], differences: Callable[[Run, Run], Paired[Key]]) -> dict[str, Paired[Key]]:
@@ -55,18 +66,16 @@ def paired_changes(found: Sequence[Found[Any]], differences: Callable[[Run, Run]
     made: dict[str, Paired[Key]] = {}
     for name in others:
         try:
-            check_same_images(runs[base], runs[name])
-            check_same_noise(runs[base], runs[name])
-            made[name] = differences(runs[base], runs[name])
-        except RobauditError:  # nothing to compare
+            made[name] = differences(runs[base], runs[name]) if comparable(runs[base], runs[name]) else {}
+        except RobauditError:  # no result in common
             made[name] = {}
     return made
 
 
 def run_columns(names: Sequence[str], *, tested: bool = False) -> list[Column]:
     """A column for each run, and one for the difference of each further run from the first; ``tested``: and one for its p-value."""
-    base, *others = [clipped(name, _LONGEST) for name in names]
-    columns = [Column(name, number=True) for name in (base, *others)]
+    base, *others = names
+    columns = [Column(name, number=True) for name in names]
     for name in others:
         columns.append(Column(f"{name} - {base}", number=True))
         if tested:

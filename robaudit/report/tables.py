@@ -7,14 +7,13 @@ All text is literal: brackets are not rich's markup, stars are not Markdown's, a
 from __future__ import annotations
 
 import re
-import textwrap
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Literal
 
 from rich import box
-from rich.cells import cell_len
+from rich.cells import cell_len, chop_cells
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.table import Table as Grid
 from rich.text import Text
@@ -25,8 +24,11 @@ from robaudit.text import clipped, printable
 Tone = Literal["", "bad", "warning", "strong"]
 _STYLES: dict[Tone, str] = {"": "", "bad": "red", "warning": "yellow", "strong": "bold"}
 _LONGEST = 120
-_SHORT_TEXT, _LEAST_TEXT, _LEAST_PROSE = 20, 12, 24
-"""Columns of a terminal that a shortened name keeps, at first and at last, and wrapped prose."""
+_WIDE_NAME, _NARROW_NAME, _NARROW_PROSE, _LONGEST_WORD = 24, 14, 24, 24
+"""Columns of a terminal that a wrapped name has, at first and at last; wrapped prose; a word of a head that is not cut."""
+_WORDS = re.compile(r"\s*(?:\[\S* \S*\]|\S)+")
+"""Of a sentence: "[0.1, 0.2]" stays together."""
+_PIECES = re.compile(r"[^\s/_-]*[/_-]*\s*")
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]#|~$]|^[-+=:])")
 _NUMBERED = re.compile(r"^(\d+)([.)])(?=\s|$)")
 _LINKED = re.compile(r"(?<=[@#])|(?<=:)(?=//)|(?<=w)(?=ww)")
@@ -58,7 +60,7 @@ class Column:
     Attributes:
         head: its head.
         number: it holds numbers, aligned right.
-        wrap: it holds prose, which may wrap; other text is shortened where there is no room.
+        wrap: it holds prose, which may wrap; names wrap, too, but less.
         detail: terminals leave it out.
         below: where there is no room, it goes below the column before it.
     """
@@ -129,20 +131,32 @@ class Terminal:
 def rendered(table: Table, width: int) -> Iterator[RenderableType]:
     """A table and the text around it, for rich; ends with an empty line."""
     if table.heading:
-        yield plain(table.heading, "bold")
-    yield from map(plain, table.lines)
+        yield _told(table.heading, width, "bold")
+    yield from (_told(line, width) for line in table.lines)
     if table.columns:
         for i, part in enumerate(_parts(table.without_details(), width)):
             yield from [Text()] * (i > 0)
             yield part
-    yield from (plain(cell.text, _STYLES[cell.tone]) for cell in table.conclusions)
-    yield from (plain(line, "dim") for line in table.notes)
+    yield from (_told(cell.text, width, _STYLES[cell.tone]) for cell in table.conclusions)
+    yield from (_told(line, width, "dim") for line in table.notes)
     yield Text()
 
 
-def plain(text: str, style: str = "") -> Text:
-    """The text without markup, with control characters escaped."""
-    return Text(printable(text), style=style)
+def _told(text: str, width: int, style: str = "") -> Text:
+    """A line without markup, with control characters escaped, wrapped."""
+    return Text("\n".join(_lines(printable(text), width)), style=style)
+
+
+def _lines(text: str, width: int) -> Iterator[str]:
+    """A sentence in lines; a word that is longer than a line stays whole."""
+    line = ""
+    for word in _WORDS.findall(text):
+        if line and cell_len(line + word) > width:
+            yield line
+            line = word.lstrip()
+        else:
+            line += word
+    yield line
 
 
 # --- layout for a terminal
@@ -150,29 +164,33 @@ def plain(text: str, style: str = "") -> Text:
 
 @dataclass(slots=True)
 class _Laid:
-    """A column whose cells are texts of some lines."""
+    """A column whose cells are texts of some lines; ``whole``: those texts before they are broken."""
 
     column: Column
-    texts: list[str]
+    whole: list[str]
     tones: list[Tone]
+    texts: list[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.texts = self.whole
 
     @property
     def width(self) -> int:
         """That of the longest line of a cell, or of the longest word of the head."""
-        words = re.split(r"\s+|(?<=-)", printable(self.column.head))
-        return max(cell_len(line) for text in (*self.texts, *words) for line in text.split("\n"))
+        head = _broken(printable(self.column.head), 1, most=_LONGEST_WORD)
+        return max(cell_len(line) for text in (head, *self.texts) for line in text.split("\n"))
 
     @property
     def key(self) -> bool:
-        """Whether it holds names, which may be shortened."""
+        """Whether it holds names."""
         return not (self.column.number or self.column.wrap)
 
 
 def _parts(table: Table, width: int) -> Iterator[Grid]:
     """The table, or parts of it below each other where a terminal is too narrow for it.
 
-    Until it fits: gaps shrink to one blank, intervals lose theirs, prose wraps, long names lose their middle, intervals go below their
-    values, names lose more, and some columns go below others. Then the columns are split, and each part repeats the names.
+    Until it fits: gaps shrink to one blank, intervals lose theirs, prose wraps, long names wrap, intervals go below their values, names
+    wrap more, and some columns go below others. Then the columns are split, and each part repeats the names.
     """
     laid = [
         _Laid(column, [printable(row[i].text) for row in table.rows], [row[i].tone for row in table.rows])
@@ -181,7 +199,7 @@ def _parts(table: Table, width: int) -> Iterator[Grid]:
     if _total(laid, 2) <= width:
         yield _grid(laid, 2, width)
         return
-    for change in (_tighten, _wrap, partial(_shorten, least=_SHORT_TEXT), _stack, partial(_shorten, least=_LEAST_TEXT), _fold):
+    for change in (_tighten, _wrap, partial(_wrap_names, least=_WIDE_NAME), _stack, partial(_wrap_names, least=_NARROW_NAME), _fold):
         if _total(laid, 1) > width:
             change(laid, width)
     for part in _split(laid, width):
@@ -203,21 +221,20 @@ def _wrap(laid: list[_Laid], width: int) -> None:
     prose = [one for one in laid if one.column.wrap]
     room = width - _total([one for one in laid if not one.column.wrap], 1) - len(prose)
     for one in prose:
-        lines = max(_LEAST_PROSE, room // len(prose))
-        one.texts = [textwrap.fill(text, lines) for text in one.texts]
+        size = max(_NARROW_PROSE, room // len(prose))
+        one.texts = ["\n".join(part for line in _lines(text, size) for part in chop_cells(line, size) or [""]) for text in one.whole]
 
 
-def _shorten(laid: list[_Laid], width: int, *, least: int) -> None:
-    """Take the middle out of the longest names, down to so many columns, until the table fits."""
-    while (excess := _total(laid, 1) - width) > 0:
-        longest = max((one for one in laid if one.key), key=lambda one: one.width, default=None)
-        if longest is None or longest.width <= least:
-            return
-        room = max(least, longest.width - excess, sorted(one.width for one in laid if one.key)[-2:][0] - 1)
-        shortened = [_without_middle(text, room) for text in longest.texts]
-        if longest.texts == shortened:
-            return
-        longest.texts = shortened
+def _wrap_names(laid: list[_Laid], width: int, *, least: int) -> None:
+    """Wrap the longest names, down to so many columns, until the table fits."""
+    names = [one for one in laid if one.key and one.width > least]
+    while (excess := _total(laid, 1) - width) > 0 and names:
+        longest = max(names, key=lambda one: one.width)
+        second = max((one.width for one in names if one is not longest), default=0)
+        before = longest.width
+        longest.texts = [_broken(text, max(least, before - excess, second - 1), indent=1) for text in longest.whole]
+        if longest.width in (before, least):
+            names = [one for one in names if one is not longest]
 
 
 def _stack(laid: list[_Laid], _: int) -> None:
@@ -236,11 +253,22 @@ def _fold(laid: list[_Laid], _: int) -> None:
             del laid[i]
 
 
-def _without_middle(text: str, room: int) -> str:
-    if cell_len(text) <= room:
-        return text
-    head = (room - 3) // 3
-    return f"{text[:head]}...{text[len(text) - (room - 3 - head) :]}"
+def _broken(text: str, room: int, *, most: int = 0, indent: int = 0) -> str:
+    """The text in lines of at most so many columns, broken at blanks and behind ``/``, ``_`` and ``-``; a longer word is cut.
+
+    Args:
+        text: to break.
+        room: the columns of a line.
+        most: those of a word that is too long for a line; default: as of a line.
+        indent: of all lines but the first.
+    """
+    lines = [""]
+    for piece in _PIECES.findall(text):
+        if lines[-1] and cell_len((lines[-1] + piece).rstrip()) > room:
+            lines.append(" " * indent)
+        *whole, rest = chop_cells(lines[-1] + piece.rstrip(), max(room, most)) or [""]
+        lines[-1:] = [*whole, rest + piece[len(piece.rstrip()) :]]
+    return "\n".join(line.rstrip() for line in lines)
 
 
 def _split(laid: Sequence[_Laid], width: int) -> Iterator[list[_Laid]]:
@@ -258,14 +286,14 @@ def _split(laid: Sequence[_Laid], width: int) -> Iterator[list[_Laid]]:
 
 
 def _grid(laid: Sequence[_Laid], gap: int, width: int) -> Grid:
-    """The columns for rich, heads wrapped between words where the room does not reach."""
+    """The columns for rich, heads wrapped where the room does not reach."""
     widths, left = [one.width for one in laid], width - _total(laid, gap)
     for i, one in sorted(enumerate(laid), key=lambda pair: len(pair[1].column.head) - pair[1].width):
         more = min(left, max(0, cell_len(printable(one.column.head)) - widths[i]))
         widths[i], left = widths[i] + more, left - more
     grid = Grid(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, gap - 1, 0, 0))
     for one, size in zip(laid, widths, strict=True):
-        head = "\n".join(textwrap.wrap(printable(one.column.head), max(1, min(size, width))))
+        head = _broken(printable(one.column.head), max(1, min(size, width)))
         grid.add_column(Text(head), justify="right" if one.column.number else "left", width=min(size, width), overflow="fold")
     for i in range(len(laid[0].texts)):
         grid.add_row(*(Text(one.texts[i], _STYLES[one.tones[i]]) for one in laid))

@@ -1,6 +1,6 @@
 """Scores of a set of radii: mean and worst case, relative to the difficulty of the images, and on easy against hard ones.
 
-A misclassified image counts with radius 0, whatever its row says: rows are relative to the class predicted on the clean image.
+A misclassified image counts with radius 0, not with the radius of its row: rows are relative to the class predicted on the clean image.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Radii:
         order: by which images are sorted (n,), the easiest highest.
         correct: whether the clean image is classified correctly (n,).
         unlabelled, not_finite: images left out.
-        upper_bounds: whether some values are those of a search, which the true radius may be below.
+        upper_bounds: whether some values were found by a search: the true radius may be smaller.
         measured: whether some have an interval of their own, from draws.
     """
 
@@ -210,8 +210,8 @@ class Scores(Document):
 def radii_of(run: Results, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()) -> list[Radii]:
     """The radii of each result of a run that has some, in its order.
 
-    The difficulty is that of the row's details, else of any other result of the image. Images are sorted by it: correct ones by g of the
-    label, misclassified ones by that of a result of `difficulty` with target: label, where the run has one, else behind all others.
+    The difficulty comes from the row's details, else from any other result of the image. Images are sorted by it: correct ones by g of the
+    label, misclassified ones by the g of a result of `difficulty` with target: label, where the run has one, else behind all others.
 
     Raises:
         RunError: the run has no radii among those named, or no labels.
@@ -259,12 +259,12 @@ def scores_of(radii: Radii, confidence: float = ROW_CONFIDENCE) -> Scores:
 
     R_m = mean r, R_w = min r, R_nu = (1/|D|) sum r/g over the images D that are not correct with g <= 0, the median of r/g, the slope
     sum(r g)/sum(g^2) of the line through the origin with R^2 = 1 - sum (r - slope g)^2 / sum (r - mean r)^2, R_margin = mean r/margin.
-    The halves are those of the images sorted by g; of an odd number the middle one is in neither.
+    The halves are of the images sorted by g; of an odd number the middle one is in neither.
 
-    Intervals: that of R_m is the one of a summary's mean; the others are percentiles of 2,000 bootstrap replicates over images, the same
-    ones for every result of as many images; lower ends with censored radii at their cap, upper ends with infinite ones. That of a
-    relative variation is that of the signed one, folded at 0. A smallest value has none: no sample tells how small others are. Nor has a
-    score of a single image.
+    Intervals: R_m has the interval of a summary's mean; the others are percentiles of 2,000 bootstrap replicates over images, the same
+    ones for every result of as many images; lower ends with censored radii at their cap, upper ends with infinite ones. The interval of a
+    relative variation is the one of the signed variation, folded at 0. A smallest value has none, as no sample tells how small others
+    are, nor has a score of a single image.
 
     Args:
         radii: at least one image.
@@ -272,16 +272,20 @@ def scores_of(radii: Radii, confidence: float = ROW_CONFIDENCE) -> Scores:
 
     Source: Giraudon, Gripon, Loewe and Vermet, Towards an intrinsic definition of robustness for a classifier.
     """
-    one = np.ones((1, len(radii.ids)))
-    value, least, most = (_signed(radii, one, r) for r in (radii.values, radii.lowers, radii.uppers))
+    everyone = np.ones((1, len(radii.ids)))
+    value = weighted(radii, everyone, radii.values, radii.values)
+    bounds = weighted(radii, everyone, radii.lowers, radii.uppers)
     boot = percentiles(len(radii.ids), lambda drawn: _replicates(radii, drawn), confidence)
     boot[Score.R_M] = _mean_bounds(radii, confidence)
     found = {}
     for score in Score:
-        exact = float(value[score][0]) if score in value else math.nan
-        why = _why(radii, score, exact)
-        known = (math.nan, math.nan) if why else _known(score, least, most)
-        why = "undetermined: censored images in both halves" if known == (-math.inf, math.inf) else why
+        exact = float(value[score][0][0]) if score in value else math.nan
+        why, known = _why(radii, score, exact), (math.nan, math.nan)
+        if not why:
+            numbers = (float(end[0]) for end in bounds[score])
+            lower, upper = (0.0 if score in _VARIATIONS and math.isnan(end) else end for end in numbers)  # both radii may be 0
+            known = lower, upper
+            why = "undetermined: censored images in both halves" if known == (-math.inf, math.inf) else ""
         found[score] = ScoreValue(None, why=why) if why else _value(radii, score, exact, known, boot.get(score))
     return Scores(radii, found, confidence)
 
@@ -292,14 +296,14 @@ def _value(radii: Radii, score: Score, exact: float, known: Bounds, ends: Bounds
     Args:
         radii: the images.
         score: which it is.
-        exact: its value, that of a relative variation with its sign.
+        exact: its value; a relative variation has its sign.
         known: between which numbers it is for these images.
         ends: the bootstrap interval; None where there is none.
     """
     if score is Score.R_SQUARED and radii.measured:  # which the ends of the radii do not bound
         return ScoreValue(exact, *(ends or (None, None)))
     if score in _VARIATIONS:
-        exact, known, ends = abs(exact), _folded(known), None if ends is None else _folded(ends)
+        exact, known, ends = abs(exact), _folded_ends(known), None if ends is None else _folded_ends(ends)
     if ends is None or score in _SMALLEST or _carriers(radii, score) < 2:
         return ScoreValue(exact, None, None, *known)
     return ScoreValue(exact, min(ends[0], known[0]), max(ends[1], known[1]), *known)
@@ -324,14 +328,13 @@ def _why(radii: Radii, score: Score, exact: float) -> str:
     return "its denominator is 0 for these images"
 
 
-def _statistics(radii: Radii, drawn: Floats, r: Floats, *, smallest: bool) -> dict[Score, Floats]:
-    """The scores of weighted images; NaN where one is not defined.
+def _statistics(radii: Radii, drawn: Floats, r: Floats) -> dict[Score, Floats]:
+    """The scores of weighted images, without the differences of the halves; NaN where one is not defined.
 
     Args:
         radii: the images (n,).
         drawn: how often each counts (replicates, n).
         r: their radii, possibly infinite.
-        smallest: whether the smallest are wanted.
 
     Returns:
         (replicates,) each.
@@ -340,7 +343,7 @@ def _statistics(radii: Radii, drawn: Floats, r: Floats, *, smallest: bool) -> di
     correct, usable = radii.correct, radii.usable
     counted = np.where(correct, r, 0.0)
     found = {Score.R_M: _dot(drawn, counted) / total}
-    if smallest:
+    if len(drawn) == 1:  # replicates do not tell how small others are
         there = (drawn > 0) & correct
         found[Score.R_W] = np.where(drawn > 0, counted, np.inf).min(1)
         found[Score.R_W_CORRECT] = np.where(there.any(1), np.where(there, r, np.inf).min(1), np.nan)
@@ -371,50 +374,24 @@ def _statistics(radii: Radii, drawn: Floats, r: Floats, *, smallest: bool) -> di
     return found
 
 
-def _signed(radii: Radii, drawn: Floats, r: Floats, *, smallest: bool = True) -> dict[Score, Floats]:
-    """The scores with the relative variations as (easy - hard)/(easy + hard), whose sign the score drops."""
-    found = _statistics(radii, drawn, r, smallest=smallest)
-    for score, (easy, hard) in _VARIATIONS.items():
-        if easy in found:
-            found[score] = _shares(found[easy], found[hard])
-    for score, (easy, hard) in _LESS.items():
-        if easy in found:
-            found[score], _ = minus((found[easy], found[easy]), (found[hard], found[hard]))
-    return found
-
-
-def _replicates(radii: Radii, drawn: Floats) -> dict[Score, Ends]:
-    """The scores of replicates but the smallest radii, from below and from above: apart where censored images have a part in them."""
-    least = _signed(radii, drawn, radii.values, smallest=False)
-    if not radii.censored.any():
-        return {score: (values, values) for score, values in least.items()}
-    most = _statistics(radii, drawn, np.where(radii.censored, np.inf, radii.values), smallest=False)
-    found = {score: (values, most.get(score, values)) for score, values in least.items()}
-    for score, (easy, _) in _VARIATIONS.items():
-        if easy in least:
-            found[score] = _variation(score, least, most)
-    for score, (easy, hard) in _LESS.items():
-        if easy in least:
+def weighted(radii: Radii, drawn: Floats, lowers: Floats, uppers: Floats) -> dict[Score, Ends]:
+    """The scores of weighted images, between which numbers each is if their radii are between these ends; relative variations are
+    (easy - hard)/(easy + hard), whose sign the score drops."""
+    least = _statistics(radii, drawn, lowers)
+    most = least if uppers is lowers else _statistics(radii, drawn, uppers)
+    found = {score: (values, most[score]) for score, values in least.items()}
+    if Score.R_M_EASY in least:
+        for score, (easy, hard) in _VARIATIONS.items():
+            found[score] = _shares(least[easy], most[hard]), _shares(most[easy], least[hard])
+        for score, (easy, hard) in _LESS.items():
             found[score] = minus((least[easy], most[easy]), (least[hard], most[hard]))
     return found
 
 
-def _variation(score: Score, least: Mapping[Score, Floats], most: Mapping[Score, Floats]) -> Ends:
-    """Between which numbers (easy - hard)/(easy + hard) is, from the ends of both."""
-    easy, hard = _VARIATIONS[score]
-    return _shares(least[easy], most[hard]), _shares(most[easy], least[hard])
-
-
-def _known(score: Score, least: Mapping[Score, Floats], most: Mapping[Score, Floats]) -> Bounds:
-    """Between which numbers a score of these images is; the relative variation of two radii that may be 0 may be 0."""
-    if score in _VARIATIONS:
-        lower, upper = (float(np.nan_to_num(end[0])) for end in _variation(score, least, most))
-        return lower, upper
-    if score in _LESS:
-        easy, hard = _LESS[score]
-        below, above = minus((least[easy], most[easy]), (least[hard], most[hard]))
-        return float(below[0]), float(above[0])
-    return float(least[score][0]), float(most[score][0])
+def _replicates(radii: Radii, drawn: Floats) -> dict[Score, Ends]:
+    """The scores of replicates: apart from below and from above where censored images have a part in them."""
+    open_ = np.where(radii.censored, np.inf, radii.values) if radii.censored.any() else radii.values
+    return weighted(radii, drawn, radii.values, open_)
 
 
 def _shares(up: Floats, down: Floats) -> Floats:
@@ -431,10 +408,15 @@ def _mean_bounds(radii: Radii, confidence: float) -> Bounds:
     return opened(images, population_mean(images, confidence, light_tails=True))
 
 
-def _folded(ends: Bounds) -> Bounds:
-    """The interval of an absolute value from that of the signed one."""
-    sizes = sorted(map(abs, ends))
-    return (0.0 if ends[0] <= 0.0 <= ends[1] else sizes[0]), sizes[1]
+def _folded(low: Floats, high: Floats) -> Ends:
+    """The ends of absolute values from the ends of the signed ones."""
+    least, most = np.minimum(np.abs(low), np.abs(high)), np.maximum(np.abs(low), np.abs(high))
+    return np.where((low <= 0) & (high >= 0), 0.0, least), most
+
+
+def _folded_ends(ends: Bounds) -> Bounds:
+    low, high = _folded(*(np.array(end) for end in ends))
+    return float(low), float(high)
 
 
 def _dot(drawn: Floats, values: Floats) -> Floats:
@@ -540,7 +522,9 @@ def score_changes(base: Radii, new: Radii, where: str, confidence: float = ROW_C
     first, second = (scores_of(one, confidence) for one in both)
 
     def changed(drawn: Floats) -> dict[Score, Ends]:
-        left, right = (_unsigned(one, drawn) for one in both)
+        left, right = (_replicates(one, drawn) for one in both)
+        for sides in (left, right):
+            sides |= {score: _folded(*sides[score]) for score in _VARIATIONS if score in sides}
         return {score: minus(right[score], left[score]) for score in left if score in right}
 
     values = {
@@ -551,17 +535,6 @@ def score_changes(base: Radii, new: Radii, where: str, confidence: float = ROW_C
     boot = differences(len(pairs), changed, values, confidence)
     changes = {score: _change(score, first.values[score], second.values[score], boot.get(score)) for score in Score}
     return ScoreChanges(first, second, changes, len(base.ids) - len(pairs), len(new.ids) - len(pairs))
-
-
-def _unsigned(radii: Radii, drawn: Floats) -> dict[Score, Ends]:
-    """The replicates with the relative variations folded at 0."""
-    found = _replicates(radii, drawn)
-    for score in _VARIATIONS:
-        if score in found:
-            low, high = found[score]
-            least, most = np.minimum(np.abs(low), np.abs(high)), np.maximum(np.abs(low), np.abs(high))
-            found[score] = np.where((low < 0) & (high > 0), 0.0, least), most
-    return found
 
 
 def _change(score: Score, base: ScoreValue, new: ScoreValue, found: Difference | None) -> Change:

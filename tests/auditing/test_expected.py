@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from robaudit.auditing import job
 from robaudit.auditing.expected import FEWEST_DRAWS, Expected, Speed, as_begun, lowered, measure_speed
-from robaudit.auditing.prepare import Ready, prepare
+from robaudit.auditing.prepare import PreparedAudit, Request, prepare
 from robaudit.errors import RobauditError
 from robaudit.estimators import registry
 from robaudit.estimators.registry import tasks_of
@@ -30,9 +30,9 @@ def spec_of(**sections: Any) -> AuditSpec:
     return AuditSpec.model_validate(digits(**{"estimators": BOTH, **sections}))
 
 
-def ready(noise: Any) -> Ready:
+def ready(noise: Any) -> PreparedAudit:
     spec = AuditSpec.model_validate(digits(noise=noise, estimators=[{"mc": {"samples": 10}}]))
-    return prepare(spec, None, "", None, None, torch.device("cpu"), Listener(), trust=False, skip_bad=False)
+    return prepare(Request(spec), torch.device("cpu"), Listener())
 
 
 def seconds(spec: AuditSpec, images: int, rate: float) -> float:
@@ -47,13 +47,6 @@ def test_the_speed_is_that_of_the_timed_passes() -> None:
         clock = count(step=0.5)
         speed = measure_speed(ready(noise), lambda clock=clock: next(clock))  # type: ignore[misc]
         assert speed == Speed(256.0, 10)
-
-
-def test_of_noise_that_never_varies_one_copy_is_looked_at() -> None:
-    audit = ready({"kind": "corruption", "name": "jpeg", "severity": [1, 2]})
-    speed = measure_speed(audit)
-    assert speed.once == {"jpeg"}
-    assert speed.expected(audit.tasks, [3, 3]).passes == 4
 
 
 def test_the_line() -> None:
@@ -94,13 +87,6 @@ def test_what_is_lowered_fits(budget: float, images: int, samples: int, limited:
         assert draws[0] == min(samples, FEWEST_DRAWS)
         assert lines[-1].startswith(f"{images:,} -> {left:,} image")
     assert identity(as_begun(spec, found.document()).document()) == identity(found.document())
-
-
-def test_rules_that_stop_early_keep_their_draws() -> None:
-    spec = spec_of(estimators=[{"mc": {"tolerance": 0.01}}, {"mc": {"samples": 3000, "label": "fixed"}}])
-    found, lines = lowered(spec, 100, seconds(spec, 100, 1000.0) * 0.9, Speed(1000.0, 10))
-    assert found.estimators[0] == spec.estimators[0]
-    assert [line.partition(":")[0] for line in lines] == ["fixed"]
 
 
 @pytest.fixture
@@ -150,9 +136,9 @@ def test_what_fits_is_left_alone(tmp_path: Path, run_cli: RunCli, slow: Callable
 
 def test_a_complete_run_times_nothing(tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path, digits(limit=3))
-    timed: list[Ready] = []
+    timed: list[PreparedAudit] = []
 
-    def measured(audit: Ready) -> Speed:
+    def measured(audit: PreparedAudit) -> Speed:
         timed.append(audit)
         return Speed(1e6, 10)
 

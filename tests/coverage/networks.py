@@ -19,12 +19,12 @@ import torch
 from scipy.stats import chi2, norm
 from torch import Tensor
 
-from robaudit.estimators.base import Estimate
 from robaudit.estimators.engine import Engine
 from robaudit.estimators.work import CleanPass, Work
 from robaudit.models import from_module
 from robaudit.noise.registry import gaussian_source
 from robaudit.quantities import IntervalKind
+from robaudit.results import Result
 from tests.coverage.study import CASES, PROBABILITIES, Line
 from tests.estimators.tools import build
 from tests.levels import sigma
@@ -95,7 +95,7 @@ FEW = "Few draws of strongly varying gradients: the jackknife sees the bias to f
 FEW_FLOOR = 0.9
 """What is documented there (docs/research/coverage.md), instead of the nominal coverage."""
 SETTINGS: dict[str, tuple[str, dict[str, object], tuple[Curve, ...]]] = {
-    "logit_gaussian": ("logit_gaussian", {"samples": 64}, (LINEAR, GENTLE, STRONG)),
+    "logit_gaussian": ("logit_gaussian", {"samples": 96}, (LINEAR, GENTLE, STRONG)),
     "logit_gaussian, tolerance .03": ("logit_gaussian", {"tolerance": 0.03}, (LINEAR, GENTLE, STRONG)),
     "mmse in pairs": ("mmse", {"samples": 10}, (GENTLE, STRONG)),
     "mmse in more pairs": ("mmse", {"samples": 64}, (STRONG,)),
@@ -124,7 +124,7 @@ def votes(p: float, cases: int = CASES) -> Iterator[Line]:
     yield _line("antithetic pairs", f"logit_gaussian decided by votes; {SKEWED.name}", p, rows)
 
 
-def _line(interval: str, setting: str, p: float, rows: Sequence[Estimate], exempt: str = "") -> Line:
+def _line(interval: str, setting: str, p: float, rows: Sequence[Result], exempt: str = "") -> Line:
     ends = np.array([(row.lower, row.upper) for row in rows], dtype=np.float64)
     return Line.of(interval, setting, p, ends[:, 0], ends[:, 1], [row.forwards - 1 for row in rows], exempt)
 

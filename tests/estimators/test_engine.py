@@ -83,13 +83,6 @@ def _boolean(indices: Any) -> bool:
     return any(index is not None and index.dtype is torch.bool for index in indices)
 
 
-def test_the_counter_of_waits_counts() -> None:
-    with Waits() as waits:
-        float(torch.ones(1))
-        torch.ones(3)[torch.tensor([True, False, True])]
-    assert waits.found == ["_local_scalar_dense", "index"]
-
-
 @pytest.mark.parametrize("pairs", [False, True])
 def test_the_loop_never_waits_for_the_device(pairs: bool) -> None:
     engine = Engine(from_module(curved(), mean=[0.5], std=[0.2]).clipping(True), gaussian_source(0, CPU), 4, 8)
@@ -110,8 +103,8 @@ def test_the_rule_on_the_cpu(shape: tuple[int, ...], rows: int) -> None:
 
 def test_the_rule_on_cuda_is_cut_by_memory_to_a_power_of_two() -> None:
     cuda = torch.device("cuda")
-    assert [rows_by_rule((3, 32, 32), cuda, most) for most in (None, 5000, 1000, 3, 0)] == [1024, 1024, 512, 2, 1]
-    assert rows_by_rule((3, 224, 224), cuda) == 16
+    assert [rows_by_rule((3, 32, 32), cuda, most) for most in (None, 5000, 1000, 3, 0)] == [1024, 4096, 512, 2, 1]
+    assert [rows_by_rule((3, 224, 224), cuda, most) for most in (None, 3000)] == [16, 2048]
 
 
 def test_passes_are_counted_within_the_block_only() -> None:

@@ -16,8 +16,8 @@ from xml.etree import ElementTree
 
 from robaudit.gates.decide import Decision, Verdict, judge
 from robaudit.gates.measure import ClassPart
+from robaudit.gates.text import class_numbers, sentence
 from robaudit.report.ci.document import Subject
-from robaudit.report.ci.words import class_text, class_value_text, sentence
 from robaudit.text import count, printable
 
 _WORST_FIRST = {"pass": 0, "inconclusive": 1, "fail": 2}
@@ -80,10 +80,10 @@ def _cases(decision: Decision, subject: Subject) -> Iterator[_Case]:
     judged = _each_counts(decision)
     for part in decision.classes:
         verdict = _class_verdict(decision, part) if judged else "pass"
-        words = f"{class_text(part)}: {class_value_text(part, decision.gate.threshold)}, {count(part.images, 'image')}" + (
+        words = f"{f'class {part.text}'}: {class_numbers(part, decision.gate.threshold)}, {count(part.images, 'image')}" + (
             f"; threshold {decision.gate.threshold:.6g}" * judged
         )
-        yield _Case(f"{group}.{decision.gate}", class_text(part), verdict, words)
+        yield _Case(f"{group}.{decision.gate}", f"class {part.text}", verdict, words)
 
 
 def _each_counts(decision: Decision) -> bool:

@@ -1,0 +1,95 @@
+"""Images at once: one at first, then what takes about two seconds, never more than memory holds by what was measured."""
+
+from __future__ import annotations
+
+import pytest
+
+from robaudit.auditing.setup import MOST_IMAGES, ChunkSizer, Gauge
+from robaudit.estimators.registry import build, tasks_at
+from robaudit.memory import CPU
+from robaudit.spec.model import EstimatorSpec
+from tests.levels import sigma
+
+TASKS = tasks_at([sigma(0.1), sigma(0.2)], build([EstimatorSpec(name="mc", options={"samples": 999})]))
+
+
+class Counted(Gauge):
+    """Free bytes, and chunks that take a fixed part and one for each image."""
+
+    def __init__(self, free: int = 10**9, each: int = 0, fixed: int = 0) -> None:
+        super().__init__(CPU, 10**15)
+        self.free, self.each, self.fixed, self.images = free, each, fixed, 0
+
+    def taken(self) -> int:
+        return max(1, self.fixed + self.each * self.images)
+
+
+def grown(gauge: Counted, seconds: float = 1e-6, chunks: int = 20, least: int = 1) -> list[int]:
+    """Images of the chunks of a run, by what an image takes."""
+    sizer = ChunkSizer(TASKS, 10, 64, gauge, least)
+    found = []
+    for _ in range(chunks):
+        found.append(sizer.next_images(TASKS))
+        gauge.images = found[-1]
+        sizer.begin()
+        sizer.took(TASKS, found[-1], seconds * found[-1])
+    return found
+
+
+def test_the_first_chunk_is_a_single_image() -> None:
+    assert grown(Counted())[:3] == [1, 8, 64]
+    assert max(grown(Counted())) == MOST_IMAGES
+
+
+@pytest.mark.parametrize(("free", "each", "fixed"), [(1000, 10, 0), (1000, 10, 400), (1000, 300, 0), (1000, 5, 900), (100, 200, 0)])
+def test_chunks_grow_as_far_as_memory_allows(free: int, each: int, fixed: int) -> None:
+    found = grown(Counted(free, each, fixed))
+    assert found == sorted(found)
+    assert all(fixed + each * images <= free for images in found if images > 1)
+    assert found[-1] == 1 or fixed == 900 or found[-1] >= 0.9 * min(MOST_IMAGES, (free - fixed) // each)
+
+
+def test_a_chunk_that_takes_more_than_those_before_makes_the_next_smaller() -> None:
+    gauge = Counted(1000, 10)
+    sizer = ChunkSizer(TASKS, 10, 64, gauge)
+    for images, each, following in ((1, 10, 8), (8, 10, 64), (64, 10, 100), (100, 40, 25)):
+        gauge.images, gauge.each = images, each
+        sizer.took(TASKS, images, 0.0)
+        assert sizer.next_images(TASKS) == following
+
+
+@pytest.mark.parametrize("each", [1e-4, 0.01, 0.1, 0.3, 0.9, 30.0])
+def test_chunks_come_to_take_two_seconds_at_most(each: float) -> None:
+    images = grown(Counted(), each)[-1]
+    assert images * each >= 1.0 or images == MOST_IMAGES
+    assert images * each <= 2.0 or images == 1
+
+
+def test_what_was_too_much_for_the_memory_is_not_tried_again() -> None:
+    sizer = ChunkSizer(TASKS, 10, 64, Counted())
+    sizer.took(TASKS, 1, 0.0)
+    sizer.shrink(8)
+    assert sizer.next_images(TASKS) == sizer.most == 4
+    sizer.took(TASKS, 4, 0.0)
+    assert sizer.next_images(TASKS) == 4
+    for _ in range(9):
+        sizer.shrink(sizer.most)
+    assert sizer.next_images(TASKS) == 1
+
+
+def test_a_steady_pace_depends_on_no_clock_and_no_memory() -> None:
+    sizer = ChunkSizer(TASKS, 10, 3 * 32 * 32)
+    assert sizer.next_images(TASKS) == 8
+    sizer.begin()
+    sizer.took(TASKS, 8, 0.001)
+    sizer.took(TASKS, 8, 100.0)
+    assert sizer.next_images(TASKS) == 8
+
+
+def test_chains_share_their_passes() -> None:
+    """As many images as fill a pass, from the first chunk on and however long it takes; fewer where memory ran out."""
+    assert set(grown(Counted(), 5.0, least=6)) == {6}
+    sizer = ChunkSizer(TASKS, 10, 64, Counted(), least=6)
+    sizer.shrink(6)
+    sizer.took(TASKS, 3, 30.0)
+    assert sizer.next_images(TASKS) == 3
