@@ -87,7 +87,7 @@ def evaluated(run: Run, name: str) -> tuple[tuple[str, ...], ...]:
 
 
 LACKING = """A number in brackets: so many of the images have a value. `qnorm_path` gives none where its chains disagree, have not
-settled, or have nothing to follow; tests are about the images that have both values. Those are the easier ones."""
+settled, or have nothing to follow; tests are about the images that have both values, which may be easier than the others."""
 
 
 def ordered(run: Run, name: str) -> list[Claim]:
@@ -250,4 +250,7 @@ def fig1(session: Session) -> Part:
         log="x",
     )
     found = table(("network", "q", "estimator", "passes", "value"), rows)
-    return Part(f"{shown}\n\n16 images. Path sampling: gradients of four chains together.\n\n{found}", tuple(claims))
+    return Part(
+        f"{shown}\n\n16 images. Path sampling: gradients of four chains together; its points are means over the images with a value, fewer with fewer gradients.\n\n{found}",
+        tuple(claims),
+    )
