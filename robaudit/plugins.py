@@ -15,7 +15,7 @@ from robaudit.errors import RobauditError, SpecError, did_you_mean
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-ESTIMATORS, NOISES = "robaudit.estimators", "robaudit.noise"
+ESTIMATORS, NOISES, OBJECTIVES = "robaudit.estimators", "robaudit.noise", "robaudit.objectives"
 """Entry-point groups of the plugins that a spec names."""
 
 _T = TypeVar("_T", bound="BaseModel")

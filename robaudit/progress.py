@@ -75,13 +75,24 @@ class AuditProgress:
         done: samples on disk when this session began.
         display: the rich progress that shows it, in the fields ``samples`` and ``rate``; by default it is not shown.
         clock: seconds.
+        action: what is shown until it is named what is done.
+        unit: of the numbers.
     """
 
-    def __init__(self, total: int, done: int, display: Progress | None = None, clock: Clock = time.monotonic) -> None:
-        self.total, self.done, self._before, self._what = total, done, done, ""
+    def __init__(
+        self,
+        total: int,
+        done: int,
+        display: Progress | None = None,
+        clock: Clock = time.monotonic,
+        *,
+        action: str = AUDITING,
+        unit: str = "samples",
+    ) -> None:
+        self.total, self.done, self._before, self._what, self._unit = total, done, done, "", unit
         self._clock, self._last = clock, float("-inf")
         self._display = display or Progress(disable=True, get_time=clock, speed_estimate_period=_SPEED_WINDOW)
-        self._id = self._display.add_task(AUDITING, total=total, completed=done, samples=self._samples(), rate="")
+        self._id = self._display.add_task(action, total=total, completed=done, samples=self._samples(), rate="")
         self._display.advance(self._id, 0)  # from here on the speed is measured
         self._task = next(task for task in self._display.tasks if task.id == self._id)
 
@@ -126,19 +137,19 @@ class AuditProgress:
     def line(self) -> str:
         """All of it on one line: ``128 of 1000 samples, 12.3/s, 71 s left (mc at sigma 0.05)``."""
         what = f" ({self._what})" if self._what and self.done < self.total else ""
-        return ", ".join(part for part in (f"{self.done} of {self.total} samples", self.rate(), self.left()) if part) + what
+        return ", ".join(part for part in (f"{self.done} of {self.total} {self._unit}", self.rate(), self.left()) if part) + what
 
     def _samples(self) -> str:
-        return f"{self.done:>{len(str(self.total))}}/{self.total} samples"
+        return f"{self.done:>{len(str(self.total))}}/{self.total} {self._unit}"
 
 
-def audit_bar(console: Console, clock: Clock) -> Progress:
+def audit_bar(console: Console, clock: Clock, action: str = AUDITING) -> Progress:
     """A bar that fits the terminal: what is computed, samples on disk, speed and time left, redrawn several times a second."""
     roomy = console.width >= _NARROW
     name = Column(width=max(_NARROWEST_NAME, min(_WIDEST_NAME, console.width - _BESIDE_NAME)), no_wrap=True)
     rate = Column(min_width=8, no_wrap=True)  # so that the bar keeps its width
     return Progress(
-        *((SpinnerColumn("line"), TextColumn("{task.description}", markup=False, table_column=name)) if roomy else (TextColumn(AUDITING),)),
+        *((SpinnerColumn("line"), TextColumn("{task.description}", markup=False, table_column=name)) if roomy else (TextColumn(action),)),
         BarColumn(bar_width=None, table_column=Column(min_width=4, max_width=40, ratio=1)),
         *((TextColumn("{task.fields[samples]}"), TextColumn("{task.fields[rate]}", table_column=rate)) if roomy else ()),
         TimeRemainingColumn(),

@@ -189,7 +189,7 @@ IMPORTS = {
     "auditing first": "import robaudit.api.audit, robaudit; from robaudit import audit; print([] if callable(audit) else 'shadowed')",
     "spec without torch": "import robaudit, sys; robaudit.load_spec; print(sorted({'torch', 'numpy'} & set(sys.modules)))",
     "runs without torch": "import robaudit, sys; robaudit.read_run; print(sorted({'torch'} & set(sys.modules)))",
-    "gates without torch": "import robaudit.gates.interim, robaudit.compare.gates, sys; print(sorted({'torch'} & set(sys.modules)))",
+    "gates without torch": "import robaudit.gates.until, robaudit.compare.gates, sys; print(sorted({'torch'} & set(sys.modules)))",
 }
 
 

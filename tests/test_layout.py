@@ -38,6 +38,7 @@ ROOMS = (
     ("gates",),
     ("compare",),
     ("advice",),
+    ("training",),
     ("demo",),
     ("report",),
     ("api",),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +14,12 @@ from robaudit.spec.model import AuditSpec, identity
 from robaudit.store.folder import in_runs
 from robaudit.store.serialise import SCHEMA_VERSION, table_csv
 
-_ROWS, _POINTS, SUMMARY = "validation.csv", "convergence.csv", "validation.json"
+_ROWS, SUMMARY = "validation.csv", "validation.json"
 """Written last: where it is, the validation is complete."""
-_OURS = {_ROWS, _POINTS, SUMMARY, *(f"{name}.{suffix}" for name in ("scatter", "errors", "convergence") for suffix in ("png", "svg"))}
+_OURS = {_ROWS, SUMMARY, *(f"{name}.{suffix}" for name in ("scatter", "errors") for suffix in ("png", "svg"))}
 _COLUMNS = (
     "sample_id", "label", "predicted", "noise", "level_name", "level", "estimator", "quantity", "value", "lower", "upper", "std_error",
     "reference", "reference_lower", "reference_upper", "reference_draws", "difference", "forwards", "backwards", "note",
-)  # fmt: skip
-_POINT_COLUMNS = (
-    "estimator", "noise", "level_name", "level", "n", "images", "forwards", "backwards", "rmse", "rmse_error", "bias", "bias_error",
 )  # fmt: skip
 
 
@@ -66,11 +63,11 @@ def write(path: Path, validation: Validation, pictures: Mapping[str, Callable[[]
     check_folder(path)
     for name in _OURS:
         (path / name).unlink(missing_ok=True)
-    files = {_ROWS: _table(_COLUMNS, _rows(validation))}
-    if validation.points:
-        files[_POINTS] = _table(_POINT_COLUMNS, (point.document() for point in validation.points))
-    files |= {name: make() for name, make in pictures.items()}
-    files[SUMMARY] = json_bytes({"schema_version": SCHEMA_VERSION, **document(validation)})
+    files = {
+        _ROWS: table_csv(_COLUMNS, ([row[column] for column in _COLUMNS] for row in _rows(validation))).encode(),
+        **{name: make() for name, make in pictures.items()},
+        SUMMARY: json_bytes({"schema_version": SCHEMA_VERSION, **document(validation)}),
+    }
     for name, data in files.items():
         write_atomically(path / name, data)
     return list(files)
@@ -85,7 +82,6 @@ def document(validation: Validation) -> dict[str, Any]:
         "reference": {"estimator": "mc", "draws": validation.draws, "stream": "reference"},
         "comparisons": json_values(validation.comparisons),
         "words": validation.verdicts(),
-        "convergence": json_values(validation.points),
         "skipped": [{"sample_id": name, "reason": reason} for name, reason in validation.skipped],
         "seconds": dict(validation.seconds),
     }
@@ -98,7 +94,3 @@ def _rows(validation: Validation) -> Iterable[dict[str, Any]]:
         reference = {"reference": truth.value, "reference_lower": lower, "reference_upper": upper, "reference_draws": truth.draws}
         same_quantity = row.quantity == "p_robust"
         yield {**row.document(), **reference, "difference": row.value - truth.value if same_quantity else None}
-
-
-def _table(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> bytes:
-    return table_csv(columns, ([row[column] for column in columns] for row in rows)).encode()

@@ -199,7 +199,7 @@ def _run(
     import torch
 
     from robaudit.auditing.run import audit as carry_out
-    from robaudit.gates.interim import refuse_beyond
+    from robaudit.gates.sources import refuse_beyond
 
     if not extend:  # a run to extend may have further results
         refuse_beyond(spec)

@@ -255,18 +255,17 @@ class Run(stored.Run):
         Raises:
             RobauditError: there is no gate, or it is about something that the run does not have.
         """
-        from robaudit.gates.decide import decide
-        from robaudit.gates.sources import confidence_of, gates_of, parsed
+        from robaudit.gates.sources import GateRules, decide_by, parsed, rules_of
 
         _choose("inconclusive", inconclusive, ("inconclusive", "fail", "pass"))
-        of_run = gates_of(self)
         given = [text for one in gates for text in arguments.texts("gates", one, 'for example run.gate("mean >= 0.9")')]
-        if not given and not of_run.written and not strict:
+        rules = GateRules(parsed(given, "gates"), "gates") if given or strict else None
+        if not given:
+            rules = rules_of(self) or rules
+        if rules is None:
             raise SpecError("gates", "the audit had none, and none is given", 'for example run.gate("mean >= 0.9")')
-        asked = parsed(given, "gates") if given else parsed(of_run.written, of_run.where)
-        each = confidence_of(of_run.record, confidence, None)
-        by_value = point or (not given and of_run.point)
-        return Decisions(decide(self, asked, population=population, point=by_value, confidence=each, strict=strict), inconclusive)
+        decisions = decide_by(rules, self, population=population, point=point, confidence=confidence, strict=strict)
+        return Decisions(decisions, inconclusive)
 
     # --- to look at
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from robaudit.auditing.prepare import Ready
+from robaudit.auditing.prepare import PreparedAudit
 from robaudit.datasets.select import Selected
 from robaudit.errors import RobauditError
 from robaudit.estimators import registry
@@ -82,7 +82,7 @@ class Expected:
         return f"about {duration_text(self.seconds)} on this machine: {passes} at {rate} passes/s"
 
 
-def measure_speed(ready: Ready, clock: Clock = time.perf_counter) -> Speed:
+def measure_speed(ready: PreparedAudit, clock: Clock = time.perf_counter) -> Speed:
     """Time full passes of noisy copies of the first image, for each noise of the audit in turn.
 
     Args:
@@ -187,7 +187,7 @@ def _with_images(spec: AuditSpec, images: int) -> AuditSpec:
     return spec.model_copy(update={"dataset": dataset.model_copy(update=update)})
 
 
-def within_budget(ready: Ready, seconds: float, speed: Speed, listener: Listener) -> Ready:
+def within_budget(ready: PreparedAudit, seconds: float, speed: Speed, listener: Listener) -> PreparedAudit:
     """The audit with fewer draws and images, so that its passes take ``seconds`` at most; a note says what was lowered.
 
     Raises:

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cache, partial
-from typing import Any
 
 import torch
-from torch import nn
 
 from robaudit.auditing.crew import Crew
 from robaudit.auditing.environment import deterministic, pick_devices
 from robaudit.auditing.expected import SPARE, Speed, measure_speed, within_budget
 from robaudit.auditing.loop import OnError, compute_missing
 from robaudit.auditing.messages import Opened
-from robaudit.auditing.prepare import Facts, open_parts, prepare
+from robaudit.auditing.prepare import Facts, Request, open_audit, prepare
 from robaudit.auditing.ray_cluster import ray_workers
 from robaudit.auditing.setup import check_noises
 from robaudit.auditing.shipping import first_sent, packed
@@ -61,41 +59,26 @@ class Job:
 
 @contextmanager
 def prepared(
-    spec: AuditSpec,
-    old: Mapping[str, Any] | None,
-    where: str,
-    model: nn.Module | None,
-    dataset: Dataset | None,
-    listener: Listener,
-    *,
-    trust: bool,
-    skip_bad: bool,
-    ray_address: str | None = None,
-    ship: bool = False,
-    budget: float | None = None,
+    request: Request, listener: Listener, *, ray_address: str | None = None, ship: bool = False, budget: float | None = None
 ) -> Iterator[Job]:
     """Prepare an audit for the engine and the devices of its spec; workers end with the block.
 
     Args:
-        spec: what is asked for.
-        old: run.json of the run to continue, if there is one.
-        where: its folder, for messages.
-        model, dataset: in place of those the spec names, if given.
+        request: what is asked for.
         listener: receives notes and warnings.
-        trust: allow Python code that the spec names.
-        skip_bad: look past unusable samples.
         ray_address: of the cluster, for ``engine: ray``.
         ship: send model and images to its workers.
         budget: lower draws and images so that all of it takes so many seconds at most, from now on; for a single device.
 
     Raises:
-        RobauditError: something is missing, is damaged, or does not fit the rest, or the memory is used up.
+        RobauditError: something is missing, damaged, or does not fit the rest, or memory runs out.
     """
+    spec = request.spec
     devices = pick_devices(spec.run.device) if spec.run.engine == "local" else []
     started = time.perf_counter()
     if len(devices) == 1:
         with deterministic(spec.run.deterministic, devices[0]), rounded_products(False):
-            ready = prepare(spec, old, where, model, dataset, devices[0], listener, trust=trust, skip_bad=skip_bad)
+            ready = prepare(request, devices[0], listener)
             speed = cache(partial(measure_speed, ready))
             if budget is not None:
                 measured = speed()
@@ -108,35 +91,35 @@ def prepared(
         return
     if budget is not None:
         raise SpecError("--budget", "is for a single device, whose speed is measured first", "lower --limit or the samples instead")
-    parts = open_parts(spec, dataset, listener, trust=trust)
-    reading = dataset is None and not ship
-    first = None if reading else first_sent(parts.samples, skip_bad=skip_bad)
-    plan = Plan(spec, old, where, trust, skip_bad, model=model, first=first)
-    if ship and model is None:
-        sent, files, home = packed(spec, parts.noises)
+    opened = open_audit(request, listener)
+    reading = request.dataset is None and not ship
+    first = None if reading else first_sent(opened.samples, skip_bad=request.skip_bad)
+    plan = Plan(**{one.name: getattr(request, one.name) for one in fields(request)} | {"dataset": first})
+    if ship and request.model is None:
+        sent, files, home = packed(spec, opened.noises)
         plan = replace(plan, spec=sent, files=files, home=home)
     listener.doing("starting workers")
-    with ray_workers(plan, listener, ray_address, devices) as (team, opened):
-        for warning, text in opened[0].told:
+    with ray_workers(plan, listener, ray_address, devices) as (team, answers):
+        for warning, text in answers[0].told:
             (listener.warn if warning else listener.note)(text)
         if first is not None:  # the workers know the first samples only
-            check_noises(parts.noises, first[0].pixels, parts.samples)
-        crew = Crew(team, opened, parts.samples, reading=reading)
-        readers = default_workers("auto", torch.device("cuda"), parts.kind)
-        listener.note(f"{len(opened)} workers: {', '.join(_places(opened, devices))}")
+            check_noises(opened.noises, first[0].pixels, opened.samples)
+        crew = Crew(team, answers, opened.samples, reading=reading)
+        readers = default_workers("auto", torch.device("cuda"), opened.kind)
+        listener.note(f"{len(answers)} workers: {', '.join(_places(answers, devices))}")
 
         def share(state: State, told: Listener, on_error: OnError) -> int:
-            return compute_missing(state, parts.samples, parts.tasks, crew, told, on_error=on_error, readers=readers)
+            return compute_missing(state, opened.samples, opened.tasks, crew, told, on_error=on_error, readers=readers)
 
-        yield Job(spec, parts.noises, parts.tasks, parts.samples, _facts(crew.facts, devices), len(opened), None, share)
+        yield Job(spec, opened.noises, opened.tasks, opened.samples, _facts(crew.facts, devices), len(answers), None, share)
 
 
-def _places(opened: Sequence[Opened], devices: Sequence[torch.device]) -> list[str]:
+def _places(answers: Sequence[Opened], devices: Sequence[torch.device]) -> list[str]:
     """The devices of the workers, or how many of them are on each machine."""
     if devices:
         return [str(device) for device in devices]
-    hosts = [one.host for one in opened]
-    return [f"{hosts.count(host)} on {host} ({device_type(opened[0].facts.device)})" for host in dict.fromkeys(hosts)]
+    hosts = [one.host for one in answers]
+    return [f"{hosts.count(host)} on {host} ({device_type(answers[0].facts.device)})" for host in dict.fromkeys(hosts)]
 
 
 def _facts(facts: Facts, devices: Sequence[torch.device]) -> Facts:

@@ -39,15 +39,39 @@ _WITHOUT_GRADIENTS = {LOSS.name: "qnorm_mc", RADIUS.name: "radius_random"}
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
-    """What is known of an audit once its model is loaded; unlike the model, it can be sent to another process.
+class Request:
+    """What to prepare an audit from. A worker process gets a copy.
 
     Attributes:
-        device: as :func:`robaudit.auditing.environment.device_name` says.
+        spec: what is asked for.
+        old: run.json of the run to continue, if there is one.
+        folder: of the run, for messages.
+        trust: allow Python code that the spec names.
+        skip_bad: skip unusable samples.
+        model, dataset: replace those that the spec names, if given.
+        share: the share of the machine's free memory to use.
+    """
+
+    spec: AuditSpec
+    old: Mapping[str, Any] | None = None
+    folder: str = ""
+    trust: bool = False
+    skip_bad: bool = False
+    model: nn.Module | None = None
+    dataset: Dataset | None = None
+    share: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What an audit knows once its model is loaded. Workers send it.
+
+    Attributes:
+        device: see :func:`robaudit.auditing.environment.device_name`.
         versions: of Python and packages.
-        model: name, format, sha256, number of classes and notes of the model.
-        check: the check of the first images.
-        rows: what an image's logits owe to the batch.
+        model: name, format, sha256, number of classes and notes.
+        check: of the first images.
+        rows: how an image's logits depend on the batch.
         image_shape: (channels, height, width).
         batch_rows: rows in a pass.
         effects: what a lower precision changes, for run.json.
@@ -64,21 +88,37 @@ class Facts:
 
 
 @dataclass(frozen=True, slots=True)
-class Ready:
-    """An audit whose parts are loaded and fit together.
+class OpenedAudit:
+    """An audit before its model is loaded.
 
     Attributes:
         spec: including what an existing run holds.
+        estimators: with their options.
         noises: with their options and levels.
         tasks: every estimator at every noise level.
         samples: the data set.
-        readers: threads that read it ahead.
+        kind: of the data set; ``python`` for objects in memory.
+    """
+
+    spec: AuditSpec
+    estimators: tuple[Chosen, ...]
+    noises: tuple[Noise, ...]
+    tasks: tuple[Task, ...]
+    samples: Dataset
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedAudit:
+    """An audit with its model loaded on a device of this process, and everything checked.
+
+    Attributes:
+        spec, noises, tasks, samples: see :class:`OpenedAudit`.
+        readers: threads that read images ahead.
         engine: model and noise.
-        first: one sample, for its shape.
-        limit: bytes of main memory that the process may hold.
-        check: the check of the first images.
-        rows: what an image's logits owe to the batch.
-        effects: what a lower precision changes, for run.json.
+        first: the first usable sample.
+        limit: bytes of main memory that the process may use.
+        facts: what is known of model, data and device.
     """
 
     spec: AuditSpec
@@ -89,38 +129,15 @@ class Ready:
     engine: Engine
     first: Sample
     limit: int
-    check: InputCheck
-    rows: RowCheck
-    effects: Mapping[str, Any]
-
-    @property
-    def facts(self) -> Facts:
-        """What there is to say of it."""
-        model = self.engine.model
-        return Facts(
-            device=device_name(model.device),
-            versions=versions(),
-            model={
-                "name": model.name,
-                "format": model.format,
-                "sha256": model.sha256,
-                "classes": self.check.classes,
-                "notes": list(model.notes),
-            },
-            check=self.check,
-            rows=self.rows,
-            image_shape=tuple(self.first.pixels.shape),
-            batch_rows=self.engine.rows(self.first.pixels.shape),
-            effects=self.effects,
-        )
+    facts: Facts
 
     def pace(self, engine: Engine | None = None, tasks: Sequence[Task] | None = None) -> Pace:
         """The sizes of chunks, with the audit's engine and tasks or with others."""
         tasks, engine = self.tasks if tasks is None else tasks, engine or self.engine
-        return make_pace(self.spec, engine, tasks, self.first.pixels, self.limit, mixed=self.rows.bits is RowBits.MIXED)
+        return make_pace(self.spec, engine, tasks, self.first.pixels, self.limit, mixed=self.facts.rows.bits is RowBits.MIXED)
 
-    def at_levels(self, listener: Listener) -> Ready:
-        """The same audit without the estimators that no noise level has to do with; a note says which.
+    def at_levels(self, listener: Listener) -> PreparedAudit:
+        """The same audit without the estimators that have no noise level; a note names them.
 
         Raises:
             SpecError: nothing is left.
@@ -153,148 +170,94 @@ class Ready:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """The parts of an audit that are there before its model is loaded.
-
-    Attributes:
-        spec: including what an existing run holds.
-        estimators: with their options.
-        noises: with their options and levels.
-        tasks: every estimator at every noise level.
-        samples: the data set.
-        kind: of the data set; ``python`` for objects in memory.
-    """
-
-    spec: AuditSpec
-    estimators: tuple[Chosen, ...]
-    noises: tuple[Noise, ...]
-    tasks: tuple[Task, ...]
-    samples: Dataset
-    kind: str
-
-    @property
-    def gradients(self) -> list[Chosen]:
-        """The estimators that need gradients."""
-        return [chosen for chosen in self.estimators if "gradients" in chosen.estimator.needs]
-
-
-def open_parts(spec: AuditSpec, dataset: Dataset | None, listener: Listener, *, trust: bool) -> Parts:
+def open_audit(request: Request, listener: Listener) -> OpenedAudit:
     """Build estimators and noises, and open the data set.
 
     Args:
-        spec: what is asked for.
-        dataset: in place of the one the spec names, if given.
+        request: what is asked for.
         listener: receives notes and warnings.
-        trust: allow Python code that the spec names.
 
     Raises:
-        RobauditError: something is missing, is damaged, or does not fit the rest.
+        RobauditError: something is missing, damaged, or does not fit the rest.
     """
+    spec, dataset = request.spec, request.dataset
     listener.doing("reading the spec")
     estimators = registry.build(spec.estimators)
     noises = build_noises(spec.noise, spec.base_dir, spec.origin)
     tasks = tasks_of(spec, estimators)
     refuse_unfit(tasks, {noise.label: noise.form for noise in noises})
     listener.doing("opening the data set")
-    samples = dataset if dataset is not None else open_dataset(spec.dataset, base_dir=spec.base_dir, trust=trust)
+    samples = dataset if dataset is not None else open_dataset(spec.dataset, base_dir=spec.base_dir, trust=request.trust)
     if len(samples) == 0:
         raise NothingLeftError(samples.where, "the data set is empty", "give it samples")
-    return Parts(spec, estimators, noises, tasks, samples, spec.dataset.kind if dataset is None else "python")
+    return OpenedAudit(spec, estimators, noises, tasks, samples, spec.dataset.kind if dataset is None else "python")
 
 
-def prepare(
-    spec: AuditSpec,
-    old: Mapping[str, Any] | None,
-    where: str,
-    model: nn.Module | None,
-    dataset: Dataset | None,
-    device: torch.device,
-    listener: Listener,
-    *,
-    trust: bool,
-    skip_bad: bool,
-    share: float = 1.0,
-) -> Ready:
+def prepare(request: Request, device: torch.device, listener: Listener, opened: OpenedAudit | None = None) -> PreparedAudit:
     """Load and check everything before anything expensive is computed or written.
 
     Args:
-        spec: what is asked for.
-        old: run.json of the run to continue, if there is one.
-        where: its folder, for messages.
-        model, dataset: in place of those the spec names, if given.
+        request: what is asked for.
         device: where to compute.
         listener: receives notes and warnings.
-        trust: allow Python code that the spec names.
-        skip_bad: look past unusable samples.
-        share: of the free memory that this process may take.
+        opened: the audit, if :func:`open_audit` has opened it already.
 
     Raises:
-        RobauditError: something is missing, is damaged, or does not fit the rest, or the memory is used up.
+        RobauditError: something is missing, damaged, or does not fit the rest, or memory runs out.
     """
-    parts = open_parts(spec, dataset, listener, trust=trust)
-    return with_model(parts, old, where, model, device, listener, trust=trust, skip_bad=skip_bad, share=share)
-
-
-def with_model(
-    parts: Parts,
-    old: Mapping[str, Any] | None,
-    where: str,
-    model: nn.Module | None,
-    device: torch.device,
-    listener: Listener,
-    *,
-    trust: bool,
-    skip_bad: bool,
-    share: float = 1.0,
-) -> Ready:
-    """Load the model of an audit, and check it on the first images; for arguments and errors see :func:`prepare`."""
-    spec, samples, gradients = parts.spec, parts.samples, parts.gradients
+    opened = opened or open_audit(request, listener)
+    spec, samples, skip_bad = opened.spec, opened.samples, request.skip_bad
+    by_gradients = [chosen for chosen in opened.estimators if "gradients" in chosen.estimator.needs]
+    gradients = bool(by_gradients)
     listener.doing("loading the model")
-    network = make_model(spec, model, device, trust=trust)
-    limit = memory_limit(spec.run.memory, share)
-    if old is not None:
-        refuse_another_machine(old, network, device, where, listener)
+    network = make_model(spec, request.model, device, trust=request.trust)
+    limit = memory_limit(spec.run.memory, request.share)
+    if request.old is not None:
+        refuse_another_machine(request.old, network, device, request.folder, listener)
     for text in (*spec.origin.taken, *network.notes):
         listener.note(text)
-    if gradients and not network.differentiable:
+    if by_gradients and not network.differentiable:
         raise ModelError(
             network.name,
-            f"has no gradients, and {gradients[0].label} needs them",
-            f"use {_WITHOUT_GRADIENTS.get(gradients[0].estimator.quantity.name, 'mc or softmax')}, or another format of the model",
+            f"has no gradients, and {by_gradients[0].label} needs them",
+            f"use {_WITHOUT_GRADIENTS.get(by_gradients[0].estimator.quantity.name, 'mc or softmax')}, or another format of the model",
         )
     noisy = for_noisy_passes(network, spec.run.precision)
     listener.doing("checking model and data on the first images")
     scaled = getattr(spec.dataset, "scale", None) is not None
-    check = check_input(network, samples, gradients=bool(gradients), skip_bad=skip_bad, as_given=spec.run.as_given, scaled=scaled)
-    if (needing := needing_labels(parts.tasks)) and not check.labelled:
+    check = check_input(network, samples, gradients=gradients, skip_bad=skip_bad, as_given=spec.run.as_given, scaled=scaled)
+    if (needing := needing_labels(opened.tasks)) and not check.labelled:
         raise DataError(samples.where, f"has no labels, and {needing} needs them", NEEDS_LABELS)
     first = list(first_samples(samples, IMAGES, skip_bad=skip_bad))
     image = first[0].pixels
-    check_noises(parts.noises, image, samples)
-    findings = level_findings(parts.noises, image, first[0].id) if within_unit(*check.pixels) else ()
+    check_noises(opened.noises, image, samples)
+    findings = level_findings(opened.noises, image, first[0].id) if within_unit(*check.pixels) else ()
     check = replace(check, warnings=(*accepted(findings, as_given=spec.run.as_given), *check.warnings))
     _report(check, listener)
-    check_model(parts.estimators, network, image)
+    check_model(opened.estimators, network, image)
     listener.doing("measuring memory")
-    engine = make_engine(spec, parts.noises, network, noisy, check.classes, image, limit, gradients=bool(gradients))
+    engine = make_engine(spec, opened.noises, network, noisy, check.classes, image, limit, gradients=gradients)
     listener.doing("comparing batches of different sizes")
-    rows = check_rows(engine, torch.stack([sample.pixels for sample in first]), gradients=bool(gradients))
+    rows = check_rows(engine, torch.stack([sample.pixels for sample in first]), gradients=gradients)
     _report_rows(rows, network.name, listener)
-    check = replace(check, warnings=(*check.warnings, *rows.warnings(network.name)))
-    return Ready(
-        spec=spec,
-        noises=parts.noises,
-        tasks=parts.tasks,
-        samples=samples,
-        readers=default_workers(spec.run.workers, device, parts.kind),
-        engine=engine,
-        first=first[0],
-        limit=limit,
-        check=check,
+    facts = Facts(
+        device=device_name(network.device),
+        versions=versions(),
+        model={
+            "name": network.name,
+            "format": network.format,
+            "sha256": network.sha256,
+            "classes": check.classes,
+            "notes": list(network.notes),
+        },
+        check=replace(check, warnings=(*check.warnings, *rows.warnings(network.name))),
         rows=rows,
+        image_shape=tuple(image.shape),
+        batch_rows=engine.rows(image.shape),
         effects=_effects(spec, engine, samples, listener, skip_bad=skip_bad),
     )
+    readers = default_workers(spec.run.workers, device, opened.kind)
+    return PreparedAudit(spec, opened.noises, opened.tasks, samples, readers, engine, first[0], limit, facts)
 
 
 def _effects(spec: AuditSpec, engine: Engine, dataset: Dataset, listener: Listener, *, skip_bad: bool) -> dict[str, Any]:

@@ -22,12 +22,10 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
-from robaudit.auditing.chunks import step_name
 from robaudit.auditing.crew import failure
-from robaudit.auditing.messages import Failed, Item, Lost, Opened, decoded, encoded
+from robaudit.auditing.messages import Failed, Item, Lost, Opened
 from robaudit.auditing.worker import Order, Plan, Worker, or_unreadable
 from robaudit.errors import ModelError, RobauditError, SpecError, needs_extra
-from robaudit.estimators.registry import Task
 from robaudit.progress import Listener
 from robaudit.system import cores
 
@@ -60,18 +58,17 @@ class RayWorker:
     def __init__(self) -> None:
         self._worker: Worker | None = None
 
-    def open(self, plan: Plan) -> bytes:
+    def open(self, plan: Plan) -> Opened | Failed:
         """Load the model and check it, unless that is done already."""
         self._worker = self._worker or Worker(plan)
-        return encoded(or_unreadable(plan, self._worker.open()))
+        return or_unreadable(plan, self._worker.open())
 
-    def compute(self, order: Order) -> Iterator[bytes]:
+    def compute(self, order: Order) -> Iterator[Item | Lost]:
         """Carry out an order; a worker that Ray has started again while it had none says so first."""
         if self._worker is None:
-            yield encoded(Lost("lost (while it had no work)", returns=True))
+            yield Lost("lost (while it had no work)", returns=True)
         else:
-            for item in self._worker.compute(order):
-                yield encoded(item)
+            yield from self._worker.compute(order)
 
 
 class RayWorkers:
@@ -88,7 +85,6 @@ class RayWorkers:
         self._ray, self._actors, self._plan, self._names = ray, actors, plan, names
         self._calls: list[deque[Any]] = [deque() for _ in actors]
         self._opening: dict[Any, int] = {}
-        self._tasks: dict[str, Task] = {}
 
     def names(self) -> Sequence[str]:
         """What messages call them."""
@@ -96,7 +92,6 @@ class RayWorkers:
 
     def give(self, worker: int, order: Order) -> None:
         """Send an order."""
-        self._tasks |= {step_name(task): task for task in order.tasks}
         self._calls[worker].append(self._actors[worker].compute.remote(order))
 
     def items(self, seconds: float) -> Iterable[tuple[int, Item | Opened | Lost]]:
@@ -117,7 +112,7 @@ class RayWorkers:
     def _next(self, call: Any, worker: int) -> Item | Opened | Lost | None:
         """The next item of a call; None at its end."""
         try:
-            item = decoded(self._ray.get(next(call)), self._tasks)
+            item: Item | Lost = self._ray.get(next(call))
         except StopIteration:
             self._calls[worker].popleft()
             return None
@@ -134,7 +129,7 @@ class RayWorkers:
         """What a worker that was started again says; None if it was lost once more."""
         del self._opening[call]
         try:
-            said = decoded(self._ray.get(call), {})
+            said: Opened | Failed = self._ray.get(call)
         except self._ray.exceptions.ActorDiedError as error:
             return Lost(f"cannot be started again ({_last_line(error)})", returns=False)
         except self._ray.exceptions.RayError as error:
@@ -231,7 +226,7 @@ def _said(ray: Any, call: Any) -> Opened:
         RobauditError: it cannot begin.
     """
     try:
-        said = decoded(ray.get(call), {})
+        said = ray.get(call)
     except ray.exceptions.RayTaskError as error:
         if isinstance(error.cause, ImportError | AttributeError):  # of a class that this process has and the worker has not
             raise _unsendable(error.cause, "install its module on every node") from None

@@ -14,7 +14,7 @@ from robaudit.progress import Listener
 from robaudit.spec.model import IN_MEMORY, AuditSpec, base_identity, identity
 from robaudit.spec.origin import Origin
 from robaudit.store.folder import RUNS, RunFolder, in_runs, label_of
-from robaudit.store.info import kind_of
+from robaudit.store.info import UntilDecided, kind_of, until_decided
 from robaudit.store.state import State
 
 if TYPE_CHECKING:
@@ -48,10 +48,16 @@ def default_out(spec: AuditSpec, purpose: str = "", *, extend: bool = False) -> 
     )
 
 
-def existing_info(folder: RunFolder, spec: AuditSpec, *, extend: bool) -> dict[str, Any] | None:
+def existing_info(folder: RunFolder, spec: AuditSpec, *, extend: bool = False, until: UntilDecided | None = None) -> dict[str, Any] | None:
     """The folder's run.json, or None if there is no run.
 
     A run in the spec's default folder may have been extended since: then it holds what is asked for, and more.
+
+    Args:
+        folder: the run's.
+        spec: what is asked for.
+        extend: whether it may be more than the run has.
+        until: the analyses of a run that is sampled until its gates are decided: it may have one less.
 
     Raises:
         RunError: the folder holds a run of another spec.
@@ -66,13 +72,19 @@ def existing_info(folder: RunFolder, spec: AuditSpec, *, extend: bool) -> dict[s
         raise AnotherRunError(str(folder.path), what, "choose another --out")
     _joined(info["spec"]["noise"], document["noise"], str(folder.path))
     own = folder.path == RUNS / folder_name(spec) and identity(extended(spec, info, str(folder.path)).document()) == info["identity"]
-    if info["identity"] != identity(document) and not extend and not own:
+    if info["identity"] != identity(document) and not (extend or own or is_next(until, info)):
         raise RunError(
             str(folder.path),
             "holds a run with other noise levels, estimators or limit",
             "add --extend to extend it, or choose another --out",
         )
     return info
+
+
+def is_next(until: UntilDecided | None, info: Mapping[str, Any]) -> bool:
+    """Whether the last analysis is the next one of a run, whose estimators take more draws for it."""
+    before = until_decided(info)
+    return until is not None and before is not None and before.draws == until.draws[:-1]
 
 
 def refuse_another_machine(old: Mapping[str, Any], model: LogitModel, device: torch.device, where: str, listener: Listener) -> None:

@@ -17,11 +17,12 @@ from robaudit.auditing.expected import WORTH_SAYING, as_begun
 from robaudit.auditing.job import Job, prepared
 from robaudit.auditing.loop import OnError, lacking, task_names
 from robaudit.auditing.outputs import finish, first_info, history
-from robaudit.auditing.prepare import Ready
+from robaudit.auditing.prepare import PreparedAudit, Request
 from robaudit.auditing.resume import (
     default_out,
     existing_info,
     extended,
+    is_next,
     refuse_changed_data,
     refuse_lost_data,
     refuse_more_data,
@@ -40,6 +41,7 @@ from robaudit.spec.load import load_spec
 from robaudit.spec.model import IN_MEMORY, AuditSpec
 from robaudit.spec.pretrained.fill import filled
 from robaudit.store.folder import OUTPUTS, RunFolder, label_of, locked, refuse_existing, refuse_other_gates
+from robaudit.store.info import UntilDecided, until_decided
 from robaudit.store.log import Logged
 from robaudit.store.run import Run, read_run
 from robaudit.store.state import Skip, State
@@ -60,6 +62,7 @@ def audit(
     ray_address: str | None = None,
     ship: bool = False,
     budget: float | None = None,
+    until: UntilDecided | None = None,
 ) -> Run:
     """Estimate every sample's robustness and write (or resume) a run folder.
 
@@ -78,6 +81,8 @@ def audit(
         ship: with ``engine: ray``, send model and images to the workers.
         budget: lower draws and images so that a new run takes so many seconds at most.
             A run that is there already is continued as it was begun.
+        until: the analyses of a run that is sampled until its gates are decided, this one last: what estimators with other draws have
+            computed for the one before is replaced.
 
     Returns:
         The finished run.
@@ -105,21 +110,15 @@ def audit(
             log.note(f"--budget: {folder.path} is continued with the draws and images it was begun with")
             asked, budget = as_begun(asked, folder.info()["spec"]), None
             dataset = dataset.again(asked.dataset) if isinstance(dataset, Selected) else dataset
-        old = existing_info(folder, asked, extend=extend)
-        if old is not None:
+        old = existing_info(folder, asked, extend=extend, until=until)
+        if old is not None and not is_next(until, old):
             asked = extended(asked, old, str(folder.path))
-        with prepared(
-            *(asked, old, str(folder.path), model, dataset, log),
-            trust=trust,
-            skip_bad=on_error == "skip",
-            ray_address=ray_address,
-            ship=ship,
-            budget=budget,
-        ) as job:
+        request = Request(asked, old, str(folder.path), trust, on_error == "skip", model, dataset)
+        with prepared(request, log, ray_address=ray_address, ship=ship, budget=budget) as job:
             folder.create()
             with locked(folder.path) as lock:
                 folder.guard = lock.check
-                _carry_out(job, folder, old, on_error, log, command, extend=extend)
+                _carry_out(job, folder, old, on_error, log, command, extend=extend, until=until)
                 run = read_run(folder.path)
                 lock.check()
         for text in run.info.get("review_warnings", ()):
@@ -136,6 +135,7 @@ def _carry_out(
     command: str | None,
     *,
     extend: bool,
+    until: UntilDecided | None,
 ) -> None:
     """Compute what the locked run folder lacks, and write its outputs.
 
@@ -153,20 +153,9 @@ def _carry_out(
         noises = {entry["name"]: without_levels(entry) for entry in document["noise"]}
         digests = {noise.label: found for noise in job.noises if (found := noise.digests)}
         noises |= {label: {**noises[label], "files": files} for label, files in digests.items()}
-        refuse_other_options(state, entries, str(folder.path))
         refuse_other_noises(state, noises, str(folder.path))
-        seen = facts.check.seen
-        if old is not None and spec.dataset.kind == IN_MEMORY:
-            seen = _all_seen(job.samples)
-            refuse_lost_data(state, seen, job.samples.where)
-            if old["status"] == "complete" and not extend:
-                refuse_more_data(state, seen, [skip["sample_id"] for skip in old["skipped"]], job.samples.where)
-        refuse_changed_data(state, seen, job.samples.where)
+        _refuse_other_data(job, state, old, extend=extend)
         by_name = {name: entries[task.chosen.label] for task in job.tasks for _, name in task.names}
-        state.begin(job.samples, task_names(job.tasks), by_name, noises)
-        images = lacking(state, job.tasks)
-        if job.speed is not None and any(images) and (expected := job.speed().expected(job.tasks, images)).seconds >= WORTH_SAYING:
-            log.note(expected.text)
         info = {
             **first_info(spec, facts, job.samples),
             "batch_rows": facts.batch_rows,
@@ -175,7 +164,19 @@ def _carry_out(
             "noise_files": digests,
             "plugins": plugins([task.chosen for task in job.tasks]),
             **history(old, command, facts.device, job.workers),
+            **_analyses(until, old),
         }
+        if old is not None and is_next(until, old):
+            folder.write_info(info)  # before the state changes, whose digest is in the old one
+            old = None
+        if until is None:
+            refuse_other_options(state, entries, str(folder.path))
+        else:
+            state.forget_others(by_name)
+        state.begin(job.samples, task_names(job.tasks), by_name, noises)
+        images = lacking(state, job.tasks)
+        if job.speed is not None and any(images) and (expected := job.speed().expected(job.tasks, images)).seconds >= WORTH_SAYING:
+            log.note(expected.text)
         complete = old is not None and old["status"] == "complete"
         finished = old is not None and complete and old["identity"] == info["identity"] and folder.outputs_intact(old)
         if not complete:
@@ -197,6 +198,27 @@ def _carry_out(
         f"{folder.path}: this run is complete; nothing was recomputed. Its results come from an earlier run and were not checked: "
         f"robaudit verify {folder.path} recomputes some of them, and --fresh refuses a folder that is there already"
     )
+
+
+def _refuse_other_data(job: Job, state: State, old: Mapping[str, Any] | None, *, extend: bool) -> None:
+    """Refuse to continue with other images than those of the run, of which data in memory are all read.
+
+    Raises:
+        RunError: they differ.
+    """
+    seen, where = job.facts.check.seen, job.samples.where
+    if old is not None and job.spec.dataset.kind == IN_MEMORY:
+        seen = _all_seen(job.samples)
+        refuse_lost_data(state, seen, where)
+        if old["status"] == "complete" and not extend:
+            refuse_more_data(state, seen, [skip["sample_id"] for skip in old["skipped"]], where)
+    refuse_changed_data(state, seen, where)
+
+
+def _analyses(until: UntilDecided | None, old: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The analyses so far, which an extension keeps."""
+    so_far = until or until_decided(old or {})
+    return {} if so_far is None else {"until_decided": so_far.model_dump()}
 
 
 def _all_seen(samples: Dataset) -> dict[str, tuple[str, int | None]]:
@@ -225,7 +247,7 @@ class Computed:
 
 
 def compute(
-    ready: Ready, engine: Engine, samples: Dataset, tasks: Sequence[Task], listener: Listener, *, on_error: OnError = "stop"
+    ready: PreparedAudit, engine: Engine, samples: Dataset, tasks: Sequence[Task], listener: Listener, *, on_error: OnError = "stop"
 ) -> Computed:
     """Compute every task of every sample, in memory.
 

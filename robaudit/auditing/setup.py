@@ -191,11 +191,9 @@ def make_engine(
     sources = sources_of(noises, spec.run.seed, model)
     if spec.run.batch_size != "auto":
         return Engine(model, sources, classes, spec.run.batch_size, noisy=noisy)
-    if model.device.type == "cuda":  # where too many rows raise an exception, and are halved
-        return Engine(model, sources, classes, noisy=noisy)
-    free = limit - used()
-    rows = fitting_rows(noisy, model if gradients else None, image, free)
-    return Engine(model, sources, classes, noisy=noisy, most_rows=rows, free=free)
+    free = free_bytes(model.device) if model.device.type == "cuda" else limit - used()
+    fit = fitting_rows(noisy, model if gradients else None, image, free)
+    return Engine(model, sources, classes, noisy=noisy, fit=fit, free=free)
 
 
 def on_stream(engine: Engine, noises: Sequence[Noise], seed: int, stream: str) -> Engine:

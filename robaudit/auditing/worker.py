@@ -11,16 +11,13 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from queue import SimpleQueue
-from typing import Any
-
-from torch import nn
 
 from robaudit.auditing.chunks import Chunk, Computer, Refused, Step, usable
 from robaudit.auditing.environment import deterministic, explained, pick_device
 from robaudit.auditing.messages import Done, Failed, Finished, Item, Noted, Opened, Underway
-from robaudit.auditing.prepare import Parts, Ready, open_parts, with_model
-from robaudit.auditing.shipping import Sent, SentSamples, unpacked
-from robaudit.datasets.base import Dataset, Sample
+from robaudit.auditing.prepare import OpenedAudit, PreparedAudit, Request, open_audit, prepare
+from robaudit.auditing.shipping import Sent, unpacked
+from robaudit.datasets.base import Sample
 from robaudit.errors import DataError, ModelError, RobauditError, SampleError
 from robaudit.estimators.registry import Task
 from robaudit.models.logits import rounded_products
@@ -31,30 +28,14 @@ from robaudit.system import keep_freed_memory
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """All that a worker needs to begin.
+class Plan(Request):
+    """All that a worker needs to begin; where it is sent the images, ``dataset`` has the first ones.
 
     Attributes:
-        spec: of the audit, with the device of the worker.
-        old: run.json of the run to continue, if there is one.
-        folder: of the run, for messages.
-        trust: allow Python code that the spec names.
-        skip_bad: look past unusable samples.
-        share: of the machine's free memory that the worker may take.
-        model: a network in memory, in place of the one the spec names.
-        first: samples, where the worker is sent all images instead of reading them.
-        files: those of the model by name, where they are sent; the spec names them by these names.
+        files: of the model, by name, where they are sent; the spec uses these names.
         home: the folder that these names are relative to where the audit was started, for messages.
     """
 
-    spec: AuditSpec
-    old: Mapping[str, Any] | None
-    folder: str
-    trust: bool
-    skip_bad: bool
-    share: float = 1.0
-    model: nn.Module | None = None
-    first: SentSamples | None = None
     files: Mapping[str, bytes] = field(default_factory=dict)
     home: str = ""
 
@@ -156,28 +137,21 @@ class _Open:
                 raise type(error)(*map(there, (error.where, error.what, error.remedy))) from error
         ready.engine.model.name = there(ready.engine.model.name)
         heard.told = [(warning, there(text)) for warning, text in heard.told]
-        self.ready = replace(ready, check=replace(ready.check, warnings=tuple(map(there, ready.check.warnings))))
+        check = replace(ready.facts.check, warnings=tuple(map(there, ready.facts.check.warnings)))
+        model = {**ready.facts.model, "name": ready.engine.model.name}
+        self.ready = replace(ready, facts=replace(ready.facts, check=check, model=model))
         self._pace = self.ready.pace()
         self._signs = _Queued()
         self._computer = Computer(self.ready.engine, self._pace, self.ready.samples.where, self._signs)
         self._readers = ThreadPoolExecutor(self.ready.readers, "reading") if self.ready.readers else None
         self.opened = Opened(socket.gethostname(), self.ready.facts, heard.told, self._pace.next_images(self.ready.tasks))
 
-    def _load(self, plan: Plan, spec: AuditSpec, settings: ExitStack, heard: _Heard) -> Ready:
+    def _load(self, plan: Plan, spec: AuditSpec, settings: ExitStack, heard: _Heard) -> PreparedAudit:
         device = pick_device(spec.run.device)
         settings.enter_context(deterministic(spec.run.deterministic, device))
         settings.enter_context(rounded_products(False))
-        return with_model(
-            _parts(plan, spec, heard),
-            plan.old,
-            plan.folder,
-            plan.model,
-            device,
-            heard,
-            trust=plan.trust,
-            skip_bad=plan.skip_bad,
-            share=plan.share,
-        )
+        request = replace(plan, spec=spec)
+        return prepare(request, device, heard, _opened(request, heard))
 
     def chunk(self, order: Order) -> tuple[Chunk, list[Refused]]:
         """The images of an order, read if need be, and those that cannot be used.
@@ -195,7 +169,7 @@ class _Open:
             raise DataError(f"{self.opened.host}: {dataset.where}", "holds other samples there", "give all workers the same data")
         read = map(self._read, order.places) if self._readers is None else self._readers.map(self._read, order.places)
         for place, name, one in zip(order.places, order.ids, read, strict=True):
-            sample = usable(dataset, place, one, self.ready.check.classes, self.ready.tasks)
+            sample = usable(dataset, place, one, self.ready.facts.check.classes, self.ready.tasks)
             if isinstance(sample, SampleError):
                 refused.append(Refused(name, None, sample))
             else:
@@ -275,11 +249,10 @@ def other_weights(worker: Opened, sha256: str) -> ModelError:
     return ModelError(f"{worker.host}: {worker.facts.model['name']}", what, "put the same file on all machines, or send it: --ship")
 
 
-def _parts(plan: Plan, spec: AuditSpec, heard: _Heard) -> Parts:
-    """The parts of the audit; an error names the machine, because there was none where the audit was started."""
-    dataset: Dataset | None = plan.first
+def _opened(request: Request, heard: _Heard) -> OpenedAudit:
+    """The audit without its model; an error names the machine, because there was none where the audit was started."""
     try:
-        return open_parts(spec, dataset, heard, trust=plan.trust)
+        return open_audit(request, heard)
     except DataError as error:
         host = socket.gethostname()
         remedy = "put the data where all machines can read them, or send them: --ship"

@@ -27,6 +27,7 @@ class What(StrEnum):
     NOISES = "noises"
     DATASETS = "datasets"
     FORMATS = "formats"
+    OBJECTIVES = "objectives"
     SCHEMA = "schema"
 
 
@@ -60,7 +61,9 @@ def list_(
         typer.Option("--for", rich_help_panel=OUTPUT, help="schema: of a spec, or of the JSON that robaudit gate or compare writes."),
     ] = Document.SPEC,
 ) -> None:
-    """List what a spec can name: estimators, noises, data sets and model formats, plugins included, with their options and sources.
+    """List what a spec can name: estimators, noises, data sets, model formats and training objectives.
+
+    Plugins are included, with their options and sources.
 
     schema prints the JSON schema of a spec, for editors.
 
@@ -71,7 +74,13 @@ def list_(
         return
     if for_ is not Document.SPEC:
         raise SpecError("--for", "applies only to schema", f"robaudit list schema --for {for_.value}")
-    lists = {What.ESTIMATORS: _estimators, What.NOISES: _noises, What.DATASETS: _datasets, What.FORMATS: _formats}
+    lists = {
+        What.ESTIMATORS: _estimators,
+        What.NOISES: _noises,
+        What.DATASETS: _datasets,
+        What.FORMATS: _formats,
+        What.OBJECTIVES: _objectives,
+    }
     if what is What.OVERVIEW:
         listed: dict[What, list[Entry]] = {kind: [_brief(kind, one) for one in entries()] for kind, entries in lists.items()}
     else:
@@ -144,6 +153,15 @@ def _formats() -> Iterator[Entry]:
         yield {"name": form.name, "summary": _first_line(form.load).removeprefix("Load "), "files": ", ".join(form.suffixes)}
     yield {"name": "timm", "summary": "a folder that timm has saved, or hf:org/name", "files": "config.json, model.safetensors"}
     yield {"name": "Transformers", "summary": "a folder of save_pretrained, or hf:org/name", "files": "config.json, model.safetensors"}
+
+
+def _objectives() -> Iterator[Entry]:
+    from robaudit.plugins import OBJECTIVES, installed
+    from robaudit.training.network import objective_class
+
+    for name in sorted(installed(OBJECTIVES, "objective")):
+        cls = objective_class(name)
+        yield {"name": name, "summary": cls.summary, "options": _options(cls), "source": cls.source}
 
 
 def _first_line(described: object) -> str:

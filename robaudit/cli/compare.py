@@ -123,11 +123,10 @@ def compare(
 def _confidence(runs: Sequence[Run], option: float | None) -> float:
     """The confidence of ``--confidence``, else of one interim analysis if a run was sampled until its gates were decided, else 0.95."""
     from robaudit.cli.console import say
-    from robaudit.gates.interim import read_record
     from robaudit.gates.sources import confidence_of
+    from robaudit.store.info import until_decided
 
-    records = [None if option is not None else read_record(run.path, run.info) for run in runs]
-    confidence = max(confidence_of(one, option, None) for one in records)
-    if any(records):
+    confidence = max(confidence_of(run.info, option) for run in runs)
+    if option is None and any(until_decided(run.info) for run in runs):
         say(f"a run was sampled until its gates were decided, so every interval is at {100 * confidence:.3g} %")
     return confidence

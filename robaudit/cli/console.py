@@ -124,9 +124,14 @@ class Reporter(Listener):
         quiet: print only warnings.
         patient: let the first Ctrl-C wait for the current part; otherwise any Ctrl-C interrupts at once.
         clock: seconds.
+        action: what the display calls it.
+        unit: of what is counted.
     """
 
-    def __init__(self, *, quiet: bool = False, patient: bool = True, clock: Clock = time.monotonic) -> None:
+    def __init__(
+        self, *, quiet: bool = False, patient: bool = True, clock: Clock = time.monotonic, action: str = AUDITING, unit: str = "samples"
+    ) -> None:
+        self._action, self._unit = action, unit
         self._console, self._quiet, self._patient, self._clock = messages(), quiet, patient, clock
         self._progress = AuditProgress(0, 0, clock=clock)
         self._bar: Progress | None = None
@@ -166,9 +171,10 @@ class Reporter(Listener):
         if self._patient and threading.current_thread() is threading.main_thread() and self._previous_handler is None:
             self._previous_handler = signal.signal(signal.SIGINT, self._interrupted)
         if 0 < done < total:
-            self.note(f"resuming: {done} of {total} samples are already on disk")
-        self._bar = audit_bar(self._console, self._clock) if done < total and self._draws() else None
-        self._progress, self._last = AuditProgress(total, done, self._bar, self._clock), self._clock()
+            self.note(f"resuming: {done} of {total} {self._unit} are already on disk")
+        self._bar = audit_bar(self._console, self._clock, self._action) if done < total and self._draws() else None
+        self._progress = AuditProgress(total, done, self._bar, self._clock, action=self._action, unit=self._unit)
+        self._last = self._clock()
         if self._bar is not None:
             self._bar.start()
 
@@ -209,7 +215,7 @@ class Reporter(Listener):
 
     def _print_line(self) -> None:
         if self._due():
-            self._console.print(f"{AUDITING}: {self._progress.line()}", markup=False)
+            self._console.print(f"{self._action}: {self._progress.line()}", markup=False)
 
     def _end_stage(self) -> None:
         stage, self._stage = self._stage, None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -18,7 +18,6 @@ from robaudit.cli.options import (
     SPEC,
     ConfidenceOption,
     GatesOption,
-    Inconclusive,
     InconclusiveOption,
     OnError,
     OnErrorOption,
@@ -36,9 +35,9 @@ from robaudit.errors import RobauditError, SpecError
 
 if TYPE_CHECKING:
     from robaudit.gates.decide import Decision, Verdict
-    from robaudit.gates.interim import InterimAnalysis
-    from robaudit.spec.gates import Gate
+    from robaudit.gates.until import Audit, Outcome
     from robaudit.spec.model import AuditSpec
+    from robaudit.store.info import UntilDecided
     from robaudit.store.run import Run
 
 
@@ -47,33 +46,6 @@ class Engine(StrEnum):
 
     LOCAL = "local"
     RAY = "ray"
-
-
-Audit = Callable[["AuditSpec", Path | None], "Run"]
-
-
-@dataclass(frozen=True, slots=True)
-class _GateOptions:
-    """The options about gates; None or empty where not given."""
-
-    gates: Sequence[str] = ()
-    max_samples: int | None = None
-    population: bool = False
-    point: bool = False
-    inconclusive: Inconclusive | None = None
-    confidence: float | None = None
-    strict: bool = False
-    junit: Path | None = None
-
-    def refuse_without_gates(self) -> None:
-        """Refuse options that have no meaning without gates.
-
-        Raises:
-            SpecError: one of them is given.
-        """
-        for name in ("max_samples", "population", "point", "inconclusive", "confidence", "strict", "junit"):
-            if getattr(self, name) not in (None, False):
-                raise SpecError(f"--{name.replace('_', '-')}", "needs gates", "add --gate, or --until-decided for the gates of the spec")
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,9 +267,16 @@ def estimate(
     from robaudit.cli.console import Reporter, say, starting
     from robaudit.progress import parse_duration
     from robaudit.spec.load import load_spec
+    from robaudit.text import count
 
-    about_gates = _GateOptions(gates or (), max_samples, population, point, inconclusive, confidence, strict, junit)
     deciding = bool(gates) or until_decided
+    about_gates = {
+        **{"--max-samples": max_samples, "--population": population, "--point": point, "--inconclusive": inconclusive},
+        **{"--confidence": confidence, "--strict": strict, "--junit": junit},
+    }
+    for option, given in about_gates.items():
+        if not deciding and given not in (None, False):
+            raise SpecError(option, "needs gates", "add --gate, or --until-decided for the gates of the spec")
     if extend and deciding:
         raise SpecError("--extend", "cannot be combined with sampling until gates are decided", "extend first, then run robaudit gate RUN")
     if extend and fresh:
@@ -306,8 +285,6 @@ def estimate(
         other = "--extend" if extend else "sampling until gates are decided"
         raise SpecError("--budget", f"cannot be combined with {other}", "lower --limit or the samples instead")
     seconds = None if budget is None else parse_duration(budget)
-    if not deciding:
-        about_gates.refuse_without_gates()
     files = _Files(tuple(reports or ()), junit, trust)
     levels(noise, level, sigma)  # here the message names the option; the spec's would name a line
     overrides: dict[tuple[int | str, ...], Any] = {
@@ -339,7 +316,7 @@ def estimate(
     files.remove()
     command = command_line(sys.argv[1:])
 
-    def audited(wanted: AuditSpec, folder: Path | None) -> Run:
+    def audited(wanted: AuditSpec, folder: Path | None, until: UntilDecided | None = None) -> Run:
         with Reporter(quiet=quiet) as reporter:
             return audit(
                 wanted,
@@ -347,26 +324,37 @@ def estimate(
                 trust=trust,
                 on_error=on_error.value,
                 extend=extend,
-                fresh=fresh,
+                fresh=fresh and not deciding,  # else it is checked once, before the first of several analyses
                 listener=reporter,
                 command=command,
                 ray_address=ray_address,
                 ship=ship,
                 budget=seconds,
+                until=until,
             )
 
-    if deciding:
-        raise typer.Exit(_until_decided(asked, out, audited, about_gates, files, fresh=fresh, quiet=quiet))
-    if not extend:  # a run to extend may have further results
-        from robaudit.gates.interim import refuse_beyond
+    from robaudit.gates.sources import refuse_beyond
 
+    if deciding:
+        code = _until_decided(
+            *(asked, out, audited, files, gates or ()),
+            limit=max_samples,
+            population=population,
+            point=point,
+            confidence=confidence,
+            strict=strict,
+            counts="inconclusive" if inconclusive is None else inconclusive.value,
+            fresh=fresh,
+            quiet=quiet,
+        )
+        raise typer.Exit(code)
+    if not extend:  # a run to extend may have further results
         refuse_beyond(asked)
     run = audited(asked, out)
     files.write(run, asked, None, quiet=quiet)
     if quiet:
         return
     from robaudit.cli.reading import print_run
-    from robaudit.text import count
 
     print_run(run)
     if asked.gates:
@@ -374,7 +362,17 @@ def estimate(
 
 
 def _until_decided(
-    spec: AuditSpec, out: Path | None, audit: Audit, options: _GateOptions, files: _Files, *, fresh: bool, quiet: bool
+    spec: AuditSpec,
+    out: Path | None,
+    audit: Audit,
+    files: _Files,
+    written: Sequence[str],
+    *,
+    strict: bool,
+    counts: Verdict,
+    fresh: bool,
+    quiet: bool,
+    **how: Any,
 ) -> int:
     """Sample until the gates are decided, print the run and the gates, and return the exit code.
 
@@ -385,77 +383,43 @@ def _until_decided(
     from robaudit.cli.gate import GateFormat, report_gates
     from robaudit.cli.reading import print_run
     from robaudit.cli.streams import reader_may_leave
-    from robaudit.gates.decide import check_confidence, decide, with_strict
-    from robaudit.gates.interim import interim_folder_of, read_record, refuse_beyond, with_draws
-    from robaudit.gates.sources import confidence_of, parsed
+    from robaudit.gates.decide import with_strict
+    from robaudit.gates.sources import parsed, refuse_beyond
+    from robaudit.gates.until import sample_until_decided
     from robaudit.report.ci.document import Subject
     from robaudit.store.folder import in_runs, refuse_existing
 
-    gates: Sequence[Gate] = parsed(options.gates, "--gate") if options.gates else parsed(spec.gates, "gates")
+    gates = with_strict(parsed(written, "--gate") or parsed(spec.gates, "gates"), strict)
     if not gates:
         raise SpecError("--until-decided", "the spec has no gates", 'add --gate "mean >= 0.9", or gates: [mean >= 0.9] to the spec')
-    gates = with_strict(gates, options.strict)
-    check_confidence(0.95 if options.confidence is None else options.confidence)
     refuse_beyond(spec, gates)
-    most = _most_draws(spec, options.max_samples)
     folder = out if out is not None else in_runs(f"{folder_name(spec)}-gated")
     if fresh:
         refuse_existing(folder)
-        refuse_existing(interim_folder_of(folder))
-    if options.population or not most:  # more draws do not add images
-        run = audit(with_draws(spec, most) if most else spec, folder)
-        each = confidence_of(read_record(run.path, run.info), options.confidence, None)
-        decisions: Sequence[Decision] = decide(run, gates, population=options.population, point=options.point, confidence=each)
-    else:
-        run, decisions = _interim_analyses(spec, gates, folder, audit, options, most, quiet=quiet)
-    counts: Verdict = "inconclusive" if options.inconclusive is None else options.inconclusive.value
-    files.write(run, spec, decisions, counts, quiet=quiet)
+    found = sample_until_decided(spec, gates, folder, audit, on_analysis=None if quiet else _say_analysis, **how)
+    files.write(found.run, spec, found.decisions, counts, quiet=quiet)
     if not quiet:
+        _say_draws(found)
         with reader_may_leave():
-            print_run(run)
-    return report_gates(decisions, counts, GateFormat.TEXT, None, Subject.of(run.info, "estimate"))
+            print_run(found.run)
+    return report_gates(found.decisions, counts, GateFormat.TEXT, None, Subject.of(found.run.info, "estimate"))
 
 
-def _most_draws(spec: AuditSpec, max_samples: int | None) -> int:
-    """The most draws of an image; 0 if the spec has no mc with a fixed number of them.
-
-    Raises:
-        SpecError: ``--max-samples`` does not fit the spec.
-    """
-    from robaudit.gates.interim import most_draws
-
-    most = most_draws(spec, max_samples)
-    if max_samples is None:
-        return most
-    if not most:
-        raise SpecError("--max-samples", "the spec has no mc with a fixed number of samples", "leave it out")
-    if max_samples > (configured := most_draws(spec)):
-        what = f"{max_samples:,} is more than the {configured:,} samples of mc in the spec"
-        raise SpecError("--max-samples", what, f"add --set mc.samples={max_samples}")
-    return most
-
-
-def _interim_analyses(
-    spec: AuditSpec, gates: Sequence[Any], folder: Path, audit: Audit, options: _GateOptions, most: int, *, quiet: bool
-) -> tuple[Run, Sequence[Decision]]:
-    """Alternate drawing and deciding until the gates are decided, and print the gates at each interim analysis."""
+def _say_analysis(draws: int, most: int, decisions: Sequence[Decision]) -> None:
+    """Print the gates at an interim analysis."""
     from robaudit.cli.console import say
-    from robaudit.gates.interim import sample_until_decided
     from robaudit.gates.text import lines
 
-    def report(analysis: InterimAnalysis, most: int) -> None:
-        if quiet:
-            return
-        say(f"interim analysis after {analysis.draws:,} of {most:,} draws per image:")
-        for _, line in lines(analysis.decisions)[:-1]:
-            say(f"  {line}")
+    say(f"interim analysis after {draws:,} of {most:,} draws per image:")
+    for _, line in lines(decisions)[:-1]:
+        say(f"  {line}")
 
-    confidence = 0.95 if options.confidence is None else options.confidence
-    sampled = sample_until_decided(
-        spec, gates, folder, audit, limit=options.max_samples, point=options.point, confidence=confidence, on_analysis=report
-    )
-    if not quiet:
-        saved = most - sampled.drawn
+
+def _say_draws(found: Outcome) -> None:
+    from robaudit.cli.console import say
+
+    if found.draws:
+        drawn = sum(found.draws)
+        saved = found.most - drawn
         difference = f"{saved:,} fewer than" if saved > 0 else f"{-saved:,} more than" if saved else "as many as"
-        say(f"{sampled.drawn:,} draws per image in all, {difference} the {most:,} of a single run")
-    return sampled.last.run, sampled.last.decisions
+        say(f"{drawn:,} draws per image in all, {difference} the {found.most:,} of a single run")

@@ -68,27 +68,20 @@ def gate(
     Example: robaudit gate runs/spec-1a2b3c4d "mean(estimator=mc) >= 0.9" "worst_class >= 0.7"
     """
     from robaudit.cli.console import say
-    from robaudit.gates.decide import Covers, decide
-    from robaudit.gates.sources import confidence_of, find_rules, gates_of
+    from robaudit.gates.decide import Covers
+    from robaudit.gates.sources import confidence_of, decide_by, find_rules
     from robaudit.report.ci.document import Subject
+    from robaudit.store.info import until_decided
     from robaudit.store.run import read_run
     from robaudit.text import printable
 
     opened = read_run(run)
-    of_run = gates_of(opened)
-    rules = find_rules(gates or (), spec=spec, pyproject=pyproject, of_run=of_run, strict=strict)
-    each = confidence_of(of_run.record, confidence, rules.confidence)
-    decisions = decide(
-        opened,
-        rules.gates,
-        population=population or bool(rules.population),
-        point=point or bool(rules.point) or (rules.where == of_run.where and of_run.point),
-        confidence=each,
-        strict=strict,
-    )
+    rules = find_rules(gates or (), opened, spec=spec, pyproject=pyproject, strict=strict)
+    decisions = decide_by(rules, opened, population=population, point=point, confidence=confidence, strict=strict)
     if rules.where != "the command line":
         say(f"gates of {printable(rules.where)}")
-    if of_run.record is not None and confidence is None:
+    if until_decided(opened.info) is not None and confidence is None:
+        each = confidence_of(opened.info, confidence, rules.confidence)
         say(f"this run was sampled until its gates were decided: each interim analysis, and so every gate, is at {100 * each:.3g} %")
     if skipped := opened.info["totals"]["skipped"]:
         say(f"{skipped} samples were skipped: the gates say nothing about them")

@@ -275,12 +275,12 @@ def _check(spec: AuditSpec, path: Path, *, trust: bool) -> None:
     """
     from robaudit.auditing.environment import pick_device
     from robaudit.auditing.expected import measure_speed
-    from robaudit.auditing.prepare import prepare
+    from robaudit.auditing.prepare import Request, prepare
     from robaudit.cli.console import Reporter, say
 
     with Reporter() as reporter:
         try:
-            ready = prepare(spec, None, str(path), None, None, pick_device("cpu"), reporter, trust=trust, skip_bad=False)
+            ready = prepare(Request(spec, folder=str(path), trust=trust), pick_device("cpu"), reporter)
         except RobauditError:
             say("nothing was written; to edit the spec by hand, write it with --no-check")
             raise

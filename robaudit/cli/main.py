@@ -58,6 +58,7 @@ def make_app() -> typer.Typer:
         plot,
         reading,
         report,
+        train,
         validate,
         verify,
     )
@@ -85,6 +86,7 @@ def make_app() -> typer.Typer:
         "plot": plot.plot,
         "validate": validate.validate,
         "verify": verify.verify,
+        "train": train.train,
         "list": catalogue.list_,
     }
     for name, command in commands.items():
@@ -171,7 +173,7 @@ def _completing() -> bool:
 
 
 def _how_to_resume() -> str:
-    return _RESUMABLE if sys.argv[1:2] in (["estimate"], ["demo"]) else ""
+    return _RESUMABLE if sys.argv[1:2] in (["estimate"], ["demo"], ["train"]) else ""
 
 
 def _usage(error: Any) -> str:

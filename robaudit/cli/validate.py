@@ -39,7 +39,7 @@ def validate(
         typer.Option(
             metavar="DURATION",
             rich_help_panel=RUNNING,
-            help="Time for the estimators and the reference, for example 5m; sets --reference-draws. --convergence comes on top.",
+            help="Time for the estimators and the reference, for example 5m; sets --reference-draws.",
         ),
     ] = None,
     out: Annotated[
@@ -48,10 +48,6 @@ def validate(
             "--out", "-o", metavar="DIR", rich_help_panel=OUTPUT, help="Folder to write. Default: runs/<spec name>-validation-<hash8>."
         ),
     ] = None,
-    convergence: Annotated[
-        bool,
-        typer.Option("--convergence", rich_help_panel=RUNNING, help="Also measure how the error falls with the number of draws."),
-    ] = False,
     format_: SummaryFormatOption = SummaryFormat.TEXT,
     set_: SetOption = None,
     trust: TrustOption = False,
@@ -87,7 +83,6 @@ def validate(
             images=images,
             draws=reference_draws,
             budget=limit,
-            convergence=convergence,
             trust=trust or consents(set_ or (), asked_spec),
             on_error=on_error.value,
             listener=reporter,

@@ -127,7 +127,7 @@ def _print(lines: Iterable[str], found: Consistency, to: Path | None, *, quiet: 
     from robaudit.report.tables import Terminal
 
     shown: list[RenderableType] = [Text(line) for line in lines]
-    if found.found or not quiet:
+    if found.contradictions or not quiet:
         shown += [Text(), Terminal(checks(found))] if shown else [Terminal(checks(found))]
     show(*shown, to=to)
 

@@ -10,9 +10,8 @@ from __future__ import annotations
 import math
 from array import array
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import replace
-from functools import cached_property
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -83,9 +82,11 @@ class Side:
         self.predicted, self.labels = columns.predicted, columns.label
         self.adaptive, self.approximate = columns.adaptive, columns.approximate > 0
 
-    def ends(self, tail: float) -> tuple[Floats, Floats]:
-        """Each image's interval that misses on a given side with a chance of at most ``tail``; NaN where there is none, as for images
-        that stopped adaptively."""
+    def ends(self, tail: float | None) -> tuple[Floats, Floats]:
+        """Each image's interval that misses on a given side with a chance of at most ``tail``; None: its 95 % interval. NaN where there is
+        none, as for stricter ones of images that stopped adaptively."""
+        if tail is None:
+            return self.lowers, self.uppers
         if self.adaptive:
             unbounded = np.full_like(self.values, np.nan)
             return unbounded, unbounded
@@ -101,6 +102,155 @@ class Side:
         given = self.values[of], self.lowers[of], self.uppers[of]
         images = MeasuredImages(*given, quantity.low, quantity.high, draws=pooled, adaptive=self.adaptive, split=split)
         return Limits(*opened(images, measured_mean(images, confidence)), images.method)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Group:
+    """The pairs of rows of one estimator and noise level with a finite value in both runs.
+
+    Attributes:
+        key, quantity: what was measured.
+        ids: of the samples, in the order of the pairs (n,).
+        base, new: both runs, restricted to the draws that both share; values that are approximations are replaced by their votes.
+        shared: what both runs share of each sample (n, 5): draws, lost, won, half_lost, half_won, as in
+            :class:`robaudit.compare.matching.Common`.
+        same_noise: whether both runs gave each sample the same noise.
+        why: why draws are not paired, where both have the same noise.
+        cut: draws per image of the base run and of the new one, where one has more than are compared.
+        voted: whether values are shares of votes where the rows have approximations.
+        without: label and base prediction of the samples without a difference: those without a finite value in one of the runs, and those
+            of the base run that the new one skipped.
+        skipped: how many of these are skipped.
+    """
+
+    key: GroupKey
+    quantity: Quantity
+    ids: Sequence[str]
+    base: Side
+    new: Side
+    shared: Floats
+    same_noise: bool
+    why: str
+    cut: tuple[int, int] | None
+    voted: bool
+    without: Sequence[tuple[int, int]]
+    skipped: int
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def size(self) -> int:
+        """Number of samples, including those without a difference."""
+        return len(self) + len(self.without)
+
+    @property
+    def sign(self) -> float:
+        """1 where higher is better, else -1."""
+        return 1.0 if self.quantity.higher_is_better else -1.0
+
+    @property
+    def changes(self) -> Floats:
+        """New minus base, sample by sample (n,)."""
+        return self.new.values - self.base.values
+
+    @property
+    def draws(self) -> Floats:
+        """Draws that both runs share (n,); 0 where the rows do not record them."""
+        return self.shared[:, 0]
+
+    @property
+    def paired(self) -> bool:
+        """Whether all samples can be paired draw by draw."""
+        return bool((self.draws > 0).all())
+
+    @property
+    def antithetic(self) -> bool:
+        """Whether the shared draws are antithetic pairs."""
+        return antithetic(self.base.split) is not None and antithetic(self.new.split) is not None
+
+    @property
+    def by_label(self) -> bool:
+        """Whether classes are labels; else the base run's predictions."""
+        return bool((self.new.labels >= 0).any())
+
+    @property
+    def adds(self) -> bool:
+        """Whether distances add: adaptive stopping biases, and errors on the same noise may have opposite signs."""
+        return self.base.adaptive or self.new.adaptive or self.same_noise
+
+    def difference(self, shared: Floats, confidence: float) -> tuple[Floats, Floats]:
+        """The interval of new minus base from sums, or single rows, of :attr:`shared`."""
+        draws, lost, won, half_lost, half_won = np.moveaxis(shared, -1, 0)
+        if self.antithetic:
+            return antithetic_difference((half_lost, half_won), (lost, won), draws / 2.0, confidence)
+        return paired_difference(lost, won, draws, confidence)
+
+    def paired_limits(self, of: Mask, confidence: float) -> Limits:
+        """The interval of the mean change of some samples from the draws that both runs share, pooled where there are equally many."""
+        parts = []
+        for draws in np.unique(self.draws[of]):
+            some = of & (self.draws == draws)
+            lower, upper = self.difference(self.shared[some].sum(0), confidence)
+            limits = Limits(float(lower), float(upper), "paired draws:pooled")
+            parts.append((some.sum() / of.sum(), float(self.changes[some].mean()), limits))
+        return parts[0][-1] if len(parts) == 1 else _joined(parts, "paired draws:pooled by number")
+
+
+class _Pairs:
+    """The pairs of one estimator and noise level in the making."""
+
+    def __init__(self, key: GroupKey, quantity: Quantity, matching: Matching) -> None:
+        known = key.estimator in matching.paired
+        self._key, self._quantity, self._same_noise, self._paired = key, quantity, matching.same_noise, matching.same_noise and known
+        self._why = "" if known else "it is another estimator in each run"
+        self._ids, self._shared = Ids(), array("d")
+        self._drafts = Draft(key, self._ids), Draft(key, self._ids)
+
+    def add(self, pair: Pair) -> None:
+        """Add a pair."""
+        shared = common(*pair) if self._paired else Common()
+        if self._paired and not shared.draws:
+            self._why = self._why or why_unpaired(*pair)
+        self._ids.append(pair[1].sample_id)
+        for draft, row in zip(self._drafts, pair, strict=True):
+            draft.add(row, len(self._ids) - 1)
+        self._shared.extend((*shared[:5], *shared.kept, *shared.split))
+
+    def group(self, lost: Iterable[Row], where: str) -> Group:
+        """All of them; ``lost``: rows of the base run whose samples the new run skipped.
+
+        Raises:
+            NothingLeftError: no pair has finite values.
+        """
+        key, whole = self._key, [draft.columns() for draft in self._drafts]
+        voted, whole = any(one.approximated.any() for one in whole), [one.by_votes() for one in whole]
+        finite = np.isfinite(whole[0].values) & np.isfinite(whole[1].values)
+        if not finite.any():
+            raise NothingLeftError(where, f"{key.estimator} at {key.at} has no finite value in both")
+        taken, table = [one.take(finite) for one in whole], np.frombuffer(self._shared, dtype=np.float64).reshape(-1, 9)[finite]
+        draws, sides = table[:, 0].astype(np.int64), []
+        for which, columns in enumerate(taken):
+            cut = (draws > 0) & (draws < columns.draws)
+            sides.append(Side(columns.of_votes(cut, table[:, 5 + which].astype(np.int64), draws, table[:, 7 + which])))
+        longer = np.flatnonzero((draws > 0) & ((taken[0].draws > draws) | (taken[1].draws > draws)))[:1]
+        cut_at = (int(taken[0].draws[longer[0]]), int(taken[1].draws[longer[0]])) if len(longer) else None
+        skipped = [(NO_CLASS if row.label is None else row.label, row.predicted) for row in lost]
+        left_out = zip(whole[1].label[~finite].tolist(), whole[0].predicted[~finite].tolist(), strict=True)
+        return Group(
+            key=key,
+            quantity=self._quantity,
+            ids=taken[1].names,
+            base=sides[0],
+            new=sides[1],
+            shared=table[:, :5],
+            same_noise=self._same_noise,
+            why=self._why,
+            cut=cut_at,
+            voted=voted,
+            without=[*left_out, *skipped],
+            skipped=len(skipped),
+        )
 
 
 def compare(
@@ -125,7 +275,7 @@ def compare(
         NothingLeftError: a group without a pair of finite values.
     """
     matching = match(base, new)
-    groups: dict[tuple[str, NoiseLevel], PairedRows] = {}
+    made: dict[tuple[str, NoiseLevel], _Pairs] = {}
     correct: list[tuple[bool, bool]] = []
     samples = 0
     for of_sample in pairs(base, new, matching):
@@ -134,22 +284,17 @@ def compare(
             correct.append((of_sample[0][0].correct, of_sample[0][1].correct))
         for pair in of_sample:
             key = pair[1].estimator, pair[1].at
-            if key not in groups:
-                groups[key] = _group(base, new, pair[0].quantity, pair[1].quantity, key, matching)
-            groups[key].add(pair)
-    for row in matching.lost:
-        if (row.estimator, row.at) in groups:
-            groups[row.estimator, row.at].lose(row)
+            if key not in made:
+                made[key] = _pairs(base, new, pair, matching)
+            made[key].add(pair)
     where = f"{base.path} and {new.path}"
     if not samples:
         if matching.other_images:
             raise other_images(base, new, matching.other_images[0])
         raise RunError(where, "have no sample in common", "compare runs on the same data, prepared alike")
-    if not groups:
+    if not made:
         raise RunError(where, "have no estimator at a noise level in common", "compare runs with the same estimators and levels")
-    for key, group in groups.items():
-        if not len(group):
-            raise NothingLeftError(where, f"{key[0]} at {key[1]} has no finite value in both")
+    groups = {key: one.group([row for row in matching.lost if (row.estimator, row.at) == key], where) for key, one in made.items()}
     chosen = new.chosen(groups, estimators, levels)
     _warn(matching)
     names = new.class_names or base.class_names
@@ -162,11 +307,12 @@ def compare(
     )
 
 
-def _group(base: Run, new: Run, before: str, now: str, key: tuple[str, NoiseLevel], matching: Matching) -> PairedRows:
-    if before != now or base.quantities[before] != new.quantities[now]:
-        where = f"{base.path} and {new.path}"
-        raise RunError(where, f"{key[0]!r} is {before} in one and {now} in the other", "compare estimators of one quantity")
-    return PairedRows(GroupKey(*key, now), new.quantities[now], same_noise=matching.same_noise, paired=key[0] in matching.paired)
+def _pairs(base: Run, new: Run, pair: Pair, matching: Matching) -> _Pairs:
+    before, now = base.quantities[pair[0].quantity], new.quantities[pair[1].quantity]
+    if before != now:
+        where, what = f"{base.path} and {new.path}", f"{pair[1].estimator!r} is {before.name} in one and {now.name} in the other"
+        raise RunError(where, what, "compare estimators of one quantity")
+    return _Pairs(GroupKey.of(pair[1]), now, matching)
 
 
 def _clean(correct: Sequence[tuple[bool, bool]], matching: Matching, confidence: float) -> Difference | None:
@@ -201,180 +347,7 @@ def _warn(matching: Matching) -> None:
         matching.warnings.append(f"{matching.other_labels} samples have another label in each run; those of the new run name the classes")
 
 
-class PairedRows:
-    """The pairs of rows of one estimator and noise level.
-
-    Attributes:
-        key, quantity: what was measured.
-        same_noise: whether both runs gave each sample the same noise.
-        skipped: number of samples of the base run that the new one skipped.
-        why: why draws are not paired, where both have the same noise.
-    """
-
-    def __init__(self, key: GroupKey, quantity: Quantity, *, same_noise: bool, paired: bool) -> None:
-        self.key, self.quantity, self.same_noise, self._paired = key, quantity, same_noise, same_noise and paired
-        self._ids = Ids()
-        self._drafts = Draft(key, self._ids), Draft(key, self._ids)
-        self.skipped = 0
-        self.why = "" if paired else "it is another estimator in each run"
-        self._lost: list[tuple[int, int]] = []
-        self._shared = array("d")
-
-    def add(self, pair: Pair) -> None:
-        """Add a pair."""
-        shared = common(*pair) if self._paired else Common()
-        if self._paired and not shared.draws:
-            self.why = self.why or why_unpaired(*pair)
-        self._ids.append(pair[1].sample_id)
-        for draft, row in zip(self._drafts, pair, strict=True):
-            draft.add(row, len(self._ids) - 1)
-        self._shared.extend((*shared[:5], *shared.kept, *shared.split))
-
-    def lose(self, row: Row) -> None:
-        """Add a sample of the base run that the new one skipped."""
-        self.skipped += 1
-        self._lost.append((NO_CLASS if row.label is None else row.label, row.predicted))
-
-    @cached_property
-    def _whole(self) -> tuple[Columns, Columns]:
-        """Both runs' rows; values that are approximations are replaced by their votes."""
-        base, new = (draft.columns() for draft in self._drafts)
-        return base.by_votes(), new.by_votes()
-
-    @cached_property
-    def _finite(self) -> Mask:
-        return np.isfinite(self._whole[0].values) & np.isfinite(self._whole[1].values)
-
-    @cached_property
-    def _table(self) -> Floats:
-        return np.frombuffer(self._shared, dtype=np.float64).reshape(-1, 9)[self._finite]
-
-    @cached_property
-    def sides(self) -> tuple[Side, Side]:
-        """The base run and the new one, restricted to the draws that both share."""
-        return self._side(0), self._side(1)
-
-    def _side(self, which: int) -> Side:
-        columns, draws = self._whole[which].take(self._finite), self.draws.astype(np.int64)
-        cut = (draws > 0) & (draws < columns.draws)
-        return Side(columns.of_votes(cut, self._table[:, 5 + which].astype(np.int64), draws, self._table[:, 7 + which]))
-
-    @property
-    def base(self) -> Side:
-        """The base run."""
-        return self.sides[0]
-
-    @property
-    def new(self) -> Side:
-        """The new run."""
-        return self.sides[1]
-
-    @cached_property
-    def ids(self) -> list[str]:
-        """Of the samples, in the order of the pairs."""
-        return self._whole[1].take(self._finite).names
-
-    @property
-    def voted(self) -> bool:
-        """Whether values are shares of votes where the rows have approximations."""
-        return any(draft.columns().approximated.any() for draft in self._drafts)
-
-    @property
-    def not_finite(self) -> int:
-        """Number of pairs left out because one of their values is not finite."""
-        return int((~self._finite).sum())
-
-    @property
-    def cut(self) -> tuple[int, int] | None:
-        """Draws per image of the base run and of the new one, where one has more than are compared."""
-        base, new = (one.draws[self._finite] for one in self._whole)
-        cut = np.flatnonzero((self.draws > 0) & ((base > self.draws) | (new > self.draws)))
-        return (int(base[cut[0]]), int(new[cut[0]])) if len(cut) else None
-
-    def __len__(self) -> int:
-        return int(self._finite.sum())
-
-    @property
-    def sign(self) -> float:
-        """1 where higher is better, else -1."""
-        return 1.0 if self.quantity.higher_is_better else -1.0
-
-    @cached_property
-    def changes(self) -> Floats:
-        """New minus base, sample by sample."""
-        return self.new.values - self.base.values
-
-    @property
-    def shared(self) -> Floats:
-        """What both runs share of each sample (n, 5): draws, lost, won, half_lost, half_won, as in
-        :class:`robaudit.compare.matching.Common`."""
-        return self._table[:, :5]
-
-    @property
-    def draws(self) -> Floats:
-        """Draws that both runs share; 0 where the rows do not record them."""
-        return self._table[:, 0]
-
-    @cached_property
-    def pairs(self) -> bool:
-        """Whether the shared draws are antithetic pairs."""
-        return antithetic(self.base.split) is not None and antithetic(self.new.split) is not None
-
-    def difference(self, shared: Floats, confidence: float) -> tuple[Floats, Floats]:
-        """The interval of new minus base from sums, or single rows, of :attr:`shared`."""
-        draws, lost, won, half_lost, half_won = np.moveaxis(shared, -1, 0)
-        if self.pairs:
-            return antithetic_difference((half_lost, half_won), (lost, won), draws / 2.0, confidence)
-        return paired_difference(lost, won, draws, confidence)
-
-    @property
-    def paired(self) -> bool:
-        """Whether all samples can be paired draw by draw."""
-        return bool(len(self) and (self.draws > 0).all())
-
-    def paired_limits(self, of: Mask, confidence: float) -> Limits:
-        """The interval of the mean change of some samples from the draws that both runs share, pooled where there are equally many."""
-        parts = []
-        for draws in np.unique(self.draws[of]):
-            alike = of & (self.draws == draws)
-            lower, upper = self.difference(self.shared[alike].sum(0), confidence)
-            limits = Limits(float(lower), float(upper), "paired draws:pooled")
-            parts.append((alike.sum() / of.sum(), float(self.changes[alike].mean()), limits))
-        return parts[0][-1] if len(parts) == 1 else _joined(parts, "paired draws:pooled by number")
-
-    @property
-    def identical(self) -> bool:
-        """Whether there is no difference at all."""
-        return bool(not self.changes.any() and not self.shared[:, 1:].any())
-
-    @property
-    def by_label(self) -> bool:
-        """Whether classes are labels; else the base run's predictions."""
-        return bool((self.new.labels >= 0).any())
-
-    @property
-    def _without(self) -> list[tuple[int, int]]:
-        """Label and base prediction of the samples without a difference."""
-        of = ~self._finite
-        return [*zip(self._whole[1].label[of].tolist(), self._whole[0].predicted[of].tolist(), strict=True), *self._lost]
-
-    @property
-    def unknown(self) -> Counter[int]:
-        """Number of samples without a difference by class; -1: no class."""
-        return Counter(label if self.by_label else predicted for label, predicted in self._without)
-
-    @property
-    def unknown_labelled(self) -> int:
-        """Number of samples with a label and without a difference."""
-        return sum(label >= 0 for label, _ in self._without)
-
-    @property
-    def everything(self) -> Mask:
-        """All samples."""
-        return np.ones(len(self), dtype=np.bool_)
-
-
-def compared(group: PairedRows, matching: Matching, names: Sequence[str] | None, below: float | None, confidence: float) -> GroupComparison:
+def compared(group: Group, matching: Matching, names: Sequence[str] | None, below: float | None, confidence: float) -> GroupComparison:
     """Compare the pairs of one group.
 
     Args:
@@ -388,29 +361,29 @@ def compared(group: PairedRows, matching: Matching, names: Sequence[str] | None,
         below = usual_threshold(group.quantity)
     else:
         check_threshold(below, group.quantity, "--threshold", str(group.key))
-    same = matching.same_model and group.identical
+    no_change = not group.changes.any() and not group.shared[:, 1:].any()
+    same, everything = matching.same_model and no_change, np.ones(len(group), dtype=np.bool_)
     how: Pairing = "the same model" if same else "common random numbers" if group.paired else "unpaired"
-    alike = bool(group.paired and (group.draws == group.draws[0]).all())
+    equal = bool(group.paired and (group.draws == group.draws[0]).all())
     lower, upper = sample_ends(group)
-    low, high = group.quantity.low, group.quantity.high
-    sign = group.sign
-    worse, better = (sign * np.where(sign > 0, upper, lower) < 0), (sign * np.where(sign > 0, lower, upper) > 0)
+    sign, by_label, unknown = group.sign, group.by_label, group.without
+    worse, better = (upper < 0, lower > 0) if sign > 0 else (lower > 0, upper < 0)
     return GroupComparison(
         key=group.key,
         unit=group.quantity.unit,
         higher_is_better=group.quantity.higher_is_better,
         images=len(group),
-        not_finite=group.not_finite,
+        not_finite=len(unknown) - group.skipped,
         skipped=group.skipped,
-        unknown=group.unknown,
-        unknown_labelled=group.unknown_labelled,
-        span=high - low,
+        unknown=Counter(label if by_label else predicted for label, predicted in unknown),
+        unknown_labelled=sum(label >= 0 for label, _ in unknown),
+        span=group.quantity.high - group.quantity.low,
         why="" if how != "unpaired" else matching.why_not or group.why,
-        cut=group.cut if alike else None,
+        cut=group.cut if equal else None,
         counts=counted(group, below, confidence, same_model=matching.same_model),
-        draws=int(group.draws[0]) if alike else None,
+        draws=int(group.draws[0]) if equal else None,
         how=how,
-        mean=_mean(group, group.everything, same, confidence),
+        mean=_mean(group, everything, same, confidence),
         noisy_accuracy=_noisy_accuracy(group, same, confidence),
         variance_saved=_saved(group),
         classes=_classes(group, same, names, confidence),
@@ -426,7 +399,7 @@ def compared(group: PairedRows, matching: Matching, names: Sequence[str] | None,
     )
 
 
-def _mean(group: PairedRows, of: Mask, same: bool, confidence: float) -> Difference:
+def _mean(group: Group, of: Mask, same: bool, confidence: float) -> Difference:
     base, new = float(group.base.values[of].mean()), float(group.new.values[of].mean())
     if same:
         return Difference(base, new, 0.0, _SAME, _SAME)
@@ -434,7 +407,7 @@ def _mean(group: PairedRows, of: Mask, same: bool, confidence: float) -> Differe
     return Difference(base, new, value, _measured(group, of, confidence), _population(group, of, confidence))
 
 
-def _measured(group: PairedRows, of: Mask, confidence: float) -> Limits | None:
+def _measured(group: Group, of: Mask, confidence: float) -> Limits | None:
     """The interval for the measurement of these images: from pooled discordant draws, or from the two means' intervals."""
     if group.paired:
         return group.paired_limits(of, confidence)
@@ -445,7 +418,7 @@ def _measured(group: PairedRows, of: Mask, confidence: float) -> Limits | None:
     return unpaired_difference((base, before), (new, now), same_noise=group.same_noise)
 
 
-def _population(group: PairedRows, of: Mask, confidence: float) -> Limits:
+def _population(group: Group, of: Mask, confidence: float) -> Limits:
     """The interval for the choice of the images: :func:`robaudit.stats.intervals.population_mean` of the samples' differences. Where
     their range is unbounded it is Student's t, which trusts that no rare image carries the difference: one in a million may have changed
     by any amount. No gate rests on that."""
@@ -460,19 +433,19 @@ def _population(group: PairedRows, of: Mask, confidence: float) -> Limits:
     return Limits(*opened(images, population_mean(images, confidence, light_tails=True)), f"paired images{remark}")
 
 
-def _saved(group: PairedRows) -> float | None:
+def _saved(group: Group) -> float | None:
     """1 - Var[mean difference] / (Var[base mean] + Var[new mean]), of the measurement error."""
     if not group.paired:
         return None
     draws, lost, won, half_lost, half_won = group.shared.T
-    unit = 2.0 if group.pairs else 1.0  # draws
+    unit = 2.0 if group.antithetic else 1.0  # draws
     rates = unit * (lost + won + (half_lost + half_won) / 4.0) / draws
     sides = (group.base, group.new)
-    apart = sum(float(share_variance(side.values, draws, side.split if group.pairs else None).sum()) for side in sides)
+    apart = sum(float(share_variance(side.values, draws, side.split if group.antithetic else None).sum()) for side in sides)
     return 1 - float(((rates - group.changes**2) * unit / draws).sum()) / apart if apart > 0 else None
 
 
-def _noisy_accuracy(group: PairedRows, same: bool, confidence: float) -> Difference | None:
+def _noisy_accuracy(group: Group, same: bool, confidence: float) -> Difference | None:
     of = (group.base.labels >= 0) & (group.new.labels >= 0)
     sides = group.base, group.new
     if not of.any() or not all((side.hit_draws[of] > 0).all() for side in sides):
@@ -486,7 +459,7 @@ def _noisy_accuracy(group: PairedRows, same: bool, confidence: float) -> Differe
     return Difference(base, new, new - base, _noisy_measured(group, of, confidence), Limits(*population, "paired images"))
 
 
-def _noisy_measured(group: PairedRows, of: Mask, confidence: float) -> Limits | None:
+def _noisy_measured(group: Group, of: Mask, confidence: float) -> Limits | None:
     """The measurement interval of accuracy under noise. Where both models classify the image correctly, the draws that kept the class
     are the hits and can be paired; the other images cannot. The two parts are independent: their distances, weighted by their shares of
     the images, add in quadrature."""
@@ -518,7 +491,7 @@ def _joined(parts: Sequence[tuple[float, float, Limits]], method: str) -> Limits
     return Limits(value - below, value + above, method)
 
 
-def _classes(group: PairedRows, same: bool, names: Sequence[str] | None, confidence: float) -> tuple[ClassChange, ...]:
+def _classes(group: Group, same: bool, names: Sequence[str] | None, confidence: float) -> tuple[ClassChange, ...]:
     """By label where there are any, else by the base run's prediction; largest drop first. Bonferroni over the classes."""
     indices = group.new.labels if group.by_label else group.base.predicted
     present = [int(index) for index in np.unique(indices) if index >= 0]
@@ -530,7 +503,7 @@ def _classes(group: PairedRows, same: bool, names: Sequence[str] | None, confide
     return tuple(sorted(changes, key=lambda one: group.sign * one.difference.value))
 
 
-def _changed(group: PairedRows, below: float, lower: Floats, upper: Floats, worse: Mask) -> tuple[SampleChange, ...]:
+def _changed(group: Group, below: float, lower: Floats, upper: Floats, worse: Mask) -> tuple[SampleChange, ...]:
     """Samples that are worse beyond their interval, newly flagged or fixed; worst first."""
     sign = group.sign
     beyond = [sign * side.values < sign * below for side in (group.base, group.new)]
@@ -565,16 +538,7 @@ def _changed(group: PairedRows, below: float, lower: Floats, upper: Floats, wors
     return tuple(changes)
 
 
-class Classified(NamedTuple):
-    """Samples shown to be of a kind, and shown not to be: by their own intervals, and by those at the stricter level."""
-
-    yes: Mask
-    no: Mask
-    strictly_yes: Mask
-    strictly_no: Mask
-
-
-def sample_ends(group: PairedRows, tail: float | None = None) -> tuple[Floats, Floats]:
+def sample_ends(group: Group, tail: float | None = None) -> tuple[Floats, Floats]:
     """Each sample's interval of the difference; NaN where there is none.
 
     Args:
@@ -582,9 +546,9 @@ def sample_ends(group: PairedRows, tail: float | None = None) -> tuple[Floats, F
         tail: the chance that an interval misses on a given side; None: that of the rows' own 95 % intervals.
     """
     change, sides = group.changes, (group.base, group.new)
-    (low, high), (new_low, new_high) = ((side.lowers, side.uppers) if tail is None else side.ends(tail) for side in sides)
+    (low, high), (new_low, new_high) = (side.ends(tail) for side in sides)
     below, above = (group.new.values - new_low, high - group.base.values), (new_high - group.new.values, group.base.values - low)
-    join = np.add if _adds(group) else np.hypot
+    join = np.add if group.adds else np.hypot
     lower, upper = change - join(*below), change + join(*above)
     if (some := group.draws > 0).any():
         confidence = 1.0 - 2.0 * (TAIL if tail is None else tail)
@@ -592,7 +556,7 @@ def sample_ends(group: PairedRows, tail: float | None = None) -> tuple[Floats, F
     return lower, upper
 
 
-def counted(group: PairedRows, below: float, confidence: float, *, same_model: bool) -> Counts:
+def counted(group: Group, below: float, confidence: float, *, same_model: bool) -> Counts:
     """Bounds on how many samples are truly worse, or truly newly flagged, given that each was measured with an error.
 
     Of n samples whose intervals each miss on one side with a chance of g, about g n appear worse even if none is. The bounds allow for
@@ -608,77 +572,77 @@ def counted(group: PairedRows, below: float, confidence: float, *, same_model: b
     """
     if np.isnan(group.base.lowers).any() or np.isnan(group.new.lowers).any():
         return Counts(None, None, None)
-    known, size = len(group), len(group) + group.not_finite + group.skipped
-    alpha = (1.0 - confidence) / 2.0
+    size, alpha = group.size, (1.0 - confidence) / 2.0
     strict = alpha / (4.0 * size)
-    tails = [2 * TAIL if side.adaptive else TAIL for side in (group.base, group.new)]
-    worse, flagged = _worse(group, strict), _flagged(group, below, strict)
-    by_worse = (sum(tails), sum(tails)) if _adds(group) and not group.paired else (TAIL, TAIL)
-    by_flags = max(tails), sum(tails)
-    bounds = []
-    for sides, (tail_yes, tail_no) in ((worse, by_worse), (flagged, by_flags)):
-        least = _least(sides.yes, sides.strictly_yes, size, tail_yes, alpha)
-        least_not = _least(sides.no, sides.strictly_no, size, tail_no, alpha)
+    (worse, not_worse), (flagged, not_flagged) = _worse(group, strict), _flagged(group, below, strict)
+
+    def bounds(yes: Shown, no: Shown) -> tuple[int, int, str]:
+        least = yes.least(size, alpha)
         if same_model and not least:
-            least_not = known
-        bounds.append((least, size - least_not))
-    (least, most), (flags, most_flags) = bounds
-    method = Method.SAME_MODEL if same_model and not least else _BY_COUNTS
-    measured = Limits(least / size, most / size, method)
-    if same_model and not least:
-        population = measured
-    else:
-        shares = (
-            _least_share(yes, strictly, size, tail, strict, confidence)
-            for yes, strictly, tail in ((worse.yes, worse.strictly_yes, by_worse[0]), (worse.no, worse.strictly_no, by_worse[1]))
-        )
+            return least, size - len(group), Method.SAME_MODEL
+        return least, size - no.least(size, alpha), _BY_COUNTS
+
+    least, most, method = bounds(worse, not_worse)
+    population = measured = Limits(least / size, most / size, method)
+    if method != Method.SAME_MODEL:
+        shares = (shown.least_share(size, strict, confidence) for shown in (worse, not_worse))
         lower, not_so = shares
         population = Limits(lower, 1.0 - not_so, f"{_BY_COUNTS}, Clopper-Pearson")
-    method = Method.SAME_MODEL if same_model and not flags else _BY_COUNTS
+    flags, most_flags, method = bounds(flagged, not_flagged)
     return Counts(measured, population, Limits(float(flags), float(most_flags), method))
 
 
-def _adds(group: PairedRows) -> bool:
-    """Whether distances add: adaptive stopping biases, and errors on the same noise may have opposite signs."""
-    return group.base.adaptive or group.new.adaptive or group.same_noise
+class Shown(NamedTuple):
+    """Samples shown to be of a kind.
+
+    Attributes:
+        usual: by their own 95 % intervals (n,), each of which is wrong with a chance of at most ``tail``.
+        strict: by intervals that hold for all samples at once (n,).
+    """
+
+    usual: Mask
+    strict: Mask
+    tail: float
+
+    def least(self, size: int, alpha: float) -> int:
+        """A lower bound on the number of the kind, at confidence 1 - alpha."""
+        return max(least_count(int(self.usual.sum()), size, self.tail, alpha / 2.0), int(self.strict.sum()))
+
+    def least_share(self, size: int, strict: float, confidence: float) -> float:
+        """A lower bound on the share s of the kind among all images: a sample appears to be of it with a chance r <= s + g (1 - s)."""
+
+        def share(number: int, g: float) -> float:
+            rate = float(clopper_pearson(number, size, 1.0 - (1.0 - confidence) / 2.0)[0])
+            return max(0.0, (rate - g) / (1.0 - g))
+
+        return max(share(int(self.usual.sum()), self.tail), share(int(self.strict.sum()), 2.0 * strict))
 
 
-def _worse(group: PairedRows, strict: float) -> Classified:
+def _tails(group: Group) -> list[float]:
+    """The chance that an interval of each run misses on one side."""
+    return [2 * TAIL if side.adaptive else TAIL for side in (group.base, group.new)]
+
+
+def _worse(group: Group, strict: float) -> tuple[Shown, Shown]:
+    """The samples that are worse, and that are not."""
+    tail = sum(_tails(group)) if group.adds and not group.paired else TAIL
     masks = []
+    for each in (None, strict):
+        lower, upper = sample_ends(group, each)
+        masks.append((upper < 0, lower >= 0) if group.sign > 0 else (lower > 0, upper <= 0))
+    (yes, no), (strictly, strictly_no) = masks
+    return Shown(yes, strictly, tail), Shown(no, strictly_no, tail)
+
+
+def _flagged(group: Group, below: float, strict: float) -> tuple[Shown, Shown]:
+    """The samples that are newly flagged, and that are not."""
+    edge, masks = group.sign * below, []
     for tail in (None, strict):
-        lower, upper = sample_ends(group, tail)
-        masks += [upper < 0, lower >= 0] if group.sign > 0 else [lower > 0, upper <= 0]
-    return Classified(*masks)
-
-
-def _flagged(group: PairedRows, below: float, strict: float) -> Classified:
-    sign, masks = group.sign, list[Mask]()
-    edge = sign * below
-
-    def ends(side: Side, tail: float | None) -> tuple[Floats, Floats]:
-        """The worst and the best possible values, with signs such that higher is better."""
-        lower, upper = (side.lowers, side.uppers) if tail is None else side.ends(tail)
-        return (lower, upper) if sign > 0 else (-upper, -lower)
-
-    for tail in (None, strict):
-        (worst, best), (new_worst, new_best) = ends(group.base, tail), ends(group.new, tail)
-        masks += [(worst >= edge) & (new_best < edge), (best < edge) | (new_worst >= edge)]
-    return Classified(*masks)
-
-
-def _least(sure: Mask, strictly: Mask, size: int, tail: float, alpha: float) -> int:
-    """A lower bound on the number of the kind, at confidence 1 - alpha."""
-    return max(least_count(int(sure.sum()), size, tail, alpha / 2.0), int(strictly.sum()))
-
-
-def _least_share(sure: Mask, strictly: Mask, size: int, tail: float, strict: float, confidence: float) -> float:
-    """A lower bound on the share s of the kind among all images: a sample appears to be of it with a chance r <= s + g (1 - s)."""
-
-    def share(number: int, g: float) -> float:
-        rate = float(clopper_pearson(number, size, 1.0 - (1.0 - confidence) / 2.0)[0])
-        return max(0.0, (rate - g) / (1.0 - g))
-
-    return max(share(int(sure.sum()), tail), share(int(strictly.sum()), 2.0 * strict))
+        ends = [side.ends(tail) for side in (group.base, group.new)]
+        (worst, best), (new_worst, new_best) = ends if group.sign > 0 else [(-upper, -lower) for lower, upper in ends]
+        masks.append(((worst >= edge) & (new_best < edge), (best < edge) | (new_worst >= edge)))
+    (yes, no), (strictly, strictly_no) = masks
+    return Shown(yes, strictly, max(_tails(group))), Shown(no, strictly_no, sum(_tails(group)))
 
 
 def unpaired_difference(base: tuple[float, Limits], new: tuple[float, Limits], *, same_noise: bool) -> Limits:

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
-from robaudit.datasets.base import Labels, Sample, boundary, find, reason
+from robaudit.datasets.arrays import ArrayDataset
+from robaudit.datasets.base import Sample, boundary, find, reason
 from robaudit.datasets.hf_columns import (
     KEY,
     TAR,
@@ -77,7 +78,7 @@ class HfSpec(FilesSpec):
         return read_texts(data.whole, name, data.where)
 
 
-class HfDataset:
+class HfDataset(ArrayDataset):
     """A table with a column of encoded images, or of their paths; labels and ids are read when it is opened.
 
     A sample's id is in ``id_column``; otherwise it is its key in a tar (after the tar's name if there are several), its path, or its
@@ -87,46 +88,34 @@ class HfDataset:
     def __init__(self, spec: HfSpec, base_dir: Path) -> None:
         _library(spec.path)
         form, files, split = _chosen_files(spec, base_dir)
-        self.where = spec.path if split is None else f"{spec.path}, split {split}"
+        where = spec.path if split is None else f"{spec.path}, split {split}"
         self._spec, self._folder = spec, files[0].parent
         place = base_dir / expanded(spec.path)
         self._root = boundary(spec.root, base_dir, place if place.is_dir() else Path(os.path.commonpath([file.parent for file in files])))
         if place.is_dir():  # else the spec names the files themselves
             for file in files:
-                _refuse_elsewhere(file, self._root, self.where)
-        whole = _opened(form, files, self.where).flatten()
+                _refuse_elsewhere(file, self._root, where)
+        whole = _opened(form, files, where).flatten()
         known = {name: holds(feature) for name, feature in whole.features.items()}
         self.whole = whole
-        self._image_column = image_column(known, spec, self.where)
-        label, key = label_column(known, spec, self.where), id_column(known, spec, self.where)
+        self._image_column = image_column(known, spec, where)
+        label, key = label_column(known, spec, where), id_column(known, spec, where)
         used = [name for name in (self._image_column, label, key) if name is not None]
         if form == "arrow":
-            _validate(whole, used, self.where)
-        self.class_names: tuple[str, ...] | None = spec.class_names
-        self._labels: Labels | None = None
+            _validate(whole, used, where)
+        class_names, labels = spec.class_names, None
         if label is not None:
-            self._labels, self.class_names = read_labels(whole, label, known[label], spec, self.where)
+            labels, class_names = read_labels(whole, label, known[label], spec, where)
         if key is not None:
-            self._ids: list[str] | None = read_ids(whole, key, self.where)
+            ids: list[str] | None = read_ids(whole, key, where)
         elif KEY in known and TAR in known:
-            self._ids = read_keys(whole, self.where, several=len(files) > 1)
+            ids = read_keys(whole, where, several=len(files) > 1)
         elif known[self._image_column] is Holds.TEXT:
-            self._ids = read_ids(whole, self._image_column, self.where)
+            ids = read_ids(whole, self._image_column, where)
         else:
-            self._ids = None
-        self._images = encoded(whole.select_columns([self._image_column]), self._image_column, known[self._image_column])
-
-    def __len__(self) -> int:
-        return len(self._images)
-
-    def sample_id(self, index: int) -> str:
-        """The id of the row, or its index as text."""
-        index = range(len(self))[index]
-        return str(index) if self._ids is None else self._ids[index]
-
-    def labels(self) -> Labels | None:
-        """The labels of all rows (-1: none), or None without such a column."""
-        return self._labels
+            ids = None
+        self._rows = encoded(whole.select_columns([self._image_column]), self._image_column, known[self._image_column])
+        super().__init__(where, self._rows, labels, ids=ids, class_names=class_names)
 
     def __getitem__(self, index: int) -> Sample:
         """Decode the image of one row.
@@ -138,7 +127,7 @@ class HfDataset:
         sample_id = self.sample_id(index)
         where = f"{self.where}, sample {sample_id}"
         try:
-            value = self._images[index][self._image_column]
+            value = self._rows[index][self._image_column]
         except Exception as error:  # noqa: BLE001  the library raises nearly anything on damaged files
             raise SampleError(where, f"cannot be read ({reason(error)})", "repair the data set, or leave out this sample") from None
         label = -1 if self._labels is None else int(self._labels[index])

@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from robaudit.levels import GAUSSIAN, NoiseLevel
-from robaudit.memory import extra_peak
+from robaudit.memory import extra_peak, free_bytes
 from robaudit.models.logits import LogitModel
 from robaudit.noise.base import shape_of
+from robaudit.noise.draws import DrawPool
 from robaudit.noise.registry import NoiseSource
 
 _CPU_VALUES, _CUDA_VALUES = 3 * 2**16, 3 * 2**20
@@ -26,6 +27,7 @@ _TAIL = 8
 _GRADIENT_BYTES = 2**28  # in one pass, at most
 _PASS_SHARE = 0.25  # of the free memory; the rest is for the chunk, its noise and gaps
 _CAUTION = 4  # a batch may take more than as many single rows: libraries choose another way of computing it
+_POOL_SHARE = 0.125  # of the free memory of a CUDA device, for draws that are chosen from again and again
 _COPIES = 3  # of the gradients of a pass: as they are, and once more in float64
 
 
@@ -46,6 +48,13 @@ class NoisyBatch:
     padded: Tensor
 
 
+class Fit(NamedTuple):
+    """The most rows of a pass that memory holds, by measured passes: a forward one, and one that is differentiated."""
+
+    rows: int
+    gradient_rows: int
+
+
 class _Filled(NamedTuple):
     """A batch, without and with its padding."""
 
@@ -57,7 +66,7 @@ class Engine:
     """Runs a network over clean and noisy images in batches of a fixed size.
 
     On the CPU the batch size is a fixed function of the image shape (about 3 * 2^16 values, 8 to 128 rows: more overflow the
-    caches of the convolutional networks measured), so that timing never changes a byte; CUDA takes more, as far as its memory goes.
+    caches of the convolutional networks measured), so that timing never changes a byte; CUDA takes as many rows as fit, up to 4,096.
 
     Args:
         model: pixels -> logits.
@@ -65,8 +74,8 @@ class Engine:
         classes: how many logits the model has.
         batch_size: rows in one pass, or None for the rule.
         noisy: the model that noisy forward passes without gradients go through, in a lower precision; default: the model.
-        most_rows: the most rows in a pass that memory allows, for the rule.
-        free: bytes of memory, a share of which bounds the gradients of a pass; default: 256 MB do.
+        fit: the most rows in a pass that memory allows, for the rule; not measured where None.
+        free: bytes of memory, a share of which bounds the gradients of a pass; default, and on the CPU never more: 256 MB.
     """
 
     def __init__(
@@ -77,13 +86,17 @@ class Engine:
         batch_size: int | None = None,
         *,
         noisy: LogitModel | None = None,
-        most_rows: int | None = None,
+        fit: Fit | None = None,
         free: int | None = None,
     ) -> None:
         self.model, self.classes = model, classes
         self.noises = {GAUSSIAN: noises} if isinstance(noises, NoiseSource) else dict(noises)
-        self._noisy, self._batch_size, self._most_rows = noisy or model, batch_size, most_rows
-        self._gradient_bytes = _GRADIENT_BYTES if free is None else min(_GRADIENT_BYTES, int(_PASS_SHARE / 2 * free) // _COPIES)
+        self._noisy, self._batch_size = noisy or model, batch_size
+        self._most_rows = None if fit is None else fit.rows
+        self._most_gradient_rows = None if fit is None else fit.gradient_rows
+        self._gradient_bytes = _GRADIENT_BYTES if free is None else int(_PASS_SHARE / 2 * free) // _COPIES
+        if model.device.type == "cpu":
+            self._gradient_bytes = min(_GRADIENT_BYTES, self._gradient_bytes)
         self._halved = False
 
     @contextmanager
@@ -124,20 +137,28 @@ class Engine:
         if rows == 1:
             return None
         self._batch_size, self._halved = rows // 2, True
+        if self._most_gradient_rows is not None:
+            self._most_gradient_rows = max(1, self._most_gradient_rows // 2)
         return self._batch_size
 
     def gradient_rows(self, shape: Sequence[int], margins: int) -> int:
-        """Rows in one pass of which so many margins are differentiated: a quarter as many, and their gradients stay under 256 MB.
+        """Rows in one pass of which so many margins are differentiated.
 
-        On the CPU it is a quarter of what the rule says, as far as the batch size goes: a quarter of a small batch would be so few
-        rows that a network rounds them otherwise, and no batch size is to change a byte. Where a single number is differentiated, 64 rows
-        are the fastest there (measured on four networks, 16 to 128 rows: up to 1.5 times as fast as a quarter).
+        On CUDA as many as fit, where that was measured; else a quarter of a forward pass. On the CPU it is a quarter of what the rule says,
+        as far as the batch size goes: a quarter of a small batch would be so few rows that a network rounds them otherwise, and no batch
+        size is to change a byte. Where a single number is differentiated, 64 rows are the fastest there (measured on four networks, 16 to
+        128 rows: up to 1.5 times as fast as a quarter). The gradients themselves stay under their share of the memory.
         """
         row = math.prod(shape) * margins * torch.finfo(self.model.dtype).bits // 8
-        rows = self.rows(shape)
-        if self.model.device.type == "cpu" and not self._halved:
-            rows = min(4 * rows, rows_by_rule(shape, self.model.device, self._most_rows))
-        return max(1, min(_differentiated(rows, self.model.device, margins), self._gradient_bytes // row))
+        rows, cpu, most = self.rows(shape), self.model.device.type == "cpu", self._most_gradient_rows
+        if cpu:
+            whole = rows if self._halved else min(4 * rows, rows_by_rule(shape, self.model.device, self._most_rows))
+            rows = min(whole, _SINGLE_ROWS) if margins == 1 else whole // 4
+        elif most is None:
+            rows //= 4
+        if most is not None:
+            rows = min(rows, most) if cpu else most
+        return max(1, min(rows, self._gradient_bytes // row))
 
     def steady(self, rows: int) -> int:
         """So many rows or somewhat more, for chains whose decisions hang on the last digits: on the CPU a multiple of 8.
@@ -199,8 +220,20 @@ class Engine:
             index = torch.arange(first, first + len(filled.x), device=x.device)
             yield NoisyBatch(filled.x, index // draws, index % draws, filled.padded)
 
+    def pool(self, x: Tensor, ids: Sequence[str], noise: str) -> DrawPool | None:
+        """A place for the draws of :meth:`chosen_logits`, where a CUDA device can keep them from call to call."""
+        room = free_bytes(x.device) if x.device.type != "cpu" else 0
+        return self.noises[noise].pool(ids, shape_of(x), int(_POOL_SHARE * room))
+
     def chosen_logits(
-        self, x: Tensor, ids: Sequence[str], noise: str, images: Sequence[int], levels: Sequence[float], draws: Sequence[NDArray[np.int64]]
+        self,
+        x: Tensor,
+        ids: Sequence[str],
+        noise: str,
+        images: Sequence[int],
+        levels: Sequence[float],
+        draws: Sequence[NDArray[np.int64]],
+        pool: DrawPool | None = None,
     ) -> Iterator[Tensor]:
         """Logits of chosen draws of some images, each at a level of its own, in inference mode.
 
@@ -211,18 +244,43 @@ class Engine:
             images: which of them.
             levels: one for each of these.
             draws: numbers of draws for each, ascending; the same numbers are the same draws as those of :meth:`noisy_batches`.
+            pool: of these images, from :meth:`pool`.
 
         Yields:
             (rows, classes): image by image, in the order of its draws.
         """
         source, rows, shape = self.noises[noise], self.rows(x.shape[1:]), shape_of(x)
+        model = self._noisy.clipping(source.form.clip)
+        kept = None if pool is None else pool.holding(images, max(int(numbers[-1]) for numbers in draws) + 1, x)
+        if kept is not None:
+            yield from self._pooled_logits(model, x, source, images, levels, draws, kept)
+            return
         wanted = [(ids[b], numbers) for b, numbers in zip(images, draws, strict=True)]
         parts = ((images[which], levels[which], z) for which, z in source.chosen(wanted, shape))
-        model = self._noisy.clipping(source.form.clip)
         for _, filled in self._filled(x, ids, noise, parts, rows, sum(map(len, draws))):
             with torch.inference_mode():
                 logits = model(filled.padded)[: len(filled.x)]
             yield logits
+
+    def _pooled_logits(
+        self,
+        model: LogitModel,
+        x: Tensor,
+        source: NoiseSource,
+        images: Sequence[int],
+        levels: Sequence[float],
+        draws: Sequence[NDArray[np.int64]],
+        kept: Tensor,
+    ) -> Iterator[Tensor]:
+        """:meth:`chosen_logits` of draws that lie on the device: a batch is one piece of work, whatever images it is of."""
+        rows, sizes = self.rows(x.shape[1:]), [len(numbers) for numbers in draws]
+        where = np.stack([np.repeat(images, sizes), np.concatenate(draws)])
+        at = torch.from_numpy(where).to(x.device, non_blocking=True)
+        level = torch.from_numpy(np.repeat(levels, sizes)).to(x.device, x.dtype, non_blocking=True)[:, None, None, None]
+        for (image, draw), part in zip(at.split(rows, 1), level.split(rows), strict=True):
+            with torch.inference_mode():
+                pixels = source.form.noisy_rows(x[image], kept[image, draw].to(x.dtype), part)
+                yield model(padded(pixels, rows))[: len(pixels)]
 
     def _filled(
         self, x: Tensor, ids: Sequence[str], noise: str, parts: Iterable[tuple[int, float, Tensor]], rows: int, total: int
@@ -247,11 +305,6 @@ class Engine:
                     done, filled = done + filled, 0
 
 
-def _differentiated(rows: int, device: torch.device, margins: int = 1) -> int:
-    """Rows of a pass that is differentiated, by those of one that is not."""
-    return min(rows, _SINGLE_ROWS) if margins == 1 and device.type == "cpu" else max(1, rows // 4)
-
-
 def padded(x: Tensor, most: int) -> Tensor:
     """x and copies of its last row, a multiple of 8 rows, ``most`` at most: on the CPU a row has the same bits in any such batch."""
     missing = _full(len(x), most) - len(x)
@@ -263,11 +316,21 @@ def _full(rows: int, most: int) -> int:
 
 
 def rows_by_rule(shape: Sequence[int], device: torch.device, most: int | None = None) -> int:
-    """Rows in one forward pass: a power of two by the values of an image and the kind of device, ``most`` at most."""
+    """Rows in one forward pass: a power of two by the values of an image and the kind of device, ``most`` at most.
+
+    On CUDA, where a pass was measured, memory alone decides, up to 4,096 rows.
+    """
     cuda = device.type != "cpu"
     wanted = (_CUDA_VALUES if cuda else _CPU_VALUES) / math.prod(shape)
-    rows = int(min(_CUDA_ROWS if cuda else _CPU_ROWS, max(_FEWEST_ROWS, 2 ** math.floor(math.log2(max(1.0, wanted))))))
-    return rows if most is None else max(1, min(rows, 2 ** math.floor(math.log2(max(1, most)))))
+    rows = min(_CUDA_ROWS if cuda else _CPU_ROWS, max(_FEWEST_ROWS, _power_of_two(wanted)))
+    if most is None:
+        return rows
+    return min(_CUDA_ROWS if cuda else rows, _power_of_two(most))
+
+
+def _power_of_two(number: float) -> int:
+    """The largest that is no larger, and at least 1."""
+    return 1 << math.floor(math.log2(max(1.0, number)))
 
 
 def rows_that_fit(measure: Callable[[int], int], wanted: int, budget: int) -> int:
@@ -311,17 +374,18 @@ def pass_bytes(model: LogitModel, image: Tensor, rows: int, *, gradient: bool = 
     return extra_peak(work, model.device)
 
 
-def fitting_rows(noisy: LogitModel, exact: LogitModel | None, image: Tensor, free: int) -> int:
-    """The most rows of a pass that fits into a quarter of the free memory, by the peaks of small ones; as the rule says where all do.
+def fitting_rows(noisy: LogitModel, exact: LogitModel | None, image: Tensor, free: int) -> Fit:
+    """The most rows of passes that fit into a quarter of the free memory, by the peaks of small ones.
 
     Args:
         noisy: the network of noisy passes.
         exact: the network of passes that are differentiated; None if there are none.
         image: one image, for its shape.
-        free: bytes of main memory for passes and chunk.
+        free: bytes of the device's memory for passes and chunk.
     """
-    most = rows_by_rule(image.shape, noisy.device)
-    most = rows_that_fit(lambda rows: pass_bytes(noisy, image, rows), most, int(_PASS_SHARE * free))
+    budget = int(_PASS_SHARE * free)
+    wanted = rows_by_rule(image.shape, noisy.device) if noisy.device.type == "cpu" else _CUDA_ROWS
+    rows = rows_that_fit(lambda rows: pass_bytes(noisy, image, rows), wanted, budget)
     if exact is None:
-        return most
-    return rows_that_fit(lambda rows: pass_bytes(exact, image, rows, gradient=True), most, int(_PASS_SHARE * free))
+        return Fit(rows, rows)
+    return Fit(rows, rows_that_fit(lambda rows: pass_bytes(exact, image, rows, gradient=True), wanted, budget))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -26,11 +28,8 @@ class MarginField:
 
     def logits(self, image: Tensor, pixels: Tensor) -> Tensor:
         """Logits (rows, classes) of pixels (rows, channels, height, width); no number that is not finite: minus infinity instead."""
-        found = pixels.new_empty(len(pixels), self._classes)
-        for out, part in zip(found.split(self._rows), pixels.split(self._rows), strict=True) if len(pixels) else ():
-            with torch.inference_mode():
-                out.copy_(self._model(padded(part, self._rows))[: len(part)])
-        return found.nan_to_num(-torch.inf, torch.inf, -torch.inf)
+        parts = [self._passed(part) for part in pixels.split(self._rows)] if len(pixels) else [pixels.new_empty(0, self._classes)]
+        return _joined(parts).nan_to_num(-torch.inf, torch.inf, -torch.inf)
 
     def slopes(self, image: Tensor, pixels: Tensor, to: Tensor) -> tuple[Tensor, Tensor]:
         """The same, and the gradient of z_j - z_y with respect to the pixels.
@@ -41,16 +40,26 @@ class MarginField:
             to: class j of each row (rows,), int64.
         """
         rows = self._gradient_rows
-        found, slopes = pixels.new_empty(len(pixels), self._classes), torch.empty_like(pixels)
-        for start in range(0, len(pixels), rows):
-            part = slice(start, start + rows)
-            x = padded(pixels[part], rows).detach().clone().requires_grad_(True)
-            j, y = padded(to[part], rows), self._y[padded(image[part], rows)]
-            with torch.enable_grad():
-                logits = self._model(x)
-            weights = torch.zeros_like(logits).scatter_(1, j[:, None], 1.0).scatter_(1, y[:, None], -1.0)
-            (slope,) = torch.autograd.grad(logits, x, weights) if logits.requires_grad else (torch.zeros_like(x),)
-            out = slopes[part]
-            out.copy_(slope[: len(out)])
-            found[part] = logits.detach()[: len(out)]
-        return found.nan_to_num(-torch.inf, torch.inf, -torch.inf), slopes
+        found = [self._sloped(*part) for part in zip(image.split(rows), pixels.split(rows), to.split(rows), strict=True)]
+        logits, slopes = (_joined(parts) for parts in zip(*found, strict=True))
+        return logits.nan_to_num(-torch.inf, torch.inf, -torch.inf), slopes
+
+    def _passed(self, pixels: Tensor) -> Tensor:
+        with torch.inference_mode():
+            logits: Tensor = self._model(padded(pixels, self._rows))
+        return logits[: len(pixels)]
+
+    def _sloped(self, image: Tensor, pixels: Tensor, to: Tensor) -> tuple[Tensor, Tensor]:
+        """One pass; the rows of its padding have no weight."""
+        n = len(pixels)
+        x = padded(pixels, self._gradient_rows).detach().requires_grad_(True)
+        with torch.enable_grad():
+            logits = self._model(x)
+        weights = torch.zeros_like(logits)
+        weights[:n].scatter_(1, to[:, None], 1.0).scatter_(1, self._y[image][:, None], -1.0)
+        (slope,) = torch.autograd.grad(logits, x, weights) if logits.requires_grad else (torch.zeros_like(x),)
+        return logits.detach()[:n], slope[:n]
+
+
+def _joined(parts: Sequence[Tensor]) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat(list(parts))

@@ -18,6 +18,7 @@ from robaudit.estimators.work import Work
 from robaudit.levels import LevelName
 from robaudit.names import KEPT_LEVEL
 from robaudit.noise.base import AdditiveNoise, NoiseKind, Shape, shape_of
+from robaudit.noise.draws import DrawPool
 from robaudit.numerics.tolerance import KEPT, Ask, Plan, Tolerance, find_tolerance, run_all
 from robaudit.quantities import TOLERANCE, Interval, IntervalKind, Quantity
 
@@ -88,10 +89,11 @@ class NoiseTolerance(Estimator):
 
     def estimate(self, work: Work) -> Sequence[Estimate]:
         """Search all images side by side."""
-        plan = self._plan(self.largest(work), work.noise.least)
+        plan, pool = self._plan(self.largest(work), work.noise.least), work.engine.pool(work.x, work.ids, work.at.noise)
+        predicted: NDArray[np.int64] = work.clean.predicted.cpu().numpy()
 
         def answer(images: Sequence[int], asks: Sequence[Ask]) -> list[NDArray[np.int64]]:
-            found = _results(work, images, asks)
+            found = _results(work, images, asks, predicted, pool)
             for image, results in zip(images, found, strict=True):
                 work.lost[image] += int((results == work.classes).sum())
             return found
@@ -153,14 +155,15 @@ class NoiseTolerance(Estimator):
         )
 
 
-def _results(work: Work, images: Sequence[int], asks: Sequence[Ask]) -> list[NDArray[np.int64]]:
+def _results(
+    work: Work, images: Sequence[int], asks: Sequence[Ask], predicted: NDArray[np.int64], pool: DrawPool | None
+) -> list[NDArray[np.int64]]:
     """The class that each draw flips to, ``KEPT`` where it does not, and the number of classes where its logits are not finite."""
     levels, draws = [ask.level for ask in asks], [ask.draws for ask in asks]
-    batches = work.engine.chosen_logits(work.x, work.ids, work.at.noise, images, levels, draws)
-    winners = torch.cat([torch.where(logits.isfinite().all(1), logits.argmax(1), work.classes) for logits in batches])
+    batches = work.engine.chosen_logits(work.x, work.ids, work.at.noise, images, levels, draws, pool)
+    winners = torch.cat([torch.where(logits.isfinite().all(1), logits.argmax(1), work.classes) for logits in batches]).cpu().numpy()
     sizes = [len(numbers) for numbers in draws]
-    predicted = torch.cat([work.clean.predicted[b].expand(size) for b, size in zip(images, sizes, strict=True)])
-    results: NDArray[np.int64] = torch.where(winners == predicted, KEPT, winners).cpu().numpy()
+    results: NDArray[np.int64] = np.where(winners == np.repeat(predicted[list(images)], sizes), KEPT, winners)
     return np.split(results, np.cumsum(sizes)[:-1])
 
 

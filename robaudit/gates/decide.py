@@ -17,8 +17,8 @@ from robaudit.documents import Document
 from robaudit.errors import SpecError
 from robaudit.gates.certified import certified_for, measured_certified
 from robaudit.gates.certified import remarks as remarks_on_certificates
-from robaudit.gates.evidence import Evidence, gather, group_of, refuse_results_of
-from robaudit.gates.measure import OF_CLASSES, OF_THE_RUN, ClassPart, Measured, Method, check_range, meaning, measure, measured_warnings
+from robaudit.gates.evidence import Evidence, gather, group_of
+from robaudit.gates.measure import OF_CLASSES, ClassPart, Measured, Method, check_range, meaning, measure, measured_warnings
 from robaudit.gates.scores import measured_score, scores_for
 from robaudit.gates.scores import remarks as remarks_on_scores
 from robaudit.quantities import Quantity
@@ -186,16 +186,15 @@ def decide(
     basis = Basis(confidence, population, point)
     gates = with_strict(gates, strict)
     groups = gather(run)
+    quantities = {group: evidence.key.quantity for group, evidence in groups.items()}
+    voted = {group for group, evidence in groups.items() if evidence.has_votes}
     scores_of = functools.cache(lambda key: scores_for(run, key, confidence))  # several gates may be about one result
     certified_of = functools.cache(lambda key: certified_for(run, key, confidence))
     decisions = []
     for gate in gates:
-        if gate.quantity in OF_THE_RUN:
-            refuse_results_of(gate)
-            evidence, full = next(iter(groups.values())), gate
-        else:
-            evidence = group_of(gate, run, groups)
-            full = gate.about(evidence.key.estimator, evidence.key.at)
+        group = group_of(gate, run, quantities, voted)
+        evidence = next(iter(groups.values())) if group is None else groups[group]
+        full = gate if group is None else gate.about(*group)
         scale = evidence.scale(run.quantities)
         check_range(full, scale)
         if gate.quantity == WARNINGS:

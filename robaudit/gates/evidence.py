@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +20,8 @@ from robaudit.stats.scores import RADII
 from robaudit.store.run import Run
 
 Group = tuple[str, NoiseLevel]
+OF_THE_RUN = frozenset({"accuracy", WARNINGS})
+"""Quantities that no estimator and no noise level has to do with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,40 +125,35 @@ def gather(run: Run) -> dict[Group, Evidence]:
     return {group: Evidence(columns, by_label=by_label) for group, columns in run.groups().items()}
 
 
-def group_of(gate: Gate, run: Run, groups: Mapping[Group, Evidence]) -> Evidence:
-    """The group that a gate is about.
+def group_of(gate: Gate, run: Run, quantities: Mapping[Group, str], voted: Container[Group] | None = None) -> Group | None:
+    """The results that a gate is about; None for a gate on warnings or on the accuracy without noise.
 
-    Raises:
-        SpecError: the run has no such group, or several.
-    """
-    needed = needed_by(gate)
-    if needed is not None:
-        return groups[needed_group(gate, run, {group: evidence.key.quantity for group, evidence in groups.items()}, needed)]
-    keys = matching_groups(gate, run, groups, one=gate.quantity != "noisy_accuracy")
-    if gate.quantity == "noisy_accuracy":
-        keys = [key for key in keys if groups[key].has_votes]
-        if not keys:
-            what = "there are no results with labels and a fixed number of votes"
-            raise SpecError(f"gate {str(gate)!r}", what, "audit labelled images with mc")
-        _refuse_several(gate, keys)
-    return groups[keys[0]]
-
-
-def needed_by(gate: Gate) -> Needed | None:
-    """The results that a gate on a set of values is about; None for the other gates."""
-    return _NEEDED.get(gate.quantity)
-
-
-def needed_group(gate: Gate, run: Run, quantities: Mapping[Group, str], needed: Needed) -> Group:
-    """The group that such a gate is about, of all groups with the names of their quantities.
+    Args:
+        gate: the gate.
+        run: for messages.
+        quantities: the names of the quantities of all results.
+        voted: those with votes for labels; None: not known yet.
 
     Raises:
         SpecError: there are no such results, or several.
     """
-    able = [group for group, quantity in quantities.items() if quantity in needed.quantities]
-    if not able:
-        raise SpecError(f"gate {str(gate)!r}", *needed.lacking)
-    return matching_groups(gate, run, able, one=True, subject=needed.subject)[0]
+    if gate.quantity in OF_THE_RUN:
+        refuse_results_of(gate)
+        return None
+    needed = _NEEDED.get(gate.quantity)
+    if needed is not None:
+        able = [group for group, quantity in quantities.items() if quantity in needed.quantities]
+        if not able:
+            raise SpecError(f"gate {str(gate)!r}", *needed.lacking)
+        return matching_groups(gate, run, able, one=True, subject=needed.subject)[0]
+    groups = matching_groups(gate, run, quantities, one=gate.quantity != "noisy_accuracy")
+    if gate.quantity == "noisy_accuracy" and voted is not None:
+        groups = [group for group in groups if group in voted]
+        if not groups:
+            what = "there are no results with labels and a fixed number of votes"
+            raise SpecError(f"gate {str(gate)!r}", what, "audit labelled images with mc")
+        _refuse_several(gate, groups)
+    return groups[0]
 
 
 def matching_groups(gate: Gate, run: Run, keys: Iterable[Group], *, one: bool, subject: str = "the run") -> list[Group]:

@@ -35,8 +35,6 @@ from robaudit.stats.intervals import (
 from robaudit.text import class_name, known_name
 
 SHARES = frozenset({"share_below", "accuracy", "noisy_accuracy", CERTIFIED_ACCURACY})
-OF_THE_RUN = frozenset({"accuracy", WARNINGS})
-"""Those that no estimator and no noise level has to do with."""
 OF_CLASSES = frozenset({"worst_class", "class_gap"})
 _QUANTILES = {"median": 0.5, "p05": 0.05}
 _LOWER_IS_BETTER = {

@@ -9,9 +9,12 @@ from pathlib import Path
 from typing import Any, get_args
 
 from robaudit.errors import RobauditError, SpecError, did_you_mean
-from robaudit.gates.decide import Verdict, check_confidence, decide
-from robaudit.gates.interim import InterimRecord, read_record
+from robaudit.gates.decide import Decision, Verdict, check_confidence, decide
+from robaudit.gates.evidence import group_of
+from robaudit.gates.measure import check_range
 from robaudit.spec.gates import NO_WARNINGS, QUANTITIES, Gate, parse_gate
+from robaudit.spec.model import AuditSpec
+from robaudit.store.info import until_decided
 from robaudit.store.run import Run
 
 _LARGEST = 2**20  # bytes
@@ -36,87 +39,94 @@ class GateRules:
     confidence: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class RunGates:
-    """The gates of a run: those that it was sampled for, else those of its spec.
-
-    Attributes:
-        written: the gates as they were written; empty where it has none.
-        where: their source, for messages.
-        point: whether values without an interval decided by themselves when it was sampled for them.
-        record: of its interim analyses, if it was sampled until gates were decided.
-    """
-
-    written: tuple[str, ...]
-    where: str
-    point: bool
-    record: InterimRecord | None
-
-
-def gates_of(run: Run) -> RunGates:
-    """The gates of a run.
+def rules_of(run: Run) -> GateRules | None:
+    """The gates of a run's spec: those that it was sampled for, if it was; None where it has none.
 
     Raises:
-        RunError: the record of its interim analyses is not what robaudit wrote.
+        SpecError: one is not a gate.
     """
-    record = read_record(run.path, run.info)
-    if record is not None:
-        return RunGates(tuple(record.asked.gates), f"the interim analyses of {run.path}", record.point, record)
-    return RunGates(tuple(run.info["spec"].get("gates", ())), f"the spec of {run.path}", False, None)
+    written, where, until = run.info["spec"].get("gates", ()), f"the spec of {run.path}", until_decided(run.info)
+    return GateRules(parsed(written, where), where, point=None if until is None else until.point) if written else None
+
+
+def decide_by(
+    rules: GateRules, run: Run, *, population: bool = False, point: bool = False, confidence: float | None = None, strict: bool = False
+) -> tuple[Decision, ...]:
+    """Decide gates on a finished run; what the arguments leave open is as the rules say."""
+    return decide(
+        run,
+        rules.gates,
+        population=population or bool(rules.population),
+        point=point or bool(rules.point),
+        confidence=confidence_of(run.info, confidence, rules.confidence),
+        strict=strict,
+    )
 
 
 def decisions_of(run: Run) -> tuple[tuple[dict[str, Any], ...], str]:
-    """The decisions on a finished run's gates as documents: those of its last interim analysis if it was sampled for them, else
-    new ones.
+    """The decisions on a finished run's own gates as documents.
 
     Returns:
         The decisions, and why there are none where the run has gates that cannot be decided (empty otherwise).
-
-    Raises:
-        RunError: the record of its interim analyses is damaged.
     """
-    of_run = gates_of(run)
-    if of_run.record is not None and of_run.record.run.identity == run.info["identity"]:
-        return tuple(one.model_dump() for one in of_run.record.gates), ""
-    if not of_run.written:
-        return (), ""
     try:
-        gates = parsed(of_run.written, of_run.where)
-        decisions = decide(run, gates, point=of_run.point, confidence=confidence_of(of_run.record, None, None))
+        rules = rules_of(run)
+        return () if rules is None else tuple(one.document() for one in decide_by(rules, run)), ""
     except RobauditError as error:
         return (), str(error)
-    return tuple(one.document() for one in decisions), ""
 
 
-def confidence_of(record: InterimRecord | None, option: float | None, rules: float | None) -> float:
-    """The confidence at which each gate is read.
+def confidence_of(info: Mapping[str, Any], given: float | None, rules: float | None = None) -> float:
+    """The confidence of the intervals of a run's gates.
 
-    ``option`` (--confidence) comes first. Otherwise a run that was sampled for gates is read at the confidence of one interim analysis,
-    where all possible ones share the error of ``rules`` (pyproject.toml) or of the request; any other run at that of ``rules``, or 95 %.
+    ``given`` (--confidence) comes first. Otherwise, if the run was sampled until gates were decided, that of one analysis, where all
+    possible ones share the error of ``rules`` (pyproject.toml) or of the request; for any other run that of ``rules``, or 95 %.
 
     Raises:
         SpecError: one of them is out of range.
     """
-    for given in (option, rules):
-        if given is not None:
-            check_confidence(given)
-    if option is not None:
-        return option
-    if record is not None:
-        return record.asked.each(rules)
-    return 0.95 if rules is None else rules
+    for one in (given, rules):
+        if one is not None:
+            check_confidence(one)
+    if given is not None:
+        return given
+    until = until_decided(info)
+    return until.each(rules) if until is not None else 0.95 if rules is None else rules
+
+
+def refuse_beyond(spec: AuditSpec, gates: Sequence[Gate] | None = None) -> None:
+    """Refuse gates about results that the run of a spec will not have, before anything is computed.
+
+    Args:
+        spec: what to audit.
+        gates: default: those of the spec.
+
+    Raises:
+        SpecError: a gate is about no results or several, or has a threshold outside its range.
+    """
+    gates = parsed(spec.gates, "gates") if gates is None else gates
+    if not gates:
+        return
+    from robaudit.estimators import registry
+
+    built = registry.build(spec.estimators)
+    scales = {name: chosen.estimator.quantity for chosen in built for name in chosen.names}
+    quantities = {(name, at): scales[name].name for task in registry.tasks_of(spec, built) for at, name in task.names}
+    for gate in gates:
+        group = group_of(gate, Run(Path(spec.title), {}, ()), quantities)
+        check_range(gate, next(iter(scales.values())) if group is None else scales[group[0]])
 
 
 def find_rules(
-    given: Sequence[str], *, spec: Path | None = None, pyproject: Path | None = None, of_run: RunGates | None = None, strict: bool = False
+    given: Sequence[str], run: Run, *, spec: Path | None = None, pyproject: Path | None = None, strict: bool = False
 ) -> GateRules:
     """The gates of the first source that has any: the command line, ``--spec``, ``--pyproject``, the run itself, and the
     pyproject.toml of the working folder. The other keys of a pyproject.toml apply only with its gates.
 
     Args:
         given: on the command line.
+        run: whose gates are decided.
         spec, pyproject: files named on the command line.
-        of_run: the gates of the run.
         strict: no gate is needed besides the one on warnings.
 
     Raises:
@@ -136,10 +146,8 @@ def find_rules(
         if rules is None:
             raise SpecError(str(pyproject), "has no gates", '[tool.robaudit] gates = ["mean >= 0.9"]')
         return rules
-    if of_run is not None and of_run.written:
-        return GateRules(parsed(of_run.written, f"{of_run.where}, gates"), of_run.where)
     nearest = Path("pyproject.toml")
-    rules = _from_pyproject(nearest) if nearest.is_file() else None
+    rules = rules_of(run) or (_from_pyproject(nearest) if nearest.is_file() else None)
     if rules is None and strict:
         return GateRules((NO_WARNINGS,), "the command line")
     if rules is None:

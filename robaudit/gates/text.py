@@ -37,6 +37,7 @@ def numbers(decision: Decision) -> str:
 
 def number(value: float, threshold: float, rounding: str) -> str:
     """Four decimals, or as many more as it takes that rounding does not move it onto or across the threshold."""
+    value = float(value)  # the repr of NumPy's numbers is another
     if not math.isfinite(value) or abs(value) >= _PLAIN:
         return repr(value)
     exact, limit = Decimal(repr(value)), Decimal(repr(threshold))

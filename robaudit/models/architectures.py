@@ -159,14 +159,14 @@ ARCHITECTURES: dict[str, Callable[..., nn.Module]] = {
 }
 
 
-def build_architecture(source: Source, tensors: Mapping[str, torch.Tensor], *, meta: bool = False) -> nn.Module:
+def build_architecture(source: Source, tensors: Mapping[str, torch.Tensor] | None, *, meta: bool = False) -> nn.Module:
     """The network that ``architecture`` names, with fresh weights and in eval mode.
 
     The global random state does not change.
 
     Args:
         source: where the model comes from.
-        tensors: its future weights; a network that is clearly larger is not built (trusted code is not limited).
+        tensors: its future weights; a network that is clearly larger is not built (trusted code is not limited). None: it has none yet.
         meta: build it on torch's meta device, without memory for the weights, unless its builder (or trusted code) needs their values.
 
     Raises:
@@ -184,7 +184,8 @@ def build_architecture(source: Source, tensors: Mapping[str, torch.Tensor], *, m
         else:
             builder = find(name, short, options)
             try:
-                network = build_within(tensors, source.where, name, options, partial(builder, **options), meta=meta)
+                build = partial(builder, **options)
+                network = build() if tensors is None else build_within(tensors, source.where, name, options, build, meta=meta)
             except ModelError:
                 raise
             except Exception as error:

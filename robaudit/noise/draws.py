@@ -27,10 +27,13 @@ class NormalDraws:
         device: where the draws are made; CPU and CUDA streams differ from each other.
         dtype: of the draws.
         stream: a name for draws that are independent of the unnamed ones at every seed: a check of a run must not share its noise.
+
+    Attributes:
+        device: where the draws are made.
     """
 
     def __init__(self, kind: str, seed: int, device: torch.device, dtype: torch.dtype = torch.float32, *, stream: str = "") -> None:
-        self._seed, self._device, self._dtype = seed, device, dtype
+        self._seed, self.device, self._dtype = seed, device, dtype
         self._name = f"{kind} {stream} stream" if stream else kind
         self._generator = generator(device)
         self._frames: OrderedDict[tuple[str, int, tuple[int, ...]], Tensor] = OrderedDict()
@@ -42,7 +45,7 @@ class NormalDraws:
         Draws are made in float32 whatever the dtype, so that fp32 and fp64 runs see the same noise.
         """
         key = stream_key(self._seed, self._name, sample_id)
-        size = block_size(torch.Size(shape).numel())
+        size = self._block_size(shape)
         for block in range(start // size, -(-(start + draws) // size)):
             z = self._block(key, block, (size, *shape))
             yield z[max(0, start - block * size) : start + draws - block * size].to(self._dtype)
@@ -57,8 +60,8 @@ class NormalDraws:
         Yields:
             Which of the samples, and draws (n, *shape), in the order of their numbers.
         """
-        size = block_size(torch.Size(shape).numel())
-        places = torch.from_numpy(np.concatenate([numbers % size for _, numbers in wanted])).to(self._device, non_blocking=True)
+        size = self._block_size(shape)
+        places = torch.from_numpy(np.concatenate([numbers % size for _, numbers in wanted])).to(self.device, non_blocking=True)
         done = 0
         for which, (sample_id, numbers) in enumerate(wanted):
             key = stream_key(self._seed, self._name, sample_id)
@@ -70,9 +73,20 @@ class NormalDraws:
                     yield which, (z[first % size :][:n] if run else z[places[done : done + n]]).to(self._dtype)
                     done += n
 
+    def _block_size(self, shape: tuple[int, ...]) -> int:
+        return block_size(torch.Size(shape).numel(), self.device)
+
+    def pool(self, ids: Sequence[str], shape: tuple[int, ...], most_bytes: int) -> DrawPool:
+        """The draws of several samples, kept for as long as they are chosen from."""
+        return DrawPool([stream_key(self._seed, self._name, one) for one in ids], shape, self._block_size(shape), most_bytes, self)
+
     def _block(self, key: int, block: int, shape: tuple[int, ...]) -> Tensor:
-        self._generator.manual_seed(block_seed(key, block))
-        return torch.randn(shape, generator=self._generator, device=self._device, dtype=torch.float32)
+        return self.fill(torch.empty(shape, device=self.device, dtype=torch.float32), key, block)
+
+    def fill(self, block: Tensor, key: int, number: int) -> Tensor:
+        """Fill a float32 block of draws: that of this number in the stream of this key."""
+        self._generator.manual_seed(block_seed(key, number))
+        return block.normal_(generator=self._generator)
 
     def frames(self, sample_id: str, draws: int, shape: tuple[int, ...], start: int = 0) -> Iterator[Tensor]:
         """Like :meth:`blocks`, with draws that are coupled in frames of 48 (:func:`~robaudit.noise.frames.orthogonal_frame`).
@@ -98,3 +112,43 @@ class NormalDraws:
                 self._kept -= self._frames.popitem(last=False)[1].nbytes
         self._frames.move_to_end(name)
         return self._frames[name]
+
+
+class DrawPool:
+    """The draws of several samples that lie on a CUDA device, where a choice of many is one launch.
+
+    Args:
+        keys: of the samples' streams.
+        shape: of a draw.
+        size: draws in a block.
+        most_bytes: that may be kept.
+        draws: what fills the blocks.
+    """
+
+    def __init__(self, keys: Sequence[int], shape: tuple[int, ...], size: int, most_bytes: int, draws: NormalDraws) -> None:
+        self._keys, self._shape, self._size, self._draws = keys, shape, size, draws
+        self._most = most_bytes // (4 * len(keys) * torch.Size(shape).numel())
+        self._filled = [0] * len(keys)  # blocks of each sample
+        self._kept: Tensor | None = None  # (samples, draws, *shape)
+
+    def holding(self, samples: Sequence[int], draws: int, like: Tensor) -> Tensor | None:
+        """The pool (samples, at least so many draws, *shape), float32, with those of these samples filled in; None if it grows too large.
+
+        Args:
+            samples: whose draws are needed.
+            draws: how many of each.
+            like: says on which device.
+        """
+        blocks = -(-draws // self._size)
+        if self._kept is None or self._kept.shape[1] < blocks * self._size:
+            before, wanted = self._kept, blocks * self._size
+            if wanted > self._most:
+                return None
+            self._kept = like.new_empty((len(self._keys), wanted, *self._shape), dtype=torch.float32)
+            if before is not None:
+                self._kept[:, : before.shape[1]] = before
+        for sample in samples:
+            for block in range(self._filled[sample], blocks):
+                self._draws.fill(self._kept[sample, block * self._size : (block + 1) * self._size], self._keys[sample], block)
+            self._filled[sample] = max(self._filled[sample], blocks)
+        return self._kept

@@ -28,7 +28,7 @@ def stretched(x: Tensor, u: Tensor, strength: float, smoothness: float, jitter: 
         (n, channels, height, width).
     """
     height, width = x.shape[2:]
-    moved = sample(x, _affine_grid(u[:, :6].double() * jitter, height, width).to(x.dtype), Mirror.REFLECT)
+    moved = sample(x, affine_grid(u[:, :6].double() * jitter, height, width).to(x.dtype), Mirror.REFLECT)
     if not strength:
         return moved
     away = gaussian_blur(u[:, 6:].unflatten(1, (2, height, width)), smoothness, truncate=_TRUNCATE, edge="symmetric").mul_(strength)
@@ -43,7 +43,7 @@ def stretched(x: Tensor, u: Tensor, strength: float, smoothness: float, jitter: 
     return sample(moved, grid, Mirror.SYMMETRIC)
 
 
-def _affine_grid(moves: Tensor, height: int, width: int) -> Tensor:
+def affine_grid(moves: Tensor, height: int, width: int) -> Tensor:
     """Where every pixel of the moved image comes from, as :func:`unit` gives it: (n, 6) -> (n, 2, height, width).
 
     The points are a = c + (s, s), b = c + (s, -s), d = c + (-s, -s), with c the middle in whole pixels and s a third of the shorter side;

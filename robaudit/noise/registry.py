@@ -18,7 +18,7 @@ from robaudit.errors import NoiseError, SpecError
 from robaudit.files import file_sha256
 from robaudit.levels import GAUSSIAN, NoiseLevel
 from robaudit.noise.base import BASE_DIR, AdditiveNoise, NoiseKind, Shape
-from robaudit.noise.draws import NormalDraws
+from robaudit.noise.draws import DrawPool, NormalDraws
 from robaudit.noise.gaussian import Gaussian
 from robaudit.plugins import NOISES, BrokenContractError, blaming, installed, is_ours, load_class, shown
 from robaudit.spec.errors import explain
@@ -84,6 +84,11 @@ class NoiseSource:
     def chosen(self, wanted: Sequence[tuple[str, NDArray[np.int64]]], shape: Shape) -> Iterator[tuple[int, Tensor]]:
         """Chosen draws of :meth:`blocks`, of several samples: see :meth:`NormalDraws.chosen <robaudit.noise.draws.NormalDraws.chosen>`."""
         return self.draws.chosen(wanted, self.form.latent_shape(shape))
+
+    def pool(self, ids: Sequence[str], shape: Shape, most_bytes: int) -> DrawPool | None:
+        """The draws of :meth:`blocks` for many samples, kept on a CUDA device; None on the CPU, or where the kind takes a single level."""
+        usable = self.form.by_row and self.draws.device.type != "cpu"
+        return self.draws.pool(ids, self.form.latent_shape(shape), most_bytes) if usable else None
 
     def frames(self, sample_id: str, draws: int, shape: Shape, start: int = 0) -> Iterator[Tensor]:
         """The same, with draws coupled so that their mean varies less."""

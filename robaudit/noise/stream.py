@@ -7,6 +7,7 @@ import hashlib
 import torch
 
 _MASK32 = 0xFFFFFFFF
+_CPU = torch.device("cpu")
 
 
 def stream_key(seed: int, kind: str, sample_id: str) -> int:
@@ -36,9 +37,13 @@ def _mix(x: int) -> int:
     return x ^ (x >> 16)
 
 
-def block_size(values_per_draw: int) -> int:
-    """Draws in a block: a fixed function of the image size (about 2^16 values, 1 to 256 draws)."""
-    return max(1, min(256, 2**16 // max(1, values_per_draw)))
+def block_size(values_per_draw: int, device: torch.device = _CPU) -> int:
+    """Draws in a block, 1 to 256: a fixed function of the image size and the kind of device.
+
+    A block has about 2^16 values on the CPU, for its caches, and 2^23 on CUDA, where a block is a launch.
+    """
+    values = 2**16 if device.type == "cpu" else 2**23
+    return max(1, min(256, values // max(1, values_per_draw)))
 
 
 def generator(device: torch.device) -> torch.Generator:

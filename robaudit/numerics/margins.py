@@ -75,12 +75,10 @@ class PairMoments(NamedTuple):
     Attributes:
         mean: (batch, k).
         covariance: of g (batch, k, k), the even part's and the odd part's together.
-        even_variance: variance of the even part alone (batch, k): the mean's own variance times the number of pairs.
     """
 
     mean: Tensor
     covariance: Tensor
-    even_variance: Tensor
 
 
 def halves(margins: Tensor) -> tuple[Tensor, Tensor]:
@@ -104,7 +102,7 @@ def pair_moments(even: Tensor, odd: Tensor) -> PairMoments:
     centred = even - mean[:, None]
     even_covariance = gram(centred.transpose(1, 2)) / (h - 1)
     covariance = even_covariance + gram(odd.transpose(1, 2)) / h
-    return PairMoments(mean, covariance, even_covariance.diagonal(dim1=1, dim2=2))
+    return PairMoments(mean, covariance)
 
 
 def without_each_group(parts: Tensor, groups: int) -> Tensor:

@@ -14,8 +14,11 @@ follows the boundary, as in FMN, whose radius changes by a fixed factor instead.
 Boundaries of networks have many local minima, and the better half of the work is in the starts: a few from the image itself, towards the
 nearest linearised boundaries, and most from noise, 1 to 10 times as far out as the best flip so far. A chain that keeps to one class ends
 where another one is nearer. Where no chain meets a flip, rays by the signs of gradients and of noise are looked at. Then the best point is
-polished, its ray is searched for an earlier flip, and bisected. All chains of an image run in lock-step; whatever ended costs nothing
-further.
+polished, its ray is searched for an earlier flip, and bisected. The chains of all images run in lock-step; one that has ended costs
+nothing further.
+
+Points and gradients stay on the device. After each pass one table of logits and norms comes to the host, which decides in NumPy how far
+each chain goes: on a GPU a hundred small kernels would take longer than the pass.
 
 Sources: Moosavi-Dezfooli et al. 2016 (DeepFool); Abdollahpoorrostam et al. 2023 (SuperDeepFool); Rony et al. 2019 (DDN); Pintor et al.
 2021 (FMN); Croce and Hein 2020 (FAB, whose starts for each class and from noise these are). The combination, and Newton's step for the
@@ -28,13 +31,17 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from robaudit.numerics.norm_steps import Norm, Rooms, dots, dual_size, size
-from robaudit.numerics.rowwise import least_rows
+from robaudit.numerics.norm_steps import TINY, Norm, Rooms, size
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
 
 Logits = Callable[[Tensor, Tensor], Tensor]
 """Image of each row (rows,) and pixels (rows, *shape) -> logits (rows, classes)."""
@@ -165,7 +172,7 @@ def shared_flips(logits: Logits, slopes: Slopes, x: Tensor, y: Tensor, searches:
         for hunt, search in zip(hunts, searches, strict=True):
             if restart < search.noisy:
                 hunt.restart(uniforms, restart)
-    blind = hunts[0].blind()  # of all hunts: they share their flips
+    blind = np.flatnonzero(np.isinf(hunts[0].radius))  # of all hunts: they share their flips
     if len(blind):
         passes.cast(blind, linear, [random.uniforms(restarts + ray) for ray in range(_RAYS)])
     for hunt in hunts:
@@ -176,6 +183,8 @@ def shared_flips(logits: Logits, slopes: Slopes, x: Tensor, y: Tensor, searches:
         hunt.polish()
     for hunt in hunts:
         hunt.bisect()
+    for hunt in hunts:
+        hunt.verify()
     return [hunt.result() for hunt in hunts]
 
 
@@ -188,52 +197,75 @@ def passes_of(searches: Sequence[Search]) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class _Linear:
-    """The margins of each image's next classes (images, k): the classes, z_y - z_j, float64, and their slopes (images, k, d)."""
+    """The margins of each image's next classes (images, k): the classes, z_y - z_j, and their slopes (images, k, d) on the device."""
 
-    targets: Tensor
-    margin: Tensor
+    targets: Ints
+    margin: Floats
     slope: Tensor
 
 
+class _Sloped(NamedTuple):
+    """What a gradient at some points says: z_y - z_j (rows,), whether the class is another, the class with the largest other logit, the
+    gradient of z_j - z_y (rows, d) on the device, and :meth:`Rooms.measured` (rows, m).
+    """
+
+    margin: Floats
+    flipped: NDArray[np.bool_]
+    nearest_class: Ints
+    w: Tensor
+    measured: Floats
+
+
 class _Passes:
-    """The model at perturbed images. Every flip that it meets is shown to all hunts."""
+    """The model at perturbed images. Every flip that it meets is shown to all hunts. No call has two rows of an image."""
 
     def __init__(self, logits: Logits, slopes: Slopes, x: Tensor, y: Tensor, clipped: bool, hunts: Sequence[_Hunt]) -> None:
         self._logits, self._slopes, self._clipped, self._hunts = logits, slopes, clipped, hunts
-        self.x, self.y, self.flat = x, y, x.flatten(1)
-        self.everything = torch.arange(len(x), device=x.device)
-        self.gradients, self.forwards = torch.zeros(2, len(x), dtype=torch.int64, device=x.device)
+        self.x, self.flat = x, x.flatten(1)
+        self.y: Ints = y.cpu().numpy()
+        self.everything = np.arange(len(x))
+        self.gradients, self.forwards = np.zeros((2, len(x)), dtype=np.int64)
+
+    def placed(self, numbers: Ints | Floats) -> Tensor:
+        """Numbers of the host on the device, which nobody waits for."""
+        return torch.from_numpy(numbers).to(self.x.device, non_blocking=True)
 
     def look(self) -> None:
         """Judge the images themselves; ``right`` are those of the given class."""
-        self._clean = self._passed(self.everything, self.x)
-        self._show(self.everything, torch.zeros_like(self.flat), self.x, self._labels(self.everything, self._clean), Origin.MISCLASSIFIED)
-        self.right = (self._labels(self.everything, self._clean) == self.y).nonzero()[:, 0]
+        logits = self._looked(self.everything, torch.zeros_like(self.flat), Origin.MISCLASSIFIED)
+        self._clean, self.right = logits, np.flatnonzero(self._labels(self.everything, logits) == self.y)
 
     def linearised(self, candidates: int) -> _Linear:
         """The margins of the classes with the largest other logits, one gradient each."""
-        others = self._clean.scatter(1, self.y[:, None], -torch.inf)
-        targets = others.argsort(dim=1, descending=True, stable=True)[:, : min(candidates, others.shape[1] - 1)]
-        margin = torch.zeros_like(targets, dtype=torch.float64)
+        others = self._clean.copy()
+        others[self.everything, self.y] = -np.inf
+        targets = (-others).argsort(axis=1, kind="stable")[:, : min(candidates, others.shape[1] - 1)]
+        margin = np.zeros(targets.shape)
         slope = self.flat.new_zeros(*targets.shape, self.flat.shape[1])
         rows = self.right
+        at = self.placed(rows)
         for k in range(targets.shape[1]):
-            margin[rows, k], slope[rows, k] = self.sloped(rows, torch.zeros_like(self.flat[rows]), targets[rows, k], Origin.NONE)[:2]
+            found = self.sloped(rows, torch.zeros_like(self.flat[at]), targets[rows, k], Origin.NONE)
+            margin[rows, k] = found.margin
+            slope[:, k].index_copy_(0, at, found.w)
         return _Linear(targets, margin, slope)
 
-    def sloped(self, image: Tensor, d: Tensor, target: Tensor, origin: Origin) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """z_y - z_j (rows,), float64, the gradient of its negative (rows, d), whether the class is another, and the class with the
-        largest other logit (rows,).
-        """
-        self.gradients.index_add_(0, image, torch.ones_like(image))
-        pixels = self.pixels(image, d)
-        logits, w = self._slopes(image, pixels, target)
-        flipped = self._show(image, d, pixels, self._labels(image, logits), origin)
-        own = self.y[image][:, None]
-        margin = (logits.gather(1, own).double() - logits.gather(1, target[:, None]).double())[:, 0]
-        return margin, w.flatten(1).nan_to_num(0.0, 0.0, 0.0), flipped, logits.scatter(1, own, -torch.inf).argmax(1)
+    def sloped(self, image: Ints, d: Tensor, target: Ints, origin: Origin, rooms: Rooms | None = None) -> _Sloped:
+        """A gradient at each point, and what these rooms measure of it."""
+        self.gradients[image] += 1
+        at, to = self.placed(np.stack([image, target])).unbind()
+        x, pixels = self._pixels(at, d)
+        logits, gradient = self._slopes(at, pixels, to)
+        w = gradient.flatten(1).nan_to_num(0.0, 0.0, 0.0)
+        z, measured = self._shown(image, d, x, pixels, logits, origin, [] if rooms is None else rooms.measured(w, d))
+        rows, own = np.arange(len(image)), self.y[image]
+        with np.errstate(invalid="ignore"):
+            margin = z[rows, own] - z[rows, target]
+        flipped = self._labels(image, z) != own
+        z[rows, own] = -np.inf
+        return _Sloped(margin, flipped, z.argmax(1), w, measured)
 
-    def cast(self, image: Tensor, linear: _Linear, uniforms: Sequence[Tensor]) -> None:
+    def cast(self, image: Ints, linear: _Linear, uniforms: Sequence[Tensor]) -> None:
         """Look along rays, by the signs of the slopes at the image, of noise and of its negative, with steps up to 1 in every pixel.
 
         Args:
@@ -241,193 +273,224 @@ class _Passes:
             linear: the slopes.
             uniforms: noise on [0, 1] of all images (images, *shape).
         """
-        noise = [one[image].flatten(1).to(self.flat.dtype) - 0.5 for one in uniforms]
-        for ray in [*linear.slope[image, :_RAYS].unbind(1), *noise, *(-one for one in noise)]:
+        at = self.placed(image)
+        noise = [one[at].flatten(1).to(self.flat.dtype) - 0.5 for one in uniforms]
+        for ray in [*linear.slope[at, :_RAYS].unbind(1), *noise, *(-one for one in noise)]:
             for halvings in range(_LENGTHS):
-                pixels = self.pixels(image, ray.sign() / 2**halvings)
-                self.flips(image, (pixels - self.x[image]).flatten(1), Origin.RAY)
+                x, pixels = self._pixels(at, ray.sign() / 2**halvings)
+                self.flips(image, (pixels - x).flatten(1), Origin.RAY)
 
-    def flips(self, image: Tensor, d: Tensor, origin: Origin | None = None) -> Tensor:
+    def flips(self, image: Ints, d: Tensor, origin: Origin | None = None) -> NDArray[np.bool_]:
         """Whether the class is another in a plain pass (rows,); a nearer flip is kept."""
-        return self._show(image, d, self.pixels(image, d), self.label(image, d), origin)
+        flipped: NDArray[np.bool_] = self._labels(image, self._looked(image, d, origin)) != self.y[image]
+        return flipped
 
-    def label(self, image: Tensor, d: Tensor) -> Tensor:
-        """The class in a plain pass (rows,)."""
-        return self._labels(image, self._passed(image, self.pixels(image, d)))
+    def label(self, image: Ints, d: Tensor) -> Ints:
+        """The class in a plain pass (rows,); no hunt sees it."""
+        self.forwards[image] += 1
+        at = self.placed(image)
+        return self._labels(image, self._logits(at, self._pixels(at, d)[1]).double().cpu().numpy())
 
-    def pixels(self, image: Tensor, d: Tensor) -> Tensor:
-        """The perturbed images (rows, *shape), in [0, 1] to the last bit where they have to be."""
-        pixels: Tensor = self.x[image] + d.view(-1, *self.x.shape[1:])
+    def pixels(self, d: Tensor) -> Tensor:
+        """All images, perturbed (images, *shape), in [0, 1] to the last bit where they have to be."""
+        return self._boxed(self.x + d.view_as(self.x))
+
+    def _pixels(self, at: Tensor, d: Tensor) -> tuple[Tensor, Tensor]:
+        """Some images without and with their perturbation (rows, *shape)."""
+        x = self.x[at]
+        return x, self._boxed(x + d.view_as(x))
+
+    def _boxed(self, pixels: Tensor) -> Tensor:
         return pixels.clamp(0.0, 1.0) if self._clipped else pixels
 
-    def _labels(self, image: Tensor, logits: Tensor) -> Tensor:
+    def _labels(self, image: Ints, logits: Floats) -> Ints:
         """The classes (rows,); the given one where a logit is not finite, as that is no flip."""
-        return torch.where(logits.isfinite().all(1), logits.argmax(1), self.y[image])
+        return np.where(np.isfinite(logits).all(1), logits.argmax(1), self.y[image])
 
-    def _passed(self, image: Tensor, pixels: Tensor) -> Tensor:
-        self.forwards.index_add_(0, image, torch.ones_like(image))
-        return self._logits(image, pixels)
+    def _looked(self, image: Ints, d: Tensor, origin: Origin | None) -> Floats:
+        """The logits of a plain pass (rows, classes)."""
+        self.forwards[image] += 1
+        at = self.placed(image)
+        x, pixels = self._pixels(at, d)
+        return self._shown(image, d, x, pixels, self._logits(at, pixels), origin)[0]
 
-    def _show(self, image: Tensor, d: Tensor, pixels: Tensor, label: Tensor, origin: Origin | None) -> Tensor:
-        """Let every hunt keep what is nearer than its best; returns which rows are flips."""
-        flipped = label != self.y[image]
-        if len(image):
-            added = (pixels.double() - self.x[image].double()).flatten(1)
-            for hunt in self._hunts:
-                hunt.keep(image, d, added, label, flipped, origin)
-        return flipped
+    def _shown(
+        self, image: Ints, d: Tensor, x: Tensor, pixels: Tensor, logits: Tensor, origin: Origin | None, sums: Sequence[Tensor] = ()
+    ) -> tuple[Floats, Floats]:
+        """Bring logits and further sums (rows,) to the host, and let every hunt keep what is nearer than its best."""
+        added = (pixels.double() - x.double()).flatten(1)
+        sizes = [size(added, hunt.norm) for hunt in self._hunts]
+        table = torch.cat([logits.double(), torch.stack([*sizes, *sums], 1)], 1).cpu().numpy()
+        z, norms, further = np.split(table, [logits.shape[1], logits.shape[1] + len(sizes)], 1)
+        label = self._labels(image, z)
+        for hunt, radius in zip(self._hunts, norms.T, strict=True):
+            hunt.keep(image, d, radius, label, origin)
+        return z, further
 
 
 class _Hunt:
-    """The search in a norm: the best flip of each image."""
+    """The search in a norm: the best flip of each image.
+
+    Attributes:
+        norm: of the search.
+        radius: of the best flips (images,); infinite where there is none.
+    """
 
     def __init__(self, passes: _Passes, search: Search) -> None:
-        self._passes, self._search = passes, search
+        self._passes, self._search, self.norm = passes, search, search.norm
         flat = passes.flat
         self._rooms = Rooms(search.norm, -flat, 1 - flat) if search.clipped else Rooms(search.norm)
         self._best = torch.zeros_like(flat)
-        self._radius = torch.full((len(flat),), torch.inf, dtype=torch.float64, device=flat.device)
-        self._label = passes.y.clone()
-        self._origin = torch.full((len(flat),), int(Origin.NONE), device=flat.device)
+        self.radius = np.full(len(flat), np.inf)
+        self._label, self._origin = passes.y.copy(), np.full(len(flat), int(Origin.NONE))
 
-    def keep(self, image: Tensor, d: Tensor, added: Tensor, label: Tensor, flipped: Tensor, origin: Origin | None) -> None:
-        """Keep what is nearer than the best of its image.
+    def keep(self, image: Ints, d: Tensor, radius: Floats, label: Ints, origin: Origin | None) -> None:
+        """Keep the flips that are nearer than the best of their image.
 
         Args:
             image, d, label: of each row.
-            added: to the pixels, after rounding (rows, d), float64.
-            flipped: rows that count.
+            radius: of what was added to the pixels, after rounding (rows,).
             origin: of the rows; None: that of the best so far.
         """
-        radius = torch.where(flipped, size(added, self._search.norm), torch.inf)
-        row, has = least_rows(radius, image, len(self._radius))
-        nearer = has & (radius[row] < self._radius)
-        self._radius = torch.where(nearer, radius[row], self._radius)
-        self._best = torch.where(nearer[:, None], d[row], self._best)
-        self._label = torch.where(nearer, label[row], self._label)
+        rows = np.flatnonzero((label != self._passes.y[image]) & (radius < self.radius[image]))
+        if not len(rows):
+            return
+        where = image[rows]
+        self.radius[where], self._label[where] = radius[rows], label[rows]
         if origin is not None:
-            self._origin.masked_fill_(nearer, int(origin))
+            self._origin[where] = int(origin)
+        to, nearer = self._passes.placed(np.stack([where, rows])).unbind()
+        self._best.index_copy_(0, to, d[nearer])
 
     def descend(self, linear: _Linear) -> None:
         """Chains from the nearest linearised boundaries; ranks the classes by the radius that their chain reached, then the others."""
-        rooms, first = self._rooms, min(self._search.targets, linear.targets.shape[1])
-        points = torch.stack([rooms.nearest(w, m * (1 + _BEYOND)) for w, m in zip(linear.slope.unbind(1), linear.margin.T, strict=True)], 1)
-        away = torch.stack([size(one, self._search.norm) for one in points.unbind(1)], 1)
+        rooms, passes, first = self._rooms, self._passes, min(self._search.targets, linear.targets.shape[1])
+        needed = passes.placed(linear.margin * (1 + _BEYOND))
+        points = torch.stack([rooms.nearest(w, m) for w, m in zip(linear.slope.unbind(1), needed.unbind(1), strict=True)], 1)
+        away = torch.stack([size(one, self.norm) for one in points.unbind(1)], 1)
         away = torch.where((linear.slope != 0).any(2), away, torch.inf)
-        order = away.argsort(dim=1, stable=True)
-        targets = linear.targets.gather(1, order)
-        start = points.gather(1, order[:, :first, None].expand(-1, -1, points.shape[2])).flatten(0, 1)
-        image = self._passes.everything.repeat_interleave(first)
-        right = (self._passes.right[:, None] * first + torch.arange(first, device=image.device)).flatten()
-        reached = self.chase(right, image, targets[:, :first].flatten(), start, _FIRST, self._search.steps, Origin.CHAIN)
-        order = reached.view(-1, first).argsort(dim=1, stable=True)
-        self._nearest = torch.cat([targets.gather(1, order), targets[:, first:]], dim=1)
+        order = away.cpu().numpy().argsort(axis=1, kind="stable")
+        targets = np.take_along_axis(linear.targets, order, 1)
+        reached = np.empty((len(targets), first))
+        for chain in range(first):
+            start = points[passes.placed(passes.everything), passes.placed(order[:, chain].copy())]
+            reached[:, chain] = self.chase(passes.right, targets[:, chain], start, _FIRST, self._search.steps, Origin.CHAIN)
+        best = reached.argsort(axis=1, kind="stable")
+        self._nearest = np.concatenate([np.take_along_axis(targets, best, 1), targets[:, first:]], 1)
 
     def restart(self, uniforms: Tensor, number: int) -> None:
         """A chain from noise, so many times as far out as the best flip."""
         noise = 2 * uniforms.flatten(1).to(self._best.dtype) - 1
-        blind = _BLIND * 2.0**number * (1.0 if self._search.norm == "linf" else math.sqrt(noise.shape[1]))
-        radius = torch.where(self._radius.isfinite(), self._radius * _SPREADS[number % len(_SPREADS)], blind).clamp_max(self._search.cap)
-        scale = (radius / size(noise, self._search.norm).clamp_min(1e-30)).to(noise.dtype)
+        blind = _BLIND * 2.0**number * (1.0 if self.norm == "linf" else math.sqrt(noise.shape[1]))
+        wanted = np.where(np.isfinite(self.radius), self.radius * _SPREADS[number % len(_SPREADS)], blind)
+        radius = self._passes.placed(np.minimum(wanted, self._search.cap))
+        scale = (radius / size(noise, self.norm).clamp_min(TINY)).to(noise.dtype)
         start, target = self._rooms.boxed(noise * scale[:, None]), self._nearest[:, number % self._nearest.shape[1]]
-        everything = self._passes.everything
-        self.chase(self._passes.right, everything, target, start, _FIRST, self._search.steps, Origin.RESTART)
-
-    def blind(self) -> Tensor:
-        """The images without any flip (blind,)."""
-        return self._radius.isinf().nonzero()[:, 0]
+        self.chase(self._passes.right, target, start, _FIRST, self._search.steps, Origin.RESTART)
 
     def borrow(self, other: _Hunt) -> None:
         """A chain from the best flip in another norm."""
-        everything = self._passes.everything
-        self.chase(other._flipped(), everything, other._label, other._best, _POLISH, self._search.steps, Origin.OTHER_NORM)
+        self.chase(other._flipped(), other._label, other._best, _POLISH, self._search.steps, Origin.OTHER_NORM)
 
-    def chase(self, active: Tensor, image: Tensor, target: Tensor, d: Tensor, eta: float, steps: int, origin: Origin) -> Tensor:
-        """Run chains. The host waits for the device once a step, for what has ended.
+    def chase(self, active: Ints, target: Ints, d: Tensor, eta: float, steps: int, origin: Origin) -> Floats:
+        """Run a chain of each image. The host waits for the device once a step.
 
         Args:
-            active: which of the chains to run.
-            image: of each (chains,).
-            target: the class of the first gradient of each (chains,).
-            d: where they start (chains, d).
+            active: the images to do so for.
+            target: the class of the first gradient of each image (images,).
+            d: where they start (images, d).
             eta: of the first step, relative to the radius.
             steps: gradients of each.
             origin: of what they find.
 
         Returns:
-            The smallest flip of each (chains,), float64; infinite where there was none.
+            The smallest flip of each (images,); infinite where there was none.
         """
-        norm, reached = self._search.norm, torch.full((len(image),), torch.inf, dtype=torch.float64, device=d.device)
-        d, target = d[active], target[active]
+        reached = np.full(len(target), np.inf)
+        d, target = d[self._passes.placed(active)], target[active]
+        rooms = self._rooms.of(self._passes.placed(active))
         for step in range(steps):
             if not len(active):
                 break
-            who = image[active]
-            margin, w, flipped, nearest_class = self._passes.sloped(who, d, target, origin)
-            rooms, radius = self._rooms.of(who), size(d, norm)
-            reached[active] = torch.where(flipped, torch.minimum(reached[active], radius), reached[active])
+            found = self._passes.sloped(active, d, target, origin, rooms)
+            radius = found.measured[:, 0]
+            reached[active] = np.where(found.flipped, np.minimum(reached[active], radius), reached[active])
             if step == steps - 1:
                 break
-            rate = rooms.rate(w, d)
-            newton = margin / rate.clamp_min(1e-30)
-            change = (newton + _BEYOND * radius).clamp(-_CHANGE * radius, _CHANGE * radius)
-            wanted = (radius + change).clamp_max(self._search.cap)
-            nearest = (margin + dots(w, d)) / dual_size(w, norm).clamp_min(1e-30)
-            settled = (
-                flipped & (nearest_class == target) & (newton.abs() <= _NEAR * radius) & ((radius + newton) * (1 - _SETTLED) <= nearest)
-            )
             length = _LAST * eta + (1 - _LAST) * eta * (1 + math.cos(math.pi * step / steps)) / 2
-            d = rooms.onto_ball(d + rooms.steepest(w, d) * (length * wanted).to(d.dtype)[:, None], wanted)
-            going = (~settled & d.isfinite().all(1)).nonzero()[:, 0]
-            active, d, target = active[going], d[going], nearest_class[going]
+            wanted, settled = self._wanted(found, target)
+            going = np.flatnonzero(~settled & np.isfinite(wanted))
+            w, unit, target, active = found.w, rooms.unit(found.measured), found.nearest_class, active[going]
+            if len(going) < len(wanted):
+                stay = self._passes.placed(going)
+                d, w, rooms, wanted, unit, target = d[stay], w[stay], rooms.of(stay), wanted[going], unit[going], target[going]
+            scale, far, size_wanted = self._passes.placed(np.stack([unit, length * wanted, wanted])).unbind()
+            d = rooms.onto_ball(d + rooms.steepest(w, d, scale) * far.to(d.dtype)[:, None], size_wanted)
         return reached
+
+    def _wanted(self, found: _Sloped, target: Ints) -> tuple[Floats, NDArray[np.bool_]]:
+        """The next radius of each chain (rows,), and whether it is at the nearest point that it can reach."""
+        radius, along, dual = found.measured[:, :3].T
+        with np.errstate(invalid="ignore", over="ignore"):
+            newton = found.margin / np.maximum(self._rooms.rate(found.measured), TINY)
+            change = np.clip(newton + _BEYOND * radius, -_CHANGE * radius, _CHANGE * radius)
+            nearest = (found.margin + along) / np.maximum(dual, TINY)
+            on_it = found.flipped & (found.nearest_class == target) & (np.abs(newton) <= _NEAR * radius)
+            return np.minimum(radius + change, self._search.cap), on_it & ((radius + newton) * (1 - _SETTLED) <= nearest)
 
     def polish(self) -> None:
         """Slide along the boundary from the best point."""
-        everything = self._passes.everything
-        self.chase(self._flipped(), everything, self._label, self._best, _POLISH, self._search.polish, Origin.POLISH)
+        self.chase(self._flipped(), self._label, self._best, _POLISH, self._search.polish, Origin.POLISH)
 
     def bisect(self) -> None:
         """Take the first flip on the ray to the best point, as far as a coarse grid sees it, and bisect before it."""
         image = self._flipped()
-        whole = self._best[image]
-        upper = torch.ones(len(image), dtype=torch.float64, device=image.device)
+        whole = self._best[self._passes.placed(image)]
+        upper = np.ones(len(image))
         for number in range(1, _GRID):
-            part = upper.new_full((len(image),), number / _GRID)
-            upper = torch.where((upper == 1) & self._flips_at(image, whole, part), part, upper)
+            part = np.full(len(image), number / _GRID)
+            upper = np.where((upper == 1) & self._flips_at(image, whole, part), part, upper)
         lower = upper - 1 / _GRID
         for _ in range(_BISECTIONS):
             middle = (lower + upper) / 2
             flips = self._flips_at(image, whole, middle)
-            lower, upper = torch.where(flips, lower, middle), torch.where(flips, middle, upper)
+            lower, upper = np.where(flips, lower, middle), np.where(flips, middle, upper)
 
-    def result(self) -> Flips:
-        """The best flips, each verified by a pass of its own, and moved outwards a little where it takes that."""
-        passes, norm, image = self._passes, self._search.norm, self._flipped()
+    def verify(self) -> None:
+        """Give every best flip a pass of its own, and move it outwards a little where it takes that."""
+        passes, image = self._passes, self._flipped()
         for number in range(_PUSHES):
-            if number:
-                self._best[image] *= 1 + 1e-6 * 2.0**number
-            label = passes.label(image, self._best[image])
-            self._label[image] = label
-            image = image[label == passes.y[image]]
             if not len(image):
                 break
-        self._radius[image] = torch.inf
-        pixels = passes.pixels(passes.everything, self._best)
-        radius = size((pixels.double() - passes.x.double()).flatten(1), norm)
-        found = self._radius.isfinite() & (radius <= self._search.cap)
+            at = passes.placed(image)
+            best = self._best[at]
+            if number:
+                best *= 1 + 1e-6 * 2.0**number
+                self._best.index_copy_(0, at, best)
+            self._label[image] = label = passes.label(image, best)
+            image = image[label == passes.y[image]]
+        self.radius[image] = np.inf
+
+    def result(self) -> Flips:
+        """What was found, once all hunts have verified it."""
+        passes = self._passes
+        pixels = passes.pixels(self._best)
+        radius = size((pixels.double() - passes.x.double()).flatten(1), self.norm)
+        table = np.stack([np.isfinite(self.radius), self._label, passes.y, self._origin, passes.gradients, passes.forwards])
+        finite, label, y, origin, gradients, forwards = passes.placed(table).unbind()
+        found = (finite > 0) & (radius <= self._search.cap)
         return Flips(
             torch.where(found.view(-1, *[1] * (pixels.ndim - 1)), pixels, passes.x),
             torch.where(found, radius, torch.inf),
-            torch.where(found, self._label, passes.y),
-            torch.where(found, self._origin, int(Origin.NONE)),
-            passes.gradients,
-            passes.forwards,
+            torch.where(found, label, y),
+            torch.where(found, origin, int(Origin.NONE)),
+            gradients,
+            forwards,
         )
 
-    def _flipped(self) -> Tensor:
+    def _flipped(self) -> Ints:
         """The images with a flip that is not at the image itself."""
-        return ((self._radius > 0) & self._radius.isfinite()).nonzero()[:, 0]
+        return np.flatnonzero((self.radius > 0) & np.isfinite(self.radius))
 
-    def _flips_at(self, image: Tensor, whole: Tensor, part: Tensor) -> Tensor:
-        return self._passes.flips(image, whole * part.to(whole.dtype)[:, None])
+    def _flips_at(self, image: Ints, whole: Tensor, part: Floats) -> NDArray[np.bool_]:
+        return self._passes.flips(image, whole * self._passes.placed(part).to(whole.dtype)[:, None])

@@ -1,43 +1,51 @@
 """Steps, projections and distances in l2 or l_inf, about images whose pixels may have to stay in [0, 1].
 
-Sums are taken in a fixed order between elements, so that a row's bits do not depend on the batch (see `robaudit.numerics.rowwise`).
+On the CPU sums are taken in a fixed order between elements, so that a row's bits do not depend on the batch (see
+`robaudit.numerics.rowwise`); on CUDA each is one kernel.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from robaudit.numerics.rowwise import fold, scaled
 
 Norm = Literal["l2", "linf"]
 _NEWTON = 10  # steps of the projection; it converges from below, after finitely many
-_TINY = 1e-30
+TINY = 1e-30
+"""What is divided by is at least this."""
 
 
 def dots(a: Tensor, b: Tensor) -> Tensor:
     """a_i . b_i of every row, (rows, d) twice: (rows,), float64."""
-    found: Tensor = fold((a * b).double().T)
-    return found
+    return _sums(a * b)
 
 
 def size(d: Tensor, norm: Norm) -> Tensor:
     """The norm of every row (rows, d): (rows,), float64."""
-    if norm == "linf":
-        return d.abs().amax(1).double()
-    wide = d.double()
-    found: Tensor = fold(wide.square().T)
-    return found.sqrt()
+    if norm == "l2" and d.device.type == "cpu":
+        return _sums(d.double().square()).sqrt()
+    found: Tensor = torch.linalg.vector_norm(d, 2 if norm == "l2" else math.inf, 1, dtype=torch.float64)
+    return found
 
 
 def dual_size(w: Tensor, norm: Norm) -> Tensor:
     """The dual norm of every row (rows, d), l2 or l1: (rows,), float64."""
-    if norm == "l2":
-        return size(w, norm)
-    found: Tensor = fold(w.abs().double().T)
+    return size(w, norm) if norm == "l2" else _sums(w.abs())
+
+
+def _sums(x: Tensor) -> Tensor:
+    """The sum of every row (rows, d), which may be overwritten: (rows,), float64."""
+    if x.device.type != "cpu":
+        return x.sum(1, dtype=torch.float64)
+    found: Tensor = fold(x.double().T)
     return found
 
 
@@ -64,17 +72,42 @@ class Rooms:
             return d
         return torch.minimum(torch.maximum(d, self.lower), self.upper)
 
-    def inside(self, d: Tensor) -> Tensor:
-        """Pixels that are not at the border of what they may (rows, d), bool."""
-        if self.lower is None or self.upper is None:
-            return torch.ones_like(d, dtype=torch.bool)
-        return (d > self.lower) & (d < self.upper)
+    def measured(self, w: Tensor, d: Tensor) -> list[Tensor]:
+        """What a step of a chain has to know: |d|, w . d, the dual norm of w, the two numbers behind :meth:`rate`, and the length of the
+        direction of :meth:`steepest` (rows,) each, float64.
+        """
+        radius, along, dual = size(d, self.norm), dots(w, d), dual_size(w, self.norm)
+        inside = None if self.lower is None or self.upper is None else (d > self.lower) & (d < self.upper)
+        if self.norm == "linf":
+            far = d.abs()
+            edge = far >= far.amax(1, keepdim=True) * (1 - 1e-5)
+            rising = dots(w, torch.where(edge if inside is None else inside & edge, d.sign(), 0.0))
+            return [radius, along, dual, rising, rising, rising]
+        if inside is None:
+            return [radius, along, dual, along, dots(d, d), dual]
+        moving = torch.where(inside, d, 0.0)
+        return [radius, along, dual, dots(w, moving), dots(moving, moving), size(self._free_slope(w, d), "l2")]
 
-    def steepest(self, w: Tensor, d: Tensor) -> Tensor:
+    def rate(self, measured: NDArray[np.float64]) -> NDArray[np.float64]:
+        """How fast w . d rises with the norm as d grows along its ray, at the border of the ball alone for l_inf (rows,)."""
+        radius, _, _, rising, square, _ = measured.T
+        found: NDArray[np.float64] = rising if self.norm == "linf" else rising * radius / np.maximum(square, TINY)
+        return found
+
+    def unit(self, measured: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The factor that gives the direction of :meth:`steepest` norm 1 (rows,); 1 where its signs have it."""
+        return np.ones(len(measured)) if self.norm == "linf" else 1 / np.maximum(measured[:, 5], TINY)
+
+    def steepest(self, w: Tensor, d: Tensor, unit: Tensor) -> Tensor:
         """The direction of norm 1 in which w . d rises most and which the border does not stop at once (rows, d)."""
-        if self.lower is not None and self.upper is not None:
-            w = torch.where(((d <= self.lower) & (w < 0)) | ((d >= self.upper) & (w > 0)), 0.0, w)
-        return w.sign() if self.norm == "linf" else scaled(w, 1 / size(w, "l2").clamp_min(_TINY))
+        w = self._free_slope(w, d)
+        return w.sign() if self.norm == "linf" else scaled(w, unit)
+
+    def _free_slope(self, w: Tensor, d: Tensor) -> Tensor:
+        """The slope without the pixels that the border stops."""
+        if self.lower is None or self.upper is None:
+            return w
+        return torch.where(((d <= self.lower) & (w < 0)) | ((d >= self.upper) & (w > 0)), 0.0, w)
 
     def onto_ball(self, d: Tensor, radius: Tensor) -> Tensor:
         """To the border of the ball of each row's radius (l2; what the box cuts off is made up for in part) or into it (l_inf)."""
@@ -82,17 +115,8 @@ class Rooms:
             wide = radius.to(d.dtype)[:, None]
             return self.boxed(torch.minimum(torch.maximum(d, -wide), wide))
         for _ in range(1 if self.lower is None else 3):
-            d = self.boxed(scaled(d, radius / size(d, "l2").clamp_min(_TINY)))
+            d = self.boxed(scaled(d, radius / size(d, "l2").clamp_min(TINY)))
         return d
-
-    def rate(self, w: Tensor, d: Tensor) -> Tensor:
-        """How fast w . d rises with the norm as d grows along its ray, at the border of the ball alone for l_inf (rows,), float64."""
-        free = self.inside(d)
-        if self.norm == "linf":
-            edge = d.abs() >= d.abs().amax(1, keepdim=True) * (1 - 1e-5)
-            return dots(w, torch.where(free & edge, d.sign(), 0.0))
-        moving = torch.where(free, d, 0.0)
-        return dots(w, moving) * size(d, "l2") / dots(moving, moving).clamp_min(_TINY)
 
     def nearest(self, w: Tensor, needed: Tensor) -> Tensor:
         """The smallest allowed perturbation with w . d >= needed (rows, d), or as far towards it as is allowed.
@@ -106,7 +130,7 @@ class Rooms:
         """
         direction = w.sign() if self.norm == "linf" else w
         slope = dots(w, direction)
-        factor = torch.where(slope > 0, needed / slope.clamp_min(_TINY), 0.0)
+        factor = torch.where(slope > 0, needed / slope.clamp_min(TINY), 0.0)
         if self.lower is None or self.upper is None:
             return scaled(direction, factor)
         factor = torch.zeros_like(factor)
@@ -115,5 +139,5 @@ class Rooms:
             free = torch.where(w > 0, d < self.upper, d > self.lower)
             slope = dots(w, torch.where(free, direction, 0.0))
             missing = needed - dots(w, self.boxed(d))
-            factor = factor + torch.where((slope > 0) & (missing > 0), missing / slope.clamp_min(_TINY), 0.0)
+            factor = factor + torch.where((slope > 0) & (missing > 0), missing / slope.clamp_min(TINY), 0.0)
         return self.boxed(scaled(direction, factor))

@@ -24,12 +24,6 @@ def normal_cdf(x: Tensor) -> Tensor:
     return 0.5 * torch.erfc(x * -_SQRT_HALF)
 
 
-def normal_quantile(probability: Tensor) -> Tensor:
-    """Phi^-1(p); any shape with values in [0, 1], where 0 and 1 give -inf and +inf."""
-    value: Tensor = torch.special.ndtri(probability)
-    return value
-
-
 def normal_hazard(x: Tensor) -> Tensor:
     """phi(x) / Phi(x) = d/dx log Phi(x), which is also -E[Z | Z <= x].
 

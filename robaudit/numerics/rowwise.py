@@ -33,26 +33,6 @@ def lengths(x: Tensor) -> Tensor:
     return total(x.flatten(1).double().square()).sqrt()
 
 
-def least_rows(values: Tensor, at: Tensor, places: int) -> tuple[Tensor, Tensor]:
-    """The row with the least value of each place, the first of several.
-
-    It is ``scatter_reduce(0, at, values, "amin")`` with indices, deterministic on CUDA, where nobody waits for it.
-
-    Args:
-        values: (n,), n >= 1, none of them NaN.
-        at: the place of each value (n,), in any order.
-        places: how many.
-
-    Returns:
-        (places,), int64, some row where a place has none; and whether it has any (places,), bool.
-    """
-    order = values.argsort(stable=True)
-    order = order[at[order].argsort(stable=True)]
-    ranked, every = at[order], torch.arange(places, device=at.device)
-    first = torch.searchsorted(ranked, every).clamp_max(len(at) - 1)
-    return order[first], ranked[first] == every
-
-
 def first_rows(chosen: Tensor, at: Tensor, places: int) -> tuple[Tensor, Tensor]:
     """The first of the chosen rows of each place; where there is none, some row.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from robaudit.errors import RunError
@@ -22,7 +22,7 @@ class AgreementSection(Section[Agreement]):
 
     def applies(self, run: Run) -> bool:
         """Whether two estimators measure the same."""
-        return bool(comparable(list(run.frame)))
+        return bool(comparable(run.frame))
 
     def records(self, run: Run, ask: Ask) -> Sequence[Agreement]:
         """The pairs at each noise level.
@@ -43,8 +43,8 @@ class AgreementSection(Section[Agreement]):
                 (
                     *([one.name] if several else []),
                     levels[one.record.at],
-                    one.record.quantity.name,
-                    f"{pair.up} - {pair.across}",
+                    one.record.quantity,
+                    f"{pair.first} - {pair.second}",
                     f"{pair.images:,}",
                     numbers.change(pair.difference, (pair.lower, pair.upper)),
                     numbers.plain(pair.rms, digits=4),
@@ -70,10 +70,9 @@ class AgreementSection(Section[Agreement]):
 
     def document(self, one: Found[Agreement], ask: Ask) -> dict[str, Any]:
         """The pairs at a level."""
-        return {**one.record.at.document(), "quantity": one.record.quantity.name, "pairs": [dict(line) for line in self.lines(one, ask)]}
+        return {**one.record.at.document(), "quantity": one.record.quantity, "pairs": list(self.lines(one, ask))}
 
-    def lines(self, one: Found[Agreement], ask: Ask) -> Iterator[Mapping[str, Any]]:
+    def lines(self, one: Found[Agreement], ask: Ask) -> Iterator[dict[str, Any]]:
         """A line for each pair."""
         for pair in one.record.pairs:
-            numbers_of = {name: getattr(pair, name) for name in ("images", "difference", "lower", "upper", "rms", "rank")}
-            yield {**one.record.at.document(), "quantity": one.record.quantity.name, "first": pair.up, "second": pair.across, **numbers_of}
+            yield {**one.record.at.document(), "quantity": one.record.quantity, **pair.document()}

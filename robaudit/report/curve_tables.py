@@ -11,7 +11,7 @@ from typing import Any
 from robaudit.documents import json_values
 from robaudit.levels import GAUSSIAN
 from robaudit.report import numbers
-from robaudit.report.differences import P_VALUE, Paired, paired_cells, paired_changes, run_columns
+from robaudit.report.differences import BOOTSTRAP_P, Paired, paired_cells, paired_changes, run_columns
 from robaudit.report.sections import Ask, Found, Section
 from robaudit.report.tables import Column, Table, cells
 from robaudit.report.words import BOOTSTRAP
@@ -109,7 +109,7 @@ def _changes(found: Sequence[Found[Curves]], ask: Ask) -> dict[str, Paired[Curve
 
 def _table(found: Sequence[Found[Curves]], ask: Ask) -> Table:
     """A column for each model, a line for each summary, and its differences from the first model."""
-    block, changes = [replace(one.record, name=one.name) for one in found], list(_changes(found, ask).values())
+    names, block, changes = [one.name for one in found], [one.record for one in found], list(_changes(found, ask).values())
     kinds = [kind for kind in CurveKind if any(kind in one.curves for one in block)]
     changes = changes if any(changes) else []
     none = [""] * 2 * len(changes)
@@ -118,9 +118,8 @@ def _table(found: Sequence[Found[Curves]], ask: Ask) -> Table:
     for kind in kinds:
         moved = [text for of in changes for text in paired_cells(of.get(kind))]
         rows.append([NAMES[kind], *(_both(one.curves.get(kind)) for one in block), *moved])
-    names = [one.name for one in block]
     columns = run_columns(names, tested=True) if changes else [Column(name, number=True) for name in names]
-    notes = tuple(_notes(block, paired=bool(changes)))
+    notes = tuple(_notes(dict(zip(names, block, strict=True)), paired=bool(changes)))
     return Table("Summary of the error curves", (Column(""), *columns), tuple(map(cells, rows)), notes=notes)
 
 
@@ -140,18 +139,18 @@ def interval(summary: Summary) -> str:
     return f"[{summary.lower:.3g}, {'...' if math.isinf(summary.upper) else f'{summary.upper:.3g}'}]"
 
 
-def _notes(every: Sequence[Curves], *, paired: bool) -> Iterator[str]:
-    kinds = [kind for kind in CurveKind if any(kind in one.curves for one in every)]
+def _notes(every: Mapping[str, Curves], *, paired: bool) -> Iterator[str]:
+    kinds = [kind for kind in CurveKind if any(kind in one.curves for one in every.values())]
     for kind in kinds:
         better = "higher" if kind in HIGHER_IS_BETTER else "lower"
         yield f"{NAMES[kind]}: {MEANINGS[kind]}; {better} is better."
     several = len(every) > 1
     yield f"[ ] 95 % {BOOTSTRAP}{'; of a difference: the same images drawn for both' if paired else ''}. Errors are relative to the label."
     if paired:
-        yield P_VALUE
-    for one in every:
+        yield BOOTSTRAP_P
+    for name, one in every.items():
         for remark in remarks(one):
-            yield f"{one.name}: {remark}" if several else remark[0].upper() + remark[1:]
+            yield f"{name}: {remark}" if several else remark[0].upper() + remark[1:]
 
 
 def remarks(one: Curves) -> Iterator[str]:

@@ -18,7 +18,8 @@ from robaudit.store.run import Run
 
 Key = TypeVar("Key")
 Paired = Mapping[Key, bootstrap.Difference]
-P_VALUE = "p: two-sided, of no difference; each line alone, and 0.001 at least."
+P_VALUE = "p: two-sided, of no difference; each line alone"
+BOOTSTRAP_P = f"{P_VALUE}, and 0.001 at least."
 Changes = dict[tuple[str, NoiseLevel], GroupComparison]
 
 
@@ -29,20 +30,16 @@ def changes_of(found: Sequence[Found[Any]]) -> dict[str, Changes]:
     return {name: _changes(runs[base], runs[name]) for name in others}
 
 
-_KEPT: list[tuple[Run, Run, Changes]] = []
-"""The last comparisons: several sections of a page show the same one."""
-
-
 def _changes(base: Run, new: Run) -> Changes:
-    for one, other, found in _KEPT:
-        if one is base and other is new:
-            return found
-    try:
-        made = {(group.key.estimator, group.key.at): group for group in compare(base, new).groups}
-    except RobauditError:  # nothing in common
-        made = {}
-    _KEPT[:] = [*_KEPT[-3:], (base, new, made)]
-    return made
+    """The comparison of two runs, made once: several sections of a page show it."""
+    memo, asked = base.frame.memo, ("changes", new.frame.ids)
+    if asked not in memo:
+        try:
+            memo[asked] = {(group.key.estimator, group.key.at): group for group in compare(base, new).groups}
+        except RobauditError:  # nothing in common
+            memo[asked] = {}
+    found: Changes = memo[asked]
+    return found
 
 
 def comparable(base: Run, new: Run) -> bool:
@@ -52,7 +49,7 @@ def comparable(base: Run, new: Run) -> bool:
         check_same_noise(base, new)
     except RobauditError:
         return False
-    return not {row.sample_id for row in base.rows}.isdisjoint(row.sample_id for row in new.rows)
+    return not set(base.frame.ids).isdisjoint(new.frame.ids)
 
 
 def not_compared(found: Sequence[Found[Any]]) -> str:

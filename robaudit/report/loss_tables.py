@@ -182,7 +182,7 @@ def _side_by_side(found: Sequence[Found[ByOrder]], ask: Ask) -> Table:
     groups = [group for one in found for group in _listed(one.record.losses, one.record.groups)]
     about = [f"[ ] 95 % interval, {LIKE_THESE}."]
     if paired:
-        about += ["Differences: of the images with a value in both runs, with a paired bootstrap interval (percentiles).", P_VALUE]
+        about += ["Differences: of the images with a value in both runs, with Student's t for pairs.", f"{P_VALUE}."]
     return Table(
         f"Mean loss by q ({LOSS.unit}, lower is better)",
         (*columns(("noise", "estimator"), ("q",)), *(run_columns(names, tested=True) if paired else columns((), names))),

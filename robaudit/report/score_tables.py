@@ -9,7 +9,7 @@ from typing import Any
 
 from robaudit.errors import NothingLeftError, SpecError
 from robaudit.report import numbers
-from robaudit.report.differences import P_VALUE, comparable, p_text, run_columns
+from robaudit.report.differences import BOOTSTRAP_P, comparable, p_text, run_columns
 from robaudit.report.sections import Ask, Found, Section, by_name
 from robaudit.report.summary_tables import about
 from robaudit.report.tables import Column, Table, cells
@@ -147,7 +147,7 @@ def change_table(changes: ScoreChanges, names: Sequence[str]) -> Table:
     note = f"[ ] {_intervals(changes.base)}; of a difference: bootstrap, the same images drawn for both."
     remarks = dict.fromkeys([*notes(changes.base), *notes(changes.new)])
     return Table(
-        str(radii.key), (Column("score"), *run_columns(names, tested=True)), tuple(rows), tuple(lines), notes=(note, P_VALUE, *remarks)
+        str(radii.key), (Column("score"), *run_columns(names, tested=True)), tuple(rows), tuple(lines), notes=(note, BOOTSTRAP_P, *remarks)
     )
 
 

@@ -73,7 +73,7 @@ def load_spec(
             looked up; their options are checked when they are built, which imports torch.
         ModelError: the model's own files are damaged, or of a model that is not supported.
     """
-    raw, lines = _parse(_read(path) if text is None else text, str(path))
+    raw, lines = read_document(path, text)
     single = isinstance(raw.get("estimators"), str | dict)
     if single:
         raw["estimators"] = [raw["estimators"]]
@@ -116,10 +116,11 @@ def validated(document: Mapping[str, Any], origin: Origin) -> AuditSpec:
     try:
         return AuditSpec.model_validate(document, context={BASE_DIR: origin.folder}).coming(origin)
     except ValidationError as error:
-        raise explain(error, AuditSpec, origin, kind=_kind(document.get("dataset"))) from error
+        raise explain(error, AuditSpec, origin, kind=dataset_section(document.get("dataset"))) from error
 
 
-def _kind(dataset: object) -> type[BaseDatasetSpec] | None:
+def dataset_section(dataset: object) -> type[BaseDatasetSpec] | None:
+    """The section of the data set that a document names, for messages; None: it names no known kind."""
     name = dataset.get("kind") if isinstance(dataset, Mapping) else None
     return dataset_kind(name) if isinstance(name, str) and name in DATASET_KINDS else None
 
@@ -130,6 +131,19 @@ def _refuse_memory(spec: AuditSpec) -> None:
         if kind == IN_MEMORY:
             what = f"{kind} stands for objects of a Python program, which a file cannot name"
             raise SpecError(spec.origin.place(location), what, "name files, or call robaudit.audit(net, dataset, ...)")
+
+
+def read_document(path: Path, text: str | None = None) -> tuple[dict[str, Any], dict[Location, int]]:
+    """The mapping in a YAML file, and the line of every key in it.
+
+    Args:
+        path: the file.
+        text: its content, if the file is still to be written.
+
+    Raises:
+        SpecError: the file is missing, or holds no mapping in YAML.
+    """
+    return _parse(_read(path) if text is None else text, str(path))
 
 
 def _read(path: Path) -> str:
@@ -252,11 +266,8 @@ def apply_setting(raw: dict[str, Any], setting: str) -> None:
     Raises:
         SpecError: it is not of that form, or there is no such key.
     """
-    key, equals, text = setting.partition("=")
-    if not equals or not key.strip():
-        raise SpecError(f"--set {setting}", "is not of the form key=value", "for example --set mc.samples=2000")
-    value = _value(text, f"--set {setting}")
-    location: Location = tuple(int(part) if part.isdecimal() else part for part in key.strip().split("."))
+    location, value = read_setting(setting, "mc.samples=2000")
+    text = setting.partition("=")[2]
     entries = raw.get("estimators")
     if isinstance(entries, list) and location[0] not in AuditSpec.model_fields:
         for i, entry in enumerate(entries):
@@ -281,6 +292,18 @@ def apply_setting(raw: dict[str, Any], setting: str) -> None:
         remedy = f"write --set {inside[0]}={text}" if inside else did_you_mean(str(location[0]), [*AuditSpec.model_fields, *known])
         raise SpecError(f"--set {setting}", f"unknown key {location[0]!r}", remedy)
     put(raw, location, value)
+
+
+def read_setting(setting: str, example: str) -> tuple[Location, Any]:
+    """The location and the value of one ``--set key=value``.
+
+    Raises:
+        SpecError: it is not of that form; ``example`` is.
+    """
+    key, equals, text = setting.partition("=")
+    if not equals or not key.strip():
+        raise SpecError(f"--set {setting}", "is not of the form key=value", f"for example --set {example}")
+    return tuple(int(part) if part.isdecimal() else part for part in key.strip().split(".")), _value(text, f"--set {setting}")
 
 
 def _value(text: str, where: str) -> Any:

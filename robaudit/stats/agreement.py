@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from robaudit.errors import NothingLeftError
+from robaudit.documents import Document
 from robaudit.levels import LevelChoice, NoiseLevel
 from robaudit.names import Part, ResultName
 from robaudit.numerics.intervals import mean_interval
-from robaudit.quantities import Quantity
 from robaudit.stats.frame import Columns, Results
 from robaudit.stats.groups import GroupKey, quantity_of
 
@@ -49,116 +48,74 @@ def _centred_ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return ranks
 
 
-MOST_ESTIMATORS, MOST_DOTS = 4, 600
-Floats = NDArray[np.float64]
+MOST_ESTIMATORS = 4
+"""How many estimators are compared in every pair; the others are compared with the first only."""
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
-    """Two estimators on the samples for which both have a finite value.
+class Pair(Document):
+    """Two estimators on the images for which both have a finite value.
 
     Attributes:
-        across, up: their names; ``across`` comes first in the run.
-        images: number of samples.
-        x, y: (dots, 3) value, lower and upper end of the samples that are drawn; an end is NaN where there is none.
-        rank: Spearman's correlation; None where one of them gives all samples the same value.
-        difference: mean of up - across; ``lower``, ``upper``: 95 % interval for the population.
+        first, second: their names; the second comes first in the run.
+        images: number of images.
+        difference: mean of first - second; ``lower``, ``upper``: 95 % interval for the population.
         rms: root mean square of the differences.
+        rank: Spearman's correlation; None where one of them gives all images the same value.
     """
 
-    across: str
-    up: str
+    first: str
+    second: str
     images: int
-    x: Floats
-    y: Floats
-    rank: float | None
     difference: float
     lower: float
     upper: float
     rms: float
+    rank: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """The pairs of estimators of one quantity at one noise level.
+    """The pairs of estimators of one quantity at one noise level, at least one."""
 
-    Attributes:
-        quantity: what they estimate.
-        at: the noise level.
-        estimators: those that are compared in every pair, in the run's order; ``left``: the others, compared with the first only.
-        pairs: those with samples in common.
-        levels: number of noise levels with something to compare.
-    """
-
-    quantity: Quantity
+    quantity: str
     at: NoiseLevel
-    estimators: tuple[str, ...]
-    left: tuple[str, ...]
     pairs: tuple[Pair, ...]
-    levels: int
-
-    @property
-    def drawn(self) -> tuple[Pair, ...]:
-        """The pairs that a picture has room for."""
-        return tuple(pair for pair in self.pairs if pair.up not in self.left)
 
 
-def comparable(keys: Sequence[GroupKey]) -> dict[tuple[str, Part | None, NoiseLevel], list[str]]:
-    """Results by quantity, which value of their estimator they are (norms of different order measure different things), and noise
-    level, where there are two or more."""
-    groups: dict[tuple[str, Part | None, NoiseLevel], list[str]] = {}
+def comparable(keys: Iterable[GroupKey]) -> dict[tuple[str, Part | None, NoiseLevel], list[GroupKey]]:
+    """Results by quantity, part (norms of different order measure different things) and noise level, where there are two or more."""
+    groups: dict[tuple[str, Part | None, NoiseLevel], list[GroupKey]] = {}
     for key in keys:
-        groups.setdefault((key.quantity, ResultName.parse(key.estimator).part, key.at), []).append(key.estimator)
-    return {place: names for place, names in groups.items() if len(names) > 1}
+        groups.setdefault((key.quantity, ResultName.parse(key.estimator).part, key.at), []).append(key)
+    return {place: some for place, some in groups.items() if len(some) > 1}
 
 
 def agreements(run: Results, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()) -> tuple[Agreement, ...]:
-    """The agreement for each quantity and noise level with two or more estimators on common samples, in the run's order.
+    """The agreement for each quantity and noise level with two or more estimators on common images, in the run's order.
 
     Raises:
         RunError: the run has no such estimator or noise level.
     """
-    groups = [found for one in run.groups(estimators, levels).values() if len(found := one.finite)]
-    places = comparable([one.key for one in groups])
-    several = len({at for *_, at in places})
-    columns = {(one.key.quantity, one.key.at, one.key.estimator): one for one in groups}
-    results = []
-    for (name, _, at), names in places.items():
-        quantity, shown = quantity_of(name, run.quantities), names[:MOST_ESTIMATORS]
-        wanted = [*combinations(shown, 2), *((names[0], other) for other in names[MOST_ESTIMATORS:])]
-        pairs = (_pair(columns[name, at, a], columns[name, at, b], quantity) for a, b in wanted)
-        known = tuple(pair for pair in pairs if pair is not None)
-        if known:
-            results.append(Agreement(quantity, at, tuple(shown), tuple(names[MOST_ESTIMATORS:]), known, several))
-    return tuple(results)
+    columns = {one.key: finite for one in run.groups(estimators, levels).values() if len(finite := one.finite)}
+    found = []
+    for (name, _, at), keys in comparable(columns).items():
+        wanted = [*combinations(keys[:MOST_ESTIMATORS], 2), *((keys[0], other) for other in keys[MOST_ESTIMATORS:])]
+        quantity = quantity_of(name, run.quantities)
+        pairs = (_pair(columns[first], columns[second], quantity.high - quantity.low) for second, first in wanted)
+        if known := tuple(pair for pair in pairs if pair is not None):
+            found.append(Agreement(name, at, known))
+    return tuple(found)
 
 
-def agreement(run: Results, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()) -> Agreement:
-    """The agreement for the quantity with most estimators, at the strongest noise level (of several noises: of the first such one).
-
-    Raises:
-        RunError: the run has no such estimator or noise level.
-        NothingLeftError: no two estimators of one quantity were run on the same samples at one noise level.
-    """
-    known = [one for one in agreements(run, estimators, levels) if one.drawn]
-    if not known:
-        raise NothingLeftError(
-            str(run.path), "has no two estimators of one quantity with results for the same samples", "run a second one: --extend adds it"
-        )
-    most = max(len(one.estimators) + len(one.left) for one in known)
-    widest = [one for one in known if len(one.estimators) + len(one.left) == most]
-    return max((one for one in widest if one.at.noise == widest[0].at.noise), key=lambda one: one.at.strength)
-
-
-def _pair(across: Columns, up: Columns, quantity: Quantity) -> Pair | None:
-    both, first, second = np.intersect1d(across.place, up.place, return_indices=True)
+def _pair(first: Columns, second: Columns, span: float) -> Pair | None:
+    """The pair on their common images, whose values differ by ``span`` at most; None without any."""
+    both, mine, others = np.intersect1d(first.place, second.place, return_indices=True)
     if not len(both):
         return None
-    a, b = (np.stack([side.values, side.lower, side.upper], -1)[at] for side, at in ((across, first), (up, second)))
-    differences = b[:, 0] - a[:, 0]
-    span = quantity.high - quantity.low if math.isfinite(quantity.high - quantity.low) else math.inf
-    lower, upper = mean_interval(differences, -span, span)
-    drawn = np.unique(np.linspace(0, len(both) - 1, min(MOST_DOTS, len(both))).round().astype(int))
-    rank, rms = rank_correlation(a[:, 0], b[:, 0]), float(np.sqrt(np.mean(differences**2)))
-    names = across.key.estimator, up.key.estimator
-    return Pair(*names, len(both), a[drawn], b[drawn], rank, float(differences.mean()), lower, upper, rms)
+    a, b = first.values[mine], second.values[others]
+    differences = a - b
+    interval = mean_interval(differences, -span, span)
+    rms = float(np.sqrt(np.mean(differences**2)))
+    names = first.key.estimator, second.key.estimator
+    return Pair(*names, len(both), float(differences.mean()), *interval, rms, rank_correlation(a, b))

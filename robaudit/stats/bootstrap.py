@@ -36,8 +36,8 @@ class Difference(NamedTuple):
 
     Attributes:
         value: new - base.
-        lower, upper: its interval for the population, by the paired bootstrap; infinite where an end is open, None without one.
-        p_value: the smallest level at which the interval excludes 0, which is 1/1000 at least; None without an interval.
+        lower, upper: its 95 % interval for the population; infinite where an end is open, None without one.
+        p_value: the smallest level at which the interval excludes 0, by the bootstrap 1/1000 at least; None without an interval.
         images: their number.
     """
 

@@ -7,7 +7,7 @@ are left out.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
@@ -23,7 +23,7 @@ from robaudit.names import GRID_STEP, ResultName
 from robaudit.quantities import RADIUS
 from robaudit.stats.bootstrap import Difference, Ends, difference, minus, percentiles
 from robaudit.stats.frame import NO_CLASS, Columns, Results, common_names
-from robaudit.stats.intervals import Bounds, Floats
+from robaudit.stats.intervals import Floats
 from robaudit.text import Names
 
 LINEAR = "linear"
@@ -138,12 +138,10 @@ class Curves(Document):
     """The curves of a run, in the order of :class:`CurveKind`.
 
     Attributes:
-        name: of the model, for people.
         path: of the run.
         curves: at least one.
     """
 
-    name: str
     path: str
     curves: Mapping[CurveKind, Curve]
 
@@ -155,17 +153,18 @@ class Curves(Document):
 # --- summaries
 
 
-def asr(errors: Floats | Sequence[float], step: float) -> float:
+def asr(errors: Floats | Sequence[float], step: float) -> Floats:
     """Average successful radius, of the images that an attack changed: sum_j (j + 1/2) D (A_{j+1} - A_j).
 
     Args:
-        errors: A_0 (clean), A_1, ... at the radii 0, D, 2D, ...
+        errors: A_0 (clean), A_1, ... at the radii 0, D, 2D, ... (..., points).
         step: D.
 
     Source: Smoothed robustness analysis, section 3.4.
     """
-    found = np.asarray(errors, dtype=np.float64)
-    return float(_half_steps(found, step))
+    rises = np.diff(np.asarray(errors, dtype=np.float64))
+    found: Floats = (rises * (np.arange(rises.shape[-1]) + 0.5)).sum(-1) * step
+    return found
 
 
 def ends_at(errors: Floats, classes: int) -> Ints:
@@ -182,43 +181,32 @@ def ends_at(errors: Floats, classes: int) -> Ints:
     return found
 
 
-def ams(errors: Floats | Sequence[float], step: float) -> float:
+def ams(errors: Floats, last: Ints | int, step: float) -> Floats:
     """Average misclassification standard deviation: the same sum over normalised errors.
 
     With a_j = (e_j - e_0) / (max e - e_0), e'_j = e_j / ((1 - a_j) + a_j e_j): the clean error stays, the largest becomes 1. If the curve
     ends early, before its largest error, every e'_j is too large, and the sum at most what the whole curve gives.
 
     Args:
-        errors: e_0 (clean), e_1, ... at the standard deviations 0, D, 2D, ..., up to the point where the curve ends.
+        errors: e_0 (clean), e_1, ... at the standard deviations 0, D, 2D, ... (..., points).
+        last: the point where each curve ends (...).
         step: D.
 
     Returns:
-        At least 0, which the sum falls short of where a curve ends with fewer errors than it began with; 0 where all clean images are
-        misclassified; NaN where no noise adds errors.
+        (...), at least 0, which the sum falls short of where a curve ends with fewer errors than it began with; 0 where all clean images
+        are misclassified; NaN where no noise adds errors.
 
     Source: Smoothed robustness analysis, section 3.4.
     """
-    found = np.asarray(errors, dtype=np.float64)
-    return float(_ams(found, np.asarray(len(found) - 1), step))
-
-
-def _ams(errors: Floats, last: Ints, step: float) -> Floats:
-    """:func:`ams` of many curves (..., points), each up to its point ``last`` (...)."""
-    points = np.arange(errors.shape[-1])
-    inside = points <= last[..., None]
-    first = errors[..., :1]
+    end = np.asarray(last)[..., None]
+    inside, first = np.arange(errors.shape[-1]) <= end, errors[..., :1]
     rise = np.where(inside, errors, -np.inf).max(-1, keepdims=True) - first
     with np.errstate(divide="ignore", invalid="ignore"):
         a = (errors - first) / rise
         normal = errors / ((1 - a) + a * errors)
-    normal = np.where(inside, normal, np.take_along_axis(normal, last[..., None], -1))
+    normal = np.where(inside, normal, np.take_along_axis(normal, end, -1))
     flat = rise[..., 0] <= 0
-    found: Floats = np.where(flat, np.where(first[..., 0] >= 1, 0.0, np.nan), np.maximum(_half_steps(normal, step), 0.0))
-    return found
-
-
-def _half_steps(errors: Floats, step: float) -> Floats:
-    found: Floats = (np.diff(errors) * (np.arange(errors.shape[-1] - 1) + 0.5)).sum(-1) * step
+    found: Floats = np.where(flat, np.where(first[..., 0] >= 1, 0.0, np.nan), np.maximum(asr(normal, step), 0.0))
     return found
 
 
@@ -246,14 +234,7 @@ def gamma_at_half(gammas: Floats, accuracy: Floats) -> Floats:
 # --- reading
 
 
-def curves_of(
-    run: Results,
-    name: str | None = None,
-    only: Collection[CurveKind] = tuple(CurveKind),
-    *,
-    estimators: Sequence[str] = (),
-    levels: LevelChoice | Sequence[float] = (),
-) -> Curves:
+def curves_of(run: Results, *, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()) -> Curves:
     """The curves that a run has rows for.
 
     Attacks: radii on a grid (`radius_pgd`), the first result of each norm. Noise and linear corruption: the first result with votes under
@@ -261,22 +242,16 @@ def curves_of(
 
     Args:
         run: a finished run.
-        name: of its model; None: the run's.
-        only: these curves.
         estimators, levels: only these results.
 
     Raises:
         RunError: it has no labels, or nothing that a curve is made of.
     """
-    there = _sources(run, estimators, levels)
-    found = {kind: _curve(kind, there[kind])[0] for kind in there if kind in only}
+    found = {kind: _curve(kind, some)[0] for kind, some in _sources(run, estimators, levels).items()}
     if not found:
-        if there:
-            asked = " or ".join(kind.value for kind in CurveKind if kind in only)
-            raise RunError(str(run.path), f"has no curve {asked}", f"it has {', '.join(there)}")
         remedy = "audit with radius_pgd, or with mc under gaussian noise at sigma D, 2D, ...: configs/curves.yaml has all curves"
         raise RunError(str(run.path), "has nothing that curves are made of", remedy)
-    return Curves(name or str(run.info["name"]), str(run.path), found)
+    return Curves(str(run.path), found)
 
 
 def curve_changes(
@@ -296,12 +271,10 @@ def curve_changes(
         names = common_names([one.take(one.judged) for one in (*before[kind], *now[kind])])
         if not names:
             continue
-        sides = [_curve(kind, [one.of_images(names) for one in side[kind]]) for side in (before, now)]
-        (first, first_sum), (second, second_sum) = sides
-        if first.summary.value is None or second.summary.value is None:
-            continue
-        value = second.summary.value - first.summary.value
-        found[kind] = difference(len(names), partial(_change, first_sum, second_sum), value)
+        (first, first_sum), (second, second_sum) = (_curve(kind, [one.of_images(names) for one in side[kind]]) for side in (before, now))
+        if first.summary.value is not None and second.summary.value is not None:
+            value = second.summary.value - first.summary.value
+            found[kind] = difference(len(names), partial(_change, first_sum, second_sum), value)
     return found
 
 
@@ -335,10 +308,6 @@ def _change(base: Sum, new: Sum, drawn: Floats) -> Ends:
     return minus(new(drawn), base(drawn))
 
 
-def _curve(kind: CurveKind, columns: Sequence[Columns]) -> tuple[Curve, Sum]:
-    return _attack_curve(kind, columns[0]) if kind in (CurveKind.L2, CurveKind.LINF) else _noisy_curve(kind, columns)
-
-
 _NOISY = {GAUSSIAN: CurveKind.NOISE, LINEAR: CurveKind.LINEAR}
 
 
@@ -355,108 +324,100 @@ def _even(levels: Sequence[float]) -> bool:
     return bool(np.allclose(levels, levels[0] * np.arange(1, len(levels) + 1), rtol=1e-6, atol=0.0))
 
 
-def _attack_curve(kind: CurveKind, columns: Columns) -> tuple[Curve, Sum]:
-    """A_j: misclassified, or changed at a radius of at most j D."""
-    source, kept = columns.key.estimator, columns.take(columns.judged)
-    unlabelled, correct = len(columns) - len(kept), kept.correct
-    step = float(np.nanmax(columns.detail(GRID_STEP)))
-    ball = np.where(correct, np.rint(kept.values / step), 0).astype(np.int64)
-    open_ = correct & kept.is_censored
-    last = int(ball.max(initial=0))
-    places = np.round(step * np.arange(last + 1), 12)
-    wrong = (ball[:, None] <= np.arange(last + 1)) & ~open_[:, None]  # (images, points)
-    radius = np.where(open_, ball * step, np.maximum(ball - 0.5, 0.0) * step)
-    bands = _Bands(wrong.astype(np.float64))
-    beyond = np.where(open_, np.inf, radius)
+def _curve(kind: CurveKind, columns: Sequence[Columns]) -> tuple[Curve, Sum]:
+    """A curve, and its summary from the weights of the images."""
+    kept = [one.take(one.judged) for one in columns]
+    make = {CurveKind.NOISE: _noise, CurveKind.LINEAR: _linear}.get(kind, _attack)
+    places, wrong, total, summed = make(kept)
+    ends = percentiles(len(wrong), lambda drawn: {**dict(enumerate(_errors(wrong, drawn).T)), _SUM: total(drawn)})
+    errors: Floats = wrong.mean(0)
+    lower, upper = zip(*(ends[i] or (float(error), float(error)) for i, error in enumerate(errors)), strict=True)
+    summary, used = summed(errors, ends[_SUM] or (None, None))
+    return Curve(
+        kind=kind,
+        source=columns[0].key.estimator,
+        places=places,
+        errors=errors,
+        lower=np.array(lower),
+        upper=np.array(upper),
+        summary=summary,
+        images=len(wrong),
+        unlabelled=len(columns[0]) - len(wrong),
+        draws=0 if make is _attack else int(kept[0].draws.max()),
+        used=used,
+    ), total
 
-    def total(drawn: Floats) -> Ends:
-        return _mean(drawn, radius), _mean(drawn, beyond)
 
-    ends = percentiles(len(kept), lambda drawn: {**bands.replicates(drawn), _SUM: total(drawn)})
-    errors = bands.errors
-    value = asr(errors, step) + (1.0 - float(errors[-1])) * last * step
-    relation = Relation.AT_LEAST if open_.any() else Relation.IS
-    summary = Summary(value, relation, *(ends[_SUM] or (None, None)))
-    return Curve(kind, source, places, errors, *bands.ends(ends), summary, len(kept), unlabelled, used=last + 1), total
+Summed = Callable[[Floats, tuple[float | None, float | None]], tuple[Summary, int]]
+"""The summary of a curve from its errors and the ends of its interval, and how many points it is made of."""
+_Parts = tuple[Floats, Floats, Sum, Summed]
 
 
-def _mean(drawn: Floats, values: Floats) -> Floats:
-    """Weighted means (replicates,); infinite where an infinite value has weight."""
-    finite = np.where(np.isinf(values), 0.0, values)
-    open_ = drawn @ np.isinf(values).astype(np.float64) > 0
-    found: Floats = np.where(open_, np.inf, drawn @ finite / drawn.sum(1))
+def _errors(wrong: Floats, drawn: Floats) -> Floats:
+    """The mean error at each point (replicates, points) of weighted images; ``wrong``: the share of errors (images, points)."""
+    found: Floats = drawn @ wrong / drawn.sum(1, keepdims=True)
     return found
 
 
-def _noisy_curve(kind: CurveKind, by_level: Sequence[Columns]) -> tuple[Curve, Sum]:
-    """The errors of the noisy copies, and behind the clean ones."""
-    source, levels = by_level[0].key.estimator, [one.key.at.level for one in by_level]
-    per_level = [one.take(one.judged) for one in by_level]
-    kept = per_level[0]
-    unlabelled, draws = len(by_level[0]) - len(kept), int(kept.draws.max())
-    wrong = np.stack([~kept.correct, *(one.label_errors for one in per_level)]).astype(np.float64).T
-    bands = _Bands(wrong)
-    if kind is CurveKind.LINEAR:
-        gammas = np.round(1.0 - np.array([0.0, *levels]), 12)
-
-        def half(drawn: Floats) -> Ends:
-            found = np.minimum(gamma_at_half(gammas, 1.0 - bands.means(drawn)), 1.0)
-            return np.where(np.isinf(found), 0.0, found), np.where(np.isinf(found), gammas[-1], found)
-
-        ends = percentiles(len(kept), lambda drawn: {**bands.replicates(drawn), _SUM: half(drawn)})
-        summary = _half_summary(float(gamma_at_half(gammas, 1.0 - bands.errors)), ends[_SUM], float(gammas[-1]))
-        return Curve(kind, source, gammas, bands.errors, *bands.ends(ends), summary, len(kept), unlabelled, draws, len(gammas)), half
-    step, classes = levels[0], kept.classes
-    places = np.array([0.0, *levels])
+def _attack(columns: Sequence[Columns]) -> _Parts:
+    """A_j: misclassified, or changed at a radius of at most j D."""
+    (kept,) = columns
+    correct, step = kept.correct, float(np.nanmax(kept.detail(GRID_STEP)))
+    ball = np.where(correct, np.rint(kept.values / step), 0).astype(np.int64)
+    open_ = correct & kept.is_censored
+    points = np.arange(int(ball.max(initial=0)) + 1)
+    wrong = (ball[:, None] <= points) & ~open_[:, None]
+    radius = np.where(open_, ball * step, np.maximum(ball - 0.5, 0.0) * step)
 
     def total(drawn: Floats) -> Ends:
-        curves = bands.means(drawn)
+        mean = drawn @ radius / drawn.sum(1)
+        return mean, np.where(drawn @ open_.astype(np.float64) > 0, np.inf, mean)
+
+    def summed(errors: Floats, ends: tuple[float | None, float | None]) -> tuple[Summary, int]:
+        value = float(asr(errors, step)) + (1.0 - float(errors[-1])) * float(points[-1]) * step
+        return Summary(value, Relation.AT_LEAST if open_.any() else Relation.IS, *ends), len(points)
+
+    return np.round(step * points, 12), wrong.astype(np.float64), total, summed
+
+
+def _wrong(columns: Sequence[Columns]) -> Floats:
+    """The errors of the noisy copies by level, behind the clean ones (images, points)."""
+    return np.stack([~columns[0].correct, *(one.label_errors for one in columns)]).astype(np.float64).T
+
+
+def _noise(columns: Sequence[Columns]) -> _Parts:
+    levels, classes, wrong = [one.key.at.level for one in columns], columns[0].classes, _wrong(columns)
+    step, most = levels[0], len(levels)
+
+    def total(drawn: Floats) -> Ends:
+        curves = _errors(wrong, drawn)
         last = ends_at(curves, classes)
-        low = _ams(curves, np.where(last < 0, len(levels), last), step)
+        low = ams(curves, np.where(last < 0, most, last), step)
         return low, np.where((last < 0) & ~np.isnan(low), np.inf, low)
 
-    ends = percentiles(len(kept), lambda drawn: {**bands.replicates(drawn), _SUM: total(drawn)})
-    last = int(ends_at(bands.errors, classes))
-    stop = len(levels) if last < 0 else last
-    value = float(_ams(bands.errors, np.asarray(stop), step))
-    if math.isnan(value):
-        summary = Summary(None, why=f"noise up to sigma {levels[-1]:g} adds no errors")
-    else:
-        relation = Relation.AT_LEAST if last < 0 and bands.errors[0] < 1 else Relation.IS
-        summary = Summary(value, relation, *(ends[_SUM] or (None, None)))
-    return Curve(kind, source, places, bands.errors, *bands.ends(ends), summary, len(kept), unlabelled, draws, stop + 1), total
+    def summed(errors: Floats, ends: tuple[float | None, float | None]) -> tuple[Summary, int]:
+        last = int(ends_at(errors, classes))
+        stop = most if last < 0 else last
+        value = float(ams(errors, stop, step))
+        if math.isnan(value):
+            return Summary(None, why=f"noise up to sigma {levels[-1]:g} adds no errors"), stop + 1
+        return Summary(value, Relation.AT_LEAST if last < 0 and errors[0] < 1 else Relation.IS, *ends), stop + 1
+
+    return np.array([0.0, *levels]), wrong, total, summed
 
 
-def _half_summary(value: float, ends: Bounds | None, least: float) -> Summary:
-    """Gamma at 50 %; from the least gamma measured to 1."""
-    lower, upper = ends or (None, None)
-    if not math.isinf(value):
-        return Summary(value, Relation.IS, lower, upper)
-    return Summary(1.0, Relation.AT_LEAST, lower, upper) if value > 0 else Summary(least, Relation.AT_MOST, lower, upper)
+def _linear(columns: Sequence[Columns]) -> _Parts:
+    gammas, wrong = np.round(1.0 - np.array([0.0, *(one.key.at.level for one in columns)]), 12), _wrong(columns)
+    least = float(gammas[-1])
 
+    def total(drawn: Floats) -> Ends:
+        found = np.minimum(gamma_at_half(gammas, 1.0 - _errors(wrong, drawn)), 1.0)
+        return np.where(np.isinf(found), 0.0, found), np.where(np.isinf(found), least, found)
 
-class _Bands:
-    """The mean error at each point, and its bootstrap replicates.
+    def summed(errors: Floats, ends: tuple[float | None, float | None]) -> tuple[Summary, int]:
+        value = float(gamma_at_half(gammas, 1.0 - errors))
+        if not math.isinf(value):
+            return Summary(value, Relation.IS, *ends), len(gammas)
+        return (Summary(1.0, Relation.AT_LEAST, *ends) if value > 0 else Summary(least, Relation.AT_MOST, *ends)), len(gammas)
 
-    Args:
-        wrong: share of errors (images, points).
-    """
-
-    def __init__(self, wrong: Floats) -> None:
-        self._wrong = wrong
-        self.errors: Floats = wrong.mean(0)
-
-    def means(self, drawn: Floats) -> Floats:
-        """(replicates, points)."""
-        found: Floats = drawn @ self._wrong / drawn.sum(1, keepdims=True)
-        return found
-
-    def replicates(self, drawn: Floats) -> dict[Any, Floats]:
-        """By point."""
-        return dict(enumerate(self.means(drawn).T))
-
-    def ends(self, found: Mapping[Any, Bounds | None]) -> tuple[Floats, Floats]:
-        """Lower and upper ends at each point; the error itself where there are none."""
-        bounds = [found[i] or (float(error), float(error)) for i, error in enumerate(self.errors)]
-        lower, upper = zip(*bounds, strict=True)
-        return np.array(lower), np.array(upper)
+    return gammas, wrong, total, summed

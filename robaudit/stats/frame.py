@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, reduce
 from itertools import chain
 from pathlib import Path
-from typing import Any, Protocol, overload
+from typing import Any, Generic, Protocol, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,7 @@ from robaudit.stats.intervals import Floats, MeasuredImages
 
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
+Kind = TypeVar("Kind", bound=np.generic)
 NO_CLASS = -1
 """In place of a class that is not known."""
 DIFFICULTY, MARGIN = "difficulty", "margin"
@@ -95,20 +96,55 @@ class Results(Protocol):
         ...
 
 
+class _Column(Generic[Kind]):
+    """A column of :class:`Columns` as an array of one type (n,)."""
+
+    def __init__(self, name: str, kind: type[Kind]) -> None:
+        self._name, self._kind = name, kind
+
+    def __get__(self, columns: Columns, owner: type[Columns]) -> NDArray[Kind]:
+        return columns.column(self._name, self._kind)
+
+
 class Columns:
     """The results of one estimator at one noise level: a number of each row in every column, about 50 bytes a row.
 
     Args:
         key: estimator, noise level and quantity.
         ids: names of the run's images; ``place`` says which is a row's.
-        columns: by name, as long as each other; see the properties.
-        intervals: what ``interval`` numbers.
+        columns: by name, as long as each other.
+        intervals: what the column ``interval`` numbers.
         classes: the number of classes that votes are counted for; 0 without votes.
         left_out: rows that had no finite value and are not among these.
 
     Attributes:
         memo: results that are costly to compute, kept by whoever computed them.
+        place: places of the images in :attr:`ids`.
+        label, predicted: classes of the clean images; a label is -1 where unknown.
+        flips_to: classes that images flip to; -1 where unknown.
+        values, lower, upper: as they are written; an end is NaN where a row has none.
+        forwards: forward passes.
+        kept, draws: votes for the predicted class (-1 without votes), and the noisy copies behind them (0 without).
+        split: antithetic pairs that disagree; NaN where copies are independent.
+        hits, label_draws: votes for the label, and the noisy copies behind them (0 without a label or votes).
+        label_split: as ``split``, of the votes for the label. Where that is not the predicted class it is not known: as if the copies of
+            all pairs agreed, which is what varies most.
     """
+
+    place = _Column("place", np.int64)
+    label = _Column("label", np.int64)
+    predicted = _Column("predicted", np.int64)
+    flips_to = _Column("flips_to", np.int64)
+    values = _Column("value", np.float64)
+    lower = _Column("lower", np.float64)
+    upper = _Column("upper", np.float64)
+    forwards = _Column("forwards", np.int64)
+    kept = _Column("kept", np.int64)
+    draws = _Column("draws", np.int64)
+    split = _Column("split", np.float64)
+    hits = _Column("hits", np.int64)
+    label_draws = _Column("label_draws", np.int64)
+    label_split = _Column("label_split", np.float64)
 
     def __init__(
         self,
@@ -122,6 +158,11 @@ class Columns:
         self.key, self.ids, self.classes = key, ids, classes
         self.memo: dict[Any, Any] = {}
         self._columns, self._intervals, self._left_out = columns, tuple(intervals), left_out
+
+    def column(self, name: str, kind: type[Kind]) -> NDArray[Kind]:
+        """A column as numbers of a type (n,); whole numbers that a damaged file made too large are cut off."""
+        column = self._columns[name]
+        return (column.clip(-_MOST, _MOST) if kind is np.int64 and column.dtype == np.float64 else column).astype(kind, copy=False)
 
     @staticmethod
     def of(rows: Iterable[Row]) -> Columns:
@@ -158,71 +199,22 @@ class Columns:
         """Number of rows without a finite value, among these or left out of them."""
         return self._left_out + int((~np.isfinite(self._columns["value"])).sum())
 
-    # --- columns (n,)
-
-    def _float(self, name: str) -> Floats:
-        return self._columns[name].astype(np.float64, copy=False)
-
-    def _int(self, name: str) -> Ints:
-        column = self._columns[name]
-        return (column.clip(-_MOST, _MOST) if column.dtype == np.float64 else column).astype(np.int64, copy=False)
-
-    @property
-    def place(self) -> Ints:
-        """Places of the images in :attr:`ids`."""
-        return self._int("place")
-
     @property
     def names(self) -> list[str]:
         """Ids of the images."""
         return [self.ids[place] for place in self.place.tolist()]
 
     @property
-    def label(self) -> Ints:
-        """Labels; -1 where unknown."""
-        return self._int("label")
-
-    @property
-    def predicted(self) -> Ints:
-        """Classes predicted on the clean images."""
-        return self._int("predicted")
-
-    @property
-    def flips_to(self) -> Ints:
-        """Classes that images flip to; -1 where unknown."""
-        return self._int("flips_to")
-
-    @property
     def judged(self) -> Mask:
-        """Whether it is known if the clean image is classified correctly."""
-        known: Mask = self._int("correct") >= 0
+        """Whether it is known if the clean image is classified correctly (n,)."""
+        known: Mask = self._columns["correct"] >= 0
         return known
 
     @property
     def correct(self) -> Mask:
-        """Whether the clean image is classified correctly; False where that is not known."""
-        right: Mask = self._int("correct") == 1
+        """Whether the clean image is classified correctly (n,); False where that is not known."""
+        right: Mask = self._columns["correct"] == 1
         return right
-
-    @property
-    def values(self) -> Floats:
-        """The values."""
-        return self._float("value")
-
-    @property
-    def lower(self) -> Floats:
-        """The lower ends of the rows as they are written; NaN where a row has none. ``upper``: the upper ends."""
-        return self._float("lower")
-
-    @property
-    def upper(self) -> Floats:
-        """See :attr:`lower`."""
-        return self._float("upper")
-
-    @property
-    def std_error(self) -> Floats:
-        """Standard errors; NaN where a row has none."""
-        return self._float("std_error")
 
     @property
     def noted(self) -> int:
@@ -230,49 +222,13 @@ class Columns:
         return int(self._columns["noted"].sum())
 
     @property
-    def forwards(self) -> Ints:
-        """Forward passes."""
-        return self._int("forwards")
-
-    @property
-    def kept(self) -> Ints:
-        """Votes for the predicted class; -1 without votes."""
-        return self._int("kept")
-
-    @property
-    def draws(self) -> Ints:
-        """Noisy copies behind the votes; 0 without votes."""
-        return self._int("draws")
-
-    @property
-    def split(self) -> Floats:
-        """Antithetic pairs that disagree; NaN where copies are independent."""
-        return self._float("split")
-
-    @property
-    def hits(self) -> Ints:
-        """Votes for the label."""
-        return self._int("hits")
-
-    @property
-    def label_draws(self) -> Ints:
-        """Noisy copies behind :attr:`hits`; 0 without a label or votes."""
-        return self._int("label_draws")
-
-    @property
-    def label_split(self) -> Floats:
-        """As :attr:`split`, of the votes for the label. Where that is not the predicted class it is not known: as if the copies of all
-        pairs agreed, which is what varies most."""
-        return self._float("label_split")
-
-    @property
     def label_errors(self) -> Floats:
-        """The share of the noisy copies whose class is not the label; 1 without votes."""
+        """The share of the noisy copies whose class is not the label (n,); 1 without votes."""
         return 1.0 - self.hits / np.maximum(self.draws, 1)
 
     def detail(self, name: str) -> Floats:
         """One of :data:`DETAILS`; NaN where a row has it not."""
-        return self._float(name)
+        return self.column(name, np.float64)
 
     # --- intervals
 
@@ -331,8 +287,8 @@ class Columns:
 
     @property
     def errors(self) -> Floats | None:
-        """Standard errors; None where a row has none."""
-        errors = self.std_error
+        """Standard errors (n,); None where a row has none."""
+        errors = self.column("std_error", np.float64)
         return None if np.isnan(errors).any() else errors
 
     @property
@@ -382,11 +338,6 @@ class Columns:
         counted &= np.abs(kept / np.maximum(draws, 1) - self.values) < 1e-9
         return np.where(counted, draws, 0)
 
-    @property
-    def pooled_draws(self) -> int | None:
-        """Votes per row, where all rows have equally many and their values are shares of them; else None."""
-        return alike(self.share_draws)
-
     def images(self, low: float, high: float, unknown: int = 0) -> MeasuredImages:
         """The rows as measured images, for intervals over them.
 
@@ -394,7 +345,7 @@ class Columns:
             low, high: the range of possible values.
             unknown: number of further images without a known value.
         """
-        draws = self.pooled_draws
+        draws = alike(self.share_draws)
         split = None if draws is None else antithetic(self.split)
         return MeasuredImages(self.values, self.lowers, self.uppers, low, high, unknown, draws, self.adaptive, split)
 
@@ -418,7 +369,7 @@ class Columns:
         pairs, ``split`` pairs disagree (NaN: they are independent); all (n,)."""
         if not of.any():
             return self
-        changed = {name: self._float(name).copy() for name in ("value", "lower", "upper", "std_error", "split", "interval")}
+        changed = {name: self.column(name, np.float64).copy() for name in ("value", "lower", "upper", "std_error", "split", "interval")}
         kinds = (*self._intervals, Interval(IntervalKind.CLOPPER_PEARSON), Interval(IntervalKind.ANTITHETIC))
         for pairs in (False, True):
             some = of & (np.isnan(split) != pairs)
@@ -591,10 +542,12 @@ class Frame(Mapping[GroupKey, Columns]):
 
     Attributes:
         ids: of the images; columns have their places.
+        memo: results that are costly to compute, kept by whoever computed them.
     """
 
     def __init__(self, ids: Ids, columns: Mapping[GroupKey, Columns]) -> None:
         self.ids, self._columns = ids, columns
+        self.memo: dict[Any, Any] = {}
 
     @staticmethod
     def of(rows: Iterable[Row]) -> Frame:

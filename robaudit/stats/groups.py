@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 
 from robaudit.documents import Document
 from robaudit.errors import NothingLeftError, RunError, did_you_mean
@@ -36,6 +38,12 @@ class GroupKey(Document):
         if self.at.levelless:
             return self.estimator if self.at == NO_NOISE else f"{self.estimator} under {self.noise}"
         return f"{self.estimator} at {self.at}"
+
+
+def by_sample(rows: Iterable[Row]) -> Iterator[list[Row]]:
+    """The rows of each image; a run has them together."""
+    for _, group in itertools.groupby(rows, key=attrgetter("sample_id")):
+        yield list(group)
 
 
 def refuse_no_values(finite: int, others: int, where: str) -> None:

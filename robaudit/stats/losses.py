@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
 from robaudit.levels import LevelChoice, NoiseLevel
 from robaudit.names import HIGHEST_LOSS, PartName, ResultName, series
+from robaudit.numerics.intervals import mean_interval
 from robaudit.quantities import LOSS, IntervalKind, Quantity
 from robaudit.stats.attacks import ROUNDING
-from robaudit.stats.bootstrap import Difference, difference
+from robaudit.stats.bootstrap import Difference
 from robaudit.stats.flags import Flag, flag, usual_threshold
 from robaudit.stats.frame import Columns, Results, common_names
 from robaudit.stats.groups import GroupKey, quantity_of
@@ -170,8 +170,10 @@ def _losses(columns: Mapping[str, Columns], names: _Names, quantity: Quantity, m
 def loss_changes(
     base: Results, new: Results, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()
 ) -> dict[GroupKey, Difference]:
-    """The differences of the mean losses of two runs, new - base, on the images with a finite value in both, with intervals and p-values
-    (:func:`robaudit.stats.bootstrap.differences`): losses have no bound, so no interval is free of assumptions.
+    """The differences of the mean losses of two runs, new - base, on the images with a finite value in both.
+
+    Intervals and p-values are those of Student's t for pairs, as the mean of each run has one: losses have no bound, so no interval is free
+    of assumptions.
 
     Raises:
         RunError: a run has no such estimator or noise level.
@@ -181,17 +183,22 @@ def loss_changes(
     ]
     found: dict[GroupKey, Difference] = {}
     for key in sides[0]:
-        if key not in sides[1] or not (names := common_names([side[key] for side in sides])):
-            continue
-        before, now = (side[key].of_images(names).values for side in sides)
-        changes = now - before
-        found[key] = difference(len(names), partial(_mean, changes), float(changes.mean()))
+        if key in sides[1] and (names := common_names([side[key] for side in sides])):
+            before, now = (side[key].of_images(names).values for side in sides)
+            found[key] = _paired_t(now - before)
     return found
 
 
-def _mean(values: Floats, drawn: Floats) -> Floats:
-    mean: Floats = drawn @ values / len(values)
-    return mean
+def _paired_t(changes: Floats) -> Difference:
+    """The mean of paired differences; without an interval for a single pair."""
+    from scipy.special import stdtr
+
+    n, mean = len(changes), float(changes.mean())
+    if n < 2:
+        return Difference(mean, None, None, None, n)
+    error = float(changes.std(ddof=1)) / math.sqrt(n)
+    p = float(2.0 * stdtr(n - 1, -abs(mean) / error)) if error > 0.0 else float(mean == 0.0)
+    return Difference(mean, *mean_interval(changes, -math.inf, math.inf), p, n)
 
 
 def not_missed(columns: Columns) -> Floats:

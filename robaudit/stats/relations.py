@@ -1,61 +1,71 @@
-"""What must hold between the results of an image: theorems, and what is expected of a good search."""
+"""What must hold between the results of an image: theorems, and what is expected of a good search.
+
+A result that measures or bounds a number is a :class:`Claim`: the number is at least, or at most, so much, at a given chance of missing it.
+A :class:`Relation` pairs claims about the same number; :func:`robaudit.stats.consistency.check` looks for pairs that exclude each other.
+"""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import partial
+from functools import lru_cache, partial
 from operator import itemgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from robaudit.levels import GAUSSIAN, NO_NOISE, NoiseLevel
-from robaudit.names import HIGHEST_LOSS, KEPT_LEVEL, P_ERROR, P_LOWER, TARGET, PartName
-from robaudit.quantities import CERTIFIED, LOSS, RADIUS, TOLERANCE, IntervalKind
+from robaudit.levels import GAUSSIAN, NO_NOISE
+from robaudit.names import DRAWS, HIGHEST_LOSS, KEPT, OTHER, P_ERROR, P_LOWER, ROUNDING_ERROR, TARGET, Part, PartName, ResultName
+from robaudit.numerics import smoothing
+from robaudit.numerics.intervals import antithetic_share, clopper_pearson
+from robaudit.quantities import CERTIFIED, LOG10_P_FAIL, LOSS, P_ROBUST, RADIUS, IntervalKind
 from robaudit.rows import Row
 from robaudit.stats.attacks import ROUNDING, is_attack, not_missed
-from robaudit.stats.claims import (
-    Claim,
-    End,
-    NoiseFacts,
-    Setting,
-    approximate,
-    certified_radius,
-    fixed,
-    interval_ends,
-    is_vote,
-    least_p_fail,
-    most_p_fail,
-    named,
-    norm_of,
-    rounding_error,
-    share_of_vote,
-    theorem_radius,
-    vote_flip,
-    vote_radius,
-    witnessed_radius,
-)
 from robaudit.stats.intervals import TAIL
 
-_EXACT, _ATTACK = "radius_exact", "radius_attack"
-_UNIFORM, _LAPLACE = "uniform", "laplace"
-_SCALED = frozenset({GAUSSIAN, _UNIFORM, _LAPLACE, "gaussian_scaled", "gaussian_correlated", "gaussian_covariance", "speckle"})
-"""Kinds that add a(level) e(x, z), a rising with the level: a draw moves along a ray from the image."""
+_ATTACK, _UNIFORM, _LAPLACE = "radius_attack", "uniform", "laplace"
+_THEOREMS = {GAUSSIAN: smoothing.GAUSSIAN, _LAPLACE: smoothing.LAPLACE, _UNIFORM: smoothing.BOX}
+_DECLARED = {"radius_exact": "linear", "margin_radius": "lipschitz", "smoothed_margin": "lipschitz"}
+"""The options that declare something of the network which nobody checks."""
+_LEAST_DECADES = 1.0  # how far above a bound that no repeat of splitting reached the failure probability may be
+_CDF = 1e-8  # accuracy of a probability near 1 that is computed rather than counted
+_FEWEST_REPEATS = 4  # of estimators that measure their error by repeats
+_TRIES = 5  # points along its ray where a flip of the vote is tested, at most
+_RADII, _PROBABILITY = (1e-3, 1e-6), (1e-9, 1e-12)  # relative and absolute rounding
 
 
 class Verdict(StrEnum):
     """What it means that two results contradict each other."""
 
     VIOLATION = "violation"
-    """One of them is wrong: a bug of an estimator."""
+    """One of them is wrong: a bug in an estimator."""
     APPROXIMATION = "approximation"
-    """One of them is an approximation whose error no interval covers, and its error is larger than its interval."""
+    """One of them is an approximation whose error is larger than its interval, which does not cover bias."""
     DECLARED = "declared"
-    """One of them hangs on something that the spec declares of the network, and that is not so."""
+    """One of them depends on something that the spec declares of the network, and that is false."""
     MISSED = "missed"
-    """A search has missed what another result of the run has found; no theorem says that it must find it."""
+    """A search missed what another result found; no theorem says that it must find it."""
+
+
+End = Callable[[float], float]
+"""A bound as a function of the chance of missing it."""
+
+
+class Claim(NamedTuple):
+    """A bound of a number that a result states.
+
+    Attributes:
+        row: the result.
+        end: the bound.
+        random: whether it depends on that chance; otherwise it is a proof, or a flip that was seen.
+        approximate: whether the result has an error of its own that no interval covers.
+    """
+
+    row: Row
+    end: End
+    random: bool = False
+    approximate: bool = False
 
 
 class Pair(NamedTuple):
@@ -63,7 +73,7 @@ class Pair(NamedTuple):
 
     Attributes:
         number: what they bound, in a few words.
-        least, most: what the number is at least by the one, and at most by the other.
+        least, most: the number is at least, and at most, this.
         wrong: the result at fault if the bounds exclude each other; None: either.
     """
 
@@ -73,16 +83,12 @@ class Pair(NamedTuple):
     wrong: Row | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Relation:
+class Relation(NamedTuple):
     """Something that must hold between the results of an image.
 
     Attributes:
-        name: for tables.
-        says: the statement.
-        source: the theorem.
-        allowance: what is granted besides the chance that intervals miss.
-        relative, absolute: the allowance for rounding: least > most (1 + relative) + absolute contradicts.
+        name, says, source: the statement, and the theorem behind it.
+        rounding: least > most (1 + relative) + absolute contradicts.
         verdict: what a contradiction is, unless one of the results is an approximation.
         pairs: the comparisons among the results of an image.
     """
@@ -90,11 +96,85 @@ class Relation:
     name: str
     says: str
     source: str
-    allowance: str
-    relative: float
-    absolute: float
+    rounding: tuple[float, float]
     verdict: Verdict
     pairs: Callable[[Sequence[Row], Setting], Iterator[Pair]]
+
+    def excludes(self, pair: Pair, tail: float) -> bool:
+        """Whether the bounds of a pair exclude each other, each at a chance ``tail`` of missing."""
+        relative, absolute = self.rounding
+        return pair.least.end(tail) > pair.most.end(tail) * (1.0 + relative) + absolute
+
+
+# --- the run
+
+
+@dataclass(frozen=True, slots=True)
+class NoiseFacts:
+    """A noise of a run, as its spec states it."""
+
+    kind: str
+    options: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What the comparison of a run's results needs to know besides them.
+
+    Attributes:
+        noises: by label.
+        estimators: names by label.
+        pixels: values in an image; None: unknown.
+        plain: whether noisy passes are in the network's own precision.
+        declared: labels of the estimators that were told something of the network which nobody checked.
+    """
+
+    noises: Mapping[str, NoiseFacts]
+    estimators: Mapping[str, str]
+    pixels: int | None
+    plain: bool
+    declared: frozenset[str]
+
+    @staticmethod
+    def of(info: Mapping[str, Any]) -> Setting:
+        """The setting of a run, from its run.json."""
+        spec, shape = info["spec"], info.get("image_shape")
+        noises = {entry["name"]: NoiseFacts(entry["kind"], entry) for entry in spec.get("noise", ())}
+        options = {str(one.get("options", {}).get("label") or one["name"]): one for one in spec.get("estimators", ())}
+        declared = frozenset(
+            label for label, one in options.items() if one.get("options", {}).get(_DECLARED.get(one["name"], "")) not in (None, False)
+        )
+        plain = spec.get("run", {}).get("precision", "fp32") in ("fp32", "fp64")
+        names = {label: str(one["name"]) for label, one in options.items()}
+        return Setting(noises, names, None if shape is None else math.prod(shape), plain, declared)
+
+    def declares(self, row: Row) -> bool:
+        """Whether a result depends on something that the spec declares of the network."""
+        return named(row).estimator in self.declared
+
+    def factor(self, first: Row, second: Row) -> float | None:
+        """The smallest F such that a radius r in the norm of the second row is at most F r in that of the first; None if unknown."""
+        norms = norm_of(first), norm_of(second)
+        if norms[0] is None or norms[1] is None:
+            return None
+        factor = norm_factor(norms[0], norms[1], self.pixels)
+        return None if factor is None or math.isinf(factor) else factor
+
+
+@lru_cache(maxsize=1024)
+def _parsed(name: str) -> ResultName:
+    return ResultName.parse(name)
+
+
+def named(row: Row) -> ResultName:
+    """The estimator's label and the part of a result."""
+    return _parsed(row.estimator)
+
+
+def norm_of(row: Row) -> float | None:
+    """The order of the norm that a radius is measured in; None where its name does not say."""
+    norm = named(row).norm
+    return None if norm is None else norm.number
 
 
 def norm_factor(first: float, second: float, pixels: int | None) -> float | None:
@@ -105,6 +185,156 @@ def norm_factor(first: float, second: float, pixels: int | None) -> float | None
     if first >= second:
         return 1.0
     return None if pixels is None else pixels ** (1.0 / first - 1.0 / second)
+
+
+def approximate(row: Row) -> bool:
+    """Whether the error of a result is more than its interval covers."""
+    return row.interval.kind is IntervalKind.NONE or not row.interval.covers_bias
+
+
+def is_vote(row: Row) -> bool:
+    """Whether a result is a certificate of the majority vote under noise."""
+    return row.quantity == CERTIFIED.name and P_LOWER in (row.details or {})
+
+
+def _detail(row: Row, name: str) -> float | None:
+    return (row.details or {}).get(name)
+
+
+def _fixed(row: Row, bound: float) -> Claim:
+    return Claim(row, lambda _: bound)
+
+
+# --- what results claim
+
+
+def interval_ends(row: Row) -> tuple[End, End]:
+    """The ends of a row's 95 % interval at smaller tails; infinite where it is open, the value where there is none.
+
+    Distances from the value grow as fast as those of any interval of the kind (:func:`widening`). A loss is restated on the scale of its
+    logarithm, as it is measured.
+    """
+    on_logs = row.quantity == LOSS.name and row.value > 0.0 and (row.lower is None or row.lower > 0.0)
+    number = math.log if on_logs else float
+    value, kind = number(row.value), row.interval.kind
+    none = (row.lower is None and row.upper is None) or kind is IntervalKind.EXACT
+
+    def end(given: float | None, sign: float) -> End:
+        if none:
+            return lambda _: row.value
+        if given is None or math.isinf(given):
+            return lambda _: sign * math.inf
+        distance = number(given) - value
+
+        def at(tail: float) -> float:
+            moved = value + distance * widening(kind, tail)
+            return math.exp(min(moved, 700.0)) if on_logs else moved
+
+        return at
+
+    return end(row.lower, -1.0), end(row.upper, 1.0)
+
+
+def widening(kind: IntervalKind, tail: float) -> float:
+    """The width of an interval that misses on a given side with a chance of at most ``tail``, relative to the 95 % interval's.
+
+    With the logarithm of the tail where copies were counted (a normal error's grows more slowly), else as the quantiles of Student's t with
+    three degrees of freedom: the fewest repeats that estimators make are four.
+    """
+    from scipy.special import stdtrit
+
+    if tail >= TAIL:
+        return 1.0
+    if kind in (IntervalKind.CLOPPER_PEARSON, IntervalKind.CONFIDENCE_SEQUENCE):
+        return math.log(tail) / math.log(2.0 * TAIL)
+    return float(stdtrit(_FEWEST_REPEATS - 1, 1.0 - tail) / stdtrit(_FEWEST_REPEATS - 1, 1.0 - TAIL))
+
+
+def _p_fail(row: Row, setting: Setting) -> tuple[Claim, Claim] | None:
+    """The failure probability that a measurement leaves at least, and at most; None for other results and without a noise level."""
+    if row.at.levelless or row.quantity not in (LOG10_P_FAIL.name, P_ROBUST.name):
+        return None
+    ends = _of_log10(row) if row.quantity == LOG10_P_FAIL.name else _of_share(row)
+    random, loose = row.interval.kind is not IntervalKind.EXACT, approximate(row) or not setting.plain
+    return Claim(row, ends[0], random, loose), Claim(row, ends[1], random, loose)
+
+
+def _of_log10(row: Row) -> tuple[End, End]:
+    low, high = interval_ends(row)
+    if row.interval.kind is IntervalKind.UPPER_BOUND:
+        return lambda _: 0.0, lambda _: 10.0 ** min(0.0, row.value + _LEAST_DECADES)
+    return lambda tail: 10.0 ** min(0.0, low(tail)), lambda tail: 10.0 ** min(0.0, high(tail))
+
+
+def _of_share(row: Row) -> tuple[End, End]:
+    kind, draws, split = row.interval.kind, row.draws, row.split
+    if kind in (IntervalKind.CLOPPER_PEARSON, IntervalKind.ANTITHETIC) and row.votes is not None and draws:
+        failed = float(round((1.0 - row.value) * draws))
+
+        def counted(tail: float, side: int) -> float:
+            level = 1.0 - 2.0 * tail
+            ends = clopper_pearson(failed, draws, level) if split is None else antithetic_share(failed, split, draws, level)
+            return float(ends[side])
+
+        return lambda tail: counted(tail, 0), lambda tail: counted(tail, 1)
+    (low, high), error = interval_ends(row), 0.0 if kind is IntervalKind.EXACT else _CDF
+    return lambda tail: max(0.0, 1.0 - high(tail) - error), lambda tail: min(1.0, 1.0 - low(tail) + error)
+
+
+def _certified(row: Row) -> float | None:
+    """At least the radius of a certificate, or of a closed form, less its rounding; None for other results."""
+    if row.quantity == RADIUS.name and row.interval.kind is IntervalKind.EXACT:
+        return max(0.0, row.value - (_detail(row, ROUNDING_ERROR) or 0.0))
+    return row.value if row.quantity == CERTIFIED.name and row.value > 0.0 else None
+
+
+def _witnessed(row: Row) -> float | None:
+    """At most the norm of a flip that was seen, or that a closed form places; None for other results."""
+    seen = row.interval.kind in (IntervalKind.UPPER_BOUND, IntervalKind.EXACT)
+    return row.value + (_detail(row, ROUNDING_ERROR) or 0.0) if row.quantity == RADIUS.name and seen else None
+
+
+def _share(vote: Row) -> End:
+    """At least the probability of the class of a majority vote's certificate; restated where the row has its counts."""
+    details = vote.details or {}
+    bound, kept, draws = details[P_LOWER], details.get(KEPT), details.get(DRAWS)
+    if kept is None or draws is None:
+        return lambda _: bound
+    return lambda tail: min(bound, float(smoothing.p_lower(kept, draws, tail)))
+
+
+def _theorem(row: Row, setting: Setting) -> Callable[[float], float] | None:
+    """The radius that a probability of the class certifies under the noise of a row; None where no theorem is known."""
+    noise = setting.noises.get(row.at.noise)
+    theorem = None if noise is None else _THEOREMS.get(noise.kind)
+    if noise is None or theorem is None or Part.norm(theorem.norm).number != norm_of(row):
+        return None
+    if noise.kind == _UNIFORM and noise.options.get("norm", "linf") != "linf":
+        return None  # the theorem is about the box
+    return lambda p: theorem.radius(p, row.at.level)
+
+
+def _vote_claims(vote: Row, flip: Row, radius: float, setting: Setting) -> tuple[Claim, Claim]:
+    """The radius of a majority vote's certificate, and of a flip of it, in the certificate's norm.
+
+    The certificate is shortened as its probability is at another confidence. At the flip the class has the probability u at most, the upper
+    end of its share of the copies of the two classes ahead. What p certifies is then at most the flip's norm and what u itself certifies,
+    for the theorems bound how fast a function of the probability changes (under Gaussian noise, Phi^-1).
+    """
+    theorem, share = _theorem(vote, setting), _share(vote)
+    least, most = _fixed(vote, vote.value), _fixed(flip, radius)
+    if theorem is None:
+        return least, most
+    if stated := theorem((vote.details or {})[P_LOWER]):
+        least = Claim(vote, lambda tail: vote.value * min(1.0, theorem(share(tail)) / stated), random=True)
+    kept, other = _detail(flip, KEPT), _detail(flip, OTHER)
+    if kept is not None and other is not None and kept + other >= 1:
+
+        def end(tail: float) -> float:
+            return radius + theorem(1.0 - float(smoothing.p_lower(other, kept + other, tail / _TRIES)))
+
+        most = Claim(flip, end, random=True)
+    return least, most
 
 
 def leaving(noise: NoiseFacts, level: float, pixels: int, order: float, radius: float) -> float:
@@ -137,120 +367,73 @@ def leaving(noise: NoiseFacts, level: float, pixels: int, order: float, radius: 
     return 1.0
 
 
-def usual_length(noise: NoiseFacts, level: float, pixels: int) -> float | None:
-    """The root mean square of the l2 norm of the noise, before clipping; None for kinds whose pixels it depends on."""
-    if noise.kind in (GAUSSIAN, _LAPLACE):
-        return level * math.sqrt(pixels)
-    if noise.kind != _UNIFORM:
-        return None
-    if noise.options.get("support") == "sphere":
-        return level
-    if noise.options.get("norm", "linf") == "linf":
-        return level * math.sqrt(pixels / 3.0)
-    return level * math.sqrt(pixels / (pixels + 2.0))
+# --- what is compared
 
 
-# --- radii of the network itself
-
-
-def _radii(rows: Sequence[Row], setting: Setting) -> Iterator[Pair]:
-    own = [row for row in rows if row.at == NO_NOISE]
-    yield from _across(own, "radius", setting)
-    for row in own:
-        if row.quantity == CERTIFIED.name and row.value > 0 and row.certified_class not in (None, row.predicted):
-            yield Pair("radius of the certified class", fixed(row, row.value), fixed(row, 0.0), row)
-
-
-def _across(rows: Sequence[Row], number: str, setting: Setting) -> Iterator[Pair]:
+def _radii(rows: Iterable[Row], setting: Setting, number: str = "radius") -> Iterator[Pair]:
     """Every lower bound of a radius beside every upper one, whatever their norms."""
-    least = [(norm, claim) for row in rows if (claim := certified_radius(row)) and (norm := norm_of(row)) is not None]
-    most = [(norm, claim) for row in rows if (claim := witnessed_radius(row)) and (norm := norm_of(row)) is not None]
-    for (first, low), (second, high) in itertools.product(least, most):
-        factor = norm_factor(first, second, setting.pixels)
-        if low.row is high.row or factor is None or factor == math.inf:
-            continue
-        about = f"{number} ({named(low.row).part})"
-        wrong = low.row if high.row.interval.kind is IntervalKind.UPPER_BOUND else None
-        yield Pair(about, low, fixed(high.row, factor * high.end(TAIL)), wrong)
+    least = [(row, bound) for row in rows if (bound := _certified(row)) is not None]
+    most = [(row, bound) for row in rows if (bound := _witnessed(row)) is not None]
+    for (low, radius), (high, flip) in itertools.product(least, most):
+        if low is not high and low.at == high.at and (factor := setting.factor(low, high)) is not None:
+            wrong = low if high.interval.kind is IntervalKind.UPPER_BOUND else None
+            yield Pair(f"{number} ({named(low).part})", _fixed(low, radius), _fixed(high, factor * flip), wrong)
+
+
+def _network(rows: Sequence[Row], setting: Setting) -> Iterator[Pair]:
+    yield from _radii([row for row in rows if row.at == NO_NOISE], setting)
 
 
 def _votes(rows: Sequence[Row], setting: Setting) -> Iterator[Pair]:
-    for at in _levels(rows):
-        here = [row for row in rows if row.at == at and (is_vote(row) or row.quantity == RADIUS.name)]
-        for pair in _across(here, "radius of the majority vote", setting):
-            if pair.least.row.certified_class == pair.most.row.certified_class:  # else the flip is of another class
-                flip, vote = pair.most, pair.least.row
-                yield pair._replace(least=vote_radius(vote, setting), most=vote_flip(flip.row, flip.end(TAIL), vote, setting))
+    here = [row for row in rows if not row.at.levelless and (is_vote(row) or row.quantity == RADIUS.name)]
+    for pair in _radii(here, setting, "radius of the majority vote"):
+        vote, flip = pair.least.row, pair.most.row
+        if is_vote(vote) and vote.certified_class == flip.certified_class:  # else the flip is of another class
+            least, most = _vote_claims(vote, flip, pair.most.end(TAIL), setting)
+            yield pair._replace(least=least, most=most)
     for vote in filter(is_vote, rows):
-        allowed = theorem_radius(vote, setting, (vote.details or {})[P_LOWER])
-        if allowed is not None and vote.value > 0.0:
-            yield Pair("radius that p_lower certifies", fixed(vote, vote.value), fixed(vote, allowed), vote)
+        if vote.value > 0.0 and (theorem := _theorem(vote, setting)) is not None:
+            allowed = theorem((vote.details or {})[P_LOWER])
+            yield Pair("radius that p_lower certifies", _fixed(vote, vote.value), _fixed(vote, allowed), vote)
 
 
 def _searches(rows: Sequence[Row], setting: Setting) -> Iterator[Pair]:
     """Every attack beside every other flip, whose own norm says how far it is at most in the attack's."""
     own = [row for row in rows if row.at == NO_NOISE and row.quantity == RADIUS.name]
-    flips = [(norm, row) for row in own if witnessed_radius(row) is not None and (norm := norm_of(row)) is not None]
-    for attack in (row for row in own if setting.name_of(row) == _ATTACK):
-        first = norm_of(attack)
-        for second, other in flips:
-            factor = None if first is None else norm_factor(first, second, setting.pixels)
-            if other is not attack and factor is not None and factor != math.inf:
-                yield Pair(f"radius ({named(attack).part})", fixed(attack, attack.value), fixed(other, factor * other.value), attack)
-
-
-# --- failure probabilities
+    attacks = [row for row in own if setting.estimators.get(named(row).estimator, named(row).estimator) == _ATTACK]
+    for attack, other in itertools.product(attacks, own):
+        factor = None if other is attack or _witnessed(other) is None else setting.factor(attack, other)
+        if factor is not None:
+            yield Pair(f"radius ({named(attack).part})", _fixed(attack, attack.value), _fixed(other, factor * other.value), attack)
 
 
 def _ball(rows: Sequence[Row], setting: Setting) -> Iterator[Pair]:
-    if setting.pixels is None:
-        return
     certified = [
-        (norm, claim)
+        (row, bound / (1.0 + _RADII[0]) - _RADII[1])
         for row in rows
-        if row.at == NO_NOISE
-        and (claim := certified_radius(row))
-        and row.certified_class in (None, row.predicted)
-        and (norm := norm_of(row)) is not None
+        if row.at == NO_NOISE and row.certified_class in (None, row.predicted) and (bound := _certified(row)) and norm_of(row) is not None
     ]
     for row in rows:
-        noise = setting.noises.get(row.at.noise)
-        if noise is None or row.at.levelless or (failing := least_p_fail(row, setting)) is None:
+        noise, measured = setting.noises.get(row.at.noise), _p_fail(row, setting)
+        if noise is None or measured is None or setting.pixels is None:
             continue
-        for order, proof in certified:
-            radius = proof.end(TAIL) / (1.0 + RADII.relative) - RADII.absolute
-            bound = leaving(noise, row.at.level, setting.pixels, order, radius) if radius > 0 else 1.0
+        for proof, radius in certified:
+            bound = leaving(noise, row.at.level, setting.pixels, norm_of(proof) or 2.0, radius) if radius > 0 else 1.0
             if bound < 1.0:
-                yield Pair(f"p_fail at {row.at}", failing, fixed(proof.row, bound), proof.row if bound == 0.0 else None)
-
-
-def _half_space(rows: Sequence[Row], setting: Setting) -> Iterator[Pair]:
-    from scipy.special import ndtr
-
-    for exact in _linear(rows, setting):
-        if norm_of(exact) != 2.0:
-            continue
-        for row in rows:
-            noise = setting.noises.get(row.at.noise)
-            if noise is None or noise.kind != GAUSSIAN or noise.clip or row.at.levelless:
-                continue
-            if (failing := most_p_fail(row, setting)) is not None:
-                bound = float(ndtr(-exact.value * (1.0 + RADII.relative) / row.at.level))
-                yield Pair(f"p_fail at {row.at}", fixed(exact, bound), failing)
+                yield Pair(f"p_fail at {row.at}", measured[0], _fixed(proof, bound), proof if bound == 0.0 else None)
 
 
 def _of_vote(rows: Sequence[Row], setting: Setting) -> Iterator[Pair]:
     for vote in rows:
         if not is_vote(vote) or vote.certified_class is None:
             continue
-        share = share_of_vote(vote)
         for row in rows:
-            if row.at != vote.at:
-                continue
-            if vote.certified_class == row.predicted and (least := least_p_fail(row, setting)) is not None:
-                yield Pair(f"p_fail at {row.at}", least, Claim(vote, partial(_others, share), random=True))
-            elif vote.certified_class != row.predicted and (most := most_p_fail(row, setting)) is not None:
-                yield Pair(f"p_fail at {row.at}", Claim(vote, share, random=True), most)
+            if row.at == vote.at and (measured := _p_fail(row, setting)) is not None:
+                number = f"p_fail at {row.at}"
+                if vote.certified_class == row.predicted:
+                    yield Pair(number, measured[0], Claim(vote, partial(_others, _share(vote)), random=True))
+                else:
+                    yield Pair(number, Claim(vote, _share(vote), random=True), measured[1])
 
 
 def _others(share: End, tail: float) -> float:
@@ -259,93 +442,19 @@ def _others(share: End, tail: float) -> float:
 
 
 def _concentration(rows: Sequence[Row], setting: Setting) -> Iterator[Pair]:
-    proofs = {(named(row).estimator, row.at): row for row in rows if P_ERROR in (row.details or {})}  # the same for every norm
-    for proof in proofs.values():
-        if proof.value <= 0 or proof.certified_class not in (None, proof.predicted):
-            continue
-        for row in rows:
-            if row.at == proof.at and (failing := least_p_fail(row, setting)) is not None:
-                yield Pair(f"p_fail at {row.at}", failing, fixed(proof, (proof.details or {})[P_ERROR]))
+    proofs = {(named(row).estimator, row.at): row for row in rows if _detail(row, P_ERROR) is not None}  # the same for every norm
+    for proof, row in itertools.product(proofs.values(), rows):
+        measured = _p_fail(row, setting) if row.at == proof.at and proof.value > 0 else None
+        if measured is not None and proof.certified_class in (None, proof.predicted):
+            yield Pair(f"p_fail at {row.at}", measured[0], _fixed(proof, (proof.details or {})[P_ERROR]))
 
 
 def _agreement(rows: Sequence[Row], setting: Setting) -> Iterator[Pair]:
-    """Measurements of the same probability by different estimators, approximations left out: they are known to differ."""
-    measured = [row for row in rows if not approximate(row) and least_p_fail(row, setting) is not None]
-    for one, other in itertools.combinations(measured, 2):
-        if one.at == other.at and not one.at.levelless:
-            yield from _at_most(one, other, setting)
-            yield from _at_most(other, one, setting)
-
-
-def _at_most(one: Row, other: Row, setting: Setting) -> Iterator[Pair]:
-    """The failure probability of one measurement below that of another."""
-    least, most = least_p_fail(one, setting), most_p_fail(other, setting)
-    if least is not None and most is not None:
-        yield Pair(f"p_fail at {one.at}", least, most)
-
-
-def _weaker(rows: Sequence[Row], setting: Setting) -> Iterator[Pair]:
-    if not _linear(rows, setting):
-        return
-    measured = [row for row in rows if not approximate(row) and not row.at.levelless and _along_rays(row.at, setting)]
-    for weak, strong in itertools.permutations(measured, 2):
-        if weak.at.noise == strong.at.noise and weak.at.strength < strong.at.strength:
-            yield from _at_most(weak, strong, setting)
-
-
-def _tolerance(rows: Sequence[Row], setting: Setting) -> Iterator[Pair]:
-    if not _linear(rows, setting):
-        return
-    for tolerance in rows:
-        kept = (tolerance.details or {}).get(KEPT_LEVEL)
-        if tolerance.quantity != TOLERANCE.name or kept is None:
-            continue
-        low, high = interval_ends(tolerance)
-        for row in rows:
-            if row.at.noise != tolerance.at.noise or row.at.levelless or not _along_rays(row.at, setting) or approximate(row):
-                continue
-            least, most, level = least_p_fail(row, setting), most_p_fail(row, setting), row.at.level
-            if least is None or most is None:
-                continue
-            number = f"p_fail at {row.at}"
-            if level < tolerance.value:
-                yield Pair(number, least, Claim(tolerance, partial(_below_tolerance, low, level, kept), random=True))
-            elif not tolerance.censored:
-                yield Pair(number, Claim(tolerance, partial(_above_tolerance, high, level, kept), random=True), most)
-
-
-def _below_tolerance(lower: End, level: float, kept: float, tail: float) -> float:
-    """The failure probability is at most this where the whole interval of the tolerance is above the level."""
-    return 1.0 - kept if level <= lower(tail) else 1.0
-
-
-def _above_tolerance(upper: End, level: float, kept: float, tail: float) -> float:
-    """The failure probability is at least this where the whole interval of the tolerance is below the level."""
-    return 1.0 - kept if level >= upper(tail) else 0.0
-
-
-def _linear(rows: Sequence[Row], setting: Setting) -> list[Row]:
-    """The exact radii of a linear network; empty where it is not known to be one, or rounding may decide the class of the image."""
-    return [
-        row
-        for row in rows
-        if row.interval.kind is IntervalKind.EXACT
-        and setting.name_of(row) == _EXACT
-        and not setting.declares(row)
-        and rounding_error(row) <= RADII.relative * row.value
-    ]
-
-
-def _along_rays(at: NoiseLevel, setting: Setting) -> bool:
-    noise = setting.noises.get(at.noise)
-    return noise is not None and noise.kind in _SCALED and not noise.clip
-
-
-def _levels(rows: Sequence[Row]) -> list[NoiseLevel]:
-    return list(dict.fromkeys(row.at for row in rows if not row.at.levelless))
-
-
-# --- losses
+    """Measurements of the same probability by different estimators, but approximations: they are known to differ."""
+    measured = [(row, ends) for row in rows if not approximate(row) and (ends := _p_fail(row, setting)) is not None]
+    for (one, first), (other, second) in itertools.permutations(measured, 2):
+        if one.at == other.at:
+            yield Pair(f"p_fail at {one.at}", first[0], second[1])
 
 
 def _orders(rows: Sequence[Row], _: Setting) -> Iterator[Pair]:
@@ -353,7 +462,7 @@ def _orders(rows: Sequence[Row], _: Setting) -> Iterator[Pair]:
     for row in rows:
         name = named(row)
         if row.quantity == LOSS.name and name.part is not None and name.part.name is PartName.Q:
-            series.setdefault((name.estimator, row.at, _target(row)), []).append((name.part.number, row))
+            series.setdefault((name.estimator, row.at, _detail(row, TARGET)), []).append((name.part.number, row))
     for norms in series.values():
         ascending = [row for _, row in sorted(norms, key=itemgetter(0))]
         for low, high in itertools.combinations(ascending, 2):
@@ -362,13 +471,12 @@ def _orders(rows: Sequence[Row], _: Setting) -> Iterator[Pair]:
 
 
 def _worst_losses(rows: Sequence[Row], _: Setting) -> Iterator[Pair]:
-    attacks = [row for row in rows if is_attack(row)]
-    for row in rows:
-        for attack in attacks:
-            if row.quantity == LOSS.name and not is_attack(row) and row.at == attack.at and _target(row) == _target(attack):
-                met, low = (row.details or {}).get(HIGHEST_LOSS, -math.inf), interval_ends(row)[0]
-                claim = Claim(row, partial(_met, low, met), random=not_missed(row) > met)
-                yield Pair(f"largest loss at {row.at}", claim, fixed(attack, attack.value), attack)
+    losses = [row for row in rows if row.quantity == LOSS.name]
+    for row, attack in itertools.product(losses, losses):
+        if is_attack(attack) and not is_attack(row) and (row.at, _detail(row, TARGET)) == (attack.at, _detail(attack, TARGET)):
+            met, low = (row.details or {}).get(HIGHEST_LOSS, -math.inf), interval_ends(row)[0]
+            claim = Claim(row, partial(_met, low, met), random=not_missed(row) > met)
+            yield Pair(f"largest loss at {row.at}", claim, _fixed(attack, attack.value), attack)
 
 
 def _met(lower: End, highest: float, tail: float) -> float:
@@ -376,143 +484,77 @@ def _met(lower: End, highest: float, tail: float) -> float:
     return max(highest, lower(tail))
 
 
-def _target(row: Row) -> float | None:
-    return (row.details or {}).get(TARGET)
-
-
-# --- all of them
-
-RADII = Relation(
-    "certified <= witnessed",
-    "no flip is nearer than a certificate of the network, or its exact radius, allows: r_inf <= r_2 <= r_1, r_p <= d^(1/p - 1/q) r_q",
-    "definition of a certificate; Hoelder's inequality between norms",
-    "rounding: 0.1 % and 1e-6, and what an exact radius says of its own",
-    1e-3,
-    1e-6,
-    Verdict.VIOLATION,
-    _radii,
-)
-VOTES = Relation(
-    "certified <= witnessed (majority vote)",
-    "no image nearer than the certificate of the majority vote under noise has another majority",
-    "Cohen et al. 2019, theorem 1; Teng et al. 2020; Yang et al. 2020",
-    "rounding: 0.1 % and 1e-6; simultaneous intervals for the certificate and the flip",
-    1e-3,
-    1e-6,
-    Verdict.VIOLATION,
-    _votes,
-)
-SEARCHES = Relation(
-    "attacked <= other flips",
-    "radius_attack finds the nearest flip of all searches, in any norm: norm_p(v) <= d^(1/p - 1/q) norm_q(v)",
-    "expected of a good search, no theorem",
-    "1 %, the usual tolerance of the bisection along random directions",
-    1e-2,
-    1e-6,
-    Verdict.MISSED,
-    _searches,
-)
-BALL = Relation(
-    "noise within the certified ball",
-    "p_fail <= P[the noise leaves the certified ball]: 0 where it cannot",
-    "definition of a certificate; chi-squared, gamma and volumes for the noise",
-    "simultaneous intervals; the radius less 0.1 %",
-    1e-9,
-    1e-12,
-    Verdict.VIOLATION,
-    _ball,
-)
-HALF_SPACE = Relation(
-    "half-space beyond the boundary",
-    "p_fail >= Phi(-r / sigma) of a linear network under Gaussian noise, r its exact l2 radius",
-    "the half-space beyond the nearest boundary is of other classes",
-    "simultaneous intervals; the radius plus 0.1 %",
-    1e-9,
-    1e-12,
-    Verdict.VIOLATION,
-    _half_space,
-)
-VOTE_SHARE = Relation(
-    "p_lower <= p_robust",
-    "the share of noisy copies with the certified class is at least the bound of its certificate",
-    "both are about the same probability",
-    "simultaneous intervals, also for the bound",
-    1e-9,
-    1e-12,
-    Verdict.VIOLATION,
-    _of_vote,
-)
-CONCENTRATION = Relation(
-    "p_fail <= p_error",
-    "p_fail <= exp(-eps^2 / (2 sigma^2)), eps the smoothed margin",
-    "concentration of Lipschitz functions of normal variables (Borell; Tsirelson, Ibragimov and Sudakov)",
-    "simultaneous intervals; the bound itself fails with the probability alpha of its estimator",
-    1e-9,
-    1e-12,
-    Verdict.VIOLATION,
-    _concentration,
-)
-AGREEMENT = Relation(
-    "p_robust = 1 - p_fail",
-    "estimators of the same probability agree",
-    "both are about the same probability",
-    "simultaneous intervals",
-    1e-9,
-    1e-12,
-    Verdict.VIOLATION,
-    _agreement,
-)
-WEAKER = Relation(
-    "p_robust falls with the level",
-    "of a linear network, under unclipped noise that scales with its level",
-    "its decision regions are convex, so a draw that keeps the class at a level keeps it at every smaller one",
-    "simultaneous intervals",
-    1e-9,
-    1e-12,
-    Verdict.VIOLATION,
-    _weaker,
-)
-TOLERATED = Relation(
-    "noise_tolerance and p_robust",
-    "of a linear network, p_robust is above the tolerance's probability below it, and under it above",
-    "as for the levels",
-    "simultaneous intervals",
-    1e-9,
-    1e-12,
-    Verdict.VIOLATION,
-    _tolerance,
-)
-ORDERS = Relation(
-    "Z_q rises with q",
-    "norms of the same losses",
-    "Lyapunov's inequality",
-    "simultaneous intervals, and 0.01 %",
-    ROUNDING,
-    0.0,
-    Verdict.VIOLATION,
-    _orders,
-)
-WORST_LOSSES = Relation(
-    "Z_q <= adversarial loss",
-    "the attack finds a loss as large as every norm, and as the largest that a sampler met",
-    "expected of a good search: what it finds is a lower bound of the largest loss",
-    "simultaneous intervals, and 0.01 %",
-    ROUNDING,
-    0.0,
-    Verdict.MISSED,
-    _worst_losses,
-)
 RELATIONS = (
-    RADII,
-    VOTES,
-    SEARCHES,
-    BALL,
-    HALF_SPACE,
-    VOTE_SHARE,
-    CONCENTRATION,
-    AGREEMENT,
-    WEAKER,
-    TOLERATED,
-    ORDERS,
-    WORST_LOSSES,
+    Relation(
+        "certified <= witnessed",
+        "no flip is nearer than a certificate of the network, or its exact radius, allows: r_inf <= r_2 <= r_1, r_p <= d^(1/p - 1/q) r_q",
+        "definition of a certificate; Hoelder's inequality between norms",
+        _RADII,
+        Verdict.VIOLATION,
+        _network,
+    ),
+    Relation(
+        "certified <= witnessed (majority vote)",
+        "no image nearer than the certificate of the majority vote under noise has another majority",
+        "Cohen et al. 2019, theorem 1; Teng et al. 2020; Yang et al. 2020",
+        _RADII,
+        Verdict.VIOLATION,
+        _votes,
+    ),
+    Relation(
+        "attacked <= other flips",
+        "radius_attack finds the nearest flip of all searches, in any norm: norm_p(v) <= d^(1/p - 1/q) norm_q(v)",
+        "expected of a good search, no theorem",
+        (1e-2, 1e-6),  # 1 %: the usual tolerance of the bisection along random directions
+        Verdict.MISSED,
+        _searches,
+    ),
+    Relation(
+        "noise within the certified ball",
+        "p_fail <= P[the noise leaves the certified ball]: 0 where it cannot",
+        "definition of a certificate; chi-squared, gamma and volumes for the noise",
+        _PROBABILITY,
+        Verdict.VIOLATION,
+        _ball,
+    ),
+    Relation(
+        "p_lower <= p_robust",
+        "the share of noisy copies with the certified class is at least the bound of its certificate",
+        "both are about the same probability",
+        _PROBABILITY,
+        Verdict.VIOLATION,
+        _of_vote,
+    ),
+    Relation(
+        "p_fail <= p_error",
+        "p_fail <= exp(-eps^2 / (2 sigma^2)), eps the smoothed margin",
+        "concentration of Lipschitz functions of normal variables (Borell; Tsirelson, Ibragimov and Sudakov)",
+        _PROBABILITY,
+        Verdict.VIOLATION,
+        _concentration,
+    ),
+    Relation(
+        "p_robust = 1 - p_fail",
+        "estimators of the same probability agree",
+        "both are about the same probability",
+        _PROBABILITY,
+        Verdict.VIOLATION,
+        _agreement,
+    ),
+    Relation(
+        "Z_q rises with q",
+        "norms of the same losses",
+        "Lyapunov's inequality",
+        (ROUNDING, 0.0),
+        Verdict.VIOLATION,
+        _orders,
+    ),
+    Relation(
+        "Z_q <= adversarial loss",
+        "the attack finds a loss as large as every norm, and as the largest that a sampler met",
+        "expected of a good search: what it finds is a lower bound of the largest loss",
+        (ROUNDING, 0.0),
+        Verdict.MISSED,
+        _worst_losses,
+    ),
 )

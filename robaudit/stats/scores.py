@@ -272,16 +272,20 @@ def scores_of(radii: Radii, confidence: float = ROW_CONFIDENCE) -> Scores:
 
     Source: Giraudon, Gripon, Loewe and Vermet, Towards an intrinsic definition of robustness for a classifier.
     """
-    one = np.ones((1, len(radii.ids)))
-    value, least, most = (_signed(radii, one, r) for r in (radii.values, radii.lowers, radii.uppers))
+    everyone = np.ones((1, len(radii.ids)))
+    value = weighted(radii, everyone, radii.values, radii.values)
+    bounds = weighted(radii, everyone, radii.lowers, radii.uppers)
     boot = percentiles(len(radii.ids), lambda drawn: _replicates(radii, drawn), confidence)
     boot[Score.R_M] = _mean_bounds(radii, confidence)
     found = {}
     for score in Score:
-        exact = float(value[score][0]) if score in value else math.nan
-        why = _why(radii, score, exact)
-        known = (math.nan, math.nan) if why else _known(score, least, most)
-        why = "undetermined: censored images in both halves" if known == (-math.inf, math.inf) else why
+        exact = float(value[score][0][0]) if score in value else math.nan
+        why, known = _why(radii, score, exact), (math.nan, math.nan)
+        if not why:
+            numbers = (float(end[0]) for end in bounds[score])
+            lower, upper = (0.0 if score in _VARIATIONS and math.isnan(end) else end for end in numbers)  # both radii may be 0
+            known = lower, upper
+            why = "undetermined: censored images in both halves" if known == (-math.inf, math.inf) else ""
         found[score] = ScoreValue(None, why=why) if why else _value(radii, score, exact, known, boot.get(score))
     return Scores(radii, found, confidence)
 
@@ -299,7 +303,7 @@ def _value(radii: Radii, score: Score, exact: float, known: Bounds, ends: Bounds
     if score is Score.R_SQUARED and radii.measured:  # which the ends of the radii do not bound
         return ScoreValue(exact, *(ends or (None, None)))
     if score in _VARIATIONS:
-        exact, known, ends = abs(exact), _folded(known), None if ends is None else _folded(ends)
+        exact, known, ends = abs(exact), _folded_ends(known), None if ends is None else _folded_ends(ends)
     if ends is None or score in _SMALLEST or _carriers(radii, score) < 2:
         return ScoreValue(exact, None, None, *known)
     return ScoreValue(exact, min(ends[0], known[0]), max(ends[1], known[1]), *known)
@@ -324,14 +328,13 @@ def _why(radii: Radii, score: Score, exact: float) -> str:
     return "its denominator is 0 for these images"
 
 
-def _statistics(radii: Radii, drawn: Floats, r: Floats, *, smallest: bool) -> dict[Score, Floats]:
-    """The scores of weighted images; NaN where one is not defined.
+def _statistics(radii: Radii, drawn: Floats, r: Floats) -> dict[Score, Floats]:
+    """The scores of weighted images, without those of the difference of the halves; NaN where one is not defined.
 
     Args:
         radii: the images (n,).
         drawn: how often each counts (replicates, n).
         r: their radii, possibly infinite.
-        smallest: whether the smallest are wanted.
 
     Returns:
         (replicates,) each.
@@ -340,7 +343,7 @@ def _statistics(radii: Radii, drawn: Floats, r: Floats, *, smallest: bool) -> di
     correct, usable = radii.correct, radii.usable
     counted = np.where(correct, r, 0.0)
     found = {Score.R_M: _dot(drawn, counted) / total}
-    if smallest:
+    if len(drawn) == 1:  # replicates do not tell how small others are
         there = (drawn > 0) & correct
         found[Score.R_W] = np.where(drawn > 0, counted, np.inf).min(1)
         found[Score.R_W_CORRECT] = np.where(there.any(1), np.where(there, r, np.inf).min(1), np.nan)
@@ -371,50 +374,24 @@ def _statistics(radii: Radii, drawn: Floats, r: Floats, *, smallest: bool) -> di
     return found
 
 
-def _signed(radii: Radii, drawn: Floats, r: Floats, *, smallest: bool = True) -> dict[Score, Floats]:
-    """The scores with the relative variations as (easy - hard)/(easy + hard), whose sign the score drops."""
-    found = _statistics(radii, drawn, r, smallest=smallest)
-    for score, (easy, hard) in _VARIATIONS.items():
-        if easy in found:
-            found[score] = _shares(found[easy], found[hard])
-    for score, (easy, hard) in _LESS.items():
-        if easy in found:
-            found[score], _ = minus((found[easy], found[easy]), (found[hard], found[hard]))
-    return found
-
-
-def _replicates(radii: Radii, drawn: Floats) -> dict[Score, Ends]:
-    """The scores of replicates but the smallest radii, from below and from above: apart where censored images have a part in them."""
-    least = _signed(radii, drawn, radii.values, smallest=False)
-    if not radii.censored.any():
-        return {score: (values, values) for score, values in least.items()}
-    most = _statistics(radii, drawn, np.where(radii.censored, np.inf, radii.values), smallest=False)
-    found = {score: (values, most.get(score, values)) for score, values in least.items()}
-    for score, (easy, _) in _VARIATIONS.items():
-        if easy in least:
-            found[score] = _variation(score, least, most)
-    for score, (easy, hard) in _LESS.items():
-        if easy in least:
+def weighted(radii: Radii, drawn: Floats, lowers: Floats, uppers: Floats) -> dict[Score, Ends]:
+    """The scores of weighted images, between which numbers each is if their radii are between these ends; relative variations are
+    (easy - hard)/(easy + hard), whose sign the score drops."""
+    least = _statistics(radii, drawn, lowers)
+    most = least if uppers is lowers else _statistics(radii, drawn, uppers)
+    found = {score: (values, most[score]) for score, values in least.items()}
+    if Score.R_M_EASY in least:
+        for score, (easy, hard) in _VARIATIONS.items():
+            found[score] = _shares(least[easy], most[hard]), _shares(most[easy], least[hard])
+        for score, (easy, hard) in _LESS.items():
             found[score] = minus((least[easy], most[easy]), (least[hard], most[hard]))
     return found
 
 
-def _variation(score: Score, least: Mapping[Score, Floats], most: Mapping[Score, Floats]) -> Ends:
-    """Between which numbers (easy - hard)/(easy + hard) is, from the ends of both."""
-    easy, hard = _VARIATIONS[score]
-    return _shares(least[easy], most[hard]), _shares(most[easy], least[hard])
-
-
-def _known(score: Score, least: Mapping[Score, Floats], most: Mapping[Score, Floats]) -> Bounds:
-    """Between which numbers a score of these images is; the relative variation of two radii that may be 0 may be 0."""
-    if score in _VARIATIONS:
-        lower, upper = (float(np.nan_to_num(end[0])) for end in _variation(score, least, most))
-        return lower, upper
-    if score in _LESS:
-        easy, hard = _LESS[score]
-        below, above = minus((least[easy], most[easy]), (least[hard], most[hard]))
-        return float(below[0]), float(above[0])
-    return float(least[score][0]), float(most[score][0])
+def _replicates(radii: Radii, drawn: Floats) -> dict[Score, Ends]:
+    """The scores of replicates: apart from below and from above where censored images have a part in them."""
+    open_ = np.where(radii.censored, np.inf, radii.values) if radii.censored.any() else radii.values
+    return weighted(radii, drawn, radii.values, open_)
 
 
 def _shares(up: Floats, down: Floats) -> Floats:
@@ -431,10 +408,15 @@ def _mean_bounds(radii: Radii, confidence: float) -> Bounds:
     return opened(images, population_mean(images, confidence, light_tails=True))
 
 
-def _folded(ends: Bounds) -> Bounds:
-    """The interval of an absolute value from that of the signed one."""
-    sizes = sorted(map(abs, ends))
-    return (0.0 if ends[0] <= 0.0 <= ends[1] else sizes[0]), sizes[1]
+def _folded(low: Floats, high: Floats) -> Ends:
+    """The ends of absolute values from those of the signed ones."""
+    least, most = np.minimum(np.abs(low), np.abs(high)), np.maximum(np.abs(low), np.abs(high))
+    return np.where((low <= 0) & (high >= 0), 0.0, least), most
+
+
+def _folded_ends(ends: Bounds) -> Bounds:
+    low, high = _folded(*(np.array(end) for end in ends))
+    return float(low), float(high)
 
 
 def _dot(drawn: Floats, values: Floats) -> Floats:
@@ -540,7 +522,9 @@ def score_changes(base: Radii, new: Radii, where: str, confidence: float = ROW_C
     first, second = (scores_of(one, confidence) for one in both)
 
     def changed(drawn: Floats) -> dict[Score, Ends]:
-        left, right = (_unsigned(one, drawn) for one in both)
+        left, right = (_replicates(one, drawn) for one in both)
+        for sides in (left, right):
+            sides |= {score: _folded(*sides[score]) for score in _VARIATIONS if score in sides}
         return {score: minus(right[score], left[score]) for score in left if score in right}
 
     values = {
@@ -551,17 +535,6 @@ def score_changes(base: Radii, new: Radii, where: str, confidence: float = ROW_C
     boot = differences(len(pairs), changed, values, confidence)
     changes = {score: _change(score, first.values[score], second.values[score], boot.get(score)) for score in Score}
     return ScoreChanges(first, second, changes, len(base.ids) - len(pairs), len(new.ids) - len(pairs))
-
-
-def _unsigned(radii: Radii, drawn: Floats) -> dict[Score, Ends]:
-    """The replicates with the relative variations folded at 0."""
-    found = _replicates(radii, drawn)
-    for score in _VARIATIONS:
-        if score in found:
-            low, high = found[score]
-            least, most = np.minimum(np.abs(low), np.abs(high)), np.maximum(np.abs(low), np.abs(high))
-            found[score] = np.where((low < 0) & (high > 0), 0.0, least), most
-    return found
 
 
 def _change(score: Score, base: ScoreValue, new: ScoreValue, found: Difference | None) -> Change:

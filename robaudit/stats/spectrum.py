@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
@@ -16,14 +16,13 @@ from robaudit.errors import NothingLeftError, RunError, did_you_mean
 from robaudit.names import ResultName
 from robaudit.quantities import CERTIFIED, CONFIDENCE, DIFFICULTY, LOG10_P_FAIL, LOSS, P_ROBUST, RADIUS, TOLERANCE, IntervalKind, Quantity
 from robaudit.rows import Row
-from robaudit.stats.consistency import by_sample
 from robaudit.stats.frame import Results
-from robaudit.stats.groups import GroupKey, quantity_of
+from robaudit.stats.groups import GroupKey, by_sample, quantity_of
 from robaudit.text import Names
 
 
 class Band(IntEnum):
-    """Where a result stands between the clean image and what is proven; the order of the lines."""
+    """Where a result belongs between the clean image and what is proven; the order of the lines."""
 
     CLEAN = 0
     AVERAGE = 1
@@ -57,27 +56,26 @@ _BANDS = {
     DIFFICULTY.name: Band.CLEAN,
     CONFIDENCE.name: Band.CLEAN,
 }
+_RANKING = (
+    Band.EXACT,
+    Band.FOUND,
+    Band.AVERAGE,
+    Band.TOLERANCE,
+    Band.CERTIFIED,
+    Band.BETWEEN,
+    Band.SMOOTHED,
+    Band.CLEAN,
+    Band.OTHER,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A result of a run.
-
-    Attributes:
-        key: its name, noise level and quantity.
-        band: where it stands.
-        quantity: what it means.
-    """
+    """A result of a run, and the band that it belongs to."""
 
     key: GroupKey
     band: Band
     quantity: Quantity
-
-    @property
-    def norm(self) -> float | None:
-        """The order of the norm of a radius; None where its name does not say."""
-        norm = ResultName.parse(self.key.estimator).norm
-        return None if norm is None else norm.number
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,18 +135,10 @@ class Spectrum(Document):
     images: int
     ranked_by: Line
 
-    @property
-    def shown(self) -> tuple[Line, ...]:
-        """The lines that an image of those shown has a result for."""
-        return tuple(line for line in self.lines if any(line.key in sample.rows for sample in self.samples))
-
     def document(self, names: Names | None = None) -> dict[str, Any]:
         """As JSON values, each class with its name (by index)."""
-        return {
-            "images": self.images,
-            "ranked_by": json_values(self.ranked_by.key),
-            "samples": [sample.document(names) for sample in self.samples],
-        }
+        samples = [sample.document(names) for sample in self.samples]
+        return {"images": self.images, "ranked_by": json_values(self.ranked_by.key), "samples": samples}
 
 
 def spectrum(run: Results, most: int | None = None, ids: Sequence[str] = ()) -> Spectrum:
@@ -163,45 +153,30 @@ def spectrum(run: Results, most: int | None = None, ids: Sequence[str] = ()) -> 
         RunError: the run has no such image.
         NothingLeftError: it has no results.
     """
-    lines = _lines(run)
-    ranking = ranking_line(lines)
-    order = _ranked(run, ranking)
-    return Spectrum(lines, samples_of(run, _chosen(run, order, most, ids)), len(order), ranking)
-
-
-def _lines(run: Results) -> tuple[Line, ...]:
-    keys = [(key, _band(key, bool(columns.of_kind(IntervalKind.EXACT).any()))) for key, columns in run.frame.items()]
-    if not keys:
+    lines = tuple(_lines(run))
+    if not lines:
         raise NothingLeftError(str(run.path), "has no results", "audit at least one sample")
-    return lines_of(keys, run.quantities)
-
-
-def _chosen(run: Results, order: Sequence[str], most: int | None, ids: Sequence[str]) -> Sequence[str]:
-    return _known(run, ids, order) if ids else order if most is None else order[:most]
-
-
-def samples_of(run: Results, ids: Sequence[str]) -> tuple[Sample, ...]:
-    """These images of a run, in this order."""
-    wanted = frozenset(ids)
+    ranking = min(lines, key=_worth)
+    order = _ranked(run, ranking)
+    chosen = _known(run, ids, order) if ids else order[:most]
+    wanted = frozenset(chosen)
     found = {rows[0].sample_id: Sample.of(rows) for rows in by_sample(run.rows) if rows[0].sample_id in wanted}
-    return tuple(found[one] for one in ids)
+    return Spectrum(lines, tuple(found[one] for one in chosen), len(order), ranking)
 
 
-def lines_of(keys: Iterable[tuple[GroupKey, Band]], quantities: Mapping[str, Quantity]) -> tuple[Line, ...]:
-    """The lines in order: by band, then as the run has them, the levels of a noise from weak to strong."""
-    bands = dict(keys)
-    places = {key: place for place, key in enumerate(bands)}
-    noises = list(dict.fromkeys(key.noise for key in bands))
-    estimators = list(dict.fromkeys(key.estimator for key in bands))
+def _lines(run: Results) -> Iterator[Line]:
+    """The results in order: by band, then as the run has them, the levels of a noise from weak to strong."""
+    bands = {key: _band(key, bool(columns.of_kind(IntervalKind.EXACT).any())) for key, columns in run.frame.items()}
+    noises, estimators = (list(dict.fromkeys(names)) for names in ((key.noise for key in bands), (key.estimator for key in bands)))
 
     def order(key: GroupKey) -> tuple[float, ...]:
-        return bands[key], noises.index(key.noise), estimators.index(key.estimator), key.at.strength, places[key]
+        return bands[key], noises.index(key.noise), estimators.index(key.estimator), key.at.strength
 
-    return tuple(Line(key, bands[key], quantity_of(key.quantity, quantities)) for key in sorted(bands, key=order))
+    return (Line(key, bands[key], quantity_of(key.quantity, run.quantities)) for key in sorted(bands, key=order))
 
 
 def band_of(row: Row) -> Band:
-    """Where a result of an image stands."""
+    """The band that a result of an image belongs to."""
     return _band(GroupKey.of(row), row.interval.kind is IntervalKind.EXACT)
 
 
@@ -213,28 +188,14 @@ def _band(key: GroupKey, exact: bool) -> Band:
     return _BANDS.get(key.quantity, Band.OTHER)
 
 
-def ranking_line(lines: Sequence[Line]) -> Line:
-    """The result that orders the images: the nearest thing to the distance of the nearest flip that the run has.
+def _worth(line: Line) -> tuple[int, bool, float]:
+    """What orders the images: the result that is nearest to the distance of the nearest flip comes first.
 
     An exact l2 radius, else one that was found, else the probability at the strongest level, a tolerance, a certificate, anything.
     """
-
-    def worth(line: Line) -> tuple[int, bool, float]:
-        preference = (
-            Band.EXACT,
-            Band.FOUND,
-            Band.AVERAGE,
-            Band.TOLERANCE,
-            Band.CERTIFIED,
-            Band.BETWEEN,
-            Band.SMOOTHED,
-            Band.CLEAN,
-            Band.OTHER,
-        )
-        random = ResultName.parse(line.key.estimator).estimator == "radius_random"
-        return preference.index(line.band) + random, line.norm != 2.0, -line.key.at.strength
-
-    return min(lines, key=worth)
+    name = ResultName.parse(line.key.estimator)
+    other_norm = name.norm is None or name.norm.number != 2.0
+    return _RANKING.index(line.band) + (name.estimator == "radius_random"), other_norm, -line.key.at.strength
 
 
 def _ranked(run: Results, ranking: Line) -> list[str]:

@@ -20,6 +20,7 @@ from robaudit.files import file_sha256, json_bytes, read_json, remove_leftovers,
 from robaudit.levels import levels_in
 from robaudit.names import ResultName
 from robaudit.rows import Row
+from robaudit.spec.gates import QUANTITIES, parse_gate
 from robaudit.store.info import check_info
 from robaudit.store.state import HEADER, NAME, State, damaged, no_guard
 
@@ -27,8 +28,6 @@ SCHEMA_VERSION = 2
 RUNS = Path("runs")
 """The default folder of run folders."""
 OUTPUTS = ("samples.csv", "samples.json", "summary.json")
-INTERIM_RECORD = "looks.json"
-"""In the folder of a run that was sampled until its gates were decided: see :mod:`robaudit.gates.interim`."""
 _LOCK = ".lock"
 _ALWAYS = ("status", "name", "spec", "spec_folder", "identity", "base_identity", "model", "data", "noise")
 _COMPLETE = ("quantities", "totals", "seconds", "skipped", "files")
@@ -158,7 +157,7 @@ class RunFolder:
             inside = self.path.is_file() and RunFolder(self.path.parent).exists
             remedy = f"name its folder, {self.path.parent}" if inside else "name a folder that robaudit estimate has written"
             raise RunError(str(self.path), "is not a run folder", remedy)
-        for name in ("run.json", *OUTPUTS, INTERIM_RECORD):  # a link may lead to files that the folder's maker cannot read
+        for name in ("run.json", *OUTPUTS):  # a link may lead to files that the folder's maker cannot read
             if (self.path / name).is_symlink():
                 what = "is a symbolic link, and links in a run folder are not followed"
                 raise RunError(str(self.path / name), what, "put the file itself there")
@@ -295,7 +294,7 @@ def label_of(entry: Mapping[str, Any]) -> str:
 
 
 def refuse_other_gates(folder: Path, info: Mapping[str, Any], gates: Sequence[str]) -> None:
-    """Refuse other gates for a run that was sampled until its gates were decided.
+    """Refuse other gates for a run that is sampled until its gates are decided.
 
     Args:
         folder: the run's.
@@ -305,10 +304,11 @@ def refuse_other_gates(folder: Path, info: Mapping[str, Any], gates: Sequence[st
     Raises:
         RunError: they differ from those in run.json.
     """
-    if list(gates) != list(info["spec"].get("gates", ())) and (folder / INTERIM_RECORD).exists():
+    then, now = ([str(parse_gate(text, QUANTITIES, str(folder))) for text in some] for some in (info["spec"].get("gates", ()), gates))
+    if info.get("until_decided") and then != now:
         raise sampled_for_other_gates(folder)
 
 
 def sampled_for_other_gates(folder: Path) -> RunError:
-    """The error about other gates for a run that was sampled until its gates were decided."""
+    """The error about other gates for a run that is sampled until its gates are decided."""
     return RunError(str(folder), "was sampled for other gates", "decide gates on it with robaudit gate RUN GATE, or choose another --out")

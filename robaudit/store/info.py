@@ -7,11 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from robaudit.errors import RunError
 from robaudit.levels import LevelName, NoiseLevel
 from robaudit.rows import LARGEST, Row
+from robaudit.stats.intervals import simultaneous
 from robaudit.text import printable
 
 
@@ -141,6 +142,42 @@ class _Session(_Part):
     robaudit: Plain
 
 
+class UntilDecided(_Part):
+    """How a run is sampled until its gates are decided (:mod:`robaudit.gates.until`).
+
+    Attributes:
+        confidence: of all possible analyses together, which share the error equally.
+        possible: draws per image after which an analysis may take place, fixed in advance.
+        draws: those after which one took place; of an unfinished run, the last is under way.
+        point: whether values without an interval decide.
+    """
+
+    confidence: Annotated[float, Field(gt=0.5, lt=1.0)]
+    possible: Annotated[list[Annotated[int, Field(ge=1, lt=2**63)]], Field(min_length=1)]
+    draws: Annotated[list[Whole], Field(min_length=1)]
+    point: bool
+
+    @model_validator(mode="after")
+    def _consistent(self) -> UntilDecided:
+        if not set(self.draws) <= set(self.possible):
+            raise ValueError("an analysis took place that was not possible")
+        return self
+
+    def each(self, confidence: float | None = None) -> float:
+        """The confidence of one analysis such that all possible ones hold together with ``confidence`` (default: the requested one)."""
+        return simultaneous(self.confidence if confidence is None else confidence, len(self.possible))
+
+    def also(self, draws: int) -> UntilDecided:
+        """The same with one more analysis."""
+        return self.model_copy(update={"draws": [*self.draws, draws]})
+
+
+def until_decided(info: Mapping[str, Any]) -> UntilDecided | None:
+    """How the run of a run.json is sampled until its gates are decided; None if it is not."""
+    found = info.get("until_decided")
+    return None if found is None else UntilDecided.model_validate(found)
+
+
 class _Run(_Part):
     """The content of every run.json."""
 
@@ -161,6 +198,7 @@ class _Run(_Part):
     plugins: dict[Plain, _Plugin] = Field(default_factory=dict)
     command: Plain | None = None
     sessions: list[_Session] = Field(default_factory=list)
+    until_decided: UntilDecided | None = None
 
 
 class _CompleteRun(_Run):

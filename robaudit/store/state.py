@@ -52,6 +52,7 @@ from pydantic import TypeAdapter
 
 from robaudit.errors import DataError, RunError
 from robaudit.levels import NoiseLevel, noise_level
+from robaudit.names import ResultName
 from robaudit.rows import COLUMNS, Row
 from robaudit.spec.model import EstimatorSpec
 from robaudit.store.serialise import checked_row
@@ -261,6 +262,24 @@ class State:
                 ((flush, skip.sample_id, skip.task and task[skip.task], skip.reason) for skip in new.skipped),
             )
             db.executemany("INSERT INTO seconds (flush, step, seconds) VALUES (?, ?, ?)", ((flush, *item) for item in new.seconds.items()))
+
+    def forget_others(self, entries: Mapping[str, Any]) -> None:
+        """Remove the results of estimators that were computed with other options.
+
+        Args:
+            entries: the spec's estimators by the names of their results.
+
+        Raises:
+            RunError: the file system refuses.
+        """
+        other = [name for name, entry in self.entries() if entries.get(name, entry) != entry]
+        if not other:  # a complete run is not written to
+            return
+        with self._refusals(), self._transaction():
+            for name in other:
+                self._db.execute("DELETE FROM rows WHERE task IN (SELECT id FROM tasks WHERE estimator = ?)", (name,))
+                self._db.execute("DELETE FROM seconds WHERE instr(step, ? || '@') = 1", (ResultName.parse(name).estimator,))
+                self._db.execute("UPDATE tasks SET entry = ? WHERE estimator = ?", (_encode(entries[name]), name))
 
     def check(self, *, rows: bool = True) -> None:
         """Check the pages and indexes and, unless they will be read anyway, all results.

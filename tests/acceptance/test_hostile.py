@@ -9,11 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import shutil
-import subprocess
-import sys
-import time
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,12 +25,12 @@ from robaudit.datasets.torchvision_set import TorchvisionSpec
 from robaudit.errors import SampleError
 from robaudit.estimators import registry
 from tests.hostile.case import USUAL, Case
-from tests.hostile.client import ROOT, Answer, Server, homes, shown, snapshot
+from tests.hostile.client import Answer, Server, homes, snapshot
 from tests.hostile.data import DATA, image_contents, ten_folders
 from tests.hostile.models import ARCHITECTURE, MODELS, exported, network, scripted
-from tests.hostile.runs import RUNS, finished
+from tests.hostile.runs import RUNS
 from tests.hostile.specs import SPECS
-from tests.specs import digits, laid_out, write
+from tests.specs import digits, write
 
 CORPUS = {**MODELS, **DATA, **SPECS, **RUNS}
 SECONDS, MEGABYTES = 15.0, 200.0
@@ -63,14 +59,6 @@ def usual_megabytes(server: Server, tmp_path_factory: pytest.TempPathFactory) ->
     """The most memory that audits of good files need."""
     places = list(good_specs(tmp_path_factory))  # while the server is starting
     answers = [server.run(*USUAL, folder=place, outputs=place / "outputs", seconds=60) for place in places]
-    assert [answer.code for answer in answers] == [0, 0]
-    return max(answer.megabytes for answer in answers)
-
-
-@pytest.fixture(scope="module")
-def usual_fresh_megabytes(tmp_path_factory: pytest.TempPathFactory) -> float:
-    """The same for fresh interpreters."""
-    answers = [fresh(*USUAL, folder=place) for place in good_specs(tmp_path_factory)]
     assert [answer.code for answer in answers] == [0, 0]
     return max(answer.megabytes for answer in answers)
 
@@ -120,56 +108,6 @@ def test_hostile_file(case: Case, server: Server, folder: Path, usual_megabytes:
     judge(case, answer)
     assert outside(before, snapshot(folder.parent), answer) == []
     assert answer.megabytes < usual_megabytes + MEGABYTES
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("case", [pytest.param(case, id=name) for name, case in CORPUS.items() if case.dangerous])
-def test_dangerous_file_in_a_fresh_interpreter(case: Case, folder: Path, usual_fresh_megabytes: float) -> None:
-    case.make(folder)
-    before = snapshot(folder.parent)
-    answer = fresh(*case.command, folder=folder)
-    judge(case, answer)
-    assert outside(before, snapshot(folder.parent), answer) == []
-    assert answer.megabytes < usual_fresh_megabytes + MEGABYTES
-
-
-def fresh(*args: str, folder: Path) -> Answer:
-    """``python -m robaudit ARGS`` under limits, as a user's shell would start it."""
-    outputs = folder.parent / "outputs"
-    environment = {**os.environ, **homes(outputs), "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": str(ROOT)}
-    began = time.monotonic()
-    with (outputs / "out").open("wb") as out, (outputs / "err").open("wb") as err:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "robaudit", *args],
-            cwd=folder,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=err,
-            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (HEADROOM, HEADROOM)),  # noqa: PLW1509  no threads here
-        )
-        late = False
-        while True:
-            done, status, usage = os.wait4(process.pid, os.WNOHANG)
-            if done:
-                break
-            if not late and time.monotonic() - began > 4 * SECONDS:
-                late = True
-                process.kill()
-            time.sleep(0.01)
-        process.returncode = os.waitstatus_to_exitcode(status)
-    return Answer(
-        process.returncode,
-        shown(outputs / "out"),
-        shown(outputs / "err"),
-        late=late,
-        seconds=time.monotonic() - began,
-        megabytes=usage.ru_maxrss / 1024,
-    )
-
-
-def test_no_name_appears_twice() -> None:
-    assert len(CORPUS) == len(MODELS) + len(DATA) + len(SPECS) + len(RUNS)
 
 
 def good_run(server: Server, folder: Path, **sections: Any) -> Answer:
@@ -246,14 +184,6 @@ def test_no_program_is_started_for_postscript(tmp_path: Path, monkeypatch: pytes
     dataset = open_dataset(spec, base_dir=tmp_path, trust=False)
     with pytest.raises(SampleError, match="cannot be read"):
         dataset[0]
-
-
-def test_rows_are_laid_out_as_robaudit_does() -> None:
-    """Else hostile rows would be refused for their looks."""
-    written = finished()["samples.json"]
-    assert laid_out(json.loads(written)) == written
-    for rows, layout in (([], b'"rows": []}\n'), ("abc", b'"rows": "abc"}\n'), ([3], b'"rows": [\n3\n]}\n')):
-        assert laid_out({"schema_version": 1, "rows": rows}).endswith(layout)
 
 
 def test_no_count_is_without_an_end() -> None:

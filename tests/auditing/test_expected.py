@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from robaudit.auditing import job
 from robaudit.auditing.expected import FEWEST_DRAWS, Expected, Speed, as_begun, lowered, measure_speed
-from robaudit.auditing.prepare import Ready, prepare
+from robaudit.auditing.prepare import PreparedAudit, Request, prepare
 from robaudit.errors import RobauditError
 from robaudit.estimators import registry
 from robaudit.estimators.registry import tasks_of
@@ -30,9 +30,9 @@ def spec_of(**sections: Any) -> AuditSpec:
     return AuditSpec.model_validate(digits(**{"estimators": BOTH, **sections}))
 
 
-def ready(noise: Any) -> Ready:
+def ready(noise: Any) -> PreparedAudit:
     spec = AuditSpec.model_validate(digits(noise=noise, estimators=[{"mc": {"samples": 10}}]))
-    return prepare(spec, None, "", None, None, torch.device("cpu"), Listener(), trust=False, skip_bad=False)
+    return prepare(Request(spec), torch.device("cpu"), Listener())
 
 
 def seconds(spec: AuditSpec, images: int, rate: float) -> float:
@@ -150,9 +150,9 @@ def test_what_fits_is_left_alone(tmp_path: Path, run_cli: RunCli, slow: Callable
 
 def test_a_complete_run_times_nothing(tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path, digits(limit=3))
-    timed: list[Ready] = []
+    timed: list[PreparedAudit] = []
 
-    def measured(audit: Ready) -> Speed:
+    def measured(audit: PreparedAudit) -> Speed:
         timed.append(audit)
         return Speed(1e6, 10)
 

@@ -13,7 +13,7 @@ import pytest
 from robaudit import AuditSpec, Estimate, Work
 from robaudit.auditing import worker as worker_module
 from robaudit.auditing.messages import Done, Failed, Opened
-from robaudit.auditing.prepare import Parts, open_parts
+from robaudit.auditing.prepare import OpenedAudit, Request, open_audit
 from robaudit.auditing.worker import Order, Plan, Worker
 from robaudit.estimators.mc import MonteCarlo
 from robaudit.progress import Listener
@@ -23,22 +23,22 @@ Estimating = Callable[[MonteCarlo, Work], Sequence[Estimate]]
 
 
 @pytest.fixture
-def parts(tmp_path: Path) -> Parts:
+def parts(tmp_path: Path) -> OpenedAudit:
     spec = AuditSpec.model_validate(digits(limit=4, run={"device": "cpu"})).located(tmp_path, "spec")
-    return open_parts(spec, None, Listener(), trust=False)
+    return open_audit(Request(spec), Listener())
 
 
-def worker_of(parts: Parts) -> Worker:
-    return Worker(Plan(parts.spec, None, "run", trust=False, skip_bad=False))
+def worker_of(parts: OpenedAudit) -> Worker:
+    return Worker(Plan(parts.spec))
 
 
-def order_of(parts: Parts, opened: Opened | Failed, *places: int) -> Order:
+def order_of(parts: OpenedAudit, opened: Opened | Failed, *places: int) -> Order:
     assert isinstance(opened, Opened)
     names = tuple(parts.samples.sample_id(place) for place in places)
     return Order(parts.tasks, places, names, (), opened.facts.model["sha256"])
 
 
-def test_the_next_images_are_read_while_others_are_computed(parts: Parts, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_next_images_are_read_while_others_are_computed(parts: OpenedAudit, monkeypatch: pytest.MonkeyPatch) -> None:
     worker, read = worker_of(parts), threading.Event()
     opened, real, chunk = worker.open(), MonteCarlo.estimate, worker_module._Open.chunk
     waited: list[bool] = []
@@ -73,7 +73,7 @@ def test_the_next_images_are_read_while_others_are_computed(parts: Parts, monkey
     ],
 )
 def test_what_ends_a_local_audit_with_a_line_does_so_from_a_worker(
-    raised: BaseException, says: str, parts: Parts, monkeypatch: pytest.MonkeyPatch
+    raised: BaseException, says: str, parts: OpenedAudit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def estimate(*_: Any) -> None:
         raise raised

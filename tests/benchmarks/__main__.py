@@ -17,7 +17,7 @@ import torch
 
 from robaudit.auditing.environment import pick_device
 from robaudit.system import keep_freed_memory
-from tests.benchmarks import accuracy, busy, cdf, engine, imagenet, kinds, memory, ray, scaling, start, versus
+from tests.benchmarks import accuracy, busy, engine, imagenet, kinds, memory, ray, scaling, start, versus
 from tests.benchmarks.machine import exact_products, machine
 from tests.benchmarks.networks import Bench
 from tests.benchmarks.report import ORDER, Section, write
@@ -26,7 +26,6 @@ from tests.shared import SHARED
 PARTS: dict[str, Callable[[Bench], Section]] = {
     "published": versus.measure,
     "accuracy": accuracy.measure,
-    "mvn": cdf.measure,
     "engine": engine.measure,
     "noise": kinds.measure_speed,
     "kinds": kinds.measure,

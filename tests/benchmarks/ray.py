@@ -23,6 +23,7 @@ from torch import nn
 from robaudit import AuditSpec
 from robaudit.auditing.job import Job, prepared
 from robaudit.auditing.loop import task_names
+from robaudit.auditing.prepare import Request
 from robaudit.auditing.run import audit
 from robaudit.progress import Listener
 from robaudit.store.folder import RunFolder
@@ -118,7 +119,7 @@ def on(spec: AuditSpec, workers: int) -> AuditSpec:
 @contextmanager
 def opened(spec: AuditSpec, network: nn.Module | None = None) -> Iterator[Job]:
     """The audit, with its workers at hand."""
-    with prepared(spec, None, "run", network, None, Listener(), trust=False, skip_bad=False) as job:
+    with prepared(Request(spec, folder="run", model=network), Listener()) as job:
         yield job
 
 

@@ -6,9 +6,8 @@ from collections.abc import Callable
 from functools import partial
 
 from tests.benchmarks import published
-from tests.benchmarks.audits import Repeated, audit_seconds
-from tests.benchmarks.networks import Bench, Network, card, estimator, load, research_resnet20
-from tests.benchmarks.report import Section, Table, number, target
+from tests.benchmarks.networks import Bench, Network, estimator, load, research_resnet20
+from tests.benchmarks.report import Section, Table, number
 from tests.benchmarks.script import script
 from tests.benchmarks.timing import Contender, alternating
 
@@ -50,7 +49,6 @@ def measure(bench: Bench) -> Section:
         title=f"The published method beside ours (CIFAR-10 ResNet20, {images} images, sigma {SIGMA:g}; {bench.device.type})",
         reading="Seconds for all images; `ratio`: published / ours, both measured here. The last two columns are the paper's table.",
         tables=[Table(_HEADERS, [_row(name, times, scale) for name, times in raw.items()])],
-        targets=_on_cuda(bench, raw) if cuda else [],
         notes=[
             "The networks differ: the paper's is a ResNet18, with about 14 times the multiplications of ResNet20. Compare the measured"
             " columns with each other, and the paper's with the paper's.",
@@ -81,16 +79,3 @@ def _ours(network: Network, name: str, **options: object) -> Callable[[], object
 def _apart(network: Network, theirs: list[float]) -> float:
     ours = estimator("taylor").estimate(network.work(SIGMA, gradients=True))
     return max(abs(e.value - value) for e, value in zip(ours, theirs, strict=True))
-
-
-def _on_cuda(bench: Bench, raw: dict[str, dict[str, float]]) -> list[list[str]]:
-    """The aims on a GPU; logit_gaussian as a whole audit, checks and files included, of 10,000 images (5,000 test images, each twice)."""
-    about, test = card(bench, "cifar10_resnet20"), load(bench, "cifar10_resnet20", 5000)
-    images = Repeated(test.x.cpu(), 10_000)
-    options = {"logit_gaussian": {"samples": 64}}
-    wall, _ = audit_seconds(test.model.network, images, options, SIGMA, bench.device, mean=about["mean"], std=about["std"])
-    raw["logit_gaussian 64, 10,000 images"] = {"ours": wall}
-    return [
-        target("mc 10,000 for 50 images", 3, raw["mc 10,000"]["ours"], " s"),
-        target("logit_gaussian 64 for 10,000 images", 10, wall, " s"),
-    ]

@@ -97,12 +97,6 @@ def test_an_edited_run_is_refused(run: Path, refuse: Refuse, tmp_path: Path, cha
         refuse("report", copy, "-o", f"r.{form}", says=says)
 
 
-def test_edited_gates_are_refused(run: Path, refuse: Refuse, tmp_path: Path) -> None:
-    copy = shutil.copytree(run, tmp_path / "copy")
-    (copy / "looks.json").write_text('{"run": [1], "gates": []}')
-    refuse("report", copy, "-o", "r.md", says="looks.json: is not the record of interim analyses that robaudit writes there")
-
-
 def test_refusals(run: Path, refuse: Refuse, monkeypatch: pytest.MonkeyPatch) -> None:
     refuse("report", "nowhere", says="is not a run folder")
     refuse("report", run, "-o", "no/such/r.md", says="its folder does not exist")

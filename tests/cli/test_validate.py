@@ -116,16 +116,6 @@ def test_the_default_folder_and_the_random_subset(spec: Path, run_cli: RunCli, t
     assert {row["sample_id"] for row in table(other / "validation.csv")} != ids
 
 
-def test_convergence(spec: Path, run_cli: RunCli, tmp_path: Path) -> None:
-    outcome = run_cli("validate", spec, "--images", "10", "--reference-draws", "256", "--out", "found", "--convergence")
-    assert outcome.code == 0
-    rows = table(tmp_path / "found" / "convergence.csv")
-    assert [int(row["n"]) for row in rows if row["estimator"] == "mc"] == [1, 2, 4, 8, 16, 32]
-    assert [int(row["n"]) for row in rows if row["estimator"] == "logit_gaussian"] == [16, 32]
-    assert (tmp_path / "found" / "convergence.svg").stat().st_size > 1000
-    assert (tmp_path / "found" / "convergence.png").read_bytes().startswith(b"\x89PNG")
-
-
 def test_a_budget_sets_the_draws(spec: Path, run_cli: RunCli, tmp_path: Path) -> None:
     started = time.monotonic()
     assert run_cli("validate", spec, "--images", "4", "--budget", "1s", "--out", "found").code == 0

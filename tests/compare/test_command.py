@@ -16,7 +16,6 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from robaudit.files import file_sha256, json_bytes
-from robaudit.gates.interim import Asked, Decided, InterimRecord, RunOf, write_record
 from robaudit.report.ci import published
 from robaudit.store.run import Run
 from tests.conftest import RunCli
@@ -111,15 +110,12 @@ def test_confidence(trained: Run, ordinary: Run, run_cli: RunCli, tmp_path: Path
     assert wide["gates"][0]["lower"] < usual["gates"][0]["lower"]
     looked = tmp_path / "looked"
     shutil.copytree(ordinary.path, looked)
-    run = RunOf(identity=ordinary.info["identity"], base_identity=ordinary.info["base_identity"])
-    gate = {"gate": "mean >= 0.5", "verdict": "pass", "threshold": 0.5, "confidence": 0.99, "covers": "measurement"}
-    told = Decided.model_validate({**gate, "value": 0.9, "lower": 0.8, "upper": 1.0})
-    asked = Asked(identity="0", gates=["mean >= 0.5"], confidence=0.95, most=1600)
-    write_record(looked, InterimRecord(asked=asked, point=False, each=asked.each(), draws=[100], run=run, gates=[told]))
+    until = {"confidence": 0.95, "possible": [100, 200, 400, 800, 1600], "draws": [100], "point": False}
+    (looked / "run.json").write_bytes(json_bytes({**read_info(looked), "until_decided": until}))
     code, out, err = run_cli("compare", trained.path, looked, *command)
     assert code == 0
     assert "sampled until its gates were decided" in err
-    assert validate(out)["gates"][0]["confidence"] == pytest.approx(asked.each())
+    assert validate(out)["gates"][0]["confidence"] == pytest.approx(0.99)
     assert validate(run_cli("compare", trained.path, looked, *command, "--confidence", "0.9").out)["gates"][0]["confidence"] == 0.9
 
 

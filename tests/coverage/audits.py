@@ -21,7 +21,7 @@ from robaudit.estimators.engine import Engine
 from robaudit.estimators.mc import count_votes
 from robaudit.estimators.work import CleanPass, Work
 from robaudit.gates.decide import Decision, decide
-from robaudit.gates.interim import next_analysis, possible_analyses
+from robaudit.gates.until import next_analysis, possible_analyses
 from robaudit.models import LogitModel
 from robaudit.noise.registry import gaussian_source
 from robaudit.quantities import P_ROBUST
@@ -44,7 +44,7 @@ COUNTED = "mc, 64 copies"
 ESTIMATORS: dict[str, tuple[str, dict[str, Any]]] = {
     COUNTED: ("mc", {"samples": 64}),
     "mc, tolerance .03": ("mc", {"tolerance": 0.03}),
-    "logit_gaussian": ("logit_gaussian", {}),
+    "logit_gaussian": ("logit_gaussian", {"samples": 96}),
     "logit_gaussian, tolerance .03": ("logit_gaussian", {"tolerance": 0.03}),
     "mmse": ("mmse", {}),
 }

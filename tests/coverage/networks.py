@@ -95,7 +95,7 @@ FEW = "Few draws of strongly varying gradients: the jackknife sees the bias to f
 FEW_FLOOR = 0.9
 """What is documented there (docs/research/coverage.md), instead of the nominal coverage."""
 SETTINGS: dict[str, tuple[str, dict[str, object], tuple[Curve, ...]]] = {
-    "logit_gaussian": ("logit_gaussian", {"samples": 64}, (LINEAR, GENTLE, STRONG)),
+    "logit_gaussian": ("logit_gaussian", {"samples": 96}, (LINEAR, GENTLE, STRONG)),
     "logit_gaussian, tolerance .03": ("logit_gaussian", {"tolerance": 0.03}, (LINEAR, GENTLE, STRONG)),
     "mmse in pairs": ("mmse", {"samples": 10}, (GENTLE, STRONG)),
     "mmse in more pairs": ("mmse", {"samples": 64}, (STRONG,)),

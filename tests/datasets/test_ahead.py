@@ -145,22 +145,6 @@ def test_never_more_samples_than_asked_for(workers: int, depth: int) -> None:
                 assert len(data.begun) == taken + depth
 
 
-@pytest.mark.parametrize(("workers", "depth", "together"), [(3, 9, 3), (8, 4, 4)])
-def test_several_samples_are_read_at_once(workers: int, depth: int, together: int) -> None:
-    barrier = threading.Barrier(together, timeout=30)
-    found = told(read_ahead(Numbers(lambda index: barrier.wait()), range(4 * together), workers, depth))
-    assert [index for index, _, _ in found] == list(range(4 * together))
-
-
-def test_without_workers_every_sample_is_read_when_it_is_asked_for() -> None:
-    data = Numbers()
-    found = read_ahead(data, itertools.count(), 0, 0)
-    for taken in range(4):
-        assert data.begun == list(range(taken))
-        next(found)
-    found.close()
-
-
 def test_rows_do_not_depend_on_the_number_of_workers(tmp_path: Path, run_cli: RunCli) -> None:
     noise = np.random.default_rng(0)
     for number in range(10):

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import csv
-import pickle
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
@@ -187,12 +184,6 @@ def test_wrong_files(tmp_path: Path, text: str | bytes, options: dict[str, Any],
     assert expected in message(tmp_path, text, **options)
 
 
-def test_missing_file(tmp_path: Path) -> None:
-    (tmp_path / "lists.csv").write_text("path\n")
-    with pytest.raises(DataError, match=r"did you mean 'lists\.csv'"):
-        open_dataset(CsvSpec(kind="csv", path="list.csv"), base_dir=tmp_path, trust=False)
-
-
 def test_unreadable_images_are_single_samples(tmp_path: Path) -> None:
     draw(tmp_path / "ok.png")
     (tmp_path / "folder.png").mkdir()
@@ -213,32 +204,9 @@ def test_paths_from_windows(tmp_path: Path) -> None:
         dataset[1]
 
 
-@pytest.mark.parametrize("path", ["nul\0byte.png", "x" * 5000 + ".png"])
-def test_impossible_paths(tmp_path: Path, path: str) -> None:
-    with pytest.raises(SampleError):
-        opened(tmp_path, f"path\n{path}\n")[0]
-
-
-def test_pickle(tmp_path: Path) -> None:
-    draw(tmp_path / "a.png", 7)
-    dataset = pickle.loads(pickle.dumps(opened(tmp_path, "path,label\na.png,1\n")))
-    assert dataset[0].label == 1
-
-
 FIELD = st.text(st.characters(exclude_categories=("Cs", "Cc", "Cf", "Zl", "Zp"), include_characters=',"'), min_size=1).filter(
     lambda text: text.strip() != ""
 )
-
-
-@settings(max_examples=60, deadline=None)
-@given(paths=st.lists(FIELD, min_size=1, max_size=8, unique_by=str.strip), end=st.sampled_from(["\n", "\r\n"]))
-def test_every_row_is_found_again(tmp_path_factory: pytest.TempPathFactory, paths: list[str], end: str) -> None:
-    path = tmp_path_factory.mktemp("csv") / "list.csv"
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator=end)
-        writer.writerows([["x", "path"], *(["é", text] for text in paths)])
-    dataset = open_dataset(CsvSpec(kind="csv", path="list.csv"), base_dir=path.parent, trust=False)
-    assert ids(dataset) == [text.strip() for text in paths]
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t"])
@@ -248,15 +216,3 @@ def test_delimiters_and_names_of_columns(tmp_path: Path, delimiter: str) -> None
     dataset = opened(tmp_path, "\n".join(map(delimiter.join, lines)), path_column="filename", label_column="class", id_column="key")
     assert (ids(dataset), labels(dataset), dataset[0].label) == (["x", "y"], [3, -1], 3)
     assert opened(tmp_path, f"path{delimiter}label\na b.png{delimiter}3\n")[0].label == 3
-
-
-def test_defaults_that_are_written_out(tmp_path: Path) -> None:
-    """The spec that a run keeps has every default in it."""
-    draw(tmp_path / "a.png")
-    dataset = opened(tmp_path, "path\na.png\n", path_column="path", label_column="label", id_column="id")
-    assert (ids(dataset), dataset.labels()) == (["a.png"], None)
-
-
-def test_no_labels_on_demand(tmp_path: Path) -> None:
-    draw(tmp_path / "a.png")
-    assert opened(tmp_path, "path,class\na.png,cat\n", label_column=None).labels() is None

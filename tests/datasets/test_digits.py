@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-import pytest
 from sklearn.datasets import load_digits
 
 from robaudit.datasets import open_dataset
 from robaudit.datasets.base import Dataset
-from robaudit.datasets.digits import DigitsSpec, split_indices
+from robaudit.datasets.digits import DigitsSpec
 
 
 def opened(split: Literal["train", "test", "all"]) -> Dataset:
@@ -33,11 +32,6 @@ def test_the_split_is_stratified_and_complete() -> None:
     assert counts.max() <= 73
 
 
-def test_the_split_never_changes() -> None:
-    dataset = opened("test")
-    assert [dataset.sample_id(i) for i in range(6)] == ["0", "1", "6", "9", "10", "14"]
-
-
 def test_pixels() -> None:
     dataset = opened("train")
     source = load_digits()
@@ -46,12 +40,3 @@ def test_pixels() -> None:
     assert np.array_equal(sample.pixels[0].numpy() * 16, source.images[int(sample.id)])
     assert sample.label == source.target[int(sample.id)]
     assert dataset.class_names == tuple("0123456789")
-
-
-def test_the_end_is_an_index_error() -> None:
-    with pytest.raises(IndexError):
-        opened("test")[719]
-
-
-def test_all_is_everything() -> None:
-    assert split_indices(np.array([1, 1, 0]), "all").tolist() == [0, 1, 2]

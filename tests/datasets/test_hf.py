@@ -14,7 +14,7 @@ import pytest
 from pyarrow import parquet
 
 from robaudit.errors import DataError, SampleError
-from tests.datasets.forms import COUNT, LABELS, NAMES, PIXELS, encoded, hub, opened, write_all, write_files, write_parquet, write_tar
+from tests.datasets.forms import COUNT, LABELS, PIXELS, encoded, hub, opened, write_all, write_files, write_parquet, write_tar
 
 
 @pytest.fixture(autouse=True)
@@ -31,14 +31,6 @@ def message(folder: Path, **options: Any) -> str:
         open_hf(folder, **options)
     assert "\n" not in str(caught.value)
     return str(caught.value)
-
-
-def test_the_library_sees_the_same(tmp_path: Path) -> None:
-    hub().save_to_disk(tmp_path / "pets")
-    theirs, ours = datasets.load_from_disk(str(tmp_path / "pets")), open_hf(tmp_path)
-    for index in range(COUNT):
-        assert np.array_equal(ours[index].pixels.numpy().transpose(1, 2, 0) * 255, np.asarray(theirs[index]["image"], float))
-    assert ours.labels().tolist() == theirs["label"][:]
 
 
 @pytest.mark.parametrize("form", ["hf, a split", "parquet, of the hub", "webdataset, shards", "json lines, metadata"])
@@ -73,25 +65,6 @@ def test_splits(tmp_path: Path) -> None:
     assert open_hf(tmp_path, split="train").where == "pets, split train"
 
 
-def test_one_split_knows_its_name(tmp_path: Path) -> None:
-    path = write_parquet(tmp_path / "a.parquet")
-    datasets.Dataset.from_parquet(str(path), split="test", cache_dir=str(tmp_path / "cache")).save_to_disk(tmp_path / "pets")
-    assert open_hf(tmp_path, split="test").labels().tolist() == LABELS
-    assert message(tmp_path, split="train") == "pets: has no split 'train'; it is one split, test: leave out split"
-
-
-def test_layouts_of_the_hub(tmp_path: Path) -> None:
-    for name in ("data/train-00000-of-00001-0123456789abcdef.parquet", "data/test-00000-of-00001.parquet", "README.md"):
-        write_parquet(tmp_path / "pets" / name)
-    assert message(tmp_path) == "pets: has 2 splits; choose one: split: test or train"
-    assert len(open_hf(tmp_path, split="train")) == COUNT
-    for config in ("large", "small"):
-        write_parquet(tmp_path / f"configs/{config}/test/0000.parquet")
-    with pytest.raises(DataError, match=r"^configs: has the split test in 2 folders \(large, small\); set path: configs/large$"):
-        opened(tmp_path, kind="hf", path="configs", split="test")
-    assert len(opened(tmp_path, kind="hf", path="configs/small", split="test")) == COUNT
-
-
 def test_columns(tmp_path: Path) -> None:
     fine = datasets.ClassLabel(names=["a", "b", "c"])
     whole = hub().rename_column("label", "fine").add_column("coarse", [0] * COUNT).cast_column("coarse", datasets.ClassLabel(names=["x"]))
@@ -100,13 +73,6 @@ def test_columns(tmp_path: Path) -> None:
     assert open_hf(tmp_path, label_column="fine").class_names == ("a", "b", "c")
     assert open_hf(tmp_path, label_column="note", id_column="note").sample_id(4) == "4"
     assert "pets: has no column 'picture' (columns: image, note, fine, coarse); image_column: " in message(tmp_path, image_column="picture")
-
-
-def test_without_labels(tmp_path: Path) -> None:
-    hub().remove_columns(["label", "note"]).save_to_disk(tmp_path / "pets")
-    dataset = open_hf(tmp_path)
-    assert dataset.labels() is None
-    assert dataset[0].label is None
 
 
 def test_images_that_are_files(tmp_path: Path) -> None:
@@ -155,15 +121,6 @@ def test_offsets_beyond_the_file(tmp_path: Path) -> None:
     assert "pets: is damaged (" in message(tmp_path)
 
 
-def test_labels_beyond_the_classes(tmp_path: Path) -> None:
-    whole = hub()
-    features = whole.features
-    features["label"] = datasets.ClassLabel(names=["cat", "dog"])
-    datasets.Dataset(whole.data.table, info=datasets.DatasetInfo(features=features)).save_to_disk(tmp_path / "pets")
-    row = LABELS.index(2)
-    assert message(tmp_path) == f"pets: the column 'label' has the label 2 (row {row}), but 2 classes; repair it"
-
-
 def test_files_that_lead_out_of_the_folder(tmp_path: Path) -> None:
     hub().save_to_disk(tmp_path / "outside")
     hub().save_to_disk(tmp_path / "pets")
@@ -204,18 +161,6 @@ def test_ids(tmp_path: Path) -> None:
         opened(tmp_path, kind="hf", path="twice.parquet", id_column="key")
 
 
-def test_columns_of_tars(tmp_path: Path) -> None:
-    notes = [json.dumps({"breed": NAMES[label]}).encode() for label in LABELS]
-    samples = [{"__key__": f"{i}", "jpg": b"", "seg.png": encoded(i), "json": notes[i]} for i in range(COUNT)]
-    write_tar(tmp_path / "a.tar", samples)
-    with pytest.raises(DataError, match=r"^a\.tar: has 2 columns of images: 'jpg' and 'seg\.png'; choose one: image_column: jpg$"):
-        opened(tmp_path, kind="hf", path="a.tar")
-    dataset = opened(tmp_path, kind="hf", path="a.tar", image_column="seg.png", label_column="json.breed")
-    assert (dataset.class_names, dataset[1].label) == (NAMES, LABELS[1])
-    write_tar(tmp_path / "b.tar.gz")
-    assert opened(tmp_path, kind="hf", path="b.tar.gz").labels().tolist() == LABELS  # type: ignore[union-attr]
-
-
 @pytest.mark.parametrize(
     ("name", "content"),
     [
@@ -249,11 +194,3 @@ def test_labels_that_are_none(tmp_path: Path, label: list[Any], says: str) -> No
         opened(tmp_path, kind="hf", path="a.parquet")
     assert says in str(caught.value)
     assert opened(tmp_path, kind="hf", path="a.parquet", label_column=None).labels() is None
-
-
-def test_gaps_in_labels(tmp_path: Path) -> None:
-    write_parquet(tmp_path / "a.parquet", label=[1.0, None] * (COUNT // 2))
-    assert opened(tmp_path, kind="hf", path="a.parquet").labels().tolist() == [1, -1] * (COUNT // 2)  # type: ignore[union-attr]
-    write_parquet(tmp_path / "b.parquet", label=["dog", None] * (COUNT // 2))
-    dataset = opened(tmp_path, kind="hf", path="b.parquet", class_names=["cat", "dog"])
-    assert dataset.labels().tolist() == [1, -1] * (COUNT // 2)  # type: ignore[union-attr]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import pickle
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -66,11 +64,6 @@ def test_class_names_give_the_indices(tmp_path: Path) -> None:
     assert dataset.class_names == ("bird", "dog", "cat")
 
 
-def test_a_folder_without_a_class_name(tmp_path: Path) -> None:
-    draw(tmp_path, "dog/a.png", "catt/a.png")
-    assert message(tmp_path, class_names=("cat", "dog")) == "pets/catt: the folder is not in class_names; did you mean 'cat'?"
-
-
 def test_linked_class_folders(tmp_path: Path) -> None:
     """A link that leads out of the folder is followed where the spec allows it."""
     draw(tmp_path, "cat/a.png")
@@ -99,12 +92,6 @@ def test_names_that_are_no_utf8(tmp_path: Path) -> None:
     sample = opened(tmp_path)[0]
     assert sample.id == "cat/\\xff.png"
     sample.id.encode()
-
-
-def test_options_reach_the_decoder(tmp_path: Path) -> None:
-    draw(tmp_path, "cat/a.png", size=(8, 6))
-    draw(tmp_path, "cat/b.png", size=(6, 9))
-    assert opened(tmp_path, resize=5, crop=(4, 3), channels=1)[1].pixels.shape == (1, 4, 3)
 
 
 def test_two_shapes(tmp_path: Path) -> None:
@@ -141,11 +128,6 @@ def test_empty_folder(tmp_path: Path) -> None:
     assert "pets: holds no class folders; " in message(tmp_path)
 
 
-def test_no_images_in_class_folders(tmp_path: Path) -> None:
-    (tmp_path / "pets" / "cat").mkdir(parents=True)
-    assert "pets: has no images in its 1 class folder; known suffixes: .bmp" in message(tmp_path)
-
-
 def test_a_class_folder_that_cannot_be_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     draw(tmp_path, "cat/a.png", "dog/a.png")
     scandir = os.scandir
@@ -164,17 +146,6 @@ def test_images_without_class_folders_have_no_labels(tmp_path: Path) -> None:
     dataset = opened(tmp_path)
     assert [(sample.id, sample.label) for sample in (dataset[0], dataset[1])] == [("a.png", None), ("b.png", None)]
     assert dataset.class_names is None
-
-
-def test_threads_and_pickles_read_the_same(tmp_path: Path) -> None:
-    draw(tmp_path, *(f"cat/{number:03}.png" for number in range(40)))
-    dataset = opened(tmp_path)
-    again = pickle.loads(pickle.dumps(dataset))
-    with ThreadPoolExecutor(8) as pool:
-        samples = list(pool.map(dataset.__getitem__, list(range(40)) * 3))
-    for index, sample in enumerate(samples):
-        assert sample.id == f"cat/{index % 40:03}.png"
-        assert sample.pixels.equal(again[index % 40].pixels)
 
 
 def test_the_class_is_the_top_folder_unless_asked_otherwise(tmp_path: Path) -> None:
@@ -204,11 +175,6 @@ def test_splits_are_no_classes(tmp_path: Path) -> None:
     assert "holds the splits train, val" in message(tmp_path)
     draw(tmp_path, "bus/d.png")
     assert opened(tmp_path).class_names == ("bus", "train", "val")
-
-
-def test_a_class_that_is_called_like_a_split(tmp_path: Path) -> None:
-    draw(tmp_path, "train/a.png")
-    assert opened(tmp_path).class_names == ("train",)
 
 
 def test_one_folder_around_all_classes(tmp_path: Path) -> None:

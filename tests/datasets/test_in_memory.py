@@ -103,11 +103,6 @@ def test_every_form_gives_the_same_samples(form: Callable[[], Any]) -> None:
     refuse_unfit(dataset, form(), skip_bad=False)
 
 
-def test_pixels_are_those_of_a_file() -> None:
-    dataset = open_in_memory((IMAGES, LABELS))
-    assert torch.equal(dataset[1].pixels, torch.from_numpy(FIRST[1].copy()).double() / 255)
-
-
 def test_a_limit_and_ids() -> None:
     dataset = open_in_memory(Stream(), Reading(limit=3, ids=["a", "b", "c"]))
     assert [dataset[i].id for i in range(len(dataset))] == ["a", "b", "c"]
@@ -177,15 +172,6 @@ def test_refused_in_one_line(data: Any, reading: Reading, said: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_a_stream_with_a_length() -> None:
-    class Counted(Stream):
-        def __len__(self) -> int:
-            return COUNT
-
-    for data in (Counted(), DataLoader(Counted(), batch_size=2)):
-        assert bytes_of(open_in_memory(data)) == bytes_of(open_in_memory(PAIRS))
-
-
 @pytest.mark.parametrize("labels", [pandas.Series(LABELS), pandas.Series(LABELS, index=range(7, 7 + COUNT)), pyarrow.array(LABELS)])
 def test_labels_as_a_column_of_a_table(labels: Any) -> None:
     for images in (FIRST, IMAGES, pictures()):
@@ -231,11 +217,6 @@ def test_a_normalize_among_the_transforms_is_named() -> None:
             "before any normalisation; take Normalize out of the transform, and give audit(..., mean=[0.5, 0.25, 0.5], "
             "std=[0.5, 0.25, 0.25])"
         )
-
-
-def test_normalised_pixels_are_taken_as_given_where_that_is_asked_for() -> None:
-    for data in normalising():
-        refuse_unfit(open_in_memory(data), data, skip_bad=False, as_given=True)
 
 
 def test_augmentation() -> None:
@@ -297,16 +278,3 @@ def test_hugging_face_with_a_transform() -> None:
     assert with_both.class_names == ("ant", "bee", "cat")
     bad = open_in_memory(data.with_transform(lambda batch: floats(batch, normalised=True)))
     assert float(bad[0].pixels.min()) < 0
-
-
-def test_names_of_the_column_that_is_used() -> None:
-    data = hugging_face()
-    two = data.add_column("fine", LABELS).cast_column("fine", sys.modules["datasets"].ClassLabel(names=["x", "y", "z"]))
-    assert open_in_memory(two, Reading(label_key="fine")).class_names == ("x", "y", "z")
-    assert open_in_memory(two, Reading(label_key="kind")).class_names == ("ant", "bee", "cat")
-    assert open_in_memory(two.remove_columns("kind")).class_names == ("x", "y", "z")
-
-
-def test_one_of_our_own() -> None:
-    dataset = open_in_memory((IMAGES, LABELS))
-    assert open_in_memory(dataset) is dataset

@@ -101,13 +101,6 @@ def test_items_and_options(folder: Path) -> None:
     torch.testing.assert_close(dataset[3].pixels, torch.full((1, 4, 4), 0.3, dtype=torch.float64), rtol=0, atol=1e-6)
 
 
-def test_kinds_of_pixels_and_labels(folder: Path) -> None:
-    dataset = opened(folder, "mixed_types")
-    assert [dataset[i].label for i in range(3)] == [1, 0, None]
-    for index in range(3):
-        torch.testing.assert_close(dataset[index].pixels, torch.full((1, 4, 4), 0.2, dtype=torch.float64), rtol=0, atol=1e-6)
-
-
 def test_own_ids_are_read_once_and_only_where_chosen(folder: Path) -> None:
     dataset = opened(folder, "with_ids", options={"ids": ["a", "a", "b", "c", "d"]}, sample=SampleSpec(size=2, seed=0))
     first = [dataset.sample_id(i) for i in range(2)]
@@ -117,11 +110,6 @@ def test_own_ids_are_read_once_and_only_where_chosen(folder: Path) -> None:
     assert sys.modules["audited_images"].Counting.reads == reads
     assert dataset[1].id == first[1]
     assert dataset.class_names == ("cat", "dog")
-
-
-def test_duplicate_ids(folder: Path) -> None:
-    text = message(folder, "with_ids", options={"ids": ["x", "y", "z", "y"]})
-    assert text == "audited_images:with_ids: items 1 and 3 have the same id 'y'; ids must differ"
 
 
 def test_the_folder_is_importable_only_during_the_import(folder: Path) -> None:
@@ -151,11 +139,6 @@ def test_wrong_targets(folder: Path, function: str, module: str, expected: str) 
     before = list(sys.path)
     assert f"{module}:{function}: {expected}" in message(folder, function, module)
     assert sys.path == before
-
-
-def test_no_colon(folder: Path) -> None:
-    with pytest.raises(DataError, match=r"^audited_images: is not a Python target; write package.module:function$"):
-        open_dataset(PythonDatasetSpec(kind="python", target="audited_images"), base_dir=folder, trust=True)
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,11 @@ import pytest
 
 from tests.device.count import measure
 
-# Synchronisations of a chunk of 16 images with ten classes, for each image or for each pass that is differentiated.
-# noise_tolerance waits once a round of its search.
+# Synchronisations of a chunk of 16 images with ten classes, for each image. noise_tolerance waits once a round of its search.
 PER_IMAGE = {"logit_gaussian": 1.5, "mmse": 3.0, "taylor": 3.0, "noise_tolerance": 4.0}
-PER_GRADIENT_PASS = {"radius_attack": 1.0}
-OPTIONS: dict[str, dict[str, Any]] = {"radius_attack": {"steps": 5, "restarts": 1, "polish": 15}, "noise_tolerance": {"tolerance": 1.0}}
+LAUNCHES = {"logit_gaussian": 40, "mmse": 30, "noise_tolerance": 100}
+"""Of a chunk of 64 images, for each; most are for the noise, image by image."""
+OPTIONS: dict[str, dict[str, Any]] = {"noise_tolerance": {"tolerance": 1.0}}
 
 
 @pytest.mark.parametrize("name", ["mc", "certified_radius"])
@@ -28,14 +28,15 @@ def test_few_an_image(name: str) -> None:
     assert found.card.syncs <= PER_IMAGE[name] * found.images, found.card.text()
 
 
-@pytest.mark.parametrize("name", PER_GRADIENT_PASS)
-def test_few_a_gradient_pass(name: str) -> None:
-    found = measure(name, **OPTIONS[name])
-    assert found.card.syncs <= PER_GRADIENT_PASS[name] * found.gradient_passes, found.card.text()
+@pytest.mark.parametrize("name", LAUNCHES)
+def test_a_chunk_is_one_piece_of_work(name: str) -> None:
+    found = measure(name, 64)
+    assert found.card.launches <= LAUNCHES[name] * found.images, found.card.text()
+    assert found.card.syncs <= 1.5 * found.images, found.card.text()
 
 
-def test_the_fit_of_a_chunk_is_one_piece_of_work() -> None:
-    """Of launches most are for the noise, image by image."""
-    found = measure("logit_gaussian", 64)
-    assert found.card.launches <= 40 * found.images, found.card.text()
-    assert found.card.syncs <= 0.5 * found.images, found.card.text()
+def test_a_gradient_pass_of_a_search() -> None:
+    """The host waits once a pass, for one table."""
+    found = measure("radius_attack", 64)
+    assert found.card.launches <= 60 * found.gradient_passes, found.card.text()
+    assert found.card.syncs <= 1.1 * found.passes, found.card.text()

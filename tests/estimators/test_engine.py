@@ -110,8 +110,8 @@ def test_the_rule_on_the_cpu(shape: tuple[int, ...], rows: int) -> None:
 
 def test_the_rule_on_cuda_is_cut_by_memory_to_a_power_of_two() -> None:
     cuda = torch.device("cuda")
-    assert [rows_by_rule((3, 32, 32), cuda, most) for most in (None, 5000, 1000, 3, 0)] == [1024, 1024, 512, 2, 1]
-    assert rows_by_rule((3, 224, 224), cuda) == 16
+    assert [rows_by_rule((3, 32, 32), cuda, most) for most in (None, 5000, 1000, 3, 0)] == [1024, 4096, 512, 2, 1]
+    assert [rows_by_rule((3, 224, 224), cuda, most) for most in (None, 3000)] == [16, 2048]
 
 
 def test_passes_are_counted_within_the_block_only() -> None:

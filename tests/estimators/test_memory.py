@@ -64,8 +64,10 @@ def test_passes_are_measured(gradient: bool) -> None:
 def test_fewer_rows_where_memory_is_short(gradient: bool) -> None:
     model, image = from_module(Hungry(16, 0)), torch.zeros(3, 32, 32)
     assert rows_by_rule(image.shape, CPU) == 64
-    rows = [fitting_rows(model, model if gradient else None, image, free * MB) for free in (40_000, 2400, 1200, 600, 300, 160)]
-    assert rows == [64, 32, 16, 8, 4, 2]
+    fits = [fitting_rows(model, model if gradient else None, image, free * MB) for free in (40_000, 2400, 1200, 600, 300, 160)]
+    assert [fit.rows for fit in fits] == [fit.gradient_rows for fit in fits] == [64, 32, 16, 8, 4, 2]
+    engines = [Engine(model, gaussian_source(0, CPU), 2, fit=fit) for fit in fits]
+    assert [engine.gradient_rows(image.shape, 1) for engine in engines] == [64, 32, 16, 8, 4, 2]
 
 
 def test_gradients_of_a_pass_are_bounded() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.random import Generator
 
-from robaudit.gates.interim import possible_analyses
+from robaudit.gates.until import possible_analyses
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.stats.intervals import (
     Bounds,

@@ -60,12 +60,6 @@ def object_array(folder: Path) -> None:
     data_spec(folder, "npz", "data.npz", labels_key=None)
 
 
-def bare_objects(folder: Path) -> bytes:
-    stream = io.BytesIO()
-    np.save(stream, np.array([payload(folder)], dtype=object), allow_pickle=True)
-    return stream.getvalue()
-
-
 def npz_cases() -> dict[str, Case]:
     giant = (10 * 2**30 // 64, 1, 8, 8)
     stream = zlib.compressobj(9, zlib.DEFLATED, -15)
@@ -74,45 +68,22 @@ def npz_cases() -> dict[str, Case]:
     code = "__import__('os').mkdir('canary')"
     headers = {
         "sides that multiply to 2^93": npy(described((2**31, 2**31, 2**31)), bytes(64)),
-        "a record of objects": npy(described(descr=[("a", "|O")]), bytes(4096)),
-        "objects": npy(described(descr="|O"), bytes(4096)),
         "a type in an expression": npy(f"{{'descr': {code}, 'fortran_order': False, 'shape': (1,)}}\n".encode()),
-        "version 3 with an expression": npy(f"{code}\n".encode(), version=(3, 0)),
-        "a header of 4 GB (version 2)": npy(b"{", version=(2, 0), length=2**32 - 1),
         "a header 5,000 deep": npy(b"(" * 5_000 + b")" * 5_000),
-        "a header that is no text": npy(b"\xff\xfe\0" * 20),
     }
     cases = {f"npy: {name}": Case(images(content), NPZ) for name, content in headers.items()}
     deflated: dict[str, Any] = {"method": DEFLATED, "size": whole, "crc": 0}
     return cases | {
         "npz: objects": Case(object_array, NPZ, dangerous=True),
         "npz: a pickle": Case(raw(lambda folder: pickle.dumps(payload(folder))), NPZ),
-        "npz: a .npy of objects": Case(raw(bare_objects), NPZ),
         "npz: 10 GB in the header": Case(images(npy(described(giant), bytes(100))), NPZ, dangerous=True),
         "npz: 10 GB, compressed 1000 times": Case(
             npz(Member("images.npy", head + zeros(10 * 1024), **deflated), limit=8), NPZ, dangerous=True
         ),
-        "npz: 10 GB of labels, compressed 1000 times": Case(many_labels, NPZ, codes=(0, 2)),
-        "npz: encrypted": Case(images(npy(described(), bytes(256)), flags=1), NPZ),
-        "npz: a directory beyond the end": Case(npz(Member("images.npy", b""), directory_offset=2**31), NPZ),
         "npz: junk for a deflate stream": Case(images(b"\xff" * 500, method=DEFLATED, size=5000), NPZ),
         "npz: a name with escapes": Case(npz(Member("\x1b[2J\x07.npy", b"")), "has no array 'images'"),
-        "npz: 10,000 arrays": Case(npz(*(Member(f"array number {i}.npy", b"") for i in range(10_000))), "has no array 'images'"),
         **{f"npz: {what}": Case(special_file("data.npz", what, "npz"), NPZ) for what in SPECIAL},
     }
-
-
-def many_labels(folder: Path) -> None:
-    """As many labels as images: 10^9, all 0, and every image one pixel."""
-    count = 5 * 10**9
-    members = []
-    for name, shape in (("images.npy", (count, 1, 1)), ("labels.npy", (count,))):
-        header = npy(described(shape))
-        stream = zlib.compressobj(9, zlib.DEFLATED, -15)
-        head = stream.compress(header) + stream.flush(zlib.Z_FULL_FLUSH)
-        members.append(Member(name, head + zeros(5 * 1024), DEFLATED, len(header) + count, crc=0))
-    write_zip(folder / "data.npz", *members)
-    data_spec(folder, "npz", "data.npz")
 
 
 SPECIAL = (
@@ -216,24 +187,13 @@ def tiff(width: int, height: int, *, offset: int = 8, entries: int | None = None
 
 def image_contents() -> dict[str, bytes]:
     eps = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 8 8\n%%EndComments\n(canary) (w) file closefile\nshowpage\n%%EOF\n"
-    svg = b'<svg xmlns="http://www.w3.org/2000/svg"><image href="file:///etc/passwd"/><script>1</script></svg>'
     return {
         "empty": b"",
         "a PNG of 30,000 x 30,000": png(30_000, 30_000, data=bomb_row(900)),
-        "an RGB PNG of 9,400 x 9,400": png(9_400, 9_400, data=bomb_row(270), colour=2),
-        "a PNG of 2^31 x 2^31": png(2**31 - 1, 2**31 - 1, data=b""),
         "a PNG with 1 GB behind its pixels": png(8, 8, data=bomb_row(1024)),
         "a PNG with a text of 1 GB": png(8, 8, chunk(b"zTXt", b"x\0\0" + bomb_row(1024))),
         "a cut JPEG": encoded("JPEG")[:700],
-        "a cut WebP": encoded("WEBP")[:700],
-        "a GIF of 65,535 x 65,535": gif(65535, 65535),
-        "a TIFF of 2^31 x 2^31": tiff(2**31 - 1, 2**31 - 1),
-        "a TIFF with 65,535 entries": tiff(8, 8, entries=65535),
-        "a PPM of 10^9 x 10^9": b"P5 1000000000 1000000000 255\n",
-        "a BMP of 2^31 x 2^31": b"BM" + struct.pack("<IHHIIiiHHIIiiII", 99, 0, 0, 54, 40, 2**31 - 1, 2**31 - 1, 1, 24, 0, 0, 0, 0, 0, 0),
         "EPS": eps,
-        "SVG": svg,
-        "a Windows metafile": struct.pack("<IHhhhhHIH", 0x9AC6CDD7, 0, 0, 0, 8, 8, 96, 0, 0) + b"\1\0\t\0",
     }
 
 
@@ -259,8 +219,8 @@ def ten_folders(folder: Path) -> None:
 
 
 def image_cases() -> dict[str, Case]:
-    serious = ("a PNG of 30,000 x 30,000", "an RGB PNG of 9,400 x 9,400", "a PNG with a text of 1 GB", "a PNG with 1 GB behind its pixels")
-    harmless = ("a PNG with 1 GB behind its pixels", "a TIFF with 65,535 entries")  # Pillow stops reading when it has its pixels
+    serious = ("a PNG of 30,000 x 30,000", "a PNG with a text of 1 GB", "a PNG with 1 GB behind its pixels")
+    harmless = ("a PNG with 1 GB behind its pixels",)  # Pillow stops reading when it has its pixels
     cases = {
         f"image: {name}": Case(one_class(content), "images/0/a.png", codes=(0, 2) if name in harmless else (2,), dangerous=name in serious)
         for name, content in image_contents().items()
@@ -272,9 +232,7 @@ def image_cases() -> dict[str, Case]:
     }
     return cases | {
         "image: blown up by resize": Case(one_class(png(10_000, 1), resize=9_000), "images/0/a.png", dangerous=True),
-        "image: resize of 10^9": Case(one_class(png(8, 8), resize=[10**9, 10**9]), "images/0/a.png"),
         "images: a loop of folders": Case(loop_of_folders, "images"),
-        "images: 300 folders deep": Case(deep_folders, "images", codes=(0, 2)),
         "images: a class name with escapes": Case(escaped_class, "x1b"),
         **{f"images: {what}": Case(special_file("images", what, "images"), "images: ") for what in SPECIAL if what != "a folder"},
     }
@@ -296,20 +254,6 @@ def loop_of_folders(folder: Path) -> None:
     (folder / "images" / "0").mkdir(parents=True)
     (folder / "images" / "0" / "again").symlink_to("..", target_is_directory=True)
     data_spec(folder, "images", "images")
-
-
-def deep_folders(folder: Path) -> None:
-    ten_folders(folder)
-    here = Path.cwd()
-    os.chdir(folder / "images" / "0")
-    try:
-        for _ in range(300):
-            os.mkdir("d")  # noqa: PTH102
-            os.chdir("d")
-        Path("a.png").write_bytes(png(8, 8))
-    finally:
-        os.chdir(here)
-    data_spec(folder, "images", "images", channels=1)
 
 
 def escaped_class(folder: Path) -> None:
@@ -364,26 +308,16 @@ def csv_cases() -> dict[str, Case]:
     cases = {f"csv: {path}": Case(listed(f"{path},0"), LIST, dangerous=path == "/dev/zero") for path in ("/dev/zero", "/etc/passwd", "..")}
     cases |= {f"csv: {what} for an image": Case(listed_special(what), LIST) for what in SPECIAL}
     cases |= {f"csv: {what}": Case(special_file(LIST, what, "csv"), LIST) for what in SPECIAL}
-    long = "x" * 10**6
     return cases | {
-        "csv: a path of 10^6 characters": Case(listed(f"{long},0"), LIST),
         "csv: a line of 10 GB": Case(sparse_list(b"path,label\n"), LIST, dangerous=True),
         "csv: a quote never closed": Case(listed('"good.png,0', *["good.png,0"] * 20_000), LIST),
-        "csv: 10^6 columns without path": Case(raw_list(b"x" + b",x" * 10**6 + b"\n"), LIST),
-        "csv: a path with a NUL": Case(listed("a\0b.png,0"), LIST),
         "csv: a path with escapes": Case(listed("\x1b[2J\x07\x1b]0;x\x07.png,0"), LIST),
         "csv: a label with escapes": Case(listed("good.png,\x1b[2J", "good.png,1", head="path,label"), LIST),
-        "csv: ids with escapes, twice": Case(listed("good.png,0,\x1b[2J", "good.png,0,\x1b[2J", head="path,label,id"), LIST),
-        "csv: a label of 10^6 digits": Case(listed(f"good.png,{'9' * 10**5}"), LIST),
-        "csv: a name for a home": Case(listed("~nobody_at_all/x.png,0"), LIST),
-        "csv: lone surrogates": Case(raw_list(b"path,label\n\xed\xa0\x80.png,0\n"), LIST),
-        "csv: a pickle": Case(lambda folder: raw_list(pickle.dumps(payload(folder)))(folder), LIST),
         "csv: a path that leads out": Case(listed("../outside.png,0"), "leads out of the folder of the data"),
         "csv: a link that leads out": Case(linked_outside, "leads out of the folder of the data"),
         "csv: the users of the machine": Case(lambda folder: data_spec(folder, "csv", "/etc/passwd"), "/etc/passwd: has no column 'path'"),
         "csv: a class of two lines": Case(listed('good.png,"a', '::error::b"'), "has control characters"),
         "csv: an id that turns text around": Case(listed("good.png,0,\u202egnp", head="path,label,id"), "has control characters"),
-        "csv: label 999,999,999": Case(listed("good.png,999999999"), LIST, codes=(2,)),
     }
 
 
@@ -431,16 +365,13 @@ def hf_cases() -> dict[str, Case]:
     says = "cannot be read by the library datasets"
     return {
         "hf: a tar of pickles": Case(pickled_members, says, dangerous=True),
-        "hf: a tar with links": Case(tar(("a.png", "/etc/passwd"), ("b.png", good), ("b.cls", b"0")), "data.tar", codes=(0, 2)),
         "hf: a tar with names that lead out": Case(tar(("../../a.png", good), ("../../a.cls", b"0")), "data.tar", codes=(0, 2)),
         "hf: a tar with a name with escapes": Case(tar(("\x1b[2J.png", good), ("\x1b[2J.cls", b"0")), "has control characters"),
-        "hf: a damaged tar": Case(hf_file("data.tar", lambda _: b"junk" * 500), says),
         "hf: a pickle for Parquet": Case(hf_file("data.parquet", lambda folder: pickle.dumps(payload(folder))), says, dangerous=True),
         "hf: lines that lead out, beside a script": Case(script_beside, "leads out of the folder of the data", dangerous=True),
         "hf: lines of an address": Case(
             hf_file("data.jsonl", lambda _: b'{"path": "http://localhost:1/a.png"}\n'), "nothing is downloaded: store the images"
         ),
-        "hf: lines 100,000 deep": Case(hf_file("data.jsonl", lambda _: b"[" * 100_000), says),
         **{f"hf: {what}": Case(special_file("data.tar", what, "hf"), "data.tar: ") for what in SPECIAL if what != "10 GB of nothing"},
     }
 

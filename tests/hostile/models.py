@@ -9,11 +9,9 @@ import os
 import pickle
 import shutil
 import struct
-import tarfile
 import tempfile
 import warnings
 import zipfile
-from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -188,17 +186,6 @@ def nested(folder: Path) -> None:
     model_spec(folder, "net.pt", **ARCHITECTURE)
 
 
-def legacy_tar(folder: Path) -> None:
-    """torch's oldest format, whose reader unpacks files: with one that leads outside."""
-    with tarfile.open(folder / "net.pth", "w") as found:
-        for name in ("storages", "tensors", "pickle", "../escaped"):
-            data = pickle.dumps(payload(folder))
-            about = tarfile.TarInfo(name)
-            about.size = len(data)
-            found.addfile(about, io.BytesIO(data))
-    model_spec(folder, "net.pth", **ARCHITECTURE)
-
-
 def lying_storage(numel: int) -> Callable[[Path, bytes], bytes]:
     """The pickle, its first storage claiming more elements than its record has."""
 
@@ -266,10 +253,6 @@ def sparse_file(name: str, head: bytes, size: int, **fields: Any) -> Callable[[P
     return make
 
 
-def deep_pickle(_: Path) -> bytes:
-    return b"\x80\x02" + b"(" * 200_000 + b"t" * 200_000 + b"."
-
-
 def oversized(architecture: str, **options: Any) -> Callable[[Path], None]:
     """Good weights of a small network, for an architecture that its options make huge."""
     return file(lambda _: WEIGHTS.read_bytes(), "net.safetensors", architecture=architecture, architecture_options=options)
@@ -287,15 +270,9 @@ def oversized_cases() -> dict[str, Case]:
             oversized("robaudit:cifar_resnet", depth=2_000_000),
             "too few for robaudit:cifar_resnet with depth",
         ),
-        "cifar_resnet of depth 99,998": (oversized("robaudit:cifar_resnet", depth=99_998), "cifar_resnet has many more with depth: 99998"),
         "timm, 100,000 layers": (oversized("timm:vit_tiny_patch16_224", depth=100_000), "has many more with depth: 100000"),
-        "timm, 10^9 layers": (oversized("timm:vit_tiny_patch16_224", depth=10**9), "too few for timm:vit_tiny_patch16_224 with depth"),
         "mlp of 45,000 x 45,000": (oversized("robaudit:mlp", sizes=[64, 45_000, 45_000, 10]), "robaudit:mlp has many more with sizes"),
-        "torchvision, 100,000 classes": (oversized("torchvision:regnet_y_16gf", num_classes=100_000), "regnet_y_16gf has many more"),
         "vit of 100,000 layers": (oversized_transformer(num_hidden_layers=100_000), "ViTForImageClassification has many more"),
-        "vit 45,000 wide": (oversized_transformer(intermediate_size=45_000, hidden_size=45_000), "ViTForImageClassification has many more"),
-        "vit of 10^9 classes": (oversized_transformer(num_labels=10**9), "too few for ViTForImageClassification with num_labels"),
-        "vit of 100,000 classes": (oversized_transformer(num_labels=100_000), "200 tensors of the network are missing"),
     }
     expanded = file(
         torch_saved(lambda: {"1.weight": torch.zeros(1).expand(45_000, 45_000), "1.bias": torch.zeros(45_000)}),
@@ -326,7 +303,6 @@ def special(kind: str) -> Callable[[Path], None]:
 
 def pickle_cases() -> dict[str, Case]:
     cases = {f"pickle named {name}": Case(file(bare(2), name), f"{name}: ") for name in (*NAMES, "net.csv", "net")}
-    cases |= {f"pickle of protocol {p} named net.pth": Case(file(bare(p), "net.pth", **ARCHITECTURE), "net.pth: ") for p in (0, 1, 4, 5)}
     cases |= {f"torch.save named {name}": Case(file(torch_saved(), name), PICKLED) for name in NAMES}
     cases |= {
         f"pickle declared {form}": Case(file(torch_saved(), "net.x", format=form, **ARCHITECTURE), PICKLED)
@@ -334,40 +310,8 @@ def pickle_cases() -> dict[str, Case]:
     }
     cases["torch.save of old, dangerous"] = Case(file(torch_saved(zipped=False), "net.pt", **ARCHITECTURE), PICKLED, dangerous=True)
     cases["torch.save, dangerous"] = Case(file(torch_saved(), "net.pt", **ARCHITECTURE), PICKLED, dangerous=True)
-    cases["a tar of torch 0.1"] = Case(legacy_tar, "net.pth: ")
-    cases["settings in the checkpoint"] = Case(
-        file(torch_saved(lambda: {"args": Namespace(lr=1)}), **ARCHITECTURE), f"{PICKLED} (argparse.Namespace"
-    )
     cases["a whole pickled network"] = Case(file(torch_saved(lambda: nn.Linear(2, 2))), PICKLED)
-    cases["a pickle 200,000 deep"] = Case(file(deep_pickle, "net.pth", **ARCHITECTURE), "net.pth: ")
-    cases["a text of 2^60 characters"] = Case(
-        file(b"\x80\x04\x8d" + struct.pack("<Q", 2**60) + b"x.", "net.pth", **ARCHITECTURE), "net.pth: "
-    )
-    cases["a memo place of 2^31"] = Case(file(b"\x80\x02K\x01r" + struct.pack("<I", 2**31) + b".", "net.pth", **ARCHITECTURE), "net.pth: ")
     return cases
-
-
-def state_cases() -> dict[str, Case]:
-    """State dicts with tensors of every unwelcome kind, under the names that fit."""
-    odd: dict[str, Callable[[torch.Tensor], object]] = {
-        "sparse": lambda tensor: tensor.flatten(1).to_sparse(),
-        "of the right shape but sparse": torch.Tensor.to_sparse,
-        "without data": lambda tensor: tensor.to("meta"),
-        "complex": lambda tensor: tensor.to(torch.complex64),
-        "quantised": lambda tensor: torch.quantize_per_tensor(tensor, 0.1, 0, torch.qint8),
-        "expanded to 2^40 elements": lambda _: torch.zeros(1).expand(2**40),
-        "text": lambda _: "weights",
-        "NaN": lambda tensor: torch.full_like(tensor, torch.nan),
-    }
-
-    def state(change: Callable[[torch.Tensor], object]) -> Callable[[], object]:
-        whole = network().state_dict
-        return lambda: {**whole(), "0.weight": change(whole()["0.weight"])}
-
-    return {
-        f"tensor: {name}": Case(file(lambda folder, c=change: torch_saved(state(c))(folder), **ARCHITECTURE), "net.pt: ")  # type: ignore[misc]
-        for name, change in odd.items()
-    }
 
 
 def folder(**files: object) -> Callable[[Path], None]:
@@ -401,10 +345,6 @@ def folder_cases() -> dict[str, Case]:
 
     return {
         "folder: a configuration 200,000 deep": Case(folder(config=b"[" * 200_000), "config.json: is not valid JSON"),
-        "folder: a list": Case(folder(config=[1]), "config.json: does not hold a JSON object"),
-        "folder: not UTF-8": Case(folder(config=b"\xff\xfe{}"), "config.json: is not valid JSON"),
-        "folder: of something else": Case(folder(config={"a": 1}), "is neither timm's nor Transformers' description of a model"),
-        "folder: an architecture that is an object": Case(folder(config={"architecture": {"a": 1}}), "its 'architecture' is not text"),
         "folder: an architecture that is a path": Case(folder(config={"architecture": "local-dir:/etc"}), "timm has no such model"),
         "folder: 10^9 classes": Case(
             folder(config={"architecture": "resnet18", "label_names": {"999999999": "x"}}), "by class index below 1,000,000"
@@ -424,26 +364,11 @@ def zip_cases() -> dict[str, Case]:
     return {
         "zip: nested": Case(nested, "is a zip archive, but not one that torch wrote"),
         "zip: two data.pkl": Case(twice, "net.pt: ", codes=(0, 2)),  # torch takes one of them, as weights only
-        "zip: a name with ..": Case(archive(Member("net/data.pkl", b"x"), Member("net/../../escaped", b"x")), "net.pt: "),
         "zip: 10 GB of zeros": Case(
             archive(Member("net/data.pkl", huge, DEFLATED, 10 * 2**30)), "claims to expand to 10737418240 bytes", dangerous=True
         ),
-        "zip: 10 GB of zeros, said to be 1 kB": Case(archive(Member("net/data.pkl", huge, DEFLATED, 1000)), "net.pt: "),
-        "zip: 10 GB of code": Case(archive(Member("net/code/net.py", huge, DEFLATED, 10 * 2**30), fields={}), "claims to expand to"),
         "zip: code said to be 1 kB": Case(archive(Member("net/code/net.py", huge, DEFLATED, 1000), fields={}), "net.pt: ", dangerous=True),
-        "zip: packed size beyond the end": Case(archive(Member("net/data.pkl", b"x", packed=2**31, size=2**31)), "net.pt: "),
-        "zip: encrypted": Case(archive(Member("net/data.pkl", b"x" * 20, flags=1)), "net.pt: "),
-        "zip: encrypted pt2": Case(archive(Member("net/models/model.json", b"{}" * 20, flags=1), name="net.pt2", fields={}), "net.pt2: "),
-        "zip: code that is no deflate stream": Case(
-            archive(Member("net/code/net.py", b"\xff" * 99, DEFLATED, 99), fields={}), "is not a complete torch zip archive"
-        ),
-        "zip: a wrong checksum": Case(archive(Member("net/code/net.py", b"x", crc=1), fields={}), "net.pt: "),
         "zip: its directory elsewhere": Case(archive(Member("net/data.pkl", b"x"), directory_offset=2**31), "net.pt: "),
-        "zip: a comment": Case(archive(Member("net/data.pkl", b"x"), comment=b"PK\5\6" + bytes(18)), "net.pt: "),
-        "zip: members on one place": Case(
-            archive(*(Member(f"net/data/{i}", b"x" * 99, offset=0) for i in range(9)), Member("net/data.pkl", b".")), "net.pt: "
-        ),
-        "zip: a data.pkl that is none": Case(archive(Member("net/data.pkl", b"junk")), "net.pt: "),
     }
 
 
@@ -468,37 +393,11 @@ def torchscript_cases() -> dict[str, Case]:
     }
     return cases | {
         "torchscript: a tensor longer than its storage": Case(changed(scripted, "net.pt", "/data.pkl", lying_shape), "net.pt: "),
-        "torchscript: a pickle more": Case(
-            changed(scripted, "net.pt", "", lambda _, old: old, lambda folder: {"extra.pkl": bomb(folder, b"")}), codes=(0, 2)
-        ),
         "torchscript: writes a file": Case(
             changed(scripted, "net.pt", ".py", lambda _, old: old.replace(b"def forward(", WRITES + b"  def forward(", 1)),
             "calls 'aten::save', which is not plain arithmetic",
         ),
         "torchscript: code that is none": Case(changed(scripted, "net.pt", ".py", lambda _, old: b"\xff" * 100), "net.pt: "),
-        "torchscript: code 10,000 deep": Case(
-            changed(scripted, "net.pt", ".py", lambda _, old: old + b"\nx = " + b"(" * 10_000 + b")" * 10_000), "net.pt: "
-        ),
-    }
-
-
-def state_dict_lies() -> dict[str, Case]:
-    cases = {
-        f"state dict: a storage of {numel} elements": Case(
-            changed(saved, "net.pt", "/data.pkl", lying_storage(numel), **ARCHITECTURE), "net.pt: ", dangerous=numel > 10**6
-        )
-        for numel in (10**6, 5 * 10**8)
-    }
-    cases |= {f"state dict cut at {share:.0%}": Case(file(cut(saved, share), **ARCHITECTURE), "net.pt: ") for share in (0.1, 0.6, 0.97)}
-    cases |= {
-        f"state dict flipped at {share:.0%}": Case(file(flipped(saved, share), **ARCHITECTURE), "damaged")
-        for share in (0.05, 0.3, 0.6, 0.9)
-    }
-    return cases | {
-        "state dict: a tensor longer than its storage": Case(
-            changed(saved, "net.pt", "/data.pkl", lying_shape, **ARCHITECTURE), "net.pt: "
-        ),
-        "state dict: code as data.pkl": Case(changed(saved, "net.pt", "/data.pkl", bomb, **ARCHITECTURE), PICKLED),
     }
 
 
@@ -546,21 +445,14 @@ def pt2_cases() -> dict[str, Case]:
             dangerous=key == "sizes",
         )
     return cases | {
-        "pt2: weights said to be a pickle": Case(pt2(config, first_payload(use_pickle=True)), "net.pt2: "),
         "pt2: weights elsewhere": Case(pt2(config, first_payload(path_name="../../../etc/passwd")), "cannot load it"),
-        "pt2: weights that are an object": Case(pt2(config, first_payload(path_name="opaque_obj_0")), "cannot load it"),
         "pt2: example inputs that lie": Case(
             pt2("sample_inputs/model.pt", lambda folder, _: lying_file(folder)), "net.pt2: ", dangerous=True
         ),
-        "pt2: a member with ..": Case(added("../../escaped"), "net.pt2: ", codes=(0, 2)),
         "pt2: an operator of Python": Case(
             pt2(graph, lambda _, old: old.replace(b"torch.ops.aten.relu.default", b"torch.os.getcwd")), "calls 'torch::os'"
         ),
-        "pt2: a graph that is no JSON": Case(pt2(graph, lambda _, old: b"{" * 99), "cannot load it"),
         "pt2: a graph 100,000 deep": Case(pt2(graph, lambda _, old: b"[" * 100_000 + b"]" * 100_000), "cannot load it"),
-        "pt2: a number of 10^6 digits": Case(pt2(graph, lambda _, old: b'{"a": ' + b"9" * 10**6 + b"}"), "net.pt2: "),
-        "pt2: a graph of nothing": Case(pt2(graph, lambda _, old: b"{}"), "net.pt2: "),
-        "pt2: no config": Case(pt2(config, lambda _, old: None), "net.pt2: "),
         "pt2: an expression that never ends": Case(
             pt2(graph, lambda _, old: old.replace(b'"expr_str": "', b'"expr_str": "9**9**9**9**9 + ')), "net.pt2: ", dangerous=True
         ),
@@ -571,17 +463,10 @@ def safetensors_cases() -> dict[str, Case]:
     first = "0.weight"
     headers: dict[str, bytes] = {
         "a header of 2^63 bytes": safetensors({}, length=2**63),
-        "a header longer than the file": safetensors({}, length=10**6),
-        "a header of 100 MB": safetensors(b"{" + b" " * 10**5, length=10**8),
         "a header 10,000 deep": safetensors(b'{"a":' * 10_000 + b"1" + b"}" * 10_000),
         "overlapping tensors": safetensors({"a": tensor(4, at=(0, 16)), "b": tensor(4, at=(8, 24))}, bytes(24)),
-        "offsets beyond the end": safetensors({first: tensor(4, at=(10**9, 10**9 + 16))}, bytes(16)),
         "2^40 elements and no bytes": safetensors({first: tensor(2**40, at=(0, 0))}),
-        "a type of 8 bits": safetensors({first: tensor(16, at=(0, 16), dtype="F8_E4M3")}, bytes(16)),
         "a name with an escape": safetensors({"\x1b[2J\n": tensor(4)}, bytes(16)),
-        "a name of 10^6 characters": safetensors({"x" * 10**6: tensor(4)}, bytes(16)),
-        "bytes after the end": safetensors({first: tensor(4)}, bytes(99)),
-        "a million tensors of nothing": safetensors({f"t{i}": tensor(0) for i in range(100_000)}),
     }
     cases = {
         f"safetensors: {name}": Case(file(data, "net.safetensors", **ARCHITECTURE), "net.safetensors: ") for name, data in headers.items()
@@ -591,12 +476,6 @@ def safetensors_cases() -> dict[str, Case]:
     return cases | {
         "safetensors: 10 GB of one tensor": Case(
             sparse_file("net.safetensors", big, len(big) + ten, **ARCHITECTURE), "net.safetensors: ", dangerous=True
-        ),
-        "safetensors: a header of 10 GB of nothing": Case(
-            sparse_file("net.safetensors", safetensors(b"{", length=ten), ten + 9, **ARCHITECTURE), "net.safetensors: "
-        ),
-        "safetensors: a header of 99 MB of nothing": Case(
-            sparse_file("net.safetensors", safetensors(b"{", length=99 * 10**6), 10**8, **ARCHITECTURE), "net.safetensors: "
         ),
     }
 
@@ -626,10 +505,6 @@ def onnx_cases() -> dict[str, Case]:
         "onnx: weights in memory": onnx(lambda: onnx_bytes("*/_ORT_MEM_ADDR_/*", more={"offset": "99"}), "has weights in", dangerous=True),
         "onnx: weights in a file of 8 TB": Case(vast, "than fit into memory", dangerous=True),
         "onnx: an operator of another domain": onnx(lambda: onnx_bytes(domain="custom"), "calls 'custom::MatMul'"),
-        "onnx: weights in /dev/zero": onnx(lambda: onnx_bytes("/dev/zero")),
-        "onnx: weights beyond the end of a file": onnx(lambda: onnx_bytes("spec.yaml", more={"offset": "99999999", "length": "2560"})),
-        "onnx: weights of 10 TB": onnx(lambda: onnx_bytes(dims=[2**31, 1250])),
-        "onnx: weights with a negative side": onnx(lambda: onnx_bytes(dims=[-64, 10])),
         "onnx: a constant of 16 TB": onnx(lambda: onnx_bytes(constant=[2**42]), dangerous=True),
         "onnx: junk": onnx(lambda: b"\x08\x08junk" * 99),
     }
@@ -645,15 +520,9 @@ def place_cases() -> dict[str, Case]:
         "model: a link to /dev/zero": Case(special("device"), "net.pt: "),
         "model: a folder": Case(special("folder"), "net.pt: is a directory"),
         "model: /dev/stdin": Case(path_only("/dev/stdin"), "/dev/stdin: "),
-        "model: /proc/self/mem": Case(path_only("/proc/self/mem"), "/proc/self/mem: "),
-        "model: /etc/passwd": Case(path_only("/etc/passwd"), "/etc/passwd: "),
-        "model: a name with a NUL": Case(path_only("net\0.pt"), "net"),
-        "model: a name of 10^5 characters": Case(path_only("x" * 10**5), "spec.yaml: "),
         "model: a name of 4,000 characters": Case(path_only("x" * 4000), "File name too long"),
         "model: an escape in the name": Case(path_only("\x1b[2J\x07.pt"), ".pt: there is no such file"),
         "model: 10 GB of nothing": Case(sparse_file("net.pth", b"", 10 * 2**30, **ARCHITECTURE), "net.pth: ", dangerous=True),
-        "model: 10 GB after a pickle's head": Case(sparse_file("net.pth", b"\x80\x02", 10 * 2**30, **ARCHITECTURE), "net.pth: "),
-        "model: 10 GB after a zip's head": Case(sparse_file("net.pt", b"PK\3\4", 10 * 2**30), "net.pt: "),
         "model: 10 GB of onnx": Case(sparse_file("net.onnx", b"\x08\x08", 10 * 2**30), "net.onnx: ", dangerous=True),
     }
 
@@ -661,10 +530,8 @@ def place_cases() -> dict[str, Case]:
 def all_cases() -> dict[str, Case]:
     groups = (
         pickle_cases,
-        state_cases,
         zip_cases,
         torchscript_cases,
-        state_dict_lies,
         pt2_cases,
         safetensors_cases,
         onnx_cases,

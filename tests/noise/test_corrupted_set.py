@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable
 from pathlib import Path
 
@@ -105,24 +104,6 @@ def test_grey_images(tmp_path: Path, flat: bool) -> None:
     assert torch.equal(noisy(kind(tmp_path), ["3"], 2, channels=1), pixels(images[SAMPLES + 3 : SAMPLES + 4]))
 
 
-def test_grey_image_files(tmp_path: Path) -> None:
-    path = tmp_path / "fog" / "2" / "n" / "a.png"
-    path.parent.mkdir(parents=True)
-    Image.fromarray(copies(channels=1)[0, ..., 0]).save(path)
-    assert torch.equal(noisy(kind(tmp_path), ["n/a.jpg"], 2, channels=1), pixels(copies(channels=1)[:1]))
-    assert torch.equal(noisy(kind(tmp_path), ["n/a.jpg"], 2), pixels(copies(channels=1)[:1]).expand(1, 3, SIDE, SIDE))
-
-
-def test_it_is_not_random(arrays: Path) -> None:
-    assert not kind(arrays).random
-    assert kind(arrays).latent_shape((3, SIDE, SIDE)) == (0,)
-
-
-def test_what_fits_is_accepted(arrays: Path, folders: Path) -> None:
-    kind(arrays).check((3, SIDE, SIDE), [1.0, 5.0])
-    kind(folders).check((3, SIDE, SIDE), [1.0, 5.0])
-
-
 def test_the_arrays_are_watched(arrays: Path, folders: Path) -> None:
     assert kind(arrays).files == (arrays / "fog.npy", arrays / "labels.npy")
     assert kind(folders).files == ()
@@ -134,12 +115,6 @@ def test_a_path_is_relative_to_the_spec(arrays: Path) -> None:
     form = CorruptedSet.model_validate({"name": "fog", "path": arrays.name}, context={BASE_DIR: arrays.parent})
     assert form.path == arrays
     form.check((3, SIDE, SIDE), [1.0])
-
-
-def test_it_can_be_sent_to_another_process(arrays: Path) -> None:
-    form = kind(arrays)
-    before = noisy(form, ["2"], 1)
-    assert torch.equal(noisy(pickle.loads(pickle.dumps(form)), ["2"], 1), before)
 
 
 # Labels
@@ -158,13 +133,6 @@ def test_labels_that_differ_are_reported(arrays: Path) -> None:
         kind(arrays).check_labels(zip(["0", "1", "2"], [0, 0, 0], strict=True))
 
 
-@pytest.mark.parametrize("labels", [np.zeros(3, dtype=np.uint8), np.zeros(5 * SAMPLES), np.zeros((5 * SAMPLES, 1), dtype=np.int64)])
-def test_labels_of_another_kind_are_refused(arrays: Path, labels: NDArray[np.generic]) -> None:
-    np.save(arrays / "labels.npy", labels)
-    with pytest.raises(DataError, match="give one label for each image"):
-        kind(arrays).check_labels(zip(["0"], [0], strict=True))
-
-
 # Mistakes
 
 
@@ -175,11 +143,6 @@ def one_line(call: Callable[[], object], error: type[RobauditError]) -> str:
     return str(caught.value)
 
 
-def test_no_such_folder(tmp_path: Path) -> None:
-    text = one_line(lambda: kind(tmp_path / "none").check((3, SIDE, SIDE), [1.0]), SpecError)
-    assert text.startswith("path: no such folder")
-
-
 @pytest.mark.parametrize(
     ("name", "hint"), [("jpeg", "jpeg_compression"), ("frog", "did you mean 'fog'?"), ("zzz", "known: fog, jpeg_compression")]
 )
@@ -187,14 +150,6 @@ def test_no_such_corruption(arrays: Path, name: str, hint: str) -> None:
     text = one_line(lambda: kind(arrays, name).check((3, SIDE, SIDE), [1.0]), SpecError)
     assert text.startswith("name: ")
     assert hint in text
-
-
-def test_no_such_corruption_in_folders(folders: Path) -> None:
-    assert "did you mean 'snow'?" in one_line(lambda: kind(folders, "snov").check((3, SIDE, SIDE), [1.0]), SpecError)
-
-
-def test_an_empty_folder(tmp_path: Path) -> None:
-    assert "it has none at all" in one_line(lambda: kind(tmp_path).check((3, SIDE, SIDE), [1.0]), SpecError)
 
 
 def test_no_such_severity(folders: Path) -> None:
@@ -226,12 +181,6 @@ def test_an_object_array_is_not_unpickled(arrays: Path) -> None:
 def test_damaged_arrays(arrays: Path, content: bytes) -> None:
     (arrays / "fog.npy").write_bytes(content)
     assert "cannot be read" in one_line(lambda: kind(arrays).check((3, SIDE, SIDE), [1.0]), DataError)
-
-
-def test_an_archive_instead_of_an_array(arrays: Path) -> None:
-    np.savez(arrays / "fog.npz", images=copies())
-    (arrays / "fog.npz").rename(arrays / "fog.npy")
-    assert "archive" in one_line(lambda: kind(arrays).check((3, SIDE, SIDE), [1.0]), DataError)
 
 
 @pytest.mark.parametrize("name", ["cat/1.png", "-1", "1.0", "١", ""])

@@ -44,13 +44,6 @@ def test_rows_do_not_depend_on_the_batch(name: str, shape: tuple[int, int, int])
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_an_image_of_224_pixels(name: str) -> None:
-    noisy = require_contract(Corruption(name=name), 3, (3, 224, 224), count=2)
-    assert noisy.min() >= 0
-    assert noisy.max() <= 1
-
-
-@pytest.mark.parametrize("name", ALL)
 def test_random_ones_say_so(name: str) -> None:
     kind, x = Corruption(name=name), photographs(1, (3, 32, 32))
     noisy = kind.noisy(x, latents(kind, 5, (3, 32, 32)), 4, ids=["0"])
@@ -80,16 +73,6 @@ def test_saturation_goes_down_twice_and_then_up() -> None:
     assert found[1] < found[0] < spread(x) < found[2] < found[3] < found[4]
 
 
-def test_elastic_displacements_grow_from_the_third_severity_on() -> None:
-    """At 1 only the affine map moves pixels, at 2 the displacements are smooth; then they are rougher and larger."""
-    u = torch.erf(latents(Corruption(name="elastic"), 30, (1, 32, 32)) * math.sqrt(0.5))
-    strength = []
-    for a, b, _ in FORMS["elastic"].cifar[2:]:
-        away = filters.gaussian_blur(u[:, 6:].unflatten(1, (2, 32, 32)), 32 * b, truncate=3.0, edge="symmetric") * 32 * a
-        strength.append(float(away.square().mean().sqrt()))
-    assert strength == sorted(strength)
-
-
 @pytest.mark.parametrize(("height", "preset"), [(32, "cifar"), (63, "cifar"), (64, "imagenet"), (224, "imagenet")])
 def test_the_parameters_follow_the_height(height: int, preset: str) -> None:
     for name in ALL:
@@ -101,13 +84,6 @@ def test_the_parameters_follow_the_height(height: int, preset: str) -> None:
 
 
 # Blurs
-
-
-@pytest.mark.parametrize("sigma", [0.4, 0.7, 1.0, 2.0, 6.0])
-def test_gaussian_blur_is_that_of_scipy(sigma: float) -> None:
-    x = photographs(1, (3, 20, 33), dtype=torch.float64)
-    expected = ndimage.gaussian_filter(x[0].numpy(), (0, sigma, sigma), mode="nearest", truncate=4.0)
-    np.testing.assert_allclose(filters.gaussian_blur(x, sigma)[0].numpy(), expected, atol=1e-12)
 
 
 def test_gaussian_blur_at_a_severity() -> None:
@@ -131,29 +107,6 @@ def test_defocus_blur_is_a_correlation_with_a_disk(radius: float, alias: float, 
     np.testing.assert_allclose(filters.correlated(x, filters.disk_kernel(radius, alias))[0, 0].numpy(), expected, atol=1e-8)
 
 
-def test_kernels_sum_to_one() -> None:
-    for form in (FORMS["defocus_blur"].cifar, FORMS["defocus_blur"].imagenet):
-        for radius, alias in form:
-            kernel = filters.disk_kernel(radius, alias)
-            assert kernel.sum() == pytest.approx(1, abs=1e-12)
-            np.testing.assert_allclose(kernel, kernel.T, atol=1e-15)
-    for radius, sigma in FORMS["motion_blur"].cifar + FORMS["motion_blur"].imagenet:
-        kernel = filters.motion_kernel(int(radius), sigma)
-        assert kernel.sum() == pytest.approx(1, abs=1e-12)
-        assert len(kernel) <= 2 * radius + 1
-        np.testing.assert_allclose(kernel[1:] / kernel[0], np.exp(-0.5 * (np.arange(1, len(kernel)) / sigma) ** 2))
-    for sigma in (0.4, 1.0, 6.0):
-        matrix = filters.banded(filters.gaussian_kernel(sigma, 4.0), 19, "edge")
-        np.testing.assert_allclose(matrix.sum(1), 1, atol=1e-12)
-
-
-@pytest.mark.parametrize("name", ["gaussian_blur", "motion_blur", "defocus_blur", "pixelate", "elastic", "contrast"])
-def test_an_even_image_stays_as_it_is(name: str) -> None:
-    x = torch.full((3, 3, 40, 40), 0.3, dtype=torch.float64)
-    for severity in (1, 5):
-        torch.testing.assert_close(run(name, severity, x), x, rtol=0, atol=1e-9)
-
-
 @pytest.mark.parametrize("degrees", [-45.0, -20.0, 0.0, 13.0, 45.0])
 def test_motion_blur_is_a_mean_of_shifted_images(degrees: float) -> None:
     x = photographs(1, (3, 24, 18), dtype=torch.float64)
@@ -166,16 +119,6 @@ def test_motion_blur_is_a_mean_of_shifted_images(degrees: float) -> None:
                 down = math.ceil(i * math.sin(math.radians(degrees)) - 0.5)
                 right = math.ceil(i * math.cos(math.radians(degrees)) - 0.5)
                 expected[:, row, column] += weight * image[:, min(max(row + down, 0), 23), min(max(column + right, 0), 17)]
-    np.testing.assert_allclose(blurred, expected, atol=1e-12)
-
-
-def test_motion_blur_without_slope_is_a_convolution() -> None:
-    """Along a row, away from the border: scipy's correlation with the kernel."""
-    x = photographs(1, (1, 10, 60), dtype=torch.float64)
-    kernel = filters.motion_kernel(9, 2.5)
-    blurred = filters.motion_blur(x, torch.zeros(1, dtype=torch.float64), kernel)[0, 0].numpy()
-    both = np.concatenate((np.zeros(len(kernel) - 1), kernel))
-    expected = ndimage.correlate1d(x[0, 0].numpy(), both, 1, mode="nearest")
     np.testing.assert_allclose(blurred, expected, atol=1e-12)
 
 
@@ -226,11 +169,6 @@ def test_pixelate_is_two_resizes(shape: tuple[int, int, int]) -> None:
         assert difference.max() <= 1.01
 
 
-def test_box_matrix_is_a_mean_of_whole_blocks() -> None:
-    np.testing.assert_allclose(filters.box_matrix(6, 2), np.kron(np.eye(2), np.full((1, 3), 1 / 3)))
-    np.testing.assert_allclose(filters.box_matrix(2, 6), np.kron(np.eye(2), np.ones((3, 1))))
-
-
 # Colours
 
 
@@ -264,11 +202,6 @@ def test_brightness_is_the_value_of_hsv() -> None:
         torch.testing.assert_close(run("brightness", severity, x), by_pixel(x, (1, 0, 1, by)), rtol=0, atol=1e-12)
 
 
-def test_brightness_of_grey_images_is_added() -> None:
-    x = photographs(2, (1, 28, 28), dtype=torch.float64)
-    torch.testing.assert_close(run("brightness", 5, x), (x + 0.3).clamp(0, 1), rtol=0, atol=1e-12)
-
-
 def test_saturate_is_the_saturation_of_hsv() -> None:
     x = coloured()
     for severity, (factor, by) in enumerate(((0.3, 0), (0.1, 0), (1.5, 0), (2, 0.1), (2.5, 0.2)), 1):
@@ -281,13 +214,6 @@ def test_saturate_is_the_saturation_of_hsv() -> None:
 @pytest.mark.parametrize(("height", "width", "side"), [(8, 8, 8), (28, 28, 32), (32, 20, 32), (33, 20, 64), (224, 224, 256), (1, 1, 2)])
 def test_the_map_covers_the_image(height: int, width: int, side: int) -> None:
     assert fog.map_side(height, width) == side
-
-
-def test_a_fractal_of_two_by_two_by_hand() -> None:
-    """Corner 0; middle (0 + 0 + 0 + 0) / 4 + u_1; edges mean of two corners (0) and two middles (u_1), / 4, + u_2, u_3."""
-    u = torch.tensor([[0.8, -0.2, 0.1]], dtype=torch.float64)
-    raw = torch.tensor([[0.0, 0.4 - 0.2], [0.4 + 0.1, 0.8]], dtype=torch.float64)
-    torch.testing.assert_close(fog.plasma(u, 3.0)[0], (raw - raw.min()) / (raw.max() - raw.min()))
 
 
 def test_a_fractal_by_loops() -> None:
@@ -309,24 +235,10 @@ def test_a_fractal_by_loops() -> None:
     np.testing.assert_allclose(fog.plasma(u, decay)[0].numpy(), expected, atol=1e-12)
 
 
-def test_a_fractal_needs_a_power_of_two() -> None:
-    with pytest.raises(ValueError, match="power of two"):
-        fog.plasma(torch.zeros(1, 8), 2.0)
-
-
 def test_fog_by_its_formula() -> None:
     x, u = photographs(2, (3, 20, 28), dtype=torch.float64), torch.rand(2, 1023, generator=seeded(6), dtype=torch.float64) * 2 - 1
     fractal, largest = fog.plasma(u, 2.0)[:, None, :20, :28], x.amax((1, 2, 3)).view(2, 1, 1, 1)
     torch.testing.assert_close(fog.fogged(x, u, 0.75, 2.0), (x + 0.75 * fractal) * largest / (largest + 0.75))
-
-
-def test_fog_brightens_a_dark_scene_and_darkens_a_white_one() -> None:
-    dark = torch.full((50, 1, 32, 32), 0.02)
-    dark[..., 0, 0] = 1.0  # one lamp
-    white = torch.ones(50, 1, 32, 32)
-    for severity in range(1, 6):
-        assert float(run("fog", severity, dark).mean()) > float(dark.mean()) + 0.03
-        assert float(run("fog", severity, white).mean()) < 1
 
 
 # Elastic distortions
@@ -336,7 +248,7 @@ def test_an_affine_distortion_maps_the_three_points() -> None:
     """The grid reads the old points at the places where the moved ones are."""
     moves = torch.tensor([[1.0, -2.0, 0.5, 1.5, -1.0, 2.0]], dtype=torch.float64)
     height, width, reach = 31, 41, 10
-    grid = elastic._affine_grid(moves, height, width)[0]
+    grid = elastic.affine_grid(moves, height, width)[0]
     columns, rows = (grid[0] + 1) * (width - 1) / 2, (grid[1] + 1) * (height - 1) / 2
     old = [(20 + reach, 15 + reach), (20 + reach, 15 - reach), (20 - reach, 15 - reach)]
     for (column, row), (right, down) in zip(old, moves.view(3, 2).tolist(), strict=True):
@@ -379,21 +291,11 @@ def test_unknown_corruptions_are_refused(name: str, hint: str) -> None:
         Corruption(name=name)
 
 
-def test_the_name_is_needed() -> None:
-    with pytest.raises(ValidationError, match="name"):
-        Corruption.model_validate({})
-
-
 @pytest.mark.parametrize(("name", "channels"), [("saturate", 1), ("jpeg", 2), ("saturate", 4)])
 def test_colours_are_needed_where_they_are_changed(name: str, channels: int) -> None:
     with pytest.raises(SpecError, match=f"{name} is defined for") as caught:
         Corruption(name=name).check((channels, 28, 28), [1.0])
     assert caught.value.where == "name"
-
-
-@pytest.mark.parametrize("name", ALL)
-def test_colour_images_are_accepted(name: str) -> None:
-    Corruption(name=name).check((3, 28, 28), [1.0, 5.0])
 
 
 @pytest.mark.parametrize("name", ["gaussian_blur", "pixelate", "elastic"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import cast
 
 import pytest
 import torch
@@ -12,8 +11,7 @@ from hypothesis import strategies as st
 from scipy.stats import kstest
 
 from robaudit.noise.draws import NormalDraws
-from robaudit.noise.frames import FRAME, _frames, _offset, orthogonal_frame, patch_of
-from robaudit.noise.stream import block_seed, stream_key
+from robaudit.noise.frames import FRAME, orthogonal_frame, patch_of
 
 CPU = torch.device("cpu")
 SHAPES = [(3, 8, 8), (1, 9, 7), (2, 3, 4), (4, 5, 5), (5, 6, 3), (6, 4, 4), (12, 3, 2), (1, 1, 1)]
@@ -32,49 +30,6 @@ def frames() -> torch.Tensor:
 
 def draws(seed: int, sample: str, count: int, start: int = 0, shape: tuple[int, ...] = (1, 6, 6)) -> torch.Tensor:
     return torch.cat(list(NormalDraws("gaussian", seed, CPU).frames(sample, count, shape, start)))
-
-
-def test_directions_are_orthogonal_and_lengths_are_independent() -> None:
-    rows = _frames(400, generator()).double()
-    lengths = rows.norm(dim=2)
-    identity = torch.eye(FRAME, dtype=torch.float64).expand(400, FRAME, FRAME)
-    directions = rows / lengths.unsqueeze(2)
-    assert torch.allclose(directions @ directions.transpose(1, 2), identity, atol=1e-6)
-    assert abs(float(directions[:, 5, 7].mean())) < 5 / math.sqrt(400 * FRAME)
-    for chosen in (0, 5, FRAME - 1):
-        assert kstest(lengths[:, chosen].square().numpy(), "chi2", (FRAME,)).pvalue > 1e-3
-    correlations = torch.corrcoef(torch.cat([lengths, directions[:, :, 0].square()], dim=1).T)[:FRAME]
-    correlations.diagonal().fill_(0)
-    assert correlations.abs().max() < 5.5 / math.sqrt(400)  # of 3,400 pairs
-
-
-class OnCuda:
-    """What a generator on a CUDA device says of itself."""
-
-    device = torch.device("cuda")
-
-    def __init__(self, seed: int) -> None:
-        self.seed = seed
-
-    def initial_seed(self) -> int:
-        return self.seed
-
-
-def test_the_grid_begins_anywhere() -> None:
-    """On CUDA by the seed alone, which the host knows."""
-    for seeds in ([generator(i) for i in range(300)], [OnCuda(block_seed(stream_key(0, "gaussian frames", "a"), i)) for i in range(300)]):
-        found = [_offset(cast(torch.Generator, seed), 4, 3) for seed in seeds]
-        counts = [found.count((top, left)) for top in range(4) for left in range(3)]
-        assert sum(counts) == 300
-        assert min(counts) > 5
-
-
-@pytest.mark.parametrize("shape", SHAPES)
-def test_any_small_image(shape: tuple[int, int, int]) -> None:
-    z = orthogonal_frame(shape, generator())
-    assert z.shape == (FRAME, *shape)
-    assert z.dtype is torch.float32
-    assert z.isfinite().all()
 
 
 @pytest.mark.slow
@@ -140,18 +95,3 @@ def test_seed_and_sample_make_other_noise_and_blocks_are_another_stream() -> Non
     assert not torch.equal(base, draws(0, "b", 10))
     blocks = torch.cat(list(NormalDraws("gaussian", 0, CPU).blocks("a", 10, (1, 6, 6))))
     assert abs(float((base * blocks).mean())) < 5 / math.sqrt(base.numel())
-
-
-def test_frames_kept_are_the_frames_made() -> None:
-    """Large images fill the memory for frames: what was thrown out comes again."""
-    noise = NormalDraws("gaussian", 0, CPU)
-    shape = (3, 200, 200)  # 23 MB a frame: two fit
-    first = [next(noise.frames(name, 1, shape)).clone() for name in "abcd"]
-    assert len(noise._frames) == 2
-    again = [next(noise.frames(name, 1, shape)) for name in "abcd"]
-    assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
-
-
-def test_precision_changes_only_the_type() -> None:
-    high = torch.cat(list(NormalDraws("gaussian", 0, CPU, torch.float64).frames("a", 20, (1, 6, 6))))
-    assert torch.equal(draws(0, "a", 20).double(), high)

@@ -118,14 +118,6 @@ def test_scales_in_the_spec(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "words"), [(np.full((4, 5), np.nan), "not finite"), (np.full((4, 5), -1.0), "negative"), (np.zeros((4, 5)), "none above 0")]
-)
-def test_scales_that_are_none(values: np.ndarray, words: str, tmp_path: Path) -> None:
-    np.save(tmp_path / "s.npy", values)
-    assert words in refusal(ScaledGaussian, tmp_path, scale="s.npy").what
-
-
-@pytest.mark.parametrize(
     ("arrays", "words"),
     [
         ({"other": np.ones((60, 2))}, "no array factor"),

@@ -65,35 +65,6 @@ def test_stays_within_pixels_where_the_noise_clips(norm: Norm) -> None:
         assert torch.allclose(found.log_l, best, rtol=1e-12)
 
 
-def test_inside_the_ball() -> None:
-    """log l = 1 - 20 |delta - .05|^2 in the box of .1: the maximum is 1, between the walls."""
-    x = random(3, *SHAPE, seed=7)
-
-    def quadratic(image: Tensor, pixels: Tensor) -> tuple[Tensor, Tensor]:
-        off = pixels - x[image] - 0.05
-        return 1 - 20 * off.square().flatten(1).sum(1), -40 * off
-
-    few = ascend(quadratic, x, x[:, None], Domain("linf", 0.1), 50)
-    many = ascend(quadratic, x, x[:, None], Domain("linf", 0.1), 400)
-    assert (few.log_l > 0.99).all()
-    assert (many.log_l > few.log_l).all()
-    assert (many.log_l > 0.9999).all()
-
-
-def test_the_best_iterate_is_kept_and_the_best_start() -> None:
-    """A narrow peak at the start that every step leaves, and a hill elsewhere."""
-    x = torch.zeros(1, 1, 1, 1, dtype=torch.float64)
-
-    def peak(_: Tensor, pixels: Tensor) -> tuple[Tensor, Tensor]:
-        at = pixels.flatten()
-        return torch.where(at.abs() < 1e-9, 5.0, at), torch.ones_like(pixels)
-
-    alone = ascend(peak, x, x[:, None], Domain("linf", 1.0), 10)
-    assert (alone.log_l.item(), alone.pixels.item()) == (5.0, 0.0)
-    elsewhere = ascend(peak, x, torch.full((1, 2, 1, 1, 1), 0.5, dtype=torch.float64), Domain("linf", 1.0), 10)
-    assert (elsewhere.log_l.item(), elsewhere.pixels.item()) == (1.0, 1.0)
-
-
 @pytest.mark.parametrize("norm", ["linf", "l2"])
 def test_no_gradient_no_step(norm: Norm) -> None:
     x = random(2, *SHAPE, seed=8)

@@ -101,29 +101,6 @@ def test_the_point_is_in_the_ball_and_a_flip(norm: Norm, clipped: bool) -> None:
         assert found.pixels.max() <= 1
 
 
-@pytest.mark.parametrize("norm", NORMS)
-def test_no_ball_reaches_the_boundary(norm: Norm) -> None:
-    network, x = two_classes()
-    across = network.weights[0] - network.weights[1]
-    least = float(((x.flatten(1) @ across).abs() / (across.norm() if norm == "l2" else across.abs().sum())).min())
-    grid = Grid(norm, least / 4, 3, steps=5)
-    found, y = hunt(network, x, grid)
-    assert (found.ball == 0).all()
-    assert torch.equal(found.pixels, x)
-    assert torch.equal(found.label, y)
-    assert (found.gradients == 3 * 3 * 5).all(), "balls x starts x steps"
-    assert (found.forwards == 3 * 3).all(), "the last point of each ascent"
-    assert (found.lost == 0).all()
-
-
-def test_a_start_beyond_the_boundary_is_a_flip_at_once() -> None:
-    network, x = two_classes()
-    found, _ = hunt(network, x, Grid("linf", 50.0, 1))
-    assert (found.ball == 1).all()
-    assert (found.gradients <= 3 * 200).all()
-    assert (found.gradients == 3).any(), "one look at each start"
-
-
 def test_only_a_plain_pass_counts() -> None:
     """A network that flips only where gradients are recorded never leaves its class."""
     network, x = two_classes()
@@ -163,22 +140,6 @@ def test_what_is_not_finite_is_no_flip_and_no_step(bad: float) -> None:
     assert (found.ball == 0).all()
     assert (found.lost == 2 * 3 * 5).all()
     assert found.pixels.isfinite().all()
-
-
-def test_without_a_gradient_the_starts_are_all_there_is() -> None:
-    x, y = random(2, *SHAPE, seed=6), torch.zeros(2, dtype=torch.int64)
-    seen: list[Tensor] = []
-
-    def still(image: Tensor, pixels: Tensor) -> Tensor:
-        seen.append(pixels.clone())
-        return torch.tensor([[1.0, 0.0]], dtype=torch.float64).expand(len(pixels), 2)
-
-    grid = Grid("l2", 0.5, 1, steps=3)
-    first_escapes(still, lambda image, pixels, to: (still(image, pixels), torch.zeros_like(pixels)), x, y, 1 - y, starts, grid)
-    expected = (x[:, None] + 0.5 * starts(torch.arange(2), 1)).flatten(0, 1)
-    assert len(seen) == 4
-    assert all(torch.equal(pixels, seen[0]) for pixels in seen)
-    assert torch.allclose(seen[0], expected, atol=1e-15)
 
 
 @pytest.mark.parametrize("norm", NORMS)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from scipy import stats
 
-from robaudit.numerics.margins import halves, pair_moments, shape_of_pairs, without_each_group
+from robaudit.numerics.margins import halves, pair_moments, shape_of_pairs
 
 
 def normals(*shape: int, seed: int = 0) -> torch.Tensor:
@@ -38,12 +38,6 @@ def test_false_alarms_are_at_most_one_percent(even_share: float, pairs: int) -> 
     assert rate <= 0.013 + 3 * math.sqrt(0.01 * 0.99 / trials)  # the kurtosis approximation is good to .003 at 32 draws
 
 
-def test_constant_draws_are_normal() -> None:
-    shape = shape_of_pairs(torch.full((2, 16), 3.0, dtype=torch.float64), torch.zeros(2, 16, dtype=torch.float64))
-    assert shape.p_value.tolist() == [1.0, 1.0]
-    assert shape.skewness.tolist() == [0.0, 0.0]
-
-
 def test_moments_of_pairs() -> None:
     g = normals(3, 40, 4)
     even, odd = halves(g)
@@ -52,7 +46,6 @@ def test_moments_of_pairs() -> None:
     for b in range(3):
         expected = np.cov(even[b].numpy().T) + odd[b].numpy().T @ odd[b].numpy() / 20
         assert moments.covariance[b].numpy() == pytest.approx(expected, abs=1e-12)
-        assert moments.even_variance[b].numpy() == pytest.approx(np.diag(np.cov(even[b].numpy().T)), abs=1e-12)
 
 
 def test_the_covariance_is_unbiased() -> None:
@@ -62,11 +55,3 @@ def test_the_covariance_is_unbiased() -> None:
     g = torch.stack([2 * z + z.square(), -2 * z + z.square()], dim=2).flatten(1)[:, :, None]
     covariance = pair_moments(*halves(g)).covariance[:, 0, 0]
     assert abs(float(covariance.mean()) - 6.0) < 4 * float(covariance.std()) / math.sqrt(replicates)
-
-
-def test_leaving_out_a_group() -> None:
-    parts = torch.stack([torch.arange(12.0), -torch.arange(12.0)])[:, :, None]
-    found = without_each_group(parts, 4).view(4, 2, 9)
-    for group in range(4):
-        left = [j for j in range(12) if j % 4 != group]
-        assert found[group].tolist() == [left, [-j for j in left]]

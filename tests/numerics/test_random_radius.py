@@ -69,18 +69,6 @@ def test_as_by_every_ray_alone(norm: Norm) -> None:
     assert (found.forwards < 3 * BLOCKS * SIZE).all()
 
 
-@pytest.mark.parametrize("norm", NORMS)
-def test_nothing_up_to_the_cap(norm: Norm) -> None:
-    numbers = torch.arange(8)
-    free = look(norm, numbers, Rays(norm, cap=50.0, first=0.05, blocks=2))
-    cap = float(free.radius.median())
-    found = look(norm, numbers, Rays(norm, cap=cap, first=0.05, blocks=2))
-    assert torch.equal(found.radius.isfinite(), free.radius <= cap)
-    lost = ~found.radius.isfinite()
-    assert 0 < int(lost.sum()) < 8
-    assert torch.equal(found.pixels[lost], images(8)[lost])
-
-
 def test_rays_that_flip_back() -> None:
     """From the centre of the shells every ray flips at 1: doubling from .9 sees it at 1.8 only by its grid, the later blocks by theirs."""
     x, y = torch.zeros(1, PIXELS, dtype=torch.float64), torch.tensor([0])
@@ -109,15 +97,3 @@ def test_an_image_alone_as_in_any_batch(norm: Norm) -> None:
         alone = look(norm, part, rays)
         for name in ("pixels", "radius", "label", "forwards"):
             assert torch.equal(getattr(alone, name), getattr(together, name)[part]), name
-
-
-def test_images_that_are_already_wrong() -> None:
-    x = images(2)
-    found = least_flip(half_space, x, torch.ones(2, dtype=torch.int64), lambda _: torch.ones(2, 1, PIXELS), Rays("l2", 1.0, 0.1, 1))
-    assert found.radius.tolist() == [0.0, 0.0]
-    assert found.forwards.tolist() == [1, 1]
-
-
-def test_a_cap_is_needed() -> None:
-    with pytest.raises(ValueError, match="finite"):
-        least_flip(half_space, images(1), torch.tensor([0]), lambda _: torch.ones(1, 1, PIXELS), Rays("l2", math.inf, 0.1, 1))

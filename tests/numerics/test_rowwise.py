@@ -108,25 +108,6 @@ def test_sums_row_by_row(n: int) -> None:
         assert_each_row_alone(lambda y: rowwise.variance_over(y, 1), x[:, :, 0].contiguous())
 
 
-@given(st.integers(1, 40), st.integers(0, 20), st.integers(0, 1000))
-def test_what_pads_a_sum_changes_no_bit(n: int, more: int, seed: int) -> None:
-    x = normal(seed)(6, n)
-    pad = torch.nn.functional.pad
-    assert torch.equal(rowwise.total(pad(x, (0, more))), rowwise.total(x))
-
-
-def test_a_fold_takes_every_element_once() -> None:
-    for n in range(1, 53):
-        assert int(rowwise.fold(2.0 ** torch.arange(n, dtype=torch.float64)[:, None])) == 2**n - 1
-
-
-def test_hypot() -> None:
-    pairs = [(3.0, 4.0), (0.0, 0.0), (0.0, 2.0), (1e-300, 1e-300), (1e-200, 1.0), (5e200, 12e200)]
-    a, b = (torch.tensor(column, dtype=torch.float64) for column in zip(*pairs, strict=True))
-    expected = torch.tensor([math.hypot(*pair) for pair in pairs], dtype=torch.float64)
-    torch.testing.assert_close(rowwise.hypot(a, b), expected, rtol=4e-16, atol=0)
-
-
 # --- probabilities ---------------------------------------------------------------------------------------------------
 
 
@@ -144,12 +125,6 @@ def test_moments_row_by_row(k: int, pairs: int) -> None:
     centred = even - even.mean(1, keepdim=True)
     expected = centred.transpose(1, 2) @ centred / (pairs - 1) + odd.transpose(1, 2) @ odd / pairs
     torch.testing.assert_close(moments.covariance, expected, rtol=0, atol=1e-13)
-
-
-def test_mv_sigmoid_at_infinity() -> None:
-    inf = math.inf
-    z = torch.tensor([[inf, inf], [inf, -inf], [0.0, inf], [-800.0, 3.0], [800.0, 700.0]], dtype=torch.float64)
-    assert mv_sigmoid(z).tolist() == [1.0, 0.0, 0.5, 0.0, 1.0]
 
 
 def mixed(k: int, rows: int, seed: int) -> tuple[Tensor, Tensor]:
@@ -190,29 +165,6 @@ def test_a_probability_has_the_same_bits_whatever_stands_beside_it(k: int, rows:
 def test_the_same_bits_with_many_variables(options: dict[str, float]) -> None:
     z, r = mixed(99, 16, seed=5)
     assert_each_row_alone(lambda z, r: mvn_cdf(z, r, **options), z, r)  # type: ignore[arg-type]
-
-
-def test_the_layout_in_memory_does_not_matter() -> None:
-    z, r = mixed(9, 24, seed=8)
-    turned = mvn_cdf(z.T.contiguous().T, r.permute(1, 2, 0).contiguous().permute(2, 0, 1))
-    assert all(same_bits(a, b) for a, b in zip(turned, mvn_cdf(z, r), strict=True))
-
-
-@pytest.mark.slow
-@given(k=st.integers(1, 110), rows=st.integers(2, 30), seed=st.integers(0, 10**6))
-@settings(max_examples=400, deadline=None)
-def test_the_same_bits_in_many_more_problems(k: int, rows: int, seed: int) -> None:
-    assert_each_row_alone(mvn_cdf, *mixed(k, rows, seed), seed=seed)
-
-
-@given(st.lists(st.tuples(st.integers(0, 4), st.sampled_from([0.0, 0.5, 1.0, math.inf])), min_size=1, max_size=12))
-def test_the_least_row_of_each_place(found: list[tuple[int, float]]) -> None:
-    at, values = (torch.tensor(column) for column in zip(*found, strict=True))
-    rows, has = rowwise.least_rows(values.double(), at, 5)
-    for place, row, some in zip(range(5), rows.tolist(), has.tolist(), strict=True):
-        here = [(value, number) for number, (where, value) in enumerate(found) if where == place]
-        assert some == bool(here)
-        assert not here or row == min(here)[1]
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.booleans()), min_size=1, max_size=12))

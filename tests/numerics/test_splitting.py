@@ -97,11 +97,6 @@ def test_equal_scores_everywhere_end_it(value: float) -> None:
     assert (lane.state, lane.log_p, lane.calls) == ("stuck", 0.0, 500)
 
 
-def test_infinite_scores_are_failures() -> None:
-    (lane,) = runs(Problem(lambda z: torch.full((len(z),), math.inf, dtype=torch.float64), 1.0), 1)
-    assert (lane.state, lane.log_p) == ("measured", 0.0)
-
-
 @pytest.mark.parametrize("step", [0.25, 0.5])
 def test_quantised_scores_are_corrected(step: float) -> None:
     """Scores rounded to a grid tie at every level; the factors count who is really above."""
@@ -114,12 +109,3 @@ def test_quantised_scores_are_corrected(step: float) -> None:
     estimates = probabilities(found)
     assert sum(lane.ties for lane in found) > 0
     assert abs(estimates.mean() / p - 1) < 3 * estimates.std(ddof=1) / p / math.sqrt(len(found))
-
-
-def test_a_top_score_shared_by_many() -> None:
-    """Half of the points share the highest score below failure: the level goes under them, and then they are stuck."""
-    found = runs(Problem(lambda z: torch.where(z[:, 0] > 0, -1.0, -2.0).double(), 0.0), 4)
-    for lane in found:
-        assert lane.state == "stuck"
-        assert lane.log_p == pytest.approx(math.log(0.5), abs=0.15)
-        assert lane.ties == 1

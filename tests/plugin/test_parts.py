@@ -17,7 +17,6 @@ from robaudit.auditing.run import audit
 from robaudit.datasets import open_dataset
 from robaudit.estimators import registry
 from robaudit.levels import NoiseLevel
-from robaudit.spec.model import EstimatorSpec
 from tests.cli.test_resume import Interrupted
 from tests.conftest import RunCli
 from tests.plugin.norms import Norms
@@ -63,18 +62,6 @@ def test_each_value_is_a_row(run: Path) -> None:
     assert by_name["norms:q=1"] != by_name["norms:q=10"]
     stored = read_run(run).rows
     assert [row.details for row in stored if row.estimator == "norms:q=10"] == [{"q": 10}] * 20
-
-
-def test_a_shared_computation_counts_once(run: Path) -> None:
-    """In the totals; a row states all the passes behind it."""
-    info, rows = read_info(run), read_rows(run)
-    assert [int(row["forwards"]) for row in rows[:3]] == [31, 41, 41]
-    assert info["totals"]["forwards"] == 20 * (31 + 41)
-    assert info["totals"]["rows"] == 60
-    assert [key for key in info["seconds"] if "@" in key] == ["mc@gaussian:sigma=0.8", "norms@gaussian:sigma=0.8"]
-    opened = read_run(run)
-    (mc, norms), at = opened.seconds.values(), next(iter(opened.rows)).at
-    assert [opened.seconds_of(name, at) for name in (*NAMES, "other")] == [mc, norms, norms, None]
 
 
 @pytest.mark.bits
@@ -136,34 +123,11 @@ def test_other_parts_are_other_options(q: list[float], extend: bool, run: Path, 
     assert (run / "samples.csv").read_bytes() == before
 
 
-def test_other_parts_beside_an_extension_left_behind(tmp_path: Path, run_cli: RunCli) -> None:
-    """The state knows the options of rows that no run.json mentions yet."""
-    spec = write(tmp_path, digits(limit=150, estimators=[ESTIMATORS[0]]))
-    assert run_cli("estimate", spec, "--out", "run", "-q").code == 0
-    asked = robaudit.load_spec(write(tmp_path, digits(limit=150, estimators=ESTIMATORS), "more.yaml"))
-    dataset = open_dataset(asked.dataset, base_dir=tmp_path, trust=False)
-    with pytest.raises(KeyboardInterrupt):
-        audit(asked, out=tmp_path / "run", extend=True, dataset=Interrupted(dataset, 150 + 1 + 100))
-    other = write(tmp_path, digits(limit=150, estimators=[ESTIMATORS[0], {"norms": {"q": 7}}]), "other.yaml")
-    done = run_cli("estimate", other, "--out", "run", "--extend", "-q")
-    assert (done.code, done.err.count("\n")) == (2, 1)
-    assert "has run norms with other options" in done.err
-
-
 def test_two_of_one_name(tmp_path: Path, run_cli: RunCli) -> None:
     spec = write(tmp_path, digits(estimators=["norms", {"norms": {"q": 3}}]))
     done = run_cli("estimate", spec, "--out", "run")
     assert (done.code, done.err.count("\n")) == (2, 1)
     assert "two estimators are called 'norms'; give one a name of its own" in done.err
-
-
-def test_names_that_collide(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A plugin may be registered under any name, even under that of another's value."""
-    names = {"norms": "tests.plugin.norms:Norms", "norms:q=10": "robaudit.estimators.mc:MonteCarlo"}
-    found = [EntryPoint(name, value, registry.GROUP) for name, value in names.items()]
-    monkeypatch.setattr(plugins, "entry_points", lambda group: found)
-    with pytest.raises(robaudit.RobauditError, match="another estimator has results called 'norms:q=10'; give one a name of its own"):
-        registry.build([EstimatorSpec(name=name) for name in names])
 
 
 @pytest.mark.parametrize(
@@ -175,13 +139,6 @@ def test_named_on_the_command_line(asked: str, found: tuple[str, ...], run: Path
     assert tuple(group["estimator"] for group in json.loads(done.out)["results"]) == found
     shown = run_cli("show", run, "--estimator", asked).out
     assert [name for name in NAMES if re.search(rf"^ *{name} ", shown, flags=re.MULTILINE)] == list(found)
-
-
-@pytest.mark.parametrize("asked", ["norms:q=5", "norms:", "q=10", "norm"])
-def test_one_that_there_is_not(asked: str, run: Path, run_cli: RunCli) -> None:
-    done = run_cli("flag-samples", run, "--estimator", asked)
-    assert (done.code, done.out) == (2, "")
-    assert done.err == f"error: {run}: has no estimator {asked}; it has {', '.join(NAMES)}\n"
 
 
 def test_gates(run: Path, run_cli: RunCli) -> None:
@@ -199,17 +156,6 @@ def test_gates(run: Path, run_cli: RunCli) -> None:
     values = {name: [float(row["value"]) for row in read_rows(run) if row["estimator"] == name] for name in NAMES}
     mean = sum(values["norms:q=10"]) / 20
     assert gate(run_cli, f"mean(estimator=norms, q=10) <= {mean / 3}", code=1).startswith("fail")
-
-
-def test_gates_as_documents(run: Path, run_cli: RunCli) -> None:
-    done = run_cli("gate", run, "mean(q=10) <= 50", "--format", "json")
-    (one,) = json.loads(done.out)["gates"]
-    assert (one["gate"], one["estimator"]) == ("mean(estimator=norms, q=10, sigma=0.8) <= 50", "norms:q=10")
-    failing = run_cli("gate", run, "mean(q=10) <= 0", "--format", "github")
-    assert (failing.code, "mean(estimator=norms, q=10, sigma=0.8)" in failing.out) == (1, True)
-    xml = run_cli("gate", run, "mean(q=10) <= 50", "--format", "junit").out
-    assert "mean(estimator=norms, q=10, sigma=0.8)" in xml
-    assert run_cli("gate", run, one["gate"]).code == 0, "what is printed can be given again"
 
 
 @pytest.mark.parametrize(
@@ -233,32 +179,6 @@ def test_gates_that_say_too_little(text: str, says: str, run: Path, run_cli: Run
     assert said.count("\n") == 1
 
 
-def test_gates_are_checked_before_sampling(tmp_path: Path, run_cli: RunCli) -> None:
-    write(tmp_path, digits(limit=20, estimators=ESTIMATORS, noise={"sigma": [0.8]}))
-    bad = run_cli("estimate", "spec.yaml", "--gate", "mean(estimator=norms) <= 5", "--out", "run")
-    assert (bad.code, "say q=1 | 10" in bad.err) == (2, True)
-    good = run_cli(
-        "estimate", "spec.yaml", "--gate", "mean(estimator=norms, q=10) <= 50", "--gate", "mean(estimator=mc) >= 0.01", "--out", "run"
-    )
-    assert good.code == 0, good.err
-    assert run_cli("gate", "run").code == 0
-
-
-def test_compared(run: Path, tmp_path: Path, run_cli: RunCli) -> None:
-    write(tmp_path, digits(limit=20, estimators=[ESTIMATORS[0], {"norms": {"q": [10, 100]}}], noise={"sigma": [0.8]}, run={"seed": 4}))
-    assert run_cli("estimate", "spec.yaml", "--out", "other", "-q").code == 0
-    options = ("--gate", "mean_drop(estimator=norms, q=10) <= 5", "--format", "json")
-    done = run_cli("compare", run, "other", *options)
-    assert done.code == 0, done
-    document = json.loads(done.out)
-    assert [group["estimator"] for group in document["comparison"]["groups"]] == ["mc", "norms:q=10"]
-    assert [one["gate"] for one in document["gates"]] == ["mean_drop(estimator=norms, q=10, sigma=0.8) <= 5"]
-    assert "only in the base run: norms:q=1 at sigma 0.8" in done.err + done.out
-    assert "only in the new run: norms:q=100 at sigma 0.8" in done.err + done.out
-    named = run_cli("compare", run, "other", "--estimator", "norms", "--format", "json")
-    assert [group["estimator"] for group in json.loads(named.out)["comparison"]["groups"]] == ["norms:q=10"]
-
-
 def test_verified(run: Path, run_cli: RunCli) -> None:
     done = run_cli("verify", run)
     assert done.code == 0, done
@@ -271,32 +191,6 @@ def test_read(command: str, run: Path, run_cli: RunCli) -> None:
     assert (done.code, done.err) == (0, "")
     assert all(name in done.out for name in NAMES)
     assert "nan" not in done.out.lower()
-
-
-@pytest.mark.slow
-def test_reported_and_drawn(run: Path, run_cli: RunCli) -> None:
-    for options in ((), ("--estimator", "norms"), ("--estimator", "norms:q=10")):
-        done = run_cli("report", run, "-o", "report.html", *options)
-        assert done.code == 0, done
-        page = Path("report.html").read_text()
-        assert "norms:q=10" in page
-        assert ">nan<" not in page.lower()
-    for kind in ("summary", "classes", "flagged"):
-        done = run_cli("plot", run, "--kind", kind, "--estimator", "norms", "-o", f"{kind}.svg")
-        assert done.code == 0, done
-
-
-def test_norms_of_different_order_are_not_held_against_each_other(run: Path, run_cli: RunCli) -> None:
-    done = run_cli("show", run, "agreement")
-    assert (done.code, done.out) == (2, "")
-    assert "has no two estimators of the same quantity" in done.err
-
-
-def test_validated(tmp_path: Path, run_cli: RunCli) -> None:
-    spec = write(tmp_path, digits(limit=20, estimators=ESTIMATORS, noise={"sigma": [0.8]}))
-    done = run_cli("validate", spec, "--images", "10", "--reference-draws", "200", "--out", "checked")
-    assert done.code == 0, done
-    assert [one["estimator"] for one in json.loads((tmp_path / "checked" / "validation.json").read_text())["comparisons"]] == list(NAMES)
 
 
 @pytest.mark.parametrize(
@@ -329,15 +223,3 @@ def test_a_value_that_is_no_number(tmp_path: Path, run_cli: RunCli) -> None:
     assert skip["sample_id"] == "6"
     again = run_cli("estimate", spec, "--out", "run", "--on-error", "skip")
     assert "this run is complete; nothing was recomputed" in again.err
-
-
-def test_its_losses_are_drawn_against_q(run: Path, run_cli: RunCli, tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
-    for options in ((), ("--estimator", "norms"), ("--estimator", "norms:q=10", "--max-images", "3")):
-        done = run_cli("plot", "run", "--kind", "losses", "-o", "it.svg", *options)
-        assert (done.code, done.out, done.err) == (0, "", "")
-        assert (tmp_path / "it.svg").stat().st_size > 10_000
-    done = run_cli("plot", "run", "--kind", "losses", "--estimator", "mc", "-o", "it.png")
-    assert (done.code, done.err.count("\n")) == (2, 1)
-    assert run_cli("report", "run", "--no-images", "-o", "report.html").code == 0
-    assert "From the average to the worst case" in (tmp_path / "report.html").read_text()

@@ -16,7 +16,7 @@ def plan(document: Mapping[str, Any], folder: Path | None = None, **rest: Any) -
     """The plan of a worker on this machine's processor."""
     given = {**document, "run": {"device": "cpu", **document.get("run", {})}}
     spec = AuditSpec.model_validate(given).located(folder or Path.cwd(), "spec")
-    return Plan(spec, None, "run", **{"trust": False, "skip_bad": False, **rest})
+    return Plan(spec, folder="run", **rest)
 
 
 def opened(worker: Worker) -> Opened:

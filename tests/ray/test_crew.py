@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,10 +14,10 @@ from hypothesis import strategies as st
 from robaudit.auditing.batches import RowCheck
 from robaudit.auditing.crew import Crew
 from robaudit.auditing.loop import compute_missing, task_names
-from robaudit.auditing.messages import Done, Failed, Finished, Item, Lost, Opened
-from robaudit.auditing.prepare import open_parts
+from robaudit.auditing.messages import Done, Failed, Item, Opened
+from robaudit.auditing.prepare import open_audit
 from robaudit.auditing.worker import Worker
-from robaudit.errors import ModelError, RobauditError, SampleError, SpecError
+from robaudit.errors import ModelError, RobauditError, SpecError
 from robaudit.progress import Listener
 from robaudit.rows import Row
 from robaudit.store.info import RowBits
@@ -76,7 +73,7 @@ def carried_out(
     reading: bool = True,
 ) -> list[Row]:
     """The rows of an audit by a team, each written once."""
-    parts = open_parts(plan(spec).spec, None, Listener(), trust=False)
+    parts = open_audit(plan(spec), Listener())
     state = Recorded()
     with state:
         state.begin(parts.samples, task_names(parts.tasks))
@@ -92,12 +89,6 @@ def carried_out(
 def alone(worker: Worker) -> list[Row]:
     """The rows when nothing goes wrong and one worker does all."""
     return carried_out(DirectTeam(worker, 1), [opened(worker)])
-
-
-def test_nothing_goes_wrong(worker: Worker, alone: list[Row]) -> None:
-    assert len(alone) == 7 * 4
-    assert carried_out(DirectTeam(worker, 3), [opened(worker)] * 3) == alone
-    assert carried_out(DirectTeam(worker, 2), [opened(worker)] * 2, reading=False) == alone
 
 
 @settings(max_examples=25, deadline=None)
@@ -116,29 +107,6 @@ def test_lost_workers(worker: Worker, alone: list[Row], members: int, lost_at: l
     assert len(notes) == sum(at < team.items_sent for at in lost_at)
 
 
-class LostAtTheEnd(DirectTeam):
-    """The only worker is lost after the last result of its first order, before it says that the order is carried out."""
-
-    lost = False
-
-    def items(self, seconds: float) -> Iterable[tuple[int, Item | Opened | Lost]]:
-        for number, item in super().items(seconds):
-            if isinstance(item, Finished) and not self.lost and (said := self._returns) is not None:
-                self.lost = True
-                self._queues[number] = deque([iter([said])])
-                yield number, Lost("lost (killed)", returns=True)
-            else:
-                yield number, item
-
-
-def test_a_worker_that_is_lost_between_two_orders(worker: Worker, alone: list[Row]) -> None:
-    """Nothing is under way then, and yet there is work left for when it is back."""
-    said = replace(opened(worker), images=2)
-    team = LostAtTheEnd(worker, 1, returns=said)
-    assert carried_out(team, [said]) == alone
-    assert team.lost
-
-
 def test_a_sample_that_kills_workers_ends_the_audit(worker: Worker) -> None:
     said = replace(opened(worker), images=2)
     name = opened(worker).facts.check.seen
@@ -146,13 +114,6 @@ def test_a_sample_that_kills_workers_ends_the_audit(worker: Worker) -> None:
     with pytest.raises(RobauditError, match=r"^worker \d: was lost 4 times at sample '.*' \(lost \(killed\)\); look for lack of memory"):
         carried_out(team, [said] * 2)
     assert sum(list(name)[5] in order.ids for _, order in team.given) == 4
-
-
-def test_a_worker_that_does_not_return_ends_the_audit(worker: Worker) -> None:
-    with pytest.raises(
-        RobauditError, match=r"^worker \d: lost \(killed\); finished work is on disk: run the same command again to continue$"
-    ):
-        carried_out(DirectTeam(worker, 2, [3]), [opened(worker)] * 2)
 
 
 def test_a_stop_lets_present_steps_finish(worker: Worker, alone: list[Row]) -> None:
@@ -163,7 +124,7 @@ def test_a_stop_lets_present_steps_finish(worker: Worker, alone: list[Row]) -> N
 
     said = replace(opened(worker), images=2)
     team = DirectTeam(worker, 2, told=told)
-    parts = open_parts(plan(SPEC).spec, None, Listener(), trust=False)
+    parts = open_audit(plan(SPEC), Listener())
     with State() as state:
         state.begin(parts.samples, task_names(parts.tasks))
         crew = Crew(team, [said, said], parts.samples, reading=True)
@@ -177,30 +138,13 @@ def test_a_stop_lets_present_steps_finish(worker: Worker, alone: list[Row]) -> N
         assert [row for sample in state.results() for row in sample.rows] == alone
 
 
-def test_refused_samples_are_refused_once(tmp_path: Path) -> None:
-    images = np.random.default_rng(0).random((9, 1, 8, 8), dtype=np.float32)
-    images[4, 0, 0, 0] = np.nan
-    np.savez(tmp_path / "x.npz", images=images, labels=np.arange(9))
-    spec = {**SPEC, "dataset": {"kind": "npz", "path": str(tmp_path / "x.npz")}}
-    worker = Worker(plan(spec, skip_bad=True))
-    said = replace(opened(worker), images=4)
-    for lost_at in range(12):
-        heard = Heard()
-        rows = carried_out(DirectTeam(worker, 2, [lost_at], returns=said), [said] * 2, spec, heard, on_error="skip")
-        assert {row.sample_id for row in rows} == {"0", "1", "2", "3", "5", "6", "7", "8"}
-        assert len(rows) == 8 * 4
-        assert len([text for text in heard.told if text.startswith("skipped ")]) == 1
-    with pytest.raises(SampleError, match=r"x\.npz, sample 4: .*--on-error skip"):
-        carried_out(DirectTeam(worker, 2), [said] * 2, spec)
-
-
 def with_facts(said: Opened, **changes: Any) -> Opened:
     return replace(said, host="elsewhere", facts=replace(said.facts, **changes))
 
 
 def test_workers_must_be_alike(worker: Worker) -> None:
     said = opened(worker)
-    parts = open_parts(plan(SPEC).spec, None, Listener(), trust=False)
+    parts = open_audit(plan(SPEC), Listener())
 
     def refuse(other: Opened, kind: type[RobauditError], words: str) -> None:
         with pytest.raises(kind, match=words):
@@ -240,16 +184,9 @@ def test_a_worker_that_fails_ends_the_audit(worker: Worker) -> None:
         carried_out(Failing(Failed(None, "Traceback of a bug")), [opened(worker)])
 
 
-def test_chunks_are_small_towards_the_end(worker: Worker) -> None:
-    team = DirectTeam(worker, 2)
-    carried_out(team, [replace(opened(worker), images=4)] * 2)
-    assert [len(order.places) for _, order in team.given] == sorted((len(order.places) for _, order in team.given), reverse=True)
-    assert len(team.given[-1][1].places) == 1
-
-
 def test_a_network_that_sees_the_whole_batch_gets_usable_images_only(worker: Worker) -> None:
     """Where others stand in for the unusable images of a chunk, the chunks are those of one machine."""
     said = opened(worker)
     together = with_facts(said, rows=RowCheck(RowBits.MIXED, 0.3))
-    parts = open_parts(plan(SPEC).spec, None, Listener(), trust=False)
+    parts = open_audit(plan(SPEC), Listener())
     assert not Crew(DirectTeam(worker, 1), [together], parts.samples, reading=True).reading

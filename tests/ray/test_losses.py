@@ -79,15 +79,6 @@ def test_a_worker_is_killed(audit: Audit, nodes: Nodes, tmp_path: Path, undistur
     assert run_cli("verify", "ray").code == 0
 
 
-def test_all_workers_are_killed(audit: Audit, nodes: Nodes, tmp_path: Path, undisturbed: Path) -> None:
-    for worker in nodes.here.workers():
-        worker.kill()
-    code, _, err = audit.ended()
-    assert code == 0, err
-    assert err.count("its work goes to others until it is back") == 2
-    equal(tmp_path / "ray", undisturbed)
-
-
 def test_a_node_is_removed(audit: Audit, nodes: Nodes, tmp_path: Path, undisturbed: Path) -> None:
     nodes.remove()
     try:
@@ -132,92 +123,3 @@ def test_the_second_interrupt_stops_at_once(audit: Audit, nodes: Nodes, tmp_path
     assert (code, out) == (130, "")
     assert err.endswith(INTERRUPTED)
     resumed(tmp_path, nodes, undisturbed)
-
-
-def test_sigterm(audit: Audit, nodes: Nodes, tmp_path: Path, undisturbed: Path) -> None:
-    audit.send(signal.SIGTERM)
-    code, out, err = audit.ended()
-    assert (code, out) == (143, "")
-    assert err.endswith(TERMINATED)
-    assert "Traceback" not in err
-    resumed(tmp_path, nodes, undisturbed)
-
-
-def test_a_worker_that_comes_back_to_another_model_is_refused(tmp_path: Path, nodes: Nodes) -> None:
-    weights = Path(LONG["model"]["path"])
-    (tmp_path / "w.safetensors").write_bytes(weights.read_bytes())
-    write(tmp_path, {**LONG, "model": {**LONG["model"], "path": "w.safetensors"}})
-    with estimating(tmp_path, nodes.here, *RAY, nodes.address) as audit:
-        assert wait_for(lambda: flushes(tmp_path / "ray") >= 1)
-        content = bytearray(weights.read_bytes())
-        content[-2] ^= 1
-        (tmp_path / "new").write_bytes(content)
-        (tmp_path / "new").replace(tmp_path / "w.safetensors")
-        nodes.here.workers()[0].kill()
-        code, out, err = audit.ended()
-    assert (code, out) == (2, "")
-    last = err.splitlines()[-1]
-    assert re.fullmatch(
-        r"error: \S+: .*w\.safetensors: has other weights there \(sha256 [0-9a-f]{12}, and 75f1b664.... on the first worker\); "
-        "put the same file on all machines, or send it: --ship",
-        last,
-    )
-
-
-ONE_WAITS = """
-import os, pathlib, time
-from robaudit.models.architectures import digits_cnn
-
-def model():
-    here = pathlib.Path(__file__).parent
-    try:
-        with (here / "first").open("x") as file:
-            file.write(str(os.getpid()))
-        if (here / "wrong").exists():
-            raise ValueError("damaged")
-    except FileExistsError:
-        while not (here / "go").exists():
-            time.sleep(0.05)
-    return digits_cnn()
-"""
-
-
-@pytest.fixture
-def waiting(tmp_path: Path, nodes: Nodes) -> Iterator[Audit]:
-    """An audit by Ray of which one worker is ready, and the other waits for the file ``go``."""
-    (tmp_path / "waits.py").write_text(ONE_WAITS, encoding="utf-8")
-    write(tmp_path, digits(limit=100, model={**digits()["model"], "architecture": "waits:model"}))
-    with estimating(tmp_path, nodes.here, *RAY, nodes.address, "--trust") as started:
-        assert wait_for((tmp_path / "first").exists)
-        yield started
-        (tmp_path / "go").touch()
-    assert wait_for(lambda: not nodes.here.workers()), "workers ended with the audit"
-
-
-def until(audit: Audit, words: str) -> None:
-    """Read what it prints."""
-    assert audit.process.stderr is not None
-    assert any(words in line for line in audit.process.stderr), "it ended"
-
-
-def test_a_worker_is_killed_while_it_has_no_work(waiting: Audit, tmp_path: Path, nodes: Nodes, run_cli: RunCli) -> None:
-    until(waiting, "starting workers: 1 of 2")
-    before = {worker.pid for worker in nodes.here.workers()}
-    for worker in nodes.here.workers():
-        if worker.pid == int((tmp_path / "first").read_text()):
-            worker.kill()
-    assert wait_for(lambda: len({worker.pid for worker in nodes.here.workers()} - before) == 1)
-    (tmp_path / "go").touch()
-    code, _, err = waiting.ended()
-    assert code == 0, err
-    assert err.count(": lost (while it had no work); its work goes to others until it is back") == 1
-    assert run_cli("estimate", "spec.yaml", "--out", "local", "--trust").code == 0
-    for name in OUTPUTS:
-        assert (tmp_path / "ray" / name).read_bytes() == (tmp_path / "local" / name).read_bytes()
-
-
-def test_a_worker_that_cannot_begin_ends_the_audit_although_others_wait(tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    (tmp_path / "wrong").touch()
-    code, out, err = request.getfixturevalue("waiting").ended()
-    assert (code, out) == (2, "")
-    assert err.splitlines()[-1] == "error: architecture waits:model: raised ValueError: damaged; see architecture_options"

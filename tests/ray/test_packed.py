@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,6 @@ import torch
 
 from robaudit.auditing.shipping import packed
 from robaudit.auditing.worker import Plan, Worker
-from robaudit.errors import ModelError
 from tests.ray.teams import opened, plan, refusal
 from tests.specs import WEIGHTS, digits
 
@@ -49,12 +47,6 @@ def test_code_without_weights(tmp_path: Path) -> None:
     assert set(files) == {"sentnet.py", "sentseed.py", "sentparts/__init__.py", "sentparts/head.py"}
 
 
-def test_code_that_is_no_python_is_sent_as_it_is(tmp_path: Path) -> None:
-    (tmp_path / "broken.py").write_text("def (:\n", encoding="utf-8")
-    _, files, _ = packed(plan(digits(model={"format": "python", "architecture": "broken:model"}), tmp_path).spec, ())
-    assert set(files) == {"broken.py"}
-
-
 def test_an_onnx_file_with_its_weights_in_another(tmp_path: Path) -> None:
     onnx = pytest.importorskip("onnx")
     pytest.importorskip("onnxruntime")
@@ -66,22 +58,6 @@ def test_an_onnx_file_with_its_weights_in_another(tmp_path: Path) -> None:
     model = onnx.helper.make_model(whole, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
     onnx.save_model(model, tmp_path / "net.onnx", save_as_external_data=True, location="net.data", size_threshold=0)
     assert arrives({"path": "net.onnx"}, tmp_path) == {"net.onnx", "net.data"}
-
-
-def test_a_folder_that_is_called_dots(tmp_path: Path) -> None:
-    """What is sent stays in the worker's folder."""
-    shutil.copy(WEIGHTS, tmp_path / "model.safetensors")
-    (tmp_path / "specs").mkdir()
-    given = plan(digits(model={"path": "..", "architecture": "robaudit:digits_cnn"}), tmp_path / "specs")
-    assert set(sent(given).files) == {f"{tmp_path.name}/model.safetensors"}
-    opened(Worker(sent(given)))
-
-
-def test_a_file_that_is_missing_is_named_as_without_sending(tmp_path: Path) -> None:
-    (tmp_path / "weights.safetensors").touch()
-    given = plan(digits(model={"path": "wieghts.safetensors", "architecture": "robaudit:digits_cnn"}), tmp_path)
-    with pytest.raises(ModelError, match=r"there is no such file; did you mean 'weights\.safetensors'\?"):
-        packed(given.spec, ())
 
 
 def test_files_keep_their_names(tmp_path: Path) -> None:

@@ -11,11 +11,10 @@ from typing import Any
 
 import pytest
 
-from robaudit.auditing import ray_cluster
 from robaudit.errors import SpecError
 from robaudit.spec.load import load_spec
 from tests.conftest import RunCli
-from tests.ray.clusters import Nodes, Surroundings, estimate, needs_ray
+from tests.ray.clusters import Nodes, estimate, needs_ray
 from tests.specs import digits, tree, write
 
 RAY = ("--out", "run", "--engine", "ray")
@@ -93,26 +92,6 @@ def refuse(words: str, function: Any, *args: Any) -> None:
     assert str(raised.value) == words
 
 
-def test_more_than_there_is() -> None:
-    gpus, several = ray_cluster._gpus_of_each, ray_cluster._how_many
-    refuse("run.device: cuda was requested, but the cluster has no GPU; use cpu or auto", gpus, "auto", "cuda", 0.0)
-    refuse("--gpus-per-worker: 3 were requested, and the cluster has 2 GPUs; ask for fewer", gpus, 3.0, "auto", 2.0)
-    refuse("--gpus-per-worker: is 1, but run.device is cpu; leave one of them out", gpus, 1.0, "cpu", 2.0)
-    refuse("run.device: cuda:1 is a device of one machine; with --engine ray, use cpu, cuda or auto", gpus, "auto", "cuda:1", 2.0)
-    has = "each with 1 GPUs and a CPU, and the cluster has 2 GPUs and 8 CPUs; ask for at most 2"
-    refuse(f"--workers: 3 were requested, {has}", several, 3, 1.0, 2.0, 8.0)
-    refuse("--workers: 9 were requested, each with a CPU, and the cluster has 8 CPUs; ask for at most 8", several, 9, 0.0, 0.0, 8.0)
-    none = "--engine ray: the cluster has no free CPU for a worker; give its nodes at least one: ray start --num-cpus"
-    refuse(none, several, "auto", 0.0, 0.0, 0.0)
-
-
-def test_as_many_as_there_is_room_for() -> None:
-    gpus, several = ray_cluster._gpus_of_each, ray_cluster._how_many
-    assert (gpus("auto", "auto", 2.0), gpus("auto", "auto", 0.0), gpus("auto", "cuda", 1.0), gpus("auto", "cpu", 2.0)) == (1, 0, 1, 0)
-    assert (several("auto", 0.0, 0.0, 8.0), several("auto", 1.0, 2.0, 8.0), several("auto", 0.5, 2.0, 8.0)) == (8, 2, 4)
-    assert (several("auto", 1.0, 4.0, 2.0), several("auto", 0.1, 0.3, 8.0), several(2, 1.0, 2.0, 8.0)) == (2, 3, 2)
-
-
 @pytest.mark.slow
 def test_more_than_a_cluster_has(tmp_path: Path, nodes: Nodes) -> None:
     write(tmp_path, digits())
@@ -131,19 +110,6 @@ def test_more_than_a_cluster_has(tmp_path: Path, nodes: Nodes) -> None:
 def test_auto_without_a_cluster(tmp_path: Path, run_cli: RunCli) -> None:
     remedy = "start one with ray start --head, or leave --ray-address out to use this machine alone"
     assert refused(tmp_path, run_cli, "--ray-address", "auto") == f"--ray-address auto: no Ray cluster answers; {remedy}"
-
-
-@pytest.mark.slow
-def test_a_cluster_that_is_gone_is_not_waited_for(tmp_path: Path, here: Surroundings) -> None:
-    """Ray's file still has its address; an audit has a cluster of its own."""
-    with closing(socket.create_server(("127.0.0.1", 0))) as listening:
-        port = listening.getsockname()[1]
-    folder = Path(here.folder, "ray")
-    folder.mkdir()
-    (folder / "ray_current_cluster").write_text(f"127.0.0.1:{port}")
-    write(tmp_path, digits())
-    code, _, err = estimate(tmp_path, here, *RAY, "--workers", "1")
-    assert code == 0, err
 
 
 def test_a_cluster_may_have_more_workers_than_a_machine_reads_with(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from robaudit.auditing.crew import Crew
 from robaudit.auditing.environment import image_digest
 from robaudit.auditing.loop import compute_missing, task_names
 from robaudit.auditing.messages import Done, Failed, Finished, Item, Lost, Noted, Opened, Underway
-from robaudit.auditing.prepare import open_parts
+from robaudit.auditing.prepare import open_audit
 from robaudit.auditing.worker import Order, Worker
 from robaudit.datasets.base import Labels, Sample
 from robaudit.errors import RobauditError, SampleError
@@ -32,7 +32,7 @@ from tests.ray.teams import opened, plan
 from tests.specs import digits
 
 SPEC = digits(noise={"sigma": [0.1, 0.4]}, estimators=["softmax", {"mc": {"samples": 5}}, "certified_radius"])
-TASKS = open_parts(plan(SPEC).spec, None, Listener(), trust=False).tasks
+TASKS = open_audit(plan(SPEC), Listener()).tasks
 
 
 @pytest.fixture(scope="module")

@@ -6,17 +6,15 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from robaudit.auditing.messages import Done, Failed, Finished, Item
-from robaudit.auditing.prepare import open_parts
+from robaudit.auditing.prepare import open_audit
 from robaudit.auditing.shipping import Sent, first_sent, packed
 from robaudit.auditing.worker import Order, Plan, Worker
 from robaudit.errors import DataError, ModelError
 from robaudit.progress import Listener
 from robaudit.rows import Row
-from tests.auditing.test_deterministic import Unpools
 from tests.ray.teams import opened, plan, refusal
 from tests.specs import WEIGHTS, digits, save_npz
 
@@ -25,7 +23,7 @@ SPEC = digits(estimators=[{"mc": {"samples": 5}}, "softmax"])
 
 def order_for(given: Plan, places: tuple[int, ...], sha256: str, *, sent: bool = False) -> Order:
     """An order for everything that some images need."""
-    parts = open_parts(given.spec, None, Listener(), trust=False)
+    parts = open_audit(given, Listener())
     samples = tuple(Sent.of(parts.samples[place]) for place in places) if sent else ()
     return Order(parts.tasks, places, tuple(map(parts.samples.sample_id, places)), samples, sha256)
 
@@ -60,13 +58,13 @@ def test_files_that_were_sent(tmp_path: Path) -> None:
     save_npz(tmp_path / "x.npz", count=8)
     document = {**SPEC, "model": {**SPEC["model"], "path": "w.safetensors"}, "dataset": {"kind": "npz", "path": "x.npz"}}
     given = plan(document, tmp_path)
-    parts = open_parts(given.spec, None, Listener(), trust=False)
+    parts = open_audit(given, Listener())
     order = order_for(given, (1, 3), "", sent=True)
     here = Worker(given)
     expected = rows(list(here.compute(replace(order, sha256=opened(here).facts.model["sha256"]))))
     spec, files, home = packed(given.spec, parts.noises)
     assert list(files) == ["w.safetensors"]
-    sent = replace(given, spec=spec, files=files, home=home, first=first_sent(parts.samples, skip_bad=False))
+    sent = replace(given, spec=spec, files=files, home=home, dataset=first_sent(parts.samples, skip_bad=False))
     for name in ("w.safetensors", "x.npz"):
         (tmp_path / name).unlink()
     there = Worker(sent)
@@ -101,22 +99,6 @@ def test_other_data_are_refused() -> None:
         assert str(error).endswith("holds other samples there; give all workers the same data")
 
 
-def test_unusable_samples_are_sent_back(tmp_path: Path) -> None:
-    images = np.random.default_rng(0).random((4, 1, 8, 8), dtype=np.float32)
-    images[2] = np.nan
-    np.savez(tmp_path / "x.npz", images=images, labels=np.arange(4))
-    given = plan({**SPEC, "dataset": {"kind": "npz", "path": str(tmp_path / "x.npz")}}, skip_bad=True)
-    worker = Worker(given)
-    sha256 = opened(worker).facts.model["sha256"]
-    items = list(worker.compute(order_for(given, (1, 2), sha256)))
-    refused = [one for item in items if isinstance(item, Done) for one in item.step.refused]
-    assert [(one.sample_id, one.task) for one in refused] == [("2", None)]
-    assert {row.sample_id for row in rows(items)} == {"1"}
-    items = list(worker.compute(order_for(given, (2,), sha256)))
-    assert isinstance(items[-1], Finished)
-    assert not rows(items)
-
-
 def test_what_a_worker_lacks_names_the_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("socket.gethostname", lambda: "node7")
     gone = plan({**SPEC, "dataset": {"kind": "npz", "path": "gone.npz"}}, tmp_path)
@@ -138,11 +120,3 @@ def test_a_bug_is_sent_with_its_trace(monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(last, Failed)
     assert last.error is None
     assert last.trace.rstrip().endswith("ZeroDivisionError: division by zero")
-
-
-def test_an_operation_that_is_not_deterministic_is_named() -> None:
-    worker = Worker(plan({**SPEC, "model": {"format": "memory"}, "run": {"deterministic": True}}, model=Unpools()))
-    try:
-        assert refusal(worker).startswith("run.deterministic: max_unpool")
-    finally:
-        worker._settings.close()  # a worker's process ends with them

@@ -84,4 +84,4 @@ def test_votes_take_the_place_of_approximations() -> None:
         assert getattr(by_votes, name).tolist() == getattr(plain, name).tolist()
     assert by_votes.approximate == 0
     assert Columns.of(approximate).share_draws.tolist() == [0, 0]
-    assert by_votes.pooled_draws == plain.pooled_draws == 10
+    assert by_votes.share_draws.tolist() == plain.share_draws.tolist() == [10, 10]

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import ttest_rel
 
 from robaudit.errors import RunError
 from robaudit.levels import NoiseLevel
@@ -126,7 +127,10 @@ def test_a_choice_narrows_and_names_that_are_not_there_are_refused() -> None:
 
 def test_mean_losses_of_two_runs_differ_on_the_images_that_both_have() -> None:
     base = run([loss(i, 1.0 + i % 3) for i in range(12)])
-    new = run([loss(i, 1.5 + i % 3) for i in range(2, 20)])
+    new = run([loss(i, 1.5 + i % 3 + (i % 5) / 10) for i in range(2, 20)])
     (change,) = loss_changes(base, new).values()
+    expected = ttest_rel([1.5 + i % 3 + (i % 5) / 10 for i in range(2, 12)], [1.0 + i % 3 for i in range(2, 12)])
     assert change.images == 10
-    assert tuple(change[:4]) == pytest.approx((0.5, 0.5, 0.5, 0.001)), "paired: all images differ alike"
+    assert tuple(change[:4]) == pytest.approx((0.7, *expected.confidence_interval(), expected.pvalue))
+    (same,) = loss_changes(base, base).values()
+    assert tuple(same[:4]) == (0.0, 0.0, 0.0, 1.0)

@@ -19,7 +19,7 @@ from robaudit.rows import Row
 from robaudit.spec.gates import SCORES
 from robaudit.stats.bootstrap import REPLICATES, percentiles, weights
 from robaudit.stats.intervals import Floats
-from robaudit.stats.scores import MEANINGS, Radii, Score, Scores, radii_of, score_changes, scores_of
+from robaudit.stats.scores import MEANINGS, Radii, Score, Scores, radii_of, score_changes, scores_of, weighted
 from tests.radius_rows import beyond, found, radius, row, run_of
 
 CENSORABLE = (Score.R_M, Score.R_NU, Score.SLOPE, Score.R_MARGIN)
@@ -284,8 +284,6 @@ def test_percentiles_cover_the_mean() -> None:
 
 def test_scores_of_weights_are_those_of_repeated_images() -> None:
     """A replicate that draws images more than once is the run with those images in it as often."""
-    from robaudit.stats.scores import _signed
-
     random = np.random.default_rng(3)
     rows = [
         radius(i, float(r), float(g), correct=bool(c))
@@ -293,12 +291,12 @@ def test_scores_of_weights_are_those_of_repeated_images() -> None:
     ]
     radii = one(rows)
     drawn = next(weights(9))[:20]
-    found_ = _signed(radii, drawn, radii.values)
+    found_ = weighted(radii, drawn, radii.values, radii.values)
     for k, counts in enumerate(drawn):
         again = radii.chosen(np.repeat(np.arange(9), counts.astype(int)).tolist())
-        whole = _signed(again, np.ones((1, 9)), again.values)
-        for score in Score:
-            assert found_[score][k] == pytest.approx(whole[score][0], nan_ok=True, rel=1e-9), score
+        whole = weighted(again, np.ones((1, 9)), again.values, again.values)
+        for score, (values, _) in found_.items():
+            assert values[k] == pytest.approx(whole[score][0][0], nan_ok=True, rel=1e-9), score
 
 
 # --- two runs

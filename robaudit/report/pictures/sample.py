@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from robaudit.errors import NothingLeftError, RobauditError
-from robaudit.levels import NoiseLevel
+from robaudit.levels import GAUSSIAN, NoiseLevel
 from robaudit.names import KEPT_LEVEL, ResultName
 from robaudit.quantities import LOG10_P_FAIL, P_ROBUST, RADIUS, TOLERANCE, IntervalKind
 from robaudit.report import numbers
@@ -17,8 +17,7 @@ from robaudit.report.pictures.page import Look, Sketch, fitted, log_scale, short
 from robaudit.report.pictures.style import BLUE, CARD, FAINT, GREEN, GREY, GRID, INK, OLIVE, ORANGE, PURPLE, RED, TEAL, quiet
 from robaudit.report.sections import Ask, Found
 from robaudit.rows import Row
-from robaudit.stats.claims import Setting, approximate, is_vote, norm_of
-from robaudit.stats.relations import norm_factor, usual_length
+from robaudit.stats.relations import NoiseFacts, Setting, approximate, is_vote, norm_factor, norm_of
 from robaudit.stats.spectrum import Band, Sample, Spectrum, band_of
 from robaudit.store.run import Run
 from robaudit.text import class_name, printable, shortened
@@ -145,6 +144,17 @@ def portrait_of(run: Run, sample: Sample, source: ImageSource | None = None) -> 
         where, remedy = f"{run.path}, sample {sample.id}", "add mc, radius_attack or certified_radius: configs/spectrum.yaml has all"
         raise NothingLeftError(where, "none of its results has a size to draw", remedy)
     return _with_images(made, run, source)
+
+
+def usual_length(noise: NoiseFacts, level: float, pixels: int) -> float | None:
+    """The root mean square of the l2 norm of the noise, before clipping; None for kinds whose noise depends on the image."""
+    if noise.kind in (GAUSSIAN, "laplace"):
+        return level * math.sqrt(pixels)
+    if noise.kind != "uniform":
+        return None
+    if noise.options.get("support") == "sphere":
+        return level
+    return level * math.sqrt(pixels / (3.0 if noise.options.get("norm", "linf") == "linf" else pixels + 2.0))
 
 
 def _title(sample: Sample, run: Run) -> str:

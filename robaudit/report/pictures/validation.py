@@ -1,4 +1,4 @@
-"""The pictures of a validation: error against sigma and against draws, and estimate against reference."""
+"""The pictures of a validation: error against the noise level, and estimate against reference."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from robaudit.advice.comparison import Truth
-from robaudit.advice.validate import Point, Validation
+from robaudit.advice.validate import Validation
 from robaudit.advice.verdicts import short
 from robaudit.errors import NothingLeftError, RunError
 from robaudit.levels import NoiseLevel, noise_level
@@ -85,8 +85,6 @@ def pictures(validation: Validation) -> Mapping[str, Callable[[], bytes]]:
     sketches = {"scatter": _scatter(validation)}
     if found:
         sketches["errors"] = sketch(found, validation.draws)
-    if validation.points:
-        sketches["convergence"] = _convergence(validation)
     return {f"{name}.{kind}": _file(made, kind) for name, made in sketches.items() for kind in ("png", "svg")}
 
 
@@ -121,7 +119,7 @@ def _errors(body: SubFigure, look: Look, found: Sequence[Measured], names: Mappi
 
 
 def _line(ax: Axes, points: Sequence[tuple[float, float, float | None]], style: Mapping[str, Any]) -> None:
-    """RMSE against anything, with its standard error; below the lowest value there is only the reference's own error."""
+    """RMSE against the noise level, with its standard error; below the lowest value there is only the reference's own error."""
     x = [at for at, *_ in points]
     upper = [rmse + (error or 0.0) for _, rmse, error in points]
     squares = [max(0.0, 2 * rmse**2 - high**2) for (_, rmse, _), high in zip(points, upper, strict=True)]
@@ -135,30 +133,6 @@ def _log(ax: Axes) -> None:
     log_scale(ax, "y")
     if ax.get_subplotspec().is_first_col():  # type: ignore[union-attr]
         ax.set_ylabel("RMSE")
-
-
-def _convergence(validation: Validation) -> Sketch:
-    """Error against draws, a panel for each noise level."""
-    labels = list(dict.fromkeys(point.estimator for point in validation.points))
-    count = len(validation.levels)
-    return Sketch(
-        title="Error against draws",
-        caption=f"RMSE over {validation.points[0].images} images against mc with {validation.draws:,} draws; band: one standard error.",
-        height=lambda look: rows_of(count, look, _WIDE) * _HIGH + legend_rows(labels, look) * look.line,
-        draw=lambda body, look: _draw_convergence(body, look, validation.levels, validation.points, labels),
-    )
-
-
-def _draw_convergence(body: SubFigure, look: Look, levels: Sequence[NoiseLevel], points: Sequence[Point], labels: Sequence[str]) -> None:
-    styles = [line_style(i, marks=True) for i in range(len(labels))]
-    for ax, at in zip(panels(body, len(levels), look, _WIDE, titles=[at.text for at in levels], sharey=True), levels, strict=True):
-        for label, style in zip(labels, styles, strict=True):
-            mine = [(float(point.n), point.rmse, point.rmse_error) for point in points if (point.estimator, point.at) == (label, at)]
-            if mine:
-                _line(ax, mine, style)
-        _log(ax)
-        ax.set_xlabel("draws per image")
-    legend(body, labels, styles, look)
 
 
 def _scatter(validation: Validation) -> Sketch:

@@ -1,6 +1,6 @@
 """Errors, coverage and widths of `qnorm_path` where the answer is known.
 
-`python -m tests.benchmarks.qnorm.goldens [NAMES]` prints what the tables of docs/research/intermediate_q.md are made of, in half an hour.
+`python -m tests.benchmarks.qnorm [NAMES]` prints what the tables of docs/research/intermediate_q.md are made of, in half an hour.
 """
 
 from __future__ import annotations

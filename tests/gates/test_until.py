@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from robaudit import load_spec
-from robaudit.files import SEAL, sealed
-from robaudit.gates import interim as interim_module
+from robaudit.files import json_bytes, sealed
+from robaudit.gates import until as until_module
 from robaudit.gates.decide import Covers, Decision, Verdict, decide
-from robaudit.gates.interim import most_draws, next_analysis, possible_analyses
 from robaudit.gates.sources import decisions_of
+from robaudit.gates.until import most_draws, next_analysis, possible_analyses
+from robaudit.store.info import until_decided
 from robaudit.store.run import read_run
+from robaudit.store.state import State
 from tests.cli.conftest import Refuse, refuse
 from tests.conftest import RunCli
 from tests.gates.tools import ONLY, gate
-from tests.specs import digits, write
+from tests.specs import digits, read_info, write
 
 __all__ = ["refuse"]
 
@@ -68,8 +69,10 @@ def test_a_clear_gate_is_decided_at_the_first_look(run_cli: RunCli, tmp_path: Pa
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "spec.yaml"]
     made = read_run(tmp_path / "run")
     assert {sum(row.votes or ()) for row in made.rows} == {64}
-    record = json.loads((tmp_path / "run" / "looks.json").read_text(encoding="utf-8"))
-    assert (record["gates"][0]["verdict"], record["draws"]) == ("pass", [64])
+    record = until_decided(made.info)
+    assert record is not None
+    assert (record.draws, record.possible, record.confidence) == ([64], [64, 128, 256, 512, 1024], 0.95)
+    assert made.info["spec"]["gates"] == ["mean >= 0.1"]
     assert run_cli("gate", "run").out == later_out(out)
     later = run_cli("gate", "run", "mean >= 0.1")
     assert (later.code, later.out) == (0, later_out(out))
@@ -121,27 +124,63 @@ def test_population_takes_all_draws_at_once(run_cli: RunCli, tmp_path: Path) -> 
     assert "images like these 6" in out
 
 
-def test_an_interrupted_one_goes_on(run_cli: RunCli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def open_gate(run_cli: RunCli, tmp_path: Path) -> str:
+    """A gate that no number of draws decides, nearly: its threshold is the mean after 64 draws."""
+    assert run_cli("estimate", write(tmp_path, spec(64)), "--out", "probe").code == 0
     write(tmp_path, spec(256))
+    return f"mean >= {sum(row.value for row in read_run(tmp_path / 'probe').rows) / 6!r}"
 
-    def interrupted(run: Any, gates: Any, **options: Any) -> Any:
-        if sum(run.rows[0].votes) > 64:
-            raise KeyboardInterrupt
-        return decide(run, gates, **options)
 
-    probe = run_cli("estimate", "spec.yaml", "--set", "mc.samples=64", "--out", "probe")
-    assert probe.code == 0
-    value = sum(row.value for row in read_run(tmp_path / "probe").rows) / 6
-    command = ("estimate", "spec.yaml", "--gate", f"mean >= {value:.6f}", "--out", "run")
-    monkeypatch.setattr(interim_module, "decide", interrupted)
-    assert run_cli(*command).code == 130
-    assert not (tmp_path / "run").exists()
-    monkeypatch.setattr(interim_module, "decide", decide)
+def test_analyses_extend_one_run(open_gate: str, run_cli: RunCli, tmp_path: Path) -> None:
+    """What takes no more draws is not computed again, and the result is that of a run with as many draws."""
+    write(tmp_path, spec(256, estimators=[{"mc": {"samples": 256}}, {"taylor": {}}]))
+    code, _, err = run_cli("estimate", "spec.yaml", "--gate", open_gate.replace("mean", "mean(estimator=mc)"), "--out", "run")
+    assert code in (0, 1, 4)
+    made = read_run(tmp_path / "run")
+    record = until_decided(made.info)
+    assert record is not None
+    assert len(record.draws) > 1
+    assert f"interim analysis after {record.draws[-1]} of 256" in err
+    assert run_cli("estimate", "spec.yaml", "--set", f"mc.samples={record.draws[-1]}", "--out", "plain").code == 0
+    plain = read_run(tmp_path / "plain")
+    assert list(made.rows) == list(plain.rows)
+    assert made.info["identity"] == plain.info["identity"]
+    assert {path.name for path in (tmp_path / "run").iterdir()} == {path.name for path in (tmp_path / "plain").iterdir()}
+    for command in ("show", "gate", "verify"):
+        assert run_cli(command, "run").code in (0, 1, 4)
+
+
+@pytest.mark.parametrize("when", ["deciding", "clearing", "computing"])
+def test_an_interrupted_one_goes_on(
+    when: str, open_gate: str, run_cli: RunCli, refuse: Refuse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the decision, between the new run.json and the removal of the old results, and while the new ones are computed."""
+    command = ("estimate", "spec.yaml", "--gate", open_gate, "--out", "run")
+
+    def interrupted(*_: Any, **__: Any) -> Any:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        if when == "deciding":
+            patch.setattr(until_module, "decide", interrupted)
+        elif when == "clearing":
+            patch.setattr(State, "forget_others", lambda state, _: state.images() and interrupted())
+        else:
+            written = State.write
+            patch.setattr(State, "write", lambda state, new: interrupted() if sum(new.rows[0].votes) > 64 else written(state, new))
+        assert run_cli(*command).code == 130
+    if when == "deciding":
+        assert read_run(tmp_path / "run").info["until_decided"]["draws"] == [64]
+    else:
+        refuse("show", "run", says="this run is unfinished")
+    refuse(*command[:2], "--gate", "mean >= 0.1", "--out", "run", says="was sampled for other gates")
     code, _, err = run_cli(*command)
     assert code in (0, 1, 4)
-    assert "64: this run is complete; nothing was recomputed" in err
-    assert (tmp_path / "run" / "samples.csv").exists()
-    assert not (tmp_path / "run.looks").exists()
+    assert ("this run is complete; nothing was recomputed" in err) == (when == "deciding")
+    whole = run_cli(*command[:-1], "whole")
+    assert whole.code == code
+    assert list(read_run(tmp_path / "run").rows) == list(read_run(tmp_path / "whole").rows)
 
 
 def test_refused_before_anything_is_computed(refuse: Refuse, tmp_path: Path) -> None:
@@ -178,7 +217,7 @@ def test_estimate_and_gate_decide_alike_for_several_estimators(run_cli: RunCli, 
     later = run_cli("gate", "run")
     assert (code, later.code) == (4, 4)
     assert out.endswith(later.out)
-    assert later.err.startswith("gates of the interim analyses of run\n")
+    assert later.err.startswith("gates of the spec of run\n")
     assert decisions_of(read_run(tmp_path / "run"))[0][0]["verdict"] == "inconclusive"
 
 
@@ -190,28 +229,19 @@ def sampled(run_cli: RunCli, tmp_path: Path) -> Path:
     return tmp_path / "run"
 
 
-def test_the_record_is_read_whole_or_not_at_all(sampled: Path, refuse: Refuse, run_cli: RunCli) -> None:
-    path = sampled / "looks.json"
-    good = path.read_text(encoding="utf-8")
-    assert run_cli("gate", sampled, "--format", "json", "-o", path).code == 0
-    refuse("gate", sampled, says="is not the record of interim analyses")
-    refuse("report", sampled, "--format", "md", says="is not the record of interim analyses")
-    refuse("estimate", "spec.yaml", "--until-decided", "--out", "run", says="is not the record of interim analyses")
-    path.write_text(good.replace('"each": 0.95', '"each": 0.5001'), encoding="utf-8")
-    refuse("gate", sampled, says="its checksum does not match")
+def test_a_damaged_record_is_refused(sampled: Path, refuse: Refuse) -> None:
+    good = read_info(sampled)
     for change, says in (
-        ({"each": 0.5001}, "its analyses and their confidence disagree"),
-        ({"draws": [63]}, "its analyses and their confidence disagree"),
-        ({"draws": []}, "draws: List should have at least 1 item"),
-        ({"gates": []}, "its analyses and their confidence disagree"),
-        ({"more": 1}, "more: Extra inputs"),
-        ({"run": {"identity": "", "base_identity": ""}}, "belongs to another run"),
+        ({"confidence": 1.0}, "until_decided.confidence"),
+        ({"draws": [63]}, "an analysis took place that was not possible"),
+        ({"draws": []}, "until_decided.draws: List should have at least 1 item"),
+        ({"possible": [0]}, "until_decided.possible.0"),
+        ({"point": "no"}, "until_decided.point"),
     ):
-        changed = {key: value for key, value in {**json.loads(good), **change}.items() if key != SEAL}
-        path.write_text(json.dumps(sealed(changed)), encoding="utf-8")
+        info = {**good, "until_decided": {**good["until_decided"], **change}}
+        (sampled / "run.json").write_bytes(json_bytes(sealed(info)))
         refuse("gate", sampled, says=says)
-        path.write_text(json.dumps(changed), encoding="utf-8")
-        refuse("gate", sampled, says="is not the record of interim analyses")
+        refuse("estimate", "spec.yaml", "--until-decided", "--out", "run", says=says)
 
 
 def test_a_sampled_run_takes_no_other_gates(sampled: Path, run_cli: RunCli, refuse: Refuse, tmp_path: Path) -> None:
@@ -240,22 +270,13 @@ def test_an_extended_one_keeps_the_confidence_of_its_looks(run_cli: RunCli, tmp_
     assert "intervals 95 %" in run_cli("gate", "run", "--pyproject", "p.toml").out  # two looks share the error
 
 
-def test_looks_of_another_spec_are_no_obstacle(run_cli: RunCli, refuse: Refuse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write(tmp_path, spec(64))
-
-    def interrupted(*_: Any, **__: Any) -> Any:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(interim_module, "decide", interrupted)
-        assert run_cli("estimate", "spec.yaml", "--gate", "mean >= 0.1", "--out", "run").code == 130
-    (look,) = (tmp_path / "run.looks").iterdir()
-    info = json.loads((look / "run.json").read_text(encoding="utf-8"))
-    del info[SEAL]
+def test_another_model_or_spec_is_refused(sampled: Path, refuse: Refuse, tmp_path: Path) -> None:
+    write(tmp_path, spec(64, gates=["mean >= 0.1"], noise={"sigma": [0.3]}))
+    refuse("estimate", "spec.yaml", "--until-decided", "--out", "run", says="holds a run with other noise levels, estimators or limit")
+    write(tmp_path, spec(128, gates=["mean >= 0.1"]))
+    refuse("estimate", "spec.yaml", "--until-decided", "--out", "run", says="was sampled for other gates")
+    info = read_info(sampled)
     info["model"]["sha256"] = "0" * 64
-    (look / "run.json").write_text(json.dumps(sealed(info)), encoding="utf-8")
-    command = ("estimate", "spec.yaml", "--gate", "mean >= 0.1", "--out", "run")
-    refuse(*command, says="was made with other weights; delete run.looks, which an earlier command left")
-    write(tmp_path, spec(64, noise={"sigma": [0.3]}))
-    assert run_cli(*command).code == 0
-    assert not (tmp_path / "run.looks").exists()
+    (sampled / "run.json").write_bytes(json_bytes(sealed(info)))
+    write(tmp_path, spec(64, gates=["mean >= 0.1"]))
+    refuse("estimate", "spec.yaml", "--until-decided", "--out", "run", says="was made with other weights")

@@ -1,0 +1,55 @@
+"""`robaudit train`: train a reference model with an objective of the papers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from robaudit.cli.options import OUTPUT, RUNNING, QuietOption, SetOption, TrustOption
+
+if TYPE_CHECKING:
+    from robaudit.training.spec import TrainingSpec
+
+
+def train(
+    spec: Annotated[Path, typer.Argument(metavar="SPEC.yaml", help="The training spec: network, data set, objective, epochs.")],
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", metavar="DIR", rich_help_panel=OUTPUT, help="Folder of the results. Default: models/<spec name>."),
+    ] = None,
+    set_: SetOption = None,
+    device: Annotated[str | None, typer.Option(rich_help_panel=RUNNING, help="cpu, cuda, cuda:1 or auto.")] = None,
+    trust: TrustOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Train a reference model, and write its weights with a spec that robaudit estimate takes.
+
+    If it is interrupted, the same command continues where it stopped, and gives the same weights.
+
+    Example: robaudit train configs/train.yaml --set objective.augmentation.noise.sigma=0.3
+    """
+    from rich.markup import escape
+
+    from robaudit.cli.console import Reporter, output, starting
+    from robaudit.training.spec import load_training
+
+    asked = load_training(spec, settings=set_ or ())
+    with starting(quiet=quiet):
+        from robaudit.training.run import AUDIT, read_record
+        from robaudit.training.run import train as run
+    with Reporter(quiet=quiet, action="training", unit="images") as reporter:
+        folder = run(asked, out=out, device=device, trust=trust or _consents(set_ or (), asked), listener=reporter)
+    if not quiet:
+        record = read_record(folder)
+        console = output()
+        console.print(f"{'clean accuracy':16}{record['accuracy']:.2%} of {record['accuracy_on']:,} images")
+        console.print(f"{'audit it':16}{escape(f'robaudit estimate {folder / AUDIT}')}", soft_wrap=True)
+
+
+def _consents(settings: Sequence[str], spec: TrainingSpec) -> bool:
+    """Whether the command line itself names all the Python code of a spec: ``--set network.architecture=mynet:Net``."""
+    named = {setting.partition("=")[0].strip() for setting in settings}
+    return "network.architecture" in named and (spec.dataset.kind != "python" or "dataset.target" in named)

@@ -1,0 +1,173 @@
+"""Sampling until gates are decided: few draws first, then more, until every gate is decided or all draws are taken.
+
+The error is split over all possible analyses in advance (Bonferroni), so that every interval holds whichever of them decides. They are
+analyses of one run, whose run.json records them: for each, the estimators that take more draws are computed again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from robaudit.errors import RunError, SpecError
+from robaudit.estimators import registry
+from robaudit.gates.decide import Decision, check_confidence, decide
+from robaudit.gates.sources import confidence_of
+from robaudit.quantities import IntervalKind
+from robaudit.spec.gates import Gate
+from robaudit.spec.model import AuditSpec
+from robaudit.store.folder import RunFolder, refuse_other_gates, sampled_for_other_gates
+from robaudit.store.info import UntilDecided, until_decided
+from robaudit.store.run import Run
+
+FIRST, PART = 64, 16
+"""Draws at the first analysis: ``FIRST``, or 1/``PART`` of all if that is more."""
+
+Audit = Callable[[AuditSpec, Path, UntilDecided | None], Run]
+"""Makes or resumes the run of a spec in a folder, for the last of these analyses."""
+OnAnalysis = Callable[[int, int, Sequence[Decision]], None]
+"""Called after an analysis, with its draws per image, the most draws, and the decisions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A run and the decisions on its gates.
+
+    Attributes:
+        run: the run.
+        decisions: on all gates.
+        draws: per image, at each analysis; empty if there was only one, of all draws.
+        most: draws per image that were allowed.
+    """
+
+    run: Run
+    decisions: tuple[Decision, ...]
+    draws: Sequence[int]
+    most: int
+
+
+def possible_analyses(most: int) -> tuple[int, ...]:
+    """The draws after which an analysis may take place: a sixteenth of all, at least 64, and twice as many each time up to all of them. At
+    most five.
+
+    They are fixed in advance, and the error is split over all of them, including those that are skipped, so every interval holds
+    whichever analyses take place.
+    """
+    draws = [min(most, max(FIRST, -(-most // PART)))]
+    while draws[-1] < most:
+        draws.append(min(most, 2 * draws[-1]))
+    return tuple(draws)
+
+
+def next_analysis(draws: int, most: int, decisions: Sequence[Decision]) -> int:
+    """Draws at the next analysis: the first possible number that probably decides the gates."""
+    lacking = max((one.more for one in decisions if one.verdict == "inconclusive" and one.more is not None), default=0)
+    return next(possible for possible in possible_analyses(most) if possible > draws and (possible >= draws + lacking or possible == most))
+
+
+def most_draws(spec: AuditSpec, limit: int | None = None) -> int:
+    """The largest number of draws per image of the estimators that fix it in advance; 0 if the spec has no such estimator.
+
+    Args:
+        spec: what to audit.
+        limit: a smaller number.
+
+    Raises:
+        SpecError: the limit is not smaller, or there is nothing to limit.
+    """
+    most = max(_fixed_samples(spec).values(), default=0)
+    if limit is not None and not most:
+        raise SpecError("--max-samples", "the spec has no mc with a fixed number of samples", "leave it out")
+    if limit is not None and limit > most:
+        what = f"{limit:,} is more than the {most:,} samples of mc in the spec"
+        raise SpecError("--max-samples", what, f"add --set mc.samples={limit}")
+    return most if limit is None else limit
+
+
+def sample_until_decided(
+    spec: AuditSpec,
+    gates: Sequence[Gate],
+    out: Path,
+    audit: Audit,
+    *,
+    limit: int | None = None,
+    population: bool = False,
+    point: bool = False,
+    confidence: float | None = None,
+    on_analysis: OnAnalysis | None = None,
+) -> Outcome:
+    """Audit with few draws, then with more, until every gate on mc is decided, one fails, or all draws of the spec are taken.
+
+    The error is split over the :func:`possible_analyses`: each is at 1 - (1 - confidence)/analyses, so that all intervals of a gate
+    hold together with ``confidence``, however many analyses take place and however they depend on each other. Gates on other results
+    are decided at the same confidence: a run has one. Draws do not add images, so all are taken at once for the population.
+
+    Args:
+        spec: what to audit; the ``samples`` of its mc are the maximum.
+        gates: the gates to decide; they become those of the run.
+        out: the run folder.
+        audit: makes or resumes a run.
+        limit: a maximum below the spec's.
+        population, point, confidence: see :func:`robaudit.gates.decide.decide`.
+        on_analysis: called after each analysis.
+
+    Raises:
+        RobauditError: the audit or a gate is refused, or ``out`` holds another run.
+    """
+    total = 0.95 if confidence is None else confidence
+    check_confidence(total)
+    spec = spec.model_copy(update={"gates": tuple(map(str, gates))})
+    most = most_draws(spec, limit)
+    if population or not most:
+        run = audit(_with_draws(spec, most), out, None)
+        each = confidence_of(run.info, confidence, None)
+        return Outcome(run, decide(run, gates, population=population, point=point, confidence=each), (), most)
+    possible = possible_analyses(most)
+    until = _begun(out, spec) or UntilDecided(confidence=total, possible=list(possible), draws=[possible[0]], point=point)
+    if (until.confidence, tuple(until.possible)) != (total, possible):
+        raise sampled_for_other_gates(out)
+    sampled = _fixed_samples(spec)
+    while True:
+        run = audit(_with_draws(spec, until.draws[-1]), out, until)
+        decisions = decide(run, gates, point=point, confidence=until.each())
+        if on_analysis is not None:
+            on_analysis(until.draws[-1], most, decisions)
+        still = [one for one in decisions if one.verdict == "inconclusive" and one.gate.estimator in sampled]
+        if until.draws[-1] >= most or not still or any(one.verdict == "fail" for one in decisions):
+            return Outcome(run, decisions, until.draws, most)
+        until = until.also(next_analysis(until.draws[-1], most, still))
+
+
+def _begun(out: Path, spec: AuditSpec) -> UntilDecided | None:
+    """The analyses so far of the run in a folder; None if there is no run.
+
+    Raises:
+        RunError: it was not sampled for these gates.
+    """
+    folder = RunFolder(out)
+    folder.check()
+    if not folder.exists:
+        return None
+    info = folder.info()
+    found = until_decided(info)
+    if found is None:
+        remedy = "decide gates on it with robaudit gate, or choose another --out"
+        raise RunError(str(out), "holds a run that was not sampled for gates", remedy)
+    refuse_other_gates(out, info, spec.gates)
+    return found
+
+
+def _with_draws(spec: AuditSpec, draws: int) -> AuditSpec:
+    """The spec with at most ``draws`` draws."""
+    fixed, entries = _fixed_samples(spec), []
+    for entry, chosen in zip(spec.estimators, registry.build(spec.estimators), strict=True):
+        fewer = {"samples": min(fixed[chosen.label], draws)} if chosen.label in fixed else {}
+        entries.append(entry.model_copy(update={"options": {**entry.options, **fewer}}))
+    return spec.model_copy(update={"estimators": tuple(entries)})
+
+
+def _fixed_samples(spec: AuditSpec) -> dict[str, int]:
+    """The estimators of the spec with an exact interval and a number of draws fixed in advance, with that number."""
+    exact = (one for one in registry.build(spec.estimators) if one.estimator.interval.kind is IntervalKind.CLOPPER_PEARSON)
+    return {one.label: one.estimator.fixed_draws for one in exact if one.estimator.fixed_draws is not None}

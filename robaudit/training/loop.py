@@ -1,0 +1,204 @@
+"""The loop that trains, its checkpoints, and the seeds that make a step depend on its number alone."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import math
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import parametrize
+
+from robaudit.errors import RobauditError, RunError
+from robaudit.files import write_atomically
+from robaudit.progress import Listener
+from robaudit.training.base import Batch, Objective
+from robaudit.training.spec import Recipe
+
+SECONDS_BETWEEN_CHECKPOINTS = 30.0
+_MOMENTUM = 0.9
+
+
+@dataclass(slots=True)
+class Checkpoint:
+    """The state of a training on disk.
+
+    Attributes:
+        path: of the file.
+        identity: of the training: a file of another one is refused.
+    """
+
+    path: Path
+    identity: str
+    _written: float = field(default_factory=time.monotonic)
+
+    @property
+    def due(self) -> bool:
+        """Whether it is time for the next one."""
+        return time.monotonic() - self._written >= SECONDS_BETWEEN_CHECKPOINTS
+
+    def write(self, step: int, losses: list[float], network: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+        """Write the state after so many steps, atomically.
+
+        Raises:
+            RunError: the file system refuses.
+        """
+        file = io.BytesIO()
+        state = {"step": step, "losses": losses, "network": network.state_dict(), "optimizer": optimizer.state_dict()}
+        torch.save({"identity": self.identity, **state}, file)
+        write_atomically(self.path, file.getvalue())
+        self._written = time.monotonic()
+
+    def read(self, network: nn.Module, optimizer: torch.optim.Optimizer) -> tuple[int, list[float]]:
+        """Restore the state; how many steps are done, and the mean loss of the epochs (the last may be a sum); nothing without a file.
+
+        Raises:
+            RunError: the file is damaged, or of another training.
+        """
+        if not self.path.exists():
+            return 0, []
+        try:
+            found: dict[str, Any] = torch.load(self.path, map_location="cpu", weights_only=True)
+            other = found["identity"] != self.identity
+            if not other:
+                network.load_state_dict(found["network"])
+                optimizer.load_state_dict(found["optimizer"])
+        except Exception as error:
+            raise RunError(
+                str(self.path), f"is not a whole checkpoint ({type(error).__name__})", "delete it to train from the start"
+            ) from error
+        if other:
+            raise RunError(str(self.path), "is the checkpoint of another training", "choose another folder with --out, or delete it")
+        return int(found["step"]), [float(loss) for loss in found["losses"]]
+
+
+def fit(
+    network: nn.Module,
+    objective: Objective,
+    images: Tensor,
+    labels: Tensor,
+    recipe: Recipe,
+    *,
+    checkpoint: Checkpoint | None = None,
+    listener: Listener | None = None,
+) -> list[float]:
+    """Train a network in place, and leave it in evaluation mode.
+
+    The order of an epoch depends on the seed and the epoch, the random numbers of a step on the seed and the step: a training that
+    continues from a checkpoint gives the same weights, bit for bit on the CPU. torch's global random state is left as it was.
+
+    Args:
+        network: pixels in [0, 1] (n, channels, height, width) -> logits (n, classes).
+        objective: what is minimised.
+        images: (n, channels, height, width), on the device of the network.
+        labels: (n,), likewise.
+        recipe: epochs, batches, optimizer and seed.
+        checkpoint: written every 30 seconds, and continued from if it is there; None: none.
+        listener: receives the progress.
+
+    Returns:
+        The mean loss of each epoch.
+
+    Raises:
+        RobauditError: the loss is no longer finite.
+        RunError: the checkpoint is of another training, or cannot be written.
+        KeyboardInterrupt: the listener asked for the end; the checkpoint has everything up to here.
+    """
+    listener, total = listener or Listener(), len(images)
+    each = -(-total // recipe.batch_size)  # steps in an epoch
+    steps = recipe.epochs * each
+    optimizer = _optimizer(network, recipe)
+    done, losses = checkpoint.read(network, optimizer) if checkpoint is not None else (0, [])
+    listener.begin(recipe.epochs * total, saved := _seen(done, each, total))
+    network.train()
+    order: tuple[Tensor, ...] = ()
+    running = torch.zeros((), dtype=torch.float64, device=images.device)
+    if done % each:
+        running += losses.pop()
+    with _own_randomness(images.device):
+        for step in range(done, steps):
+            epoch, place = divmod(step, each)
+            if not order or place == 0:
+                listener.doing(f"epoch {epoch + 1} of {recipe.epochs}" + (f", loss {losses[-1]:.4g}" if losses else ""))
+                order = _order(recipe.seed, epoch, total, each, images.device)
+            torch.manual_seed(_seed(recipe.seed, "step", step))
+            chosen = order[place]
+            loss = _step(Batch(network, images[chosen], labels[chosen]), objective, optimizer, _rate(recipe, step, steps))
+            running += loss * len(chosen)
+            last = place == each - 1
+            if last:
+                losses.append(_finite(float(running), epoch) / total)
+                running.zero_()
+            listener.working((step + 1 - done) / (steps - done))
+            stop = listener.stop_asked()
+            if checkpoint is not None and (stop or checkpoint.due):
+                state = losses if last else [*losses, _finite(float(running), epoch)]
+                checkpoint.write(step + 1, state, network, optimizer)
+                seen = _seen(step + 1, each, total)
+                listener.advance(seen - saved)
+                saved = seen
+            if stop:
+                raise KeyboardInterrupt
+    listener.advance(recipe.epochs * total - saved)
+    network.eval()
+    return losses
+
+
+def _step(batch: Batch, objective: Objective, optimizer: torch.optim.Optimizer, rate: float) -> Tensor:
+    """One step of the optimizer; the loss ()."""
+    for group in optimizer.param_groups:
+        group["lr"] = rate
+    with parametrize.cached():
+        loss = objective.loss(batch)
+    optimizer.zero_grad(set_to_none=True)
+    torch.autograd.backward(loss)
+    optimizer.step()
+    return loss.detach()
+
+
+def _optimizer(network: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
+    if recipe.optimizer == "sgd":
+        return torch.optim.SGD(network.parameters(), lr=recipe.lr, momentum=_MOMENTUM, weight_decay=recipe.weight_decay)
+    return torch.optim.Adam(network.parameters(), lr=recipe.lr, weight_decay=recipe.weight_decay)
+
+
+def _rate(recipe: Recipe, step: int, steps: int) -> float:
+    """The learning rate of a step."""
+    return recipe.lr * (0.5 + 0.5 * math.cos(math.pi * step / steps) if recipe.schedule == "cosine" else 1.0)
+
+
+def _order(seed: int, epoch: int, total: int, each: int, device: torch.device) -> tuple[Tensor, ...]:
+    """The images of each step of an epoch: batches whose sizes differ by one at most."""
+    generator = torch.Generator().manual_seed(_seed(seed, "epoch", epoch))
+    return torch.randperm(total, generator=generator).to(device).tensor_split(each)
+
+
+def _seen(steps: int, each: int, total: int) -> int:
+    """Images that so many steps have seen, those of later epochs again."""
+    epochs, place = divmod(steps, each)
+    return epochs * total + place * (total // each) + min(place, total % each)
+
+
+def _finite(loss: float, epoch: int) -> float:
+    if not math.isfinite(loss):
+        raise RobauditError(f"epoch {epoch + 1}", f"the loss is {loss}", "choose a smaller lr")
+    return loss
+
+
+def _seed(seed: int, what: str, number: int) -> int:
+    """A seed for torch, from the run's."""
+    return int.from_bytes(hashlib.sha256(f"{seed} {what} {number}".encode()).digest()[:8], "little") >> 1
+
+
+@contextmanager
+def _own_randomness(device: torch.device) -> Iterator[None]:
+    """Leave torch's random state as it was."""
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        yield

@@ -1,0 +1,150 @@
+"""From a training spec to a folder with the weights and an audit spec that names them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save as safetensors_bytes
+from torch import Tensor, nn
+
+from robaudit.auditing.environment import pick_device
+from robaudit.errors import EstimatorError, RobauditError, RunError
+from robaudit.files import expanded, json_bytes, read_json, remove_leftovers, write_atomically
+from robaudit.memory import is_out_of_memory
+from robaudit.plugins import blaming
+from robaudit.progress import Listener
+from robaudit.training.base import Batch
+from robaudit.training.loop import Checkpoint, fit
+from robaudit.training.network import build_network, build_objective, check_classes, digest_of, model_section, read_images
+from robaudit.training.orthogonal import plain_state
+from robaudit.training.spec import TrainingSpec
+
+WEIGHTS, AUDIT, RECORD, CHECKPOINT = "model.safetensors", "audit.yaml", "training.json", "checkpoint.pt"
+_IDENTITY = "training"
+_ROWS = 1000
+
+
+def train(
+    spec: TrainingSpec, *, out: Path | None = None, device: str | None = None, trust: bool = False, listener: Listener | None = None
+) -> Path:
+    """Train a model, or continue a training that was interrupted; the folder of the results.
+
+    The folder holds ``model.safetensors``, ``audit.yaml`` for ``robaudit estimate``, and ``training.json`` with the spec, the loss of each
+    epoch and the accuracy. While it trains there is ``checkpoint.pt``, too.
+
+    Args:
+        spec: of :func:`load_training` or :func:`training_spec`.
+        out: the folder; default: the spec's.
+        device: instead of the spec's.
+        trust: whether Python code that the spec names may run.
+        listener: receives the progress.
+
+    Raises:
+        RobauditError: the spec, its data or its network cannot be used, or the folder belongs to another training.
+    """
+    listener = listener or Listener()
+    where = pick_device(device or spec.device, "device")
+    folder = out or default_out(spec)
+    objective, audit = build_objective(spec), spec.audit_spec()
+    images, labels = read_images(spec.dataset, spec, listener, trust=trust)
+    identity = spec.identity(digest_of(images, labels))
+    if _finished(folder, identity):
+        listener.note(f"{folder / WEIGHTS} is there already")
+        return folder
+    bare, network = build_network(spec, trust=trust)
+    check_classes(network, images, labels, spec.origin.place(("network",)))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunError(str(folder), f"cannot be made ({error.strerror})", "choose another folder with --out") from error
+    remove_leftovers(folder)
+    checkpoint = Checkpoint(folder / CHECKPOINT, identity)
+    network.to(where)
+    try:
+        with blaming(f"objective {spec.objective.name}", type(objective), EstimatorError):
+            objective.check(Batch(network, images[:2].to(where), labels[:2].to(where)))
+            losses = fit(network, objective, images.to(where), labels.to(where), spec, checkpoint=checkpoint, listener=listener)
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        raise RobauditError("training", f"needs more memory than there is on {where}", "choose a smaller batch_size") from error
+    finally:
+        listener.end()
+    held_out = read_images(audit.dataset, spec, listener, trust=trust) if "dataset" in spec.audit else (images, labels)
+    share = accuracy(network, *held_out)
+    record = {"spec": spec.document(), "loss": losses, "accuracy": share, "accuracy_on": len(held_out[1]), "torch": torch.__version__}
+    write_atomically(folder / RECORD, json_bytes(record))
+    write_atomically(folder / AUDIT, _audit_bytes(spec))
+    write_atomically(folder / WEIGHTS, _weights(bare, identity))
+    checkpoint.path.unlink(missing_ok=True)
+    return folder
+
+
+def default_out(spec: TrainingSpec) -> Path:
+    """The spec's folder of results, or models/<name>."""
+    return Path("models") / spec.title if spec.out is None else spec.origin.folder / expanded(spec.out)
+
+
+def read_record(folder: Path) -> dict[str, Any]:
+    """The record of a training: spec, loss of each epoch, accuracy.
+
+    Raises:
+        RunError: it is missing or damaged.
+    """
+    found: dict[str, Any] = read_json(folder / RECORD)
+    return found
+
+
+def accuracy(network: nn.Module, images: Tensor, labels: Tensor) -> float:
+    """The share of images classified correctly."""
+    device = next(network.parameters()).device
+    with torch.no_grad():
+        found = [network(part.to(device)).argmax(1).cpu() for part in images.split(_ROWS)]
+    return float((torch.cat(found) == labels).double().mean())
+
+
+def _finished(folder: Path, identity: str) -> bool:
+    """Whether the folder holds the result of this training.
+
+    Raises:
+        RunError: it holds the result of another.
+    """
+    path = folder / WEIGHTS
+    if not path.exists():
+        return False
+    try:
+        with safe_open(path, "pt") as file:
+            found = (file.metadata() or {}).get(_IDENTITY)
+    except (SafetensorError, OSError) as error:
+        raise RunError(str(path), f"cannot be read ({error})", "delete it, or choose another folder with --out") from error
+    if found != identity:
+        raise RunError(str(path), "is the result of another training", "choose another folder with --out, or delete it")
+    return True
+
+
+def _weights(bare: nn.Module, identity: str) -> bytes:
+    """The weights; their metadata is one entry, as safetensors writes several in any order."""
+    tensors = {name: value.detach().cpu().clone().contiguous() for name, value in plain_state(bare).items()}
+    return bytes(safetensors_bytes(tensors, {_IDENTITY: identity}))
+
+
+def _audit_bytes(spec: TrainingSpec) -> bytes:
+    """The audit spec next to the weights; paths of the training spec are made absolute, as it lies in another folder."""
+    audit = spec.audit_spec()
+    dataset = audit.dataset.model_dump(mode="json", exclude_unset=True)
+    for key in ("path", "root"):
+        if isinstance(dataset.get(key), str) and (found := spec.origin.folder / expanded(dataset[key])).exists():
+            dataset[key] = os.path.abspath(found)  # noqa: PTH100  links stay as they are
+    noise = [one.model_dump(mode="json", exclude_unset=True) for one in audit.noise]
+    document: dict[str, Any] = {
+        "model": model_section(spec, WEIGHTS).model_dump(mode="json", exclude_unset=True),
+        "dataset": dataset,
+        "noise": noise,
+        **{key: value for key, value in spec.audit.items() if key not in ("dataset", "noise")},
+    }
+    return yaml.safe_dump({"name": spec.title, **document}, sort_keys=False, allow_unicode=True).encode()

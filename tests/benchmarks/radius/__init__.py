@@ -1,1 +1,0 @@
-"""Smallest perturbations by robaudit and by two attack libraries, on real networks."""

@@ -1,0 +1,155 @@
+"""The loop: known optima, seeds, and trainings that were interrupted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from robaudit.errors import RobauditError, RunError
+from robaudit.progress import Listener
+from robaudit.training import loop
+from robaudit.training.cross_entropy import CrossEntropy
+from robaudit.training.loop import Checkpoint, fit
+from robaudit.training.network import objective_class
+from robaudit.training.spec import Recipe
+
+
+class Interrupting(Listener):
+    """Ctrl-C after so many steps; it remembers what it is told."""
+
+    def __init__(self, steps: int = 10**9) -> None:
+        self.left, self.began, self.advanced, self.shares = steps, (0, 0), 0, list[float]()
+
+    def begin(self, total: int, done: int) -> None:
+        self.began = (total, done)
+
+    def working(self, share: float) -> None:
+        self.shares.append(share)
+
+    def advance(self, samples: int) -> None:
+        self.advanced += samples
+
+    def stop_asked(self) -> bool:
+        self.left -= 1
+        return self.left <= 0
+
+
+def images(count: int = 21) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    return torch.rand((count, 1, 2, 3), generator=generator), torch.arange(count) % 3
+
+
+def network() -> nn.Sequential:
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        return nn.Sequential(nn.BatchNorm2d(1), nn.Flatten(), nn.Linear(6, 8), nn.ReLU(), nn.Dropout(0.3), nn.Linear(8, 3))
+
+
+def same(first: nn.Module, second: nn.Module) -> bool:
+    a, b = first.state_dict(), second.state_dict()
+    return all(torch.equal(a[name], b[name]) for name in a)
+
+
+RECIPE = Recipe(epochs=3, batch_size=5, lr=0.01, schedule="cosine", seed=4)
+
+
+def test_cross_entropy_finds_the_frequencies_of_the_classes() -> None:
+    """Black images leave the bias alone, whose optimum is known."""
+    labels = torch.tensor([0] * 6 + [1] * 3 + [2])
+    net = nn.Sequential(nn.Flatten(), nn.Linear(4, 3))
+    losses = fit(net, CrossEntropy(), torch.zeros(10, 1, 2, 2), labels, Recipe(epochs=150, batch_size=10, lr=0.2, schedule="cosine"))
+    assert isinstance(net[1], nn.Linear)
+    shares = torch.tensor([0.6, 0.3, 0.1])
+    assert torch.allclose(net[1].bias.softmax(0), shares, atol=1e-3)
+    assert losses[-1] == pytest.approx(-float((shares * shares.log()).sum()), abs=1e-5)
+
+
+@pytest.mark.parametrize("stop", [1, 5, 8, 15])
+@pytest.mark.parametrize("optimizer", ["adam", "sgd"])
+def test_the_same_weights_after_an_interruption(stop: int, optimizer: str, tmp_path: Path) -> None:
+    recipe = RECIPE.model_copy(update={"optimizer": optimizer})
+    tested = objective_class("augmentation").model_validate({"noise": {"sigma": [0.2]}})
+    undisturbed, again = network(), network()
+    losses = fit(undisturbed, tested, *images(), recipe)
+    checkpoint = Checkpoint(tmp_path / "checkpoint.pt", "this")
+    if stop < 15:
+        first = Interrupting(stop)
+        with pytest.raises(KeyboardInterrupt):
+            fit(network(), tested, *images(), recipe, checkpoint=checkpoint, listener=first)
+    listener = Interrupting()
+    assert fit(again, tested, *images(), recipe, checkpoint=checkpoint, listener=listener) == losses
+    assert same(undisturbed, again)
+    assert not again.training
+    assert listener.began[0] == 63
+    assert listener.began[1] + listener.advanced == 63
+    if stop < 15:
+        assert first.advanced == listener.began[1] > 0
+
+
+def test_checkpoints_while_it_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
+    checkpoint, written = Checkpoint(tmp_path / "checkpoint.pt", "this"), list[int]()
+    write = Checkpoint.write
+
+    def counted(self: Checkpoint, step: int, *rest: Any) -> None:
+        written.append(step)
+        write(self, step, *rest)
+
+    monkeypatch.setattr(Checkpoint, "write", counted)
+    losses = fit(network(), CrossEntropy(), *images(), RECIPE, checkpoint=checkpoint)
+    assert written == list(range(1, 16))
+    again = network()
+    assert fit(again, CrossEntropy(), *images(), RECIPE, checkpoint=checkpoint) == losses  # there was nothing left to do
+    assert same(again, again)
+
+
+def test_checkpoints_of_others_are_refused(tmp_path: Path) -> None:
+    checkpoint = Checkpoint(tmp_path / "checkpoint.pt", "this")
+    with pytest.raises(KeyboardInterrupt):
+        fit(network(), CrossEntropy(), *images(), RECIPE, checkpoint=checkpoint, listener=Interrupting(2))
+    with pytest.raises(RunError, match="is the checkpoint of another training; choose another folder"):
+        fit(network(), CrossEntropy(), *images(), RECIPE, checkpoint=Checkpoint(checkpoint.path, "that"))
+    checkpoint.path.write_bytes(checkpoint.path.read_bytes()[:-100])
+    with pytest.raises(RunError, match="is not a whole checkpoint"):
+        fit(network(), CrossEntropy(), *images(), RECIPE, checkpoint=checkpoint)
+
+
+def test_seeds() -> None:
+    results = []
+    for seed in (4, 4, 5):
+        net = network()
+        state = torch.random.get_rng_state()
+        fit(net, CrossEntropy(), *images(), RECIPE.model_copy(update={"seed": seed}))
+        assert torch.random.get_rng_state().equal(state)
+        results.append(net)
+    assert same(results[0], results[1])
+    assert not same(results[0], results[2])
+
+
+def test_batches_differ_by_one_image_at_most() -> None:
+    """A last batch of one image would be too small for batch norm."""
+    seen = []
+
+    class Counting(CrossEntropy):
+        def loss(self, batch: Any) -> Tensor:
+            seen.append(len(batch.images))
+            return super().loss(batch)
+
+    fit(network(), Counting(), *images(21), Recipe(epochs=1, batch_size=10))
+    assert seen == [7, 7, 7]
+
+
+def test_a_loss_that_is_not_finite() -> None:
+    with pytest.raises(RobauditError, match=r"epoch 1: the loss is (nan|inf); choose a smaller lr"):
+        fit(network(), CrossEntropy(), images()[0] * torch.inf, images()[1], RECIPE)
+
+
+def test_progress_never_goes_back() -> None:
+    listener = Interrupting()
+    fit(network(), CrossEntropy(), *images(), RECIPE, listener=listener)
+    assert listener.shares == sorted(listener.shares)
+    assert listener.shares[-1] == 1.0
