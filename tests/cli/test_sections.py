@@ -117,7 +117,7 @@ def test_options_that_a_section_does_not_know_are_refused(run: Path, refuse: Ref
     )
     refuse("show", run, "corruption", "--sigma", "0.1", says="--noise, --level, --sigma: does not apply to the section corruption")
     refuse("show", run, "rows", "--threshold", "0.1", says="--threshold: does not apply to the section rows; use it with classes, flagged")
-    refuse("show", run, "certified", "--radius", "all", "--radius", "1", says="--radius all: has radii of its own")
+    refuse("show", run, "certified", "--radius", "all", "--radius", "1", says="--radius all: includes every radius")
     refuse("show", run, "certified", "--radius", "all", says="--radius all: is too long for a table; add --format csv or --format json")
     refuse("show", run, "classes", "--format", "parquet", says="--format parquet: does not apply to the section classes; use it with rows")
     refuse("show", run, "rows", "--format", "table", says="choose csv, json or parquet")
@@ -129,7 +129,7 @@ def test_options_that_a_section_does_not_know_are_refused(run: Path, refuse: Ref
     refuse("show", run, "sample", "--id", "0", "--bottom", "2", says="--bottom: counts the least robust images")
     refuse("show", run, "sample", "--id", "nobody", says="has no sample 'nobody'")
     refuse("show", run, "flagged", "-o", "gone/x.csv", says="its folder does not exist")
-    refuse("show", run, "flaged", says="'flaged' is not one of")
+    refuse("show", run, "flaged", says="'flaged' is not known; did you mean 'flagged'?")
 
 
 def test_latex_and_markdown(run: Path, run_cli: RunCli) -> None:
