@@ -8,7 +8,7 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -79,8 +79,8 @@ class Run(stored.Run):
     def to_arrow(self) -> pyarrow.Table:
         """The rows as an Arrow table: the columns of samples.csv, then what else an estimator recorded.
 
-        ``votes`` counts the noisy copies by class; ``details`` are further numbers by name (certified class, gap, effective sample
-        size, ...), as JSON; ``not_finite`` counts copies without finite logits.
+        ``votes``, ``certificate``, ``search``, ``loss``, ``clean`` and ``fit`` have the members of the class in :mod:`robaudit.results`;
+        ``numbers`` are further numbers by name (effective sample size, ...).
 
         Raises:
             RobauditError: pyarrow is not installed.
@@ -90,26 +90,26 @@ class Run(stored.Run):
         return arrow_table(self.rows, self.class_names, where="to_arrow")
 
     def to_pandas(self) -> pandas.DataFrame:
-        """The rows as a pandas table: the columns of samples.csv, ``votes``, ``not_finite``, and a column for each further number.
+        """The rows as a pandas table: the columns of samples.csv, and a column for each further number that some row has.
 
-        Those columns are called ``details.NAME`` (``details.certified_class``, ``details.gap``, ...) and are NaN where an estimator
-        does not give the number. Integers that may be absent are pandas' own ``Int64``.
+        Those columns are called ``votes.counts``, ``certificate.p_lower``, ``numbers.ess``, ... and are empty where a result does not have
+        the number. Integers that may be absent are pandas' own ``Int64``.
 
         Raises:
             RobauditError: pandas or pyarrow is not installed.
         """
-        import json
-
         try:
             import pandas as pd
         except ImportError as error:
             raise needs_package("to_pandas", "pandas") from error
         types = {"int64": pd.Int64Dtype(), "bool": pd.BooleanDtype()}
         table = self.to_arrow()
-        frame: pandas.DataFrame = table.drop_columns("details").to_pandas(types_mapper=lambda one: types.get(str(one)))
-        details = [json.loads(text) if text else {} for text in table["details"].to_pylist()]
-        for name in sorted({name for one in details for name in one}):
-            frame[f"details.{name}"] = [one.get(name, math.nan) for one in details]
+        numbers = [dict(some or ()) for some in table["numbers"].to_pylist()]
+        flat = table.drop_columns("numbers").flatten()
+        further = [name for name in flat.column_names if "." in name and flat[name].null_count == len(flat)]
+        frame: pandas.DataFrame = flat.drop_columns(further).to_pandas(types_mapper=lambda one: types.get(str(one)))
+        for name in sorted({name for one in numbers for name in one}):
+            frame[f"numbers.{name}"] = [one.get(name, math.nan) for one in numbers]
         return frame
 
     def to_polars(self) -> polars.DataFrame:
@@ -160,7 +160,7 @@ class Run(stored.Run):
         refuse_unused(SectionName(name), ask)
         made = section_of(SectionName(name))
         found = made.find([self, *with_], ask)
-        return Results((one.record for one in found), made.tables(found, ask))
+        return Results((one.record for one in found), made.shown(found, ask))
 
     def summary(self) -> Results[GroupSummary]:
         """Mean, quantiles and shares for each estimator and noise level, with intervals."""
@@ -293,13 +293,11 @@ class Run(stored.Run):
         Raises:
             RobauditError: jinja2 is not installed, or the file cannot be written.
         """
-        from robaudit.gates.sources import decisions_of
         from robaudit.report.html.content import gather
 
         suffix = "html" if path is None else Path(path).suffix.lower().lstrip(".")
         arguments.choose("path", suffix, ("html", "htm", "md", "markdown"))
         content = gather([self, *with_], _ask(estimator, noise, level, sigma, threshold=threshold, label=label))
-        content = replace(content, views=tuple(replace(view, decisions=decisions_of(view.run)[0]) for view in content.views))
         if suffix.startswith("m"):
             from robaudit.report.html.markdown import markdown_report
 
@@ -350,7 +348,8 @@ class Run(stored.Run):
         from robaudit.report.pictures import can_draw
 
         can_draw(required=True, where="plot")
-        from robaudit.report.pictures.kinds import FORMATS, figure_of, found_in, look_of, picture, sketch_of
+        from robaudit.report.pictures import FORMATS
+        from robaudit.report.pictures.kinds import figure_of, found_in, look_of, picture, sketch_of
 
         format_ = "" if path is None else Path(path).suffix.lower().lstrip(".")
         if path is not None:
@@ -406,7 +405,7 @@ def read_run(path: str | Path, *, kept: bool = False) -> Run:
 
     Args:
         path: the run folder.
-        kept: also read which draws kept the class (:attr:`robaudit.Row.kept`), which takes more memory than the rest of a row.
+        kept: also read which draws kept the class (:attr:`robaudit.results.Votes.bits`), which takes more memory than the rest of a row.
 
     Raises:
         RunError: it is missing, damaged or unfinished.

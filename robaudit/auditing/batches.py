@@ -39,14 +39,6 @@ class RowCheck:
     largest_difference: float
     random: bool = False
 
-    @property
-    def note(self) -> str:
-        """A line for the user about rounding; empty where there is nothing to say."""
-        if self.bits is not RowBits.ROUNDING or self.random:
-            return ""
-        what = f"an image's logits differ by up to {self.largest_difference:.1g} of their spread between batch sizes"
-        return f"{what}: how the work is cut changes the last digits, and may move a vote"
-
     def warnings(self, name: str) -> list[str]:
         """Lines about a network, called ``name``, whose results are not reproducible."""
         if self.random:

@@ -127,20 +127,27 @@ def estimate(
     sigma: Annotated[
         list[str] | None,
         typer.Option(
-            rich_help_panel=SPEC, help="Standard deviation of the noise, for example 0.05 or 8/255, instead of the spec's (repeatable)."
+            metavar="X",
+            rich_help_panel=SPEC,
+            help="Standard deviation of the noise, for example 0.05 or 8/255, instead of the spec's (repeatable).",
         ),
     ] = None,
     noise: Annotated[
-        list[str] | None, typer.Option(rich_help_panel=SPEC, help="Only this noise of the spec, by its label (repeatable).")
+        list[str] | None, typer.Option(metavar="NAME", rich_help_panel=SPEC, help="Only this noise of the spec, by its label (repeatable).")
     ] = None,
     level: Annotated[
         list[str] | None,
-        typer.Option(rich_help_panel=SPEC, help="Level of the noise (photons, severity, ...) instead of the spec's (repeatable)."),
+        typer.Option(
+            metavar="X", rich_help_panel=SPEC, help="Level of the noise (photons, severity, ...) instead of the spec's (repeatable)."
+        ),
     ] = None,
-    estimator: Annotated[list[str] | None, typer.Option(rich_help_panel=SPEC, help="Estimator instead of the spec's (repeatable).")] = None,
+    estimator: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", rich_help_panel=SPEC, help="Estimator instead of the spec's (repeatable).")
+    ] = None,
     set_: SetOption = None,
     device: Annotated[
-        str | None, typer.Option(rich_help_panel=RUNNING, help="cpu, cuda, cuda:1, several as cuda:0,cuda:1 or cuda:all, or auto.")
+        str | None,
+        typer.Option(metavar="DEVICE", rich_help_panel=RUNNING, help="cpu, cuda, cuda:1, several as cuda:0,cuda:1 or cuda:all, or auto."),
     ] = None,
     engine: Annotated[
         Engine | None, typer.Option(rich_help_panel="Ray", help="Compute on this machine, or with the workers of a Ray cluster.")
@@ -153,7 +160,7 @@ def estimate(
             help="With --engine ray: the head node, or auto. Default: RAY_ADDRESS, or this machine alone.",
         ),
     ] = None,
-    limit: Annotated[int | None, typer.Option(min=1, rich_help_panel=SPEC, help="Audit only the first N samples.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, metavar="N", rich_help_panel=SPEC, help="Audit only the first N samples.")] = None,
     budget: Annotated[
         str | None,
         typer.Option(
@@ -162,11 +169,12 @@ def estimate(
             help="Lower draws, then images, of a new run so that it takes about this long at most: 90s, 10m, 2h, 1h30m.",
         ),
     ] = None,
-    seed: Annotated[int | None, typer.Option(min=0, rich_help_panel=SPEC, help="Seed of the noise.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, metavar="N", rich_help_panel=SPEC, help="Seed of the noise.")] = None,
     workers: Annotated[
         int | None,
         typer.Option(
             min=0,
+            metavar="N",
             rich_help_panel=RUNNING,
             help="Threads that read and decode images in advance (default: 4 with CUDA, 0 on the CPU); with --engine ray: the workers "
             "(default: as many as the cluster has room for).",
@@ -174,7 +182,9 @@ def estimate(
     ] = None,
     gpus_per_worker: Annotated[
         float | None,
-        typer.Option(min=0, rich_help_panel="Ray", help="With --engine ray: GPUs of each worker. Default: 1 where the cluster has any."),
+        typer.Option(
+            min=0, metavar="X", rich_help_panel="Ray", help="With --engine ray: GPUs of each worker. Default: 1 where the cluster has any."
+        ),
     ] = None,
     ship: Annotated[
         bool,
@@ -186,17 +196,20 @@ def estimate(
     ] = False,
     memory: Annotated[
         str | None,
-        typer.Option(metavar="SIZE", rich_help_panel=RUNNING, help="Main memory to use at most, for example 4GB. Default: what is free."),
+        typer.Option(metavar="SIZE", rich_help_panel=RUNNING, help="Limit main memory, for example 4GB. Default: what is free."),
     ] = None,
     deterministic: Annotated[
-        bool, typer.Option("--deterministic", rich_help_panel=RUNNING, help="On CUDA: make every run give the same bits.")
+        bool,
+        typer.Option(
+            "--deterministic", rich_help_panel=RUNNING, help="On CUDA: use deterministic algorithms, so that runs agree bit for bit."
+        ),
     ] = False,
     as_given: Annotated[
         bool,
         typer.Option(
             "--as-given",
             rich_help_panel=SPEC,
-            help="Audit pixels and noise levels that cannot be meant for [0, 1] as they are given, with a warning.",
+            help="Accept pixels and noise levels that are implausible for pixels in [0, 1], with a warning.",
         ),
     ] = False,
     trust: TrustOption = False,
@@ -209,7 +222,7 @@ def estimate(
     ] = False,
     fresh: Annotated[
         bool,
-        typer.Option("--fresh", rich_help_panel=OUTPUT, help="Refuse a run folder that is there already, whoever made it. For pipelines."),
+        typer.Option("--fresh", rich_help_panel=OUTPUT, help="Refuse a run folder that exists already. For pipelines."),
     ] = False,
     gates: GatesOption = None,
     until_decided: Annotated[
@@ -223,7 +236,10 @@ def estimate(
     max_samples: Annotated[
         int | None,
         typer.Option(
-            min=1, rich_help_panel=GATES, help="With gates: draw at most N noisy copies of an image. Default: mc's samples in the spec."
+            min=1,
+            metavar="N",
+            rich_help_panel=GATES,
+            help="With gates: draw at most N noisy copies of an image. Default: mc's samples in the spec.",
         ),
     ] = None,
     population: PopulationOption = False,

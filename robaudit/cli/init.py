@@ -126,10 +126,16 @@ def init(
             del section["sample"]  # the subset would be all of them
         return section
 
-    path = _answer("Trained model (file)", model, None, known_file, asking, "--model")
+    path = _answer("The trained model (a file)", model, None, known_file, asking, "--model", "model.pt")
     keys, known, own = _keys_of(path, architecture, base, asking)
     dataset = _answer(
-        "Images (.npz, a folder, .csv, .parquet, .tar, digits, torchvision:CIFAR10)", data, None, known_data, asking, "--data"
+        "The images (.npz, a folder, .csv, .parquet, .tar, digits, torchvision:CIFAR10)",
+        data,
+        None,
+        known_data,
+        asking,
+        "--data",
+        "images/",
     )
     if known is not None:
         dataset = with_images(dataset, known)
@@ -162,7 +168,9 @@ def _next(command: str, *, gated: bool) -> str:
     return f"next: {command}" + (f", then robaudit gate RUN; or both: {command} --until-decided\n" if gated else "\n")
 
 
-def _answer(question: str, given: str | None, default: str | None, read: Callable[[str], T], asking: bool, option: str) -> T:
+def _answer(
+    question: str, given: str | None, default: str | None, read: Callable[[str], T], asking: bool, option: str, value: str = ""
+) -> T:
     """The value of an option, or the answer to a question, which is repeated on a terminal until the answer is valid.
 
     Raises:
@@ -170,7 +178,9 @@ def _answer(question: str, given: str | None, default: str | None, read: Callabl
     """
     if given is None and not asking:
         if default is None:
-            raise SpecError(option, "is missing", "give it, or run robaudit init on a terminal, where it asks for it")
+            raise SpecError(
+                "init", f"needs {question[0].lower()}{question[1:]}", f"add {option} {value}, or run robaudit init on a terminal"
+            )
         given = default
     if given is not None:
         return read(given)
@@ -197,7 +207,9 @@ def _keys_of(path: str, architecture: str | None, base: Path, asking: bool) -> t
         return {"format": "python", "architecture": path}, None, True
     keys, known = recognise(path, architecture, base)
     if not keys and needs_architecture(path, base):
-        keys["architecture"] = _answer("Its architecture, for example torchvision:resnet18", None, None, str, asking, "--architecture")
+        keys["architecture"] = _answer(
+            "The architecture of these weights", None, None, str, asking, "--architecture", "torchvision:resnet18 or module:Class"
+        )
     return keys, known, is_own_code(keys.get("architecture", "")) and needs_architecture(path, base)
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from inspect import cleandoc
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, get_args, get_type_hints
 
 if TYPE_CHECKING:
     import typer
@@ -89,6 +90,10 @@ def make_app() -> typer.Typer:
         "list": catalogue.list_,
     }
     for name, command in commands.items():
+        command.__annotations__ = get_type_hints(command, include_extras=True)
+        for hint in command.__annotations__.values():
+            if get_args(hint)[:1] == (bool,):
+                get_args(hint)[1].metavar = ""  # typer would print a type for a switch
         paragraphs = cleandoc(command.__doc__ or "").replace("\nExample:", "\n\nExample:").split("\n\n")
         app.command(name, help="\n\n".join(" ".join(one.split()) for one in paragraphs))(command)
     return app
@@ -177,8 +182,18 @@ def _usage(error: Any) -> str:
     typed = [word for word in sys.argv[1:2] if not word.startswith("-")]  # where the parser does not say in which command it was
     command = context.command_path if context is not None else " ".join(["robaudit", *typed])
     message = " ".join(str(error.format_message()).split()).rstrip(".").replace("Value error, ", "").replace("Input should", "must")
-    message = message.partition(", unable to parse string as")[0]
+    message = _nearest(message.partition(", unable to parse string as")[0])
     return f"{message or 'no command given'}; {_quote_gates()}see {command} --help"
+
+
+def _nearest(message: str) -> str:
+    """The parser's list of choices, or the one nearest to what was typed."""
+    from robaudit.errors import did_you_mean
+
+    if (found := re.search(r"'([^']*)' is not one of (.*)", message)) is None:
+        return message
+    near = did_you_mean(found[1], re.findall(r"'([^']*)'", found[2]))
+    return f"{message[: found.start()]}{found[1]!r} is not known; {near}" if near.endswith("?") else message
 
 
 def _quote_gates() -> str:

@@ -141,7 +141,7 @@ PopulationOption = Annotated[
     typer.Option(
         "--population",
         rich_help_panel=GATES,
-        help="Decide for images like these, of which these are a sample, not for these images only.",
+        help="Decide for the population that these images are a sample of, not for these images only.",
     ),
 ]
 PointOption = Annotated[

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -24,41 +23,20 @@ from robaudit.cli.options import (
     levels,
 )
 from robaudit.errors import SpecError
+from robaudit.report.pictures import FORMATS, KINDS, Kind
 
 if TYPE_CHECKING:
     from robaudit.report.pictures.page import Sketch
 
 
-class Kind(StrEnum):
-    """What the figure shows."""
-
-    SUMMARY = "summary"
-    LEVELS = "levels"
-    CLASSES = "classes"
-    FLAGGED = "flagged"
-    CONFUSION = "confusion"
-    CERTIFIED = "certified"
-    SCORES = "scores"
-    CURVES = "curves"
-    CORRUPTION = "corruption"
-    EASIEST = "easiest"
-    LOSSES = "losses"
-    SAMPLE = "sample"
-    SCATTER = "scatter"
-    VALIDATION = "validation"
-    NOISE = "noise"
-
-
 _MOST_PREVIEWED = 8
-_OTHERS = (Kind.VALIDATION, Kind.NOISE)
-_OF_RUNS = tuple(kind for kind in Kind if kind not in _OTHERS)
 _KINDS_OF: Mapping[str, Sequence[Kind]] = {
     "--threshold": (Kind.SUMMARY, Kind.FLAGGED),
     "--max-images": (Kind.FLAGGED, Kind.LOSSES, Kind.NOISE),
     "--id": (Kind.SAMPLE,),
     "--set": (Kind.NOISE,),
-    "--estimator": _OF_RUNS,
-    "--noise, --level, --sigma": (*_OF_RUNS, Kind.NOISE),
+    "--estimator": KINDS,
+    "--noise, --level, --sigma": (*KINDS, Kind.NOISE),
     "--data": (Kind.FLAGGED, Kind.SAMPLE),
 }
 """The kinds that an option is about, where it is not about all."""
@@ -103,7 +81,7 @@ def plot(
     Example: robaudit plot runs/old runs/new --kind levels --width 3.3 --no-title -o levels.pdf
     """
     ending = output.suffix.lower()
-    if ending not in (".png", ".svg", ".pdf"):
+    if ending[1:] not in FORMATS:
         raise SpecError(f"-o {output}", "is not a supported format", "use .png, .svg or .pdf")
     given = {
         "--threshold": threshold,

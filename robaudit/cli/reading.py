@@ -29,6 +29,7 @@ from robaudit.cli.options import (
     finite_threshold,
     image_source,
     levels,
+    number,
 )
 from robaudit.errors import RobauditError, SpecError
 from robaudit.report.sections import Ask, Found, SectionName, refuse_unused, section_csv, section_json, section_of
@@ -70,13 +71,20 @@ ByOption = Annotated[
 ]
 ColumnsOption = Annotated[
     Path | None,
-    typer.Option("--data", metavar="SPEC.yaml", rich_help_panel=_CLASSES, help="--by COLUMN: of this spec's data set, not the run's own."),
+    typer.Option(
+        "--data",
+        metavar="SPEC.yaml",
+        rich_help_panel=_CLASSES,
+        help="With --by COLUMN: read the column from this spec's data set instead of the run's own.",
+    ),
 ]
 BottomOption = Annotated[
     int | None,
-    typer.Option(min=1, metavar="N", rich_help_panel=_FLAGGED, help="The N least robust samples instead, below the threshold or not."),
+    typer.Option(
+        min=1, metavar="N", rich_help_panel=_FLAGGED, help="List the N least robust samples, whether or not they are below the threshold."
+    ),
 ]
-TopOption = Annotated[int | None, typer.Option(min=1, metavar="N", rich_help_panel=_FLAGGED, help="Also the N most robust samples.")]
+TopOption = Annotated[int | None, typer.Option(min=1, metavar="N", rich_help_panel=_FLAGGED, help="Also list the N most robust samples.")]
 PerClassOption = Annotated[bool, typer.Option("--per-class", rich_help_panel=_FLAGGED, help="A list for each predicted class.")]
 OnlyOption = Annotated[
     Only | None, typer.Option(rich_help_panel=_FLAGGED, help="Only samples classified correctly, or wrongly, without noise.")
@@ -88,7 +96,7 @@ def show(
     section: Annotated[SectionName, typer.Argument(metavar="SECTION", help="What to show.")] = SectionName.SUMMARY,
     with_: Annotated[
         list[Path] | None,
-        typer.Option("--with", metavar="RUN", rich_help_panel=RESULTS, help="Show this run, too, compared with RUN (repeatable)."),
+        typer.Option("--with", metavar="RUN", rich_help_panel=RESULTS, help="Show this run side by side with RUN (repeatable)."),
     ] = None,
     label: LabelOption = None,
     estimator: EstimatorFilter = None,
@@ -135,15 +143,15 @@ def show(
         typer.Option(
             "--format",
             rich_help_panel="Output",
-            help="latex: for a paper; parquet: of rows. Default: by the suffix of -o, else table; of rows csv.",
+            help="Output format; parquet only for rows. Default: by the suffix of -o, else table (rows: csv).",
         ),
     ] = None,
     output: OutputOption = None,
 ) -> None:
     """Print a section of a run: its summary, classes, certified accuracy, error curves, one sample, all rows, ...
 
-    sample: all results of the least robust images side by side, from the average over noise to what is proven. rows: as in samples.csv
-    and samples.json; of an unfinished run those that it has so far.
+    sample: all results of the least robust images side by side, from the average over noise to what is proven. rows: those of
+    samples.csv; for an unfinished run, those written so far.
 
     Example: robaudit show runs/spec-1a2b3c4d certified --radius 0.5 --with runs/other-5e6f7a8b
     """
@@ -278,8 +286,8 @@ def _show(name: SectionName, paths: Sequence[Path], ask: Ask, format_: ShowForma
     texts: dict[ShowFormat, Callable[[], str]] = {
         ShowFormat.CSV: lambda: section_csv(name, found, ask),
         ShowFormat.JSON: lambda: section_json(name, found, ask),
-        ShowFormat.MD: lambda: markdown_text(section.tables(found, ask)),
-        ShowFormat.LATEX: lambda: latex_text(section.tables(found, ask)),
+        ShowFormat.MD: lambda: markdown_text(section.shown(found, ask)),
+        ShowFormat.LATEX: lambda: latex_text(section.shown(found, ask)),
     }
     leading_warnings(runs, in_table=False)
     emit(texts[form](), to)
@@ -292,7 +300,7 @@ def _terminal(name: SectionName, runs: Sequence[Run], ask: Ask) -> tuple[Termina
 
     section = section_of(name)
     found = section.find(runs, ask)
-    tables = list(section.tables(found, ask))
+    tables = section.shown(found, ask)
     if name is SectionName.SUMMARY:
         from robaudit.report.summary_tables import foot_table, head_table
 
@@ -367,20 +375,15 @@ def _radii(texts: Sequence[str]) -> Iterator[float | None]:
     Raises:
         SpecError: one is no number, or is negative.
     """
-    from robaudit.spec.fields import as_number
-
     if "all" in texts:
         if set(texts) != {"all"}:
-            raise SpecError("--radius all", "has radii of its own", "leave the others out")
+            raise SpecError("--radius all", "includes every radius", "leave the others out")
         yield None
         return
-    numbers = set[float]()
+    numbers, example = set[float](), "give 0 or a positive number such as 0.5 or 8/255, or all"
     for text in texts:
-        try:
-            value = float(str(as_number(text)))
-        except ValueError:
-            value = math.nan
+        value = number("--radius", text, example)
         if not 0.0 <= value < math.inf:
-            raise SpecError(f"--radius {text}", "is not a radius", "give 0 or a positive number such as 0.5 or 8/255, or all")
+            raise SpecError(f"--radius {text}", "is not a radius", example)
         numbers.add(value)
     yield from sorted(numbers)

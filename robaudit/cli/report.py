@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -51,7 +50,7 @@ def report(
         ReportFormat | None,
         typer.Option("--format", rich_help_panel=OUTPUT, help="html, or md for a pull request. Default: by the suffix of -o, else html."),
     ] = None,
-    title: Annotated[str | None, typer.Option(rich_help_panel=OUTPUT, help="Heading of the report.")] = None,
+    title: Annotated[str | None, typer.Option(metavar="TEXT", rich_help_panel=OUTPUT, help="Heading of the report.")] = None,
     label: LabelOption = None,
     estimator: EstimatorFilter = None,
     noise: NoiseFilter = None,
@@ -78,7 +77,6 @@ def report(
     """
     from robaudit.cli.console import Reporter
     from robaudit.cli.streams import put, write_output
-    from robaudit.gates.sources import decisions_of
     from robaudit.report.html.content import gather
     from robaudit.report.sections import Ask
     from robaudit.store.run import read_run
@@ -86,15 +84,9 @@ def report(
     markdown, source = check_report(output, format_), image_source(data, trust)
     ask = Ask(tuple(estimator or ()), levels(noise, level, sigma), finite_threshold(threshold), label=tuple(label or ()))
     content = gather([read_run(run, kept=len(runs) > 1) for run in runs], ask, most=max_images)
-    problems, views = list(content.problems), []
-    for view in content.views:
-        decisions, problem = decisions_of(view.run)
-        views.append(replace(view, decisions=decisions))
-        problems += [f"no gates: {problem}"] if problem else []
-    text, missing = _rendered(replace(content, views=tuple(views)), markdown, title=title, images=not no_images, source=source)
-    problems += missing
+    text, missing = _rendered(content, markdown, title=title, images=not no_images, source=source)
     with Reporter() as reporter:
-        for problem in problems:
+        for problem in (*content.problems, *missing):
             reporter.note(problem)
         if output is None:
             put([text.encode()])
@@ -149,13 +141,10 @@ def write_reports(run: Run, files: Sequence[Path], decisions: Sequence[Decision]
         What it lacks, one line each.
     """
     from robaudit.cli.streams import write_output
-    from robaudit.gates.sources import decisions_of
     from robaudit.report.html.content import gather
 
-    content = gather([run])
-    documents, problem = decisions_of(run) if decisions is None else (tuple(one.document() for one in decisions), "")
-    problems = [*content.problems, *([f"no gates: {problem}"] if problem else [])]
-    content = replace(content, views=tuple(replace(view, decisions=documents) for view in content.views))
+    content = gather([run], decisions=decisions)
+    problems = list(content.problems)
     for file in files:
         text, missing = _rendered(content, check_report(file), source=source)
         problems += missing

@@ -40,7 +40,7 @@ def train(
     with starting(quiet=quiet):
         from robaudit.training.run import AUDIT, read_record
         from robaudit.training.run import train as run
-    with Reporter(quiet=quiet, action="training", unit="images") as reporter:
+    with Reporter(quiet=quiet, action="training", unit="steps") as reporter:
         folder = run(asked, out=out, device=device, trust=trust or _consents(set_ or (), asked), listener=reporter)
     if not quiet:
         record = read_record(folder)

@@ -10,8 +10,8 @@ from robaudit.quantities import Quantity
 from robaudit.report import numbers, words
 from robaudit.report.differences import Changes, changes_of, difference, run_columns
 from robaudit.report.sections import Ask, Found, Section, by_name
-from robaudit.report.summary_tables import approximate, circumstances, heading, mean_cell
-from robaudit.report.tables import Cell, Column, Table, cells
+from robaudit.report.summary_tables import about, approximate, mean_cell
+from robaudit.report.tables import Cell, Column, Table, cells, columns
 from robaudit.stats.classes import ClassBias, ClassStats, GapVerdict, class_bias
 from robaudit.stats.groups import quantity_of
 from robaudit.stats.intervals import LIKE_THESE, THESE_IMAGES
@@ -20,7 +20,7 @@ from robaudit.text import class_name, count
 
 OTHERS = "from the others"
 """The head of a class's difference from all other images."""
-SINGLE_IMAGE = "( ) a single image says nothing about its class: listed with its own interval, but not tested."
+SINGLE_IMAGE = "( ) a single image: shown with its own interval, not tested."
 _ALL, _WORST, _BEST = 30, 20, 5  # of the classes on a page
 _CLASSES = ("label", "predicted")
 _OPEN = 3  # results whose classes start unfolded
@@ -68,7 +68,9 @@ class ClassSection(Section[ClassBias]):
         for i, table in enumerate(self.tables(found, ask)):
             records = [one.record for one in found if heading_of(one.record) == table.heading]
             most = max(max(one.images for one in record.classes) for record in records)
-            if len(table.rows) > most and len(table.rows) > _BEST:
+            if len(table.rows) == 1:
+                yield Table(table.heading, notes=("All images are of one class.",))
+            elif len(table.rows) > most and len(table.rows) > _BEST:
                 yield replace(
                     table,
                     columns=(),
@@ -92,7 +94,7 @@ class ClassSection(Section[ClassBias]):
 
 def heading_of(bias: ClassBias) -> str:
     """The heading of a table of classes."""
-    return f"{bias.key}, {_by(bias)}: {heading(bias.key, bias.unit)}"
+    return f"{bias.key}, {'by predicted class' if bias.by == 'predicted' else f'by {bias.by}'}"
 
 
 def bias_table(bias: ClassBias, quantity: Quantity | None = None) -> Table:
@@ -119,7 +121,7 @@ def bias_table(bias: ClassBias, quantity: Quantity | None = None) -> Table:
             Column(""),
         ),
         tuple(rows),
-        lines=(circumstances(bias.key, bias.higher_is_better),),
+        lines=(about(bias.key, bias.unit, bias.higher_is_better),),
         conclusions=(_conclusion(bias),),
         notes=tuple(_notes(bias, share=bool(share))),
     )
@@ -133,7 +135,7 @@ def _side_by_side(found: Sequence[Found[ClassBias]], changes: Mapping[str, Chang
     key = first.key.estimator, first.key.at
     moved = [
         {one.index: one.difference for one in group.classes}
-        if (group := changes[name].get(key)) is not None and first.by in _CLASSES
+        if (group := changes[name].get(key)) is not None and first.by == "label"
         else {}
         for name in names[1:]
     ]
@@ -141,25 +143,23 @@ def _side_by_side(found: Sequence[Found[ClassBias]], changes: Mapping[str, Chang
         (
             Cell(label_of(one)),
             *(_mean(of[label_of(one)], quantity) if label_of(one) in of else Cell(numbers.NONE) for of in means),
-            *(Cell(difference(some.get(one.index))) for some in moved),
+            *(Cell(difference(some.get(one.index))) for some in moved if first.by == "label"),
         )
         for one in weakest_first(first)
     ]
-    lines = (circumstances(first.key, first.higher_is_better),)
+    lines = (about(first.key, first.unit, first.higher_is_better),)
     conclusions = tuple(replace(cell, text=f"{one.name}: {cell.text}") for one in found for cell in (_conclusion(one.record),))
-    notes = (f"[ ] 95 % interval for {LIKE_THESE}; of the differences for all classes together.",)
+    shown = first.by == "label"
+    note = f"[ ] 95 % interval for {LIKE_THESE}" + ("; of the differences for all classes together." if shown else ".")
+    notes = (note, *([] if shown else [f"No differences by {first.by}: they are computed by label only."]))
     return Table(
         heading_of(first),
-        (Column("class" if first.by in _CLASSES else first.by), *run_columns(names)),
+        (Column("class" if first.by in _CLASSES else first.by), *(run_columns(names) if shown else columns((), names))),
         tuple(rows),
         lines,
         conclusions,
         notes,
     )
-
-
-def _by(bias: ClassBias) -> str:
-    return "by predicted class" if bias.by == "predicted" else f"by {bias.by}"
 
 
 def _conclusion(bias: ClassBias) -> Cell:

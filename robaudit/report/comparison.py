@@ -120,13 +120,13 @@ def _counts(group: GroupComparison) -> list[str]:
     side = "below" if group.higher_is_better else "above"
     lines = []
     if group.compared:
-        each = f"of {group.compared:,}, each beyond its own 95 % interval (due to the noise draws alone: up to 2.5 % either way)"
+        each = f"of {group.compared:,}, each by its own 95 % interval (the noise draws alone give up to 2.5 % of each)"
         lines.append(f"worse: {group.worse:,}, better: {group.better:,} {each}.")
     bounds, size = group.counts, group.images + group.not_finite + group.skipped
     if bounds.worse is not None and bounds.newly_flagged is not None:
         worse = f"{round(bounds.worse.lower * size):,} to {round(bounds.worse.upper * size):,} of {size:,}"
         flagged = f"{bounds.newly_flagged.lower:,.0f} to {bounds.newly_flagged.upper:,.0f}"
-        lines.append(f"true number ({100 * group.confidence:.4g} % bounds): worse by any amount {worse}; newly flagged {flagged}.")
+        lines.append(f"With {100 * group.confidence:.4g} % confidence, {worse} are worse by any amount, and {flagged} are newly flagged.")
     for which in ("newly flagged", "fixed") if math.isfinite(group.threshold) else ():
         kinds = {kind: group.flagged(which, kind) for kind in Certainty}
         words = ", ".join(
@@ -140,7 +140,7 @@ def _counts(group: GroupComparison) -> list[str]:
     if group.skipped:
         lines.append(f"{count(group.skipped, 'sample')} left out: skipped by the new run. Gates count them at both ends of the range.")
     if group.approximate:
-        lines.append(f"{group.key.estimator}: approximate: intervals cover its noise draws, not the bias of the approximation.")
+        lines.append(f"{group.key.estimator} is approximate: intervals cover its noise draws, not the bias of the approximation.")
     if group.voted:
         lines.append(f"{group.key.estimator}: by the votes of its copies; its approximations are not compared.")
     return lines

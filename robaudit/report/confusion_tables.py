@@ -9,12 +9,13 @@ from typing import Any
 from robaudit.documents import json_values
 from robaudit.errors import SpecError
 from robaudit.report import numbers
+from robaudit.report.pictures.chosen import same_result
 from robaudit.report.sections import Ask, Found, Section
 from robaudit.report.tables import Cell, Column, Table, cells
 from robaudit.stats.confusion import Confusion, Turn, confusions
 from robaudit.stats.intervals import LIKE_THESE
 from robaudit.store.run import Run
-from robaudit.text import class_name, known_name
+from robaudit.text import class_name, count, known_name
 
 _MOST = 15
 
@@ -47,9 +48,11 @@ class ConfusionSection(Section[Confusion]):
             yield _table([one for one in found if one.record.key == key])
 
     def page_tables(self, found: Sequence[Found[Confusion]], ask: Ask) -> Iterator[Table]:
-        """The same, all but the last folded."""
-        tables = list(self.tables(found, ask))
-        yield from (replace(table, folded=table is not tables[-1]) for table in tables)
+        """At the strongest level of the first noise, which the picture shows."""
+        (table,) = self.tables(same_result(found, lambda record: record.key), ask)
+        rest = len({one.record.key for one in found}) - 1
+        more = (f"{count(rest, 'other result')}: robaudit show RUN confusion.",) if rest else ()
+        yield replace(table, notes=(*table.notes, *more))
 
     def document(self, one: Found[Confusion], ask: Ask) -> dict[str, Any]:
         """The matrix and the turns."""

@@ -11,7 +11,7 @@ from typing import Any
 from robaudit.documents import json_values
 from robaudit.levels import GAUSSIAN
 from robaudit.report import numbers
-from robaudit.report.differences import BOOTSTRAP_P, NOT_COMPARED, Paired, paired_cells, paired_changes, run_columns
+from robaudit.report.differences import BOOTSTRAP_P, Paired, paired_cells, paired_changes, run_columns
 from robaudit.report.sections import Ask, Found, Section
 from robaudit.report.tables import Column, Table, cells
 from robaudit.report.words import BOOTSTRAP
@@ -146,8 +146,8 @@ def _notes(every: Mapping[str, Curves], *, paired: bool) -> Iterator[str]:
         yield f"{NAMES[kind]}: {MEANINGS[kind]}; {better} is better."
     several = len(every) > 1
     yield f"[ ] 95 % {BOOTSTRAP}{'; of a difference: the same images drawn for both' if paired else ''}. Errors are relative to the label."
-    if several:
-        yield BOOTSTRAP_P if paired else NOT_COMPARED
+    if paired:
+        yield BOOTSTRAP_P
     for name, one in every.items():
         for remark in remarks(one):
             yield f"{name}: {remark}" if several else remark[0].upper() + remark[1:]

@@ -20,7 +20,6 @@ Key = TypeVar("Key")
 Paired = Mapping[Key, bootstrap.Difference]
 P_VALUE = "p: two-sided, of no difference; each line alone"
 BOOTSTRAP_P = f"{P_VALUE}, and 0.001 at least."
-NOT_COMPARED = "No difference: the runs have other images, or other noise."
 Changes = dict[tuple[str, NoiseLevel], GroupComparison]
 
 
@@ -43,6 +42,23 @@ def _changes(base: Run, new: Run) -> Changes:
     return found
 
 
+def comparable(base: Run, new: Run) -> bool:
+    """Whether the runs share images, and have the same noise."""
+    try:
+        check_same_images(base, new)
+        check_same_noise(base, new)
+    except RobauditError:
+        return False
+    return not set(base.frame.ids).isdisjoint(new.frame.ids)
+
+
+def not_compared(found: Sequence[Found[Any]]) -> str:
+    """A line that names the runs that cannot be compared with the first; empty where all can."""
+    base, *others = {one.name: one.run for one in found}.items()
+    names = [name for name, run in others if not comparable(base[1], run)]
+    return f"{', '.join(names)}: other images or other noise than {base[0]}, so nothing is compared." if names else ""
+
+
 def paired_changes(found: Sequence[Found[Any]], differences: Callable[[Run, Run], Paired[Key]]) -> dict[str, Paired[Key]]:
     """By the name of each run but the first, its differences from the first; empty where two runs have other images or other noise."""
     runs = {one.name: one.run for one in found}
@@ -50,10 +66,8 @@ def paired_changes(found: Sequence[Found[Any]], differences: Callable[[Run, Run]
     made: dict[str, Paired[Key]] = {}
     for name in others:
         try:
-            check_same_images(runs[base], runs[name])
-            check_same_noise(runs[base], runs[name])
-            made[name] = differences(runs[base], runs[name])
-        except RobauditError:  # nothing to compare
+            made[name] = differences(runs[base], runs[name]) if comparable(runs[base], runs[name]) else {}
+        except RobauditError:  # no result in common
             made[name] = {}
     return made
 

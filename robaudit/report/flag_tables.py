@@ -12,7 +12,7 @@ from robaudit.errors import SpecError
 from robaudit.quantities import Quantity
 from robaudit.report import numbers, words
 from robaudit.report.sections import Ask, Found, Section, by_name
-from robaudit.report.summary_tables import circumstances, heading
+from robaudit.report.summary_tables import about
 from robaudit.report.tables import Cell, Column, Table, cells
 from robaudit.stats.flags import Certainty, Flag, Flagged, check_threshold, flag, usual_threshold
 from robaudit.stats.groups import quantity_of
@@ -122,8 +122,8 @@ def flags_tables(
         where: what has the rest.
     """
     known = quantity or quantity_of(flagged.key.quantity, None)
-    about = circumstances(flagged.key, flagged.higher_is_better, str(flagged.key))
-    tables = [Table(heading(flagged.key, flagged.unit), lines=(about, count_line(flagged)))]
+    lines = about(flagged.key, flagged.unit, flagged.higher_is_better), count_line(flagged)
+    tables = [Table(str(flagged.key), lines=lines)]
     for order, samples in (("Least robust first", flagged.samples), ("Most robust first", flagged.robust)):
         if samples:
             title = f"{order}{', class by class' if flagged.per_class else ''}:"

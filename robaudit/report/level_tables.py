@@ -50,12 +50,13 @@ class LevelSection(Section[LevelCurve]):
 
 def _table(found: Sequence[Found[LevelCurve]], changes: Mapping[str, Changes], several: bool) -> Table:
     first = found[0].record
-    levels = list(dict.fromkeys(point.at for one in found for point in one.record.points))
+    points = [point for one in found for point in one.record.points]
+    levels, labelled = list(dict.fromkeys(point.at for point in points)), any(point.accuracy for point in points)
     texts = numbers.level_numbers(levels)
     rows: list[tuple[Cell, ...]] = [
         (Cell("no noise"), *([Cell(one.name)] if several else []), _clean(one.record), Cell(numbers.NONE), *([Cell("")] if changes else []))
         for one in found
-        if one.record.clean is not None
+        if labelled and one.record.clean is not None
     ]
     for at in levels:
         for one in found:
@@ -64,7 +65,7 @@ def _table(found: Sequence[Found[LevelCurve]], changes: Mapping[str, Changes], s
                 rows.append(
                     (
                         *cells((texts[at], *([one.name] if several else []))),
-                        _accuracy(point),
+                        *([_accuracy(point)] if labelled else []),
                         _robustness(point, first.quantity),
                         *([Cell("" if group is None else difference(group.mean))] if changes else []),
                     )
@@ -74,7 +75,7 @@ def _table(found: Sequence[Found[LevelCurve]], changes: Mapping[str, Changes], s
         (
             Column(levels[0].name.value),
             *([Column("run")] if several else []),
-            Column("accuracy", number=True),
+            *([Column("accuracy", number=True)] if labelled else []),
             Column(_head(first.quantity), number=True),
             *([Column(f"difference from {found[0].name}", number=True)] if changes else []),
         ),

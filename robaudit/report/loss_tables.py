@@ -14,7 +14,7 @@ from robaudit.levels import NoiseLevel
 from robaudit.names import PartName, ResultName
 from robaudit.quantities import LOSS
 from robaudit.report import numbers
-from robaudit.report.differences import NOT_COMPARED, P_VALUE, Paired, paired_cells, paired_changes, run_columns
+from robaudit.report.differences import P_VALUE, Paired, paired_cells, paired_changes, run_columns
 from robaudit.report.sections import Ask, Found, Section
 from robaudit.report.summary_tables import caveats
 from robaudit.report.tables import Cell, Column, Table, cells, columns
@@ -49,8 +49,8 @@ class LossSection(Section[ByOrder]):
     words = (
         "The loss at q is the q-norm (E[l^q])^(1/q) over the noise, where l is the cross-entropy of a noisy copy of the image. q=1 is the "
         "mean; the larger q is, the more the upper tail counts; the limit is the maximum, which an attack searches for. Lower is better. "
-        "A flat curve: the loss hardly varies with the noise. A steep one: rare noise gives a much larger loss than the mean shows. "
-        "Sampling rarely meets the tail, so at a large q a value is biased low, and so is the attack's: where two differ by more than "
+        "A flat curve means that the loss hardly varies with the noise; a steep one, that rare noise gives a much larger loss than the "
+        "mean. Sampling rarely reaches the tail, so values at large q are biased low, as is the attack's: where two disagree beyond "
         "their intervals, the higher one is closer to the true value."
     )
     uses = Section.uses | {"bottom"}
@@ -159,7 +159,7 @@ def _means(by: ByOrder) -> Table:
     )
 
 
-_ORDER = "q = 1: the mean loss of an image's noisy copies; the larger q, the more the worst copies count; max: the attack."
+_ORDER = "q = 1 is the mean loss of an image's noisy copies; a larger q gives the worst copies more weight; max is the attack."
 
 
 def _side_by_side(found: Sequence[Found[ByOrder]], ask: Ask) -> Table:
@@ -182,12 +182,12 @@ def _side_by_side(found: Sequence[Found[ByOrder]], ask: Ask) -> Table:
     groups = [group for one in found for group in _listed(one.record.losses, one.record.groups)]
     about = [f"[ ] 95 % interval, {LIKE_THESE}."]
     if paired:
-        about.append("Differences: of the images with a value in both runs, with Student's t for pairs.")
+        about += ["Differences: of the images with a value in both runs, with Student's t for pairs.", f"{P_VALUE}."]
     return Table(
         f"Mean loss by q ({LOSS.unit}, lower is better)",
         (*columns(("noise", "estimator"), ("q",)), *(run_columns(names, tested=True) if paired else columns((), names))),
         tuple(rows),
-        notes=(_ORDER, *about, f"{P_VALUE}." if paired else NOT_COMPARED, *dict.fromkeys(caveats(groups, "[ ]"))),
+        notes=(_ORDER, *about, *dict.fromkeys(caveats(groups, "[ ]"))),
     )
 
 

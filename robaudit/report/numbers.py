@@ -115,7 +115,7 @@ def compact(value: float, away: int = 0) -> str:
         power = math.floor(math.log10(size))
         mantissa = _rounded(value / 10.0**power, 1, way)
         return f"{mantissa}e{power}" if abs(float(mantissa)) < 10.0 else f"{float(mantissa) / 10.0:.1f}e{power + 1}"
-    near_one = min(4, math.ceil(-math.log10(1.0 - size)) + 1) if 0.9 <= size < 1.0 else 0
+    near_one = min(4, math.ceil(-math.log10(1.0 - size))) if 0.9 <= size < 1.0 else 0
     digits = max(0, (2 if size >= 0.01 else 1) - math.floor(math.log10(size)), near_one)
     text = _rounded(value, digits, way)
     if value < 1.0 and float(text) == 1.0:

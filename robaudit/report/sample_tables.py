@@ -148,7 +148,7 @@ def short_text(row: Row | None, line: Line) -> str:
     mark, value = _bound(row, line)
     text = numbers.compact(value, {"<=": 1, ">=": -1}.get(mark, 0))
     said = {Band.FOUND: "<=", Band.CERTIFIED: ">="}.get(line.band)  # by the head of the band
-    return text if mark == said else mark + text
+    return text if mark == said else mark + text if mark in ("", "~") else f"{mark} {text}"
 
 
 def _bound(row: Row, line: Line) -> tuple[str, float]:

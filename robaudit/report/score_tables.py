@@ -7,12 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from robaudit.compare.matching import check_same_images, check_same_noise
-from robaudit.errors import NothingLeftError, RobauditError, RunError, SpecError
+from robaudit.errors import NothingLeftError, SpecError
 from robaudit.report import numbers
-from robaudit.report.differences import BOOTSTRAP_P, p_text, run_columns
+from robaudit.report.differences import BOOTSTRAP_P, comparable, p_text, run_columns
 from robaudit.report.sections import Ask, Found, Section, by_name
-from robaudit.report.summary_tables import MEANINGS as QUANTITIES
+from robaudit.report.summary_tables import about
 from robaudit.report.tables import Column, Table, cells
 from robaudit.stats.intervals import LIKE_THESE, ROW_CONFIDENCE
 from robaudit.stats.scores import (
@@ -50,36 +49,28 @@ class ScoreSection(Section[Scores]):
         return [scores_of(one, _confidence(ask)) for one in _radii(run, ask)]
 
     def tables(self, found: Sequence[Found[Scores]], ask: Ask) -> Iterator[Table]:
-        """A line for each score; of several runs, with the differences from the first, on the images that both have."""
-        if len(by_name(found)) == 1:
-            yield from (table_of(one.record) for one in found)
-        else:
-            yield from (change_table(changes, (base, name)) for base, name, changes in _changes(found, ask))
-
-    def page_tables(self, found: Sequence[Found[Scores]], ask: Ask) -> Iterator[Table]:
-        """The same; where runs cannot be compared, each alone."""
-        try:
-            yield from list(self.tables(found, ask))
-        except RobauditError:  # other images, other noise, or no result in common
-            for one in found:
-                table = table_of(one.record)
-                yield replace(table, heading=f"{one.name}: {table.heading}")
+        """A line for each score; of several runs, with the differences from the first, on the images that both have; others alone."""
+        compared, alone = _compared(found, ask)
+        yield from (change_table(changes, (base, name)) for base, name, changes in compared)
+        several = len(by_name(found)) > 1
+        for one in alone:
+            table = table_of(one.record)
+            yield replace(table, heading=f"{one.name}: {table.heading}") if several else table
 
     def documents(self, found: Sequence[Found[Scores]], ask: Ask) -> list[dict[str, Any]]:
         """All scores; of several runs, each result against that of the first."""
-        if len(by_name(found)) == 1:
-            return super().documents(found, ask)
-        return [{"run": name, "base": base, **changes.document()} for base, name, changes in _changes(found, ask)]
+        compared, alone = _compared(found, ask)
+        return [{"run": name, "base": base, **changes.document()} for base, name, changes in compared] + super().documents(alone, ask)
 
     def sheet(self, found: Sequence[Found[Scores]], ask: Ask) -> list[dict[str, Any]]:
         """A line for each score of each result; of several runs, with the difference."""
-        if len(by_name(found)) > 1:
-            return [
-                {"run": name, "base": base, **changes.base.radii.key.document(), "score": score.value, **_columns(change)}
-                for base, name, changes in _changes(found, ask)
-                for score, change in changes.changes.items()
-            ]
-        return super().sheet(found, ask)
+        compared, alone = _compared(found, ask)
+        lines = [
+            {"run": name, "base": base, **changes.base.radii.key.document(), "score": score.value, **_columns(change)}
+            for base, name, changes in compared
+            for score, change in changes.changes.items()
+        ]
+        return lines + super().sheet(alone, ask)
 
     def lines(self, one: Found[Scores], ask: Ask) -> Iterator[Mapping[str, Any]]:
         """A line for each score."""
@@ -117,23 +108,19 @@ def _radii(run: Run, ask: Ask) -> list[Radii]:
     return [one.only_correct() for one in found]
 
 
-def _changes(found: Sequence[Found[Scores]], ask: Ask) -> Iterator[tuple[str, str, ScoreChanges]]:
-    """The results that the first run and each other have, compared, behind the names of both.
-
-    Raises:
-        RunError: there is none, or the runs have different images under the same ids, or different noise under the same name.
-    """
+def _compared(found: Sequence[Found[Scores]], ask: Ask) -> tuple[list[tuple[str, str, ScoreChanges]], list[Found[Scores]]]:
+    """The results that the first run and each other have, compared, behind the names of both; and the records of the other runs."""
     (base, first), *others = by_name(found).items()
+    compared = []
     for name, mine in others:
         runs = first[0].run, mine[0].run
-        check_same_images(*runs)
-        check_same_noise(*runs)
-        there = {one.record.radii.key: one.record.radii for one in mine}
-        pairs = [(one.record.radii, there[one.record.radii.key]) for one in first if one.record.radii.key in there]
-        if not pairs:
-            raise RunError(str(runs[1].path), f"has no radii that {runs[0].path} has", f"it has {', '.join(map(str, there))}")
-        for pair in pairs:
-            yield base, name, score_changes(*pair, f"{runs[0].path} and {runs[1].path}", _confidence(ask))
+        there = {one.record.radii.key: one.record.radii for one in mine} if comparable(*runs) else {}
+        for one in first:
+            if (other := there.get(one.record.radii.key)) is not None:
+                changes = score_changes(one.record.radii, other, f"{runs[0].path} and {runs[1].path}", _confidence(ask))
+                compared.append((base, name, changes))
+    told = {base, *(name for _, name, _ in compared)} if compared else set()
+    return compared, [one for one in found if one.name not in told]
 
 
 def table_of(scores: Scores) -> Table:
@@ -142,7 +129,7 @@ def table_of(scores: Scores) -> Table:
     rows = [cells((score, _both(one), MEANINGS[score])) for score, one in shown]
     heads = (Column("score"), Column(f"value [{_percent(scores)} interval]", number=True), Column("meaning", wrap=True))
     note = f"[ ] {_intervals(scores)}."
-    return Table(_heading(scores.radii), heads, tuple(rows), (_counts(scores.radii),), notes=(note, *notes(scores)))
+    return Table(str(scores.radii.key), heads, tuple(rows), (_about(scores.radii), _counts(scores.radii)), notes=(note, *notes(scores)))
 
 
 def change_table(changes: ScoreChanges, names: Sequence[str]) -> Table:
@@ -154,17 +141,13 @@ def change_table(changes: ScoreChanges, names: Sequence[str]) -> Table:
         for score, change in shown
     ]
     radii = changes.base.radii
-    lines = [f"{_counts(radii)} in {base}; {_counts(changes.new.radii)} in {new}"]
+    lines = [_about(radii), f"{_counts(radii)} in {base}; {_counts(changes.new.radii)} in {new}"]
     if changes.only_base or changes.only_new:
         lines.append(f"left out: {count(changes.only_base, 'image')} only in {base}, {changes.only_new:,} only in {new}")
-    about = f"[ ] {_intervals(changes.base)}; of a difference: bootstrap, the same images drawn for both."
+    note = f"[ ] {_intervals(changes.base)}; of a difference: bootstrap, the same images drawn for both."
     remarks = dict.fromkeys([*notes(changes.base), *notes(changes.new)])
     return Table(
-        _heading(radii),
-        (Column("score"), *run_columns(names, tested=True)),
-        tuple(rows),
-        tuple(lines),
-        notes=(about, BOOTSTRAP_P, *remarks),
+        str(radii.key), (Column("score"), *run_columns(names, tested=True)), tuple(rows), tuple(lines), notes=(note, BOOTSTRAP_P, *remarks)
     )
 
 
@@ -204,11 +187,11 @@ def notes(scores: Scores) -> Iterator[str]:
     """What the scores of a result leave out or open, and why some are missing."""
     radii = scores.radii
     if radii.upper_bounds:
-        yield "Upper bounds: scores of the radii that were found; the true ones may be smaller."
+        yield "Upper bounds: the true radii may be smaller than those found."
     if censored := int(radii.censored.sum()):
         yield f">= {censored:,} of {count(len(radii.ids), 'image')} only known to be beyond {radii.cap:.4g}."
     if radii.measured:
-        yield "The interval of each image is no part of [ ]; the spread of the values is. --format json has the scores of its ends."
+        yield "[ ] covers the spread of the values, not the interval of each image; --format json has the scores at its ends."
     if radii.left_out:
         yield f"{count(radii.left_out, 'correct image')} with g <= 0 left out of all ratios."
     if left := radii.unlabelled + radii.not_finite:
@@ -221,8 +204,8 @@ def notes(scores: Scores) -> Iterator[str]:
         yield f"Not defined: {', '.join(names)}: {why}."
 
 
-def _heading(radii: Radii) -> str:
-    return f"{radii.key}: {radii.key.quantity}, {QUANTITIES[radii.key.quantity]}"
+def _about(radii: Radii) -> str:
+    return about(radii.key, "", higher_is_better=True)
 
 
 def _counts(radii: Radii) -> str:
@@ -232,7 +215,7 @@ def _counts(radii: Radii) -> str:
 
 def _intervals(scores: Scores) -> str:
     """How the intervals of the scores are made."""
-    return f"{_percent(scores)} interval, {LIKE_THESE}: of r_m that of a mean in the summary, of the others bootstrap (percentiles)"
+    return f"{_percent(scores)} interval, {LIKE_THESE}; of r_m as for a mean in the summary, of the others by percentile bootstrap"
 
 
 def _percent(scores: Scores) -> str:

@@ -140,6 +140,15 @@ class Section(ABC, Generic[T]):
         """The same for a page."""
         return self.tables(found, ask)
 
+    def shown(self, found: Sequence[Found[T]], ask: Ask, *, page: bool = False) -> list[Table]:
+        """The tables, and a line on runs that cannot be compared."""
+        from robaudit.report.differences import not_compared
+        from robaudit.report.tables import Table
+
+        tables = list((self.page_tables if page else self.tables)(found, ask))
+        line = not_compared(found) if tables else ""
+        return [*tables, Table(notes=(line,))] if line else tables
+
     def document(self, one: Found[T], ask: Ask) -> dict[str, Any]:
         """A record as JSON values."""
         from robaudit.documents import json_values

@@ -260,13 +260,16 @@ def _changed(changes: Mapping[str, Changes], names: Sequence[str], key: GroupKey
 def _paired(changes: Mapping[str, Changes]) -> Iterator[str]:
     if any(changes.values()):
         yield "Differences are paired image by image: one can be significant although the intervals of the means overlap."
-    if not all(changes.values()):
-        yield "No difference: the runs have other images, or other noise."
 
 
 def heading(key: GroupKey, unit: str) -> str:
     """The quantity that a table is about, and its meaning."""
     return f"{key.quantity}: {MEANINGS.get(key.quantity, unit)}"
+
+
+def about(key: GroupKey, unit: str, higher_is_better: bool) -> str:
+    """The same and the direction: the line below the heading of a table of one result."""
+    return f"{heading(key, unit)}; {'higher is better' if higher_is_better else 'lower is better'}"
 
 
 def circumstances(key: GroupKey | None, higher_is_better: bool, *more: str) -> str:
@@ -285,7 +288,8 @@ def caveats(groups: Sequence[GroupSummary], interval: str = "the interval") -> I
     if any(group.with_interval < group.images for group in groups):
         yield approximate(interval)
     if biased := list(dict.fromkeys(ResultName.parse(group.key.estimator).estimator for group in groups if group.approximate)):
-        yield f"{', '.join(biased)}: approximate: the interval of an image covers its noise draws, not the bias of the approximation."
+        verb = "is" if len(biased) == 1 else "are"
+        yield f"{', '.join(biased)} {verb} approximate: the interval of an image covers its noise draws, not the bias of the approximation."
     if leaning := list(dict.fromkeys(group.key.estimator for group in groups if group.adaptive)):
         yield (
             f"{', '.join(leaning)}: images that stopped early are biased towards the side on which they stopped, and so is their mean; "

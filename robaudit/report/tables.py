@@ -26,6 +26,8 @@ _STYLES: dict[Tone, str] = {"": "", "bad": "red", "warning": "yellow", "strong":
 _LONGEST = 120
 _WIDE_NAME, _NARROW_NAME, _NARROW_PROSE, _LONGEST_WORD = 24, 14, 24, 24
 """Columns of a terminal that a wrapped name has, at first and at last; wrapped prose; a word of a head that is not cut."""
+_WORDS = re.compile(r"\s*(?:\[\S* \S*\]|\S)+")
+"""Of a sentence: "[0.1, 0.2]" stays together."""
 _PIECES = re.compile(r"[^\s/_-]*[/_-]*\s*")
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]#|~$]|^[-+=:])")
 _NUMBERED = re.compile(r"^(\d+)([.)])(?=\s|$)")
@@ -129,20 +131,32 @@ class Terminal:
 def rendered(table: Table, width: int) -> Iterator[RenderableType]:
     """A table and the text around it, for rich; ends with an empty line."""
     if table.heading:
-        yield plain(table.heading, "bold")
-    yield from map(plain, table.lines)
+        yield _told(table.heading, width, "bold")
+    yield from (_told(line, width) for line in table.lines)
     if table.columns:
         for i, part in enumerate(_parts(table.without_details(), width)):
             yield from [Text()] * (i > 0)
             yield part
-    yield from (plain(cell.text, _STYLES[cell.tone]) for cell in table.conclusions)
-    yield from (plain(line, "dim") for line in table.notes)
+    yield from (_told(cell.text, width, _STYLES[cell.tone]) for cell in table.conclusions)
+    yield from (_told(line, width, "dim") for line in table.notes)
     yield Text()
 
 
-def plain(text: str, style: str = "") -> Text:
-    """The text without markup, with control characters escaped."""
-    return Text(printable(text), style=style)
+def _told(text: str, width: int, style: str = "") -> Text:
+    """A line without markup, with control characters escaped, wrapped."""
+    return Text("\n".join(_lines(printable(text), width)), style=style)
+
+
+def _lines(text: str, width: int) -> Iterator[str]:
+    """A sentence in lines; a word that is longer than a line stays whole."""
+    line = ""
+    for word in _WORDS.findall(text):
+        if line and cell_len(line + word) > width:
+            yield line
+            line = word.lstrip()
+        else:
+            line += word
+    yield line
 
 
 # --- layout for a terminal
@@ -207,7 +221,8 @@ def _wrap(laid: list[_Laid], width: int) -> None:
     prose = [one for one in laid if one.column.wrap]
     room = width - _total([one for one in laid if not one.column.wrap], 1) - len(prose)
     for one in prose:
-        one.texts = [_broken(text, max(_NARROW_PROSE, room // len(prose))) for text in one.whole]
+        size = max(_NARROW_PROSE, room // len(prose))
+        one.texts = ["\n".join(part for line in _lines(text, size) for part in chop_cells(line, size) or [""]) for text in one.whole]
 
 
 def _wrap_names(laid: list[_Laid], width: int, *, least: int) -> None:
@@ -251,7 +266,6 @@ def _broken(text: str, room: int, *, most: int = 0, indent: int = 0) -> str:
     for piece in _PIECES.findall(text):
         if lines[-1] and cell_len((lines[-1] + piece).rstrip()) > room:
             lines.append(" " * indent)
-            piece = piece.lstrip()
         *whole, rest = chop_cells(lines[-1] + piece.rstrip(), max(room, most)) or [""]
         lines[-1:] = [*whole, rest + piece[len(piece.rstrip()) :]]
     return "\n".join(line.rstrip() for line in lines)

@@ -12,10 +12,10 @@ from robaudit.stats.losses import Losses
 from robaudit.text import class_name, count
 
 COVER = (
-    f"{LIKE_THESE.capitalize()}: the interval covers the choice of images, too, and holds for the population that they were drawn from. "
-    f"{THESE_IMAGES.capitalize()}: it covers the noise draws on the images that were audited, and nothing else."
+    f"{LIKE_THESE.capitalize()}: the interval also covers the choice of images, so it holds for the population they were drawn from. "
+    f"{THESE_IMAGES.capitalize()}: it covers only the noise draws on the audited images."
 )
-BOOTSTRAP = f"bootstrap interval (percentiles), {LIKE_THESE}"
+BOOTSTRAP = f"percentile bootstrap interval, {LIKE_THESE}"
 CERTAINTIES: Mapping[Certainty, str] = {
     Certainty.CONFIRMED: "confirmed: the whole 95 % interval is beyond the threshold.",
     Certainty.APPROXIMATE: "approximate: the whole 95 % interval is beyond the threshold, but it does not cover the estimator's bias.",
@@ -69,7 +69,7 @@ def gap_sentence(bias: ClassBias) -> str:
     return (
         f"Least robust: {names[gap.least]}. Most robust: {names[gap.most]}. "
         f"Gap {value}: {GAP_VERDICTS[bias.verdict]}, p {p.replace('<', '< ') if p.startswith('<') else f'= {p}'} "
-        f"(with permuted class labels {null} on average, above {critical} in {100 * bias.alpha:g} %). "
+        f"(permuting the class labels gives {null} on average, and more than {critical} in {100 * bias.alpha:g} %). "
         f"{differ} significantly from the others."
     )
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -20,7 +21,7 @@ from robaudit.stats.intervals import Floats
 MOST_TURNS = 100
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Turn(Document):
     """A class whose noisy copies are classified as another one.
 
@@ -28,15 +29,32 @@ class Turn(Document):
         start, to: the class of the images, and the other class.
         images: of class ``start``.
         share: mean over these images of the share of noisy copies that are classified as ``to``.
-        lower, upper: 95 % interval, for the population of images of the class.
+        shares: of each image.
+        lower, upper: 95 % interval, for the population of images of the class; computed when it is asked for.
     """
+
+    members = "start to images share lower upper"
 
     start: int
     to: int
     images: int
     share: float
-    lower: float
-    upper: float
+    shares: Floats = field(repr=False, compare=False)
+
+    @cached_property
+    def interval(self) -> tuple[float, float]:
+        """Its ends."""
+        return mean_interval(self.shares, 0.0, 1.0)
+
+    @property
+    def lower(self) -> float:
+        """The lower end."""
+        return self.interval[0]
+
+    @property
+    def upper(self) -> float:
+        """The upper end."""
+        return self.interval[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +97,7 @@ def confusions(
     where, groups = str(run.path), {columns.key: list[Row]() for columns in run.groups(estimators, levels).values()}
     for row in run.rows:
         group = groups.get(GroupKey.of(row))
-        if group is not None and row.votes and row.draws and row.interval.kind is not IntervalKind.CONFIDENCE_SEQUENCE:
+        if group is not None and row.votes is not None and row.votes.draws and row.interval.kind is not IntervalKind.CONFIDENCE_SEQUENCE:
             group.append(row)
     counted = {key: rows for key, rows in groups.items() if rows}
     if not counted:
@@ -114,13 +132,12 @@ def _confusion(key: GroupKey, rows: Sequence[Row], by: str) -> Confusion:
 
 def _vote_shares(rows: Sequence[Row]) -> Floats:
     """The share of each class among the noisy copies of each image (images, classes)."""
-    shares = np.zeros((len(rows), max(len(row.votes or ()) for row in rows)))
-    for line, row in zip(shares, rows, strict=True):
-        votes = np.asarray(row.votes, dtype=np.float64)
-        line[: len(votes)] = votes / row.draws
+    voted = [row.votes for row in rows if row.votes is not None]
+    shares = np.zeros((len(voted), max(len(votes.counts) for votes in voted)))
+    for line, votes in zip(shares, voted, strict=True):
+        line[: len(votes.counts)] = np.asarray(votes.counts, dtype=np.float64) / votes.draws
     return shares
 
 
 def _turn(start: int, to: int, shares: Floats) -> Turn:
-    lower, upper = mean_interval(shares, 0.0, 1.0)
-    return Turn(start, to, len(shares), float(shares.mean()), lower, upper)
+    return Turn(start, to, len(shares), float(shares.mean()), shares)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from robaudit.levels import LevelChoice, NoiseLevel
-from robaudit.names import HIGHEST_LOSS, PartName, ResultName, series
+from robaudit.names import PartName, ResultName, series
 from robaudit.numerics.intervals import mean_interval
 from robaudit.quantities import LOSS, IntervalKind, Quantity
 from robaudit.stats.attacks import ROUNDING
@@ -70,8 +70,9 @@ class Losses:
         attacks: the results for the maximum: the limits of the curves.
         ranked_by: the name of the result that ranks the images: at the largest q, of the first curve that has it.
         worst: the images with the highest losses by it, as :func:`robaudit.stats.flags.flag` lists them.
-        attacked: images with a value of an attack and one by q; ``beaten``: those of them where a norm's sampler met a larger loss than all
-            attacks, or the whole interval of a norm is above them (:func:`robaudit.stats.attacks.not_missed`): there the attacks failed.
+        attacked: images with a value of an attack and one by q.
+        beaten: of these, images where a norm's sampler met a larger loss than all attacks, or the whole interval of a norm is above them
+            (:func:`robaudit.stats.attacks.not_missed`): there the attacks failed.
     """
 
     at: NoiseLevel
@@ -172,7 +173,7 @@ def loss_changes(
 ) -> dict[GroupKey, Difference]:
     """The differences of the mean losses of two runs, new - base, on the images with a finite value in both.
 
-    Intervals and p-values are those of Student's t for pairs, as the mean of each run has one: losses have no bound, so no interval is free
+    Intervals and p-values are by Student's t for pairs, as the mean of each run has one: losses have no bound, so no interval is free
     of assumptions.
 
     Raises:
@@ -204,7 +205,7 @@ def _paired_t(changes: Floats) -> Difference:
 def not_missed(columns: Columns) -> Floats:
     """Losses that no attack should miss (n,): the largest that an image's estimator met, and the lower end of its norm."""
     norm = np.where(np.isnan(columns.lower), columns.values, columns.lower)
-    met = columns.detail(HIGHEST_LOSS)
+    met = columns.highest
     met = np.where(columns.of_kind(IntervalKind.LOWER_BOUND), columns.values, np.where(np.isnan(met), norm, met))
     return np.maximum(norm, met)
 

@@ -9,7 +9,7 @@ import io
 import pickle
 import re
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from robaudit.api.arguments import in_python
 from robaudit.api.results import Page
 from robaudit.api.run import Run, read_run
 from robaudit.errors import RobauditError
+from robaudit.results import PARTS
 from tests.api.nets import arrays, network
 from tests.conftest import RunCli
 from tests.specs import read_rows
@@ -66,14 +67,18 @@ def test_rows_as_tables(run: Run) -> None:
     polars = pytest.importorskip("polars")
     columns = list(read_rows(run.path)[0])
     arrow = run.to_arrow()
-    assert (arrow.column_names, arrow.num_rows) == ([*columns, "votes", "details", "not_finite"], len(run.rows))
+    assert (arrow.column_names, arrow.num_rows) == ([*columns, *PARTS, "numbers"], len(run.rows))
+    assert arrow["votes"].to_pylist() == [
+        None if (votes := row.votes) is None else {**asdict(votes), "counts": [*votes.counts]} for row in run.rows
+    ]
     frame = run.to_pandas()
-    details = {f"details.{name}" for row in run.rows for name in row.details or ()}
-    assert list(frame.columns) == [*columns, "votes", "not_finite", *sorted(details)]
-    assert details
+    further = {f"numbers.{name}" for row in run.rows for name in row.numbers}
+    assert list(frame.columns)[: len(columns)] == columns
+    assert {"votes.counts", "votes.lost", *further} <= set(frame.columns)
+    assert further
     for row, (_, line) in zip(run.rows, frame.iterrows(), strict=True):
-        assert row.votes == (None if line["votes"] is None else tuple(line["votes"]))
-        assert dict(row.details or {}) == {name.removeprefix("details."): line[name] for name in details if not pandas.isna(line[name])}
+        assert (row.votes and row.votes.counts) == (None if line["votes.counts"] is None else tuple(line["votes.counts"]))
+        assert row.numbers == {name.removeprefix("numbers."): line[name] for name in further if not pandas.isna(line[name])}
     assert frame["value"].tolist() == [row.value for row in run.rows]
     assert frame["flips_to"].dtype == pandas.Int64Dtype()
     assert frame["flips_to"].isna().any()

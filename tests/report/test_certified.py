@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import pytest
 
 from robaudit.cli import console
-from robaudit.report.certified_tables import OfRun, certified_tables, of_runs, usual_radii
+from robaudit.report.certified_tables import CertifiedSection, usual_radii
 from robaudit.report.sections import Ask, SectionName, section_csv, section_of
 from robaudit.report.tables import Table, Terminal
 from robaudit.stats.certified import certificates_of, certified_accuracy
+from robaudit.store.run import Run
 from tests.certified_rows import MIXED, certificate, pictured, stating
 from tests.radius_rows import run_of
 
@@ -36,13 +37,18 @@ def test_usual_radii(largest: float, radii: tuple[float, ...]) -> None:
     assert usual_radii([certified_accuracy(found)]) == pytest.approx(radii)
 
 
+def tables_of(*runs: Run, radius: Sequence[float] = ()) -> list[Table]:
+    section, ask = CertifiedSection(), Ask(radius=radius)
+    return list(section.tables(section.find(runs, ask), ask))
+
+
 def plain_text(tables: Iterable[Table]) -> str:
     """As a file has them, 120 columns wide."""
     return console.plain_text(Terminal(tables))
 
 
 def test_one_norm_in_a_table() -> None:
-    tables = list(certified_tables(of_runs([pictured(name="base"), pictured(12, name="new")])))
+    tables = tables_of(pictured(name="base"), pictured(12, name="new"))
     assert [(table.heading.rpartition(" ")[2], len(table.columns) - 1) for table in tables] == [("l2", 4), ("linf", 2)]
     text = plain_text(tables)
     assert text.count("At r: share of images") == 1
@@ -53,7 +59,7 @@ def test_one_norm_in_a_table() -> None:
 
 def test_the_numbers_of_a_table() -> None:
     rows = [*MIXED, certificate(8, 1.0, label=None)]
-    text = plain_text(certified_tables(of_runs([run_of(rows)]), [0.0, 0.5, 3.0]))
+    text = plain_text(tables_of(run_of(rows), radius=[0.0, 0.5, 3.0]))
     lines = {line.split("  ")[0].strip(): line.split("  ")[-1].strip() for line in text.splitlines() if "  " in line}
     assert lines["clean accuracy"] == "75.0% [34.9%, 96.9%]"
     assert lines["r > 0"] == "62.5% [24.4%, 91.5%]"
@@ -68,7 +74,7 @@ def test_the_numbers_of_a_table() -> None:
 
 
 def test_csv_has_every_number_once() -> None:
-    found = of_runs([pictured()])
+    found = CertifiedSection().records(pictured(), Ask())
 
     def lines_of(ask: Ask) -> list[dict[str, str]]:
         name = SectionName.CERTIFIED
@@ -76,7 +82,7 @@ def test_csv_has_every_number_once() -> None:
 
     lines = lines_of(Ask(radius=(0.0, 0.3)))
     for one in found:
-        key = one.accuracy.certificates.key
+        key = one.certificates.key
         mine = [line for line in lines if (line["estimator"], float(line["level"])) == (key.estimator, key.at.level)]
         assert [line["statistic"] for line in mine] == [
             "clean_accuracy",
@@ -88,24 +94,23 @@ def test_csv_has_every_number_once() -> None:
             "largest_radius",
             "largest_possible",
         ]
-        assert float(mine[2]["value"]) == one.accuracy.at(0.3).value
-        assert int(mine[2]["count"]) == one.accuracy.at(0.3).count
-        assert {line["norm"] for line in mine} == {one.accuracy.certificates.norm}
-        assert float(mine[5]["lower"]) == (one.accuracy.interval or (None,))[0]
+        assert float(mine[2]["value"]) == one.at(0.3).value
+        assert int(mine[2]["count"]) == one.at(0.3).count
+        assert {line["norm"] for line in mine} == {one.certificates.norm}
+        assert float(mine[5]["lower"]) == (one.interval or (None,))[0]
     steps = lines_of(Ask(every_radius=True))
-    assert len(steps) == sum(len(one.accuracy.curve().radii) for one in found)
+    assert len(steps) == sum(len(one.curve().radii) for one in found)
     assert {line["statistic"] for line in steps} == {"certified_accuracy"}
 
 
 def test_a_radius_that_was_asked_about_is_shown_and_the_others_are_lower_bounds() -> None:
-    rows = [certificate(i, 0.6, details=stating(0.001, 0.9, 0.55)) for i in range(3)]
-    text = plain_text(certified_tables(of_runs([run_of(rows)])))
+    rows = [certificate(i, 0.6, stated=stating(0.001, 0.9, 0.55)) for i in range(3)]
+    text = plain_text(tables_of(run_of(rows)))
     assert [line.split("  ")[0] for line in text.splitlines() if line.startswith("r ")] == ["r > 0", "r >= 0.25", "r >= 0.5", "r >= 0.55"]
     assert "certified_radius at sigma 0.25: images stopped once r >= 0.55 was decided: lower bounds at other radii." in text
 
 
 def test_one_result_of_one_image() -> None:
-    (found,) = certificates_of(run_of([certificate(0, 0.5, details=stating(0.001, 0.4))]))
-    text = plain_text(certified_tables([OfRun("run", certified_accuracy(found))]))
+    text = plain_text(tables_of(run_of([certificate(0, 0.5, stated=stating(0.001, 0.4))])))
     assert "1 image\n" in text
     assert "mean radius" in text

@@ -93,7 +93,7 @@ def test_ctrl_c_leaves_a_checkpoint_and_the_same_command_resumes(run_cli: RunCli
     assert [one.name for one in (tmp_path / "stopped").iterdir()] == ["checkpoint.pt"]
     resumed = run_cli("train", path, "-o", "stopped")
     assert resumed.code == 0
-    assert "note: resuming: 150 of 400 images are already on disk" in resumed.err
+    assert "note: resuming: 3 of 8 steps are already on disk" in resumed.err
     assert steps == [8]
     for name in ("model.safetensors", "audit.yaml", "training.json"):
         assert (tmp_path / "stopped" / name).read_bytes() == (tmp_path / "undisturbed" / name).read_bytes()

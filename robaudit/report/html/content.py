@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from robaudit.errors import NothingLeftError, RunError
+from robaudit.gates.decide import Decision
+from robaudit.gates.sources import decisions_of
 from robaudit.levels import EVERY_LEVEL, LevelChoice
 from robaudit.names import matches
 from robaudit.quantities import Quantity
@@ -54,16 +56,13 @@ class RunView:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A section of a report: its records, and what it was asked for."""
+    """A section of a report: its records, what it was asked for, and its tables, at least one."""
 
     name: SectionName
     section: Section[Any]
     found: tuple[Found[Any], ...]
     ask: Ask
-
-    def tables(self) -> list[Table]:
-        """Its tables, for a page."""
-        return list(self.section.page_tables(self.found, self.ask))
+    tables: tuple[Table, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,13 +88,14 @@ class Content:
         return [] if part is None else [one.record for one in part.found if one.run is view.run]
 
 
-def gather(runs: Sequence[Run], ask: Ask | None = None, *, most: int = 60) -> Content:
+def gather(runs: Sequence[Run], ask: Ask | None = None, *, most: int = 60, decisions: Sequence[Decision] | None = None) -> Content:
     """Everything that is said about some runs: of each those of the named estimators and noise levels that it has.
 
     Args:
         runs: at least one.
         ask: estimators, levels, threshold and labels.
         most: the most samples listed for each estimator and noise level.
+        decisions: on the gates of a single run; None: of each run on those of its spec.
 
     Raises:
         RunError: no run has one of the estimators or noise levels.
@@ -119,21 +119,25 @@ def gather(runs: Sequence[Run], ask: Ask | None = None, *, most: int = 60) -> Co
             labels += asked.label[i : i + 1]
     labels += asked.label[len(runs) :]
     names = run_names([run for run, _ in kept], labels)
-    views = [_view(name, run, mine) for name, (run, mine) in zip(names, kept, strict=True)]
+    views = []
+    for name, (run, mine) in zip(names, kept, strict=True):
+        documents, problem = decisions_of(run) if decisions is None else (tuple(one.document() for one in decisions), "")
+        problems += [f"no gates: {problem}"] if problem else []
+        views.append(_view(name, run, mine, documents))
     if not views:
         raise NothingLeftError("robaudit report", "no run has these estimators at these noise levels", "name others")
     parts = (_part(name, views, asked, most) for name in _ORDER)
     return Content(tuple(views), tuple(part for part in parts if part is not None), tuple(problems))
 
 
-def _view(name: str, run: Run, ask: Ask) -> RunView:
+def _view(name: str, run: Run, ask: Ask, decisions: tuple[Mapping[str, Any], ...]) -> RunView:
     if not run.frame:
         raise NothingLeftError(str(run.path), "has no results to report", "audit at least one sample")
     groups = {(group.key.estimator, group.key.at): group for group in run.summary()}
     kept = tuple(groups[key] for key in run.chosen(groups, ask.estimators, ask.levels))
     names = dict.fromkeys(group.key.estimator for group in kept)
     asked = dict.fromkeys(one for wanted in ask.estimators for one in names if matches(one, wanted))
-    return RunView(name, run, replace(ask, label=(name,)), kept, tuple(asked) or (_principal(kept),))
+    return RunView(name, run, replace(ask, label=(name,)), kept, tuple(asked) or (_principal(kept),), decisions)
 
 
 def _principal(groups: Sequence[GroupSummary]) -> str:
@@ -157,7 +161,8 @@ def _part(name: SectionName, views: Sequence[RunView], ask: Ask, most: int) -> P
             except (RunError, NothingLeftError):  # none among the results asked for
                 continue
             found += [replace(one, record=_listed(one.record, most)) for one in some] if name is SectionName.FLAGGED else some
-    return Part(name, section, tuple(found), ask) if found else None
+    tables = tuple(section.shown(found, ask, page=True)) if found else ()
+    return Part(name, section, tuple(found), ask, tables) if tables else None
 
 
 def _listed(flagged: Flagged, most: int) -> Flagged:

@@ -63,9 +63,9 @@ def _blocks(content: Content, title: str | None, samples: int) -> Iterator[str]:
 def _tables(part: Part, samples: int) -> Sequence[Table]:
     """The tables of a section; of the flagged samples only so many, and none that are not flagged."""
     if part.name is not SectionName.FLAGGED:
-        return part.tables()
+        return part.tables
     listed = [replace(one, record=replace(one.record, samples=one.record.samples[: min(samples, one.record.beyond)])) for one in part.found]
-    tables = list(part.section.tables(listed, part.ask))
+    tables = part.section.shown(listed, part.ask)
     rest = sum(one.record.beyond - len(one.record.samples) for one in listed)
     return [*tables, Table(notes=(f"{rest:,} more are not listed.",))] if rest else tables
 

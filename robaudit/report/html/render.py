@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from collections.abc import Mapping
 from importlib.metadata import version
 from importlib.resources import files
@@ -100,7 +101,13 @@ def environment() -> Any:
 def _shown(value: object) -> object:
     from markupsafe import Markup
 
-    return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+    if not isinstance(value, str) or isinstance(value, Markup):
+        return value
+    return _INTERVAL.sub(lambda found: found[0].replace(" ", "\xa0"), printable(value))
+
+
+_INTERVAL = re.compile(r"\[\S* \S*\]")
+"""Lines do not break inside one."""
 
 
 def _safe(text: str) -> Any:
@@ -117,7 +124,7 @@ def _resource(name: str) -> str:
 def _section(part: Part) -> dict[str, Any]:
     """What the template reads of a section: its tables and picture, or the cards of the flagged samples."""
     cards = part.name is SectionName.FLAGGED
-    tables = [] if cards else part.tables()
+    tables = () if cards else part.tables
     return {
         "name": part.name.value,
         "title": part.section.title,
@@ -130,7 +137,8 @@ def _section(part: Part) -> dict[str, Any]:
 
 def _picture(part: Part) -> dict[str, Any] | None:
     """The picture of a section, where it has one, and its caption."""
-    from robaudit.report.pictures.kinds import KINDS, inline
+    from robaudit.report.pictures import KINDS
+    from robaudit.report.pictures.kinds import inline
 
     if part.name.value not in KINDS:
         return None

@@ -2,9 +2,35 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from importlib.util import find_spec
 
 from robaudit.errors import needs_extra
+
+
+class Kind(StrEnum):
+    """What a picture shows; each is drawn by the module of its name, a section of its name by the records of the section."""
+
+    SUMMARY = "summary"
+    LEVELS = "levels"
+    CLASSES = "classes"
+    FLAGGED = "flagged"
+    CONFUSION = "confusion"
+    CERTIFIED = "certified"
+    SCORES = "scores"
+    CURVES = "curves"
+    CORRUPTION = "corruption"
+    EASIEST = "easiest"
+    LOSSES = "losses"
+    SAMPLE = "sample"
+    SCATTER = "scatter"
+    VALIDATION = "validation"
+    NOISE = "noise"
+
+
+KINDS = tuple(kind for kind in Kind if kind not in (Kind.VALIDATION, Kind.NOISE))
+"""The pictures of runs."""
+FORMATS = ("png", "svg", "pdf")
 
 
 def can_draw(*, required: bool = False, where: str = "--picture") -> bool:

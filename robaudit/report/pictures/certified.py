@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from robaudit.names import ResultName
-from robaudit.report.certified_tables import OfRun
 from robaudit.report.numbers import share_estimate, span
 from robaudit.report.pictures.page import (
     Look,
@@ -37,12 +36,12 @@ Line = tuple[str, CertifiedAccuracy]
 """A result with the name of its line."""
 
 
-def sketch(found: Sequence[Found[OfRun]], _: Ask) -> Sketch:
+def sketch(found: Sequence[Found[CertifiedAccuracy]], _: Ask) -> Sketch:
     """The picture of these results, at least one; the first twelve."""
     keys = [_parts(one) for one in found]
     named = dict(zip(names := list(dict.fromkeys(keys)), told_apart(names), strict=True))
     styles = dict(list(zip(named.values(), styles_of(names), strict=True))[:_MOST_LINES])
-    lines = [(named[key], one.record.accuracy) for key, one in zip(keys, found, strict=True) if named[key] in styles]
+    lines = [(named[key], one.record) for key, one in zip(keys, found, strict=True) if named[key] in styles]
     norms = list(dict.fromkeys(accuracy.certificates.norm for _, accuracy in lines))
     return Sketch(
         title="Certified accuracy against radius",
@@ -52,9 +51,9 @@ def sketch(found: Sequence[Found[OfRun]], _: Ask) -> Sketch:
     )
 
 
-def _parts(one: Found[OfRun]) -> tuple[str, str, str]:
+def _parts(one: Found[CertifiedAccuracy]) -> tuple[str, str, str]:
     """Run, estimator without the norm, and level."""
-    key = one.record.accuracy.certificates.key
+    key = one.record.certificates.key
     return one.name, ResultName.parse(key.estimator).estimator, "" if key.at.levelless else str(key.at)
 
 

@@ -61,7 +61,7 @@ def _caption(shown: Sequence[Found[Confusion]], left: int, *, as_list: bool) -> 
     else:
         yield "In percent; the diagonal, in grey: classified as that class."
     if left:
-        yield f"{left} further results not shown: --estimator and --level choose."
+        yield f"{left} further results not shown (choose with --estimator and --level)."
 
 
 def _draw(body: SubFigure, look: Look, shown: Sequence[Found[Confusion]], titles: Sequence[str], *, as_list: bool) -> None:

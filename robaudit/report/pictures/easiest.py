@@ -56,7 +56,7 @@ def _caption(found: Sequence[Found[Easiest]], kept: Sequence[KeptCurve]) -> Iter
     if last := max(one.last for one in every):
         yield f"{last:,} misclassified images without a known loss are put last: difficulty with target: label would sort them, too."
     if others := max(one.others for one in every):
-        yield f"{count(others, 'other result')} with votes not shown in the map: --estimator and --noise choose."
+        yield f"{count(others, 'other result')} with votes not shown in the map (choose with --estimator and --noise)."
 
 
 def _draw(body: SubFigure, look: Look, found: Sequence[Found[Easiest]], kept: Sequence[tuple[str, KeptCurve]]) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from robaudit.errors import RobauditError, did_you_mean
 from robaudit.report import sections
-from robaudit.report.pictures import can_draw
+from robaudit.report.pictures import KINDS, can_draw
 from robaudit.report.pictures.page import NARROWEST, Look, Sketch, page
 from robaudit.report.sections import Ask, Found
 from robaudit.store.run import Run
@@ -20,25 +20,8 @@ if TYPE_CHECKING:
 
     from robaudit.report.gallery import ImageSource
 
-KINDS = (
-    "summary",
-    "levels",
-    "classes",
-    "flagged",
-    "confusion",
-    "certified",
-    "scores",
-    "curves",
-    "corruption",
-    "easiest",
-    "losses",
-    "sample",
-    "scatter",
-)
-"""The names, each that of a module; those of sections draw the records of the section, the others have ``records`` of their own."""
 OF_IMAGES = ("flagged", "sample")
 """The kinds that read the data set."""
-FORMATS = ("png", "svg", "pdf")
 _WIDEST, _SMALL_BELOW = 20.0, 6.0  # inches: narrower pictures have letters of 7 points instead of 9
 _INLINE = Look(width=6.6, size=10.0, title=True, caption=False)
 
@@ -52,7 +35,7 @@ def found_in(kind: str, runs: Sequence[Run], ask: Ask) -> list[Found[Any]]:
     module = _module(kind)
     if hasattr(module, "narrowed"):
         ask = module.narrowed(runs, ask)
-    if kind in (name.value for name in sections.SectionName):
+    if kind in list(sections.SectionName):
         return sections.section_of(sections.SectionName(kind)).find(runs, ask)
     names = sections.run_names(runs, ask.label)
     return [Found(name, run, one) for run, name in zip(runs, names, strict=True) for one in module.records(run, ask)]

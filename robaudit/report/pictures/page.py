@@ -122,7 +122,7 @@ def fitted(text: str, width: float, size: float, *, bold: bool = False, end: boo
 def wrapped(text: str, width: float, size: float, *, bold: bool = False) -> list[str]:
     """The text in lines of at most this width; a single word that is wider loses its end."""
     lines: list[str] = []
-    for word in re.findall(r"\S+(?: %\S*)?", printable(text)):  # "95 %" stays together
+    for word in re.findall(r"(?:\[\S* \S*\]|\S)+(?: %\S*)?", printable(text)):  # "95 %" and "[0.1, 0.2]" stay together
         joined = f"{lines[-1]} {word}" if lines else ""
         if joined and measured(joined, size, bold=bold) <= width:
             lines[-1] = joined

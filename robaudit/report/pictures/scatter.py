@@ -97,7 +97,7 @@ def _caption(shown: Sequence[Found[Pair]], left: int) -> Iterator[str]:
     if any(one.record.across.quantity == one.record.up.quantity for one in shown):
         yield "Line: both are equal."
     if left:
-        yield f"{left} further pairs not shown: --estimator and --level choose."
+        yield f"{left} further pairs not shown (choose with --estimator and --level)."
 
 
 def _draw(body: SubFigure, look: Look, shown: Sequence[Found[Pair]]) -> None:

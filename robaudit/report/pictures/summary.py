@@ -90,8 +90,8 @@ def _caption(shown: Sequence[_Panel], left: Sequence[_Panel]) -> Iterator[str]:
     groups = [line.group for panel in shown for line in panel.lines]
     most = max(group.images for group in groups)
     yield (
-        f"{span([group.images for group in groups])} images, sorted from the least to the most robust: where a curve crosses a value, that "
-        f"share of them has it or a worse one. Numbers: mean [95 % interval, {LIKE_THESE}]."
+        f"{span([group.images for group in groups])} images, sorted from the least to the most robust: a curve gives the share of images "
+        f"with a value or a worse one. Numbers: mean [95 % interval, {LIKE_THESE}]."
     )
     limits = {panel.quantity.name: panel.threshold for panel in shown if math.isfinite(panel.threshold)}
     if len(set(limits.values())) == 1:
@@ -108,7 +108,7 @@ def _caption(shown: Sequence[_Panel], left: Sequence[_Panel]) -> Iterator[str]:
     if left:
         names = list(dict.fromkeys(panel.title.partition(": ")[0] for panel in left))
         listed = ", ".join(names[:_MOST_NAMED]) + (f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else "")
-        yield f"Not shown: {listed}; --estimator and --noise choose."
+        yield f"Not shown: {listed} (choose with --estimator and --noise)."
 
 
 def _draw(body: SubFigure, look: Look, shown: Sequence[_Panel]) -> None:

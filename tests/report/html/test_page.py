@@ -203,7 +203,7 @@ def test_without_intervals_nothing_is_confirmed(without_pictures: None) -> None:
 @pytest.mark.parametrize("count", [1, 6])
 def test_one_class(count: int, without_pictures: None) -> None:
     found = Page.of(page(gather([hand_made(rows([0.2] * count, classes=1))]), images=False)[0])
-    assert "Not tested: at least two classes" in found.text("classes")
+    assert "All images are of one class." in found.text("classes")
     assert "least robust class" not in found.text("verdict")
 
 

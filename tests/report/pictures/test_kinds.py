@@ -13,7 +13,8 @@ from PIL import Image
 
 from robaudit.errors import RobauditError
 from robaudit.report import pictures as pictures_module
-from robaudit.report.pictures.kinds import KINDS, figure_of, found_in, inline, look_of, picture, sketch_of
+from robaudit.report.pictures import KINDS
+from robaudit.report.pictures.kinds import figure_of, found_in, inline, look_of, picture, sketch_of
 from robaudit.report.pictures.page import Sketch, shorter, told_apart
 from robaudit.report.sections import Ask
 from robaudit.store.run import Run
