@@ -24,6 +24,8 @@ Floats = NDArray[np.float64]
 Places = NDArray[np.int64]
 LEVEL = 0.01
 """Of each test that decides a conclusion."""
+FEWEST = 8
+"""Images that a bootstrap needs to decide anything."""
 
 
 class Verdict(StrEnum):
@@ -166,13 +168,11 @@ class Item:
         name: such as han-fig1.
         title: heading of its part of the page.
         make: computes it.
-        gpu: why this machine leaves it to one with a GPU, and with which command; empty: it does not.
     """
 
     name: str
     title: str
     make: Callable[[Session], Part]
-    gpu: str = ""
 
     @property
     def paper(self) -> str:
@@ -184,13 +184,13 @@ ITEMS: dict[str, Item] = {}
 Maker = Callable[[Session], Part]
 
 
-def item(name: str, title: str, gpu: str = "") -> Callable[[Maker], Maker]:
+def item(name: str, title: str) -> Callable[[Maker], Maker]:
     """Enter a function as the maker of an item."""
 
     def enter(make: Maker) -> Maker:
         if name in ITEMS:
             raise ValueError(f"there is an item {name} already")
-        ITEMS[name] = Item(name, title, make, gpu)
+        ITEMS[name] = Item(name, title, make)
         return make
 
     return enter
@@ -233,8 +233,11 @@ def measured(images: int, statistic: Callable[[Places], float]) -> Difference:
 
 
 def mean(each: Floats) -> Difference:
-    """The mean over images, its interval, and the p-value of 0."""
-    return difference(len(each), lambda drawn: drawn @ each / drawn.sum(1), float(each.mean()))
+    """The mean over the images that have a value, its interval, and the p-value of 0."""
+    known = each[np.isfinite(each)]
+    if not len(known):
+        return Difference(math.nan, None, None, None, 0)
+    return difference(len(known), lambda drawn: drawn @ known / drawn.sum(1), float(known.mean()))
 
 
 def judged(
@@ -253,7 +256,8 @@ def judged(
     found = measured(images, lambda at: sign * (statistic(at) - limit))
     if found.p_value is None or found.lower is None or found.upper is None or not math.isfinite(found.value):
         return Claim(text, Verdict.OPEN, f"{about}: not defined on these images")
-    verdict = Verdict.OPEN if found.p_value > LEVEL or found.value == 0 else Verdict.HOLDS if found.value > 0 else Verdict.FAILS
+    unclear = found.p_value > LEVEL or found.value == 0 or images < FEWEST
+    verdict = Verdict.OPEN if unclear else Verdict.HOLDS if found.value > 0 else Verdict.FAILS
     value, *ends = (number(sign * one + limit) for one in (found.value, *sorted((found.lower, found.upper), reverse=sign < 0)))
     p = "p <= .001" if found.p_value <= 0.001 else f"p = {number(found.p_value)}"
     against = f" against {number(limit)}" if limit else ""
@@ -261,14 +265,20 @@ def judged(
 
 
 def lower(text: str, small: Floats, large: Floats, about: str) -> Claim:
-    """A conclusion that holds if ``large`` exceeds ``small`` on average over the same images."""
-    each = large - small
-    return judged(text, len(each), lambda at: float(each[at].mean()), about, above=0.0)
+    """A conclusion that holds if ``large`` exceeds ``small`` on average over the images that have both."""
+    return _of_mean(text, large - small, about, above=0.0)
 
 
 def at_most(text: str, each: Floats, limit: float, about: str) -> Claim:
-    """A conclusion that holds if a mean over images is below ``limit``."""
-    return judged(text, len(each), lambda at: float(each[at].mean()), about, below=limit)
+    """A conclusion that holds if the mean over the images that have a value is below ``limit``."""
+    return _of_mean(text, each, about, below=limit)
+
+
+def _of_mean(text: str, each: Floats, about: str, **limit: float) -> Claim:
+    known = each[np.isfinite(each)]
+    if len(known) < 3:
+        return Claim(text, Verdict.OPEN, f"{about}: {len(known)} of {len(each)} images have a value")
+    return judged(text, len(known), lambda at: float(known[at].mean()), about, **limit)
 
 
 def tested(text: str, p: float, about: str) -> Claim:

@@ -10,7 +10,7 @@ import torch
 
 from robaudit.files import write_atomically
 from tests.benchmarks.machine import machine
-from tests.papers.item import ITEMS, LEVEL, Item, Part, Session, Verdict, table
+from tests.papers.item import FEWEST, ITEMS, LEVEL, Item, Part, Session, Verdict, table
 
 _HEAD = "## Conclusions"
 
@@ -67,7 +67,8 @@ def _write(session: Session, paper: str, made: Mapping[str, Part]) -> Path:
         else:
             sections[name] = f"## {heading(one)}\n\nNot made yet.\n"
     tests = (
-        f"Each conclusion is decided by a test at {LEVEL:g}; intervals are 95 %, both by robaudit's bootstrap over images unless stated."
+        f"Each conclusion is decided by a test at {LEVEL:g}; intervals are 95 %, both by robaudit's bootstrap over images unless stated. "
+        f"With fewer than {FEWEST} images nothing is decided."
     )
     head = before.partition(_HEAD)[0].strip() or f"# {paper}"
     top = f"{head}\n\n{_HEAD}\n\n{tests}\n\n"
