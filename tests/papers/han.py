@@ -334,7 +334,7 @@ def fig5(session: Session) -> Part:
     rows, claims, lines = [], [], {}
     for net in (MNIST, CIFAR_MIX):
         runs = converging(session, net, 0), converging(session, net, 1)
-        away = {}
+        away: dict[tuple[str, int], Floats] = {}
         for e, counts, last in (("mc", MC, CONVERGED_MC), ("mmse", MMSE, CONVERGED_MMSE)):
             best = values(runs[1], f"{e}-{last[0]}")
             away |= {(e, n): np.abs(values(runs[0], f"{e}-{n}") - best) for n in counts}

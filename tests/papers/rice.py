@@ -251,6 +251,7 @@ def fig1(session: Session) -> Part:
     )
     found = table(("network", "q", "estimator", "passes", "value"), rows)
     return Part(
-        f"{shown}\n\n16 images. Path sampling: gradients of four chains together; its points are means over the images with a value, fewer with fewer gradients.\n\n{found}",
+        f"{shown}\n\n16 images. Path sampling: gradients of four chains together; its points are means over the images "
+        f"that have a value.\n\n{found}",
         tuple(claims),
     )

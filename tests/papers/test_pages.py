@@ -9,7 +9,8 @@ import pytest
 
 import robaudit.demo
 from tests.papers import __main__ as command
-from tests.papers.giraudon import score
+from tests.papers.giraudon import radii, score, with_radii
+from tests.papers.han import CIFAR_ADV
 from tests.papers.item import ITEMS, TRIAL, Claim, Part, Session, Verdict, at_most, item, judged, lower, number
 from tests.papers.page import write
 from tests.shared import needs_shared
@@ -64,10 +65,8 @@ def test_verdicts_follow_the_tests() -> None:
 
 
 def test_the_scores_are_those_of_robaudit(tmp_path: Path) -> None:
-    from tests.papers import giraudon
-
-    run = giraudon.radii(session(tmp_path), giraudon.CIFAR_ADV)
-    r, g = giraudon.with_radii(run)
+    run = radii(session(tmp_path), CIFAR_ADV)
+    r, g = with_radii(run)
     known = {kind.value: one.value for kind, one in run.section("scores")[0].values.items()}
     for name, nu in (("r_m", False), ("r_nu", True)):
         assert score(r, g, nu, np.arange(len(r))) == pytest.approx(known[name], rel=1e-12)
