@@ -7,7 +7,7 @@ SYSTEM ?=
 CONSTRAIN := $(if $(SYSTEM),grep -v '^torch',cat) constraints.txt
 INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --constraint $(VENV)/constraints.txt
 
-.PHONY: demo test slow check format bench train-demo clean help
+.PHONY: demo test slow check format bench papers train-demo clean help
 
 help:
 	@echo "make demo        install into .venv and audit the two embedded classifiers"
@@ -16,6 +16,7 @@ help:
 	@echo "make slow        the slow tests (minutes)"
 	@echo "make demo SYSTEM=1 (and test, ...)  with the torch and torchvision that PYTHON has, instead of downloading them"
 	@echo "make bench       the benchmarks, by hand on a quiet machine"
+	@echo "make papers      the papers' tables and figures again, into docs/papers (ONLY=han-fig4 for one); needs ../shared"
 	@echo "make train-demo  train the embedded classifiers again"
 
 $(BIN)/python:
@@ -64,6 +65,9 @@ format: $(VENV)/installed-test
 
 bench: $(VENV)/installed-test
 	$(BIN)/python -m tests.benchmarks
+
+papers: $(VENV)/installed-test
+	$(BIN)/python -m tests.papers $(ONLY)
 
 train-demo: $(VENV)/installed
 	$(BIN)/python -m robaudit.demo.train

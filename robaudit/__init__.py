@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from robaudit.api.pairs import compare_runs, verify_run
     from robaudit.api.run import Run, read_run
     from robaudit.errors import RobauditError, RobauditWarning
-    from robaudit.estimators.base import Estimate, Estimator, Scope
+    from robaudit.estimators.base import Estimator, Scope
     from robaudit.estimators.work import Work
     from robaudit.levels import LevelChoice, LevelName, NoiseLevel
     from robaudit.names import Part, PartName
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from robaudit.numerics.intervals import clopper_pearson
     from robaudit.numerics.margins import margins
     from robaudit.quantities import CERTIFIED, CONFIDENCE, LOSS, P_ROBUST, RADIUS, Interval, IntervalKind, Quantity
+    from robaudit.results import Certificate, LossNorm, Result, Searched, Votes
     from robaudit.rows import Row
     from robaudit.spec.load import load_spec
     from robaudit.spec.model import AuditSpec
@@ -48,22 +49,26 @@ __all__ = [
     "RADIUS",
     "AdditiveNoise",
     "AuditSpec",
-    "Estimate",
+    "Certificate",
     "Estimator",
     "Interval",
     "IntervalKind",
     "LevelChoice",
     "LevelName",
+    "LossNorm",
     "NoiseKind",
     "NoiseLevel",
     "Part",
     "PartName",
     "Quantity",
+    "Result",
     "RobauditError",
     "RobauditWarning",
     "Row",
     "Run",
     "Scope",
+    "Searched",
+    "Votes",
     "Work",
     "audit",
     "clopper_pearson",
@@ -80,7 +85,6 @@ _HOMES = {
     "load_spec": "robaudit.spec.load",
     "CERTIFIED": "robaudit.quantities",
     "CONFIDENCE": "robaudit.quantities",
-    "Estimate": "robaudit.estimators.base",
     "Estimator": "robaudit.estimators.base",
     "LOSS": "robaudit.quantities",
     "P_ROBUST": "robaudit.quantities",
@@ -98,6 +102,7 @@ _HOMES = {
     "Quantity": "robaudit.quantities",
     "RobauditError": "robaudit.errors",
     "RobauditWarning": "robaudit.errors",
+    **dict.fromkeys(("Certificate", "LossNorm", "Result", "Searched", "Votes"), "robaudit.results"),
     "Row": "robaudit.rows",
     "Run": "robaudit.api.run",
     "Work": "robaudit.estimators.work",

@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import difflib
-import re
-from collections.abc import Callable, Iterable
-from functools import wraps
-from typing import ParamSpec, TypeVar
+from collections.abc import Iterable
 
 from robaudit.text import clipped, printable
 
-P = ParamSpec("P")
-R = TypeVar("R")
 _MOST_CHOICES = 30_000  # among which the nearest is searched
 _LONGEST = 500  # of each of the three parts; a path alone may have 4096 characters
 
@@ -26,47 +21,14 @@ class RobauditError(Exception):
     """
 
     exit_code = 2
-    for_python = False
-    """Whether options in the text (``--as-given``) are written as arguments (``as_given=True``)."""
 
     def __init__(self, where: str, what: str, remedy: str = "") -> None:
         self.where, self.what, self.remedy = (clipped(printable(text), _LONGEST) for text in (where, *map(_one_line, (what, remedy))))
         super().__init__(f"{self.where}: {self.what}" + (f"; {self.remedy}" if remedy else ""))
 
-    def __str__(self) -> str:
-        """The line, for the command line or for a program."""
-        text = super().__str__()
-        return _OPTION.sub(_as_argument, text) if self.for_python else text
-
     def __reduce__(self) -> tuple[type[RobauditError], tuple[str, str, str]]:
         """For workers in other processes, which send their errors."""
         return type(self), (self.where, self.what, self.remedy)
-
-
-_OPTION = re.compile(r"robaudit [a-z][^;]*|(?<![\w-])--([a-z][a-z-]*)(?: (?=[A-Z0-9\"']))?")
-_SWITCHES = frozenset({"as_given", "deterministic", "extend", "fresh", "per_class", "point", "population", "ship", "strict", "trust"})
-
-
-def _as_argument(found: re.Match[str]) -> str:
-    """An option as an argument; in a command, as it is."""
-    if found[1] is None:
-        return found[0]
-    name = found[1].replace("-", "_")
-    return f"{name}=True" if name in _SWITCHES else f"{name}=" if found[0].endswith(" ") else name
-
-
-def naming_arguments(function: Callable[P, R]) -> Callable[P, R]:
-    """Let the errors of a function of the Python API name arguments (``trust=True``) where the command line has options."""
-
-    @wraps(function)
-    def called(*args: P.args, **kwargs: P.kwargs) -> R:
-        try:
-            return function(*args, **kwargs)
-        except RobauditError as error:
-            error.for_python = True
-            raise
-
-    return called
 
 
 def _one_line(text: str) -> str:

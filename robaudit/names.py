@@ -1,4 +1,4 @@
-"""Names of results: an estimator's, which of its values where one computation gives several of an image, and details that others read."""
+"""Names of results: the estimator, and which of its values if one computation gives several."""
 
 from __future__ import annotations
 
@@ -6,44 +6,6 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-
-ALPHA = "alpha"
-"""The detail of a row that holds the chance that its certificate is false, where there is one."""
-
-DECIDE = "decide"
-"""The detail of a row that holds the radius its estimator was asked about: it stopped once it was clear whether that one is certified."""
-
-HIGHEST_LOSS = "highest_loss"
-"""The detail of a row that holds the largest loss its sampler met."""
-
-CERTIFIED_CLASS = "certified_class"
-"""The detail of a row that holds the class its certificate is for; missing where nothing is certified."""
-
-P_LOWER = "p_lower"
-"""The detail of a row that holds the lower bound of the probability of the certified class: a certificate of the majority vote has it."""
-
-KEPT, DRAWS = "kept", "draws"
-"""The details of such a row that hold the noisy copies of the certified class, and all of them."""
-
-OTHER = "other"
-"""The detail of a flip of the majority vote that holds the noisy copies of the class ahead there; ``kept`` has those of the image's."""
-
-P_ERROR = "p_error"
-"""The detail of a row that holds an upper bound of the probability that the noise of its level changes the certified class."""
-
-LARGEST_CERTIFIABLE = "largest"
-"""The detail of a row that holds the largest radius that its number of draws can certify, however safe the image is."""
-ROUNDING_ERROR = "rounding"
-"""The detail of a row that holds how far its value may be off by the rounding of the network's passes."""
-
-GRID_STEP = "grid_step"
-"""The detail of a row that holds the step of the grid of radii that its value is on."""
-
-TARGET = "target"
-"""The detail of a row that holds the class its loss is against."""
-
-KEPT_LEVEL = "kept_level"
-"""The detail of a row that holds the probability to keep the class which its noise level is for."""
 
 
 class PartName(StrEnum):

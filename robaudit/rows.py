@@ -1,110 +1,45 @@
 """The rows of a run: one result for each sample, noise level and estimator.
 
-A row can also say which of its draws kept the class, packed as text. Two runs with the same seed give a sample the same noise, so
-draw j of one run can be paired with draw j of the other.
+The fields of :class:`Row` are the only schema of a result: the columns of the run's state, of samples.csv and of Arrow tables, the keys of
+samples.json, and the check of what is read are all derived from them.
 """
 
 from __future__ import annotations
 
 import base64
-import math
-import sys
-from collections.abc import Iterator, Mapping
+import functools
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, Strict
+from pydantic import AfterValidator, Strict, TypeAdapter, ValidationError
 
 from robaudit.documents import CLASSES
 from robaudit.levels import LevelName, NoiseLevel, noise_level
-from robaudit.names import CERTIFIED_CLASS
-from robaudit.quantities import P_ROBUST, Interval, IntervalKind
-from robaudit.text import Names, known_name
+from robaudit.quantities import P_ROBUST, IntervalKind
+from robaudit.results import MOST_STORED_DRAWS, PARTS, Count, Result, Shared, Text, WholeOrNot
+from robaudit.text import Names, clipped, known_name
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 Bits = NDArray[np.bool_]
 
-COLUMNS = (
-    "sample_id",
-    "label",
-    "predicted",
-    "correct",
-    "noise",
-    "level_name",
-    "level",
-    "estimator",
-    "quantity",
-    "value",
-    "lower",
-    "upper",
-    "std_error",
-    "flips_to",
-    "forwards",
-    "backwards",
-    "note",
-    "interval",
-)
-TABLE_COLUMNS = tuple(column for name in COLUMNS for column in ((name, f"{name}_name") if name in CLASSES else (name,)))
-"""The columns of samples.csv, and of every other table of rows: each class is followed by its name."""
-LARGEST = 1e150
-"""All numbers of a result are smaller, so that they can be squared and summed without overflow."""
-MOST_STORED_DRAWS = 2**14
-"""Draws of an image whose bits are stored: 2,732 characters."""
 
-
-def _interval(text: object) -> Interval:
-    if not isinstance(text, str):
-        raise ValueError("is not text")  # noqa: TRY004  pydantic reports a ValueError
-    return Interval.parse(text)
-
-
-def _not_too_large(value: float) -> float:
-    if abs(value) >= LARGEST:
-        raise ValueError("is too large")
-    return value
-
-
-Text = Annotated[str, Strict()]
-Shared = Annotated[Text, AfterValidator(sys.intern)]
-"""Text that many rows have: the same object in all of them, which halves their memory."""
-Count = Annotated[int, Strict(), Field(ge=0, lt=2**63)]
-Number = Annotated[int, Strict(), Field(gt=-(2**63), lt=2**63)] | Annotated[float, Strict(), Field(gt=-LARGEST, lt=LARGEST)]
-"""A number that can be squared and summed; a whole one stays whole."""
-Value = Annotated[
-    Annotated[int, Strict()] | Annotated[float, Strict()],
-    BeforeValidator(lambda value: math.nan if value is None else value),
-    AfterValidator(_not_too_large),
-]
-Bits64 = Annotated[Text, Field(pattern=r"^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$", max_length=MOST_STORED_DRAWS)]
-"""Bits as base64."""
-LevelText = Annotated[str, Strict(), AfterValidator(lambda text: LevelName(text).value)]
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One result. Fields up to ``interval`` are columns of samples.csv, in order; the others go to samples.json only.
-
-    The types are those of a stored row: :func:`robaudit.store.serialise.checked_row` checks what it reads by them.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row(Result):
+    """A result, and what it is of.
 
     Attributes:
-        label, predicted, flips_to: class indices; None where unknown.
+        label, predicted: class indices; the label is None where it is unknown.
+        correct: predicted == label; None without a label.
         noise: label of the noise.
         level_name, level: what its level is called, and the number: sigma 0.05, photons 1000, severity 3.
-        correct: predicted == label; None without a label.
-        value: the estimate, in the units of ``quantity``; ``lower`` and ``upper`` bound it (95 %) or are None.
-        forwards, backwards: network passes behind this row, shared or not, including the clean one.
-        interval: how the interval was made, and what it covers.
-        votes: how many noisy copies went to each class (mc), by class index.
-        details: further numbers of the estimator, by name.
-        kept: which draws kept the class, as :func:`packed` gives it; None where all of them did, or none, or the row does not record it.
-        split: of votes from antithetic pairs (draws 2j and 2j + 1), the pairs of which one copy kept the class and the other did not; None
-            where copies are independent.
-        not_finite: noisy copies whose logits were not finite; they voted for no class.
+        estimator: the name of the result: the label of the estimator and, if it gives several values, which one.
+        quantity: the name of what the value means.
     """
 
     sample_id: Text
@@ -112,24 +47,18 @@ class Row:
     predicted: Count
     correct: Annotated[bool, Strict()] | None
     noise: Shared
-    level_name: LevelText
-    level: Number
+    level_name: Annotated[str, Strict(), AfterValidator(lambda text: LevelName(text).value)]
+    level: WholeOrNot
     estimator: Shared
     quantity: Shared
-    value: Value
-    lower: Number | None
-    upper: Number | None
-    std_error: Number | None
-    flips_to: Count | None
-    forwards: Count
-    backwards: Count
-    note: Shared
-    interval: Annotated[Interval, PlainValidator(_interval)]
-    votes: tuple[Count, ...] | None = None
-    details: Mapping[Text, Number] | None = None
-    kept: Bits64 | None = None
-    split: Count | None = None
-    not_finite: Count = 0
+
+    def __post_init__(self) -> None:
+        """Check nothing: the result was checked when it was made, or is checked as it is read."""
+
+    @classmethod
+    def of(cls, result: Result, **address: Any) -> Row:
+        """The row of a result; ``address``: the fields that a row has besides."""
+        return cls(**address, **dict(zip(_RESULT, _result_of(result), strict=True)))
 
     @property
     def at(self) -> NoiseLevel:
@@ -143,14 +72,9 @@ class Row:
 
     @property
     def certified_class(self) -> int | None:
-        """The class that a certificate is for; None where it abstains, and for results of other quantities."""
-        found = (self.details or {}).get(CERTIFIED_CLASS)
-        return None if found is None else int(found)
-
-    @property
-    def draws(self) -> int:
-        """Noisy copies behind a row with votes, including those that voted for no class."""
-        return sum(self.votes or ()) + self.not_finite
+        """The class that a certificate, or a flip of the majority vote, is about; None where there is none."""
+        about = self.certificate or self.search
+        return None if about is None else about.label
 
     @property
     def fixed_votes(self) -> bool:
@@ -158,7 +82,7 @@ class Row:
         if self.votes is None:
             return False
         approximated = not self.interval.covers_bias and self.quantity == P_ROBUST.name
-        return self.split is not None or self.interval.kind is IntervalKind.CLOPPER_PEARSON or approximated
+        return self.votes.split is not None or self.interval.kind is IntervalKind.CLOPPER_PEARSON or approximated
 
     @property
     def key(self) -> tuple[str, NoiseLevel, str]:
@@ -166,20 +90,25 @@ class Row:
         return self.sample_id, self.at, self.estimator
 
     def document(self) -> dict[str, Any]:
-        """The row as JSON values; fields that are not columns only where they are set."""
-        values = {name: getattr(self, name) for name in COLUMNS}
+        """The row as JSON values; typed parts and numbers only where there are any."""
+        values = dict(zip(COLUMNS, _values(self), strict=True))
         values["interval"] = self.interval.text
-        if self.votes is not None:
-            values["votes"] = list(self.votes)
-        if self.details is not None:
-            values["details"] = dict(self.details)
-        if self.kept is not None:
-            values["kept"] = self.kept
-        if self.split is not None:
-            values["split"] = self.split
-        if self.not_finite:
-            values["not_finite"] = self.not_finite
+        for name, part in zip(PARTS, _parts(self), strict=True):
+            if part is not None:
+                values[name] = part.document()
+        if self.numbers:
+            values["numbers"] = dict(self.numbers)
         return values
+
+
+_FIELDS = tuple(field.name for field in fields(Row))
+_RESULT = tuple(field.name for field in fields(Result))
+COLUMNS = (*_FIELDS[len(_RESULT) :], *(name for name in _RESULT if name not in (*PARTS, "numbers")))
+"""The columns of samples.csv, without the names of the classes."""
+TABLE_COLUMNS = tuple(column for name in COLUMNS for column in ((name, f"{name}_name") if name in CLASSES else (name,)))
+"""The columns of samples.csv, and of every other table of rows: each class is followed by its name."""
+_values, _parts, _result_of = attrgetter(*COLUMNS), attrgetter(*PARTS), attrgetter(*_RESULT)
+_NAMED = tuple(place for place, name in enumerate(TABLE_COLUMNS) if name in CLASSES)
 
 
 def table_values(row: Row, names: Names | None) -> tuple[Any, ...]:
@@ -189,22 +118,34 @@ def table_values(row: Row, names: Names | None) -> tuple[Any, ...]:
         row: the result.
         names: of the classes, by index.
     """
-    values = _values(row)
-    return (
-        *values[:_PREDICTED],
-        known_name(row.label, names),
-        row.predicted,
-        known_name(row.predicted, names),
-        *values[_PREDICTED + 1 : _FLIPS_TO + 1],
-        known_name(row.flips_to, names),
-        *values[_FLIPS_TO + 1 :],
-    )
+    values = list(_values(row))
+    for place in _NAMED:
+        values.insert(place + 1, known_name(values[place], names))
+    return tuple(values)
 
 
-_values = attrgetter(*COLUMNS)
-_PREDICTED, _FLIPS_TO = COLUMNS.index("predicted"), COLUMNS.index("flips_to")
-if tuple(f.name for f in fields(Row))[: len(COLUMNS)] != COLUMNS:
-    raise AssertionError("Row and COLUMNS disagree")
+def read_row(values: object) -> Row:
+    """The row of a document: each value must have the type of its field, and a null value is NaN.
+
+    Raises:
+        ValueError: it is not a row.
+    """
+    try:
+        row = _reader().validate_python(values)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        found = clipped(ascii(first["input"]), 60)
+        if not first["loc"]:
+            raise ValueError(f"{found} is not a result") from None
+        name = ".".join(map(str, first["loc"][:2] if first["loc"][0] in PARTS else first["loc"][:1]))
+        raise ValueError(f"has no {name}" if first["type"].startswith("missing") else f"{name}: {found}") from None
+    check_split(row)
+    return row
+
+
+@functools.cache
+def _reader() -> TypeAdapter[Row]:
+    return TypeAdapter(Row)
 
 
 def packed(kept: Tensor) -> Iterator[str]:
@@ -220,28 +161,29 @@ def packed(kept: Tensor) -> Iterator[str]:
 def bits_of(row: Row) -> Bits | None:
     """Which draws kept the class (draws,); None where the row does not say.
 
-    Where all of a fixed number of draws did, or none, the votes alone tell.
+    Two runs with the same seed give a sample the same noise, so draw j of one run can be paired with draw j of the other. Where all of a
+    fixed number of draws kept the class, or none, the votes alone tell.
     """
-    if row.votes is None or row.predicted >= len(row.votes) or not row.fixed_votes:
+    votes = row.votes
+    if votes is None or row.predicted >= len(votes.counts) or not row.fixed_votes:
         return None
-    draws, count = row.draws, row.votes[row.predicted]
-    if draws < count or draws < 1:
+    draws, count = votes.draws, votes.of(row.predicted)
+    if draws < 1:
         return None
-    if row.kept is not None:
-        data = np.frombuffer(base64.b64decode(row.kept), dtype=np.uint8)
+    if votes.bits is not None:
+        data = np.frombuffer(base64.b64decode(votes.bits), dtype=np.uint8)
         return np.unpackbits(data, count=draws).astype(np.bool_) if len(data) == -(-draws // 8) else None
     return np.full(draws, count > 0) if count in (0, draws) and draws <= MOST_STORED_DRAWS else None
 
 
 def check_split(row: Row) -> None:
-    """Check that the pairs of a row can be split so.
+    """Check that antithetic pairs can have the votes of a row.
 
     Raises:
-        ValueError: no pairs have these votes.
+        ValueError: they cannot.
     """
-    if row.split is None:
+    if row.votes is None or row.votes.split is None:
         return
-    votes, draws = row.votes or (), row.draws
-    kept = votes[row.predicted] if row.predicted < len(votes) else 0
-    if draws < 2 or draws % 2 or (kept - row.split) % 2 or row.split > min(kept, draws - kept):
-        raise ValueError(f"split: {row.split} of the pairs, but {kept} of {draws} votes")
+    split, draws, kept = row.votes.split, row.votes.draws, row.votes.of(row.predicted)
+    if draws < 2 or draws % 2 or (kept - split) % 2 or split > min(kept, draws - kept):
+        raise ValueError(f"votes.split: {split} of the pairs, but {kept} of {draws} votes")

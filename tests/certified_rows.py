@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from robaudit.estimators.certificate import CERTIFICATE
 from robaudit.levels import GAUSSIAN, LevelName, NoiseLevel
-from robaudit.names import ALPHA, CERTIFIED_CLASS, DECIDE, LARGEST_CERTIFIABLE
 from robaudit.quantities import CERTIFIED
+from robaudit.results import Certificate
 from robaudit.rows import Row
 from robaudit.store.run import Run
 from tests.radius_rows import row, run_of
@@ -19,15 +19,15 @@ NAME = "certified_radius:norm=l2"
 
 def certificate(index: int, radius: float, of_class: int | None = 0, label: int | None = 0, predicted: int = 0, **others: Any) -> Row:
     """One certified radius at sigma .25, of an image of class 0 that is predicted right unless it is said otherwise."""
-    details: Mapping[str, float] = {**others.pop("details", {}), **({} if of_class is None else {CERTIFIED_CLASS: of_class})}
-    about: dict[str, Any] = {"estimator": NAME, "quantity": CERTIFIED.name, "upper": None, "interval": CERTIFICATE, "details": details}
+    stated = replace(others.pop("stated", Certificate()), label=of_class)
+    about: dict[str, Any] = {"estimator": NAME, "quantity": CERTIFIED.name, "upper": None, "interval": CERTIFICATE, "certificate": stated}
     correct = None if label is None else predicted == label
     return row(index, radius, **{"at": AT, **about, "label": label, "predicted": predicted, "correct": correct, **others})
 
 
-def stating(alpha: float, largest: float, decide: float | None = None) -> dict[str, float]:
-    """The details of an estimator that can be wrong, reaches only so far, and may stop once it knows an answer."""
-    return {ALPHA: alpha, LARGEST_CERTIFIABLE: largest, **({} if decide is None else {DECIDE: decide})}
+def stating(alpha: float, largest: float, decide: float | None = None) -> Certificate:
+    """The certificate of an estimator that can be wrong, reaches only so far, and may stop once it knows an answer."""
+    return Certificate(alpha=alpha, largest=largest, asked=decide)
 
 
 MIXED = [
@@ -48,7 +48,7 @@ def pictured(images: int = 9, name: str = "made") -> Run:
     rows = []
     for i in range(images):
         of = None if i == 1 else 1 if i == 2 else 0
-        rows.append(certificate(i, 0.1 * i, of, details=stating(0.001, 0.1 * images)))
+        rows.append(certificate(i, 0.1 * i, of, stated=stating(0.001, 0.1 * images)))
         rows.append(certificate(i, 0.15 * i, of, at=NoiseLevel(GAUSSIAN, 0.5, LevelName.SIGMA)))
         rows.append(certificate(i, 0.01 * i, of, estimator="margin_radius:norm=linf"))
     return named(run_of(rows), name)

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from robaudit.levels import LevelName, NoiseLevel
-from robaudit.names import GRID_STEP
 from robaudit.quantities import P_ROBUST, Interval
+from robaudit.results import CleanImage, Searched, Votes
 from robaudit.rows import Row
 from robaudit.store.run import Run
 from tests.radius_rows import row, run_of
@@ -29,7 +29,8 @@ def attacked(index: int, ball: int, *, norm: str = "l2", cap: int | None = None,
         lower=0.0,
         upper=value if cap is None else None,
         interval=Interval.parse("upper bound" if cap is None else "censored"),
-        details={GRID_STEP: step, "difficulty": 1.0, "margin": 1.0},
+        search=Searched(step=step),
+        clean=CleanImage(1.0, 1.0),
     )
 
 
@@ -46,7 +47,7 @@ def noisy(index: int, at: NoiseLevel, right: int, *, draws: int = 5, correct: bo
         correct=correct if labelled else None,
         estimator="mc",
         quantity=P_ROBUST.name,
-        votes=tuple(votes),
+        votes=Votes(tuple(votes)),
         interval=Interval.parse("clopper-pearson"),
     )
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from robaudit.levels import NO_NOISE, LevelName, NoiseLevel
 from robaudit.quantities import CERTIFIED, DIFFICULTY, P_ROBUST, RADIUS, TOLERANCE, Interval
+from robaudit.results import CleanImage, Votes
 from robaudit.rows import Row
 from robaudit.store.run import Run
 
@@ -36,8 +37,8 @@ def row(index: int | str, value: float, at: NoiseLevel = NO_NOISE, **others: Any
 
 def radius(index: int, value: float, g: float | None = None, margin: float | None = None, *, correct: bool = True, **others: Any) -> Row:
     """An exact radius with its difficulty, whose margin is g unless it is given."""
-    details = None if g is None else {"difficulty": g, "margin": g if margin is None else margin}
-    return row(index, value, **{"label": 0 if correct else 1, "correct": correct, "details": details, **others})
+    clean = None if g is None else CleanImage(g if margin is None else margin, g)
+    return row(index, value, **{"label": 0 if correct else 1, "correct": correct, "clean": clean, **others})
 
 
 def found(index: int, value: float, g: float | None = None, *, correct: bool = True, **others: Any) -> Row:
@@ -83,7 +84,7 @@ def pictured(images: int = 8) -> Run:
                 quantity=P_ROBUST.name,
                 label=0 if correct else 1,
                 correct=correct,
-                votes=(max(0, i - k), images - max(0, i - k)),
+                votes=Votes((max(0, i - k), images - max(0, i - k))),
                 interval=Interval.parse("clopper-pearson"),
             )
             for k, at in enumerate(RAIN)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from robaudit.estimators.certificate import UNSTATED
 from robaudit.levels import LevelName, NoiseLevel, whole_noise
-from robaudit.names import CERTIFIED_CLASS, HIGHEST_LOSS, KEPT_LEVEL, TARGET
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.quantities import CERTIFIED, LOG10_P_FAIL, LOSS, P_ROBUST, RADIUS, TOLERANCE, Interval, IntervalKind
+from robaudit.results import Certificate, LossNorm, Searched, Votes
 from robaudit.rows import Row
 from robaudit.store.run import Run
 from tests.radius_rows import row
@@ -45,16 +47,16 @@ def flip(value: float, norm: str = "l2", name: str = "radius_attack", **others: 
     return row("7", value, **{**about, **others})
 
 
-def proof(value: float, norm: str = "l2", of: int = 0, name: str = "margin_radius", details: Any = (), **others: Any) -> Row:
+def proof(value: float, norm: str = "l2", of: int = 0, name: str = "margin_radius", stated: Certificate = UNSTATED, **others: Any) -> Row:
     """A certificate."""
     about = {"interval": Interval(IntervalKind.LOWER_BOUND), "lower": value, "upper": None, "quantity": CERTIFIED.name}
-    return row("7", value, **{**about, "estimator": f"{name}:norm={norm}", "details": {CERTIFIED_CLASS: of, **dict(details)}, **others})
+    return row("7", value, **{**about, "estimator": f"{name}:norm={norm}", "certificate": replace(stated, label=of), **others})
 
 
 def votes(kept: int, draws: int, at: NoiseLevel = SIGMA, name: str = "mc", sample: str = "7") -> Row:
     lower, upper = (float(end) for end in clopper_pearson(kept, draws))
     interval = Interval(IntervalKind.CLOPPER_PEARSON)
-    counts = (kept, draws - kept)
+    counts = Votes((kept, draws - kept))
     about = {"lower": lower, "upper": upper, "quantity": P_ROBUST.name, "interval": interval, "votes": counts, "estimator": name}
     return row(sample, kept / draws, at, **about)
 
@@ -76,9 +78,9 @@ def loss(value: float, q: float | None, half: float = 0.01, name: str = "qnorm_p
     else:
         kind = Interval(IntervalKind.LOGNORMAL, remark="chains")
         about = {"interval": kind, "lower": value * math.exp(-half), "upper": value * math.exp(half), "estimator": f"{name}:q={q:g}"}
-    return row("7", value, BOX, quantity=LOSS.name, details={TARGET: 0, HIGHEST_LOSS: met}, **about)
+    return row("7", value, BOX, quantity=LOSS.name, loss=LossNorm(0, met), **about)
 
 
 def tolerance(value: float, kept: float = 0.95, at: str = "gaussian") -> Row:
     about = {"lower": 0.99 * value, "upper": 1.01 * value, "interval": Interval(IntervalKind.OTHER, remark="order-statistics")}
-    return row("7", value, whole_noise(at), quantity=TOLERANCE.name, estimator="noise_tolerance", details={KEPT_LEVEL: kept}, **about)
+    return row("7", value, whole_noise(at), quantity=TOLERANCE.name, estimator="noise_tolerance", search=Searched(p=kept), **about)

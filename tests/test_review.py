@@ -16,6 +16,7 @@ from robaudit.datasets.base import Labels, Sample
 from robaudit.errors import RunError, SpecError
 from robaudit.levels import LevelChoice
 from robaudit.noise.registry import gaussian_source
+from robaudit.results import Votes
 from robaudit.stats.frame import Columns
 from robaudit.stats.summary import noisy_accuracy
 from tests import levels
@@ -97,7 +98,7 @@ def test_not_finite_under_noise_costs_one_sample_not_the_run(tmp_path: Path) -> 
 
 def test_not_finite_copies_count_against_accuracy_under_noise(tmp_path: Path) -> None:
     rows = [r for r in run(tmp_path, Net("nan"), name="skipping", sigma=2.0, on_error="skip").rows if r.estimator == "mc"]
-    broken = [dataclasses.replace(r, label=r.predicted, votes=(20, 0), not_finite=30) for r in rows]
+    broken = [dataclasses.replace(r, label=r.predicted, votes=Votes((20, 0), lost=30)) for r in rows]
     found = noisy_accuracy(Columns.of(dataclasses.replace(r, predicted=0, label=0) for r in broken))
     assert found is not None
     assert found.value == pytest.approx(0.4)

@@ -43,7 +43,7 @@ def check_folder(path: Path) -> None:
 
 
 def write(path: Path, validation: Validation, pictures: Mapping[str, Callable[[], bytes]]) -> list[str]:
-    """Write the files of a validation, validation.json last, in place of those of an earlier one.
+    """Write the files of a validation, validation.json last, in place of the files of an earlier one.
 
     Args:
         path: the folder; made if it does not exist.

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from robaudit.api.arguments import plain
+from robaudit.api.arguments import naming_arguments, plain
 from robaudit.api.listening import PythonListener
 from robaudit.api.run import Run, TemporaryFolder, of_stored
-from robaudit.errors import ModelError, NothingLeftError, SpecError, naming_arguments
+from robaudit.errors import ModelError, NothingLeftError, SpecError
 from robaudit.progress import Listener, parse_duration
 from robaudit.spec.load import load_spec, validated
 from robaudit.spec.model import IN_MEMORY, AuditSpec, Precision
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from robaudit.datasets.base import Dataset
     from robaudit.datasets.in_memory import Layout
+    from robaudit.store import run as stored
+    from robaudit.store.info import UntilDecided
 
 Spec = AuditSpec | str | Path | Mapping[str, Any]
 Level = float | str
@@ -30,7 +32,7 @@ Entry = str | Mapping[str, Any]
 OnError = Literal["stop", "skip"]
 
 
-@naming_arguments
+@naming_arguments()
 def audit(
     what: Any,
     /,
@@ -64,6 +66,10 @@ def audit(
     name: str | None = None,
     out: str | Path | None = None,
     extend: bool = False,
+    fresh: bool = False,
+    until_decided: bool = False,
+    max_samples: int | None = None,
+    confidence: float | None = None,
     on_error: OnError = "stop",
     trust: bool = False,
     progress: bool | None = None,
@@ -102,10 +108,13 @@ def audit(
         engine: "ray" computes with the workers of a Ray cluster, to which objects in memory are sent.
         ray_address, ship: as ``--ray-address`` and ``--ship``.
         workers, gpus_per_worker: as under ``run`` in a spec.
-        name: of the run in reports; default: that of the network's class.
+        name: of the run in reports; default: the name of the network's class.
         out: the run folder. The same call finds it again: a finished run is returned, an interrupted one continued. Default: of objects a
             temporary folder, which is removed with the returned run; of a spec runs/<spec name>-<hash8>.
         extend: add noise levels or estimators to the run in ``out``.
+        fresh: refuse a run folder that is there already.
+        until_decided: draw until the gates are decided: few copies of each image first, then more, ``samples`` of mc at most.
+        max_samples, confidence: with that, fewer copies at most, and the confidence of all analyses together (default 0.95).
         threads: that torch computes with during the audit; default: as torch is set.
         budget: lower draws, then images, of a new run so that it takes about this long at most: "10m", or seconds.
         on_error: at an unusable sample: "stop", or "skip" it; skipped samples are listed and counted.
@@ -140,13 +149,22 @@ def audit(
     elif ids is not None or layout is not None or image_key is not None or label_key is not None:
         raise SpecError("ids, layout, image_key, label_key", "describe samples in memory, and there are none", "give dataset=")
     heard = listener if listener is not None else PythonListener(progress)
+    until = _Until(max_samples, confidence) if until_decided else None
+    if until is not None and (extend or budget is not None):
+        other = "extend" if extend else "budget"
+        raise SpecError(other, "cannot be combined with until_decided", "leave one of them out")
+    if until is None and (max_samples is not None or confidence is not None):
+        raise SpecError("max_samples, confidence", "are about sampling until gates are decided", "add until_decided=True")
     home = TemporaryFolder() if out is None and net is what else None
     try:
         return _run(
-            *(spec, net, samples, home, heard, threads),
+            *(spec, samples, home, threads, until),
             out=out,
-            budget=parse_duration(budget, "budget") if isinstance(budget, str) else budget,
             extend=extend,
+            fresh=fresh,
+            model=net,
+            listener=heard,
+            budget=parse_duration(budget, "budget") if isinstance(budget, str) else budget,
             on_error=on_error,
             trust=trust,
             command=command,
@@ -181,35 +199,49 @@ _SETTINGS: Mapping[str, Location] = {
     "workers": ("run", "workers"),
     "gpus_per_worker": ("run", "gpus_per_worker"),
 }
-"""Arguments and the part of a spec that each stands for."""
+"""The part of a spec that each argument sets."""
+
+
+class _Until(NamedTuple):
+    """How to sample until the gates are decided."""
+
+    limit: int | None
+    confidence: float | None
 
 
 def _run(
     spec: AuditSpec,
-    net: Any,
     samples: Dataset | None,
     home: TemporaryFolder | None,
-    listener: Listener,
     threads: int | None,
+    until: _Until | None,
     *,
     out: str | Path | None,
     extend: bool,
+    fresh: bool,
     **rest: Any,
 ) -> Run:
     import torch
 
     from robaudit.auditing.run import audit as carry_out
-    from robaudit.gates.sources import refuse_beyond
+    from robaudit.gates.sources import parsed, refuse_beyond
+    from robaudit.gates.until import sample_until_decided
 
-    if not extend:  # a run to extend may have further results
-        refuse_beyond(spec)
+    def audited(wanted: AuditSpec, folder: str | Path | None, so_far: UntilDecided | None = None) -> stored.Run:
+        return carry_out(wanted, out=folder, dataset=samples, extend=extend, fresh=fresh and until is None, until=so_far, **rest)
 
+    gates = parsed(spec.gates, "gates")
+    if until is None and not extend:  # a run to extend may have further results
+        refuse_beyond(spec, gates)
     before = torch.get_num_threads()
     torch.set_num_threads(threads or before)
+    folder = home.path if home is not None else None if out is None else Path(out)
     try:
         with torch.inference_mode(False), torch.enable_grad():  # the caller may have switched gradients off
-            folder = out if home is None else home.path
-            done = carry_out(spec, out=folder, model=net, dataset=samples, listener=listener, extend=extend, **rest)
+            if until is None:
+                done = audited(spec, folder)
+            else:
+                done = sample_until_decided(spec, gates, folder, audited, fresh=fresh, **until._asdict()).run
     finally:
         torch.set_num_threads(before)
     run = of_stored(done, home)

@@ -11,6 +11,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import Progress
 
+from robaudit.api.arguments import in_python
 from robaudit.errors import RobauditWarning
 from robaudit.progress import AUDITING, SECONDS_BETWEEN_LINES, AuditProgress, Clock, Listener, audit_bar
 from robaudit.text import printable
@@ -22,7 +23,7 @@ class PythonListener(Listener):
     """Shows progress where somebody can see it, and passes warnings on to Python's ``warnings``.
 
     Args:
-        progress: show it, as a line every 30 seconds where there is neither a notebook nor a terminal; None: only in those.
+        progress: show it, outside notebooks and terminals as a line every 30 seconds; None: only in notebooks and terminals.
         clock: seconds.
     """
 
@@ -36,7 +37,7 @@ class PythonListener(Listener):
 
     def warn(self, text: str) -> None:
         """Warn the caller of robaudit."""
-        warn_caller(text)
+        warn_caller(in_python(text))
 
     def begin(self, total: int, done: int) -> None:
         """Start the bar."""

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from robaudit.api import arguments
 from robaudit.api.results import Decisions, Results
-from robaudit.api.run import Numbers, Texts, level_choice, several
+from robaudit.api.run import Numbers, Texts
 from robaudit.compare.result import Comparison, GroupComparison
-from robaudit.errors import naming_arguments
 from robaudit.gates.decide import Verdict
+from robaudit.gates.sources import confidence_of
 from robaudit.report.comparison import comparison_tables
 from robaudit.store import run as stored
 
@@ -32,7 +32,7 @@ class Compared(Results[GroupComparison]):
 
     comparison: Comparison
 
-    @naming_arguments
+    @arguments.naming_arguments()
     def gate(
         self, *gates: str | Sequence[str], population: bool = False, point: bool = False, inconclusive: Verdict = "inconclusive"
     ) -> Decisions:
@@ -55,7 +55,7 @@ class Compared(Results[GroupComparison]):
         return Decisions(decide(self.comparison, asked, population=population, point=point), inconclusive)
 
 
-@naming_arguments
+@arguments.naming_arguments()
 def compare_runs(
     base: AnyRun,
     new: AnyRun,
@@ -65,7 +65,7 @@ def compare_runs(
     noise: Texts = None,
     level: Numbers = None,
     sigma: Numbers = None,
-    confidence: float = 0.95,
+    confidence: float | None = None,
 ) -> Compared:
     """Compare a run with a reference, sample by sample and on the same noise draws, as ``robaudit compare`` does.
 
@@ -74,25 +74,31 @@ def compare_runs(
         new: a run on the same samples.
         threshold: below it (of a loss: above it) a sample counts as flagged; default: the quantity's own.
         estimator, noise, level, sigma: only these results.
-        confidence: of the intervals.
+        confidence: of the intervals; default 0.95, or of one analysis if a run was sampled until its gates were decided.
 
     Raises:
         RobauditError: a run cannot be read, or the two have nothing in common.
     """
     from robaudit.compare.difference import compare
 
-    runs = [stored.read_run(Path(one) if isinstance(one, str | Path) else one.path, kept=True) for one in (base, new)]
-    edge = None if threshold is None else arguments.number("threshold", threshold)
-    chosen = level_choice(noise, level, sigma)
-    found = compare(*runs, estimators=several(estimator), levels=chosen, below=edge, confidence=confidence)
-    first, second = runs
-    tables = list(comparison_tables(found, first.info, second.info, second.class_names or first.class_names))
-    result = Compared(found.groups, tables)
+    first, second = (_read(one) for one in (base, new))
+    found = compare(
+        *(first, second),
+        estimators=arguments.several(estimator),
+        levels=arguments.levels(noise, level, sigma),
+        below=None if threshold is None else arguments.number("threshold", threshold),
+        confidence=max(confidence_of(one.info, confidence) for one in (first, second)),
+    )
+    result = Compared(found.groups, comparison_tables(found, first.info, second.info, second.class_names or first.class_names))
     result.comparison = found
     return result
 
 
-@naming_arguments
+def _read(run: AnyRun) -> stored.Run:
+    return stored.read_run(Path(run) if isinstance(run, str | Path) else run.path, kept=True)
+
+
+@arguments.naming_arguments()
 def verify_run(
     run: AnyRun,
     samples: int | None = 20,
@@ -120,5 +126,4 @@ def verify_run(
     """
     from robaudit.auditing.verify import verify
 
-    path = Path(run) if isinstance(run, str | Path) else run.path
-    return verify(stored.read_run(path, kept=True), samples, seed=seed, device=device, trust=trust, listener=listener)
+    return verify(_read(run), samples, seed=seed, device=device, trust=trust, listener=listener)

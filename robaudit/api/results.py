@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Self, TypeVar
 
+from robaudit.api.arguments import in_python
 from robaudit.gates.decide import Decision, Verdict, overall
 from robaudit.gates.text import lines
 from robaudit.report import notebook
@@ -61,13 +62,13 @@ class Decisions(tuple[Decision, ...]):
         return self.verdict == "pass"
 
     def __repr__(self) -> str:
-        return "\n".join(line for _, line in lines(self, self.inconclusive))
+        return in_python("\n".join(line for _, line in lines(self, self.inconclusive)))
 
     def _repr_html_(self) -> str:
         *_, (_, conclusion) = lines(self, self.inconclusive)
         table = decision_table([one.document() for one in self])
-        evidence = tuple(dict.fromkeys(one.evidence for one in self if one.evidence))
-        return notebook.html(Table("Gates", table.columns, table.rows, lines=(conclusion,), notes=evidence))
+        evidence = tuple(dict.fromkeys(in_python(one.evidence) for one in self if one.evidence))
+        return notebook.html(Table("Gates", table.columns, table.rows, lines=(in_python(conclusion),), notes=evidence))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Decisions, (tuple(self), self.inconclusive)

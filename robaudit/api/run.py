@@ -8,16 +8,15 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal
 
 from robaudit.api import arguments
 from robaudit.api.results import Decisions, Page, Results
-from robaudit.errors import RobauditError, SpecError, naming_arguments
+from robaudit.errors import RobauditError, SpecError
 from robaudit.files import write_atomically
 from robaudit.gates.decide import Verdict
-from robaudit.levels import LevelChoice
 from robaudit.report import notebook, numbers
 from robaudit.report.flag_tables import FlaggedSection, flags_tables
 from robaudit.report.sections import Ask, SectionName, refuse_unused, section_of
@@ -39,7 +38,6 @@ Texts = str | Sequence[str] | None
 Numbers = float | str | Sequence[float | str] | None
 """One, several, or (None) all; "8/255" is understood."""
 _LISTED = 20  # flagged samples in a table
-_OPTIONS = ("threshold", "by", "only", "bottom", "top", "per_class", "id", "radius", "confidence", "baseline")
 _FEW = 3  # results in a repr
 
 
@@ -81,8 +79,8 @@ class Run(stored.Run):
     def to_arrow(self) -> pyarrow.Table:
         """The rows as an Arrow table: the columns of samples.csv, then what else an estimator recorded.
 
-        ``votes`` counts the noisy copies by class; ``details`` are further numbers by name (certified class, gap, effective sample
-        size, ...), as JSON; ``not_finite`` counts copies without finite logits.
+        ``votes``, ``certificate``, ``search``, ``loss``, ``clean`` and ``fit`` have the members of the class in :mod:`robaudit.results`;
+        ``numbers`` are further numbers by name (effective sample size, ...).
 
         Raises:
             RobauditError: pyarrow is not installed.
@@ -92,26 +90,26 @@ class Run(stored.Run):
         return arrow_table(self.rows, self.class_names, where="to_arrow")
 
     def to_pandas(self) -> pandas.DataFrame:
-        """The rows as a pandas table: the columns of samples.csv, ``votes``, ``not_finite``, and a column for each further number.
+        """The rows as a pandas table: the columns of samples.csv, and a column for each further number that some row has.
 
-        Those columns are called ``details.NAME`` (``details.certified_class``, ``details.gap``, ...) and are NaN where an estimator
-        does not give the number. Integers that may be absent are pandas' own ``Int64``.
+        Those columns are called ``votes.counts``, ``certificate.p_lower``, ``numbers.ess``, ... and are empty where a result does not have
+        the number. Integers that may be absent are pandas' own ``Int64``.
 
         Raises:
             RobauditError: pandas or pyarrow is not installed.
         """
-        import json
-
         try:
             import pandas as pd
         except ImportError as error:
             raise needs_package("to_pandas", "pandas") from error
         types = {"int64": pd.Int64Dtype(), "bool": pd.BooleanDtype()}
         table = self.to_arrow()
-        frame: pandas.DataFrame = table.drop_columns("details").to_pandas(types_mapper=lambda one: types.get(str(one)))
-        details = [json.loads(text) if text else {} for text in table["details"].to_pylist()]
-        for name in sorted({name for one in details for name in one}):
-            frame[f"details.{name}"] = [one.get(name, math.nan) for one in details]
+        numbers = [dict(some or ()) for some in table["numbers"].to_pylist()]
+        flat = table.drop_columns("numbers").flatten()
+        further = [name for name in flat.column_names if "." in name and flat[name].null_count == len(flat)]
+        frame: pandas.DataFrame = flat.drop_columns(further).to_pandas(types_mapper=lambda one: types.get(str(one)))
+        for name in sorted({name for one in numbers for name in one}):
+            frame[f"numbers.{name}"] = [one.get(name, math.nan) for one in numbers]
         return frame
 
     def to_polars(self) -> polars.DataFrame:
@@ -131,13 +129,13 @@ class Run(stored.Run):
 
     # --- questions
 
-    @naming_arguments
+    @arguments.naming_arguments()
     def section(
         self,
         name: str,
         *,
         with_: Sequence[stored.Run] = (),
-        labels: Sequence[str] = (),
+        label: Texts = None,
         estimator: Texts = None,
         noise: Texts = None,
         level: Numbers = None,
@@ -149,7 +147,7 @@ class Run(stored.Run):
         Args:
             name: summary, levels, classes, confusion, flagged, certified, scores, curves, corruption, easiest, losses, agreement or sample.
             with_: further runs, compared with this one; their records follow.
-            labels: names of the runs, this one first.
+            label: names of the runs, this one first.
             estimator, noise, level, sigma: only these results.
             options: what else the section knows: ``threshold``, ``by``, ``only``, ``bottom``, ``top``, ``per_class``, ``id``, ``radius``,
                 ``confidence``, ``baseline``.
@@ -157,10 +155,10 @@ class Run(stored.Run):
         Raises:
             RobauditError: there is no such section, it does not know an option, or a run has nothing of what is asked for.
         """
-        chosen = _section(name)
-        ask = _ask(options, estimator, level_choice(noise, level, sigma), labels)
-        refuse_unused(chosen, ask)
-        made = section_of(chosen)
+        arguments.choose("name", name, [one.value for one in SectionName if one is not SectionName.ROWS])
+        ask = _ask(estimator, noise, level, sigma, label=label, **options)
+        refuse_unused(SectionName(name), ask)
+        made = section_of(SectionName(name))
         found = made.find([self, *with_], ask)
         return Results((one.record for one in found), made.shown(found, ask))
 
@@ -183,7 +181,7 @@ class Run(stored.Run):
         """Robustness by class, the gap between the least and the most robust class, and whether chance alone explains it.
 
         Args:
-            by: what a class is: ``label``, ``predicted``, or a column of the data set; default: the label, where there are labels.
+            by: what a class is: ``label``, ``predicted``, or a column of the data set; default: the label, if there are labels.
             threshold: report the share of samples below it; default: 0.9 for quantities from 0 to 1.
             estimator, noise, level, sigma: only these results.
 
@@ -192,7 +190,7 @@ class Run(stored.Run):
         """
         return self.section("classes", by=by, threshold=threshold, estimator=estimator, noise=noise, level=level, sigma=sigma)
 
-    @naming_arguments
+    @arguments.naming_arguments()
     def flagged(
         self,
         *,
@@ -209,7 +207,7 @@ class Run(stored.Run):
         """The samples that are not robust, the least robust first.
 
         Args:
-            threshold: samples with a value below it (above, for losses) are flagged; default: the quantity's own, 0.5 for probabilities.
+            threshold: below it (of a loss: above it) a sample is not robust; default: the usual one, 0.5 for probabilities.
             bottom: list the N least robust instead, below the threshold or not.
             top: list the N most robust as well.
             per_class: make a list for each predicted class.
@@ -219,20 +217,14 @@ class Run(stored.Run):
         Raises:
             RobauditError: there are no such results, or an argument is out of range.
         """
-        _choose("only", only, (None, "correct", "wrong"))
-        limit = None if threshold is None else arguments.number("threshold", threshold)
-        if limit is not None and not math.isfinite(limit):
-            raise RobauditError("threshold", f"{limit} is not a number to compare with", "for example 0.5")
-        counts = {name: given if given is None else arguments.whole(name, given) for name, given in (("bottom", bottom), ("top", top))}
-        asked = _ask({"threshold": limit, "per_class": per_class, "only": only, **counts}, estimator, level_choice(noise, level, sigma), ())
-        section = FlaggedSection()
-        found = section.listed(self, asked)
+        ask = _ask(estimator, noise, level, sigma, threshold=threshold, bottom=bottom, top=top, per_class=per_class, only=only)
+        found = FlaggedSection().listed(self, ask)
         tables = (
             table for one in found for table in flags_tables(one, self.class_names, self.quantities[one.key.quantity], _LISTED, ".samples")
         )
         return Results(found, tables)
 
-    @naming_arguments
+    @arguments.naming_arguments()
     def gate(
         self,
         *gates: str | Sequence[str],
@@ -245,9 +237,9 @@ class Run(stored.Run):
         """Decide whether the run meets its gates, each by its interval.
 
         Args:
-            gates: such as ``"mean >= 0.9"`` or ``"worst_class(sigma=0.05) >= 0.7"``, or lists of such; default: those of the audit.
+            gates: such as ``"mean >= 0.9"`` or ``"worst_class(sigma=0.05) >= 0.7"``, or lists of such; default: the run's own.
             population: the intervals also cover the choice of the images.
-            point: let values without an interval decide by themselves.
+            point: let values without an interval decide.
             confidence: of the intervals; default 0.95.
             inconclusive: what an inconclusive gate counts as.
             strict: the run must not have warned, either.
@@ -257,7 +249,7 @@ class Run(stored.Run):
         """
         from robaudit.gates.sources import GateRules, decide_by, parsed, rules_of
 
-        _choose("inconclusive", inconclusive, ("inconclusive", "fail", "pass"))
+        arguments.choose("inconclusive", inconclusive, ("inconclusive", "fail", "pass"))
         given = [text for one in gates for text in arguments.texts("gates", one, 'for example run.gate("mean >= 0.9")')]
         rules = GateRules(parsed(given, "gates"), "gates") if given or strict else None
         if not given:
@@ -269,21 +261,29 @@ class Run(stored.Run):
 
     # --- to look at
 
-    @overload
-    def report(self, path: None = None, *, title: str | None = None, threshold: float | None = None, images: bool = True) -> Page: ...
-
-    @overload
-    def report(self, path: str | Path, *, title: str | None = None, threshold: float | None = None, images: bool = True) -> Path: ...
-
-    @naming_arguments
+    @arguments.naming_arguments()
     def report(
-        self, path: str | Path | None = None, *, title: str | None = None, threshold: float | None = None, images: bool = True
+        self,
+        path: str | Path | None = None,
+        *,
+        with_: Sequence[stored.Run] = (),
+        label: Texts = None,
+        title: str | None = None,
+        estimator: Texts = None,
+        noise: Texts = None,
+        level: Numbers = None,
+        sigma: Numbers = None,
+        threshold: float | None = None,
+        images: bool = True,
     ) -> Page | Path:
         """The whole result on one HTML page that needs no network, or as Markdown.
 
         Args:
             path: the file to write: .html, or .md. None: the page itself, which a notebook shows.
+            with_: further runs, side by side with this one.
+            label: names of the runs, this one first.
             title: its heading.
+            estimator, noise, level, sigma: only these results.
             threshold: beyond it a sample is flagged; default: the usual one.
             images: show the flagged samples.
 
@@ -294,13 +294,11 @@ class Run(stored.Run):
             RobauditError: jinja2 is not installed, or the file cannot be written.
         """
         from robaudit.report.html.content import gather
-        from robaudit.report.sections import Ask
 
-        target = None if path is None else Path(path)
-        if target is not None:
-            _choose("path", target.suffix.lower().lstrip("."), ("html", "htm", "md", "markdown"))
-        content = gather([self], Ask(threshold=threshold))
-        if target is not None and target.suffix.lower() in (".md", ".markdown"):
+        suffix = "html" if path is None else Path(path).suffix.lower().lstrip(".")
+        arguments.choose("path", suffix, ("html", "htm", "md", "markdown"))
+        content = gather([self, *with_], _ask(estimator, noise, level, sigma, threshold=threshold, label=label))
+        if suffix.startswith("m"):
             from robaudit.report.html.markdown import markdown_report
 
             text = markdown_report(content, title=title)
@@ -308,88 +306,46 @@ class Run(stored.Run):
             from robaudit.report.html.render import page
 
             text, _ = page(content, title=title, images=images)
-        if target is None:
-            return Page(text)
-        try:
-            write_atomically(target, text.encode())
-        except OSError as error:
-            raise RobauditError(str(target), f"cannot be written: {error.strerror or error}", "choose another path") from error
-        return target
+        return Page(text) if path is None else _written(Path(path), text.encode())
 
-    @overload
-    def plot(
-        self,
-        kind: str,
-        path: None = None,
-        *,
-        estimator: Texts = None,
-        noise: Texts = None,
-        level: Numbers = None,
-        sigma: Numbers = None,
-        threshold: float | None = None,
-        max_images: int | None = None,
-        sample: str | None = None,
-        beside: Sequence[stored.Run] = (),
-        width: float = 7.0,
-        title: bool = True,
-        caption: bool = True,
-    ) -> Figure: ...
-
-    @overload
-    def plot(
-        self,
-        kind: str,
-        path: str | Path,
-        *,
-        estimator: Texts = None,
-        noise: Texts = None,
-        level: Numbers = None,
-        sigma: Numbers = None,
-        threshold: float | None = None,
-        max_images: int | None = None,
-        sample: str | None = None,
-        beside: Sequence[stored.Run] = (),
-        width: float = 7.0,
-        title: bool = True,
-        caption: bool = True,
-    ) -> Path: ...
-
-    @naming_arguments
+    @arguments.naming_arguments()
     def plot(
         self,
         kind: str,
         path: str | Path | None = None,
         *,
+        with_: Sequence[stored.Run] = (),
+        label: Texts = None,
         estimator: Texts = None,
         noise: Texts = None,
         level: Numbers = None,
         sigma: Numbers = None,
         threshold: float | None = None,
         max_images: int | None = None,
-        sample: str | None = None,
-        beside: Sequence[stored.Run] = (),
+        id: str | None = None,  # noqa: A002  as on the command line
         width: float = 7.0,
         title: bool = True,
         caption: bool = True,
-    ) -> Figure | Path:
-        """A picture of this run, or of several.
+    ) -> Figure:
+        """A picture of this run, or of several, as a figure that a notebook shows.
 
         Args:
             kind: summary, levels, classes, flagged, confusion, certified, scores, curves, corruption, easiest, losses, sample, or scatter.
-            path: the file to write: .png, .svg or .pdf. None: the figure itself, which a notebook shows.
+            path: also write it to this file: .png, .svg or .pdf.
+            with_: further runs in the same picture.
+            label: names of the runs, this one first.
             estimator, noise, level, sigma: only these results; for scatter the two estimators.
             threshold: beyond it a sample counts as not robust.
             max_images: for flagged and losses.
-            sample: the image, for the kind sample.
-            beside: further runs in the same picture.
+            id: the image, for the kind sample.
             width: in inches; 3.3 is a column of a paper.
             title, caption: whether they are written above and below.
 
         Raises:
-            RobauditError: matplotlib is not installed, there is no such picture, or a run has nothing that it could show.
+            RobauditError: matplotlib is not installed, there is no such picture, a run has nothing that it could show, or the file
+                cannot be written.
         """
         from robaudit.report.pictures import can_draw
-        from robaudit.report.sections import Ask
 
         can_draw(required=True, where="plot")
         from robaudit.report.pictures import FORMATS
@@ -397,19 +353,13 @@ class Run(stored.Run):
 
         format_ = "" if path is None else Path(path).suffix.lower().lstrip(".")
         if path is not None:
-            _choose("path", format_, FORMATS)
+            arguments.choose("path", format_, FORMATS)
         look = look_of(width, title=title, caption=caption)
-        ids = () if sample is None else (str(sample),)
-        ask = Ask(several(estimator), level_choice(noise, level, sigma), threshold, bottom=max_images, id=ids)
-        made = sketch_of(kind, found_in(kind, [self, *beside], ask), ask)
-        if path is None:
-            return figure_of(made, look)
-        target = Path(path)
-        try:
-            write_atomically(target, picture(made, format_, look))
-        except OSError as error:
-            raise RobauditError(str(target), f"cannot be written: {error.strerror or error}", "choose another path") from error
-        return target
+        ask = _ask(estimator, noise, level, sigma, threshold=threshold, bottom=max_images, id=id, label=label)
+        made = sketch_of(kind, found_in(kind, [self, *with_], ask), ask)
+        if path is not None:
+            _written(Path(path), picture(made, format_, look))
+        return figure_of(made, look)
 
     def __repr__(self) -> str:
         info, results = self.info, []
@@ -449,12 +399,13 @@ def needs_package(where: str, package: str) -> RobauditError:
     return RobauditError(where, f"needs {package}, which is not installed", f"pip install {package}, or use to_arrow()")
 
 
+@arguments.naming_arguments()
 def read_run(path: str | Path, *, kept: bool = False) -> Run:
     """Open a finished run; the rows of a large one are read when they are used.
 
     Args:
         path: the run folder.
-        kept: also read which draws kept the class (:attr:`robaudit.Row.kept`), which takes more memory than the rest of a row.
+        kept: also read which draws kept the class (:attr:`robaudit.results.Votes.bits`), which takes more memory than the rest of a row.
 
     Raises:
         RunError: it is missing, damaged or unfinished.
@@ -476,47 +427,35 @@ def _gates_html(decide: Callable[[], Decisions]) -> str:
         return notebook.html_lines([f"gates: {error}"])
 
 
-def several(given: Any) -> tuple[Any, ...]:
-    """One or several as a tuple; None: empty."""
-    found = arguments.plain(given)
-    return () if found is None else tuple(found) if isinstance(found, list) else (found,)
+def _written(path: Path, content: bytes) -> Path:
+    try:
+        write_atomically(path, content)
+    except OSError as error:
+        raise RobauditError(str(path), f"cannot be written: {error.strerror or error}", "choose another path") from error
+    return path
 
 
-def level_choice(noise: Texts, level: Numbers, sigma: Numbers) -> LevelChoice:
-    """The noise levels that the arguments of a question name."""
-    levels, sigmas = (tuple(arguments.level(name, one) for one in several(given)) for name, given in (("level", level), ("sigma", sigma)))
-    return LevelChoice(several(noise), levels, sigmas)
+_OPTIONS = [one.name for one in fields(Ask) if one.name not in ("estimators", "levels", "data", "every_radius", "label")]
 
 
-def _choose(argument: str, given: object, known: Sequence[object]) -> None:
-    if given not in known:
-        raise SpecError(argument, f"{given!r} is unknown", f"one of {', '.join(map(repr, (one for one in known if one is not None)))}")
-
-
-def _section(name: str) -> SectionName:
-    known = [one.value for one in SectionName if one is not SectionName.ROWS]
-    _choose("name", name, known)
-    return SectionName(name)
-
-
-def _ask(options: dict[str, Any], estimator: Texts, levels: LevelChoice, labels: Sequence[str]) -> Ask:
-    """What is asked of a section.
+def _ask(estimator: Texts, noise: Texts, level: Numbers, sigma: Numbers, *, label: Texts = None, **options: Any) -> Ask:
+    """What is asked of a section; None: nothing.
 
     Raises:
         SpecError: an option is unknown or has a value that it cannot have.
     """
-    for option in options:
-        _choose("section", option, _OPTIONS)
-    _choose("only", options.get("only"), (None, "correct", "wrong"))
     given = {name: value for name, value in options.items() if value is not None}
-    for name in ("threshold", "confidence"):
-        if name in given:
-            given[name] = arguments.number(name, given[name])
-    for name in ("bottom", "top"):
-        if name in given:
-            given[name] = arguments.whole(name, given[name])
-    if "id" in given:
-        given["id"] = tuple(map(str, several(given["id"])))
-    if "radius" in given:
-        given["radius"] = tuple(sorted(arguments.number("radius", one) for one in several(given["radius"])))
-    return Ask(estimators=several(estimator), levels=levels, label=tuple(labels), **given)
+    for name, value in given.items():
+        arguments.choose("section", name, _OPTIONS)
+        if name == "only":
+            arguments.choose(name, value, ("correct", "wrong"))
+        elif name in ("threshold", "confidence"):
+            given[name] = arguments.number(name, value)
+        elif name in ("bottom", "top"):
+            given[name] = arguments.whole(name, value)
+        elif name == "id":
+            given[name] = tuple(map(str, arguments.several(value)))
+        elif name == "radius":
+            given[name] = tuple(sorted(arguments.number(name, one) for one in arguments.several(value)))
+    chosen = arguments.levels(noise, level, sigma)
+    return Ask(estimators=arguments.several(estimator), levels=chosen, label=arguments.several(label), **given)

@@ -11,16 +11,16 @@ from typing import Protocol
 import torch
 
 from robaudit.auditing.environment import image_digest
-from robaudit.auditing.setup import Pace
+from robaudit.auditing.setup import ChunkSizer
 from robaudit.datasets.base import Dataset, Sample
 from robaudit.errors import DataError, ModelError, SampleError
-from robaudit.estimators.base import Estimate
 from robaudit.estimators.engine import Engine
 from robaudit.estimators.registry import Task
 from robaudit.estimators.work import CleanPass, Work
 from robaudit.memory import is_out_of_memory
 from robaudit.quantities import IntervalKind
-from robaudit.rows import LARGEST, Row
+from robaudit.results import LARGEST, Result
+from robaudit.rows import Row
 from robaudit.text import count
 
 _CLEAN = "clean"  # the name of the clean pass among the steps
@@ -130,13 +130,13 @@ def steps(engine: Engine, samples: Sequence[Sample], tasks: Sequence[Task], wher
         started = time.perf_counter()
         if work is None or work.at != task.at:
             work = Work(ids, x, labels, task.at, clean, engine)
-        estimates = task.chosen.estimates(work)
+        results = task.chosen.results(work)
         rows, refused, names = [], [], task.chosen.names
-        for sample, target, values in zip(kept, predicted, estimates, strict=True):
+        for sample, target, values in zip(kept, predicted, results, strict=True):
             if sample.id in broken:
                 continue
             named = list(zip(names, values, strict=True))
-            if bad := next(((name, one.value) for name, one in named if not _writable(one.value) and not _declined(one)), None):
+            if bad := next(((name, one.value) for name, one in named if _unusable(one)), None):
                 broken.add(sample.id)
                 refused.append(_broken(sample, task, *bad, where))
             else:
@@ -163,8 +163,9 @@ def _broken(sample: Sample, task: Task, name: str, value: float, where: str) -> 
     return Refused(sample.id, task, SampleError(f"{where}: {sample.id}", what, remedy))
 
 
-def _row_of(sample: Sample, predicted: int, estimate: Estimate, task: Task, name: str) -> Row:
-    return Row(
+def _row_of(sample: Sample, predicted: int, result: Result, task: Task, name: str) -> Row:
+    return Row.of(
+        result,
         sample_id=sample.id,
         label=sample.label,
         predicted=predicted,
@@ -174,41 +175,13 @@ def _row_of(sample: Sample, predicted: int, estimate: Estimate, task: Task, name
         level=task.at.level,
         estimator=name,
         quantity=task.chosen.estimator.quantity.name,
-        value=float(estimate.value),
-        lower=_bound(estimate.lower),
-        upper=_bound(estimate.upper),
-        std_error=_bound(estimate.std_error),
-        flips_to=None if estimate.flips_to is None else int(estimate.flips_to),
-        forwards=int(estimate.forwards),
-        backwards=int(estimate.backwards),
-        note=estimate.note,
-        interval=estimate.interval,
-        votes=estimate.votes,
-        details=None if estimate.details is None else {name: _plain(value) for name, value in estimate.details.items() if _writable(value)},
-        split=estimate.split,
-        not_finite=estimate.not_finite,
-        kept=estimate.kept,
     )
 
 
-def _declined(estimate: Estimate) -> bool:
-    """Whether the estimator says that it has no value, and why."""
-    return math.isnan(estimate.value) and estimate.interval.kind is IntervalKind.NO_VALUE
-
-
-def _writable(value: float) -> bool:
-    """Whether a number can be stored and averaged."""
-    return -LARGEST < float(value) < LARGEST
-
-
-def _plain(value: float) -> float:
-    """The number as a Python int or float: a plugin may return NumPy's."""
-    return value if isinstance(value, int) else float(value)
-
-
-def _bound(value: float | None) -> float | None:
-    """An end of an interval; None for an infinite one."""
-    return float(value) if value is not None and _writable(value) else None
+def _unusable(result: Result) -> bool:
+    """Whether it has no number that can be stored and averaged, although the estimator does not say that it has no value."""
+    declined = math.isnan(result.value) and result.interval.kind is IntervalKind.NO_VALUE
+    return not declined and not -LARGEST < result.value < LARGEST
 
 
 class Signs(Protocol):
@@ -233,13 +206,13 @@ class Computer:
 
     Args:
         engine: model and noise.
-        pace: the sizes of chunks.
+        sizer: the sizes of chunks.
         where: the data set, for messages.
         signs: receives signs of life.
     """
 
-    def __init__(self, engine: Engine, pace: Pace, where: str, signs: Signs) -> None:
-        self.engine, self.pace, self.signs, self._where = engine, pace, signs, where
+    def __init__(self, engine: Engine, sizer: ChunkSizer, where: str, signs: Signs) -> None:
+        self.engine, self.sizer, self.signs, self._where = engine, sizer, signs, where
         self._passed = self._due = self._told = 0.0  # rows that have gone through the network in the present step, of how many; seconds
 
     def steps(self, chunk: Chunk) -> Iterator[Step]:
@@ -253,16 +226,16 @@ class Computer:
             while waiting:
                 now = waiting.pop(0)
                 tasks, images = list(now.tasks), len(now.samples)
-                if images > (most := self.pace.next_images(tasks)):
+                if images > (most := self.sizer.next_images(tasks)):
                     waiting[:0] = now.split(most)
                     continue
-                self.pace.begin()
+                self.sizer.begin()
                 longest = yield from self._attempt(now)
                 if now.samples and now.tasks:
                     self._shrink(now)
                     waiting.insert(0, now)
                 else:
-                    self.pace.took(tasks, images, longest)
+                    self.sizer.took(tasks, images, longest)
 
     def _attempt(self, chunk: Chunk) -> Generator[Step, None, float]:
         """Do the tasks of a chunk until memory runs out, removing what is done from it; return the seconds of the longest step."""
@@ -306,8 +279,8 @@ class Computer:
         if self.engine.model.device.type == "cuda":
             torch.cuda.empty_cache()
         if images > 1:
-            self.pace.shrink(images)
-            self.signs.note(f"out of memory with {images} images at once: continuing with {self.pace.most}")
+            self.sizer.shrink(images)
+            self.signs.note(f"out of memory with {images} images at once: continuing with {self.sizer.most}")
             return
         rows = self.engine.halve(shape)
         if rows is None:

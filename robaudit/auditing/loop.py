@@ -10,7 +10,7 @@ from typing import Literal, Protocol
 
 from robaudit.auditing.chunks import Chunk, Clean, Computer, Refused, Signs, Step, cost_of, usable
 from robaudit.auditing.environment import image_digest
-from robaudit.auditing.setup import FLUSH_ROWS, Pace
+from robaudit.auditing.setup import FLUSH_ROWS, ChunkSizer
 from robaudit.datasets.ahead import Read, read_ahead
 from robaudit.datasets.base import Dataset, Sample
 from robaudit.errors import AnotherRunError, RobauditError, RunError, SampleError
@@ -64,12 +64,12 @@ class ThisProcess:
 
     Args:
         engine: model and noise.
-        pace: the sizes of chunks.
+        sizer: the sizes of chunks.
         where: the data set, for messages.
     """
 
     engine: Engine
-    pace: Pace
+    sizer: ChunkSizer
     where: str
     reading: bool = field(default=False, init=False)
     several: bool = field(default=False, init=False)
@@ -81,12 +81,12 @@ class ThisProcess:
 
     def next_images(self, tasks: Sequence[Task]) -> int:
         """How many images the next chunk should have."""
-        return self.pace.next_images(tasks)
+        return self.sizer.next_images(tasks)
 
     def steps(self, chunks: Iterator[Chunk], images: int, signs: Signs) -> Generator[Step]:
         """Compute the chunks one after the other."""
         del images
-        computer = Computer(self.engine, self.pace, self.where, signs)
+        computer = Computer(self.engine, self.sizer, self.where, signs)
         for chunk in chunks:
             yield from computer.steps(chunk)
 

@@ -15,7 +15,7 @@ from robaudit.auditing.chunks import NEEDS_LABELS, needing_labels
 from robaudit.auditing.environment import device_name, versions
 from robaudit.auditing.loop import OnError, ThisProcess, compute_missing
 from robaudit.auditing.resume import refuse_another_machine
-from robaudit.auditing.setup import Pace, check_noises, make_engine, make_model, make_pace
+from robaudit.auditing.setup import ChunkSizer, check_noises, make_engine, make_model, make_sizer
 from robaudit.auditing.units import accepted, level_findings, within_unit
 from robaudit.datasets.ahead import default_workers
 from robaudit.datasets.base import Dataset, Sample, first_samples
@@ -131,10 +131,10 @@ class PreparedAudit:
     limit: int
     facts: Facts
 
-    def pace(self, engine: Engine | None = None, tasks: Sequence[Task] | None = None) -> Pace:
+    def sizer(self, engine: Engine | None = None, tasks: Sequence[Task] | None = None) -> ChunkSizer:
         """The sizes of chunks, with the audit's engine and tasks or with others."""
         tasks, engine = self.tasks if tasks is None else tasks, engine or self.engine
-        return make_pace(self.spec, engine, tasks, self.first.pixels, self.limit, mixed=self.facts.rows.bits is RowBits.MIXED)
+        return make_sizer(self.spec, engine, tasks, self.first.pixels, self.limit, mixed=self.facts.rows.bits is RowBits.MIXED)
 
     def at_levels(self, listener: Listener) -> PreparedAudit:
         """The same audit without the estimators that have no noise level; a note names them.
@@ -164,7 +164,7 @@ class PreparedAudit:
         on_error: OnError = "stop",
     ) -> int:
         """Compute what a state lacks, with the audit's engine and tasks or with others; see the function of the same name."""
-        here = ThisProcess(engine or self.engine, self.pace(engine, tasks), samples.where)
+        here = ThisProcess(engine or self.engine, self.sizer(engine, tasks), samples.where)
         return compute_missing(
             state, samples, self.tasks if tasks is None else tasks, here, listener, on_error=on_error, readers=self.readers
         )

@@ -60,7 +60,7 @@ class Gauge:
         return max(1, peak(self._device) - self._before)
 
 
-class Pace:
+class ChunkSizer:
     """The size of the chunks: as many images as take about two seconds and fit into memory, by what the last chunk took of both.
 
     The first chunk of each set of tasks is a single image, or as many as fill a pass. Without a gauge the size depends on the arguments
@@ -216,7 +216,7 @@ def sources_of(noises: Sequence[Noise], seed: int, model: LogitModel, stream: st
     return {**found, NO_NOISE.noise: NoiseSource(Gaussian(), NormalDraws(NO_NOISE.noise, seed, model.device, model.dtype, stream=stream))}
 
 
-def make_pace(spec: AuditSpec, engine: Engine, tasks: Sequence[Task], image: torch.Tensor, limit: int, *, mixed: bool) -> Pace:
+def make_sizer(spec: AuditSpec, engine: Engine, tasks: Sequence[Task], image: torch.Tensor, limit: int, *, mixed: bool) -> ChunkSizer:
     """The chunk sizes of the spec's run.
 
     They follow a fixed rule where rows depend on the rest of their chunk: where the model mixes the images of a batch, and on CUDA (in
@@ -226,4 +226,4 @@ def make_pace(spec: AuditSpec, engine: Engine, tasks: Sequence[Task], image: tor
     steady = (spec.run.deterministic and device.type == "cuda") or mixed
     rows = engine.gradient_rows(shape_of(image), 1)
     least = max((-(-rows // each) for task in tasks if (each := task.chosen.estimator.rows_at_once)), default=1)
-    return Pace(tasks, engine.classes, image.numel(), None if steady else Gauge(device, limit), least)
+    return ChunkSizer(tasks, engine.classes, image.numel(), None if steady else Gauge(device, limit), least)

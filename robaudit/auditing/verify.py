@@ -13,7 +13,7 @@ import torch
 from robaudit.auditing.claim import noises_of, spec_of, without_download
 from robaudit.auditing.environment import deterministic, device_name, image_digest, pick_device, versions
 from robaudit.auditing.loop import ThisProcess, compute_missing, task_names
-from robaudit.auditing.setup import make_engine, make_model, make_pace
+from robaudit.auditing.setup import make_engine, make_model, make_sizer
 from robaudit.datasets.base import Dataset
 from robaudit.datasets.load import open_dataset
 from robaudit.datasets.select import Selected
@@ -180,8 +180,8 @@ def _recompute(
     tasks = tasks_of(spec, estimators)
     with State() as state:
         state.begin(dataset, task_names(tasks))
-        pace = make_pace(spec, engine, tasks, image, limit, mixed=run.info["rows"]["kind"] == RowBits.MIXED)
-        compute_missing(state, dataset, tasks, ThisProcess(engine, pace, dataset.where), listener)
+        sizer = make_sizer(spec, engine, tasks, image, limit, mixed=run.info["rows"]["kind"] == RowBits.MIXED)
+        compute_missing(state, dataset, tasks, ThisProcess(engine, sizer, dataset.where), listener)
         return {row.key: row for sample in state.results() for row in sample.rows}
 
 
@@ -190,14 +190,15 @@ def _differences(run: Run, row: Row, now: Row) -> Iterator[Difference]:
         if getattr(row, name) != getattr(now, name):
             yield Difference(row, name, getattr(row, name), getattr(now, name))
     quantity = run.quantities[row.quantity]
-    moved = _moved(row.votes, now.votes)
+    votes, counts = row.votes, [None if one.votes is None else one.votes.counts for one in (row, now)]
+    moved = _moved(*counts)
     if moved > _VOTES:
-        yield Difference(row, "votes", row.votes, now.votes)
+        yield Difference(row, "votes", *counts)
     yield from _other_draws(row, now)
-    if row.votes is not None and row.interval.kind in _FROM_VOTES and row.predicted < len(row.votes):
-        slack = moved / max(1, row.draws)  # a value made of votes moves with them
-        if abs(row.value - row.votes[row.predicted] / max(1, row.draws)) > _ABSOLUTE:
-            yield Difference(row, "value", row.value, row.votes[row.predicted] / max(1, row.draws))
+    if votes is not None and row.interval.kind in _FROM_VOTES and row.predicted < len(votes.counts):
+        slack, share = moved / max(1, votes.draws), votes.of(row.predicted) / max(1, votes.draws)
+        if abs(row.value - share) > _ABSOLUTE:  # a value made of votes moves with them
+            yield Difference(row, "value", row.value, share)
             return
     else:
         slack = 0.0
@@ -217,14 +218,14 @@ def _differences(run: Run, row: Row, now: Row) -> Iterator[Difference]:
 
 def _other_draws(row: Row, now: Row) -> Iterator[Difference]:
     """The first draw that kept the class in only one of the rows, where there are more of them than rounding explains."""
-    if row.kept is None:
+    if row.votes is None or row.votes.bits is None:
         return
     recorded, recomputed = bits_of(row), bits_of(now)
     if recorded is None or recomputed is None or len(recorded) != len(recomputed):
-        yield Difference(row, "kept", "in the row", "not")
+        yield Difference(row, "votes.bits", "in the row", "not")
     elif (differing := np.flatnonzero(recorded != recomputed)).size > _VOTES:
         first = int(differing[0])
-        yield Difference(row, f"kept of draw {first}", bool(recorded[first]), bool(recomputed[first]))
+        yield Difference(row, f"votes.bits of draw {first}", bool(recorded[first]), bool(recomputed[first]))
 
 
 def _moved(before: Sequence[int] | None, now: Sequence[int] | None) -> int:

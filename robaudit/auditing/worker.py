@@ -140,11 +140,11 @@ class _Open:
         check = replace(ready.facts.check, warnings=tuple(map(there, ready.facts.check.warnings)))
         model = {**ready.facts.model, "name": ready.engine.model.name}
         self.ready = replace(ready, facts=replace(ready.facts, check=check, model=model))
-        self._pace = self.ready.pace()
+        self._sizer = self.ready.sizer()
         self._signs = _Queued()
-        self._computer = Computer(self.ready.engine, self._pace, self.ready.samples.where, self._signs)
+        self._computer = Computer(self.ready.engine, self._sizer, self.ready.samples.where, self._signs)
         self._readers = ThreadPoolExecutor(self.ready.readers, "reading") if self.ready.readers else None
-        self.opened = Opened(socket.gethostname(), self.ready.facts, heard.told, self._pace.next_images(self.ready.tasks))
+        self.opened = Opened(socket.gethostname(), self.ready.facts, heard.told, self._sizer.next_images(self.ready.tasks))
 
     def _load(self, plan: Plan, spec: AuditSpec, settings: ExitStack, heard: _Heard) -> PreparedAudit:
         device = pick_device(spec.run.device)
@@ -186,7 +186,7 @@ class _Open:
             for step in self._computer.steps(chunk) if chunk.samples else ():
                 seconds += step.seconds
                 items.put(Done(step))
-            items.put(Finished(self._pace.next_images(tasks), seconds))
+            items.put(Finished(self._sizer.next_images(tasks), seconds))
         except BaseException as error:  # noqa: BLE001  sent to whoever gave the order; sys.exit would end nothing here
             items.put(failed_by(error))
 

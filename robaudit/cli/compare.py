@@ -80,7 +80,9 @@ def compare(
     from robaudit.compare.gates import QUANTITIES, decide
     from robaudit.gates.decide import EXIT_CODES, overall
     from robaudit.gates.text import lines
-    from robaudit.report.ci import CompareDocument, Subject, github, json_text, junit, step_summary
+    from robaudit.report.ci.document import CompareDocument, Subject, json_text
+    from robaudit.report.ci.github import github, step_summary
+    from robaudit.report.ci.junit import junit
     from robaudit.report.comparison import comparison_tables, csv_text
     from robaudit.report.tables import Terminal, markdown_text
     from robaudit.spec.gates import parse_gate

@@ -95,8 +95,9 @@ def report_gates(decisions: Sequence[Decision], inconclusive: Verdict, format_: 
     """Print the decisions or write them to the file of ``-o``; return the exit code."""
     from robaudit.cli.streams import emit
     from robaudit.gates.decide import EXIT_CODES, overall
-    from robaudit.report.ci import github, junit
     from robaudit.report.ci.document import gates_json
+    from robaudit.report.ci.github import github
+    from robaudit.report.ci.junit import junit
 
     if format_ is GateFormat.TEXT:
         _print_text(decisions, inconclusive, subject, output)

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from robaudit.store.run import Run
 
 DIFFERENT, FALSE_DECLARATION, CONTRADICTED = 1, 2, 3
-"""Exit codes where rows are not reproduced; where results contradict each other because the spec declares something false of the network, a
-mistake as any other one; and where only a bug explains it, as for any internal error."""
+"""Exit codes: rows are not reproduced; results contradict each other because the spec declares something false of the network, a mistake
+like any other; only a bug explains a contradiction, as for any internal error."""
 _MOST_SHOWN = 20
 
 
@@ -49,8 +49,8 @@ def verify(
     """Recompute rows of a run from its weights and data, and compare its results with each other.
 
     Numbers may differ by float rounding: by 5e-4 of their distance to the nearer end of their range, and by two votes. Exit code 1: a row
-    differs; 3: results exclude each other, which only a bug of an estimator explains; 2: the run cannot be recomputed (its weights are
-    gone, say; results are compared all the same), or results are wrong because the spec declares something false of the network.
+    differs; 3: results exclude each other, which only a bug in an estimator explains; 2: the run cannot be recomputed (its weights are
+    gone, say; results are still compared), or results are wrong because the spec declares something false of the network.
 
     Example: robaudit verify runs/spec-1a2b3c4d --samples all
     """
@@ -76,7 +76,7 @@ def verify(
         emit(document_json(_document(result, missing, found)), output)
     else:
         _print(_lines(opened, result, quiet=quiet), found, output, quiet=quiet)
-    if result is not None and not result.good:  # what contradicts itself then are not the numbers of an estimator
+    if result is not None and not result.good:  # contradictions are then not about the numbers of an estimator
         raise typer.Exit(DIFFERENT)
     for line in blame_lines(found):
         say(line)
@@ -90,7 +90,7 @@ def verify(
 def _recomputed(
     run: Run, samples: int | None, seed: int | None, device: str | None, *, trust: bool, quiet: bool
 ) -> tuple[Verification | None, RobauditError | None]:
-    """What was reproduced, or why nothing could be; neither where nothing is asked for."""
+    """What was reproduced, or why nothing could be; neither if nothing is to be recomputed."""
     if samples == 0:
         return None, None
     from robaudit.auditing.verify import verify as check
@@ -104,7 +104,7 @@ def _recomputed(
 
 
 def _lines(run: Run, result: Verification | None, *, quiet: bool) -> Iterator[str]:
-    """What of the rows came out again."""
+    """How many rows were reproduced, and the differences."""
     if result is None:
         return
     yield from (f"{run.path}/{name} has changed since it was written" for name in result.altered)

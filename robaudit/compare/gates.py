@@ -80,7 +80,7 @@ def decide(comparison: Comparison, gates: Sequence[Gate], *, population: bool = 
         comparison: of two runs.
         gates: on the quantities in :data:`QUANTITIES`.
         population: use the intervals for the population, else those for the measurement of these images.
-        point: let a value without an interval decide by itself.
+        point: let a value without an interval decide.
 
     Raises:
         SpecError: a gate does not say which results it is about, is about a quantity without an interval, or has a threshold

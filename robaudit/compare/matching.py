@@ -13,7 +13,8 @@ import numpy as np
 from robaudit.errors import RunError
 from robaudit.levels import NoiseLevel, without_levels
 from robaudit.quantities import IntervalKind
-from robaudit.rows import MOST_STORED_DRAWS, Row, bits_of
+from robaudit.results import MOST_STORED_DRAWS
+from robaudit.rows import Row, bits_of
 from robaudit.store.folder import RunFolder, label_of
 from robaudit.store.info import kind_of
 from robaudit.store.run import Run
@@ -30,7 +31,7 @@ class Matching:
         same_model: both have the same weights, loaded and run alike: the true difference is 0.
         same_noise: both gave each sample the same noise.
         why_not: why they did not; "" if they did.
-        paired: labels that are those of one estimator in both: where their draws are recorded, they are numbered alike.
+        paired: labels of the same estimator in both: where their draws are recorded, they are numbered alike.
         warnings: remarks for the reader.
         only_base, only_new: ids of samples that only one run has.
         skipped: those only in the base run that the new run should have audited, but skipped.
@@ -120,7 +121,7 @@ def check_same_noise(base: Run, new: Run) -> tuple[Described, Described]:
 
 
 def check_same_images(base: Run, new: Run) -> None:
-    """Refuse two runs in which an id stands for two images, as far as both recorded digests of their pixels.
+    """Refuse two runs in which an id means two images, as far as both recorded digests of their pixels.
 
     Raises:
         RunError: it does.
@@ -132,7 +133,7 @@ def check_same_images(base: Run, new: Run) -> None:
 
 
 def other_images(base: Run, new: Run, sample_id: str) -> RunError:
-    """The refusal of two runs in which an id stands for two images."""
+    """The refusal of two runs in which an id means two images."""
     what = f"have different images under the same ids (the first: {sample_id!r})"
     return RunError(f"{base.path} and {new.path}", what, "compare runs on the same data, prepared alike")
 
@@ -215,17 +216,22 @@ class Common(NamedTuple):
 def common(base: Row, new: Row) -> Common:
     """The common draws of two rows with the same noise: the first min(n) of both, because draw j is the same in each."""
     bits = bits_of(base), bits_of(new)
-    if bits[0] is None or bits[1] is None or (base.split is None) != (new.split is None):
+    if bits[0] is None or bits[1] is None or _split(base) != _split(new):
         return Common()
     draws = min(len(bits[0]), len(bits[1]))
     before, now = bits[0][:draws], bits[1][:draws]
     kept = int(before.sum()), int(now.sum())
-    if base.split is None:
+    if not _split(base):
         return Common(draws, int((before & ~now).sum()), int((now & ~before).sum()), kept=kept)
     apart = int((before[::2] != before[1::2]).sum()), int((now[::2] != now[1::2]).sum())
     change = (now.astype(np.int64) - before).reshape(-1, 2).sum(1)
     lost, half_lost, half_won, won = (int((change == one).sum()) for one in (-2, -1, 1, 2))
     return Common(draws, lost, won, half_lost, half_won, kept, apart)
+
+
+def _split(row: Row) -> bool:
+    """Whether its draws come in antithetic pairs."""
+    return row.votes is not None and row.votes.split is not None
 
 
 def why_unpaired(base: Row, new: Row) -> str:
@@ -241,7 +247,7 @@ def why_unpaired(base: Row, new: Row) -> str:
 
 
 def _results(run: Run) -> dict[tuple[str, NoiseLevel], None]:
-    """The results that a run has of each of its samples: those of the first."""
+    """The results that a run has of each of its samples, taken from the first."""
     return {(row.estimator, row.at): None for _, rows in islice(_samples(run), 1) for row in rows}
 
 

@@ -44,7 +44,7 @@ class Difference(Document):
     Attributes:
         base, new, value: both values and their difference.
         measured: the interval for exactly these images; None where a row has none.
-        population: the interval for the population that the images stand for.
+        population: the interval for the population that the images are a sample of.
     """
 
     members = "base new difference=value measurement=measured population"
@@ -58,7 +58,7 @@ class Difference(Document):
 
 @dataclass(frozen=True, slots=True)
 class ClassChange(Document):
-    """One class; its intervals hold simultaneously with those of all classes."""
+    """One class; its intervals hold simultaneously for all classes."""
 
     members = "index name images *difference"
 

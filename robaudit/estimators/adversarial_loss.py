@@ -10,16 +10,16 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from robaudit.estimators.base import Estimate, Need, NoiseNeed
+from robaudit.estimators.base import Need, NoiseNeed
 from robaudit.estimators.loss_field import LossField
 from robaudit.estimators.losses import LossEstimator
 from robaudit.estimators.streams import Streams
 from robaudit.estimators.work import Work
-from robaudit.names import TARGET
 from robaudit.noise.base import Ball
 from robaudit.numerics.attack import Attack, Domain, ascend, best_rows
 from robaudit.numerics.metropolis import Walk, metropolis
 from robaudit.quantities import Interval, IntervalKind
+from robaudit.results import LossNorm, Result
 
 HELD_BYTES = 2**25
 """Points of the starts held at once, unless those of a single image take more; their gradients and steps take as much each."""
@@ -76,7 +76,7 @@ class AdversarialLoss(LossEstimator):
         """Moves of a chain of the random search."""
         return self.steps * self.moves
 
-    def estimate(self, work: Work) -> Sequence[Estimate]:
+    def estimate(self, work: Work) -> Sequence[Result]:
         """Search, in groups of images that memory allows."""
         target = self.targets(work)
         field, ball = LossField(work, target), work.noise.ball(work.level)
@@ -90,15 +90,15 @@ class AdversarialLoss(LossEstimator):
         forwards, backwards = (2 + self.restarts * (self._moves + 1), 0) if ball is None else self.passes(work.classes)
         rows = zip(log_l.exp().tolist(), log_l.tolist(), classes.tolist(), work.clean.predicted.tolist(), target.tolist(), strict=True)
         return [
-            Estimate(
+            Result(
                 value=value,
                 lower=value,
-                upper=math.inf,
                 flips_to=reached if reached != predicted else None,
                 forwards=forwards,
                 backwards=backwards,
                 interval=self.interval,
-                details={"log_loss": highest, TARGET: aim, "steps": self.steps, "restarts": self.restarts},
+                loss=LossNorm(aim),
+                numbers={"log_loss": highest, "steps": self.steps, "restarts": self.restarts},
             )
             for value, highest, reached, predicted, aim in rows
         ]

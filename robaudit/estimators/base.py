@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from enum import Enum, auto
-from numbers import Integral, Real
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Protocol, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from robaudit.names import Part
-from robaudit.plugins import BrokenContractError, shown
 from robaudit.quantities import NO_INTERVAL, Interval, Quantity
 from robaudit.spec.fields import as_tuple
 
@@ -23,6 +19,7 @@ if TYPE_CHECKING:
     from robaudit.estimators.work import Work
     from robaudit.models.logits import LogitModel
     from robaudit.noise.base import NoiseKind
+    from robaudit.results import Result
     from robaudit.rows import Row
 
 Need = Literal["logits", "gradients", "labels"]
@@ -38,67 +35,6 @@ class Scope(Enum):
     """Every noise, whatever its levels."""
     IMAGE = auto()
     """The image: no noise is involved."""
-
-
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """One image's estimate at one noise level.
-
-    Attributes:
-        value: in the units of the estimator's quantity.
-        lower, upper: 95 % interval, or None where none is claimed.
-        std_error: standard error of the value, or None.
-        flips_to: index of the class the image most likely flips to, or None when none was seen.
-        forwards, backwards: passes behind the value, the clean one included.
-        interval: how the interval was made, and what it covers.
-        note: one short remark for the reader of the row, usually empty.
-        votes: noisy copies by class, for estimators that count them.
-        details: further numbers for samples.json, by name.
-        kept: which of a fixed number of draws kept the class, as :func:`robaudit.rows.packed` gives it.
-        split: where draws 2j and 2j + 1 are an antithetic pair: the pairs of which one copy kept the class; None: draws are independent.
-        not_finite: noisy copies whose logits were not finite; they vote for no class.
-
-    Raises:
-        BrokenContractError: a field has another type, such as a tensor in place of a number.
-    """
-
-    value: float
-    flips_to: int | None
-    forwards: int
-    backwards: int
-    lower: float | None = None
-    upper: float | None = None
-    std_error: float | None = None
-    interval: Interval = NO_INTERVAL
-    note: str = ""
-    votes: tuple[int, ...] | None = None
-    details: Mapping[str, float] | None = None
-    kept: str | None = None
-    split: int | None = None
-    not_finite: int = 0
-
-    def __post_init__(self) -> None:
-        numbers = {"value": self.value, "lower": self.lower, "upper": self.upper, "std_error": self.std_error, **(self.details or {})}
-        for name, number in numbers.items():
-            if not (number is None or type(number) is float or isinstance(number, Real)):
-                raise BrokenContractError(f"{name} is {shown(number)}, not a number")
-        counts = {"forwards": self.forwards, "backwards": self.backwards, "flips_to": self.flips_to, "not_finite": self.not_finite}
-        for name, counted in (*counts.items(), ("split", self.split), *(("votes", votes) for votes in self.votes or ())):
-            if not (counted is None or ((type(counted) is int or isinstance(counted, Integral)) and counted >= 0)):
-                raise BrokenContractError(f"{name} is {shown(counted)}, not a whole number, 0 or more")
-
-    def check(self, quantity: Quantity, classes: int) -> None:
-        """Check it against what it estimates.
-
-        Raises:
-            BrokenContractError: a value outside the quantity's range or its own interval, or a class that the model does not have.
-        """
-        if math.isfinite(self.value) and not quantity.low <= self.value <= quantity.high:
-            raise BrokenContractError(f"value is {self.value:g}; {quantity.name} is from {quantity.low:g} to {quantity.high:g}")
-        if self.lower is not None and self.upper is not None and math.isfinite(self.value) and not self.lower <= self.value <= self.upper:
-            raise BrokenContractError(f"value is {self.value:g}, outside its interval of {self.lower:g} to {self.upper:g}")
-        if (self.flips_to is not None and self.flips_to >= classes) or len(self.votes or range(classes)) != classes:
-            raise BrokenContractError(f"flips_to is {self.flips_to} and votes {self.votes}; the model has {classes} classes")
 
 
 class Review(Protocol):
@@ -223,8 +159,8 @@ class Estimator(BaseModel, ABC):
         return None
 
     @abstractmethod
-    def estimate(self, work: Work) -> Sequence[Estimate] | Sequence[tuple[Estimate, ...]]:
-        """One estimate for each image of ``work``, in order.
+    def estimate(self, work: Work) -> Sequence[Result] | Sequence[tuple[Result, ...]]:
+        """One result for each image of ``work``, in order.
 
-        With :attr:`parts`, one tuple of estimates for each image, in their order; each states the passes of the whole computation.
+        With :attr:`parts`, one tuple of results for each image, in their order; each states the passes of the whole computation.
         """

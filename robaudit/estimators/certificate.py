@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
-from robaudit.estimators.base import Estimate
-from robaudit.names import CERTIFIED_CLASS
 from robaudit.quantities import Interval, IntervalKind
+from robaudit.results import Certificate, Result
 
 CERTIFICATE = Interval(IntervalKind.LOWER_BOUND)
 """How a certified radius is to be read: the true one is at least as large, with the confidence that the estimator states."""
+UNSTATED = Certificate()
 
 
 def certificate(
@@ -19,10 +20,11 @@ def certificate(
     passes: tuple[int, int],
     *,
     note: str = "",
-    details: Mapping[str, float] | None = None,
-    not_finite: int = 0,
-) -> Estimate:
-    """The estimate of one image.
+    about: Certificate = UNSTATED,
+    numbers: Mapping[str, float] | None = None,
+    lost: int = 0,
+) -> Result:
+    """The result of one image.
 
     Args:
         radius: within which the class provably stays the same; negative: nothing is certified.
@@ -30,12 +32,13 @@ def certificate(
         predicted: the class of the clean image.
         passes: forwards and backwards, the clean pass included.
         note: a remark for the reader of the row.
-        details: further numbers.
-        not_finite: noisy copies whose logits were not finite.
+        about: what else is known of the certificate.
+        numbers: further numbers, for people.
+        lost: noisy copies whose logits were not finite.
     """
     certified = of_class is not None and radius > 0.0
     value = radius if certified else 0.0
-    return Estimate(
+    return Result(
         value=value,
         lower=value,
         flips_to=of_class if of_class is not None and certified and of_class != predicted else None,
@@ -43,6 +46,6 @@ def certificate(
         backwards=passes[1],
         interval=CERTIFICATE,
         note=note,
-        not_finite=not_finite,
-        details={**(details or {}), **({CERTIFIED_CLASS: of_class} if certified and of_class is not None else {})},
+        certificate=replace(about, label=of_class if certified else None),
+        numbers={**(numbers or {}), **({"not_finite": lost} if lost else {})},
     )

@@ -9,17 +9,18 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from robaudit.estimators.base import Estimate, Estimator, Need
+from robaudit.estimators.base import Estimator, Need
 from robaudit.estimators.certificate import CERTIFICATE, certificate
 from robaudit.estimators.mc import Counts, count_votes, in_rounds
 from robaudit.estimators.work import Work
-from robaudit.names import ALPHA, DECIDE, DRAWS, KEPT, LARGEST_CERTIFIABLE, P_LOWER, Part
+from robaudit.names import Part
 from robaudit.noise.base import NoiseKind
 from robaudit.noise.gaussian import Gaussian
 from robaudit.noise.laplace import Laplace
 from robaudit.noise.uniform import Uniform
 from robaudit.numerics.smoothing import BOX, GAUSSIAN, LAPLACE, Question, Theorem, fewest_draws, largest_radius, last_alpha, p_lower
 from robaudit.quantities import CERTIFIED, Interval, Quantity
+from robaudit.results import Certificate, Result
 from robaudit.spec.fields import WRONG_KEY, about_key
 
 _USUAL_TO_DECIDE = 2000
@@ -104,7 +105,7 @@ class CertifiedRadius(Estimator):
             return ""
         return Question.beyond(theorem, level, self.decide, self.samples, self.alpha)
 
-    def estimate(self, work: Work) -> Sequence[tuple[Estimate, ...]]:
+    def estimate(self, work: Work) -> Sequence[tuple[Result, ...]]:
         """Choose the classes, then bound their probabilities."""
         theorem = theorem_of(work.noise)
         if theorem is None:
@@ -146,7 +147,7 @@ class CertifiedRadius(Estimator):
 
         return in_rounds(len(label), self.samples, count, look)
 
-    def _estimate(self, chosen: _Chosen, bound: _Bound, predicted: int, largest: float) -> Estimate:
+    def _estimate(self, chosen: _Chosen, bound: _Bound, predicted: int, largest: float) -> Result:
         certified = bound.radius > 0.0
         open_ = self.decide is not None and bound.draws < self.samples and bound.radius < self.decide
         lost = chosen.not_finite + bound.not_finite
@@ -156,24 +157,16 @@ class CertifiedRadius(Estimator):
             (chosen.label != predicted, "the class of the vote is not that of the clean image"),
             (lost > 0, f"{lost} noisy copies gave non-finite logits, counted as votes for no class"),
         )
-        details = {
-            P_LOWER: bound.p,
-            KEPT: bound.kept,
-            DRAWS: bound.draws,
-            "selected": chosen.label,
-            "selection": chosen.draws,
-            LARGEST_CERTIFIABLE: largest,
-            ALPHA: self.alpha,
-            **({} if self.decide is None else {DECIDE: self.decide}),
-        }
+        about = Certificate(alpha=self.alpha, p_lower=bound.p, kept=bound.kept, draws=bound.draws, largest=largest, asked=self.decide)
         return certificate(
             bound.radius,
             chosen.label if certified else None,
             predicted,
             (1 + chosen.draws + bound.draws, 0),
             note="; ".join(text for holds, text in remarks if holds),
-            details=details,
-            not_finite=lost,
+            about=about,
+            numbers={"selected": chosen.label, "selection": chosen.draws},
+            lost=lost,
         )
 
 

@@ -8,9 +8,10 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from robaudit.estimators.base import Estimate, Estimator, Need, Scope
+from robaudit.estimators.base import Estimator, Need, Scope
 from robaudit.estimators.work import Work
 from robaudit.quantities import DIFFICULTY, Interval, IntervalKind, Quantity
+from robaudit.results import CleanImage, Result
 
 
 class Difficulty(Estimator):
@@ -43,11 +44,11 @@ class Difficulty(Estimator):
         """The clean pass."""
         return 1, 0
 
-    def estimate(self, work: Work) -> list[Estimate]:
-        """g of each image, without uncertainty; the margin is among the details."""
+    def estimate(self, work: Work) -> list[Result]:
+        """g of each image, without uncertainty; with its margin."""
         y = work.labels if self.target == "label" else work.clean.predicted
         return [
-            Estimate(g, lower=g, upper=g, flips_to=None, forwards=1, backwards=0, interval=self.interval, details={"margin": margin})
+            Result(g, lower=g, upper=g, flips_to=None, forwards=1, backwards=0, interval=self.interval, clean=CleanImage(margin))
             for g, margin in ease(work.clean.logits, y)
         ]
 

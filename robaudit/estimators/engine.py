@@ -150,14 +150,13 @@ class Engine:
         128 rows: up to 1.5 times as fast as a quarter). The gradients themselves stay under their share of the memory.
         """
         row = math.prod(shape) * margins * torch.finfo(self.model.dtype).bits // 8
-        rows, cpu, most = self.rows(shape), self.model.device.type == "cpu", self._most_gradient_rows
-        if cpu:
+        rows, most = self.rows(shape), self._most_gradient_rows
+        if self.model.device.type != "cpu":
+            rows = rows // 4 if most is None else most
+        else:
             whole = rows if self._halved else min(4 * rows, rows_by_rule(shape, self.model.device, self._most_rows))
             rows = min(whole, _SINGLE_ROWS) if margins == 1 else whole // 4
-        elif most is None:
-            rows //= 4
-        if most is not None:
-            rows = min(rows, most) if cpu else most
+            rows = rows if most is None else min(rows, most)
         return max(1, min(rows, self._gradient_bytes // row))
 
     def steady(self, rows: int) -> int:
@@ -280,7 +279,8 @@ class Engine:
         for (image, draw), part in zip(at.split(rows, 1), level.split(rows), strict=True):
             with torch.inference_mode():
                 pixels = source.form.noisy_rows(x[image], kept[image, draw].to(x.dtype), part)
-                yield model(padded(pixels, rows))[: len(pixels)]
+                logits = model(padded(pixels, rows))[: len(pixels)]
+            yield logits
 
     def _filled(
         self, x: Tensor, ids: Sequence[str], noise: str, parts: Iterable[tuple[int, float, Tensor]], rows: int, total: int

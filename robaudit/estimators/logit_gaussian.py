@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from statistics import fmean, stdev
 from typing import ClassVar, NamedTuple, Self
@@ -13,7 +13,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from robaudit.estimators.base import Estimate, Estimator, Need
+from robaudit.estimators.base import Estimator, Need
 from robaudit.estimators.mc import flip_by_votes, looked_once
 from robaudit.estimators.work import Work
 from robaudit.levels import NoiseLevel
@@ -31,7 +31,8 @@ from robaudit.numerics.mvn import mvn_cdf
 from robaudit.numerics.normal import normal_cdf
 from robaudit.numerics.rowwise import hypot, mean_over, total, variance_over
 from robaudit.quantities import P_ROBUST, Interval, IntervalKind, Quantity
-from robaudit.rows import MOST_STORED_DRAWS, Row, packed
+from robaudit.results import MOST_STORED_DRAWS, NormalFit, Result, Votes
+from robaudit.rows import Row, packed
 
 GROUPS = 8
 FALSE_ALARMS = 0.01
@@ -58,7 +59,7 @@ class LogitGaussian(Estimator):
 
     Margins that are skewed, singly or jointly, shift the probability from the normal one. The same pairs say by how much
     (:func:`~robaudit.numerics.margins.reflection_shift`); the value is corrected by what of it is more than sampling error, which is
-    nothing at all for most normal margins (``details.skew_correction``).
+    nothing at all for most normal margins (``fit.skew_correction``).
 
     The interval is a delete-one-group jackknife (8 groups of pairs, Student's t on the probit scale), never narrower than the standard
     error that so many normal draws leave, and holds the intervals of the value and of the wholly corrected one. It is approximate: what
@@ -115,7 +116,7 @@ class LogitGaussian(Estimator):
         """One clean pass and the draws; with a tolerance the number is not known in advance: about a quarter of the most."""
         return 1 + (self.samples if self.tolerance is None else _PILOT + max(_PILOT, self.max_samples // 4)), 0
 
-    def estimate(self, work: Work) -> Sequence[Estimate]:
+    def estimate(self, work: Work) -> Sequence[Result]:
         """Draw and fit; with a tolerance, images that need equally many copies are drawn together."""
         if not work.noise.random:
             return looked_once(work)
@@ -133,7 +134,7 @@ class LogitGaussian(Estimator):
         wanted = _PILOT * (error / self.tolerance) ** 2 if self.tolerance is not None else 0.0
         return min(next((n for n in _NUMBERS if n >= wanted), self.max_samples), self.max_samples)
 
-    def _after_pilot(self, one: Estimate) -> Estimate:
+    def _after_pilot(self, one: Result) -> Result:
         """The estimate with the passes of its pilot, and the remark that its tolerance was not reached."""
         missed = one.std_error is not None and self.tolerance is not None and one.std_error > self.tolerance
         note = "; ".join(filter(None, [one.note, "undecided: the tolerance was not reached" if missed else ""]))
@@ -148,7 +149,7 @@ def _pilot(work: Work) -> list[float]:
     images = list(range(len(work.x)))
     g, winners = _draw(work, images, _PILOT, start=_PILOT_START, frames=False)
     predicted = work.clean.predicted.tolist()
-    votes = [Votes.of(row, label, work.classes) for row, label in zip(winners, predicted, strict=True)]
+    votes = [PairVotes.of(row, label, work.classes) for row, label in zip(winners, predicted, strict=True)]
     if not work.noise.nearly_normal:
         return [_RESERVE_VOTES * (mc_instead(one, label).std_error or 0.0) for one, label in zip(votes, predicted, strict=True)]
     few = _Competing.of(g)
@@ -158,7 +159,7 @@ def _pilot(work: Work) -> list[float]:
     return [_RESERVE * max(error, math.sqrt(one.kept * (1 - one.kept) / _PILOT) / 2) for error, one in zip(errors, votes, strict=True)]
 
 
-def _of_copies(work: Work, draws: Sequence[int]) -> list[Estimate]:
+def _of_copies(work: Work, draws: Sequence[int]) -> list[Result]:
     """Estimates from so many copies of each image; those with equally many are drawn together, all are fitted together."""
     predicted, others = work.clean.predicted.cpu(), work.others.cpu()
     order, winners, kept, statistics = list[int](), list[Tensor](), list[str](), list[_Statistics]()
@@ -177,9 +178,10 @@ def _of_copies(work: Work, draws: Sequence[int]) -> list[Estimate]:
     found = {}
     for row, b in enumerate(order):
         label = int(predicted[b])
-        votes = Votes.of(winners[row], label, work.classes)
+        votes = PairVotes.of(winners[row], label, work.classes)
         one = _estimate(fit, row, votes, label, others[b])
-        found[b] = replace(one, kept=kept[row] if 0 < votes.kept < 1 and draws[b] <= MOST_STORED_DRAWS else None)
+        bits = kept[row] if 0 < votes.kept < 1 and draws[b] <= MOST_STORED_DRAWS else None
+        found[b] = replace(one, votes=votes.counted(bits))
     return [found[b] for b in range(len(draws))]
 
 
@@ -198,13 +200,13 @@ def _kind(x: Tensor) -> str:
     return "cpu" if x.device.type == "cpu" else "other"
 
 
-def _estimate(fit: NormalMargins | None, row: int, votes: Votes, predicted: int, others: Tensor) -> Estimate:
+def _estimate(fit: NormalMargins | None, row: int, votes: PairVotes, predicted: int, others: Tensor) -> Result:
     """One image of a fit, or of noise that makes no margins normal."""
     if fit is None:
         return mc_instead(votes, predicted)
     if fit.normal[row]:
         return fit.estimate(row, flips_to=int(others[fit.deciding[row]]), votes=votes)
-    return mc_instead(votes, predicted, fit.details(row))
+    return mc_instead(votes, predicted, fit.shape(row))
 
 
 class SkewReview:
@@ -217,11 +219,11 @@ class SkewReview:
 
     def add(self, row: Row) -> None:
         """Take one more row."""
-        if row.details is not None and "skewness" in row.details and 0.001 < row.value < 0.999:
+        if row.fit is not None and 0.001 < row.value < 0.999:
             self._row = row
-            self._skewness.append(row.details["skewness"])
-            if row.votes and row.draws:
-                self._above_votes.append(row.value - row.votes[row.predicted] / row.draws)
+            self._skewness.append(row.fit.skewness)
+            if row.votes is not None and row.votes.draws:
+                self._above_votes.append(row.value - row.votes.of(row.predicted) / row.votes.draws)
 
     def warnings(self) -> list[str]:
         """See :func:`skew_warning` and :func:`votes_warning`."""
@@ -300,16 +302,19 @@ class NormalMargins:
         host = NormalMargins(*table.unbind())
         return replace(host, deciding=host.deciding.long(), normal=host.normal.bool())
 
-    def details(self, row: int) -> dict[str, float]:
-        """Shape of the deciding margin, and the correction if there is one, for samples.json."""
-        found = {"skewness": round(float(self.skewness[row]), 6), "kurtosis": round(float(self.kurtosis[row]), 6)}
+    def shape(self, row: int) -> NormalFit:
+        """Shape of the deciding margin, and the correction if there is one."""
         correction = float(self.correction[row])
-        return {**found, "skew_correction": round(correction, 9)} if self.normal[row] and correction else found
+        return NormalFit(
+            round(float(self.skewness[row]), 6),
+            round(float(self.kurtosis[row]), 6),
+            round(correction, 9) if self.normal[row] and correction else None,
+        )
 
-    def estimate(self, row: int, *, flips_to: int, votes: Votes) -> Estimate:
+    def estimate(self, row: int, *, flips_to: int, votes: PairVotes) -> Result:
         """One image as a row; the votes go along: gates and the accuracy under noise rest on them."""
         error = float(self.error[row])
-        return Estimate(
+        return Result(
             value=float(self.value[row]),
             lower=float(self.lower[row]),
             upper=float(self.upper[row]),
@@ -319,10 +324,8 @@ class NormalMargins:
             backwards=0,
             interval=LogitGaussian.interval,
             note=f"normal CDF within {error:.1g}" if error > _VISIBLE else "",
-            votes=votes.by_class,
-            details=self.details(row),
-            split=votes.split,
-            not_finite=votes.not_finite,
+            votes=votes.counted(),
+            fit=self.shape(row),
         )
 
 
@@ -515,7 +518,7 @@ def _delta(mean_variance: Tensor, pairs: Tensor | int, centre: Tensor) -> Tensor
 
 
 @dataclass(frozen=True, slots=True)
-class Votes:
+class PairVotes:
     """What the antithetic copies of an image were classified as.
 
     Attributes:
@@ -534,7 +537,7 @@ class Votes:
     effective_draws: float
 
     @classmethod
-    def of(cls, winners: Tensor, predicted: int, classes: int) -> Votes:
+    def of(cls, winners: Tensor, predicted: int, classes: int) -> PairVotes:
         """Count them.
 
         Args:
@@ -549,13 +552,12 @@ class Votes:
         by_class = torch.bincount(winners[winners >= 0], minlength=classes).tolist()
         return cls(tuple(by_class), n, p, int((kept[0::2] != kept[1::2]).sum()), n / (1 + max(0.0, rho)))
 
-    @property
-    def not_finite(self) -> int:
-        """Copies whose logits were not finite."""
-        return self.draws - sum(self.by_class)
+    def counted(self, bits: str | None = None) -> Votes:
+        """The votes of the result; ``bits``: which draws kept the class."""
+        return Votes(self.by_class, self.draws - sum(self.by_class), self.split, bits)
 
 
-def mc_instead(votes: Votes, predicted: int, shape: Mapping[str, float] | None = None) -> Estimate:
+def mc_instead(votes: PairVotes, predicted: int, shape: NormalFit | None = None) -> Result:
     """The votes of the same passes, for an image whose margins are not normal.
 
     Args:
@@ -565,7 +567,7 @@ def mc_instead(votes: Votes, predicted: int, shape: Mapping[str, float] | None =
     """
     n, p = votes.draws, votes.kept
     lower, upper = antithetic_share(round(p * n), votes.split, n)
-    return Estimate(
+    return Result(
         value=p,
         lower=min(p, float(lower)),
         upper=max(p, float(upper)),
@@ -576,9 +578,7 @@ def mc_instead(votes: Votes, predicted: int, shape: Mapping[str, float] | None =
         interval=Interval(IntervalKind.ANTITHETIC),
         note=""
         if shape is None
-        else f"margins are not normal (skewness {shape['skewness']:.2f}, kurtosis {shape['kurtosis']:.2f}): decided by votes",
-        votes=votes.by_class,
-        details=shape,
-        split=votes.split,
-        not_finite=votes.not_finite,
+        else f"margins are not normal (skewness {shape.skewness:.2f}, kurtosis {shape.kurtosis:.2f}): decided by votes",
+        votes=votes.counted(),
+        fit=shape,
     )

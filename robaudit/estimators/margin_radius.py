@@ -6,10 +6,11 @@ from typing import ClassVar
 
 import torch
 
-from robaudit.estimators.base import Estimate, Scope
+from robaudit.estimators.base import Scope
 from robaudit.estimators.certificate import certificate
 from robaudit.estimators.lipschitz import LipschitzCertificate, furthest, rounding
 from robaudit.estimators.work import Work
+from robaudit.results import Result
 
 
 class MarginRadius(LipschitzCertificate):
@@ -38,7 +39,7 @@ class MarginRadius(LipschitzCertificate):
         """The clean pass."""
         return 1, 0
 
-    def estimate(self, work: Work) -> list[tuple[Estimate, ...]]:
+    def estimate(self, work: Work) -> list[tuple[Result, ...]]:
         """Divide margins by constants.
 
         Raises:
@@ -57,6 +58,6 @@ class MarginRadius(LipschitzCertificate):
             by_norm.append([self._row(bound.constant[norm], *one) for one in zip(*(n.tolist() for n in numbers), strict=True)])
         return list(zip(*by_norm, strict=True))
 
-    def _row(self, network: float, radius: float, margin: float, constant: float, predicted: int) -> Estimate:
-        details = {"margin": margin, "lipschitz": constant, "lipschitz_of_logits": network}
-        return certificate(radius, predicted, predicted, (1, 0), note=self.remark(), details=details)
+    def _row(self, network: float, radius: float, margin: float, constant: float, predicted: int) -> Result:
+        numbers = {"margin": margin, "lipschitz": constant, "lipschitz_of_logits": network}
+        return certificate(radius, predicted, predicted, (1, 0), note=self.remark(), numbers=numbers)

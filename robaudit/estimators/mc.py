@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar, Self, TypeVar
 
 import numpy as np
@@ -15,12 +15,13 @@ import torch
 from numpy.typing import NDArray
 from pydantic import Field
 
-from robaudit.estimators.base import Estimate, Estimator, Need
+from robaudit.estimators.base import Estimator, Need
 from robaudit.estimators.work import Work
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.numerics.sequences import Floats, Prior, confidence_sequence, deciding_sequence
 from robaudit.quantities import P_ROBUST, Interval, IntervalKind, Quantity
-from robaudit.rows import MOST_STORED_DRAWS, packed
+from robaudit.results import MOST_STORED_DRAWS, Result, Votes
+from robaudit.rows import packed
 
 FIRST = 16
 """Draws at the first look."""
@@ -88,7 +89,7 @@ class MonteCarlo(Estimator):
         rule = self._rule
         return 1 + (self.samples if rule is None else usual_draws(rule)), 0
 
-    def estimate(self, work: Work) -> Sequence[Estimate]:
+    def estimate(self, work: Work) -> Sequence[Result]:
         """Count the votes of each image's noisy copies."""
         if not work.noise.random:
             return looked_once(work)
@@ -116,17 +117,17 @@ class MonteCarlo(Estimator):
             return None
         return Rule(self.tolerance, self.decide, self.max_samples)
 
-    def _fixed(self, counts: list[int], predicted: int, lower: float, upper: float, kept: str | None) -> Estimate:
+    def _fixed(self, counts: list[int], predicted: int, lower: float, upper: float, bits: str | None) -> Result:
         p, n = counts[predicted] / self.samples, self.samples
         error = math.sqrt(p * (1 - p) / (n - 1)) if n > 1 else None
-        return replace(_estimate(counts, predicted, lower, upper, error, interval=self.interval), kept=kept)
+        return _result(counts, predicted, lower, upper, error, interval=self.interval, bits=bits)
 
     @staticmethod
-    def _adaptive(stopped: Stopped, predicted: int) -> Estimate:
+    def _adaptive(stopped: Stopped, predicted: int) -> Result:
         n = sum(stopped.counts)
         p = (stopped.counts[predicted] + 0.5) / (n + 1)  # 0 and 1 have an error, too
         error = math.sqrt(p * (1 - p) / (n + 1))
-        return _estimate(
+        return _result(
             stopped.counts,
             predicted,
             stopped.lower,
@@ -134,19 +135,18 @@ class MonteCarlo(Estimator):
             error,
             interval=Interval(IntervalKind.CONFIDENCE_SEQUENCE),
             note=stopped.note,
-            details={"samples": n},
         )
 
 
-def looked_once(work: Work) -> list[Estimate]:
+def looked_once(work: Work) -> list[Result]:
     """What one copy of each image says, under noise that does the same every time: p is 0 or 1, and exactly known."""
     counts: list[list[int]] = count_votes(work, range(len(work.x)), 0, 1).tolist()
-    estimates = []
+    results = []
     for row, target in zip(counts, work.clean.predicted.tolist(), strict=True):
         value = float(row[target])
         exact = Interval(IntervalKind.EXACT)
-        estimates.append(_estimate(row, target, value, value, 0.0, interval=exact))
-    return estimates
+        results.append(_result(row, target, value, value, 0.0, interval=exact))
+    return results
 
 
 def count_votes(work: Work, images: Sequence[int], start: int, draws: int, kept: torch.Tensor | None = None) -> torch.Tensor:
@@ -181,7 +181,7 @@ def flip_by_votes(votes: Sequence[int], predicted: int) -> int | None:
     return min(others)[1] if others else None
 
 
-def _estimate(
+def _result(
     counts: Sequence[int],
     predicted: int,
     lower: float,
@@ -190,12 +190,12 @@ def _estimate(
     *,
     interval: Interval,
     note: str = "",
-    details: dict[str, float] | None = None,
-) -> Estimate:
+    bits: str | None = None,
+) -> Result:
     votes, broken = tuple(counts[:-1]), counts[-1]
     n = sum(counts)
     lost = f"{broken} noisy copies gave non-finite logits, counted as flips" if broken else ""
-    return Estimate(
+    return Result(
         value=votes[predicted] / n,
         lower=lower,
         upper=upper,
@@ -205,9 +205,7 @@ def _estimate(
         backwards=0,
         interval=interval,
         note="; ".join(filter(None, [note, lost])),
-        votes=votes,
-        details=details,
-        not_finite=broken,
+        votes=Votes(votes, broken, bits=bits),
     )
 
 

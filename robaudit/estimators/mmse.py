@@ -9,13 +9,13 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from robaudit.estimators.base import Estimate
 from robaudit.estimators.linear import LINK, FewClasses, Link, cdf_notes, left_out_notes
 from robaudit.estimators.work import SELECTING_FORWARDS, Linear, Work
 from robaudit.numerics.jackknife import jackknife, logit, logit_inverse, probit, probit_inverse
 from robaudit.numerics.margins import mv_sigmoid, standardise
 from robaudit.numerics.mvn import mvn_cdf
 from robaudit.quantities import NO_INTERVAL, Interval, IntervalKind
+from robaudit.results import Result
 
 _GROUPS = 8
 AT_ONCE = 2**20
@@ -81,7 +81,7 @@ class Mmse(FewClasses):
     def _groups(self) -> int:
         return min(_GROUPS, self.samples // 2 if self.pairs else self.samples)
 
-    def estimate(self, work: Work) -> Sequence[Estimate]:
+    def estimate(self, work: Work) -> Sequence[Result]:
         """Fit, put the margins through the link, and repeat without each group for the interval."""
         linear = self.linear(work)
         kept, (z, r) = linear.kept, fitted_limits(work, linear, self.leave_out())
@@ -100,7 +100,7 @@ class Mmse(FewClasses):
         taken = [backwards] * n if kept is None else (self.samples * kept.counts).tolist()
         rows = zip(*spread.lists(), work.nearest(z[:n], linear.others), taken, left_out_notes(missing, notes), strict=True)
         return [
-            Estimate(
+            Result(
                 value=value,
                 lower=lower,
                 upper=upper,

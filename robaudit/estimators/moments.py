@@ -10,7 +10,7 @@ from pydantic import Field
 from torch import Tensor
 
 from robaudit.errors import ModelError
-from robaudit.estimators.base import Estimate, Estimator, Need, NoiseNeed
+from robaudit.estimators.base import Estimator, Need, NoiseNeed
 from robaudit.estimators.linear import cdf_notes
 from robaudit.estimators.work import Work
 from robaudit.models.chain import Chain, chain_of
@@ -22,6 +22,7 @@ from robaudit.numerics.moments import Moments as LogitMoments
 from robaudit.numerics.moments import mean_of_larger, probability_of_larger, through_affine, through_relu
 from robaudit.numerics.mvn import mvn_cdf
 from robaudit.quantities import P_ROBUST, Quantity
+from robaudit.results import Result
 
 _ENTRIES = 1 << 23  # values of a batch of rows that go through a layer at once
 
@@ -40,7 +41,7 @@ class Moments(Estimator):
     Cost: as much as so many forward passes as the widest layer has values, twice, whatever the level; and the covariance of that layer in
     memory, a few times.
 
-    The row's details have two closed forms of the smoothed margin paper from the same means and covariances: ``p_c``, the probability that
+    The row's numbers have two closed forms of the smoothed margin paper from the same means and covariances: ``p_c``, the probability that
     the predicted class beats the other class of the largest mean (an upper bound where logits are normal), and ``smoothed_margin``, the
     mean of its margin over the larger of the two next classes, by Clark's formula (an upper bound, too: no certificate).
 
@@ -78,7 +79,7 @@ class Moments(Estimator):
             what = f"moments would need the covariance of {widest} values ({widest**2 * 8 / 2**20:.0f} MiB, a few times)"
             raise ModelError(model.name, what, f"allow it (moments: {{features: {widest}}}), or use logit_gaussian")
 
-    def estimate(self, work: Work) -> Sequence[Estimate]:
+    def estimate(self, work: Work) -> Sequence[Result]:
         """Follow each image's moments through the network."""
         chain = chain_of(work.engine.model, work.x[0])
         first = first_covariance(chain, work.x[0])
@@ -88,10 +89,10 @@ class Moments(Estimator):
         margins, spread = margin_moments(mean, covariance, y, work.others)
         z, r = standardise(margins, spread)
         p, error = mvn_cdf(z, r)
-        details = closed_forms(mean, covariance, y)
+        numbers = closed_forms(mean, covariance, y)
         return [
-            Estimate(value=value, flips_to=to, forwards=1, backwards=0, note=note, details=more)
-            for value, to, note, more in zip(p.clamp(0, 1).tolist(), work.nearest(z), cdf_notes(error), details, strict=True)
+            Result(value=value, flips_to=to, forwards=1, backwards=0, note=note, numbers=more)
+            for value, to, note, more in zip(p.clamp(0, 1).tolist(), work.nearest(z), cdf_notes(error), numbers, strict=True)
         ]
 
 

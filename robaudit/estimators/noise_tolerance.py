@@ -12,15 +12,15 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from robaudit.errors import SpecError
-from robaudit.estimators.base import Estimate, Estimator, Need, NoiseNeed, Scope
+from robaudit.estimators.base import Estimator, Need, NoiseNeed, Scope
 from robaudit.estimators.difficulty import ease
 from robaudit.estimators.work import Work
 from robaudit.levels import LevelName
-from robaudit.names import KEPT_LEVEL
 from robaudit.noise.base import AdditiveNoise, NoiseKind, Shape, shape_of
 from robaudit.noise.draws import DrawPool
 from robaudit.numerics.tolerance import KEPT, Ask, Plan, Tolerance, find_tolerance, run_all
 from robaudit.quantities import TOLERANCE, Interval, IntervalKind, Quantity
+from robaudit.results import CleanImage, Result, Searched
 
 _ORDER_STATISTICS = Interval(IntervalKind.OTHER, remark="order-statistics")
 
@@ -87,7 +87,7 @@ class NoiseTolerance(Estimator):
             return f"cap {self.cap:g} is none of its levels, {form.least:g} to {form.most:g}"
         return ""
 
-    def estimate(self, work: Work) -> Sequence[Estimate]:
+    def estimate(self, work: Work) -> Sequence[Result]:
         """Search all images side by side."""
         plan, pool = self._plan(self.largest(work), work.noise.least), work.engine.pool(work.x, work.ids, work.at.noise)
         predicted: NDArray[np.int64] = work.clean.predicted.cpu().numpy()
@@ -123,7 +123,7 @@ class NoiseTolerance(Estimator):
     def _plan(self, cap: float, least: float) -> Plan:
         return Plan(self.level, self.tolerance, self.most, cap, self.check, least)
 
-    def _estimate(self, plan: Plan, found: Tolerance, lost: int, classes: int, difficulty: float, margin: float) -> Estimate:
+    def _estimate(self, plan: Plan, found: Tolerance, lost: int, classes: int, difficulty: float, margin: float) -> Result:
         remarks = (
             (found.censored, f"p is above {self.level:g} at the cap, {plan.cap:g}"),
             (0 < found.lower < plan.cap and math.isinf(found.upper), f"undecided at the cap, {plan.cap:g}"),
@@ -132,15 +132,8 @@ class NoiseTolerance(Estimator):
             (not found.reached and found.restless, "undecided: many draws flip back as the level rises"),
             (found.falls_at is not None, f"p is below {self.level:g} at {found.falls_at or 0.0:.3g}, too: there are several crossings"),
         )
-        details = {
-            KEPT_LEVEL: self.level,
-            "samples": found.samples,
-            "checked": found.checked,
-            "reversals": found.reversals,
-            "difficulty": difficulty,
-            "margin": margin,
-        }
-        return Estimate(
+        numbers = {"samples": found.samples, "checked": found.checked, "reversals": found.reversals}
+        return Result(
             value=found.value,
             lower=found.lower,
             upper=found.upper,
@@ -150,8 +143,9 @@ class NoiseTolerance(Estimator):
             backwards=0,
             interval=Interval(IntervalKind.CENSORED) if found.censored else self.interval,
             note="; ".join(text for holds, text in remarks if holds),
-            details=details,
-            not_finite=lost,
+            search=Searched(p=self.level),
+            clean=CleanImage(margin, difficulty),
+            numbers={**numbers, **({"not_finite": lost} if lost else {})},
         )
 
 

@@ -9,12 +9,12 @@ from typing import ClassVar, Self
 import torch
 from pydantic import Field
 
-from robaudit.estimators.base import Estimate, Need, NoiseNeed
+from robaudit.estimators.base import Need, NoiseNeed
 from robaudit.estimators.losses import QNorm
 from robaudit.estimators.work import Work
-from robaudit.names import HIGHEST_LOSS, TARGET
 from robaudit.numerics.losses import log_cross_entropy, log_norm
 from robaudit.quantities import Interval, IntervalKind
+from robaudit.results import LossNorm, Result
 
 FEW = 10.0
 """An effective sample size below this is said in the row."""
@@ -55,7 +55,7 @@ class QNormMc(QNorm):
         """The clean pass and the copies."""
         return 1 + self.samples, 0
 
-    def estimate(self, work: Work) -> Sequence[tuple[Estimate, ...]]:
+    def estimate(self, work: Work) -> Sequence[tuple[Result, ...]]:
         """Every q from the same copies."""
         target = self.targets(work)
         log_loss = torch.empty((len(work.x), self.samples), dtype=torch.float64, device=work.x.device)
@@ -69,7 +69,7 @@ class QNormMc(QNorm):
             values.append(torch.stack([log_z, error, ess], dim=1).tolist())
         return [
             tuple(
-                Estimate(
+                Result(
                     value=math.exp(log_z),
                     lower=math.exp(log_z - _TWO_SIDED * error),
                     upper=math.exp(log_z + _TWO_SIDED * error),
@@ -79,7 +79,8 @@ class QNormMc(QNorm):
                     backwards=0,
                     interval=self.interval,
                     note=few_effective(ess, q),
-                    details={"log_value": log_z, "ess": ess, HIGHEST_LOSS: math.exp(most), TARGET: against},
+                    loss=LossNorm(against, math.exp(most)),
+                    numbers={"log_value": log_z, "ess": ess},
                 )
                 for q, (log_z, error, ess) in zip(self.q, of_image, strict=True)
             )

@@ -11,17 +11,17 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from robaudit.estimators.base import Estimate, Need, NoiseNeed
+from robaudit.estimators.base import Need, NoiseNeed
 from robaudit.estimators.loss_field import LossField
 from robaudit.estimators.losses import QNorm
 from robaudit.estimators.streams import FlatStreams, Streams
 from robaudit.estimators.work import Work
-from robaudit.names import HIGHEST_LOSS, TARGET
 from robaudit.numerics.adaptive_copies import ROUNDS, adapted
 from robaudit.numerics.annealing import anneal, gradients_of
 from robaudit.numerics.copies import AT_ONCE, shifted, starts
 from robaudit.numerics.path_sampling import PathEstimate, copies_estimates, path_estimates, temperature_grid
 from robaudit.quantities import Interval, IntervalKind
+from robaudit.results import LossNorm, Result
 
 _COPIES = Interval(IntervalKind.LOGNORMAL, covers_bias=False)
 _NO_VALUE = Interval(IntervalKind.NO_VALUE)
@@ -109,13 +109,13 @@ class QNormPath(QNorm):
         """Temperatures of the grid."""
         return [*(min(self._grid, key=lambda t: abs(t - wanted)) for wanted in _CENTRES), self._grid[-1]]
 
-    def estimate(self, work: Work) -> Sequence[tuple[Estimate, ...]]:
+    def estimate(self, work: Work) -> Sequence[tuple[Result, ...]]:
         """Every q of every image."""
         target = self.targets(work)
         field, follows = LossField(work, target), work.noise.differentiable or work.noise.guided
         run = self._chains(work, field) if follows else self._copies(work, field)
         broken, most, against = field.broken.tolist(), run.highest.exp().tolist(), target.tolist()
-        found: list[list[Estimate]] = [[] for _ in against]
+        found: list[list[Result]] = [[] for _ in against]
         chains: list[dict[str, float]] = [{} for _ in against]
         if run.acceptance is not None:
             chains = [{"last_acceptance": last, "smallest_acceptance": least} for last, least in run.acceptance.T.tolist()]
@@ -125,7 +125,7 @@ class QNormPath(QNorm):
                 log_z, half_width, std_error, gap, begin, ess = numbers
                 why = _refusal(std_error, gap) if follows else "" if begin == q else _SHORT
                 found[image].append(
-                    Estimate(
+                    Result(
                         value=math.nan if broken[image] or why else math.exp(log_z),
                         lower=None if why else math.exp(log_z - half_width),
                         upper=None if why else math.exp(log_z + half_width),
@@ -135,15 +135,14 @@ class QNormPath(QNorm):
                         backwards=run.backwards,
                         interval=_NO_VALUE if why and not broken[image] else self.interval if follows or _few(work) else _COPIES,
                         note=why,
-                        details={
+                        loss=LossNorm(against[image], most[image]),
+                        numbers={
                             "log_value": log_z,
                             "log_std_error": std_error,
                             "annealing_gap": gap,
                             "copies_to": begin,
                             "ess": ess,
                             **chains[image],
-                            HIGHEST_LOSS: most[image],
-                            TARGET: against[image],
                         },
                     )
                 )

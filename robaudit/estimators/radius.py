@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Annotated, ClassVar
 
 import torch
 from pydantic import AfterValidator, BeforeValidator, Field
 from torch import Tensor
 
-from robaudit.estimators.base import Estimate, Estimator, Need, Scope
+from robaudit.estimators.base import Estimator, Need, Scope
 from robaudit.estimators.difficulty import ease
 from robaudit.estimators.work import Work
 from robaudit.names import Part
 from robaudit.noise.base import Shape
 from robaudit.numerics.norm_steps import Norm
 from robaudit.quantities import RADIUS, Interval, IntervalKind, Quantity
+from robaudit.results import CleanImage, Result, Searched
 from robaudit.spec.fields import as_tuple
 
 LEAST_CAP = 1e-6
@@ -34,7 +35,7 @@ class RadiusEstimator(Estimator):
     """An estimator of the radius: the norm of the smallest perturbation of the clean image that changes the predicted class.
 
     A row is relative to the predicted class, whether that is the label or not; :mod:`robaudit.stats.scores` counts misclassified images
-    as 0. How easy the image is, and its margin, are among the details.
+    as 0. A row also says how easy the clean image is.
 
     Args:
         norm: of the perturbations, for pixels in [0, 1]; each is a result of its own.
@@ -104,9 +105,9 @@ def rows_of(
     interval: Interval,
     passes: Sequence[tuple[int, int]],
     lost: Sequence[int] | None = None,
-    details: Sequence[Mapping[str, float]] | None = None,
-) -> list[Estimate]:
-    """The estimates of a chunk's images in one norm.
+    searches: Sequence[Searched] | None = None,
+) -> list[Result]:
+    """The results of a chunk's images in one norm.
 
     Args:
         work: the chunk.
@@ -116,18 +117,19 @@ def rows_of(
         interval: how the values are to be read where there is one.
         passes: forwards and backwards of each image.
         lost: how many points of each image had logits that are not finite; a flip may be hidden behind them.
-        details: further numbers.
+        searches: what else is known of each.
     """
-    exact, missing, further = interval.kind is IntervalKind.EXACT, lost or [0] * len(work.x), details or [{}] * len(work.x)
+    exact, missing = interval.kind is IntervalKind.EXACT, lost or [0] * len(work.x)
+    further: Sequence[Searched | None] = searches or [None] * len(work.x)
     eases = ease(work.clean.logits, work.clean.predicted)
-    estimates = []
+    results = []
     for found, to, (forwards, backwards), without, more, (g, margin) in zip(
         radius.tolist(), reached.tolist(), passes, missing, further, eases, strict=True
     ):
         hit = math.isfinite(found)
         value = found if hit else cap
-        estimates.append(
-            Estimate(
+        results.append(
+            Result(
                 value=value,
                 lower=value if exact else 0.0,
                 upper=found,
@@ -136,8 +138,9 @@ def rows_of(
                 backwards=backwards,
                 interval=interval if hit else Interval(IntervalKind.CENSORED),
                 note=f"{without} points gave non-finite logits, counted as no flips" if without else "",
-                not_finite=without,
-                details={"difficulty": g, "margin": margin, **more},
+                search=more,
+                clean=CleanImage(margin, g),
+                numbers={"not_finite": without} if without else {},
             )
         )
-    return estimates
+    return results

@@ -10,7 +10,6 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from robaudit.estimators.base import Estimate
 from robaudit.estimators.margin_field import MarginField
 from robaudit.estimators.radius import SearchedRadius, groups_of, rows_of
 from robaudit.estimators.work import Work
@@ -18,6 +17,7 @@ from robaudit.noise.base import shape_of
 from robaudit.numerics.minimal_norm import Search, passes_of, shared_flips
 from robaudit.numerics.norm_steps import Norm
 from robaudit.numerics.normal import normal_cdf
+from robaudit.results import Result
 
 PURPOSE = "radius"
 _USUAL = Search("l2")
@@ -63,7 +63,7 @@ class RadiusAttack(SearchedRadius):
         gradients, forwards = passes_of([self._search(norm, 1.0) for norm in self.norm])
         return 1 + gradients + forwards, gradients
 
-    def estimate(self, work: Work) -> list[tuple[Estimate, ...]]:
+    def estimate(self, work: Work) -> list[tuple[Result, ...]]:
         """Search, in groups of images that memory allows."""
         field, shape = MarginField(work, work.clean.predicted), shape_of(work.x)
         searches = [self._search(norm, self.limit(norm, shape)) for norm in self.norm]

@@ -9,16 +9,15 @@ from pydantic import Field
 from torch import Tensor
 
 from robaudit.errors import ModelError
-from robaudit.estimators.base import Estimate
 from robaudit.estimators.lipschitz import rounding
 from robaudit.estimators.radius import RadiusEstimator, diameter, rows_of
 from robaudit.estimators.work import Work
 from robaudit.models.graph import Model, operation, trace
 from robaudit.models.logits import LogitModel
 from robaudit.models.operations import is_affine
-from robaudit.names import ROUNDING_ERROR
 from robaudit.noise.base import shape_of
 from robaudit.quantities import Interval, IntervalKind
+from robaudit.results import Result, Searched
 
 _ROWS = 64  # differences of weights held at once
 _FAR = 1e-3
@@ -57,7 +56,7 @@ class RadiusExact(RadiusEstimator):
             what = f"is not linear, and radius_exact needs it to be: its graph has the operation {other}"
             raise ModelError(model.name, what, "use radius_attack, or declare it (radius_exact: {linear: true})")
 
-    def estimate(self, work: Work) -> list[tuple[Estimate, ...]]:
+    def estimate(self, work: Work) -> list[tuple[Result, ...]]:
         """The closed form.
 
         Raises:
@@ -76,9 +75,9 @@ class RadiusExact(RadiusEstimator):
             never = (slope == 0) | (torch.arange(work.classes, device=y.device) == y[:, None])
             radius, reached = torch.where(never, torch.inf, margins / torch.where(never, 1.0, slope)).min(1)
             off = (errors / torch.where(never, 1.0, slope)).gather(1, reached[:, None])[:, 0].clamp_max(_UNKNOWN)
-            details = [{ROUNDING_ERROR: one} for one in off.tolist()]
+            searches = [Searched(rounding=one) for one in off.tolist()]
             passes = [(1, work.classes)] * len(work.x)
-            by_norm.append(rows_of(work, radius, reached, diameter(norm, shape), self.interval, passes, details=details))
+            by_norm.append(rows_of(work, radius, reached, diameter(norm, shape), self.interval, passes, searches=searches))
         return list(zip(*by_norm, strict=True))
 
 

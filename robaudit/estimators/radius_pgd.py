@@ -9,16 +9,15 @@ import torch
 from pydantic import BeforeValidator, Field, model_validator
 from torch import Tensor
 
-from robaudit.estimators.base import Estimate
 from robaudit.estimators.margin_field import MarginField
 from robaudit.estimators.radius import LEAST_CAP, SearchedRadius, groups_of, rows_of
 from robaudit.estimators.work import Work
-from robaudit.names import GRID_STEP
 from robaudit.noise.base import Shape, shape_of
 from robaudit.numerics.growing_balls import Escapes, Grid, first_escapes
 from robaudit.numerics.norm_steps import Norm
 from robaudit.numerics.normal import normal_cdf
 from robaudit.numerics.rowwise import lengths
+from robaudit.results import Result, Searched
 from robaudit.spec.fields import as_number
 
 PURPOSE = "growing balls"
@@ -94,7 +93,7 @@ class RadiusPgd(SearchedRadius):
         gradients = balls * self.restarts * self.steps
         return 1 + gradients + (balls + len(self.norm)) * self.restarts, gradients
 
-    def estimate(self, work: Work) -> list[tuple[Estimate, ...]]:
+    def estimate(self, work: Work) -> list[tuple[Result, ...]]:
         """Attack, in groups of images that memory allows."""
         field, target = MarginField(work, work.clean.predicted), _second(work)
         groups = groups_of(work, self.restarts)
@@ -105,8 +104,8 @@ class RadiusPgd(SearchedRadius):
         for norm, one in zip(self.norm, found, strict=True):
             step, cap = self.spacing(norm), self.limit(norm, shape_of(work.x))
             radii = torch.tensor([round(step * ball, _DIGITS) if ball else torch.inf for ball in one.ball.tolist()], dtype=torch.float64)
-            details = [{GRID_STEP: step}] * len(radii)
-            by_norm.append(rows_of(work, radii, one.label, cap, self.interval, passes, one.lost.tolist(), details))
+            searches = [Searched(step=step)] * len(radii)
+            by_norm.append(rows_of(work, radii, one.label, cap, self.interval, passes, one.lost.tolist(), searches))
         return list(zip(*by_norm, strict=True))
 
     def _escapes(self, work: Work, field: MarginField, target: Tensor, group: Tensor, norm: Norm) -> Escapes:

@@ -10,7 +10,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from robaudit.estimators.base import Estimate, Need
+from robaudit.estimators.base import Need
 from robaudit.estimators.margin_field import MarginField
 from robaudit.estimators.radius import SearchedRadius, rows_of
 from robaudit.estimators.work import Work
@@ -18,6 +18,7 @@ from robaudit.noise.base import Shape, shape_of
 from robaudit.numerics.norm_steps import Norm
 from robaudit.numerics.normal import normal_cdf
 from robaudit.numerics.random_radius import Rays, least_flip
+from robaudit.results import Result
 
 PURPOSE = "random directions"
 _BLOCK, _FEWEST, _BLOCK_VALUES = 250, 8, 2**22  # directions looked at together; values in them, at most
@@ -53,7 +54,7 @@ class RadiusRandom(SearchedRadius):
         first = min(_BLOCK, self.directions)
         return 1 + len(self.norm) * (1 + first * (1 + _DOUBLINGS) + 2 * (self.directions - first)), 0
 
-    def estimate(self, work: Work) -> list[tuple[Estimate, ...]]:
+    def estimate(self, work: Work) -> list[tuple[Result, ...]]:
         """Search, in groups of images that memory allows."""
         field, shape = MarginField(work, work.clean.predicted), shape_of(work.x)
         directions = self._block(shape)

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from pydantic import ValidationError
 
 from robaudit.errors import EstimatorError, ModelError, SpecError, did_you_mean
-from robaudit.estimators.base import Estimate, Estimator, Scope
+from robaudit.estimators.base import Estimator, Scope
 from robaudit.levels import NO_NOISE, NoiseLevel, whole_noise
 from robaudit.names import ResultName
 from robaudit.noise.base import AdditiveNoise, NoiseKind
 from robaudit.plugins import ESTIMATORS, BrokenContractError, blaming, installed, is_ours, load_class, shown
+from robaudit.results import Result
 from robaudit.spec.errors import explain
 from robaudit.spec.model import AuditSpec, EstimatorSpec
 
@@ -42,23 +43,23 @@ class Chosen:
         parts = self.estimator.parts
         return tuple(str(ResultName(self.label, part)) for part in parts) or (self.label,)
 
-    def estimates(self, work: Work) -> list[tuple[Estimate, ...]]:
+    def results(self, work: Work) -> list[tuple[Result, ...]]:
         """What the estimator says of each image of a chunk, in order: a value for each name.
 
         The notes of an image tell how many copies :meth:`Work.noisy` found without finite logits.
 
         Raises:
-            EstimatorError: a plugin raised an exception, or returned something other than one valid Estimate for each image and name.
+            EstimatorError: a plugin raised an exception, or returned something other than one valid Result for each image and name.
         """
         work.lost.clear()
         parts, quantity = self.estimator.parts, self.estimator.quantity
         with _blaming(self.name, type(self.estimator)):
             found = [one if isinstance(one, tuple) else (one,) for one in self.estimator.estimate(work)]
             if len(found) != len(work.x):
-                raise BrokenContractError(f"estimate() returned {len(found)} estimates for {len(work.x)} image{'s' * (len(work.x) != 1)}")
+                raise BrokenContractError(f"estimate() returned {len(found)} results for {len(work.x)} image{'s' * (len(work.x) != 1)}")
             for sample_id, values in zip(work.ids, found, strict=True):
-                if len(values) != len(self.names) or not all(isinstance(one, Estimate) for one in values):
-                    wanted = f"a tuple of {len(parts)} Estimates" if parts else "an Estimate"
+                if len(values) != len(self.names) or not all(isinstance(one, Result) for one in values):
+                    wanted = f"a tuple of {len(parts)} Results" if parts else "a Result"
                     returned = shown(values[0] if len(values) == 1 else values)
                     raise BrokenContractError(f"estimate() returned {returned} for {sample_id}, not {wanted}")
                 if not is_ours(type(self.estimator)):

@@ -11,19 +11,19 @@ import torch
 from pydantic import AfterValidator, BeforeValidator, Field
 from torch import Tensor
 
-from robaudit.estimators.base import Estimate, Scope
+from robaudit.estimators.base import Scope
 from robaudit.estimators.certified_radius import theorem_of
 from robaudit.estimators.mc import count_votes
 from robaudit.estimators.radius import SearchedRadius, each_once, groups_of, rows_of
 from robaudit.estimators.radius_attack import Restarts
 from robaudit.estimators.vote_field import VoteField, offsets_of
 from robaudit.estimators.work import Work
-from robaudit.names import CERTIFIED_CLASS, KEPT, OTHER
 from robaudit.noise.base import NoiseKind, shape_of
 from robaudit.numerics.minimal_norm import Search, nearest_flips, passes_of
 from robaudit.numerics.norm_steps import Norm, size
 from robaudit.numerics.rowwise import lengths
 from robaudit.numerics.smoothing import p_lower
+from robaudit.results import Result, Searched
 from robaudit.spec.fields import as_tuple
 
 PURPOSE = "smoothed attack"
@@ -83,7 +83,7 @@ class SmoothedAttack(SearchedRadius):
         """Noise that hangs on the pixels, or has no certificates to compare with."""
         return "" if theorem_of(form) is not None else "it searches under gaussian, laplace and uniform noise in the box"
 
-    def estimate(self, work: Work) -> list[tuple[Estimate, ...]]:
+    def estimate(self, work: Work) -> list[tuple[Result, ...]]:
         """Search, in groups of images that memory allows."""
         votes = count_votes(work, range(len(work.x)), 0, self.verify)
         y = votes[:, :-1].argmax(1)
@@ -120,16 +120,16 @@ class SmoothedAttack(SearchedRadius):
         columns = radius, rays.label, rays.kept, rays.other, forwards, self.copies * flips.gradients, rays.lost
         return [_Found(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
 
-    def _rows(self, work: Work, votes: Tensor, found: Sequence[_Found], passes: Sequence[tuple[int, int]], cap: float) -> list[Estimate]:
+    def _rows(self, work: Work, votes: Tensor, found: Sequence[_Found], passes: Sequence[tuple[int, int]], cap: float) -> list[Result]:
         first, second = votes[:, :-1].topk(2, dim=1).values.cpu().numpy().T
         sure = p_lower(first, np.maximum(first + second, 1), _LEVEL) > 0.5
         radius = torch.tensor([one.radius if one.radius <= cap else torch.inf for one in found], dtype=torch.float64)
-        details = [
-            {CERTIFIED_CLASS: c, **({KEPT: one.kept, OTHER: one.other} if one.radius <= cap else {})}
+        searches = [
+            Searched(label=c, kept=one.kept, other=one.other) if one.radius <= cap else Searched(label=c)
             for c, one in zip(votes[:, :-1].argmax(1).tolist(), found, strict=True)
         ]
         lost = [one.lost + broken for one, broken in zip(found, votes[:, -1].tolist(), strict=True)]
-        rows = rows_of(work, radius, torch.tensor([one.label for one in found]), cap, self.interval, passes, lost, details)
+        rows = rows_of(work, radius, torch.tensor([one.label for one in found]), cap, self.interval, passes, lost, searches)
         remark = "the class of the vote is uncertain at the image itself"
         notes = [row.note if clear else "; ".join(filter(None, [remark, row.note])) for row, clear in zip(rows, sure.tolist(), strict=True)]
         return [replace(row, note=note) for row, note in zip(rows, notes, strict=True)]

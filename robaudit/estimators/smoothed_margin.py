@@ -9,14 +9,14 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from robaudit.estimators.base import Estimate, NoiseNeed, Scope
+from robaudit.estimators.base import NoiseNeed, Scope
 from robaudit.estimators.certificate import certificate
 from robaudit.estimators.lipschitz import LipschitzCertificate, furthest, rounding
 from robaudit.estimators.work import Work
-from robaudit.names import ALPHA, P_ERROR
 from robaudit.noise.base import NoiseKind
 from robaudit.noise.gaussian import Gaussian
 from robaudit.numerics.rowwise import mean_over
+from robaudit.results import Certificate, Result
 
 
 class SmoothedMargin(LipschitzCertificate):
@@ -24,7 +24,7 @@ class SmoothedMargin(LipschitzCertificate):
 
     c is the class of the clean image. It is a certificate of the mean margin, not of the majority vote under noise: that the mean of L is
     negative implies P[c] > 1/2 only for logits that are independent and symmetric. Without any assumption it implies, at the image itself,
-    P[class is not c] <= exp(-eps^2 / (2 sigma^2)), eps the l2 radius (``details.p_error``).
+    P[class is not c] <= exp(-eps^2 / (2 sigma^2)), eps the l2 radius (``certificate.p_error``).
 
     Proof. Let K_p = max_j K_cj for perturbations measured in l_p: L is a maximum of functions with these constants, so |L(x) - L(y)| <=
     K_p |x - y|_p, and so is its mean under noise, g(x) = E L(x + N), for a mean of shifted functions. The mean of L over n independent
@@ -72,7 +72,7 @@ class SmoothedMargin(LipschitzCertificate):
         """The concentration is that of isotropic normal variables."""
         return "" if isinstance(form, Gaussian) else "its proof needs isotropic Gaussian noise (kind: gaussian)"
 
-    def estimate(self, work: Work) -> list[tuple[Estimate, ...]]:
+    def estimate(self, work: Work) -> list[tuple[Result, ...]]:
         """Average L, and subtract what n draws leave open.
 
         Raises:
@@ -108,8 +108,8 @@ class SmoothedMargin(LipschitzCertificate):
             found[batch.image * self.samples + batch.draw] = torch.where(logits.isfinite().all(1), loss, torch.nan)
         return found.view(n, self.samples)
 
-    def _row(self, radius: float, mean: float, constant: float, p_error: float, predicted: int, lost: int) -> Estimate:
+    def _row(self, radius: float, mean: float, constant: float, p_error: float, predicted: int, lost: int) -> Result:
         remarks = [self.remark(), f"{lost} noisy copies gave non-finite logits: nothing is certified" if lost else ""]
-        details = {"smoothed_margin": mean, "lipschitz": constant, P_ERROR: p_error, ALPHA: self.alpha}
+        about, numbers = Certificate(alpha=self.alpha, p_error=p_error), {"smoothed_margin": mean, "lipschitz": constant}
         note, passes = "; ".join(filter(None, remarks)), self.passes(0)
-        return certificate(radius, predicted, predicted, passes, note=note, details=details, not_finite=lost)
+        return certificate(radius, predicted, predicted, passes, note=note, about=about, numbers=numbers, lost=lost)

@@ -7,10 +7,11 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from robaudit.estimators.base import Estimate, Estimator, Need
+from robaudit.estimators.base import Estimator, Need
 from robaudit.estimators.work import Work
 from robaudit.numerics.margins import mv_sigmoid
 from robaudit.quantities import CONFIDENCE, Quantity
+from robaudit.results import Result
 
 
 class Softmax(Estimator):
@@ -37,8 +38,8 @@ class Softmax(Estimator):
         """The clean pass."""
         return 1, 0
 
-    def estimate(self, work: Work) -> Sequence[Estimate]:
+    def estimate(self, work: Work) -> Sequence[Result]:
         """softmax_t(f / T) = mv-sigmoid(g / T)."""
         z = work.clean.margins / self.temperature
         rows = zip(mv_sigmoid(z).tolist(), work.nearest(z), strict=True)
-        return [Estimate(value=p, flips_to=c, forwards=1, backwards=0) for p, c in rows]
+        return [Result(value=p, flips_to=c, forwards=1, backwards=0) for p, c in rows]

@@ -11,11 +11,12 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from robaudit.estimators.base import Estimate, Estimator, Need, NoiseNeed
+from robaudit.estimators.base import Estimator, Need, NoiseNeed
 from robaudit.estimators.work import Work
 from robaudit.numerics.intervals import LN10, clopper_pearson, log_mean
 from robaudit.numerics.splitting import Lane, Schedule, split
 from robaudit.quantities import LOG10_P_FAIL, Interval, IntervalKind, Quantity
+from robaudit.results import Result
 
 HELD_BYTES = 2**27
 """Particles held at once, unless those of a single run take more."""
@@ -61,7 +62,7 @@ class Splitting(Estimator):
         levels = min(6, math.ceil(-math.log10(self.p_min)))
         return 1 + self.repeats * self.particles * (1 + self.moves * levels), 0
 
-    def estimate(self, work: Work) -> Sequence[Estimate]:
+    def estimate(self, work: Work) -> Sequence[Result]:
         """What the runs say together, image by image."""
         schedule = Schedule(self.particles, self.moves, self.p_min, work.engine.rows(work.x.shape[1:]))
         return [_together(lanes, schedule) for lanes in _runs(work, self.repeats, schedule)]
@@ -125,7 +126,7 @@ def _runs(work: Work, repeats: int, schedule: Schedule) -> list[list[Lane]]:
     return [runs[i * repeats : (i + 1) * repeats] for i in range(len(work.x))]
 
 
-def _together(lanes: Sequence[Lane], schedule: Schedule) -> Estimate:
+def _together(lanes: Sequence[Lane], schedule: Schedule) -> Result:
     """What the runs of one image say together.
 
     All done at the first level: plain Monte Carlo with repeats * N draws and the exact binomial interval. Else
@@ -154,10 +155,10 @@ def _together(lanes: Sequence[Lane], schedule: Schedule) -> Estimate:
     return _estimate(lanes, mean[:4], Interval(IntervalKind.LOGNORMAL, remark=f"{len(lanes)} repeats"), "; ".join(notes))
 
 
-def _estimate(lanes: Sequence[Lane], numbers: tuple[float, float, float, float | None], interval: Interval, note: str) -> Estimate:
+def _estimate(lanes: Sequence[Lane], numbers: tuple[float, float, float, float | None], interval: Interval, note: str) -> Result:
     """Value, ends and standard error with what else the runs say."""
     value, lower, upper, std_error = numbers
-    return Estimate(
+    return Result(
         value=value,
         lower=lower,
         upper=upper,
@@ -167,7 +168,7 @@ def _estimate(lanes: Sequence[Lane], numbers: tuple[float, float, float, float |
         backwards=0,
         interval=interval,
         note=note,
-        details=_details(lanes),
+        numbers=_numbers(lanes),
     )
 
 
@@ -187,7 +188,7 @@ def _most(labels: Counter[int]) -> int | None:
     return max(known, key=lambda label: labels[label]) if known else None
 
 
-def _details(lanes: Sequence[Lane]) -> dict[str, float]:
+def _numbers(lanes: Sequence[Lane]) -> dict[str, float]:
     found: dict[str, float] = {"levels": max(len(lane.factors) for lane in lanes)}
     proposed = sum(lane.proposed for lane in lanes)
     if proposed:

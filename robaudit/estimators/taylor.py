@@ -8,11 +8,11 @@ from typing import ClassVar, Literal
 import torch
 from pydantic import Field
 
-from robaudit.estimators.base import Estimate
 from robaudit.estimators.linear import LINK, FewClasses, Link, cdf_notes, left_out_notes
 from robaudit.estimators.work import SELECTING_FORWARDS, Work
 from robaudit.numerics.margins import mv_sigmoid, standardise
 from robaudit.numerics.mvn import mvn_cdf
+from robaudit.results import Result
 
 
 class Taylor(FewClasses):
@@ -42,7 +42,7 @@ class Taylor(FewClasses):
         most = self.most(classes)
         return 2 + (0 if most is None else SELECTING_FORWARDS), most or classes - 1
 
-    def estimate(self, work: Work) -> Sequence[Estimate]:
+    def estimate(self, work: Work) -> Sequence[Result]:
         """Put the tangent's margins, c_i = g_i(x) with covariance sigma^2 u_i . u_j, through the link."""
         tangent = work.tangent(self.most(work.classes))
         kept, (z, r) = tangent.kept, standardise(tangent.mean, work.amplitude**2 * tangent.gram)
@@ -56,7 +56,7 @@ class Taylor(FewClasses):
         forwards, backwards = self.passes(work.classes)
         taken = [backwards] * len(p) if kept is None else kept.counts.tolist()
         rows = zip(p.tolist(), work.nearest(z, tangent.others), taken, left_out_notes(missing, notes), strict=True)
-        return [Estimate(value=v, flips_to=c, forwards=forwards, backwards=k, note=note) for v, c, k, note in rows]
+        return [Result(value=v, flips_to=c, forwards=forwards, backwards=k, note=note) for v, c, k, note in rows]
 
 
 class TaylorMvSigmoid(Taylor):

@@ -1,6 +1,6 @@
 """The decision engine: compare a quantity and its interval with a threshold.
 
-One engine for the gates of a run (:func:`decide`) and for those of a comparison (:mod:`robaudit.compare.gates`): verdict,
+One engine for the gates of a run (:func:`decide`) and of a comparison (:mod:`robaudit.compare.gates`): verdict,
 remarks, and how many more draws or images would decide it.
 """
 
@@ -9,39 +9,18 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
 from robaudit.documents import Document
 from robaudit.errors import SpecError
-from robaudit.gates.certified import certified_for, measured_certified
-from robaudit.gates.certified import remarks as remarks_on_certificates
-from robaudit.gates.evidence import Evidence, gather, group_of
-from robaudit.gates.measure import OF_CLASSES, ClassPart, Measured, Method, check_range, meaning, measure, measured_warnings
-from robaudit.gates.scores import measured_score, scores_for
-from robaudit.gates.scores import remarks as remarks_on_scores
-from robaudit.quantities import Quantity
+from robaudit.gates.evidence import gather, group_of
+from robaudit.gates.measure import ClassPart, Measured, Method, check_range, measure, measured_warnings
+from robaudit.gates.sets import certified_for, measured_certified, measured_score, scores_for
 from robaudit.spec.gates import CERTIFIED_ACCURACY, NO_WARNINGS, SCORES, WARNINGS, Gate
-from robaudit.stats.intervals import LIKE_THESE, Bounds, these_images
+from robaudit.stats.intervals import Bounds, these_images
 from robaudit.store.run import Run
-
-__all__ = [
-    "EXIT_CODES",
-    "Basis",
-    "ClassPart",
-    "Covers",
-    "Decision",
-    "Measured",
-    "Method",
-    "Verdict",
-    "check_confidence",
-    "decide",
-    "judge",
-    "overall",
-    "settle",
-    "smallest_factor",
-]
 
 Verdict = Literal["pass", "fail", "inconclusive"]
 EXIT_CODES: dict[Verdict, Literal[0, 1, 4]] = {"pass": 0, "fail": 1, "inconclusive": 4}
@@ -53,7 +32,7 @@ class Covers(StrEnum):
     MEASUREMENT = "measurement"
     """The noise draws on the images that were audited."""
     POPULATION = "population"
-    """The noise draws, and the choice of the images from the population that they stand for."""
+    """The noise draws, and the choice of the images from the population that they represent."""
     RUN = "run"
     """Nothing but the run itself, of which the value is a count."""
     NOTHING = "nothing"
@@ -198,21 +177,14 @@ def decide(
         scale = evidence.scale(run.quantities)
         check_range(full, scale)
         if gate.quantity == WARNINGS:
-            measured, remarks = measured_warnings(run.info["warnings"])
+            measured = measured_warnings(run.info["warnings"])
         elif gate.quantity in SCORES:
-            scores = scores_of(evidence.key)
-            measured, remarks = measured_score(full, scores, population=population), remarks_on_scores(scores)
-            measured = replace(measured, images=len(scores.radii.ids))
+            measured = measured_score(full, scores_of(evidence.key), population=population)
         elif gate.quantity == CERTIFIED_ACCURACY:
-            certified = certified_of(evidence.key)
-            measured, remarks = measured_certified(full, certified, population=population), remarks_on_certificates(full, certified)
-            measured = replace(measured, images=certified.certificates.images)
+            measured = measured_certified(full, certified_of(evidence.key), population=population)
         else:
             measured = measure(full, evidence, scale, confidence, population=population, names=run.class_names)
-            remarks = [meaning(full, scale)]
-            if measured.bounds is not None and gate.quantity != "accuracy":
-                remarks += _caveats(full, evidence, scale, population=population)
-        decisions.append(settle(full, measured, basis, *remarks))
+        decisions.append(settle(full, measured, basis))
     return tuple(decisions)
 
 
@@ -240,39 +212,32 @@ def settle(gate: Gate, measured: Measured, basis: Basis, *remarks: str) -> Decis
         basis: how to decide.
         remarks: added to the evidence; empty ones are left out.
     """
+    lower: float | None
+    upper: float | None
+    more: int | None = None
     if measured.bounds is None:
-        verdict = judge(gate.relation, gate.threshold, measured.value, measured.value) if basis.point else "inconclusive"
+        lower, upper, covers = None, None, Covers.NOTHING
         what = f"the error of {gate.result or gate.quantity} is not known"
-        evidence = _joined(*remarks, f"point estimate: {what}" if basis.point else f"{what} (--point: let the value decide)")
-        return Decision(
-            gate=gate,
-            value=measured.value,
-            lower=None,
-            upper=None,
-            method=Method.NONE,
-            covers=Covers.NOTHING,
-            confidence=basis.confidence,
-            verdict=verdict,
-            evidence=evidence,
-            classes=measured.classes,
-            images=measured.images,
-        )
-    lower, upper = measured.bounds(1.0)
-    verdict = judge(gate.relation, gate.threshold, lower, upper)
-    more, sentence = _more(gate, measured, measured.bounds, basis) if verdict == "inconclusive" else (None, "")
+        sentence = f"point estimate: {what}" if basis.point else f"{what} (--point: let the value decide)"
+        verdict = judge(gate.relation, gate.threshold, measured.value, measured.value) if basis.point else "inconclusive"
+    else:
+        lower, upper = measured.bounds(1.0)
+        covers = Covers.RUN if measured.method == Method.OF_THE_RUN else basis.covers
+        verdict = judge(gate.relation, gate.threshold, lower, upper)
+        more, sentence = _more(gate, measured, measured.bounds, basis) if verdict == "inconclusive" else (None, "")
     return Decision(
         gate=gate,
         value=measured.value,
         lower=lower,
         upper=upper,
         method=measured.method,
-        images=measured.images,
-        covers=Covers.RUN if measured.method == Method.OF_THE_RUN else basis.covers,
+        covers=covers,
         confidence=basis.confidence,
         verdict=verdict,
-        evidence=_joined(*remarks, sentence),
+        evidence="; ".join(filter(None, (*measured.remarks, *remarks, sentence))),
         more=more,
         classes=measured.classes,
+        images=measured.images,
     )
 
 
@@ -313,29 +278,3 @@ def _more(gate: Gate, measured: Measured, bounds: Callable[[float], Bounds], bas
     more = max(1, math.ceil(measured.now * (factor * for_power - 1.0)))
     provided = "if no image crosses t" if gate.quantity == "share_below" else "with a power of 80 % at this value"
     return more, f"about {more:,} more {basis.unit} would decide it {provided}"
-
-
-def _joined(*remarks: str) -> str:
-    return "; ".join(filter(None, remarks))
-
-
-def _caveats(gate: Gate, evidence: Evidence, scale: Quantity, *, population: bool) -> list[str]:
-    """What the interval does not cover, and what widens it."""
-    rows, caveats = evidence.rows, []
-    if evidence.voted and gate.quantity != "noisy_accuracy":
-        caveats.append(f"by the votes of its copies, not by the approximation of {evidence.key.estimator}")
-    if gate.quantity in OF_CLASSES and (unclassified := evidence.without_class):
-        caveats.append(f"{unclassified} of {evidence.size} images have no label and are in no class")
-    if rows.censored:
-        beyond = "not found up to" if rows.not_found else "censored at"
-        caveats.append(f"{rows.censored} of {evidence.size} images {beyond} {rows.cap:.4g}")
-    if rows.upper_bounds + rows.not_found and gate.quantity != "noisy_accuracy":
-        caveats.append("upper bounds: the true values may be as small as the range allows")
-    if rows.lower_bounds:
-        caveats.append("lower bounds: the true values may be as large as the range allows")
-    if rows.not_finite:
-        caveats.append(f"{rows.not_finite} of {evidence.size} images have no finite value: the interval holds whatever those values are")
-    unbounded = math.isinf(scale.low) or math.isinf(scale.high)
-    if population and unbounded and gate.quantity in OF_CLASSES | {"mean"}:
-        caveats.append(f"the mean of an unbounded quantity has no interval for {LIKE_THESE} on that side: median and p05 have one")
-    return caveats

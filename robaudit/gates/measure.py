@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -17,6 +17,7 @@ from robaudit.quantities import LOSS, Quantity
 from robaudit.spec.gates import CERTIFIED_ACCURACY, SCORES, WARNINGS, Gate
 from robaudit.stats.frame import alike, antithetic
 from robaudit.stats.intervals import (
+    LIKE_THESE,
     TAIL,
     Bounds,
     MeanMethod,
@@ -98,6 +99,7 @@ class Measured:
         classes: those that it is computed from, worst first.
         stuck: the remark where more would not narrow the interval.
         images: number of images that it is about, those without a known value included; 0: it is not about images.
+        remarks: what it compares, and what the interval does not cover.
     """
 
     value: float
@@ -107,6 +109,7 @@ class Measured:
     classes: tuple[ClassPart, ...] = ()
     stuck: str = ""
     images: int = 0
+    remarks: tuple[str, ...] = ()
 
 
 def check_range(gate: Gate, scale: Quantity) -> None:
@@ -158,11 +161,6 @@ def check_between(gate: Gate, low: float, high: float, what: str, number: float,
     raise SpecError(f"gate {str(gate)!r}", f"{what} {reach}, never {number:.15g}", f"give a {name} in that range")
 
 
-def meaning(gate: Gate, scale: Quantity) -> str:
-    """What the quantity means where lower is better; empty where its name says it."""
-    return "" if scale.higher_is_better else _LOWER_IS_BETTER.get(gate.quantity, "")
-
-
 def measure(
     gate: Gate, evidence: Evidence, scale: Quantity, confidence: float, *, population: bool, names: Sequence[str] | None
 ) -> Measured:
@@ -182,7 +180,30 @@ def measure(
     """
     made = _measure(gate, evidence, scale, confidence, population=population, names=names)
     judged = {"accuracy": evidence.every.judged, "noisy_accuracy": evidence.rows.label_draws > 0}
-    return replace(made, images=int(judged[gate.quantity].sum()) if gate.quantity in judged else evidence.size)
+    images = int(judged[gate.quantity].sum()) if gate.quantity in judged else evidence.size
+    remarks = [] if scale.higher_is_better or gate.quantity not in _LOWER_IS_BETTER else [_LOWER_IS_BETTER[gate.quantity]]
+    if made.bounds is not None and gate.quantity != "accuracy":
+        remarks += _caveats(gate, evidence, scale, population=population)
+    return replace(made, images=images, remarks=tuple(remarks))
+
+
+def _caveats(gate: Gate, evidence: Evidence, scale: Quantity, *, population: bool) -> Iterator[str]:
+    """What the interval does not cover, and what widens it."""
+    rows = evidence.rows
+    if evidence.voted and gate.quantity != "noisy_accuracy":
+        yield f"by the votes of its copies, not by the approximation of {evidence.key.estimator}"
+    if gate.quantity in OF_CLASSES and (unclassified := evidence.without_class):
+        yield f"{unclassified} of {evidence.size} images have no label and are in no class"
+    if rows.censored:
+        yield f"{rows.censored} of {evidence.size} images {'not found up to' if rows.not_found else 'censored at'} {rows.cap:.4g}"
+    if rows.upper_bounds + rows.not_found and gate.quantity != "noisy_accuracy":
+        yield "upper bounds: the true values may be as small as the range allows"
+    if rows.lower_bounds:
+        yield "lower bounds: the true values may be as large as the range allows"
+    if rows.not_finite:
+        yield f"{rows.not_finite} of {evidence.size} images have no finite value: the interval holds whatever those values are"
+    if population and not (math.isfinite(scale.low) and math.isfinite(scale.high)) and gate.quantity in OF_CLASSES | {"mean"}:
+        yield f"the mean of an unbounded quantity has no interval for {LIKE_THESE} on that side: median and p05 have one"
 
 
 def _measure(
@@ -236,13 +257,13 @@ def _accuracy(gate: Gate, evidence: Evidence, confidence: float, *, population: 
     return counted(int(evidence.every.correct.sum()), judged, confidence, population=population, images=evidence.size)
 
 
-def measured_warnings(warnings: Sequence[str]) -> tuple[Measured, list[str]]:
+def measured_warnings(warnings: Sequence[str]) -> Measured:
     """The number of a run's warnings, which has no error, and the warnings as remarks."""
     value = float(len(warnings))
-    return Measured(value, lambda _: (value, value), Method.OF_THE_RUN, 0), list(warnings)
+    return Measured(value, lambda _: (value, value), Method.OF_THE_RUN, 0, remarks=tuple(warnings))
 
 
-def counted(count: int, total: int, confidence: float, *, population: bool, images: int) -> Measured:
+def counted(count: int, total: int, confidence: float, *, population: bool, images: int, remarks: tuple[str, ...] = ()) -> Measured:
     """A share of images that were counted without error: for these images it is exact, for others like them Clopper-Pearson's.
 
     Args:
@@ -250,16 +271,17 @@ def counted(count: int, total: int, confidence: float, *, population: bool, imag
         confidence: of the interval.
         population: for the population.
         images: of the run, to say how many more would decide.
+        remarks: as for :class:`Measured`.
     """
     value = count / total
     if not population:
-        return Measured(value, lambda _: (value, value), Method.EXACT, 0)
+        return Measured(value, lambda _: (value, value), Method.EXACT, 0, images=images, remarks=remarks)
 
     def bounds(factor: float) -> Bounds:
         lower, upper = clopper_pearson(count * factor, total * factor, confidence)
         return float(lower), float(upper)
 
-    return Measured(value, bounds, "Clopper-Pearson", images)
+    return Measured(value, bounds, "Clopper-Pearson", images, images=images, remarks=remarks)
 
 
 def _noisy_accuracy(evidence: Evidence, confidence: float, *, population: bool) -> Measured:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_UP, Decimal
+from contextlib import suppress
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_UP, Decimal, InvalidOperation
 
 from robaudit.gates.decide import Covers, Decision, Verdict, overall
+from robaudit.gates.measure import ClassPart
 from robaudit.stats.intervals import LIKE_THESE, THESE_IMAGES
-from robaudit.text import printable
+from robaudit.text import clipped, printable
 
 _FEWEST, _MOST = 4, 25
+_LONGEST = 2000  # characters of a sentence
 _PLAIN = 1e15  # larger numbers have no four decimals
 
 
@@ -27,12 +30,9 @@ def numbers(decision: Decision) -> str:
     threshold = decision.gate.threshold
     if decision.count:
         return f"{decision.value:g}"
-    if decision.lower is None or decision.upper is None:
-        return "~" + number(decision.value, threshold, ROUND_HALF_UP)
-    value = number(decision.value, threshold, ROUND_HALF_UP)
     if decision.lower == decision.value == decision.upper:
-        return value
-    return f"{value} [{number(decision.lower, threshold, ROUND_FLOOR)}, {number(decision.upper, threshold, ROUND_CEILING)}]"
+        return number(decision.value, threshold, ROUND_HALF_UP)
+    return _interval(decision.value, decision.lower, decision.upper, threshold)
 
 
 def number(value: float, threshold: float, rounding: str) -> str:
@@ -41,11 +41,43 @@ def number(value: float, threshold: float, rounding: str) -> str:
     if not math.isfinite(value) or abs(value) >= _PLAIN:
         return repr(value)
     exact, limit = Decimal(repr(value)), Decimal(repr(threshold))
-    for digits in range(_FEWEST, _MOST):
-        rounded = exact.quantize(Decimal(1).scaleb(-digits), rounding=rounding)
-        if rounded.compare(limit) == exact.compare(limit):
-            return f"{rounded:f}"
+    with suppress(InvalidOperation):  # more digits than decimals have
+        for digits in range(_FEWEST, _MOST):
+            rounded = exact.quantize(Decimal(1).scaleb(-digits), rounding=rounding)
+            if rounded.compare(limit) == exact.compare(limit):
+                return f"{rounded:f}"
     return repr(value)
+
+
+def class_numbers(part: ClassPart, threshold: float) -> str:
+    """The value of a class and its interval."""
+    if math.isnan(part.value):
+        return "no finite value"
+    return _interval(part.value, part.lower, part.upper, threshold)
+
+
+def _interval(value: float, lower: float | None, upper: float | None, threshold: float) -> str:
+    middle = number(value, threshold, ROUND_HALF_UP)
+    if lower is None or upper is None:
+        return f"~{middle}"
+    return f"{middle} [{number(lower, threshold, ROUND_FLOOR)}, {number(upper, threshold, ROUND_CEILING)}]"
+
+
+def sentence(decision: Decision) -> str:
+    """The gate, its verdict, its value, what the interval covers, and the evidence; on one line."""
+    added = f"; {decision.evidence}" if decision.evidence else ""
+    return clipped(printable(f"{decision.gate}: {decision.verdict}, {numbers(decision)} ({coverage_text(decision)}){added}"), _LONGEST)
+
+
+def coverage_text(decision: Decision) -> str:
+    """What the interval covers, and the method behind it."""
+    if decision.covers is Covers.NOTHING:
+        return f"{decision.about}; no interval"
+    if decision.count:
+        return decision.method
+    if decision.exact:
+        return f"{decision.about}; {decision.method}"
+    return f"{decision.about}; {100 * decision.confidence:.4g} % interval, {decision.method}"
 
 
 def _about(decision: Decision) -> str:

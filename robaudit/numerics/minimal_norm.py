@@ -244,7 +244,7 @@ class _Passes:
         slope = self.flat.new_zeros(*targets.shape, self.flat.shape[1])
         rows = self.right
         at = self.placed(rows)
-        for k in range(targets.shape[1]):
+        for k in range(targets.shape[1] if len(rows) else 0):
             found = self.sloped(rows, torch.zeros_like(self.flat[at]), targets[rows, k], Origin.NONE)
             margin[rows, k] = found.margin
             slope[:, k].index_copy_(0, at, found.w)
@@ -445,6 +445,8 @@ class _Hunt:
     def bisect(self) -> None:
         """Take the first flip on the ray to the best point, as far as a coarse grid sees it, and bisect before it."""
         image = self._flipped()
+        if not len(image):
+            return
         whole = self._best[self._passes.placed(image)]
         upper = np.ones(len(image))
         for number in range(1, _GRID):

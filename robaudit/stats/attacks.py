@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from robaudit.names import HIGHEST_LOSS, TARGET, ResultName
+from robaudit.names import ResultName
 from robaudit.quantities import LOSS, IntervalKind
 from robaudit.rows import Row
 
@@ -24,7 +25,7 @@ def contradicted(rows: Sequence[Row]) -> list[Row]:
     No loss under the noise, and no norm of it, is above the largest one. So an attack has failed where a row of the same noise level,
     against the same class, met a loss above it, or has a norm whose whole interval is above it, by more than rounding.
 
-    Likewise a norm has missed something where the whole interval of another one of the same order is above its own.
+    A norm missed something where the whole interval of another norm of the same order is above its own.
 
     Args:
         rows: all rows of a sample.
@@ -36,13 +37,23 @@ def contradicted(rows: Sequence[Row]) -> list[Row]:
 def not_missed(row: Row) -> float:
     """A loss that no attack should miss: the largest that the row's estimator met, and the lower end of its norm."""
     norm = row.value if row.lower is None else row.lower
-    met = row.value if is_attack(row) else (row.details or {}).get(HIGHEST_LOSS, norm)
+    met = row.value if is_attack(row) else highest_loss(row, norm)
     return max(norm, met)
+
+
+def highest_loss(row: Row, unknown: float = -math.inf) -> float:
+    """The largest loss that the row's estimator met."""
+    return unknown if row.loss is None or row.loss.highest is None else row.loss.highest
+
+
+def target_of(row: Row) -> int | None:
+    """The class that a loss is against; None where the row does not say."""
+    return None if row.loss is None else row.loss.target
 
 
 def _judged(attack: Row, rows: Sequence[Row]) -> Row:
     """The attack with a note where it has missed what another row shows."""
-    others = [row for row in rows if row is not attack and row.at == attack.at and _target(row) == _target(attack)]
+    others = [row for row in rows if row is not attack and row.at == attack.at and target_of(row) == target_of(attack)]
     best = max(others, default=attack, key=not_missed)
     if not not_missed(best) > attack.value * (1 + ROUNDING):
         return attack
@@ -60,7 +71,7 @@ def _compared(norm: Row, rows: Sequence[Row]) -> Row:
         for row in rows
         if row.at == norm.at
         and ResultName.parse(row.estimator).part == part
-        and _target(row) == _target(norm)
+        and target_of(row) == target_of(norm)
         and row.lower is not None
         and row.lower > norm.upper * (1 + ROUNDING)
     ]
@@ -68,7 +79,3 @@ def _compared(norm: Row, rows: Sequence[Row]) -> Row:
         return norm
     best = max(higher, key=lambda row: row.value)
     return replace(norm, note="; ".join(filter(None, [norm.note, f"too low: {best.estimator} is {best.value:.4g}"])))
-
-
-def _target(row: Row) -> float | None:
-    return (row.details or {}).get(TARGET)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from robaudit.documents import Document, json_number
 from robaudit.errors import RunError
 from robaudit.levels import LevelChoice
-from robaudit.names import ALPHA, CERTIFIED_CLASS, DECIDE, LARGEST_CERTIFIABLE, ResultName
+from robaudit.names import ResultName
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.quantities import CERTIFIED
 from robaudit.stats.bootstrap import percentiles
@@ -87,7 +87,7 @@ class Curve(Document):
     Attributes:
         radii: ascending, the first 0 (m,).
         counts: images certified there (m,).
-        values: shares of the images (m,); ``lowers``, ``uppers``: their Clopper-Pearson intervals, each radius by itself.
+        values: shares of the images (m,); ``lowers``, ``uppers``: their Clopper-Pearson intervals, pointwise.
     """
 
     members = "radius=radii count=counts value=values lower=lowers upper=uppers"
@@ -181,11 +181,11 @@ def _certificates(columns: Columns, where: str) -> Certificates:
     if not len(labelled):
         raise RunError(where, "has no labels, and certified accuracy compares with them", "audit labelled images")
     finite, values = np.isfinite(labelled.values), labelled.values
-    certified = np.where(finite & (values > 0.0), labelled.detail(CERTIFIED_CLASS), np.nan)
+    certified = np.where(finite & (values > 0.0), labelled.certified_class, np.nan)
     right = certified == labelled.label
     wrong = ~np.isnan(certified) & ~right
     radii = np.where(right | wrong, values, 0.0)
-    alpha, possible, asked = (columns.detail(name) for name in (ALPHA, LARGEST_CERTIFIABLE, DECIDE))
+    alpha, possible, asked = columns.alpha, columns.largest, columns.asked
     largest = math.inf if np.isnan(possible).any() else float(possible.max())
     return Certificates(
         key=columns.key,

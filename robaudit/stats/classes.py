@@ -17,7 +17,7 @@ from robaudit.quantities import Quantity
 from robaudit.rows import Row
 from robaudit.stats.frame import NO_CLASS, Columns, one_result
 from robaudit.stats.groups import GroupKey, quantity_of, refuse_no_values
-from robaudit.stats.intervals import Bounds, Floats, population_mean, simultaneous
+from robaudit.stats.intervals import ROW_CONFIDENCE, Bounds, Floats, population_mean, simultaneous
 from robaudit.stats.summary import Mean, Quantile, Share, mean_of, quantile_of, share
 from robaudit.text import known_name
 
@@ -26,13 +26,15 @@ By = str
 
 
 class GapVerdict(StrEnum):
-    """Whether the gap between classes is significant: p <= alpha in a permutation test."""
+    """Whether the gap between classes is significant: p <= 0.05 in a permutation test."""
 
     SIGNIFICANT = "significant"
     NOT_SIGNIFICANT = "not-significant"
     NOT_TESTED = "not-tested"
 
 
+ALPHA = 0.05
+"""Level of the tests; 1 - confidence of all intervals."""
 BLOCK = 1 << 20  # values shuffled at a time: 8 MiB
 
 
@@ -49,7 +51,7 @@ class ClassStats(Document):
         difference: mean of this class minus the mean of all other tested images; None for a class that is not tested (fewer than 2 images).
         difference_lower, difference_upper: its interval, simultaneous over the classes; it excludes 0 exactly where the class differs.
         p_value: two-sided permutation p-value of that difference, adjusted for the number of classes; None if not tested.
-        differs: p_value <= alpha: "lower" or "higher" than the others; "no" otherwise; None if not tested.
+        differs: p_value <= 0.05: "lower" or "higher" than the others; "no" otherwise; None if not tested.
     """
 
     index: int
@@ -77,7 +79,7 @@ class Gap(Document):
         lower, upper: interval of the gap for images like these. The lower end is above 0 exactly where the gap is significant.
         p_value: of a permutation test: probability of a gap this large where the value does not depend on the class.
         null_mean: mean of the gap under that null hypothesis.
-        critical: the gap that it exceeds with a probability of alpha at most; larger ones are significant.
+        critical: the gap that it exceeds with a probability of 0.05 at most; larger ones are significant.
         permutations: of the class labels.
     """
 
@@ -104,7 +106,7 @@ class ClassBias(Document):
         gap: None where fewer than two classes have two images.
         left_out: rows without a class (no label) or without a finite value.
         alpha: 1 - confidence of all intervals and decisions.
-        verdict: whether the gap is significant at level alpha.
+        verdict: whether the gap is significant.
         of_bounds: some values are only bounds of the true ones: differences and gap are between the bounds.
     """
 
@@ -118,9 +120,9 @@ class ClassBias(Document):
     classes: tuple[ClassStats, ...]
     gap: Gap | None
     left_out: int
-    alpha: float
     verdict: GapVerdict
     of_bounds: bool
+    alpha: float = ALPHA
 
 
 def class_bias(
@@ -133,14 +135,13 @@ def class_bias(
     quantity: Quantity | None = None,
     permutations: int = 2000,
     seed: int = 0,
-    alpha: float = 0.05,
 ) -> ClassBias:
     """Compare the classes of one group of rows.
 
     One set of shuffles of the class labels (:func:`permutation_null`) gives all p-values, and the intervals belong to the same tests: an
-    interval of a class excludes 0 exactly where the class is called different, and so does that of the gap. The end of an interval that
-    lies away from 0 reaches at least as far as the interval of the class mean, or that of all other images, allows: so few images cannot
-    show everything.
+    interval of a class excludes 0 exactly where the class is called different, and so does the interval of the gap. The end of an
+    interval that lies away from 0 reaches at least as far as the interval of the class mean, or of the mean of all other images, allows:
+    few images cannot show everything.
     The tests ask whether the value depends on the class in *any* way: a class that differs only in spread may be called different.
 
     Args:
@@ -152,7 +153,6 @@ def class_bias(
         quantity: what the values are; default: the built-in quantity that the rows name.
         permutations: shuffles, at least 100.
         seed: of the shuffles.
-        alpha: 1 - confidence of the intervals; level of the decisions.
 
     Raises:
         NothingLeftError: no row has a class and a finite value.
@@ -179,27 +179,27 @@ def class_bias(
         what = f"none of the {len(columns)} samples has a {'label' if groups is None else by}"
         raise NothingLeftError("classes", what, "use --by predicted, or data with labels")
     members = {int(one): everyone.take(index == one) for one in np.unique(index)}
-    classes = [_class_stats(one, rows_, known_name(one, class_names), threshold, quantity, alpha) for one, rows_ in members.items()]
+    classes = [_class_stats(one, rows_, known_name(one, class_names), threshold, quantity) for one, rows_ in members.items()]
     gap = None
     tested = [i for i, one in enumerate(classes) if one.images >= 2]
     if len(tested) >= 2:
         sizes = np.array([classes[i].images for i in tested])
-        asked = ("null", by, permutations, seed, alpha)
+        asked = ("null", by, permutations, seed)
         if asked not in columns.memo:
             pooled = np.concatenate([members[classes[i].index].values for i in tested])
-            columns.memo[asked] = permutation_null(pooled, sizes, permutations, seed, alpha)
+            columns.memo[asked] = permutation_null(pooled, sizes, permutations, seed)
         null: Null = columns.memo[asked]
-        each = simultaneous(1.0 - alpha, len(tested))
+        each = simultaneous(ROW_CONFIDENCE, len(tested))
         means = [_simultaneous_mean(members[classes[i].index], quantity, each) for i in tested]
         overall, mean_overall = _simultaneous_mean(everyone, quantity, each), float(everyone.values.mean())
         for place, (i, mean) in enumerate(zip(tested, means, strict=True)):
             more = len(everyone) / (len(everyone) - classes[i].images)  # the mean of so many fewer images is less certain
             others = (mean_overall - overall[0]) * more, (overall[1] - mean_overall) * more
-            classes[i] = _tested(classes[i], null, place, mean, others, quantity, alpha)
-        gap = _gap([classes[i] for i in tested], means, null, quantity, permutations, alpha)
+            classes[i] = _tested(classes[i], null, place, mean, others, quantity)
+        gap = _gap([classes[i] for i in tested], means, null, quantity, permutations)
     verdict = GapVerdict.NOT_TESTED
     if gap is not None:
-        verdict = GapVerdict.SIGNIFICANT if gap.p_value <= alpha else GapVerdict.NOT_SIGNIFICANT
+        verdict = GapVerdict.SIGNIFICANT if gap.p_value <= ALPHA else GapVerdict.NOT_SIGNIFICANT
     return ClassBias(
         key=columns.key,
         unit=quantity.unit,
@@ -209,28 +209,27 @@ def class_bias(
         classes=tuple(classes),
         gap=gap,
         left_out=len(columns) - len(everyone),
-        alpha=alpha,
         verdict=verdict,
         of_bounds=any(not math.isfinite(one.mean.upper - one.mean.lower) for one in classes),
     )
 
 
-def _class_stats(index: int, rows: Columns, name: str | None, threshold: float | None, quantity: Quantity, alpha: float) -> ClassStats:
+def _class_stats(index: int, rows: Columns, name: str | None, threshold: float | None, quantity: Quantity) -> ClassStats:
     """The statistics of one class alone."""
-    q25, median, q75 = (quantile_of(rows, q, quantity, 1.0 - alpha) for q in (0.25, 0.5, 0.75))
-    below = None if threshold is None else share(int((rows.values < threshold).sum()), len(rows), 1.0 - alpha)
-    return ClassStats(index, name, len(rows), mean_of(rows, quantity, 1.0 - alpha), q25, median, q75, below)
+    q25, median, q75 = (quantile_of(rows, q, quantity) for q in (0.25, 0.5, 0.75))
+    below = None if threshold is None else share(int((rows.values < threshold).sum()), len(rows))
+    return ClassStats(index, name, len(rows), mean_of(rows, quantity), q25, median, q75, below)
 
 
 def _simultaneous_mean(rows: Columns, quantity: Quantity, confidence: float) -> Bounds:
-    """The population interval of the mean of a class; where values are only bounds, that of the bounds."""
+    """The population interval of the mean of a class; where values are only bounds, of the mean of the bounds."""
     images = rows.images(quantity.low, quantity.high)
     if not (np.isfinite(images.lowers).all() and np.isfinite(images.uppers).all()):
         images = replace(images, lowers=images.values, uppers=images.values)
     return population_mean(images, confidence, light_tails=True)
 
 
-def _tested(one: ClassStats, null: Null, place: int, mean: Bounds, others: Bounds, quantity: Quantity, alpha: float) -> ClassStats:
+def _tested(one: ClassStats, null: Null, place: int, mean: Bounds, others: Bounds, quantity: Quantity) -> ClassStats:
     """The class with its test.
 
     Args:
@@ -240,10 +239,9 @@ def _tested(one: ClassStats, null: Null, place: int, mean: Bounds, others: Bound
         mean: the simultaneous interval of its mean.
         others: how far the mean of all other images may lie below and above the one seen.
         quantity: what the values are.
-        alpha: level of the test.
     """
     difference, scale, p = (float(each[place]) for each in (null.differences, null.scales, null.p_values))
-    differs: Literal["lower", "higher", "no"] = "no" if p > alpha else "lower" if difference < 0.0 else "higher"
+    differs: Literal["lower", "higher", "no"] = "no" if p > ALPHA else "lower" if difference < 0.0 else "higher"
     lower, upper = difference - null.upper * scale, difference - null.lower * scale
     if differs != "higher":
         lower = min(lower, difference - max(one.mean.value - mean[0], others[1]))
@@ -254,11 +252,11 @@ def _tested(one: ClassStats, null: Null, place: int, mean: Bounds, others: Bound
     return replace(one, difference=difference, difference_lower=ends[0], difference_upper=ends[1], p_value=p, differs=differs)
 
 
-def _gap(tested: Sequence[ClassStats], means: Sequence[Bounds], null: Null, quantity: Quantity, permutations: int, alpha: float) -> Gap:
+def _gap(tested: Sequence[ClassStats], means: Sequence[Bounds], null: Null, quantity: Quantity, permutations: int) -> Gap:
     """The gap; ``means`` are the simultaneous intervals of the class means.
 
     If every class mean is off by the shift that a permutation gives it, the gap of the population is at least the observed one less
-    the range of these shifts, which is at most ``critical`` with a probability of 1 - alpha.
+    the range of these shifts, which is at most ``critical`` with a probability of 0.95.
     """
     lowest = min(tested, key=lambda one: one.mean.value)
     highest = max(tested, key=lambda one: one.mean.value)
@@ -269,7 +267,7 @@ def _gap(tested: Sequence[ClassStats], means: Sequence[Bounds], null: Null, quan
         least=least.index,
         most=most.index,
         value=value,
-        lower=value - null.critical if null.gap_p_value <= alpha else 0.0,
+        lower=value - null.critical if null.gap_p_value <= ALPHA else 0.0,
         upper=min(max(value + null.critical, farthest), quantity.high - quantity.low),
         p_value=null.gap_p_value,
         null_mean=null.gap_mean,
@@ -306,7 +304,7 @@ class Null:
     critical: float
 
 
-def permutation_null(values: Floats, sizes: NDArray[np.int64], permutations: int, seed: int, alpha: float = 0.05) -> Null:
+def permutation_null(values: Floats, sizes: NDArray[np.int64], permutations: int, seed: int, alpha: float = ALPHA) -> Null:
     """Shuffle the values over the classes many times and compare.
 
     The p-value of a class is max-t: how often the largest standardised difference of any class is as large, or the smallest as small,

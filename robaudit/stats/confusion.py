@@ -97,7 +97,7 @@ def confusions(
     where, groups = str(run.path), {columns.key: list[Row]() for columns in run.groups(estimators, levels).values()}
     for row in run.rows:
         group = groups.get(GroupKey.of(row))
-        if group is not None and row.votes and row.draws and row.interval.kind is not IntervalKind.CONFIDENCE_SEQUENCE:
+        if group is not None and row.votes is not None and row.votes.draws and row.interval.kind is not IntervalKind.CONFIDENCE_SEQUENCE:
             group.append(row)
     counted = {key: rows for key, rows in groups.items() if rows}
     if not counted:
@@ -132,10 +132,10 @@ def _confusion(key: GroupKey, rows: Sequence[Row], by: str) -> Confusion:
 
 def _vote_shares(rows: Sequence[Row]) -> Floats:
     """The share of each class among the noisy copies of each image (images, classes)."""
-    shares = np.zeros((len(rows), max(len(row.votes or ()) for row in rows)))
-    for line, row in zip(shares, rows, strict=True):
-        votes = np.asarray(row.votes, dtype=np.float64)
-        line[: len(votes)] = votes / row.draws
+    voted = [row.votes for row in rows if row.votes is not None]
+    shares = np.zeros((len(voted), max(len(votes.counts) for votes in voted)))
+    for line, votes in zip(shares, voted, strict=True):
+        line[: len(votes.counts)] = np.asarray(votes.counts, dtype=np.float64) / votes.draws
     return shares
 
 

@@ -69,10 +69,10 @@ class CorruptionError:
 
     Attributes:
         value: the mean over the corruptions; 1 is as good as the baseline, and the literature prints 100 for it.
-        by_corruption: each by itself.
+        by_corruption: of each corruption.
         missing: corruptions of the baseline that were not measured: with any, ``value`` is not the benchmark's number.
         interval: 95 % bootstrap interval of ``value`` for the population; None where errors of single images are not known.
-        intervals: those of each corruption by itself.
+        intervals: of each corruption, pointwise.
     """
 
     value: float
@@ -157,7 +157,7 @@ class CorruptionReport(Document):
         return self.error_intervals().get(_ALL)
 
     def error_intervals(self) -> dict[str, Bounds | None]:
-        """The same by noise, each by itself."""
+        """The same by noise, pointwise."""
         if not self.images.mean:
             return {}
         errors, images = {**self.images.mean, _ALL: np.mean(list(self.images.mean.values()), axis=0)}, len(self.images.names)
@@ -227,7 +227,8 @@ def _against(report: CorruptionReport, name: str, baseline: Baseline, where: str
         found = mce(errors, baseline), relative_mce(errors, 1 - report.clean, baseline)
     except ValueError as error:
         raise RunError(where, str(error), "choose another baseline") from error
-    return name, _bounded(found[0], report.images, baseline, relative=False), _bounded(found[1], report.images, baseline, relative=True)
+    absolute, relative = (_bounded(one, report.images, baseline, relative=i == 1) for i, one in enumerate(found))
+    return name, absolute, relative
 
 
 def _bounded(error: CorruptionError, images: ImageErrors, baseline: Baseline, *, relative: bool) -> CorruptionError:
@@ -252,8 +253,7 @@ def _bounded(error: CorruptionError, images: ImageErrors, baseline: Baseline, *,
 
 def baseline_of(report: CorruptionReport) -> Baseline:
     """A network's report as the baseline for others."""
-    means = {label: math.fsum(values) / SEVERITIES for label, values in report.errors.items()}
-    return Baseline(1 - report.clean, means, report.images)
+    return Baseline(1 - report.clean, {label: _mean(label, values) for label, values in report.errors.items()}, report.images)
 
 
 def mean_error(errors: Errors) -> float:
@@ -262,14 +262,17 @@ def mean_error(errors: Errors) -> float:
     Raises:
         ValueError: there are none, or not five severities of each.
     """
-    return math.fsum(_mean(name, values) for name, values in _checked(errors).items()) / len(errors)
+    means = [_mean(name, values) for name, values in errors.items()]
+    if not means:
+        raise ValueError("no corruption was measured")
+    return math.fsum(means) / len(means)
 
 
 def mce(errors: Errors, baseline: Baseline = ALEXNET) -> CorruptionError:
     """Mean corruption error: mean over c of CE_c = (sum_s E_{s,c}) / (sum_s E^base_{s,c}).
 
     Args:
-        errors: those of the network.
+        errors: of the network.
         baseline: what they are divided by.
 
     Raises:
@@ -284,7 +287,7 @@ def relative_mce(errors: Errors, clean: float, baseline: Baseline = ALEXNET) -> 
     """Relative mCE: mean over c of (sum_s E_{s,c} - E_clean) / (sum_s E^base_{s,c} - E^base_clean), how much the errors grow.
 
     Args:
-        errors: those of the network.
+        errors: of the network.
         clean: its error without corruptions.
         baseline: what the growth is divided by.
 
@@ -298,21 +301,16 @@ def relative_mce(errors: Errors, clean: float, baseline: Baseline = ALEXNET) -> 
 
 def _relative(errors: Errors, baseline: Baseline, clean: float, baseline_clean: float) -> CorruptionError:
     found: dict[str, float] = {}
-    for name, values in _checked(errors).items():
+    for name, values in errors.items():
         if name not in baseline.mean:
             raise ValueError(f"the baseline has no errors for {name!r}")
-        grown = baseline.mean[name] - baseline_clean
-        if not grown > 0:
+        if not (grown := baseline.mean[name] - baseline_clean) > 0:
             raise ValueError(f"the baseline makes no errors (or no more than without corruptions) for {name!r}")
         found[name] = (_mean(name, values) - clean) / grown
+    if not found:
+        raise ValueError("no corruption was measured")
     missing = tuple(name for name in baseline.mean if name not in found)
     return CorruptionError(math.fsum(found.values()) / len(found), found, missing)
-
-
-def _checked(errors: Errors) -> Errors:
-    if not errors:
-        raise ValueError("no corruption was measured")
-    return errors
 
 
 def _mean(name: str, values: Sequence[float]) -> float:

@@ -1,6 +1,6 @@
 """Error curves against attacks, noise and linear corruption, and the one number that sums each up: ASR, AMS, gamma at 50 %.
 
-Errors are relative to the label, and those of all images: a misclassified image is an error at every strength. Images without a label
+Errors are relative to the label, over all images: a misclassified image is an error at every strength. Images without a label
 are left out.
 """
 
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from robaudit.documents import Document, json_number
 from robaudit.errors import RunError
 from robaudit.levels import GAUSSIAN, LevelChoice
-from robaudit.names import GRID_STEP, ResultName
+from robaudit.names import ResultName
 from robaudit.quantities import RADIUS
 from robaudit.stats.bootstrap import Difference, Ends, difference, minus, percentiles
 from robaudit.stats.frame import NO_CLASS, Columns, Results, common_names
@@ -34,7 +34,7 @@ HALF = 0.5
 HUMANS = 0.25
 """The gamma at which people name half of the images correctly (Jang et al. 2021)."""
 _ROUNDING = 1e-9
-_SUM = "sum"  # beside the points of a curve
+_SUM = "sum"  # a key besides the points of a curve
 
 
 Ints = NDArray[np.int64]
@@ -97,9 +97,9 @@ class Curve:
     Attributes:
         kind: what is done to the images.
         source: the result behind it, such as ``radius_pgd:norm=l2``.
-        places: radius, sigma or gamma (points,); the first is that of the clean images.
+        places: radius, sigma or gamma (points,); the first belongs to the clean images.
         errors: share of the images (of their noisy copies) that are classified wrongly (points,).
-        lower, upper: 95 % bootstrap interval of each error by itself (points,); the error itself where there is a single image.
+        lower, upper: 95 % bootstrap interval of each error, pointwise (points,); the error itself where there is a single image.
         summary: in one number.
         images: with a label.
         unlabelled: images left out.
@@ -313,7 +313,7 @@ _NOISY = {GAUSSIAN: CurveKind.NOISE, LINEAR: CurveKind.LINEAR}
 
 def _attacked(columns: Columns) -> CurveKind | None:
     """The curve that the results of an attack belong to."""
-    if columns.key.quantity != RADIUS.name or np.isnan(columns.detail(GRID_STEP)).all():
+    if columns.key.quantity != RADIUS.name or np.isnan(columns.step).all():
         return None
     norm = ResultName.parse(columns.key.estimator).norm
     return next((kind for kind in (CurveKind.L2, CurveKind.LINF) if norm is not None and kind.value == norm.value), None)
@@ -362,7 +362,7 @@ def _errors(wrong: Floats, drawn: Floats) -> Floats:
 def _attack(columns: Sequence[Columns]) -> _Parts:
     """A_j: misclassified, or changed at a radius of at most j D."""
     (kept,) = columns
-    correct, step = kept.correct, float(np.nanmax(kept.detail(GRID_STEP)))
+    correct, step = kept.correct, float(np.nanmax(kept.step))
     ball = np.where(correct, np.rint(kept.values / step), 0).astype(np.int64)
     open_ = correct & kept.is_censored
     points = np.arange(int(ball.max(initial=0)) + 1)

@@ -7,15 +7,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from robaudit.quantities import DIFFICULTY
-from robaudit.stats.frame import DIFFICULTY as G
-from robaudit.stats.frame import MARGIN, Columns, Mask, Results
+from robaudit.stats.frame import Columns, Mask, Results
 from robaudit.stats.intervals import Floats
 
 
 class Difficulties:
     """What the results of a run tell about the difficulty g of its images.
 
-    g of the predicted class is among the details of radii and is the value of `difficulty`. For a misclassified image, g of the label is
+    g of the predicted class is told by radii and is the value of `difficulty`. For a misclassified image, g of the label is
     known only from `difficulty` with target: label.
 
     Args:
@@ -57,11 +56,10 @@ class Difficulties:
 
 def _own(columns: Columns) -> tuple[Mask, Floats, Floats]:
     """Whether rows tell a difficulty, the difficulty, and the margin (n,)."""
-    margin = columns.detail(MARGIN)
     if columns.key.quantity == DIFFICULTY.name:
-        return np.ones(len(columns), dtype=np.bool_), columns.values, margin
-    g = columns.detail(G)
-    return ~np.isnan(g), g, margin
+        return np.ones(len(columns), dtype=np.bool_), columns.values, columns.margin
+    g = columns.difficulty
+    return ~np.isnan(g), g, columns.margin
 
 
 def easiest_first(ease: Floats) -> Sequence[int]:

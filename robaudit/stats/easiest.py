@@ -58,7 +58,7 @@ class KeptCurve:
         labels: of the noises.
         shares: kept (images,), ascending.
         mean: over the noises (images,); by_noise: of each (noises, images).
-        band: shares with their interval for the population, by bootstrap, each share by itself.
+        band: shares with their interval for the population, by bootstrap, pointwise.
     """
 
     errors: EasiestErrors
@@ -70,7 +70,7 @@ class KeptCurve:
 
 
 def easiest_errors(run: Results, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()) -> EasiestErrors:
-    """The errors under one noise, by its levels: those of the first estimator that counts votes, under its first noise.
+    """The errors under one noise, by its levels: from the first estimator that counts votes, under its first noise.
 
     Raises:
         RunError: the run has no such results, no votes for labels, or no difficulties.

@@ -89,7 +89,6 @@ class Flagged(Document):
     bottom: int | None
     top: int | None
     per_class: bool
-    by: Literal["label", "predicted"]
     only: Literal["correct", "wrong"] | None
     samples: tuple[Flag, ...]
     robust: tuple[Flag, ...]
@@ -104,6 +103,7 @@ class Flagged(Document):
     with_interval: int
     censored: int = 0
     bounds: int = 0
+    by: str = "predicted"
 
     @property
     def has_threshold(self) -> bool:
@@ -142,7 +142,6 @@ def flag(
     top: int | None = None,
     per_class: bool = False,
     only: Literal["correct", "wrong"] | None = None,
-    by: Literal["label", "predicted"] = "predicted",
     quantity: Quantity | None = None,
 ) -> Flagged:
     """List the non-robust samples of one group of rows, worst first; ties keep the rows' order.
@@ -155,9 +154,8 @@ def flag(
         rows: a result of a run, or its rows.
         below: the threshold, in units of the quantity.
         bottom, top: lengths of the lists, at least 1.
-        per_class: one list per class; samples without a label form a class of their own, the last.
+        per_class: one list per predicted class.
         only: samples classified correctly (or wrongly) on the clean image; those without a label are filtered out.
-        by: what a class is for ``per_class``.
         quantity: what the values are; default: the built-in quantity that the rows name.
 
     Raises:
@@ -182,7 +180,7 @@ def flag(
     ranked, best = np.argsort(values, kind="stable"), np.argsort(-values, kind="stable")
     beyond = int((values < sign * below).sum())
     bounds = sum(certainties[i] is Certainty.UNDECIDED for i in ranked[:beyond])
-    groups = (kept.label if by == "label" else kept.predicted) if per_class else None
+    groups = kept.predicted if per_class else None
 
     def listed(order: Ints, count: int | None) -> tuple[Flag, ...]:
         return _flags(kept, _first(order, count, groups), certainties)
@@ -195,7 +193,6 @@ def flag(
         bottom=bottom,
         top=top,
         per_class=per_class,
-        by=by,
         only=only,
         samples=listed(ranked if bottom else ranked[:beyond], bottom),
         robust=() if top is None else listed(best, top),
@@ -214,11 +211,10 @@ def flag(
 
 
 def _first(order: Ints, count: int | None, classes: Ints | None) -> Ints:
-    """The first ``count`` places, or with ``classes`` the first of each class, class by class; those of no class last."""
+    """The first ``count`` places, or with ``classes`` the first of each class, class by class."""
     if classes is None:
         return order[:count]
-    known = sorted(np.unique(classes[order]).tolist(), key=lambda index: (index == NO_CLASS, index))
-    return np.concatenate([order[:0], *(order[classes[order] == index][:count] for index in known)])
+    return np.concatenate([order[:0], *(order[classes[order] == index][:count] for index in np.unique(classes[order]))])
 
 
 def _flags(columns: Columns, places: Ints, certainties: Sequence[Certainty]) -> tuple[Flag, ...]:

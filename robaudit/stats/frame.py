@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from robaudit.errors import NothingLeftError, RunError
 from robaudit.levels import LevelChoice, NoiseLevel
-from robaudit.names import ALPHA, CERTIFIED_CLASS, DECIDE, GRID_STEP, HIGHEST_LOSS, LARGEST_CERTIFIABLE
 from robaudit.numerics.intervals import antithetic_share, clopper_pearson, share_variance
 from robaudit.quantities import P_ROBUST, Interval, IntervalKind, Quantity
 from robaudit.rows import Row
@@ -27,10 +26,6 @@ Mask = NDArray[np.bool_]
 Kind = TypeVar("Kind", bound=np.generic)
 NO_CLASS = -1
 """In place of a class that is not known."""
-DIFFICULTY, MARGIN = "difficulty", "margin"
-"""The details of a row that hold the difficulty of its clean image, and the margin of the predicted class."""
-DETAILS = (DIFFICULTY, MARGIN, GRID_STEP, DECIDE, ALPHA, LARGEST_CERTIFIABLE, CERTIFIED_CLASS, HIGHEST_LOSS)
-"""The details of rows that are columns."""
 _COLUMNS = (
     "place",
     "label",
@@ -50,50 +45,41 @@ _COLUMNS = (
     "hits",
     "label_draws",
     "label_split",
-    *DETAILS,
+    "certified_class",
+    "highest",
+    "difficulty",
+    "margin",
+    "alpha",
+    "largest",
+    "asked",
+    "step",
 )
-_NO_DETAILS = (math.nan,) * len(DETAILS)
+_NO_CLEAN, _NO_CERTIFICATE = (math.nan,) * 2, (math.nan,) * 3
 _MOST = 2.0**53  # of a whole number: a damaged file has larger ones
 _BLOCK = 4096  # rows that are turned into columns at a time
 
 
 class Results(Protocol):
-    """A finished run, as far as statistics need it."""
+    """A finished run (:class:`robaudit.store.run.Run`), as far as statistics need it."""
 
     @property
-    def path(self) -> Path:
-        """Where it is, for messages."""
-        ...
-
+    def path(self) -> Path: ...  # noqa: D102
     @property
-    def info(self) -> Mapping[str, Any]:
-        """Its run.json."""
-        ...
-
+    def info(self) -> Mapping[str, Any]: ...  # noqa: D102
     @property
-    def rows(self) -> Iterable[Row]:
-        """Its results."""
-        ...
-
+    def rows(self) -> Iterable[Row]: ...  # noqa: D102
     @property
-    def frame(self) -> Frame:
-        """Its results as columns."""
-        ...
-
+    def frame(self) -> Frame: ...  # noqa: D102
     @property
-    def quantities(self) -> Mapping[str, Quantity]:
-        """By name."""
-        ...
+    def quantities(self) -> Mapping[str, Quantity]: ...  # noqa: D102
 
-    def groups(self, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()) -> dict[tuple[str, NoiseLevel], Columns]:
-        """The results named, or all, by name and noise level."""
-        ...
+    def groups(  # noqa: D102
+        self, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()
+    ) -> dict[tuple[str, NoiseLevel], Columns]: ...
 
-    def chosen(
+    def chosen(  # noqa: D102
         self, keys: Iterable[tuple[str, NoiseLevel]], estimators: Sequence[str], levels: LevelChoice | Sequence[float]
-    ) -> list[tuple[str, NoiseLevel]]:
-        """Of the groups given, those named."""
-        ...
+    ) -> list[tuple[str, NoiseLevel]]: ...
 
 
 class _Column(Generic[Kind]):
@@ -129,6 +115,11 @@ class Columns:
         hits, label_draws: votes for the label, and the noisy copies behind them (0 without a label or votes).
         label_split: as ``split``, of the votes for the label. Where that is not the predicted class it is not known: as if the copies of
             all pairs agreed, which is what varies most.
+        certified_class, alpha, largest, asked: of certificates (:class:`robaudit.results.Certificate`); NaN where a row does not say, as
+            in the columns that follow.
+        highest: the largest losses that were met.
+        difficulty, margin: how easy the clean images are.
+        step: of the grids of radii.
     """
 
     place = _Column("place", np.int64)
@@ -145,6 +136,14 @@ class Columns:
     hits = _Column("hits", np.int64)
     label_draws = _Column("label_draws", np.int64)
     label_split = _Column("label_split", np.float64)
+    certified_class = _Column("certified_class", np.float64)
+    highest = _Column("highest", np.float64)
+    difficulty = _Column("difficulty", np.float64)
+    margin = _Column("margin", np.float64)
+    alpha = _Column("alpha", np.float64)
+    largest = _Column("largest", np.float64)
+    asked = _Column("asked", np.float64)
+    step = _Column("step", np.float64)
 
     def __init__(
         self,
@@ -226,10 +225,6 @@ class Columns:
         """The share of the noisy copies whose class is not the label (n,); 1 without votes."""
         return 1.0 - self.hits / np.maximum(self.draws, 1)
 
-    def detail(self, name: str) -> Floats:
-        """One of :data:`DETAILS`; NaN where a row has it not."""
-        return self.column(name, np.float64)
-
     # --- intervals
 
     def of_kind(self, *kinds: IntervalKind) -> Mask:
@@ -256,7 +251,7 @@ class Columns:
         """The ends of the rows' intervals: infinite where one is open on that side, NaN where there is none.
 
         A censored value is open above; it is its own lower end, unless the row says less: then a search found nothing, and something
-        nearer may have escaped it. Such a row has no lower end but that of the range, and no more has an upper bound. A lower bound has
+        nearer may have escaped it. Such a row has no lower end but the end of the range, nor has an upper bound. A lower bound has
         no upper end.
         """
         value, lower, upper = self.values, self.lower.copy(), self.upper.copy()
@@ -359,7 +354,7 @@ class Columns:
     def by_votes(self) -> Columns:
         """The columns with the share of its votes as a row's value, and their interval, where the row's own interval leaves out a bias.
 
-        Votes have no bias, whatever the network, and their interval holds for every p. Rows that have none, and rows whose interval
+        Votes have no bias for any network, and their interval holds for every p. Rows that have none, and rows whose interval
         covers all of their error, stay as they are.
         """
         return self.of_votes(self.approximated, self.kept, self.draws, self.split)
@@ -412,18 +407,19 @@ class Draft:
 
     def add(self, row: Row, place: int = 0) -> None:
         """Add a row of the image at a place."""
-        label, votes, split = row.label, row.votes, math.nan if row.split is None else row.split
+        label, votes, split = row.label, row.votes, math.nan
         draws = kept = hits = -1
         label_draws, label_split = 0, math.nan
-        if votes:
-            self._classes = max(self._classes, len(votes))
-            draws, kept = row.draws, votes[row.predicted] if row.predicted < len(votes) else -1
+        if votes is not None and votes.counts:
+            self._classes = max(self._classes, len(votes.counts))
+            draws, kept = votes.draws, votes.counts[row.predicted] if row.predicted < len(votes.counts) else -1
+            if votes.split is not None:
+                split = votes.split
             if label is not None:
-                hits, label_draws = votes[label] if label < len(votes) else 0, draws
-                if row.split is not None:
-                    label_split = row.split if label == row.predicted else hits % 2
+                hits, label_draws = votes.of(label), draws
+                if votes.split is not None:
+                    label_split = split if label == row.predicted else hits % 2
         interval = self._intervals.setdefault(row.interval, len(self._intervals))
-        found = row.details
         self._lines.append(
             (
                 place,
@@ -432,9 +428,9 @@ class Draft:
                 -1 if row.correct is None else row.correct,
                 NO_CLASS if row.flips_to is None else row.flips_to,
                 row.value,
-                math.nan if row.lower is None else row.lower,
-                math.nan if row.upper is None else row.upper,
-                math.nan if row.std_error is None else row.std_error,
+                _or_nan(row.lower),
+                _or_nan(row.upper),
+                _or_nan(row.std_error),
                 interval,
                 bool(row.note),
                 row.forwards,
@@ -444,7 +440,11 @@ class Draft:
                 max(hits, 0),
                 label_draws,
                 label_split,
-                *(_NO_DETAILS if not found else (found.get(name, math.nan) for name in DETAILS)),
+                _or_nan(row.certified_class),
+                math.nan if row.loss is None else _or_nan(row.loss.highest),
+                *(_NO_CLEAN if row.clean is None else (_or_nan(row.clean.difficulty), _or_nan(row.clean.margin))),
+                *(_NO_CERTIFICATE if (of := row.certificate) is None else (_or_nan(of.alpha), _or_nan(of.largest), _or_nan(of.asked))),
+                math.nan if row.search is None else _or_nan(row.search.step),
             )
         )
         if len(self._lines) >= _BLOCK:
@@ -466,6 +466,10 @@ class Draft:
         return Columns(self.key, self._ids, columns, tuple(self._intervals), self._classes)
 
 
+def _or_nan(value: float | None) -> float:
+    return math.nan if value is None else value
+
+
 def _small(column: Floats) -> NDArray[Any]:
     """The numbers in as few bytes as hold them: one number where all are equal, integers where they are whole."""
     zero = column == 0
@@ -480,7 +484,7 @@ def _small(column: Floats) -> NDArray[Any]:
 
 
 def _joined(blocks: Sequence[NDArray[Any]], sizes: Sequence[int]) -> NDArray[Any]:
-    """The blocks one after the other; a single number stands for as many as the block has."""
+    """The blocks one after the other; a single number is repeated for the whole block."""
     if all(len(block) == 1 for block in blocks) and len({block.astype(np.float64).tobytes() for block in blocks}) == 1:
         return np.broadcast_to(blocks[0], sum(sizes))
     return np.concatenate([np.broadcast_to(_small(block) if len(block) == 1 else block, n) for block, n in zip(blocks, sizes, strict=True)])
@@ -514,7 +518,7 @@ class Ids(Sequence[str]):
 
 
 class FrameBuilder:
-    """Collects rows; those of an image come one after the other."""
+    """Collects rows; the rows of an image come one after the other."""
 
     def __init__(self) -> None:
         self._ids = Ids()
@@ -568,7 +572,7 @@ class Frame(Mapping[GroupKey, Columns]):
 
 
 def _together(rows: Sequence[Row]) -> Iterable[Row]:
-    """The rows in order, those of an image together."""
+    """The rows in order, grouped by image."""
     of_image: dict[str, list[Row]] = {}
     for row in rows:
         of_image.setdefault(row.sample_id, []).append(row)
@@ -623,7 +627,7 @@ def one_result(rows: Columns | Iterable[Row], where: str) -> Columns:
 
     Raises:
         NothingLeftError: there is no row.
-        ValueError: the rows are those of several results.
+        ValueError: the rows belong to several results.
     """
     if isinstance(rows, Columns):
         return rows

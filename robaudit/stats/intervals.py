@@ -4,7 +4,7 @@ Two kinds, never mixed. *Measured* intervals are about these images: the images 
 other. *Population* intervals are about all images of the kind that these are an independent sample of. The proofs rest on one
 property: the interval of an image misses its true value on a given side with a chance of at most g (:attr:`MeasuredImages.tail`).
 
-Rows carry 95 % intervals. For another confidence their distances are scaled as a normal error's, up and down; those of images that
+Rows carry 95 % intervals. For another confidence their distances are scaled as a normal error's, up and down; distances of images that
 stopped adaptively are never narrowed, because their distance also bounds the bias due to stopping.
 """
 
@@ -150,7 +150,7 @@ def scaled(value: _Number, end: _Number, scale: float) -> _Number:
 
 def share_bounds(shares: Floats, draws: float, confidence: float, split: Floats | None = None) -> tuple[Floats, Floats]:
     """Intervals of shares of equally many votes: Clopper-Pearson, images with the same share computed once; with ``split`` pairs that
-    disagree, those of antithetic copies."""
+    disagree, intervals for antithetic copies."""
     if split is not None:
         return antithetic_share(shares * draws, split, draws, confidence)
     distinct, which = np.unique(shares, return_inverse=True)
@@ -170,7 +170,7 @@ def restated(
         split: of each image's antithetic pairs, those that disagree; NaN where its votes are independent. None: they all are.
 
     Returns:
-        (lowers, uppers): those of shares of votes; the others scaled as a normal error's.
+        (lowers, uppers): recomputed for shares of votes; the others scaled as a normal error's.
     """
     scale = max(1.0, normal_scale(1.0 - 2.0 * tail))
     lower, upper = scaled(values, lowers, scale).copy(), scaled(values, uppers, scale).copy()
@@ -196,7 +196,7 @@ def measured_mean(images: MeasuredImages, confidence: float) -> Bounds:
 
     Shares of equally many votes: Clopper-Pearson of all votes together (a sum of unequal binomials varies less than the binomial of
     their mean, so it covers), of antithetic copies the interval of all pairs together. Images that stopped adaptively: the mean of their
-    ends. Others: MOVER, the distances added in quadrature, each side by itself. Images without a known value count at both ends of the
+    ends. Others: MOVER, the distances added in quadrature, each side separately. Images without a known value count at both ends of the
     range.
 
     Source: Zou and Donner, Statistics in Medicine 27 (2008).
@@ -316,7 +316,7 @@ def measured_quantile(images: MeasuredImages, q: float, confidence: float) -> Bo
     """The q-quantile of these images: (1 - f) x_r + f x_s of two neighbouring order statistics (s = r where the place is whole).
 
     Each is bounded by :class:`OneSidedEnds`; the error is split over the two by f, which is known in advance, so that both bounds hold
-    together. The bound of x_s is at least that of x_r, if it is larger than it: so the result is never less than the bound of x_r
+    together. The bound of x_s is at least the bound of x_r, if it is larger: so the result is never less than the bound of x_r
     alone. Upper ends: the same from above.
     """
     n, alpha = images.size, (1.0 - confidence) / 2.0
@@ -334,7 +334,7 @@ def measured_quantile(images: MeasuredImages, q: float, confidence: float) -> Bo
 
 
 def _between(floor: float, weight: float, alpha: float, bound: Callable[[float, bool], float]) -> float:
-    """A lower bound of (1 - weight) x + weight y, x <= y, from those of x (near) and y (far) at an error that is split over them;
+    """A lower bound of (1 - weight) x + weight y, x <= y, from bounds of x (near) and y (far) at an error that is split over them;
     none is below ``floor``."""
     near = max(floor, bound(alpha * (1.0 - weight / 2.0), False))
     far = bound(alpha * weight / 2.0, True) if weight > 0.0 else near

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from robaudit.levels import LevelChoice, NoiseLevel
-from robaudit.names import HIGHEST_LOSS, PartName, ResultName, series
+from robaudit.names import PartName, ResultName, series
 from robaudit.numerics.intervals import mean_interval
 from robaudit.quantities import LOSS, IntervalKind, Quantity
 from robaudit.stats.attacks import ROUNDING
@@ -70,8 +71,9 @@ class Losses:
         attacks: the results for the maximum: the limits of the curves.
         ranked_by: the name of the result that ranks the images: at the largest q, of the first curve that has it.
         worst: the images with the highest losses by it, as :func:`robaudit.stats.flags.flag` lists them.
-        attacked: images with a value of an attack and one by q; ``beaten``: those of them where a norm's sampler met a larger loss than all
-            attacks, or the whole interval of a norm is above them (:func:`robaudit.stats.attacks.not_missed`): there the attacks failed.
+        attacked: images with a value of an attack and one by q.
+        beaten: of these, images where a norm's sampler met a larger loss than all attacks, or the whole interval of a norm is above them
+            (:func:`robaudit.stats.attacks.not_missed`): there the attacks failed.
     """
 
     at: NoiseLevel
@@ -94,17 +96,12 @@ class Losses:
         return (*(one for curve in self.curves for one in curve.results), *self.attacks)
 
 
-@dataclass(frozen=True, slots=True)
-class _Names:
-    """The names of the results at one noise level: by q and estimator, and those for the maximum."""
+class _Names(NamedTuple):
+    """The names of the results at one noise level: by estimator with their q, those for the maximum, and the one that ranks images."""
 
     curves: Mapping[str, Sequence[tuple[float, str]]]
     attacks: Sequence[str]
     ranking: str
-
-    @property
-    def by_q(self) -> frozenset[str]:
-        return frozenset(name for points in self.curves.values() for _, name in points)
 
 
 def losses(
@@ -143,7 +140,7 @@ def _losses(columns: Mapping[str, Columns], names: _Names, quantity: Quantity, m
         attack = columns[name]
         np.maximum.at(attacks, attack.place, attack.values)
     attacked, beaten = (np.zeros(len(ranking.ids), dtype=np.bool_) for _ in range(2))
-    for name in names.by_q:
+    for name in dict.fromkeys(name for points in names.curves.values() for _, name in points):
         one = columns[name]
         there = attacks[one.place] > -np.inf
         attacked[one.place[there]] = True
@@ -172,7 +169,7 @@ def loss_changes(
 ) -> dict[GroupKey, Difference]:
     """The differences of the mean losses of two runs, new - base, on the images with a finite value in both.
 
-    Intervals and p-values are those of Student's t for pairs, as the mean of each run has one: losses have no bound, so no interval is free
+    Intervals and p-values are by Student's t for pairs, as the mean of each run has one: losses have no bound, so no interval is free
     of assumptions.
 
     Raises:
@@ -204,7 +201,7 @@ def _paired_t(changes: Floats) -> Difference:
 def not_missed(columns: Columns) -> Floats:
     """Losses that no attack should miss (n,): the largest that an image's estimator met, and the lower end of its norm."""
     norm = np.where(np.isnan(columns.lower), columns.values, columns.lower)
-    met = columns.detail(HIGHEST_LOSS)
+    met = columns.highest
     met = np.where(columns.of_kind(IntervalKind.LOWER_BOUND), columns.values, np.where(np.isnan(met), norm, met))
     return np.maximum(norm, met)
 

@@ -16,12 +16,13 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from robaudit.levels import GAUSSIAN, NO_NOISE
-from robaudit.names import DRAWS, HIGHEST_LOSS, KEPT, OTHER, P_ERROR, P_LOWER, ROUNDING_ERROR, TARGET, Part, PartName, ResultName
+from robaudit.names import Part, PartName, ResultName
 from robaudit.numerics import smoothing
 from robaudit.numerics.intervals import antithetic_share, clopper_pearson
 from robaudit.quantities import CERTIFIED, LOG10_P_FAIL, LOSS, P_ROBUST, RADIUS, IntervalKind
+from robaudit.results import Certificate
 from robaudit.rows import Row
-from robaudit.stats.attacks import ROUNDING, is_attack, not_missed
+from robaudit.stats.attacks import ROUNDING, highest_loss, is_attack, not_missed, target_of
 from robaudit.stats.intervals import TAIL
 
 _ATTACK, _UNIFORM, _LAPLACE = "radius_attack", "uniform", "laplace"
@@ -153,7 +154,7 @@ class Setting:
         return named(row).estimator in self.declared
 
     def factor(self, first: Row, second: Row) -> float | None:
-        """The smallest F such that a radius r in the norm of the second row is at most F r in that of the first; None if unknown."""
+        """The smallest F such that a radius r in the norm of the second row is at most F r in the norm of the first; None if unknown."""
         norms = norm_of(first), norm_of(second)
         if norms[0] is None or norms[1] is None:
             return None
@@ -194,11 +195,17 @@ def approximate(row: Row) -> bool:
 
 def is_vote(row: Row) -> bool:
     """Whether a result is a certificate of the majority vote under noise."""
-    return row.quantity == CERTIFIED.name and P_LOWER in (row.details or {})
+    return _p_lower(row) is not None
 
 
-def _detail(row: Row, name: str) -> float | None:
-    return (row.details or {}).get(name)
+def _p_lower(row: Row) -> float | None:
+    """The lower bound of the probability of the class of a majority vote's certificate; None for other results."""
+    return None if row.certificate is None else row.certificate.p_lower
+
+
+def _rounding(row: Row) -> float:
+    """How far a radius may be off by rounding."""
+    return 0.0 if row.search is None else row.search.rounding or 0.0
 
 
 def _fixed(row: Row, bound: float) -> Claim:
@@ -211,7 +218,7 @@ def _fixed(row: Row, bound: float) -> Claim:
 def interval_ends(row: Row) -> tuple[End, End]:
     """The ends of a row's 95 % interval at smaller tails; infinite where it is open, the value where there is none.
 
-    Distances from the value grow as fast as those of any interval of the kind (:func:`widening`). A loss is restated on the scale of its
+    Distances from the value grow as fast as for any interval of the kind (:func:`widening`). A loss is restated on the scale of its
     logarithm, as it is measured.
     """
     on_logs = row.quantity == LOSS.name and row.value > 0.0 and (row.lower is None or row.lower > 0.0)
@@ -267,8 +274,9 @@ def _of_log10(row: Row) -> tuple[End, End]:
 
 
 def _of_share(row: Row) -> tuple[End, End]:
-    kind, draws, split = row.interval.kind, row.draws, row.split
-    if kind in (IntervalKind.CLOPPER_PEARSON, IntervalKind.ANTITHETIC) and row.votes is not None and draws:
+    kind, votes = row.interval.kind, row.votes
+    if kind in (IntervalKind.CLOPPER_PEARSON, IntervalKind.ANTITHETIC) and votes is not None and votes.draws:
+        draws, split = votes.draws, votes.split
         failed = float(round((1.0 - row.value) * draws))
 
         def counted(tail: float, side: int) -> float:
@@ -284,20 +292,20 @@ def _of_share(row: Row) -> tuple[End, End]:
 def _certified(row: Row) -> float | None:
     """At least the radius of a certificate, or of a closed form, less its rounding; None for other results."""
     if row.quantity == RADIUS.name and row.interval.kind is IntervalKind.EXACT:
-        return max(0.0, row.value - (_detail(row, ROUNDING_ERROR) or 0.0))
+        return max(0.0, row.value - _rounding(row))
     return row.value if row.quantity == CERTIFIED.name and row.value > 0.0 else None
 
 
 def _witnessed(row: Row) -> float | None:
     """At most the norm of a flip that was seen, or that a closed form places; None for other results."""
     seen = row.interval.kind in (IntervalKind.UPPER_BOUND, IntervalKind.EXACT)
-    return row.value + (_detail(row, ROUNDING_ERROR) or 0.0) if row.quantity == RADIUS.name and seen else None
+    return row.value + _rounding(row) if row.quantity == RADIUS.name and seen else None
 
 
 def _share(vote: Row) -> End:
     """At least the probability of the class of a majority vote's certificate; restated where the row has its counts."""
-    details = vote.details or {}
-    bound, kept, draws = details[P_LOWER], details.get(KEPT), details.get(DRAWS)
+    proof = vote.certificate or Certificate()
+    bound, kept, draws = proof.p_lower or 0.0, proof.kept, proof.draws
     if kept is None or draws is None:
         return lambda _: bound
     return lambda tail: min(bound, float(smoothing.p_lower(kept, draws, tail)))
@@ -325,9 +333,9 @@ def _vote_claims(vote: Row, flip: Row, radius: float, setting: Setting) -> tuple
     least, most = _fixed(vote, vote.value), _fixed(flip, radius)
     if theorem is None:
         return least, most
-    if stated := theorem((vote.details or {})[P_LOWER]):
+    if stated := theorem(_p_lower(vote) or 0.0):
         least = Claim(vote, lambda tail: vote.value * min(1.0, theorem(share(tail)) / stated), random=True)
-    kept, other = _detail(flip, KEPT), _detail(flip, OTHER)
+    kept, other = (None, None) if flip.search is None else (flip.search.kept, flip.search.other)
     if kept is not None and other is not None and kept + other >= 1:
 
         def end(tail: float) -> float:
@@ -371,7 +379,7 @@ def leaving(noise: NoiseFacts, level: float, pixels: int, order: float, radius: 
 
 
 def _radii(rows: Iterable[Row], setting: Setting, number: str = "radius") -> Iterator[Pair]:
-    """Every lower bound of a radius beside every upper one, whatever their norms."""
+    """Every lower bound of a radius with every upper one, in any norms."""
     least = [(row, bound) for row in rows if (bound := _certified(row)) is not None]
     most = [(row, bound) for row in rows if (bound := _witnessed(row)) is not None]
     for (low, radius), (high, flip) in itertools.product(least, most):
@@ -393,12 +401,12 @@ def _votes(rows: Sequence[Row], setting: Setting) -> Iterator[Pair]:
             yield pair._replace(least=least, most=most)
     for vote in filter(is_vote, rows):
         if vote.value > 0.0 and (theorem := _theorem(vote, setting)) is not None:
-            allowed = theorem((vote.details or {})[P_LOWER])
+            allowed = theorem(_p_lower(vote) or 0.0)
             yield Pair("radius that p_lower certifies", _fixed(vote, vote.value), _fixed(vote, allowed), vote)
 
 
 def _searches(rows: Sequence[Row], setting: Setting) -> Iterator[Pair]:
-    """Every attack beside every other flip, whose own norm says how far it is at most in the attack's."""
+    """Every attack with every other flip, whose own norm says how far it is at most in the attack's."""
     own = [row for row in rows if row.at == NO_NOISE and row.quantity == RADIUS.name]
     attacks = [row for row in own if setting.estimators.get(named(row).estimator, named(row).estimator) == _ATTACK]
     for attack, other in itertools.product(attacks, own):
@@ -442,11 +450,15 @@ def _others(share: End, tail: float) -> float:
 
 
 def _concentration(rows: Sequence[Row], setting: Setting) -> Iterator[Pair]:
-    proofs = {(named(row).estimator, row.at): row for row in rows if _detail(row, P_ERROR) is not None}  # the same for every norm
-    for proof, row in itertools.product(proofs.values(), rows):
+    proofs = {  # the same for every norm
+        (named(row).estimator, row.at): (row, row.certificate.p_error)
+        for row in rows
+        if row.certificate is not None and row.certificate.p_error is not None
+    }
+    for (proof, p_error), row in itertools.product(proofs.values(), rows):
         measured = _p_fail(row, setting) if row.at == proof.at and proof.value > 0 else None
         if measured is not None and proof.certified_class in (None, proof.predicted):
-            yield Pair(f"p_fail at {row.at}", measured[0], _fixed(proof, (proof.details or {})[P_ERROR]))
+            yield Pair(f"p_fail at {row.at}", measured[0], _fixed(proof, p_error))
 
 
 def _agreement(rows: Sequence[Row], setting: Setting) -> Iterator[Pair]:
@@ -462,7 +474,7 @@ def _orders(rows: Sequence[Row], _: Setting) -> Iterator[Pair]:
     for row in rows:
         name = named(row)
         if row.quantity == LOSS.name and name.part is not None and name.part.name is PartName.Q:
-            series.setdefault((name.estimator, row.at, _detail(row, TARGET)), []).append((name.part.number, row))
+            series.setdefault((name.estimator, row.at, target_of(row)), []).append((name.part.number, row))
     for norms in series.values():
         ascending = [row for _, row in sorted(norms, key=itemgetter(0))]
         for low, high in itertools.combinations(ascending, 2):
@@ -473,8 +485,8 @@ def _orders(rows: Sequence[Row], _: Setting) -> Iterator[Pair]:
 def _worst_losses(rows: Sequence[Row], _: Setting) -> Iterator[Pair]:
     losses = [row for row in rows if row.quantity == LOSS.name]
     for row, attack in itertools.product(losses, losses):
-        if is_attack(attack) and not is_attack(row) and (row.at, _detail(row, TARGET)) == (attack.at, _detail(attack, TARGET)):
-            met, low = (row.details or {}).get(HIGHEST_LOSS, -math.inf), interval_ends(row)[0]
+        if is_attack(attack) and not is_attack(row) and (row.at, target_of(row)) == (attack.at, target_of(attack)):
+            met, low = highest_loss(row), interval_ends(row)[0]
             claim = Claim(row, partial(_met, low, met), random=not_missed(row) > met)
             yield Pair(f"largest loss at {row.at}", claim, _fixed(attack, attack.value), attack)
 

@@ -1,6 +1,6 @@
 """Scores of a set of radii: mean and worst case, relative to the difficulty of the images, and on easy against hard ones.
 
-A misclassified image counts with radius 0, whatever its row says: rows are relative to the class predicted on the clean image.
+A misclassified image counts with radius 0, not with the radius of its row: rows are relative to the class predicted on the clean image.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Radii:
         order: by which images are sorted (n,), the easiest highest.
         correct: whether the clean image is classified correctly (n,).
         unlabelled, not_finite: images left out.
-        upper_bounds: whether some values are those of a search, which the true radius may be below.
+        upper_bounds: whether some values were found by a search: the true radius may be smaller.
         measured: whether some have an interval of their own, from draws.
     """
 
@@ -210,8 +210,8 @@ class Scores(Document):
 def radii_of(run: Results, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()) -> list[Radii]:
     """The radii of each result of a run that has some, in its order.
 
-    The difficulty is that of the row's details, else of any other result of the image. Images are sorted by it: correct ones by g of the
-    label, misclassified ones by that of a result of `difficulty` with target: label, where the run has one, else behind all others.
+    The difficulty comes from the row's details, else from any other result of the image. Images are sorted by it: correct ones by g of the
+    label, misclassified ones by the g of a result of `difficulty` with target: label, where the run has one, else behind all others.
 
     Raises:
         RunError: the run has no radii among those named, or no labels.
@@ -259,12 +259,12 @@ def scores_of(radii: Radii, confidence: float = ROW_CONFIDENCE) -> Scores:
 
     R_m = mean r, R_w = min r, R_nu = (1/|D|) sum r/g over the images D that are not correct with g <= 0, the median of r/g, the slope
     sum(r g)/sum(g^2) of the line through the origin with R^2 = 1 - sum (r - slope g)^2 / sum (r - mean r)^2, R_margin = mean r/margin.
-    The halves are those of the images sorted by g; of an odd number the middle one is in neither.
+    The halves are of the images sorted by g; of an odd number the middle one is in neither.
 
-    Intervals: that of R_m is the one of a summary's mean; the others are percentiles of 2,000 bootstrap replicates over images, the same
-    ones for every result of as many images; lower ends with censored radii at their cap, upper ends with infinite ones. That of a
-    relative variation is that of the signed one, folded at 0. A smallest value has none: no sample tells how small others are. Nor has a
-    score of a single image.
+    Intervals: R_m has the interval of a summary's mean; the others are percentiles of 2,000 bootstrap replicates over images, the same
+    ones for every result of as many images; lower ends with censored radii at their cap, upper ends with infinite ones. The interval of a
+    relative variation is the one of the signed variation, folded at 0. A smallest value has none, as no sample tells how small others
+    are, nor has a score of a single image.
 
     Args:
         radii: at least one image.
@@ -296,7 +296,7 @@ def _value(radii: Radii, score: Score, exact: float, known: Bounds, ends: Bounds
     Args:
         radii: the images.
         score: which it is.
-        exact: its value, that of a relative variation with its sign.
+        exact: its value; a relative variation has its sign.
         known: between which numbers it is for these images.
         ends: the bootstrap interval; None where there is none.
     """
@@ -329,7 +329,7 @@ def _why(radii: Radii, score: Score, exact: float) -> str:
 
 
 def _statistics(radii: Radii, drawn: Floats, r: Floats) -> dict[Score, Floats]:
-    """The scores of weighted images, without those of the difference of the halves; NaN where one is not defined.
+    """The scores of weighted images, without the differences of the halves; NaN where one is not defined.
 
     Args:
         radii: the images (n,).
@@ -409,7 +409,7 @@ def _mean_bounds(radii: Radii, confidence: float) -> Bounds:
 
 
 def _folded(low: Floats, high: Floats) -> Ends:
-    """The ends of absolute values from those of the signed ones."""
+    """The ends of absolute values from the ends of the signed ones."""
     least, most = np.minimum(np.abs(low), np.abs(high)), np.maximum(np.abs(low), np.abs(high))
     return np.where((low <= 0) & (high >= 0), 0.0, least), most
 

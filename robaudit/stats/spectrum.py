@@ -101,9 +101,9 @@ class Sample(Document):
         """The image whose rows these are, one at least."""
         first = rows[0]
         own = next((row for row in rows if row.quantity == DIFFICULTY.name and math.isfinite(row.value)), None)
-        about = [details for row in rows if (details := row.details or {}) and (row is own or "difficulty" in details)]
-        margin = next((one["margin"] for one in about if "margin" in one), None)
-        difficulty = next((one["difficulty"] for one in about if "difficulty" in one), None if own is None else own.value)
+        about = [row.clean for row in rows if row.clean is not None and (row is own or row.clean.difficulty is not None)]
+        margin = next((one.margin for one in about if one.margin is not None), None)
+        difficulty = next((one.difficulty for one in about if one.difficulty is not None), None if own is None else own.value)
         found = {GroupKey.of(row): row for row in rows}
         return Sample(first.sample_id, first.label, first.predicted, first.correct, margin, difficulty, found)
 
@@ -181,7 +181,7 @@ def band_of(row: Row) -> Band:
 
 
 def _band(key: GroupKey, exact: bool) -> Band:
-    if key.quantity == RADIUS.name and exact:  # one that is infinite stands with the finite ones
+    if key.quantity == RADIUS.name and exact:  # an infinite one belongs with the finite ones
         return Band.EXACT
     if key.quantity in (CERTIFIED.name, RADIUS.name) and not key.at.levelless:
         return Band.SMOOTHED

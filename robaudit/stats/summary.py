@@ -26,10 +26,8 @@ from robaudit.stats.intervals import (
     MeanMethod,
     MeasuredImages,
     measured_mean,
-    normal_scale,
     opened,
     population_mean,
-    scaled,
 )
 
 _NEARLY_INFINITE = 1e300
@@ -73,7 +71,7 @@ class Quantile(Document):
 
     Attributes:
         value: linear interpolation between order statistics.
-        lower, upper: order statistics of the images' own bounds: covers the choice of images, whatever the distribution, and
+        lower, upper: order statistics of the images' own bounds: covers the choice of images, for every distribution, and
             each image's measurement. With too few images, the end of the range.
         measured_lower, measured_upper: the same quantile of the images' lower and of their upper bounds: for exactly these images.
             None where an image has none.
@@ -94,30 +92,28 @@ def share(count: int, total: int, confidence: float = ROW_CONFIDENCE) -> Share:
     return Share(count, total, count / total, float(lower), float(upper))
 
 
-def mean_of(rows: Columns, quantity: Quantity, confidence: float = ROW_CONFIDENCE) -> Mean:
-    """The mean value of rows of one group, with both uncertainties: :func:`robaudit.stats.intervals.population_mean` and, where all
+def mean_of(rows: Columns, quantity: Quantity) -> Mean:
+    """The mean value of rows of one group, with both uncertainties at 95 %: :func:`robaudit.stats.intervals.population_mean` and, where all
     rows have an interval, :func:`robaudit.stats.intervals.measured_mean`. Where an image is only bounded on one side, so is the mean;
     where some are censored, it is the lower end of the mean of what was found."""
     images, bounded = rows.images(quantity.low, quantity.high), rows.bounded == len(rows)
     if rows.censored:
         images = replace(images, lowers=np.where(images.lowers > images.low, images.lowers, images.values))
     method = images.method if bounded or images.draws is not None else MeanMethod.NONE
-    population = opened(images, population_mean(images, confidence, light_tails=True))
+    population = opened(images, population_mean(images, ROW_CONFIDENCE, light_tails=True))
     measured: tuple[float, float] | tuple[None, None] = None, None
     if method is not MeanMethod.NONE:
-        measured = opened(images, measured_mean(images, confidence))
+        measured = opened(images, measured_mean(images, ROW_CONFIDENCE))
     errors = None if rows.adaptive else rows.errors
     error = None if errors is None else pooled_measurement_error(errors)
     return Mean(float(images.values.mean()), *population, error, measured[0], measured[1], str(method))
 
 
-def quantile_of(rows: Columns, q: float, quantity: Quantity, confidence: float = ROW_CONFIDENCE) -> Quantile:
-    """The q-quantile of the values, with both uncertainties."""
-    first, last = quantile_ranks(len(rows), q, confidence)
-    scale = normal_scale(confidence) if not rows.adaptive else max(1.0, normal_scale(confidence))
-    lowers, uppers = scaled(rows.values, rows.lowers, scale), scaled(rows.values, rows.uppers, scale)
-    below, lower = _ordered(lowers, q, first - 1)
-    above, upper = _ordered(uppers, q, last - 1)
+def quantile_of(rows: Columns, q: float, quantity: Quantity) -> Quantile:
+    """The q-quantile of the values, with both uncertainties at 95 %."""
+    first, last = quantile_ranks(len(rows), q, ROW_CONFIDENCE)
+    below, lower = _ordered(rows.lowers, q, first - 1)
+    above, upper = _ordered(rows.uppers, q, last - 1)
     value = float(np.quantile(rows.values, q))
     if rows.censored and math.isinf(above) and not below > quantity.low:  # a failed search, or between an upper bound and one
         below = value
@@ -163,7 +159,7 @@ class NoisyAccuracy(Document):
     measured_upper: float | None
 
 
-def noisy_accuracy(rows: Columns, confidence: float = ROW_CONFIDENCE) -> NoisyAccuracy | None:
+def noisy_accuracy(rows: Columns) -> NoisyAccuracy | None:
     """Accuracy under noise of the rows that have a label; None when there is no such row, one of them has no votes, or one stopped
     adaptively, which biases its shares."""
     labelled = rows.label >= 0
@@ -175,9 +171,9 @@ def noisy_accuracy(rows: Columns, confidence: float = ROW_CONFIDENCE) -> NoisyAc
     if rows.of_kind(IntervalKind.EXACT).all():
         measured = float(p.mean()), float(p.mean())
     elif (pooled := alike(draws)) is not None:
-        measured = measured_mean(MeasuredImages(p, p, p, 0.0, 1.0, draws=pooled, split=split), confidence)
+        measured = measured_mean(MeasuredImages(p, p, p, 0.0, 1.0, draws=pooled, split=split), ROW_CONFIDENCE)
     error = float(np.sqrt(np.sum(share_variance(p, draws, split))) / p.size)
-    return NoisyAccuracy(p.size, float(p.mean()), *mean_interval(p, 0.0, 1.0, confidence), error, *measured)
+    return NoisyAccuracy(p.size, float(p.mean()), *mean_interval(p, 0.0, 1.0), error, *measured)
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +233,7 @@ class GroupSummary(Document):
 
     @property
     def of_search(self) -> bool:
-        """Whether the values are those of a search: the true ones may be smaller."""
+        """Whether the values were found by a search: the true ones may be smaller."""
         return self.upper_bounds + self.not_found > 0
 
     @property
@@ -246,16 +242,13 @@ class GroupSummary(Document):
         return self.p05 if self.higher_is_better else self.p95
 
 
-def summarise(
-    results: Frame | Iterable[Row], quantities: Mapping[str, Quantity] | None = None, confidence: float = ROW_CONFIDENCE
-) -> tuple[GroupSummary, ...]:
+def summarise(results: Frame | Iterable[Row], quantities: Mapping[str, Quantity] | None = None) -> tuple[GroupSummary, ...]:
     """One summary per estimator and noise level, in the rows' order; estimators, levels and quantities are never pooled. A group without
     one finite value has none, unless there is no other group.
 
     Args:
         results: of a run, or its rows.
         quantities: range and direction by name, of quantities that are not built in.
-        confidence: of the intervals over images. Rows carry 95 % intervals: keep 0.95 for a measurement interval that combines them.
 
     Raises:
         NothingLeftError: no group has a finite value.
@@ -263,25 +256,27 @@ def summarise(
     """
     every = list((results if isinstance(results, Frame) else Frame.of(results)).values())
     known = [one for one in every if len(one.finite)] or every
-    return tuple(_summary_of(one, quantity_of(one.key.quantity, quantities), confidence) for one in known)
+    return tuple(_summary_of(one, quantity_of(one.key.quantity, quantities)) for one in known)
 
 
-def _summary_of(columns: Columns, quantity: Quantity, confidence: float) -> GroupSummary:
+def _summary_of(columns: Columns, quantity: Quantity) -> GroupSummary:
     """The summary of one result, made once: several sections of a page ask for it."""
-    asked = "summary", quantity, confidence
+    asked = "summary", quantity
     if asked not in columns.memo:
-        columns.memo[asked] = _summary(columns, quantity, confidence)
+        columns.memo[asked] = _summary(columns, quantity)
     found: GroupSummary = columns.memo[asked]
     return found
 
 
-def _summary(columns: Columns, quantity: Quantity, confidence: float) -> GroupSummary:
-    rows, key = columns.finite, columns.key
-    refuse_no_values(len(rows), rows.not_finite, str(key))
-    minimum, half, ninety = _least(rows.values)
-    judged = rows.judged
+def _summary(columns: Columns, quantity: Quantity) -> GroupSummary:
+    rows, values = columns.finite, columns.finite.values
+    refuse_no_values(len(rows), rows.not_finite, str(columns.key))
+
+    def below(t: float) -> Share | None:
+        return share(int((values < t).sum()), len(rows)) if quantity.is_share else None
+
     return GroupSummary(
-        key=key,
+        key=columns.key,
         unit=quantity.unit,
         higher_is_better=quantity.higher_is_better,
         images=len(rows),
@@ -289,25 +284,19 @@ def _summary(columns: Columns, quantity: Quantity, confidence: float) -> GroupSu
         approximate=rows.approximate,
         adaptive=int(rows.of_kind(IntervalKind.CONFIDENCE_SEQUENCE).sum()),
         with_interval=rows.bounded,
-        mean=mean_of(rows, quantity, confidence),
-        median=quantile_of(rows, 0.5, quantity, confidence),
-        p05=quantile_of(rows, 0.05, quantity, confidence),
-        p95=quantile_of(rows, 0.95, quantity, confidence),
-        minimum=minimum,
-        below_half=share(half, len(rows), confidence) if quantity.is_share else None,
-        below_ninety=share(ninety, len(rows), confidence) if quantity.is_share else None,
+        mean=mean_of(rows, quantity),
+        median=quantile_of(rows, 0.5, quantity),
+        p05=quantile_of(rows, 0.05, quantity),
+        p95=quantile_of(rows, 0.95, quantity),
+        minimum=float(values.min()),
+        below_half=below(0.5),
+        below_ninety=below(0.9),
         noted=rows.noted,
-        clean_accuracy=share(int(rows.correct.sum()), int(judged.sum()), confidence) if judged.any() else None,
-        noisy_accuracy=noisy_accuracy(rows, confidence),
+        clean_accuracy=share(int(rows.correct.sum()), int(rows.judged.sum())) if rows.judged.any() else None,
+        noisy_accuracy=noisy_accuracy(rows),
         censored=rows.censored,
         cap=rows.cap if rows.censored else None,
         not_found=rows.not_found,
         upper_bounds=rows.upper_bounds,
         lower_bounds=rows.lower_bounds,
-        confidence=confidence,
     )
-
-
-def _least(values: Floats) -> tuple[float, int, int]:
-    """The smallest value, and how many are below 0.5 and 0.9."""
-    return float(values.min()), int((values < 0.5).sum()), int((values < 0.9).sum())

@@ -11,7 +11,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from robaudit.errors import RunError
 from robaudit.levels import LevelName, NoiseLevel
-from robaudit.rows import LARGEST, Row
+from robaudit.results import LARGEST
+from robaudit.rows import Row
 from robaudit.stats.intervals import simultaneous
 from robaudit.text import printable
 

@@ -69,7 +69,7 @@ class StoredRows(Sequence[Row]):
         if self._file_version() != self._version:
             raise RunError(where, "has changed since it was opened", "read the run again")
         with self._path.open("rb") as file:
-            yield from check_rows(stream_rows_json(file, where, kept=self._kept), self._info, where)
+            yield from check_rows(stream_rows_json(file, where, bits=self._kept), self._info, where)
 
     def _file_version(self) -> tuple[int, int]:
         about = self._path.stat()
@@ -161,7 +161,7 @@ def read_run(path: Path, *, kept: bool = False) -> Run:
 
     Args:
         path: the run folder.
-        kept: also read which draws kept the class (:attr:`robaudit.rows.Row.kept`), which takes more memory than the rest of a row.
+        kept: also read which draws kept the class (:attr:`robaudit.results.Votes.bits`), which takes more memory than the rest of a row.
 
     Raises:
         RunError: it is missing, damaged or unfinished.

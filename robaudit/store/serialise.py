@@ -10,22 +10,18 @@ a formula gets an apostrophe before it, and control characters become escapes. P
 
 from __future__ import annotations
 
-import functools
 import itertools
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from numbers import Integral
 from types import NoneType
 from typing import IO, Any, Protocol
 
-from pydantic import TypeAdapter, ValidationError
-
 from robaudit.documents import json_values
 from robaudit.errors import RunError
 from robaudit.quantities import Interval
-from robaudit.rows import COLUMNS, TABLE_COLUMNS, Row, check_split, table_values
+from robaudit.rows import COLUMNS, TABLE_COLUMNS, Row, read_row, table_values
 from robaudit.text import Names, clipped, printable
 
 SCHEMA_VERSION = 2
@@ -77,10 +73,10 @@ def document_json(document: dict[str, Any]) -> str:
     return json.dumps({"schema_version": SCHEMA_VERSION, **document}, indent=2, allow_nan=False) + "\n"
 
 
-def stream_rows_json(file: IO[bytes], where: str = "samples.json", *, kept: bool = True) -> Iterator[Row]:
+def stream_rows_json(file: IO[bytes], where: str = "samples.json", *, bits: bool = True) -> Iterator[Row]:
     """The inverse of :func:`rows_json`, for a file with one row per line.
 
-    One line is in memory at a time, however long the file. Without ``kept``, the bits of the draws are left out.
+    One line is in memory at a time, however long the file. Without ``bits``, :attr:`robaudit.results.Votes.bits` are left out.
 
     Raises:
         RunError: it is no such file; the rows before the fault have been yielded.
@@ -102,35 +98,12 @@ def stream_rows_json(file: IO[bytes], where: str = "samples.json", *, kept: bool
         if begin != b'"rows": [\n':
             raise ValueError('is not "rows": [')
         for text in iter(line, b"]}\n"):
-            yield checked_row(_decode(text.removesuffix(b"\n").removesuffix(b",").decode()), kept=kept)
+            values = _decode(text.removesuffix(b"\n").removesuffix(b",").decode())
+            if not bits and isinstance(values, dict) and isinstance(votes := values.get("votes"), dict):
+                votes.pop("bits", None)
+            yield read_row(values)
     except (ValueError, RecursionError) as error:
         raise RunError(where, f"not a list of results (line {number}: {clipped(str(error), 200)})", _REMEDY) from error
-
-
-def checked_row(values: object, *, kept: bool = True) -> Row:
-    """A result from JSON values, each checked to have the type of its column; a null value is NaN.
-
-    Without ``kept``, the bits of the draws are left out.
-
-    Raises:
-        ValueError: it is not a result.
-    """
-    try:
-        row = _row().validate_python(values)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        found = clipped(ascii(first["input"]), 60)
-        if not first["loc"]:
-            raise ValueError(f"{found} is not a result") from None
-        name = first["loc"][0]
-        raise ValueError(f"has no {name}" if first["type"].startswith("missing") else f"{name}: {found}") from None
-    check_split(row)
-    return row if kept or row.kept is None else replace(row, kept=None)
-
-
-@functools.cache
-def _row() -> TypeAdapter[Row]:
-    return TypeAdapter(Row)
 
 
 def _row_text(row: Row) -> str:

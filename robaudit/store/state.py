@@ -5,7 +5,7 @@ Each table has an ``id`` in the order of writing and the number of the ``flush``
 - ``tasks``: noise level, estimator, and the spec's entries for both (JSON).
 - ``samples``: the ids of all samples with results or skips.
 - ``images``: the digest of a sample's pixels.
-- ``rows``: one result for each sample and task, in the columns of samples.csv; ``votes`` and ``details`` are JSON.
+- ``rows``: one result for each sample and task, in the columns of samples.csv; its typed parts and its numbers are JSON.
 - ``skips``: samples that could not be used, and for which task (NULL: for any).
 - ``seconds``: by step (``clean``, ``mc@gaussian:sigma=0.1``).
 
@@ -53,9 +53,9 @@ from pydantic import TypeAdapter
 from robaudit.errors import DataError, RunError
 from robaudit.levels import NoiseLevel, noise_level
 from robaudit.names import ResultName
-from robaudit.rows import COLUMNS, Row
+from robaudit.results import PARTS
+from robaudit.rows import COLUMNS, Row, read_row
 from robaudit.spec.model import EstimatorSpec
-from robaudit.store.serialise import checked_row
 
 if TYPE_CHECKING:
     from robaudit.datasets.base import Dataset  # which imports torch
@@ -65,27 +65,26 @@ TaskName = tuple[NoiseLevel, str]
 """Noise level and estimator of a task; an estimator that gives several values of an image has one task for each."""
 
 _TABLES = ("tasks", "samples", "images", "rows", "skips", "seconds")
-_SCHEMA = """
+_TASK = ("noise", "level_name", "level", "estimator")
+_PLAIN = tuple(name for name in COLUMNS if name not in ("sample_id", *_TASK))
+_JSON = (*PARTS, "numbers")
+_COLUMNS = (*_PLAIN, *_JSON)
+_SCHEMA = f"""
 CREATE TABLE tasks (id INTEGER PRIMARY KEY, flush INTEGER, noise, level_name, level, estimator, entry, form,
     UNIQUE (noise, level_name, level, estimator));
 CREATE TABLE samples (id INTEGER PRIMARY KEY, flush INTEGER, name, UNIQUE (name));
 CREATE TABLE images (id INTEGER PRIMARY KEY, flush INTEGER, sample INTEGER, digest, UNIQUE (sample));
-CREATE TABLE rows (id INTEGER PRIMARY KEY, flush INTEGER, sample INTEGER, task INTEGER, label, predicted, correct, quantity, value,
-    lower, upper, std_error, flips_to, forwards, backwards, note, interval, votes, details, kept, split, not_finite,
-    UNIQUE (sample, task));
+CREATE TABLE rows (id INTEGER PRIMARY KEY, flush INTEGER, sample INTEGER, task INTEGER, {", ".join(_COLUMNS)}, UNIQUE (sample, task));
 CREATE TABLE skips (id INTEGER PRIMARY KEY, flush INTEGER, sample INTEGER, task INTEGER, reason);
 CREATE INDEX skips_of ON skips (sample);
 CREATE TABLE seconds (id INTEGER PRIMARY KEY, flush INTEGER, step, seconds);
 """
-_VERSION = 3
-_TASK = ("noise", "level_name", "level", "estimator")
-_DIRECT = [name for name in COLUMNS if name not in ("sample_id", *_TASK)]
-_EXTRA = ("votes", "details", "kept", "split", "not_finite")
-_ROW = f"samples.name, {', '.join((*_TASK, *_DIRECT, *_EXTRA))}"
-_ROW_NAMES = ("sample_id", *_TASK, *_DIRECT, *_EXTRA)
+_VERSION = 4
+_ROW = f"samples.name, {', '.join((*_TASK, *_COLUMNS))}"
+_ROW_NAMES = ("sample_id", *_TASK, *_COLUMNS)
 _INSERT_ROW = (
-    f"INSERT OR IGNORE INTO rows (flush, sample, task, {', '.join((*_DIRECT, *_EXTRA))}) "  # noqa: S608  the names are constants
-    f"VALUES (?, (SELECT id FROM samples WHERE name = ?), ?{', ?' * len((*_DIRECT, *_EXTRA))})"
+    f"INSERT OR IGNORE INTO rows (flush, sample, task, {', '.join(_COLUMNS)}) "  # noqa: S608  the names are constants
+    f"VALUES (?, (SELECT id FROM samples WHERE name = ?), ?{', ?' * len(_COLUMNS)})"
 )
 _INSERT_TASK = f"INSERT OR IGNORE INTO tasks (flush, {', '.join(_TASK)}, entry, form) VALUES (?, ?, ?, ?, ?, ?, ?)"  # noqa: S608
 _IS_TASK = " AND ".join(f"{name} = ?" for name in _TASK)
@@ -536,9 +535,10 @@ def _named(task: TaskName) -> tuple[str, str, float, str]:
 
 
 def _values(row: Row) -> list[Any]:
-    """The values of a row for the table ``rows``: the direct columns, then the fields of samples.json only."""
-    votes, details = (None if value is None else _encode(value) for value in (row.votes, row.details))
-    return [*(getattr(row, name) for name in _DIRECT[:-1]), row.interval.text, votes, details, row.kept, row.split, row.not_finite]
+    """The values of a row for the table ``rows``."""
+    document = row.document()
+    values: list[Any] = [document[name] for name in _PLAIN]
+    return values + [_encode(document[name]) if name in document else None for name in _JSON]
 
 
 def _row(record: Sequence[Any]) -> Row:
@@ -549,10 +549,11 @@ def _row(record: Sequence[Any]) -> Row:
     """
     values = dict(zip(_ROW_NAMES, record, strict=True))
     values["correct"] = _TRUTH[values["correct"]]
-    for name in ("votes", "details"):
-        if values[name] is not None:
-            values[name] = json.loads(values[name])
-    return checked_row(values)
+    for name in _JSON:
+        text = values.pop(name)
+        if text is not None:
+            values[name] = json.loads(text)
+    return read_row(values)
 
 
 @functools.cache

@@ -1,16 +1,20 @@
-"""Results as an Arrow table, and as the bytes of a Parquet file: the columns of samples.csv, typed, and votes, details and not_finite.
+"""Results as an Arrow table, and as the bytes of a Parquet file: the columns of samples.csv, then the typed parts and the numbers.
 
 An absent value is null. A result that could not be computed is NaN, as in samples.csv.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from operator import attrgetter
+from types import UnionType
+from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, get_type_hints
 
 from robaudit.errors import needs_extra
+from robaudit.quantities import Interval
+from robaudit.results import PARTS, Checked
 from robaudit.rows import TABLE_COLUMNS, Row, table_values
 
 if TYPE_CHECKING:
@@ -18,12 +22,6 @@ if TYPE_CHECKING:
 
 ROW_GROUP = 2**16
 """Rows of a Parquet file that are in memory together."""
-
-_TYPES = {
-    **dict.fromkeys(("label", "predicted", "flips_to", "forwards", "backwards"), "int64"),
-    **dict.fromkeys(("level", "value", "lower", "upper", "std_error"), "float64"),
-    "correct": "bool",
-}  # all others are text
 
 
 def arrow_table(rows: Iterable[Row], class_names: Sequence[str] | None = None, *, where: str = "an Arrow table") -> pyarrow.Table:
@@ -71,18 +69,35 @@ def _groups(rows: Iterable[Row]) -> Iterator[list[Row]]:
 
 
 def _schema(pa: Any) -> Any:
-    columns = [pa.field(name, pa.type_for_alias(_TYPES.get(name, "string")), nullable=True) for name in TABLE_COLUMNS]
-    return pa.schema([*columns, ("votes", pa.list_(pa.int64())), ("details", pa.string()), ("not_finite", pa.int64())])
+    hints = get_type_hints(Row)
+    return pa.schema([(name, _type(pa, hints.get(name, str))) for name in (*TABLE_COLUMNS, *PARTS, "numbers")])
+
+
+def _type(pa: Any, hint: Any) -> Any:
+    """The Arrow type of a field; what a row holds as an object is written as text."""
+    inner = [one for one in get_args(hint) if one is not type(None)] if get_origin(hint) in (Union, UnionType) else [hint]
+    kind = get_origin(inner[-1]) or inner[-1]
+    if kind is tuple:
+        return pa.list_(pa.int64())
+    if kind is Mapping:
+        return pa.map_(pa.string(), pa.float64())
+    if is_dataclass(kind) and kind is not Interval:
+        hints = get_type_hints(kind)
+        return pa.struct([(field.name, _type(pa, hints[field.name])) for field in fields(kind)])
+    return {bool: pa.bool_(), int: pa.int64(), float: pa.float64()}.get(kind, pa.string())
 
 
 def _batch(pa: Any, schema: Any, rows: Sequence[Row], class_names: Sequence[str] | None) -> Any:
     names = None if class_names is None else [name.encode(errors="backslashreplace").decode() for name in class_names]  # as in samples.csv
     columns = dict(zip(TABLE_COLUMNS, zip(*(table_values(row, names) for row in rows), strict=True), strict=True))
     columns["interval"] = tuple(interval.text for interval in columns["interval"])
-    columns["votes"] = tuple(row.votes for row in rows)
-    columns["details"] = tuple(None if row.details is None else json.dumps(dict(row.details)) for row in rows)
-    columns["not_finite"] = tuple(row.not_finite for row in rows)
+    columns |= {name: tuple(part and _members(part) for part in map(attrgetter(name), rows)) for name in PARTS}
+    columns["numbers"] = tuple(list(row.numbers.items()) or None for row in rows)
     return pa.RecordBatch.from_arrays([pa.array(columns[field.name], field.type) for field in schema], schema=schema)
+
+
+def _members(part: Checked) -> dict[str, Any]:
+    return {field.name: getattr(part, field.name) for field in fields(part)}
 
 
 class _Pieces:

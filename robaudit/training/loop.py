@@ -116,7 +116,7 @@ def fit(
     steps = recipe.epochs * each
     optimizer = _optimizer(network, recipe)
     done, losses = checkpoint.read(network, optimizer) if checkpoint is not None else (0, [])
-    listener.begin(recipe.epochs * total, saved := _seen(done, each, total))
+    listener.begin(steps, done)
     network.train()
     order: tuple[Tensor, ...] = ()
     running = torch.zeros((), dtype=torch.float64, device=images.device)
@@ -128,7 +128,7 @@ def fit(
             if not order or place == 0:
                 listener.doing(f"epoch {epoch + 1} of {recipe.epochs}" + (f", loss {losses[-1]:.4g}" if losses else ""))
                 order = _order(recipe.seed, epoch, total, each, images.device)
-            torch.manual_seed(_seed(recipe.seed, "step", step))
+            _reseed(images.device, _seed(recipe.seed, "step", step))
             chosen = order[place]
             loss = _step(Batch(network, images[chosen], labels[chosen]), objective, optimizer, _rate(recipe, step, steps))
             running += loss * len(chosen)
@@ -137,16 +137,13 @@ def fit(
                 losses.append(_finite(float(running), epoch) / total)
                 running.zero_()
             listener.working((step + 1 - done) / (steps - done))
+            listener.advance(1)
             stop = listener.stop_asked()
             if checkpoint is not None and (stop or checkpoint.due):
                 state = losses if last else [*losses, _finite(float(running), epoch)]
                 checkpoint.write(step + 1, state, network, optimizer)
-                seen = _seen(step + 1, each, total)
-                listener.advance(seen - saved)
-                saved = seen
             if stop:
                 raise KeyboardInterrupt
-    listener.advance(recipe.epochs * total - saved)
     network.eval()
     return losses
 
@@ -180,12 +177,6 @@ def _order(seed: int, epoch: int, total: int, each: int, device: torch.device) -
     return torch.randperm(total, generator=generator).to(device).tensor_split(each)
 
 
-def _seen(steps: int, each: int, total: int) -> int:
-    """Images that so many steps have seen, those of later epochs again."""
-    epochs, place = divmod(steps, each)
-    return epochs * total + place * (total // each) + min(place, total % each)
-
-
 def _finite(loss: float, epoch: int) -> float:
     if not math.isfinite(loss):
         raise RobauditError(f"epoch {epoch + 1}", f"the loss is {loss}", "choose a smaller lr")
@@ -195,6 +186,14 @@ def _finite(loss: float, epoch: int) -> float:
 def _seed(seed: int, what: str, number: int) -> int:
     """A seed for torch, from the run's."""
     return int.from_bytes(hashlib.sha256(f"{seed} {what} {number}".encode()).digest()[:8], "little") >> 1
+
+
+def _reseed(device: torch.device, seed: int) -> None:
+    """Seed torch's generators of the CPU and of this device; torch.manual_seed takes a tenth of a short step."""
+    torch.default_generator.manual_seed(seed)
+    if device.type == "cuda":
+        with torch.cuda.device(device):
+            torch.cuda.manual_seed(seed)
 
 
 @contextmanager

@@ -49,11 +49,11 @@ class _Tangent(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> Tensor:
         (q,) = ctx.saved_tensors
-        if q.shape[0] > q.shape[1]:
-            inner = gradient.T @ q
-            return gradient - q @ (inner + inner.T) / 2
-        inner = gradient @ q.T
-        return gradient - (inner + inner.T) @ q / 2
+        wide = q.shape[0] <= q.shape[1]
+        inner = gradient @ q.T if wide else gradient.T @ q
+        inner = (inner + inner.T) / 2
+        projected: Tensor = gradient - (inner @ q if wide else q @ inner)
+        return projected
 
 
 def _nearest(a: Tensor) -> Tensor | None:

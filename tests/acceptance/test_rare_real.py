@@ -11,7 +11,6 @@ from torch import Tensor
 
 from robaudit.datasets import open_dataset
 from robaudit.datasets.npz import NpzSpec
-from robaudit.estimators.base import Estimate
 from robaudit.estimators.engine import Engine
 from robaudit.estimators.mc import MonteCarlo
 from robaudit.estimators.splitting import Splitting
@@ -19,6 +18,7 @@ from robaudit.estimators.work import CleanPass, Work
 from robaudit.models import LogitModel, load_model
 from robaudit.noise.registry import gaussian_source
 from robaudit.numerics.intervals import LN10, log_mean
+from robaudit.results import Result
 from robaudit.spec.model import ModelSpec
 from tests.levels import sigma
 from tests.shared import SHARED, card, needs_shared
@@ -43,7 +43,7 @@ def network() -> tuple[LogitModel, Tensor]:
     return model, torch.stack([data[i].pixels for i in IMAGES])
 
 
-def estimates(estimator: Splitting | MonteCarlo, seed: int = 0) -> list[Estimate]:
+def estimates(estimator: Splitting | MonteCarlo, seed: int = 0) -> list[Result]:
     """One for each image."""
     model, x = network()
     engine = Engine(model, gaussian_source(seed, CPU), 10)
@@ -61,7 +61,7 @@ def test_below_one_in_a_hundred_thousand_and_ten_repeats_agree() -> None:
         assert -8 < pooled < -5
         inside = [one.lower is not None and one.upper is not None and one.lower <= pooled <= one.upper for one in runs]
         assert sum(inside) >= 9
-        logs = [value * LN10 for one in runs for key, value in (one.details or {}).items() if key.startswith("log10_p_")]
+        logs = [value * LN10 for one in runs for key, value in one.numbers.items() if key.startswith("log10_p_")]
         assert len(logs) == 4 * len(SEEDS)
         assert log_mean(logs, [0.0] * len(logs)).upper < -5  # all repeats together; four alone say less where they differ
         assert len({one.flips_to for one in runs}) == 1

@@ -15,7 +15,26 @@ from robaudit.rows import Row
 
 DRAWS = 10_000
 LOG_FAILURE = Quantity("log10_p_fail", "log10 of a probability", -300.0, 0.0, higher_is_better=False)
-ROW = Row("0", 1, 1, True, "gaussian", "sigma", 0.1, "some", "p_robust", 0.5, None, None, None, None, 65, 9, "", NO_INTERVAL)
+ROW = Row(
+    sample_id="0",
+    label=1,
+    predicted=1,
+    correct=True,
+    noise="gaussian",
+    level_name="sigma",
+    level=0.1,
+    estimator="some",
+    quantity="p_robust",
+    value=0.5,
+    lower=None,
+    upper=None,
+    std_error=None,
+    flips_to=None,
+    forwards=65,
+    backwards=9,
+    note="",
+    interval=NO_INTERVAL,
+)
 
 
 def rows(values: list[float], **columns: object) -> list[Row]:
@@ -35,12 +54,6 @@ def test_a_constant_shift_is_bias_and_nothing_else() -> None:
     assert found.error.rmse == pytest.approx(0.08, rel=1e-6)
     assert found.rank == 1
     assert (found.seconds, found.forwards, found.backwards, found.coverage) == (0.5, 65, 9, None)
-
-
-def test_the_worst_case_is_named() -> None:
-    found = compare(rows([0.5, 0.9, 0.5]), truths([0.5, 0.6, 0.7]), P_ROBUST, 1.0)
-    assert found.error is not None
-    assert (found.error.worst, found.error.worst_value, found.error.worst_reference) == ("1", 0.9, 0.6)
 
 
 def test_the_references_own_noise_is_taken_out() -> None:

@@ -37,12 +37,6 @@ def test_no_seed_of_a_run_gives_the_references_noise(seed: int) -> None:
             assert not any((z == w).any() for w in reference for z in (run,))
 
 
-def test_the_reference_is_uncorrelated_with_the_run() -> None:
-    a, b = draws(3, "", count=2000).double(), draws(3, STREAM, count=2000).double()
-    assert abs(float((a * b).mean())) < 5 / math.sqrt(a.numel())
-    assert abs(float(b.mean())) < 5 / math.sqrt(b.numel())
-
-
 def test_an_engine_on_a_stream_leaves_the_runs_engine_alone() -> None:
     work = work_on(curved(), seed=4)
     before = MonteCarlo(samples=200).estimate(work)

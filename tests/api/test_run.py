@@ -9,7 +9,7 @@ import io
 import pickle
 import re
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,11 @@ import pytest
 import torch
 
 import robaudit
+from robaudit.api.arguments import in_python
+from robaudit.api.results import Page
 from robaudit.api.run import Run, read_run
 from robaudit.errors import RobauditError
+from robaudit.results import PARTS
 from tests.api.nets import arrays, network
 from tests.conftest import RunCli
 from tests.specs import read_rows
@@ -64,14 +67,18 @@ def test_rows_as_tables(run: Run) -> None:
     polars = pytest.importorskip("polars")
     columns = list(read_rows(run.path)[0])
     arrow = run.to_arrow()
-    assert (arrow.column_names, arrow.num_rows) == ([*columns, "votes", "details", "not_finite"], len(run.rows))
+    assert (arrow.column_names, arrow.num_rows) == ([*columns, *PARTS, "numbers"], len(run.rows))
+    assert arrow["votes"].to_pylist() == [
+        None if (votes := row.votes) is None else {**asdict(votes), "counts": [*votes.counts]} for row in run.rows
+    ]
     frame = run.to_pandas()
-    details = {f"details.{name}" for row in run.rows for name in row.details or ()}
-    assert list(frame.columns) == [*columns, "votes", "not_finite", *sorted(details)]
-    assert details
+    further = {f"numbers.{name}" for row in run.rows for name in row.numbers}
+    assert list(frame.columns)[: len(columns)] == columns
+    assert {"votes.counts", "votes.lost", *further} <= set(frame.columns)
+    assert further
     for row, (_, line) in zip(run.rows, frame.iterrows(), strict=True):
-        assert row.votes == (None if line["votes"] is None else tuple(line["votes"]))
-        assert dict(row.details or {}) == {name.removeprefix("details."): line[name] for name in details if not pandas.isna(line[name])}
+        assert (row.votes and row.votes.counts) == (None if line["votes.counts"] is None else tuple(line["votes.counts"]))
+        assert row.numbers == {name.removeprefix("numbers."): line[name] for name in further if not pandas.isna(line[name])}
     assert frame["value"].tolist() == [row.value for row in run.rows]
     assert frame["flips_to"].dtype == pandas.Int64Dtype()
     assert frame["flips_to"].isna().any()
@@ -129,7 +136,7 @@ def test_results_print_as_the_tables_of_the_command_line(run: Run, run_cli: RunC
         "gates": (run_cli("gate", run.path).out, run.gate()),
     }
     for printed, results in said.values():
-        assert repr(results).strip() in "\n".join(line.rstrip() for line in printed.splitlines())
+        assert repr(results).strip() in in_python("\n".join(line.rstrip() for line in printed.splitlines()))
 
 
 def test_results_are_tuples(run: Run) -> None:
@@ -155,13 +162,15 @@ def test_gates(run: Run) -> None:
 
 def test_a_report(run: Run, tmp_path: Path) -> None:
     page = run.report()
+    assert isinstance(page, Page)
     assert page.lower().startswith("<!doctype html>")
     assert repr(page).startswith("<HTML report, 0.")
     assert page._repr_html_().startswith("<iframe srcdoc=")
     assert Balanced(page._repr_html_()).seen == {"iframe"}
     assert run.report(tmp_path / "a.html", title="Mine") == tmp_path / "a.html"
     assert "<title>Mine" in (tmp_path / "a.html").read_text(encoding="utf-8")
-    assert run.report(str(tmp_path / "a.md")).read_text(encoding="utf-8").startswith("#")
+    run.report(str(tmp_path / "a.md"), estimator="mc", sigma=0.25)
+    assert (tmp_path / "a.md").read_text(encoding="utf-8").startswith("#")
     with pytest.raises(RobauditError, match="cannot be written"):
         run.report(tmp_path / "nowhere" / "a.html")
 
@@ -171,9 +180,10 @@ def test_pictures(run: Run, tmp_path: Path) -> None:
     drawn = run.plot("summary", estimator="mc")
     assert isinstance(drawn, figure.Figure)
     assert drawn._repr_png_().startswith(b"\x89PNG")
-    assert run.plot("flagged", tmp_path / "a.png", estimator="mc", sigma=0.25, max_images=3) == tmp_path / "a.png"
+    assert isinstance(run.plot("flagged", tmp_path / "a.png", estimator="mc", sigma=0.25, max_images=3), figure.Figure)
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
-    assert run.plot("classes", str(tmp_path / "a.svg"), estimator="mc", sigma=0.25).exists()
+    run.plot("classes", str(tmp_path / "a.svg"), estimator="mc", sigma=0.25)
+    assert (tmp_path / "a.svg").exists()
 
 
 MISTAKES: dict[str, tuple[Any, str]] = {
@@ -182,8 +192,8 @@ MISTAKES: dict[str, tuple[Any, str]] = {
     "no number": (lambda run: run.bias_report(sigma="a"), "sigma: 'a' is not a positive number"),
     "by": (lambda run: run.bias_report(by="class"), "by class: data of kind memory have no columns; use label or predicted"),
     "only": (lambda run: run.flagged(only="right"), "only: 'right' is unknown; one of 'correct', 'wrong'"),
-    "threshold of flagged": (lambda run: run.flagged(threshold=float("nan")), "threshold: nan is not a number"),
-    "threshold as text": (lambda run: run.flagged(threshold="low"), "threshold: 'low' is not a number"),
+    "below": (lambda run: run.flagged(threshold=float("nan")), "threshold: nan is not a number"),
+    "below as text": (lambda run: run.flagged(threshold="low"), "threshold: 'low' is not a number"),
     "half a sample": (lambda run: run.flagged(bottom=2.5), "bottom: 2.5 is not a whole number"),
     "threshold": (lambda run: run.bias_report(threshold="low"), "threshold: 'low' is not a number"),
     "a gate that is no text": (lambda run: run.gate(["mean >= 0.9", 5]), "gates: 5 is not text"),
@@ -217,7 +227,7 @@ def test_every_section_of_the_command_line(run: Run) -> None:
     curves = run.section("levels", estimator="mc")
     assert [curve.estimator for curve in curves] == ["mc"]
     assert "accuracy" in repr(curves)
-    both = run.section("summary", with_=[run], labels=["a", "b"])
+    both = run.section("summary", with_=[run], label=["a", "b"])
     assert len(both) == 2
     assert "b - a" in repr(both)
     assert "<table" in both._repr_html_()

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from robaudit.auditing.batches import RowCheck, check_rows, tried
+from robaudit.auditing.batches import RowCheck, check_rows
 from robaudit.estimators.engine import Engine
 from robaudit.models import from_module
 from robaudit.store.info import RowBits
@@ -107,11 +107,6 @@ def test_rounding_is_found_at_any_size_that_the_run_uses(most: int, batch_size: 
     assert 2**-22 < found.largest_difference < 2**-18
 
 
-def test_sizes_that_the_run_does_not_use_do_not_count() -> None:
-    assert check(Kernels(16), 16, gradients=False).bits is RowBits.BITWISE
-    assert check(Kernels(5), 5, gradients=False).bits is RowBits.BITWISE, "all batches have five rows"
-
-
 def test_gradients_count_where_the_run_uses_them() -> None:
     assert check(Backward(), gradients=True).bits is RowBits.ROUNDING
     assert check(Backward(), gradients=False).bits is RowBits.BITWISE
@@ -154,12 +149,6 @@ def test_images_without_finite_logits_are_passed_over() -> None:
 @pytest.mark.parametrize("batch_size", [None, 256])
 def test_batches_are_those_of_the_run_as_far_as_memory_goes(batch_size: int | None) -> None:
     assert check(Whole(), batch_size, images=IMAGES[:3]) == RowCheck(RowBits.BITWISE, 0.0)
-
-
-def test_few_of_the_large_sizes_are_tried() -> None:
-    assert tried([8, 16, 24]) == [8, 16, 24]
-    assert tried([*range(8, 4097, 8)]) == [*range(8, 129, 8), 256, 512, 1024, 2048, 4096]
-    assert tried([*range(8, 1000, 8), 1000])[-2:] == [512, 1000]
 
 
 def test_rounding_is_said_and_verified_as_such(tmp_path: Path, run_cli: RunCli) -> None:

@@ -15,7 +15,6 @@ from robaudit.datasets import open_dataset
 from robaudit.errors import ModelError
 from robaudit.models import from_module, load_model
 from robaudit.spec.model import AuditSpec
-from robaudit.spec.presets import NORMALISATIONS
 from tests.conftest import RunCli
 from tests.shared import MODELS, SHARED, card, document, needs_shared
 from tests.specs import digits, save_npz, write
@@ -91,11 +90,6 @@ def test_mean_and_std_left_out(model: str) -> None:
     assert "% with mean: " in line
 
 
-@pytest.mark.parametrize("model", MODELS)
-def test_right_settings_are_silent_on_other_images(model: str) -> None:
-    assert check(spec(model, limit=None, sample={"size": CHECKED, "seed": 1})).warnings == ()
-
-
 @pytest.mark.parametrize(
     ("model", "mean", "std", "says"),
     [
@@ -113,12 +107,6 @@ def test_another_mean_and_std(model: str, mean: tuple[float, ...], std: tuple[fl
     assert says in line
 
 
-@pytest.mark.parametrize("preset", ["cifar10", "cifar100"])
-def test_a_mean_and_std_as_good_as_its_own(preset: str) -> None:
-    mean, std = NORMALISATIONS[preset]
-    assert check(spec("cifar10_resnet20"), mean=mean, std=std).warnings == ()
-
-
 def test_normalised_twice() -> None:
     """The normalisation is inside the file, and the spec names it again."""
     asked = spec("fashion_shallow_cnn")
@@ -129,11 +117,6 @@ def test_normalised_twice() -> None:
 
     line = only_warning(check(asked, Normalise(), nn.Identity()))
     assert "with no mean and std (is the normalisation inside the model?)" in line
-
-
-def test_pixels_scaled_twice() -> None:
-    found = check(spec("mnist_cnn_a_adv", scale=255 * 255))
-    assert "they look scaled twice: check dataset.scale" in found.warnings[0]
 
 
 def test_channels_swapped(tmp_path: Path) -> None:

@@ -49,13 +49,6 @@ def test_the_speed_is_that_of_the_timed_passes() -> None:
         assert speed == Speed(256.0, 10)
 
 
-def test_of_noise_that_never_varies_one_copy_is_looked_at() -> None:
-    audit = ready({"kind": "corruption", "name": "jpeg", "severity": [1, 2]})
-    speed = measure_speed(audit)
-    assert speed.once == {"jpeg"}
-    assert speed.expected(audit.tasks, [3, 3]).passes == 4
-
-
 def test_the_line() -> None:
     assert Expected(500, 1025, 176.7, 2912.0).text == "about 3 min on this machine: 500 images x 1,025 passes at 2,900 passes/s"
     assert Expected(1, 20, 40.0, 0.512).text == "about 40 s on this machine: 1 image x 20 passes at 0.51 passes/s"
@@ -94,13 +87,6 @@ def test_what_is_lowered_fits(budget: float, images: int, samples: int, limited:
         assert draws[0] == min(samples, FEWEST_DRAWS)
         assert lines[-1].startswith(f"{images:,} -> {left:,} image")
     assert identity(as_begun(spec, found.document()).document()) == identity(found.document())
-
-
-def test_rules_that_stop_early_keep_their_draws() -> None:
-    spec = spec_of(estimators=[{"mc": {"tolerance": 0.01}}, {"mc": {"samples": 3000, "label": "fixed"}}])
-    found, lines = lowered(spec, 100, seconds(spec, 100, 1000.0) * 0.9, Speed(1000.0, 10))
-    assert found.estimators[0] == spec.estimators[0]
-    assert [line.partition(":")[0] for line in lines] == ["fixed"]
 
 
 @pytest.fixture

@@ -16,9 +16,6 @@ import torch
 from robaudit.auditing import environment
 from robaudit.auditing.environment import command_line, device_name, plugins, processor_name, versions
 from robaudit.errors import RunError
-from robaudit.estimators import registry
-from robaudit.estimators.registry import build
-from robaudit.spec.model import EstimatorSpec
 from robaudit.store.info import check_info
 
 CPU = torch.device("cpu")
@@ -70,10 +67,6 @@ def test_versions() -> None:
         assert found[name] == importlib.metadata.version(name)
 
 
-def test_our_own_estimators_are_no_plugins() -> None:
-    assert plugins(build([EstimatorSpec(name="mc"), EstimatorSpec(name="softmax")])) == {}
-
-
 @pytest.mark.parametrize(
     ("package", "about"),
     [(SimpleNamespace(name="margins", version="1.2"), ("margins", "1.2")), (None, ("unknown", "unknown"))],
@@ -86,10 +79,6 @@ def test_plugins_are_named_once(package: Any, about: tuple[str, str], monkeypatc
     chosen: Any = [SimpleNamespace(name=name, label=label) for name, label in (("margin", "a"), ("mc", "mc"), ("margin", "b"))]
     expected = {"package": about[0], "version": about[1], "entry_point": "margins.plugin:Margin"}
     assert plugins(chosen) == {"margin": expected}
-
-
-def test_registered_names_are_known() -> None:
-    assert {point.dist.name for point in registry.registered().values() if point.dist} == {"robaudit"}
 
 
 @pytest.mark.parametrize(
@@ -110,10 +99,6 @@ def test_the_command_is_printable(arguments: list[str], text: str) -> None:
 def test_a_command_can_be_typed_again() -> None:
     arguments = ["estimate", "a b.yaml", "--set", "model.mean=[0.5, 0.5]", "", "*", "$HOME"]
     assert shlex.split(command_line(arguments)) == ["robaudit", *arguments]
-
-
-def test_a_giant_command_is_cut() -> None:
-    assert len(command_line(["x" * 10**6])) <= 2**14
 
 
 ESCAPE = "\x1b[2J"

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import torch
 
-from robaudit.estimators.base import Estimate
+from robaudit.results import Result
 from tests.benchmarks.machine import exact_products, in_words, machine
 from tests.device.count import chunk, measure
 from tests.device.test_budgets import OPTIONS
@@ -80,7 +80,7 @@ def estimators() -> Iterator[str]:
     print(f"estimators: {len(installed_estimators())} tried; the largest difference is {largest:.2f} of what is allowed")
 
 
-def _apart(a: Estimate, b: Estimate, *, exact: bool) -> float:
+def _apart(a: Result, b: Result, *, exact: bool) -> float:
     """How far apart two estimates are, in units of what is allowed."""
     if a.value == b.value:
         return 0.0
@@ -91,7 +91,7 @@ def _apart(a: Estimate, b: Estimate, *, exact: bool) -> float:
     return abs(a.value - b.value) / allowed
 
 
-def _half_width(one: Estimate) -> float:
+def _half_width(one: Result) -> float:
     if one.lower is None or one.upper is None or not math.isfinite(one.upper - one.lower):
         return 0.0
     return (one.upper - one.lower) / 2

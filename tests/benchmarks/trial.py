@@ -10,11 +10,11 @@ from statistics import fmean
 import torch
 from torch import Tensor
 
-from robaudit.estimators.base import Estimate
 from robaudit.estimators.mmse import Mmse
 from robaudit.estimators.work import CleanPass, Work
 from robaudit.levels import GAUSSIAN
 from robaudit.numerics.margins import margin_gradients
+from robaudit.results import Result
 from tests.benchmarks.cost import Point, Reference
 from tests.benchmarks.networks import Network, estimator
 from tests.benchmarks.replay import Replay
@@ -22,7 +22,7 @@ from tests.benchmarks.settings import Setting, settings
 from tests.benchmarks.timing import alternating, seconds, timed
 from tests.estimators.tools import OneValue
 
-Outcome = tuple[Sequence[Estimate], float]
+Outcome = tuple[Sequence[Result], float]
 Clean = dict[bool, tuple[CleanPass, float]]
 
 
@@ -107,5 +107,5 @@ class Trial:
         return max(0.0, (times["gradients"] / rows / forward - 1) / (self.network.classes - 1))
 
 
-def _values(estimates: Sequence[Estimate]) -> Tensor:
+def _values(estimates: Sequence[Result]) -> Tensor:
     return torch.tensor([e.value for e in estimates], dtype=torch.float64)

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from PIL import Image
 
@@ -35,19 +34,6 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "digits"
 
 
-def test_missing_npz(tmp_path: Path, refuse_data: RefuseData) -> None:
-    save_npz(tmp_path / "cifar10.npz")
-    refuse_data(kind="npz", path="cifar.npz", says="cifar.npz: no such file in")
-    refuse_data(kind="npz", path="cifar.npz", says="did you mean 'cifar10.npz'?")
-
-
-@pytest.mark.parametrize("keep", [4, 300])
-def test_truncated_npz(keep: int, tmp_path: Path, refuse_data: RefuseData) -> None:
-    whole = save_npz(tmp_path / "x.npz").read_bytes()
-    (tmp_path / "x.npz").write_bytes(whole[:keep])
-    refuse_data(kind="npz", path="x.npz", says="x.npz: is not a .npz file")
-
-
 KEYS = {
     "images_key": ({"images_key": "image"}, "has no array 'image' (it has: images, labels); set images_key; did you mean 'images'?"),
     "labels_key": ({"labels_key": "targets"}, "has no array 'targets' (it has: images, labels); set labels_key"),
@@ -63,31 +49,6 @@ KEYS = {
 def test_npz_option(options: dict[str, Any], says: str, tmp_path: Path, refuse_data: RefuseData) -> None:
     save_npz(tmp_path / "x.npz")
     refuse_data(kind="npz", path="x.npz", **options, says=says)
-
-
-ARRAYS: dict[str, tuple[dict[str, Any], str]] = {
-    "label out of range": ({"labels": [0, 1, 2, 10]}, "label 10 is out of range:"),
-    "negative label": ({"labels": [0, 1, 2, -1]}, "the label of sample 3 is -1; class indices start at 0"),
-    "fractional labels": ({"labels": [0.5, 1.0, 2.0, 3.0]}, "labels are of type float64; they must be integers"),
-    "fewer labels": ({"labels": [0, 1]}, "there are 4 images: it must be (4,)"),
-    "no image": ({"count": 0}, "it holds no images; give at least one image"),
-    "no stack of images": ({"shape": (64,)}, "has shape (4, 64); images are (n, c, h, w)"),
-    "two layouts": ({"shape": (3, 8, 3)}, "cannot tell the layout of shape (4, 3, 8, 3); set layout: nchw or nhwc"),
-    "int32 pixels": ({"images": np.zeros((4, 1, 8, 8), np.int32)}, "is of type int32; set scale"),
-    "pickled objects": ({"images": np.array([{}] * 4, dtype=object)}, "Object arrays cannot be loaded when allow_pickle=False"),
-    "NaN pixels": ({"images": np.full((4, 1, 8, 8), np.nan)}, "sample 0: 64 of 64 pixels are NaN or infinite"),
-}
-
-
-@pytest.mark.parametrize(("arrays", "says"), ARRAYS.values(), ids=list(ARRAYS))
-def test_npz_array(arrays: dict[str, Any], says: str, tmp_path: Path, refuse_data: RefuseData) -> None:
-    save_npz(tmp_path / "x.npz", **arrays)
-    refuse_data(kind="npz", path="x.npz", says=says)
-
-
-def test_empty_folder(tmp_path: Path, refuse_data: RefuseData) -> None:
-    (tmp_path / "empty").mkdir()
-    refuse_data(kind="images", path="empty", says="empty: is an empty folder; give a folder with one folder per class")
 
 
 def test_unreadable_image_stops(folder: Path, refuse_data: RefuseData) -> None:
@@ -107,39 +68,6 @@ def test_all_samples_unreadable_is_exit_5(folder: Path, refuse_data: RefuseData)
         path.write_bytes(b"")
     line = refuse_data("--on-error", "skip", kind="images", path="digits", channels=1, code=5, says="none of its 10 samples can be used")
     assert "the first: digits/0/0.png" in line
-
-
-LISTS = {
-    "no label column": ("file\n0.png\n", "path"),
-    "missing image": ("path,label\n0.png,0\nzero.png,1\n", "zero.png: no such file; correct the path or leave it out"),
-    "names and numbers": (
-        "path,label,id\n0.png,0,a\n0.png,one,b\n",
-        "mixes labels that are names ('one', line 3) and numbers ('0', line 2)",
-    ),
-    "nothing": ("path,label\n", "images.csv"),
-    "an image elsewhere": ("path,label\n../0.png,0\n", "../0.png: leads out of the folder of the data; set root to a folder that all"),
-    "an absolute path": ("path,label\n/etc/passwd,0\n", "/etc/passwd: leads out of the folder of the data; set root to a folder that"),
-    "control characters": ('path,label\n0.png,"a\n::error::"\n', r"the class name 'a\n::error::' has control characters; rename it"),
-}
-
-
-@pytest.mark.parametrize(("text", "says"), LISTS.values(), ids=list(LISTS))
-def test_csv(text: str, says: str, tmp_path: Path, refuse_data: RefuseData) -> None:
-    Image.new("L", (8, 8)).save(tmp_path / "0.png")
-    (tmp_path / "images.csv").write_text(text)
-    refuse_data(kind="csv", path="images.csv", channels=1, says=says)
-
-
-TORCHVISION = {
-    "unknown name": ({"name": "CIFAR11"}, "is not in torchvision.datasets; did you mean 'CIFAR10'?"),
-    "absent": ({"name": "CIFAR10"}, "no CIFAR10 in 'tv' (missing or damaged); set download: true, or correct root"),
-    "unknown split": ({"name": "CIFAR10", "split": "valid"}, "has no split 'valid'; it has train and test"),
-}
-
-
-@pytest.mark.parametrize(("options", "says"), TORCHVISION.values(), ids=list(TORCHVISION))
-def test_torchvision(options: dict[str, Any], says: str, refuse_data: RefuseData) -> None:
-    refuse_data(kind="torchvision", root="tv", **options, says=says)
 
 
 def test_python_code_needs_trust(tmp_path: Path, refuse_data: RefuseData) -> None:

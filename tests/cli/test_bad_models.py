@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -36,13 +35,6 @@ def network() -> nn.Module:
     return module.eval()
 
 
-def save_torchscript(path: Path, module: nn.Module, shape: tuple[int, ...] = (2, 1, 8, 8)) -> Path:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch has deprecated it; people still have such files
-        torch.jit.save(torch.jit.trace(module, torch.rand(shape)), path)
-    return path
-
-
 class Canary:
     """Unpickling it writes a file."""
 
@@ -55,48 +47,6 @@ class Canary:
 
 def test_missing(refuse_model: RefuseModel) -> None:
     refuse_model({"path": "model.pt"}, says="model.pt: there is no such file; paths are relative to the spec file")
-
-
-def test_missing_names_its_neighbour(refuse_model: RefuseModel) -> None:
-    refuse_model({**NETWORK, "path": str(WEIGHTS.with_name("digit_cnn.safetensors"))}, says="did you mean 'digits_cnn.safetensors'?")
-
-
-@pytest.mark.parametrize("name", ["model.pt", "model.pt2", "model.safetensors", "model.onnx"])
-def test_empty(name: str, tmp_path: Path, refuse_model: RefuseModel) -> None:
-    (tmp_path / name).touch()
-    refuse_model({**NETWORK, "path": name}, says=f"{name}: the file is empty")
-
-
-@pytest.mark.parametrize("name", ["model.pt", "model.pt2"])
-def test_junk(name: str, tmp_path: Path, refuse_model: RefuseModel) -> None:
-    (tmp_path / name).write_bytes(b"junk" * 100)
-    refuse_model({"path": name}, says=f"{name}: is not a complete torch zip archive")
-
-
-def test_no_format_known(tmp_path: Path, refuse_model: RefuseModel) -> None:
-    (tmp_path / "model.bin").write_bytes(b"junk" * 100)
-    refuse_model({"path": "model.bin"}, says="write model.format: one of torchscript, pt2, safetensors, onnx")
-
-
-def test_pointer_of_git_lfs(tmp_path: Path, refuse_model: RefuseModel) -> None:
-    (tmp_path / "model.pt").write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\n")
-    refuse_model({"path": "model.pt"}, says="is a Git LFS pointer, not the weights; run git lfs pull")
-
-
-def test_truncated_safetensors(tmp_path: Path, refuse_model: RefuseModel) -> None:
-    (tmp_path / "cut.safetensors").write_bytes(WEIGHTS.read_bytes()[:20_000])
-    refuse_model({**NETWORK, "path": "cut.safetensors"}, says="cut.safetensors: is not a complete safetensors file")
-
-
-def test_truncated_torchscript(tmp_path: Path, refuse_model: RefuseModel) -> None:
-    whole = save_torchscript(tmp_path / "model.pt", network()).read_bytes()
-    (tmp_path / "model.pt").write_bytes(whole[: len(whole) // 2])
-    refuse_model({"path": "model.pt"}, says="the file is truncated or damaged")
-
-
-def test_another_format_than_declared(tmp_path: Path, refuse_model: RefuseModel) -> None:
-    save_torchscript(tmp_path / "model.pt", network())
-    refuse_model({"path": "model.pt", "format": "pt2"}, says="is a torchscript file, but model.format says pt2; write format: torchscript")
 
 
 @pytest.mark.parametrize("options", [[], ["--trust"]], ids=["", "--trust"])
@@ -135,13 +85,6 @@ ARCHITECTURES = {
 @pytest.mark.parametrize(("name", "options", "says"), ARCHITECTURES.values(), ids=list(ARCHITECTURES))
 def test_architecture(name: str | None, options: dict[str, Any], says: str, refuse_model: RefuseModel) -> None:
     refuse_model({"path": str(WEIGHTS), "architecture": name, "architecture_options": options}, says=says)
-
-
-def test_nan_weights(tmp_path: Path, refuse_model: RefuseModel) -> None:
-    tensors = load_file(WEIGHTS)
-    tensors["2.weight"][0, 0, 0, 0] = float("nan")
-    save_file(tensors, tmp_path / "nan.safetensors")
-    refuse_model({**NETWORK, "path": "nan.safetensors"}, says="nan.safetensors: the tensor 2.weight has NaN")
 
 
 def test_logits_that_overflow(tmp_path: Path, refuse_model: RefuseModel) -> None:

@@ -45,7 +45,7 @@ def test_a_run(tmp_path: Path, run_cli: RunCli) -> None:
             assert 0 < float(row["value"]) <= float(attacked["value"])
             assert (row["quantity"], row["interval"], row["lower"], row["upper"]) == ("certified_radius", "lower bound", row["value"], "")
     details = [
-        row["details"] for row in json.loads((tmp_path / "run" / "samples.json").read_text())["rows"] if row["estimator"] == "moments"
+        row["numbers"] for row in json.loads((tmp_path / "run" / "samples.json").read_text())["rows"] if row["estimator"] == "moments"
     ]
     assert all(set(one) == {"p_c", "smoothed_margin"} for one in details)
     assert run_cli("verify", "run", "--samples", "all").code == 0

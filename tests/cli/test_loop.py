@@ -14,10 +14,10 @@ import robaudit
 from robaudit.auditing import loop, setup
 from robaudit.datasets import open_dataset
 from robaudit.datasets.select import Selected
-from robaudit.estimators.base import Estimate
 from robaudit.estimators.mc import MonteCarlo
 from robaudit.estimators.work import Work
 from robaudit.levels import NoiseLevel
+from robaudit.results import Result
 from robaudit.rows import Row
 from tests.conftest import RunCli
 from tests.specs import digits, write
@@ -114,10 +114,10 @@ def test_an_estimator_alone_gives_the_same_rows(entry: Any, whole: Path, tmp_pat
     assert {row.key: row for row in alone} == {row.key: expected[row.key] for row in alone}
 
 
-def limited(images: int, real: Callable[[MonteCarlo, Work], Sequence[Estimate]]) -> Callable[[MonteCarlo, Work], Sequence[Estimate]]:
+def limited(images: int, real: Callable[[MonteCarlo, Work], Sequence[Result]]) -> Callable[[MonteCarlo, Work], Sequence[Result]]:
     """mc on a machine whose memory holds so many images."""
 
-    def estimate(self: MonteCarlo, work: Work) -> Sequence[Estimate]:
+    def estimate(self: MonteCarlo, work: Work) -> Sequence[Result]:
         if len(work.x) > images:
             raise RuntimeError(
                 "[enforce fail at alloc_cpu.cpp:121] . DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes"
@@ -172,7 +172,7 @@ def test_an_extension_leaves_the_old_run_readable_until_it_is_done(
     shown, before = run_cli("show", "run").out, outputs(tmp_path / "run")
     real = MonteCarlo.estimate
 
-    def interrupted(self: MonteCarlo, work: Work) -> Sequence[Estimate]:
+    def interrupted(self: MonteCarlo, work: Work) -> Sequence[Result]:
         if work.at.level == 0.4:
             raise KeyboardInterrupt
         return real(self, work)

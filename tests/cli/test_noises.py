@@ -188,7 +188,7 @@ def test_corruption_report(run: Path, run_cli: RunCli) -> None:
     assert set(document["accuracy"]) == {"fog", "contrast"}
     votes = json.loads((run / "samples.json").read_text())["rows"]
     right = [
-        row["votes"][int(labels[row["sample_id"]])] / sum(row["votes"])
+        row["votes"]["counts"][int(labels[row["sample_id"]])] / sum(row["votes"]["counts"])
         for row in votes
         if (row["noise"], row["level"], row["estimator"]) == ("fog", 3.0, "mc")
     ]

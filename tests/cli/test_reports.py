@@ -115,8 +115,7 @@ def test_flag_samples_table_says_how_certain(run: Path, run_cli: RunCli) -> None
     assert "of 60 samples are below 0.5: " in out
 
 
-@pytest.mark.parametrize("command", ["bias-report", "flag-samples"])
-@pytest.mark.parametrize("format_", ["table", "csv", "json"])
+@pytest.mark.parametrize(("command", "format_"), [("bias-report", "table"), ("flag-samples", "csv")])
 def test_output_file_holds_what_would_be_printed(command: str, format_: str, run: Path, run_cli: RunCli, tmp_path: Path) -> None:
     printed = run_cli(command, run, "--format", format_)
     written = run_cli(command, run, "--format", format_, "-o", "report")

@@ -27,9 +27,9 @@ ESTIMATORS = [{"mc": {"samples": 50}}, "logit_gaussian", "taylor", {"mmse": {"sa
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a finished run of 30 samples, with its spec."""
+    """The folder of a finished run of 12 samples, with its spec."""
     folder = tmp_path_factory.mktemp("finished")
-    spec = write(folder, digits(limit=30, noise={"sigma": [0.25, 0.1]}, estimators=ESTIMATORS))
+    spec = write(folder, digits(limit=12, noise={"sigma": [0.25, 0.1]}, estimators=ESTIMATORS))
     audit(load_spec(spec), out=folder / "run")
     return folder
 
@@ -46,12 +46,18 @@ def change(run: Path, index: int, **values: Any) -> str:
     path = run / "samples.json"
     document = json.loads(path.read_text())
     row = document["rows"][index]
-    row.update({key: value(row[key]) if callable(value) else value for key, value in values.items()})
+    row.update({key: value(row.get(key)) if callable(value) else value for key, value in values.items()})
     path.write_bytes(laid_out(document))
     about = read_info(run)
     about["files"]["samples.json"] = hashlib.sha256(path.read_bytes()).hexdigest()
     (run / "run.json").write_text(json.dumps(about))
     return str(row["sample_id"])
+
+
+def backwards(text: str) -> str:
+    """The bits of draws in another order."""
+    data = base64.b64decode(text)
+    return base64.b64encode(data[-2::-1] + data[-1:]).decode()
 
 
 def index_of(run: Path, estimator: str, low: float = 0.2, high: float = 0.995) -> int:
@@ -61,33 +67,26 @@ def index_of(run: Path, estimator: str, low: float = 0.2, high: float = 0.995) -
 
 @pytest.mark.bits
 def test_a_run_comes_out_again(run: Path, run_cli: RunCli) -> None:
-    for samples, rows in (("all", 240), ("3", 24)):
+    for samples, rows in (("all", 96), ("3", 24)):
         code, out, _ = run_cli("verify", run, "--samples", samples)
         assert code == 0
         assert out.startswith(f"{rows} rows of {rows // 8} samples recomputed: all as written, bit for bit\n\nConsistency of the results\n")
     assert run_cli("verify", run, "--samples", "2", "-q") == (0, "", "")
 
 
-@pytest.mark.parametrize("estimator", ["mc", "logit_gaussian", "taylor", "mmse"])
-def test_a_changed_third_digit_is_found(estimator: str, run: Path, run_cli: RunCli) -> None:
-    name = change(run, index_of(run, estimator), value=lambda value: value - 0.001 if value > 0.5 else value + 0.001)
+def test_a_changed_third_digit_is_found(run: Path, run_cli: RunCli) -> None:
+    changed = {
+        name: change(run, index_of(run, name), value=lambda value: value - 0.001 if value > 0.5 else value + 0.001)
+        for name in ("mc", "logit_gaussian", "taylor", "mmse")
+    }
     code, out, _ = run_cli("verify", run, "--samples", "all")
     assert code == 1
-    assert out.startswith(f"{name}, {estimator} at sigma 0.25: value is 0.")
-    assert "\n240 rows of 30 samples recomputed: 1 numbers differ\n" in out
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("field", "value"), [("predicted", 3), ("lower", 0.0), ("interval", "none"), ("upper", None)])
-def test_other_columns_are_compared(field: str, value: object, run: Path, run_cli: RunCli) -> None:
-    change(run, index_of(run, "logit_gaussian"), **{field: value})
-    code, out, _ = run_cli("verify", run, "--samples", "all")
-    assert code == 1
-    assert f"logit_gaussian at sigma 0.25: {field} is " in out
+    assert all(f"{sample}, {estimator} at sigma 0.25: value is 0." in out for estimator, sample in changed.items())
+    assert "\n96 rows of 12 samples recomputed: 4 numbers differ\n" in out
 
 
 def test_votes_are_compared(run: Path, run_cli: RunCli) -> None:
-    change(run, index_of(run, "mc"), votes=lambda votes: [*votes[1:], votes[0]], kept=None)
+    change(run, index_of(run, "mc"), votes=lambda votes: {"counts": [*votes["counts"][1:], votes["counts"][0]]})
     code, out, _ = run_cli("verify", run, "--samples", "all")
     assert code == 1
     assert "votes is " in out
@@ -95,17 +94,10 @@ def test_votes_are_compared(run: Path, run_cli: RunCli) -> None:
 
 def test_draws_are_compared(run: Path, run_cli: RunCli) -> None:
     index = index_of(run, "mc", 0.5, 0.95)
-    change(run, index, kept=lambda text: base64.b64encode(base64.b64decode(text)[-2::-1] + base64.b64decode(text)[-1:]).decode())
+    change(run, index, votes=lambda votes: {**votes, "bits": backwards(votes["bits"])})
     code, out, _ = run_cli("verify", run, "--samples", "all")
     assert code == 1
     assert re.search(r"mc at sigma 0.25: kept of draw \d+ is (True in the run and False|False in the run and True) now", out)
-
-
-def test_votes_that_were_changed_are_named(run: Path, run_cli: RunCli) -> None:
-    change(run, index_of(run, "mc"), votes=lambda votes: [*votes[1:], votes[0]])
-    code, out, _ = run_cli("verify", run, "--samples", "all")
-    assert code == 1
-    assert "votes" in out
 
 
 def test_an_altered_file_is_named(run: Path, run_cli: RunCli) -> None:
@@ -169,10 +161,10 @@ def test_a_network_that_sees_the_whole_batch_is_verified_as_a_whole(tmp_path: Pa
 
 def test_many_differences_are_not_all_printed(run: Path, run_cli: RunCli) -> None:
     for i in range(25):
-        change(run, i, predicted=11, kept=None, split=None)
+        change(run, i, predicted=11, votes=lambda votes: votes and {"counts": votes["counts"]})
     code, out, _ = run_cli("verify", run, "--samples", "all")
     assert code == 1
-    assert out.splitlines()[20:23] == ["and 5 more", "240 rows of 30 samples recomputed: 25 numbers differ", ""]
+    assert out.splitlines()[20:23] == ["and 5 more", "96 rows of 12 samples recomputed: 25 numbers differ", ""]
 
 
 @pytest.mark.parametrize("samples", ["-1", "some", "1.5", "\u0663"])
@@ -193,7 +185,7 @@ def test_export_of_an_unfinished_run_gives_what_there_is(run: Path, run_cli: Run
     whole = (run / "samples.csv").read_text()
     code, out, err = run_cli("show", run, "rows")
     assert (code, out) == (0, whole)
-    assert err == f"note: {run} is unfinished: these are the 240 rows it has so far\n"
+    assert err == f"note: {run} is unfinished: these are the 96 rows it has so far\n"
 
 
 # --- results against each other
@@ -211,7 +203,7 @@ def test_results_are_compared_without_weights(run: Path, run_cli: RunCli, tmp_pa
     found = json.loads(run_cli("verify", run, "--samples", "0", "--format", "json").out)
     assert (found["recomputed"], found["not_recomputed"]) == (None, None)
     checks = found["checks"]
-    assert (checks["images"], checks["contradictions"]) == (30, [])
+    assert (checks["images"], checks["contradictions"]) == (12, [])
     assert checks["comparisons"] == sum(one["comparisons"] for one in checks["relations"])
     assert run_cli("verify", run, "--samples", "0", "-o", "checks.txt").out == ""
     assert (tmp_path / "checks.txt").read_text().split() == outcome.out.split()

@@ -9,9 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from robaudit import audit, load_spec, read_run
-from robaudit.gates.decide import decide, overall
-from robaudit.spec.gates import NO_WARNINGS, QUANTITIES, parse_gate
+from robaudit import audit, load_spec
 from tests.cli.conftest import Refuse, refuse
 from tests.conftest import RunCli
 from tests.gates.tools import ONLY
@@ -109,13 +107,6 @@ def test_other_formats_keep_standard_output(run: Path, run_cli: RunCli) -> None:
         assert err == f"warning: {MEANT}\n"
 
 
-def test_the_page(run: Path, tmp_path: Path, run_cli: RunCli) -> None:
-    assert run_cli("report", run, "-o", "report.html").code == 0
-    page = (tmp_path / "report.html").read_text()
-    verdict = page[page.index("<h2>Verdict</h2>") :]
-    assert verdict.index("sigma 8 is 8 times") < verdict.index('class="sentence"')
-
-
 def test_reports_of_two_runs(run: Path, silent: Path, tmp_path: Path, run_cli: RunCli) -> None:
     """The warnings of each run stand in the verdict, before the sections."""
     for name, verdict, section in (("two.html", "<h2>Verdict</h2>", "<h2>Accuracy and"), ("two.md", "# Robustness", "## Accuracy and")):
@@ -139,25 +130,10 @@ def test_strict(run: Path, silent: Path, run_cli: RunCli) -> None:
     assert run_cli("gate", silent, GATE, "--strict").code == 0
 
 
-def test_strict_by_itself(run: Path, silent: Path, run_cli: RunCli) -> None:
-    assert run_cli("gate", silent, "--strict").out == "pass  warnings <= 0  0  a count\npass: of 1 gate 1 passed\n"
-    assert run_cli("gate", run, "--strict", "--population").code == 1
-    assert run_cli("gate", run, "warnings <= 1").code == 0
-
-
 def test_a_gate_on_warnings_is_about_the_run(run: Path, refuse: Refuse) -> None:
     line = refuse("gate", run, "warnings(sigma=8) <= 0")
     assert line.endswith("gate 'warnings(sigma=8) <= 0': warnings are about the run; leave estimator and noise level out")
     assert "a number of warnings is at least 0" in refuse("gate", run, "warnings <= -1")
-
-
-def test_strict_in_python(run: Path, silent: Path) -> None:
-    gates = [parse_gate(GATE, QUANTITIES, "test")]
-    for path, verdict in ((run, "fail"), (silent, "pass")):
-        decisions = decide(read_run(path), gates, strict=True)
-        assert [one.gate.quantity for one in decisions] == ["warnings", "mean"]
-        assert overall(decisions) == verdict
-    assert len(decide(read_run(run), [NO_WARNINGS], strict=True)) == 1
 
 
 def test_documents(run: Path, run_cli: RunCli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,15 +211,6 @@ def test_a_place_that_takes_no_files_is_refused_before_the_audit(tmp_path: Path,
     path = write(tmp_path, spec(noise={"sigma": [0.5]}))
     assert "x.html: cannot be written: Read-only file system; name another" in refuse("estimate", path, "--report", "x.html", "--out", "r")
     assert not (tmp_path / "r").exists()
-
-
-def test_a_link_to_a_report_stays_a_link(tmp_path: Path, run_cli: RunCli) -> None:
-    (tmp_path / "link.md").symlink_to("kept.md")
-    (tmp_path / "kept.md").write_text("of an earlier audit")
-    path = write(tmp_path, spec(noise={"sigma": [0.5]}))
-    assert run_cli("estimate", path, "--out", "run", "--quiet", "--report", "link.md").code == 0
-    assert (tmp_path / "link.md").is_symlink()
-    assert "# Robustness" in (tmp_path / "kept.md").read_text()
 
 
 def test_the_report_has_the_gates_of_the_command_line(tmp_path: Path, run_cli: RunCli) -> None:

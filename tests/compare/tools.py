@@ -48,7 +48,12 @@ def bits(kept: NDArray[np.bool_], labels: Sequence[int | None] | None = None) ->
     counts, draws = kept.sum(1), kept.shape[1]
     texts = packed(torch.tensor(kept))
     rows = zip(shares(counts, draws, labels), texts, counts, strict=True)
-    return [replace(row, kept=text if 0 < k < draws else None) for row, text, k in rows]
+    return [with_bits(row, text if 0 < k < draws else None) for row, text, k in rows]
+
+
+def with_bits(row: Row, bits: str | None = None) -> Row:
+    """The row with these bits of its draws, or none."""
+    return row if row.votes is None else replace(row, votes=replace(row.votes, bits=bits))
 
 
 def decided(found: Comparison, *gates: str, population: bool = False) -> tuple[Decision, ...]:

@@ -10,6 +10,7 @@ import sys
 import tomllib
 import warnings
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -25,7 +26,7 @@ from torchvision import models
 from robaudit.spec.gates import QUANTITIES, parse_gate
 from tests.conftest import RunCli
 from tests.datasets.cifar10 import write_cifar10
-from tests.specs import digits, read_info, save_npz, write
+from tests.specs import read_info, save_npz
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 RNG = np.random.default_rng(0)
@@ -192,11 +193,11 @@ def script(name: str) -> str:
     return str(found["run"])
 
 
-def run_script(folder: Path, **inputs: str) -> subprocess.CompletedProcess[str]:
+def run_script(folder: Path, *, first: Path | None = None, **inputs: str) -> subprocess.CompletedProcess[str]:
     """The script of the action's audit, as the runner calls it."""
     environment = {
         **os.environ,
-        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "PATH": f"{first or Path(sys.executable).parent}:{os.environ['PATH']}",
         "OMP_NUM_THREADS": "1",
         "GITHUB_OUTPUT": str(folder / "output"),
         "GITHUB_STEP_SUMMARY": str(folder / "summary.md"),
@@ -224,31 +225,39 @@ def test_the_action(least: str, code: int, tmp_path: Path, audited: Callable[[st
     assert (tmp_path / "output").read_text() == "folder=results/\n"
 
 
-def test_the_action_takes_gates_and_runs_nothing_else(tmp_path: Path, audited: Callable[[str], Path]) -> None:
-    audited("0.2")
-    gates = 'accuracy >= 0.5\n\n   \nwarnings <= 0; $(touch gates) "\n'
-    done = run_script(tmp_path, SPEC="audit.yaml", REPORT="report.html", GATES=gates)
-    assert done.returncode == 2
-    assert "--gate 'warnings <= 0; $(touch gates) \"'" in done.stderr
+@pytest.fixture
+def called(tmp_path: Path) -> Callable[..., list[list[str]]]:
+    """What the action calls robaudit with: a program of that name that notes its arguments."""
+    program = tmp_path / "bin" / "robaudit"
+    program.parent.mkdir()
+    program.write_text('#!/bin/bash\nprintf "%s\\0" "$@" >> calls; printf "\\n" >> calls\n')
+    program.chmod(0o755)
+
+    def run(**inputs: str) -> list[list[str]]:
+        (tmp_path / "calls").unlink(missing_ok=True)
+        done = run_script(tmp_path, first=program.parent, SPEC="audit.yaml", REPORT="report.html", **inputs)
+        assert done.returncode == 0, done.stderr
+        return [line.split("\0")[:-1] for line in (tmp_path / "calls").read_text().split("\0\n") if line]
+
+    return run
+
+
+def test_the_action_takes_gates_and_runs_nothing_else(tmp_path: Path, called: Callable[..., list[list[str]]]) -> None:
+    estimate = called(GATES='accuracy >= 0.5\n\n   \nwarnings <= 0; $(touch gates) "\n')[0]
+    assert [word for before, word in pairwise(estimate) if before == "--gate"] == ["accuracy >= 0.5", 'warnings <= 0; $(touch gates) "']
     assert not (tmp_path / "gates").exists()
 
 
-def test_the_action_runs_code_only_when_told_to(tmp_path: Path) -> None:
-    (tmp_path / "mynet.py").write_text("from robaudit.models.architectures import digits_cnn\n")
-    document = digits(model={"format": "python", "architecture": "mynet:digits_cnn"}, limit=3, gates=["accuracy >= 0"])
-    write(tmp_path, document, "audit.yaml")
-    refused = run_script(tmp_path, SPEC="audit.yaml", REPORT="report.html")
-    assert refused.returncode == 2
-    assert "is Python code" in refused.stderr
-    done = run_script(tmp_path, SPEC="audit.yaml", REPORT="report.html", TRUST="true")
-    assert done.returncode == 0, done.stderr
+def test_the_action_runs_code_only_when_told_to(called: Callable[..., list[list[str]]]) -> None:
+    assert "--trust" not in called()[0]
+    assert "--trust" in called(TRUST="true")[0]
 
 
 def test_the_action_gives_the_code_of_a_mistake(tmp_path: Path) -> None:
     """Never 1, which is that of a failed gate."""
     (tmp_path / "file").touch()
-    for inputs, says in (({"SPEC": "no.yaml", "REPORT": "a/r.html"}, "no.yaml"), ({"SPEC": "no.yaml", "REPORT": "file/r.html"}, "file")):
-        done = run_script(tmp_path, **inputs)
+    for report, says in (("a/r.html", "no.yaml"), ("file/r.html", "file")):
+        done = run_script(tmp_path, SPEC="no.yaml", REPORT=report)
         assert done.returncode == 2
         assert says in done.stderr
 

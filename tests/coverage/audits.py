@@ -16,7 +16,6 @@ import torch
 from numpy.typing import NDArray
 
 from robaudit.compare.difference import compare
-from robaudit.estimators.base import Estimate
 from robaudit.estimators.engine import Engine
 from robaudit.estimators.mc import count_votes
 from robaudit.estimators.work import CleanPass, Work
@@ -25,6 +24,7 @@ from robaudit.gates.until import next_analysis, possible_analyses
 from robaudit.models import LogitModel
 from robaudit.noise.registry import gaussian_source
 from robaudit.quantities import P_ROBUST
+from robaudit.results import Result
 from robaudit.rows import Row
 from robaudit.stats.classes import class_bias
 from robaudit.stats.frame import Columns
@@ -110,31 +110,10 @@ def audit(subject: Subject, model: LogitModel, name: str, options: dict[str, Any
     return [row_of(*one, name, subject.level) for one in found]
 
 
-def row_of(sample: str, label: int, predicted: int, one: Estimate, name: str, level: float, quantity: str = P_ROBUST.name) -> Row:
+def row_of(sample: str, label: int, predicted: int, one: Result, name: str, level: float, quantity: str = P_ROBUST.name) -> Row:
     """An estimate as a row."""
-    return Row(
-        sample_id=sample,
-        label=label,
-        predicted=predicted,
-        correct=label == predicted,
-        **sigma(level).document(),
-        estimator=name,
-        quantity=quantity,
-        value=one.value,
-        lower=one.lower,
-        upper=one.upper,
-        std_error=one.std_error,
-        flips_to=one.flips_to,
-        forwards=one.forwards,
-        backwards=one.backwards,
-        note=one.note,
-        interval=one.interval,
-        votes=one.votes,
-        details=one.details,
-        kept=one.kept,
-        split=one.split,
-        not_finite=one.not_finite,
-    )
+    about = {"sample_id": sample, "label": label, "predicted": predicted, "correct": label == predicted, **sigma(level).document()}
+    return Row.of(one, **about, estimator=name, quantity=quantity)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,12 +19,12 @@ import torch
 from scipy.stats import chi2, norm
 from torch import Tensor
 
-from robaudit.estimators.base import Estimate
 from robaudit.estimators.engine import Engine
 from robaudit.estimators.work import CleanPass, Work
 from robaudit.models import from_module
 from robaudit.noise.registry import gaussian_source
 from robaudit.quantities import IntervalKind
+from robaudit.results import Result
 from tests.coverage.study import CASES, PROBABILITIES, Line
 from tests.estimators.tools import build
 from tests.levels import sigma
@@ -124,7 +124,7 @@ def votes(p: float, cases: int = CASES) -> Iterator[Line]:
     yield _line("antithetic pairs", f"logit_gaussian decided by votes; {SKEWED.name}", p, rows)
 
 
-def _line(interval: str, setting: str, p: float, rows: Sequence[Estimate], exempt: str = "") -> Line:
+def _line(interval: str, setting: str, p: float, rows: Sequence[Result], exempt: str = "") -> Line:
     ends = np.array([(row.lower, row.upper) for row in rows], dtype=np.float64)
     return Line.of(interval, setting, p, ends[:, 0], ends[:, 1], [row.forwards - 1 for row in rows], exempt)
 

@@ -10,11 +10,11 @@ import numpy as np
 import torch
 
 from robaudit.errors import ModelError
-from robaudit.estimators.base import Estimate
 from robaudit.estimators.mc import count_votes
 from robaudit.gates.decide import Decision, decide
 from robaudit.numerics.losses import log_cross_entropy, log_norm
 from robaudit.quantities import LOG10_P_FAIL, LOSS, IntervalKind
+from robaudit.results import Result
 from tests.coverage.audits import Errors, Floats, row_of, work_on
 from tests.coverage.subjects import Subject
 from tests.estimators.tools import build, built, installed_estimators, values
@@ -76,9 +76,9 @@ def _certified(subject: Subject, seeds: int, votes: Floats, draws: int) -> Itera
     estimator, ends = built(installed_estimators()["certified_radius"], n=1000, alpha=0.05), []
     for seed in range(seeds):
         for image, (one,) in enumerate(values(estimator, work_on(subject, subject.model, seed))):
-            chosen = (one.details or {}).get("certified_class")
+            chosen = None if one.certificate is None else one.certificate.label
             if chosen is not None:
-                p = (votes[image, int(chosen)] + 1) / (draws + 1)
+                p = (votes[image, chosen] + 1) / (draws + 1)
                 ends.append((one.value, math.inf, subject.level * float(ndtri(p))))
     if ends:
         yield _errors(subject, "certified_radius, alpha .05", "radius", ends, 0.05)
@@ -115,7 +115,7 @@ def _losses(subject: Subject, seeds: int, draws: int) -> Iterator[Errors]:
         runs = [values(estimator, work_on(subject, subject.model, seed)) for seed in range(max(1, seeds // 2))]
         for k, (q, (log_z, ess)) in enumerate(zip(ORDERS, known, strict=True)):
             of = [i for i in range(len(work.x)) if ess[i] >= FEWEST and 1 / (q * float(ess[i]) ** 0.5) <= KNOWN]
-            rows: list[tuple[Estimate, float]] = [(found[i][k], float(log_z[i])) for found in runs for i in of]
+            rows: list[tuple[Result, float]] = [(found[i][k], float(log_z[i])) for found in runs for i in of]
             ends = [(math.log(one.lower), math.log(one.upper), t) for one, t in rows if one.lower and one.upper]
             if ends:
                 yield _errors(subject, name, f"q = {q:g}, log", ends)
@@ -145,5 +145,5 @@ def _smoothed(subject: Subject, seeds: int, draws: int) -> Iterator[Errors]:
         margin.index_add_(0, batch.image, gap / (draws // 4))
     for seed in range(seeds):
         for image, (one,) in enumerate(values(estimator, work_on(subject, subject.model, seed))):
-            ends.append((one.value * (one.details or {})["lipschitz"], math.inf, max(0.0, float(margin[image]))))
+            ends.append((one.value * one.numbers["lipschitz"], math.inf, max(0.0, float(margin[image]))))
     yield _errors(subject, "smoothed_margin, alpha .05", "radius", ends, 0.05)

@@ -43,7 +43,13 @@ def assert_same(run: Path, other: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "option", [pytest.param("--set run.precision=fp64", marks=pytest.mark.slow), "--set run.precision=fp64 --deterministic", *LOWER]
+    "option",
+    [
+        pytest.param("--set run.precision=fp64", marks=pytest.mark.slow),
+        "--set run.precision=fp64 --deterministic",
+        pytest.param(LOWER[0], marks=pytest.mark.slow),
+        LOWER[1],
+    ],
 )
 def test_estimate_extend_verify_and_compare(option: str, tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)

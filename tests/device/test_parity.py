@@ -11,11 +11,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from robaudit.estimators.base import Estimate, Estimator
+from robaudit.estimators.base import Estimator
 from robaudit.noise import frames
 from robaudit.noise.base import AdditiveNoise, NoiseKind, Shape
 from robaudit.noise.draws import NormalDraws
 from robaudit.noise.registry import NoiseSource
+from robaudit.results import Result
 from tests.device import pretended
 from tests.estimators.tools import built, curved, fitting, installed_estimators, network_for, values, work_on
 from tests.noise.kinds import SHAPES, examples, images, some_level
@@ -43,7 +44,7 @@ def _same_frames(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(frames, "_offset", by_seed)
 
 
-def found_on(device: str, estimator: Estimator, network: nn.Module) -> list[tuple[Estimate, ...]]:
+def found_on(device: str, estimator: Estimator, network: nn.Module) -> list[tuple[Result, ...]]:
     work = work_on(network, device=device, images=3, gradients=estimator.linearises_clean)
     return values(estimator, fitting(estimator, work))
 

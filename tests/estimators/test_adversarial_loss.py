@@ -25,7 +25,7 @@ from robaudit.noise.registry import NoiseSource
 from robaudit.noise.spatial import Spatial
 from robaudit.noise.uniform import Uniform
 from robaudit.spec.model import EstimatorSpec
-from tests.estimators.tools import SHAPE, curved, linear, weights
+from tests.estimators.tools import SHAPE, curved, linear, loss_of, weights
 
 IMAGES = 6
 
@@ -80,9 +80,8 @@ def test_no_draw_of_the_noise_has_a_larger_loss(form: NoiseKind) -> None:
         drawn = field.values(torch.full((len(z),), image), z)
         assert one.value >= float(drawn.max().exp())
         assert (one.lower, one.upper, one.interval.text) == (one.value, math.inf, "lower bound")
-        assert one.details is not None
-        assert one.value == pytest.approx(math.exp(one.details["log_loss"]))
-        assert one.details["target"] == work.labels[image]
+        assert one.value == pytest.approx(math.exp(one.numbers["log_loss"]))
+        assert loss_of(one).target == work.labels[image]
         assert one.flips_to != work.clean.predicted[image]
     assert any(one.flips_to is not None for one in estimates)
     assert {one.backwards > 0 for one in estimates} == {not isinstance(form, Spatial)}

@@ -9,11 +9,12 @@ import torch
 from pydantic import ValidationError
 from torch import nn
 
-from robaudit.estimators.base import Estimate, Estimator, Scope
+from robaudit.estimators.base import Estimator, Scope
 from robaudit.estimators.radius import SearchedRadius
 from robaudit.estimators.registry import Chosen
 from robaudit.names import Part
 from robaudit.quantities import CERTIFIED, DIFFICULTY, LOSS, RADIUS, IntervalKind
+from robaudit.results import Result
 from tests.estimators.tools import Counter, built, fitting, installed_estimators, linear, network_for, values, work_on
 from tests.plugin.norms import Norms
 
@@ -67,10 +68,10 @@ def test_estimates_are_sane(name: str) -> None:
             assert quantity.low <= estimate.lower <= estimate.value <= estimate.upper <= quantity.high
         assert estimate.flips_to is None or (estimate.flips_to != predicted and 0 <= estimate.flips_to < work.classes)
         if estimate.votes is not None:
-            assert len(estimate.votes) == work.classes
-            assert sum(estimate.votes) == estimate.forwards - 1
+            assert len(estimate.votes.counts) == work.classes
+            assert sum(estimate.votes.counts) == estimate.forwards - 1
             if estimate.interval.text == "clopper-pearson":
-                assert estimate.votes[predicted] == round(estimate.value * sum(estimate.votes))
+                assert estimate.votes.counts[predicted] == round(estimate.value * sum(estimate.votes.counts))
 
 
 def test_counts_the_passes_it_makes(name: str) -> None:
@@ -151,7 +152,7 @@ def test_a_constant_classifier_never_flips(name: str) -> None:
         assert math.isfinite(estimate.std_error or 0.0)
 
 
-def _assert_close(some: list[tuple[Estimate, ...]], others: list[tuple[Estimate, ...]]) -> None:
+def _assert_close(some: list[tuple[Result, ...]], others: list[tuple[Result, ...]]) -> None:
     for a, b in (pair for both in zip(some, others, strict=True) for pair in zip(*both, strict=True)):
         assert a.value == pytest.approx(b.value, rel=1e-4, abs=2e-5)
         assert a.flips_to == b.flips_to
@@ -178,7 +179,7 @@ def test_its_plugin_contract_holds(name: str) -> None:
     estimator = build(name)
     work = fitting(estimator, work_on(network(name)))
     one_each = [one if isinstance(one, tuple) else (one,) for one in estimator.estimate(work)]
-    assert Chosen(name, name, estimator).estimates(work) == one_each
+    assert Chosen(name, name, estimator).results(work) == one_each
     for of_image in one_each:
         for one in of_image:
             one.check(estimator.quantity, work.classes)

@@ -83,13 +83,6 @@ def _boolean(indices: Any) -> bool:
     return any(index is not None and index.dtype is torch.bool for index in indices)
 
 
-def test_the_counter_of_waits_counts() -> None:
-    with Waits() as waits:
-        float(torch.ones(1))
-        torch.ones(3)[torch.tensor([True, False, True])]
-    assert waits.found == ["_local_scalar_dense", "index"]
-
-
 @pytest.mark.parametrize("pairs", [False, True])
 def test_the_loop_never_waits_for_the_device(pairs: bool) -> None:
     engine = Engine(from_module(curved(), mean=[0.5], std=[0.2]).clipping(True), gaussian_source(0, CPU), 4, 8)

@@ -17,13 +17,14 @@ import robaudit.demo
 from robaudit.datasets import open_dataset
 from robaudit.datasets.digits import DigitsSpec
 from robaudit.datasets.npz import NpzSpec
-from robaudit.estimators.base import Estimate, Estimator
+from robaudit.estimators.base import Estimator
 from robaudit.estimators.engine import Engine
 from robaudit.estimators.work import CleanPass, Work
 from robaudit.levels import GAUSSIAN
 from robaudit.models import LogitModel, from_module, load_model
 from robaudit.models.architectures import digits_cnn
 from robaudit.models.logits import for_noisy_passes
+from robaudit.results import Result
 from robaudit.spec.model import ModelSpec
 from tests import levels
 from tests.estimators.test_selection import spread
@@ -72,7 +73,7 @@ class Setting:
         at, labels = levels.sigma(sigma or self.sigma), torch.zeros(len(x), dtype=torch.int64)
         return Work([f"image {i}" for i in index], x, labels, at, clean, engine)
 
-    def all(self, estimator: Estimator) -> list[tuple[Estimate, ...]]:
+    def all(self, estimator: Estimator) -> list[tuple[Result, ...]]:
         """All images in one chunk."""
         return values(estimator, self.work(range(len(self.x))))
 
@@ -169,7 +170,7 @@ class RoundsOtherwise(nn.Module):
 
 
 @cache
-def crowd() -> tuple[Setting, dict[str, list[tuple[Estimate, ...]]]]:
+def crowd() -> tuple[Setting, dict[str, list[tuple[Result, ...]]]]:
     """All estimators on one chunk, last ones first, each after all of them at another noise level."""
     plain = demo()
     here = Setting(from_module(RoundsOtherwise(plain.model.network)), plain.x, 10, plain.sigma)

@@ -19,8 +19,7 @@ from robaudit.estimators.work import CleanPass, Work
 from robaudit.models import from_module
 from robaudit.models.architectures import mlp, small_cnn
 from robaudit.quantities import CERTIFIED, IntervalKind
-from robaudit.rows import LARGEST
-from tests.estimators.tools import SHAPE, curved, linear, values, work_on
+from tests.estimators.tools import SHAPE, curved, linear, proof_of, values, work_on
 
 W = torch.tensor([0.6, 0.8]) / math.sqrt(2)
 
@@ -59,13 +58,13 @@ def test_the_golden(lipschitz: dict[str, object] | None) -> None:
     """K = 1, x = (1, .5): margin sqrt 2, constant of the margin sqrt 2, radius 1, which is the true distance."""
     network, x = golden_work()
     ((estimate,),) = values(MarginRadius.model_validate({"norm": "l2", "lipschitz": lipschitz}), work_at(network, x))
-    details = estimate.details or {}
+    numbers = estimate.numbers
     assert estimate.value == pytest.approx(1.0, rel=1e-5)
     assert estimate.value <= 1.0
-    assert details["margin"] == pytest.approx(math.sqrt(2), rel=1e-6)
-    assert details["lipschitz"] == pytest.approx(math.sqrt(2), rel=1e-6)
-    assert details["lipschitz_of_logits"] == pytest.approx(1.0, rel=1e-6)
-    assert details["certified_class"] == 0
+    assert numbers["margin"] == pytest.approx(math.sqrt(2), rel=1e-6)
+    assert numbers["lipschitz"] == pytest.approx(math.sqrt(2), rel=1e-6)
+    assert numbers["lipschitz_of_logits"] == pytest.approx(1.0, rel=1e-6)
+    assert proof_of(estimate).label == 0
     assert (estimate.lower, estimate.upper) == (estimate.value, None)
     assert estimate.interval.kind is IntervalKind.LOWER_BOUND
     assert estimate.note == ("Lipschitz constant declared: its rows" if lipschitz else "")
@@ -76,7 +75,7 @@ def test_a_tie_abstains() -> None:
     network, x = golden_work((0.8, -0.6))
     for estimate in values(MarginRadius(), work_at(network, x))[0]:
         assert estimate.value == 0.0
-        assert "certified_class" not in (estimate.details or {})
+        assert proof_of(estimate).label is None
 
 
 def test_a_linear_network_has_its_radius() -> None:
@@ -86,14 +85,6 @@ def test_a_linear_network_has_its_radius() -> None:
     for ours, theirs in zip(certified, exact, strict=True):
         for a, b in zip(ours, theirs, strict=True):
             assert b.value * (1 - 1e-4) - 1e-5 <= a.value <= b.value * (1 + 1e-7)
-
-
-def test_it_includes_the_models_own_normalisation() -> None:
-    x = torch.rand(3, *SHAPE, generator=torch.Generator().manual_seed(0))
-    works = work_at(linear(3), 2 * x), work_at(linear(3), x, 0.5)
-    for plain, scaled in zip(*(values(MarginRadius(), work) for work in works), strict=True):
-        for a, b in zip(plain, scaled, strict=True):
-            assert b.value == pytest.approx(a.value / 2, rel=1e-4)
 
 
 def convolutions() -> nn.Module:
@@ -109,17 +100,6 @@ def test_no_attack_is_nearer(network: nn.Module) -> None:
     certified, attacked = values(MarginRadius(), work), values(RadiusAttack(), work)
     assert all(a.value <= b.value for ours, theirs in zip(certified, attacked, strict=True) for a, b in zip(ours, theirs, strict=True))
     assert all(a.value > 0 for ours in certified for a in ours)
-
-
-def test_the_class_is_the_predicted_one() -> None:
-    work = work_on(curved(), images=10)
-    for found, predicted in zip(values(MarginRadius(), work), work.clean.predicted.tolist(), strict=True):
-        assert {(one.details or {})["certified_class"] for one in found} == {predicted}
-
-
-def test_a_network_that_ignores_its_pixels_is_certified_without_end() -> None:
-    for estimate, _ in values(MarginRadius(), work_on(lambda x: x.flatten(1)[:, :2] * 0 + torch.tensor([1.0, 0.0]))):
-        assert 1e8 < estimate.value < LARGEST
 
 
 def test_a_declared_constant_that_the_images_contradict() -> None:

@@ -72,7 +72,7 @@ def test_near_monte_carlo(make: Callable[[], nn.Module]) -> None:
         assert ((moments.covariance - covariance).abs() <= 0.08 * scale[:, None] * scale).all()
         p = (logits.argmax(1) == work.clean.predicted[i]).double().mean().item()
         assert found.value == pytest.approx(p, abs=0.03)
-        assert (found.details or {})["p_c"] >= found.value - 1e-3
+        assert found.numbers["p_c"] >= found.value - 1e-3
 
 
 def test_the_closed_forms() -> None:

@@ -17,7 +17,6 @@ from torch import Tensor, nn
 
 import robaudit
 from robaudit.errors import SpecError
-from robaudit.estimators.base import Estimate
 from robaudit.estimators.engine import Engine
 from robaudit.estimators.noise_tolerance import NoiseTolerance
 from robaudit.estimators.registry import Chosen, Task, refuse_unfit
@@ -34,7 +33,8 @@ from robaudit.noise.registry import NoiseSource
 from robaudit.noise.spatial import Spatial
 from robaudit.noise.uniform import Uniform
 from robaudit.quantities import IntervalKind
-from tests.estimators.tools import Counter, curved, linear, work_on
+from robaudit.results import Result
+from tests.estimators.tools import Counter, clean_of, curved, linear, work_on
 from tests.specs import digits, read_rows, write
 
 CPU = torch.device("cpu")
@@ -78,7 +78,7 @@ def work_under(form: NoiseKind, model: LogitModel, x: Tensor, classes: int, firs
     return Work([str(first + i) for i in range(len(x))], x, labels, whole_noise(kind), CleanPass.of(engine, x), engine)
 
 
-def found_in(estimator: NoiseTolerance, form: NoiseKind, model: LogitModel, x: Tensor, classes: int) -> list[Estimate]:
+def found_in(estimator: NoiseTolerance, form: NoiseKind, model: LogitModel, x: Tensor, classes: int) -> list[Result]:
     """The estimates of images, in chunks of 50."""
     return [one for i in range(0, len(x), 50) for one in estimator.estimate(work_under(form, model, x[i : i + 50], classes, i))]
 
@@ -119,12 +119,12 @@ def many_classes(level: float, margins: Tensor, weights: Tensor, draws: int, see
     return np.array(found)
 
 
-def coverage(found: Sequence[Estimate], truth: NDArray[np.float64]) -> float:
+def coverage(found: Sequence[Result], truth: NDArray[np.float64]) -> float:
     """The share of intervals that hold the truth."""
     return float(np.mean([(one.lower or 0.0) <= t <= (one.upper or 0.0) for one, t in zip(found, truth, strict=True)]))
 
 
-def on_a_boundary(norm: str, d: int, estimator: NoiseTolerance) -> Estimate:
+def on_a_boundary(norm: str, d: int, estimator: NoiseTolerance) -> Result:
     """The tolerance of an image at Euclidean distance 1 from a boundary with equal weights."""
 
     def network(x: Tensor) -> Tensor:
@@ -177,9 +177,8 @@ def test_every_pass_is_counted_and_rows_say_how_easy_the_image_is() -> None:
     assert network.images == sum(one.forwards - 1 for one in found)
     for one, logits in zip(found, work.clean.logits, strict=True):
         ranked = logits.sort(descending=True).values
-        assert one.details is not None
-        assert one.details["margin"] == pytest.approx(float(ranked[0] - ranked[1]))
-        assert one.details["difficulty"] == pytest.approx(float(torch.logit(logits.softmax(0).max())), abs=1e-6)
+        assert clean_of(one).margin == pytest.approx(float(ranked[0] - ranked[1]))
+        assert clean_of(one).difficulty == pytest.approx(float(torch.logit(logits.softmax(0).max())), abs=1e-6)
         assert one.forwards <= NoiseTolerance(tolerance=0.5).most
 
 
@@ -190,7 +189,7 @@ def test_it_is_where_mc_finds_the_level() -> None:
     work = work_on(curved(), images=4)
     found = NoiseTolerance(tolerance=0.5, check=1.0).estimate(replace(work, at=whole_noise("gaussian")))
     for image, one in enumerate(found):
-        samples = int((one.details or {})["samples"])
+        samples = int(one.numbers["samples"])
         assert one.lower is not None
         assert one.upper is not None
         low, high = (
@@ -216,13 +215,13 @@ def test_logits_that_are_not_finite_are_flips() -> None:
 
     x = torch.full((1, 1, 2, 2), 0.5)
     work = work_under(Gaussian(), from_module(broken), x, 2)
-    ((one,),) = Chosen("tolerance", "noise_tolerance", NoiseTolerance(tolerance=0.3)).estimates(work)
+    ((one,),) = Chosen("tolerance", "noise_tolerance", NoiseTolerance(tolerance=0.3)).results(work)
     assert one.lower is not None
     assert one.upper is not None
     assert one.lower <= 0.4 / 1.6448536 <= one.upper
     assert one.flips_to is None
-    assert one.not_finite > 0
-    assert f"{one.not_finite} noisy copies gave non-finite logits" in one.note
+    assert one.numbers["not_finite"] > 0
+    assert f"{one.numbers['not_finite']} noisy copies gave non-finite logits" in one.note
 
 
 def test_beyond_the_cap_the_row_is_censored() -> None:

@@ -10,7 +10,7 @@ from robaudit import clopper_pearson, margins
 from robaudit.estimators.mc import MonteCarlo
 from robaudit.estimators.registry import Chosen
 from robaudit.estimators.work import Work
-from tests.estimators.tools import build, curved, work_on
+from tests.estimators.tools import build, curved, votes_of, work_on
 
 DRAWS = 30
 
@@ -26,7 +26,7 @@ def votes(work: Work) -> list[list[int]]:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_its_copies_are_those_of_mc(batch_size: int | None, dtype: torch.dtype) -> None:
     work = work_on(curved().to(dtype), sigma=0.8, batch_size=batch_size, dtype=dtype)
-    assert votes(work) == [list(one.votes or ()) for one in build("mc", samples=DRAWS).estimate(work)]
+    assert votes(work) == [list(votes_of(one).counts) for one in build("mc", samples=DRAWS).estimate(work)]
     assert not work.lost
 
 
@@ -68,9 +68,9 @@ def test_the_note_tells_of_them() -> None:
 
     work = work_on(broken, images=4)
     chosen = Chosen("share", "share", Share())
-    lost = [one.not_finite for one in MonteCarlo(samples=DRAWS).estimate(work)]
+    lost = [votes_of(one).lost for one in MonteCarlo(samples=DRAWS).estimate(work)]
     for _ in range(2):  # counted anew for each estimator
-        for (one,), n in zip(chosen.estimates(work), lost, strict=True):
+        for (one,), n in zip(chosen.results(work), lost, strict=True):
             assert one.note.endswith(f"{n} noisy copies gave non-finite logits, counted as flips") or not n
     assert any(lost)
 

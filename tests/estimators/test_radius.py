@@ -23,7 +23,7 @@ from robaudit.models import from_module
 from robaudit.numerics.minimal_norm import Search, nearest_flips
 from robaudit.quantities import IntervalKind
 from tests import levels
-from tests.estimators.tools import SHAPE, curved, linear, sources, values, weights, work_on
+from tests.estimators.tools import SHAPE, clean_of, curved, known, linear, sources, values, weights, work_on
 from tests.shared import SHARED, card, needs_shared
 
 IMAGE = torch.rand(SHAPE, generator=torch.Generator().manual_seed(1))
@@ -49,9 +49,8 @@ def test_the_golden_corner() -> None:
     assert linf.value == pytest.approx(0.5, abs=1e-7)
     assert (l2.lower, l2.upper, l2.interval.kind) == (l2.value, l2.value, IntervalKind.EXACT)
     assert l2.flips_to == linf.flips_to == 1
-    assert l2.details is not None
-    assert l2.details["difficulty"] == pytest.approx(1.02592302, abs=1e-6)
-    assert l2.details["margin"] == pytest.approx(1.5, abs=1e-6)
+    assert clean_of(l2).difficulty == pytest.approx(1.02592302, abs=1e-6)
+    assert clean_of(l2).margin == pytest.approx(1.5, abs=1e-6)
 
 
 @pytest.mark.parametrize("classes", [2, 10])
@@ -112,7 +111,7 @@ def test_random_directions_are_above_the_attack_and_that_above_the_truth(made: C
     exact, attack, rays = (values(one, work) for one in (RadiusExact(), RadiusAttack(), RadiusRandom(directions=250)))
     slack = 1e-6 * work.clean.logits.abs().amax().item()  # logits of float32 are no better
     for part in range(2):
-        slope = torch.tensor([(one[part].details or {})["margin"] / one[part].value for one in exact])
+        slope = torch.tensor([known(clean_of(one[part]).margin) / one[part].value for one in exact])
         truth, found, far = (torch.tensor([one[part].value for one in some]) for some in (exact, attack, rays))
         assert (found >= truth - slack / slope).all()
         assert (far > found).all()
@@ -271,7 +270,7 @@ def test_random_directions_say_where_the_network_gives_no_numbers() -> None:
         return torch.where(away[:, None], torch.nan, inner(x))
 
     rows = values(RadiusRandom(directions=50), work_on(network))
-    assert all(one.not_finite > 0 and "points gave non-finite logits, counted as no flips" in one.note for one, _ in rows)
+    assert all(one.numbers["not_finite"] > 0 and "points gave non-finite logits, counted as no flips" in one.note for one, _ in rows)
     assert not any(one.note for row in values(RadiusRandom(directions=50), work_on(inner)) for one in row)
 
 

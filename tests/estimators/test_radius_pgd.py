@@ -8,16 +8,14 @@ from typing import Any
 import pytest
 import torch
 from pydantic import ValidationError
-from scipy import stats
 from torch import nn
 
 from robaudit.estimators.margin_field import MarginField
 from robaudit.estimators.radius_exact import RadiusExact
 from robaudit.estimators.radius_pgd import RadiusPgd
-from robaudit.names import GRID_STEP
 from robaudit.quantities import IntervalKind
 from tests.estimators.test_radius import fashion, work_on_images
-from tests.estimators.tools import SHAPE, curved, linear, values, work_on
+from tests.estimators.tools import SHAPE, clean_of, curved, linear, search_of, values, work_on
 from tests.shared import needs_shared
 
 
@@ -60,9 +58,8 @@ def test_rows() -> None:
     estimator = RadiusPgd(steps=20, restarts=2)
     for image in values(estimator, work):
         for one, (norm, step) in zip(image, (("l2", 0.32), ("linf", 0.025)), strict=True):
-            assert one.details is not None
-            assert one.details[GRID_STEP] == step == estimator.spacing(norm)
-            assert {"difficulty", "margin"} <= set(one.details)
+            assert search_of(one).step == step == estimator.spacing(norm)
+            assert clean_of(one).difficulty is not None
             assert math.isclose(one.value / step, round(one.value / step), rel_tol=1e-9)
             assert one.value == round(one.value, 12), "0.075, not 0.07500000000000001"
             assert one.lower == 0
@@ -91,27 +88,8 @@ def test_nothing_finite() -> None:
     work = type(work)(work.ids, x, work.labels, work.at, type(work.clean).of(work.engine, x), work.engine)
     for image in values(RadiusPgd(steps=2, restarts=1, cap=0.64, norm="l2"), work):
         assert image[0].interval.kind is IntervalKind.CENSORED
-        assert image[0].not_finite == 2 * 3
+        assert image[0].numbers["not_finite"] == 2 * 3
         assert image[0].note == "6 points gave non-finite logits, counted as no flips"
-
-
-@pytest.mark.parametrize("norm", ["l2", "linf"])
-def test_starts_are_uniform_in_the_ball_and_new_in_every_ball(norm: Any) -> None:
-    """|z|^d is uniform on [0, 1] in l2, each coordinate on [-1, 1] in linf."""
-    work, pixels = work_on(linear(2), images=2), math.prod(SHAPE)
-    estimator = RadiusPgd(restarts=400)
-    first, second = (estimator._starts(work, [0, 1], ball, norm).double() for ball in (1, 2))
-    assert first.shape == (2, 400, *SHAPE)
-    assert not torch.equal(first, second)
-    assert torch.equal(first[1:], estimator._starts(work, [1], 1, norm).double())
-    flat = torch.cat([first, second]).flatten(2).flatten(0, 1)
-    if norm == "l2":
-        assert (flat.norm(dim=1) <= 1 + 1e-6).all()
-        assert stats.kstest(flat.norm(dim=1).pow(pixels), "uniform").pvalue > 1e-4
-        assert (flat.mean(0).abs() < 5 / math.sqrt(len(flat) * (pixels + 2))).all()
-    else:
-        assert flat.abs().max() <= 1
-        assert stats.kstest(((flat + 1) / 2).flatten(), "uniform").pvalue > 1e-4
 
 
 def test_a_flip_is_one_of_the_network_itself() -> None:

@@ -10,13 +10,11 @@ import torch
 from torch import Tensor
 
 import robaudit
-from robaudit.estimators.base import Estimate
 from robaudit.estimators.certified_radius import CertifiedRadius
 from robaudit.estimators.mc import MonteCarlo
 from robaudit.estimators.smoothed_attack import SmoothedAttack
 from robaudit.estimators.vote_field import VoteField, offsets_of
 from robaudit.estimators.work import Work
-from robaudit.names import CERTIFIED_CLASS
 from robaudit.noise.base import NoiseKind
 from robaudit.noise.correlated import CorrelatedGaussian
 from robaudit.noise.gaussian import Gaussian
@@ -25,15 +23,16 @@ from robaudit.noise.laplace import Laplace
 from robaudit.noise.uniform import Uniform
 from robaudit.numerics.smoothing import p_lower
 from robaudit.quantities import IntervalKind
+from robaudit.results import Result, Searched
 from tests.estimators.test_certified_radius import EQUAL, GREY, half_space, under
-from tests.estimators.tools import Counter, curved, work_on
+from tests.estimators.tools import Counter, curved, known, proof_of, search_of, votes_of, work_on
 from tests.shared import document, needs_shared
 from tests.specs import digits, read_rows, write
 
 SMALL = SmoothedAttack(copies=16, verify=2000, candidates=3, restarts=1, steps=6, polish=4)
 
 
-def values(estimator: SmoothedAttack, work: Work) -> list[Estimate]:
+def values(estimator: SmoothedAttack, work: Work) -> list[Result]:
     return [value for (value,) in estimator.estimate(work)]
 
 
@@ -42,12 +41,13 @@ def test_a_half_space(form: NoiseKind) -> None:
     """The vote flips exactly at the distance under symmetric noise; what is found is verified to be beyond, by little."""
     for seed in range(3):
         (found,) = values(SmoothedAttack(restarts=0), under(form, 0.5, half_space(0.8, EQUAL), GREY, seed))
-        details = found.details or {}
+        search = search_of(found)
+        kept, other = known(search.kept), known(search.other)
         assert 0.8 < found.value < 0.8 * 1.08
         assert (found.lower, found.upper, found.interval.kind) == (0.0, found.value, IntervalKind.UPPER_BOUND)
-        assert (found.flips_to, details[CERTIFIED_CLASS], found.note) == (1, 0, "")
-        assert p_lower(details["other"], details["other"] + details["kept"], 0.001) > 0.5
-        assert details["other"] + details["kept"] == 10_000
+        assert (found.flips_to, search.label, found.note) == (1, 0, "")
+        assert p_lower(other, other + kept, 0.001) > 0.5
+        assert other + kept == 10_000
 
 
 def test_certificates_are_below() -> None:
@@ -56,7 +56,7 @@ def test_certificates_are_below() -> None:
     found = values(SMALL, work)
     same = 0
     for proof, flip in zip(certified, found, strict=True):
-        if (proof.details or {}).get(CERTIFIED_CLASS) == (flip.details or {})[CERTIFIED_CLASS]:
+        if proof_of(proof).label == search_of(flip).label:
             same += 1
             assert proof.value <= flip.value
     assert same > 20
@@ -72,8 +72,8 @@ def test_the_class_is_that_of_the_vote_and_every_pass_is_counted() -> None:
     assert all(value.backwards % 16 == 0 < value.backwards for value in found)
     votes = MonteCarlo(samples=2000).estimate(work)
     for value, counted in zip(found, votes, strict=True):
-        most = counted.votes or ()
-        assert (value.details or {})[CERTIFIED_CLASS] == most.index(max(most)) != value.flips_to
+        most = votes_of(counted).counts
+        assert search_of(value).label == most.index(max(most)) != value.flips_to
 
 
 def test_a_soft_vote_for_another_class_at_the_image_itself() -> None:
@@ -84,7 +84,7 @@ def test_a_soft_vote_for_another_class_at_the_image_itself() -> None:
         return torch.stack([torch.where(margin > 0, 0.1 + 0.1 * margin, 50 * margin), torch.zeros_like(margin)], 1)
 
     (found,) = values(SmoothedAttack(restarts=0), under(Gaussian(), 0.5, network, GREY))
-    assert (found.details or {})[CERTIFIED_CLASS] == 0
+    assert search_of(found).label == 0
     assert 0.5 * 0.2533471 < found.value < 0.5 * 0.2533471 + 0.04
     assert found.flips_to == 1
 
@@ -96,9 +96,9 @@ def test_an_undecided_vote_is_noted() -> None:
 
 def test_nothing_within_the_cap() -> None:
     (found,) = values(SMALL.model_copy(update={"cap": 0.7}), under(Gaussian(), 0.5, half_space(0.8, EQUAL), GREY))
-    assert (found.value, found.upper, found.flips_to) == (0.7, float("inf"), None)
+    assert (found.value, found.upper, found.flips_to) == (0.7, None, None)
     assert found.interval.kind is IntervalKind.CENSORED
-    assert set(found.details or {}) == {"difficulty", "margin", CERTIFIED_CLASS}
+    assert search_of(found) == Searched(label=0)
 
 
 def test_a_constant_vote_is_never_lost() -> None:

@@ -6,14 +6,14 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
 
 from robaudit.errors import ModelError
 from robaudit.estimators import registry
-from robaudit.estimators.base import Estimate, Estimator, Scope
+from robaudit.estimators.base import Estimator, Scope
 from robaudit.estimators.engine import Engine
 from robaudit.estimators.registry import Chosen
 from robaudit.estimators.work import CleanPass, Work
@@ -22,6 +22,7 @@ from robaudit.models import LogitModel, from_module
 from robaudit.noise.draws import NormalDraws
 from robaudit.noise.registry import NoiseSource, gaussian_source
 from robaudit.noise.uniform import Uniform
+from robaudit.results import Certificate, CleanImage, LossNorm, Result, Searched, Votes
 from tests import levels
 
 SHAPE = (2, 3, 4)
@@ -38,6 +39,9 @@ class Counter:
         self.images += len(x)
         out: Tensor = self.network(x)
         return out
+
+
+T = TypeVar("T")
 
 
 def linear(classes: int, *, seed: int = 0, dtype: torch.dtype = torch.float32) -> nn.Sequential:
@@ -100,7 +104,7 @@ class OneValue(Estimator):
     """The type of an estimator without parts."""
 
     @abstractmethod
-    def estimate(self, work: Work) -> Sequence[Estimate]: ...
+    def estimate(self, work: Work) -> Sequence[Result]: ...
 
 
 def sources(seed: int, dtype: torch.dtype, device: str = "cpu") -> dict[str, NoiseSource]:
@@ -128,9 +132,9 @@ def network_for(estimator: Estimator, classes: int = 4) -> nn.Sequential:
     return curved(classes)
 
 
-def values(estimator: Estimator, work: Work) -> list[tuple[Estimate, ...]]:
+def values(estimator: Estimator, work: Work) -> list[tuple[Result, ...]]:
     """Every value of each image."""
-    return Chosen("tested", "tested", estimator).estimates(fitting(estimator, work))
+    return Chosen("tested", "tested", estimator).results(fitting(estimator, work))
 
 
 def build(name: str, **options: Any) -> OneValue:
@@ -157,3 +161,39 @@ def built(cls: type[Estimator], **options: Any) -> Estimator:
     if "directions" in cls.model_fields:
         options = {"directions": 40, **options}
     return cls.model_validate(options)
+
+
+def proof_of(result: Result) -> Certificate:
+    """The certificate of a result that has one."""
+    assert result.certificate is not None
+    return result.certificate
+
+
+def votes_of(result: Result) -> Votes:
+    """The votes of a result that has some."""
+    assert result.votes is not None
+    return result.votes
+
+
+def search_of(result: Result) -> Searched:
+    """What the search of a result was about."""
+    assert result.search is not None
+    return result.search
+
+
+def clean_of(result: Result) -> CleanImage:
+    """How easy the clean image of a result is."""
+    assert result.clean is not None
+    return result.clean
+
+
+def loss_of(result: Result) -> LossNorm:
+    """What the loss of a result is against."""
+    assert result.loss is not None
+    return result.loss
+
+
+def known(value: T | None) -> T:
+    """A value that is there."""
+    assert value is not None
+    return value

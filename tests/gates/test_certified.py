@@ -48,7 +48,7 @@ def test_for_others_like_them_it_is_a_share() -> None:
 
 
 def test_it_says_how_sure_the_certificates_are() -> None:
-    rows = [certificate(i, 0.4, of, details=stating(0.01, 0.5)) for i, of in enumerate((0, 0, None, 1))]
+    rows = [certificate(i, 0.4, of, stated=stating(0.01, 0.5)) for i, of in enumerate((0, 0, None, 1))]
     one = decided("certified_accuracy(radius=0.4) >= 0.5", [*rows, certificate(9, 0.4, label=None)])
     assert one.evidence == (
         "nothing certified of 1 of 4 images; another class than the label certified of 1; "
@@ -57,7 +57,7 @@ def test_it_says_how_sure_the_certificates_are() -> None:
 
 
 def test_images_that_stopped_once_another_question_was_answered() -> None:
-    rows = [certificate(i, 0.6, details=stating(0.001, 0.9, 0.5)) for i in range(3)]
+    rows = [certificate(i, 0.6, stated=stating(0.001, 0.9, 0.5)) for i in range(3)]
     assert "images stopped once it was decided whether 0.5 is certified" in decided("certified_accuracy(radius=0.6) >= 0.5", rows).evidence
     assert "stopped" not in decided("certified_accuracy(radius=0.5) >= 0.5", rows).evidence
 
@@ -65,7 +65,7 @@ def test_images_that_stopped_once_another_question_was_answered() -> None:
 @pytest.mark.parametrize("population", [False, True])
 def test_at_another_radius_than_the_question_it_is_a_lower_bound(population: bool) -> None:
     """It may pass from below, and neither fail nor pass from above."""
-    rows = [certificate(i, 0.5 if i % 4 else 0.2, details=stating(0.001, 0.9, 0.5)) for i in range(200)]
+    rows = [certificate(i, 0.5 if i % 4 else 0.2, stated=stating(0.001, 0.9, 0.5)) for i in range(200)]
     for text, verdict in ((">= 0.6", "pass"), (">= 0.9", "inconclusive"), ("<= 0.9", "inconclusive"), ("<= 0.6", "fail")):
         one = decided(f"certified_accuracy(radius=0.4) {text}", rows, population=population)
         assert (one.verdict, one.value, one.upper) == (verdict, 0.75, 1.0)
@@ -75,7 +75,7 @@ def test_at_another_radius_than_the_question_it_is_a_lower_bound(population: boo
 
 @pytest.mark.parametrize("population", [False, True])
 def test_a_radius_that_nothing_could_have_reached(population: bool) -> None:
-    rows = [certificate(i, 0.5, details=stating(0.01, 0.5)) for i in range(5)]
+    rows = [certificate(i, 0.5, stated=stating(0.01, 0.5)) for i in range(5)]
     one = decided("certified_accuracy(radius=0.75) >= 0.1", rows, population=population)
     assert (one.verdict, one.value, one.upper) == ("fail", 0.0, 0.0)
     assert one.evidence.startswith("certified_radius could not have certified more than 0.5: ")

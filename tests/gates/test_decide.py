@@ -15,6 +15,7 @@ from robaudit.gates.decide import EXIT_CODES, decide, judge, overall
 from robaudit.gates.text import lines, number, numbers
 from robaudit.numerics.intervals import antithetic_share
 from robaudit.quantities import Interval
+from robaudit.results import Votes
 from robaudit.store.run import Run
 from tests.gates.tools import ONLY, gate, row, run_of, votes
 
@@ -123,7 +124,7 @@ def test_an_interval_that_leaves_out_a_bias_decides_nothing(run: Run, population
 
 def test_the_votes_of_the_copies_decide_for_an_approximation() -> None:
     """The fit is at .99 and its interval above .98, but of 64 copies each 56 keep the class: 24 of 32 pairs do, and 8 are split."""
-    fit = {"votes": (56, 8), "split": 8, "interval": Interval.parse("jackknife:approximate"), "estimator": "logit_gaussian", "label": 0}
+    fit = {"votes": Votes((56, 8), split=8), "interval": Interval.parse("jackknife:approximate"), "estimator": "logit_gaussian", "label": 0}
     run = run_of([row(i, 0.99, 0.98, 0.995, **fit) for i in range(50)])
     value, (lower, upper) = 56 / 64, antithetic_share(50 * 56, 50 * 8, 50 * 64)
     for text, verdict in (("mean >= 0.95", "fail"), ("mean >= 0.85", "pass"), ("mean >= 0.87", "inconclusive")):

@@ -68,7 +68,7 @@ def test_a_clear_gate_is_decided_at_the_first_look(run_cli: RunCli, tmp_path: Pa
     assert out.splitlines()[-1] == "pass: of 1 gate 1 passed; intervals 99 %, each gate alone" + ONLY
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "spec.yaml"]
     made = read_run(tmp_path / "run")
-    assert {sum(row.votes or ()) for row in made.rows} == {64}
+    assert {row.votes.draws for row in made.rows if row.votes} == {64}
     record = until_decided(made.info)
     assert record is not None
     assert (record.draws, record.possible, record.confidence) == ([64], [64, 128, 256, 512, 1024], 0.95)
@@ -168,7 +168,7 @@ def test_an_interrupted_one_goes_on(
             patch.setattr(State, "forget_others", lambda state, _: state.images() and interrupted())
         else:
             written = State.write
-            patch.setattr(State, "write", lambda state, new: interrupted() if sum(new.rows[0].votes) > 64 else written(state, new))
+            patch.setattr(State, "write", lambda state, new: interrupted() if new.rows[0].votes.draws > 64 else written(state, new))
         assert run_cli(*command).code == 130
     if when == "deciding":
         assert read_run(tmp_path / "run").info["until_decided"]["draws"] == [64]

@@ -8,6 +8,7 @@ from typing import Any
 
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.quantities import CONFIDENCE, LOG10_P_FAIL, P_ROBUST, Interval
+from robaudit.results import Votes
 from robaudit.rows import Row
 from robaudit.spec.gates import QUANTITIES, Gate, parse_gate
 from robaudit.store.run import Run
@@ -50,7 +51,7 @@ def votes(kept: Sequence[int], draws: int, labels: Sequence[int | None] | None =
             "label": label,
             "predicted": predicted,
             "correct": None if label is None else True,
-            "votes": tuple(counted),
+            "votes": Votes(tuple(counted)),
         }
         about |= {"interval": Interval.parse("clopper-pearson"), "forwards": draws + 1, **others}
         found.append(row(i, k / draws, float(lower[i]), float(upper[i]), **about))

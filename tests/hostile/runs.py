@@ -235,9 +235,9 @@ def wrong_rows() -> dict[str, Callable[[Path], None]]:
         "forwards": ["x", None, 10**30, -1],
         "note": [3, None, []],
         "interval": [3, None, []],
-        "votes": ["x", 3, ["x"], [-1], [[1]], [10**30], {}],
-        "kept": ["x", 3, ["x"], "%%%%", "A" * 10**6],
-        "details": ["x", 3, [1], {"a": "x"}, {"a": 1e308}, {"a": math.inf}],
+        "votes": ["x", 3, [1], {}, *({"counts": one} for one in ("x", 3, ["x"], [-1], [[1]], [10**30]))],
+        "certificate": ["x", 3, {"label": -1}, {"p_lower": "x"}, {"alpha": 1e308}, {"largest": math.inf}],
+        "numbers": ["x", 3, [1], {"a": "x"}, {"a": 1e308}, {"a": math.inf}],
         "split": ["x", [], -1, 0.5, 10**30, math.inf],
         "not_finite": ["x", None, -1, 0.5, 10**30, math.inf],
     }

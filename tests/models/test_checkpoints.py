@@ -95,16 +95,6 @@ def test_prefixes_in_any_order(tmp_path: Path, state: State, prefix: str, remove
     assert f"the prefix '{removed}' was removed from every key" in model.notes
 
 
-def test_a_prefix_of_some_keys_only(tmp_path: Path, state: State) -> None:
-    first = next(iter(state))
-    path = saved(tmp_path, {**prefixed(state, "model."), "loss.weight": state[first]})
-    said = refusal(path, architecture=ARCHITECTURE)
-    assert "tensors are missing (" in said
-    assert "the network is below 'model.', beside loss.weight: save the state_dict() of the network alone" in said
-    path = saved(tmp_path, prefixed(state, "encoder."))
-    assert "are not the architecture's (encoder." in refusal(path, architecture=ARCHITECTURE)
-
-
 def test_plain_weights_before_averaged_ones(tmp_path: Path, state: State) -> None:
     other = {key: 2 * tensor for key, tensor in state.items()}
     path = saved(tmp_path, {"epoch": 1, "model": state, "model_ema": prefixed(other, "module.")})
@@ -119,14 +109,6 @@ def test_plain_weights_before_averaged_ones(tmp_path: Path, state: State) -> Non
         path, architecture=ARCHITECTURE, entry="model_emma"
     )
     assert "remove model.entry" in refusal(WEIGHTS, architecture=ARCHITECTURE, entry="model_ema")
-
-
-def test_other_weights_under_any_key_are_named(tmp_path: Path, state: State) -> None:
-    """Image restoration's ``params_ema``, too: whatever holds tensors alone may be what is meant."""
-    path = saved(tmp_path, {"params": state, "params_ema": {key: 2 * tensor for key, tensor in state.items()}})
-    model = load(path, architecture=ARCHITECTURE)
-    assert same(model)
-    assert "the weights are those under the key 'params'; the file also has params_ema: choose with model.entry: params_ema" in model.notes
 
 
 @pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.int32, torch.float8_e4m3fn, torch.float8_e5m2])

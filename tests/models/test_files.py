@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import pickle
-import struct
 import warnings
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -82,12 +79,6 @@ def test_a_header_length_that_looks_like_a_pickle(tmp_path: Path) -> None:
     assert load(path, architecture="robaudit:mlp", architecture_options={"sizes": [64, 3]}).format == "safetensors"
 
 
-def test_a_newer_pickle_protocol(tmp_path: Path) -> None:
-    torch.save(small_state(), tmp_path / "net.pth", pickle_protocol=4)
-    said = refusal(tmp_path / "net.pth")
-    assert "with a protocol that torch.load(weights_only=True) does not read" in said or "add architecture" in said
-
-
 def test_declared_format_is_not_the_files(tmp_path: Path) -> None:
     path = script(tmp_path, small_net())
     assert "is a torchscript file, but model.format says pt2; write format: torchscript" in refusal(path, format="pt2")
@@ -96,13 +87,6 @@ def test_declared_format_is_not_the_files(tmp_path: Path) -> None:
     assert load(path, format="safetensors", **SMALL).format == "safetensors"
     renamed = path.rename(tmp_path / "net.weights")
     assert load(renamed, **SMALL).format == "safetensors"
-
-
-@pytest.mark.parametrize("length", [10 * 2**30, 2**63, 0, 3])
-def test_lying_header(tmp_path: Path, length: int) -> None:
-    path = tmp_path / "net.safetensors"
-    path.write_bytes(struct.pack("<Q", length) + b"{")
-    assert "is not a complete safetensors file" in refusal(path, **SMALL)
 
 
 def test_state_dict_must_fit(tmp_path: Path) -> None:
@@ -150,14 +134,6 @@ def test_state_dict_of_torch_save(tmp_path: Path, wrap: Any, zipped: bool) -> No
     assert "holds list, not a state dict" in refusal(path, **SMALL)
 
 
-def test_other_zip_and_other_pickle(tmp_path: Path) -> None:
-    with zipfile.ZipFile(tmp_path / "net.pt", "w") as archive:
-        archive.writestr("readme.txt", "hello")
-    assert "is a zip archive, but not one that torch wrote" in refusal(tmp_path / "net.pt")
-    (tmp_path / "net.pth").write_bytes(pickle.dumps({"a": 1}))
-    assert "net.pth: " in refusal(tmp_path / "net.pth", **SMALL)
-
-
 def test_old_state_dicts_without_batch_counters(tmp_path: Path) -> None:
     state = {key: tensor for key, tensor in ShallowCnn(image_size=8).state_dict().items() if "num_batches" not in key}
     assert load(saved(tmp_path, state), architecture="robaudit:shallow_cnn", architecture_options={"image_size": 8})(pixels()).shape == (
@@ -179,8 +155,7 @@ def test_graphs_with_two_inputs(tmp_path: Path) -> None:
     assert one_line(caught.value)
 
 
-@pytest.mark.parametrize("layers", [[nn.BatchNorm2d(1), nn.Flatten()], [nn.Flatten(), nn.Dropout()]])
-@pytest.mark.parametrize("decomposed", [True, False])
+@pytest.mark.parametrize(("layers", "decomposed"), [([nn.BatchNorm2d(1), nn.Flatten()], True), ([nn.Flatten(), nn.Dropout()], False)])
 def test_training_mode_graphs(tmp_path: Path, layers: list[nn.Module], decomposed: bool) -> None:
     net, path = nn.Sequential(*layers, nn.Linear(64, 3)).train(), tmp_path / "net.pt2"
     program = torch.export.export(net, (pixels(2),))

@@ -53,18 +53,6 @@ def test_stays_in_eval_mode_and_tells_what_it_is(form: str) -> None:
     assert any("graph of torch operators" in note for note in model.notes) == (form != "safetensors")
 
 
-@pytest.mark.parametrize("form", sorted(FILES))
-def test_works_after_inference_mode_and_under_vmap(form: str) -> None:
-    model = SharedModel("mnist_conv_small_nat").load(form)
-    images, _ = SharedModel("mnist_conv_small_nat").images(3)
-    with torch.inference_mode():
-        model(images)
-    jacobians = torch.func.vmap(torch.func.jacrev(lambda image: model(image[None])[0]))(images)  # (batch, classes, c, h, w)
-    pixels = images.clone().requires_grad_()
-    (row,) = torch.autograd.grad(model(pixels)[:, 2].sum(), pixels)
-    assert torch.allclose(jacobians[:, 2], row, atol=1e-6)
-
-
 def test_a_batch_beyond_the_exported_limit_is_split() -> None:
     shared = SharedModel("fashion_logistic")
     model = shared.load("pt2")

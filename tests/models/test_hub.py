@@ -73,7 +73,7 @@ def test_a_run_by_name(home: Path, tmp_path: Path, asked: list[dict[str, Any]], 
     (tmp_path / "images").symlink_to(home / "images")
     code, _, err = run_cli("init", "--model", NAME, "--data", "images", "--samples", "4")
     assert code == 0, err
-    code, _, err = run_cli("estimate", "audit.yaml", "--out", "run")
+    code, _, err = run_cli("estimate", "audit.yaml", "--out", "run", "--estimator", "softmax")
     assert code == 0, err
     recorded = json.loads((tmp_path / "run" / "run.json").read_text())["spec"]["model"]
     assert (recorded["path"], recorded["revision"]) == (NAME, COMMIT)

@@ -13,7 +13,7 @@ from torch import nn
 
 from robaudit.models.operators import is_arithmetic
 from tests.hostile.archives import rewrite
-from tests.models.conftest import load, pixels, refusal, small_net
+from tests.models.conftest import load, refusal
 from tests.models.test_files import script
 
 pytest.importorskip("torchvision")
@@ -189,17 +189,6 @@ def test_torchscript_that_writes_an_image_file(tmp_path: Path, monkeypatch: pyte
     assert not (tmp_path / "canary").exists()
 
 
-def test_members_that_torch_finds_in_any_case(tmp_path: Path) -> None:
-    path = script(tmp_path, _State())
-    with zipfile.ZipFile(path) as archive:
-        members = {name: archive.read(name) for name in archive.namelist()}
-    with zipfile.ZipFile(path, "w") as archive:
-        for name, content in members.items():
-            archive.writestr(name.replace("/code/__torch__", "/CODE/__TORCH__").replace(".py", ".PY"), content)
-        archive.writestr(f"{name.partition('/')[0]}/code/none.py", "")
-    assert "has '__setstate__'" in refusal(path)
-
-
 def test_objects_of_a_librarys_classes(tmp_path: Path) -> None:
     path = script(tmp_path, _Flat())
     with zipfile.ZipFile(path) as archive:
@@ -208,13 +197,6 @@ def test_objects_of_a_librarys_classes(tmp_path: Path) -> None:
     other = b"c__torch__.torch\nclasses.rnn.Cell"
     rewrite(path, lambda name, content: content.replace(b"\n".join(kind), other) if name.endswith("/data.pkl") else content)
     assert "holds an object of classes.rnn.Cell" in refusal(path)
-
-
-def test_torchvisions_arithmetic_is_on_the_list(tmp_path: Path) -> None:
-    for name in ("nms", "roi_align", "deform_conv2d"):
-        assert is_arithmetic("torchvision", name)
-    assert not is_arithmetic("image", "read_file")
-    assert torch.allclose(load(script(tmp_path, small_net()))(pixels()), small_net()(pixels()), atol=1e-6)
 
 
 def test_private_operators_are_those_that_exports_call() -> None:

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor, nn
 
 from robaudit.errors import ModelError
-from robaudit.models import LogitModel, from_module, logits
-from robaudit.models.logits import for_noisy_passes, in_bfloat16, rounded_products
+from robaudit.models import LogitModel, from_module
+from robaudit.models.logits import in_bfloat16, rounded_products
 from robaudit.models.torchscript import AsWritten
-from tests.models.conftest import load, one_line, pixels, small_net
+from tests.models.conftest import load, one_line, pixels
 
 
 class Normed(nn.Module):
@@ -65,18 +65,6 @@ def test_frozen_torchscript_gives_the_same_logits_and_gradients_still_flow(tmp_p
     assert torch.allclose(gradient, wanted, atol=1e-4)
 
 
-def test_a_cast_ends_the_frozen_copy(tmp_path: Path) -> None:
-    model = scripted(tmp_path, Normed())
-    images = torch.rand(2, 3, 8, 8)
-    with torch.inference_mode():
-        before = model(images)
-    model.compute_in(torch.float64)
-    with torch.inference_mode():
-        after = model(images)
-    assert after.dtype is torch.float32
-    assert torch.allclose(before, after, atol=1e-4)
-
-
 @pytest.mark.parametrize("form", ["module", "torchscript", "callable"])
 def test_bfloat16_is_near_and_leaves_the_model_alone(form: str, tmp_path: Path) -> None:
     module = Normed().eval()
@@ -92,15 +80,6 @@ def test_bfloat16_is_near_and_leaves_the_model_alone(form: str, tmp_path: Path) 
     assert torch.equal(exact, again)
     error = (lower - exact).abs().max() / exact.abs().max()
     assert 0 < error < 2**-5
-
-
-def test_only_bf16_has_a_model_of_its_own() -> None:
-    model = from_module(small_net())
-    assert for_noisy_passes(model, "fp32") is for_noisy_passes(model, "fp64") is model
-    assert for_noisy_passes(model, "bf16").network is not model.network
-    rounding = for_noisy_passes(model, "tf32")
-    assert (rounding.network, rounding.rounds, model.rounds) == (model.network, True, False)
-    assert for_noisy_passes(rounding, "tf32") is rounding
 
 
 class Stubborn(nn.Module):
@@ -176,11 +155,6 @@ def test_what_the_caller_has_set_the_newer_way_is_overruled_and_put_back(place: 
             assert (matmul, conv, rnn) == (allowed, allowed, allowed)
             assert (torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32) == (allowed, allowed)
         assert [one.fp32_precision for one in settings()] == before
-
-
-def test_an_older_torch_has_one_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logits, "_formats", list)
-    test_rounded_products_are_put_back()
 
 
 def test_a_loaded_model_can_be_copied(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from robaudit.errors import ModelError, SpecError
 from robaudit.spec.load import load_spec
 from robaudit.spec.pretrained.torchvision_weights import from_weights, name_of_file
 from tests.conftest import RunCli
-from tests.models.conftest import load, refusal
+from tests.models.conftest import load
 from tests.models.pictures import audited, difference, draw, files, spec_of
 
 TOLERANCE = 1e-5  # of the largest logit
@@ -108,11 +108,6 @@ def test_weights_that_are_refused(home: Path, model: str, says: str) -> None:
         spec_of(home, model)
     assert says in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-def test_another_file_than_the_weights(home: Path) -> None:
-    said = refusal(home / "net.pth", architecture="torchvision:resnet50")
-    assert "tensors are missing (" in said
 
 
 def test_fetching(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -100,14 +100,6 @@ def test_the_logits_of_transformers(home: Path, name: str) -> None:
     assert spec.dataset.class_names == CLASSES
 
 
-def test_the_other_backend_is_near(home: Path) -> None:
-    """The backend of torchvision resizes tensors: 8-bit pixels differ by at most one step from those of Pillow."""
-    both = [transformers.AutoImageProcessor.from_pretrained(home / "vit", backend=backend) for backend in ("pil", "torchvision")]
-    pillow, tensors = (processor(rgb(home / "images"), return_tensors="pt")["pixel_values"] for processor in both)
-    steps = (pillow - tensors).abs() * 0.5 * 255  # std is .5
-    assert 0 < float(steps.max()) <= 1 + 1e-3
-
-
 PROCESSORS: list[tuple[str, dict[str, Any]]] = [
     ("ViT", {"size": {"height": 30, "width": 41}, "resample": 3}),
     ("ViT", {"size": {"height": 32, "width": 32}, "do_normalize": False, "rescale_factor": 1 / 127.5}),
@@ -142,19 +134,6 @@ def test_the_pixels_of_image_processors(tmp_path: Path, name: str, options: dict
         found = (read_image(path, path.name, how, path.parent.resolve()).float() - mean) / std
         assert found.shape == wanted.shape
         assert difference(found, torch.tensor(wanted)) <= 1e-6
-
-
-def test_files_of_earlier_versions(tmp_path: Path) -> None:
-    """A size as one number, the old name of the class, and what is missing from the class's defaults."""
-    (tmp_path / "config.json").write_text(json.dumps({"model_type": "vit", "architectures": ["ViTForImageClassification"]}))
-    old = {"feature_extractor_type": "ViTFeatureExtractor", "size": 224, "image_mean": [0.5] * 3, "image_std": [0.5] * 3}
-    (tmp_path / "preprocessor_config.json").write_text(json.dumps(old))
-    about = from_config(read_object(tmp_path / "config.json"), tmp_path / "config.json")
-    assert about.images["resize"] == (224, 224)
-    assert about.images["interpolation"] == "bilinear"
-    (tmp_path / "preprocessor_config.json").write_text(json.dumps({"image_processor_type": "ConvNextFeatureExtractor", "size": 224}))
-    about = from_config(read_object(tmp_path / "config.json"), tmp_path / "config.json")
-    assert {key: about.images[key] for key in ("resize", "crop", "crop_rounding")} == {"resize": 256, "crop": 224, "crop_rounding": "floor"}
 
 
 def test_an_audit_with_gradients_and_an_unnamed_head(home: Path, tmp_path: Path, run_cli: RunCli) -> None:
@@ -193,13 +172,6 @@ def test_weights_in_several_files(home: Path, tmp_path: Path) -> None:
     next((tmp_path / "vit").glob("*-of-*.safetensors")).unlink()
     with pytest.raises(ModelError, match=r"there is no such file; model\.safetensors\.index\.json lists it: copy or download it, too"):
         audited(spec_of(tmp_path, "path: vit"))
-
-
-def test_a_state_dict_of_torch(home: Path, tmp_path: Path) -> None:
-    shutil.copytree(home, tmp_path, dirs_exist_ok=True)
-    torch.save(load_file(tmp_path / "resnet" / "model.safetensors"), tmp_path / "resnet" / "pytorch_model.bin")
-    (tmp_path / "resnet" / "model.safetensors").unlink()
-    assert torch.equal(audited(spec_of(tmp_path, "path: resnet"))[1], audited(spec_of(home, "path: resnet"))[1])
 
 
 Change = dict[str, Any]

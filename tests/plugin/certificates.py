@@ -8,11 +8,11 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from robaudit import CERTIFIED, Estimate, Estimator, Interval, Part, Work
+from robaudit import CERTIFIED, Estimator, Interval, Part, Result, Work
 from robaudit.estimators.base import Scope
 from robaudit.estimators.certificate import CERTIFICATE, certificate
 from robaudit.estimators.difficulty import ease
-from robaudit.names import ALPHA, LARGEST_CERTIFIABLE
+from robaudit.results import Certificate
 from tests.plugin import radii
 
 
@@ -36,7 +36,7 @@ class Margins(Estimator):
     def passes(self, classes: int) -> tuple[int, int]:
         return 1, 0
 
-    def estimate(self, work: Work) -> list[tuple[Estimate, ...]]:
+    def estimate(self, work: Work) -> list[tuple[Result, ...]]:
         predicted = work.clean.predicted.tolist()
         margins = [margin for _, margin in ease(work.clean.logits, work.clean.predicted)]
         return [
@@ -68,16 +68,16 @@ class Smoothed(Estimator):
     def passes(self, classes: int) -> tuple[int, int]:
         return 1, 0
 
-    def estimate(self, work: Work) -> list[tuple[Estimate, ...]]:
-        made: list[tuple[Estimate, ...]] = []
+    def estimate(self, work: Work) -> list[tuple[Result, ...]]:
+        made: list[tuple[Result, ...]] = []
         sigma = work.at.level
         largest = sigma * 2.0
         for of, (_, margin) in zip(work.clean.predicted.tolist(), ease(work.clean.logits, work.clean.predicted), strict=True):
             radius, class_ = min(sigma * (margin - 2.0) / 5.0, largest), of
             if margin <= 1.0:
                 radius, class_ = 0.1 * sigma, (of + 1) % work.classes
-            details = {ALPHA: self.alpha, LARGEST_CERTIFIABLE: largest}
-            made.append((certificate(radius, class_, of, (1, 0), details=details),))
+            about = Certificate(alpha=self.alpha, largest=largest)
+            made.append((certificate(radius, class_, of, (1, 0), about=about),))
         return made
 
 

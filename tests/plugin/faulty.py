@@ -9,21 +9,21 @@ import numpy as np
 import torch
 from pydantic import Field, model_validator
 
-from robaudit import P_ROBUST, Estimate, Estimator, Work
+from robaudit import P_ROBUST, Estimator, Result, Work
 
 
-def estimates(work: Work, **fields: Any) -> list[Estimate]:
-    return [Estimate(**{"value": 0.5, "flips_to": None, "forwards": 1, "backwards": 0, **fields}) for _ in work.ids]
+def estimates(work: Work, **fields: Any) -> list[Result]:
+    return [Result(**{"value": 0.5, "flips_to": None, "forwards": 1, "backwards": 0, **fields}) for _ in work.ids]
 
 
-def divide(work: Work) -> list[Estimate]:
+def divide(work: Work) -> list[Result]:
     return estimates(work, value=len(work.ids) / 0)
 
 
 FAULTS: Mapping[str, tuple[Callable[[Work], Any], str]] = {
-    "too few": (lambda work: estimates(work)[1:], "estimate() returned 0 estimates for 1 image"),
+    "too few": (lambda work: estimates(work)[1:], "estimate() returned 0 results for 1 image"),
     "nothing": (lambda work: None, "raised TypeError: 'NoneType' object is not iterable"),
-    "numbers": (lambda work: [0.5 for _ in work.ids], "estimate() returned float 0.5 for 0, not an Estimate"),
+    "numbers": (lambda work: [0.5 for _ in work.ids], "estimate() returned float 0.5 for 0, not a Result"),
     "a value for all": (lambda work: estimates(work, value=torch.ones(8)), "value is a Tensor of shape (8,), not a number"),
     "half a pass": (lambda work: estimates(work, forwards=0.5), "forwards is float 0.5, not a whole number, 0 or more"),
     "a class that is not there": (lambda work: estimates(work, flips_to=10), "flips_to is 10 and votes None; the model has 10 classes"),
@@ -62,7 +62,7 @@ class Undeclared(Estimator):
     def passes(self, classes: int) -> tuple[int, int]:
         return 1, 0
 
-    def estimate(self, work: Work) -> list[Estimate]:
+    def estimate(self, work: Work) -> list[Result]:
         return estimates(work)
 
 
@@ -70,15 +70,15 @@ class Unfinished(Estimator):
     quantity, needs = P_ROBUST, frozenset({"logits"})
     summary, prefer, source = "defines no passes", "never", "a test"
 
-    def estimate(self, work: Work) -> list[Estimate]:
+    def estimate(self, work: Work) -> list[Result]:
         return estimates(work)
 
 
 class Numpy(Faulty):
     """Gives NumPy's numbers, as one may."""
 
-    def estimate(self, work: Work) -> list[Estimate]:
-        return estimates(work, value=np.float32(0.5), flips_to=np.int64(1), forwards=np.int32(1), details={"x": np.float32(2.0)})
+    def estimate(self, work: Work) -> list[Result]:
+        return estimates(work, value=np.float32(0.5), flips_to=np.int64(1), forwards=np.int32(1), numbers={"x": np.float32(2.0)})
 
 
 class Demanding(Faulty):

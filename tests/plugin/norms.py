@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar
 import torch
 from pydantic import Field, field_validator
 
-from robaudit import LOSS, Estimate, Estimator, Interval, IntervalKind, Part, PartName, Work
+from robaudit import LOSS, Estimator, Interval, IntervalKind, Part, PartName, Result, Work
 
 
 class Norms(Estimator):
@@ -37,7 +37,7 @@ class Norms(Estimator):
     def passes(self, classes: int) -> tuple[int, int]:
         return 1 + self.samples, 0
 
-    def estimate(self, work: Work) -> list[tuple[Estimate, ...]]:
+    def estimate(self, work: Work) -> list[tuple[Result, ...]]:
         losses: list[list[float]] = [[] for _ in work.ids]
         for logits, image in work.noisy(self.samples):
             target = work.clean.predicted[image]
@@ -47,15 +47,23 @@ class Norms(Estimator):
                 losses[index].append(loss)
         return [tuple(self._norm(torch.tensor(of_image, dtype=torch.float64), q) for q in self.q) for of_image in losses]
 
-    def _norm(self, loss: torch.Tensor, q: float) -> Estimate:
+    def _norm(self, loss: torch.Tensor, q: float) -> Result:
         """The mean of l^q, relative to the largest loss so that nothing overflows, and the error of its root to first order."""
         largest = max(float(loss.max()), 1e-300)
         powers = (loss / largest) ** q
         mean = float(powers.mean())
         value = largest * mean ** (1 / q)
         error = value / (q * mean) * float(powers.std()) / math.sqrt(len(loss))
-        return Estimate(
-            value, None, 1 + self.samples, 0, max(0.0, value - 1.96 * error), value + 1.96 * error, error, self.interval, details={"q": q}
+        return Result(
+            value,
+            flips_to=None,
+            forwards=1 + self.samples,
+            backwards=0,
+            lower=max(0.0, value - 1.96 * error),
+            upper=value + 1.96 * error,
+            std_error=error,
+            interval=self.interval,
+            numbers={"q": q},
         )
 
 
@@ -65,7 +73,7 @@ class Miscounted(Norms):
     quantity = LOSS
     fault: str = Field("too few", description="how it breaks the contract")
 
-    def estimate(self, work: Work) -> list[tuple[Estimate, ...]]:
+    def estimate(self, work: Work) -> list[tuple[Result, ...]]:
         found = super().estimate(work)
         if self.fault == "one value":
             return [values[0] for values in found]  # type: ignore[misc]

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import pytest
 
-from robaudit import Estimate, Estimator, Interval, Part, Work, plugins
+from robaudit import Estimator, Interval, Part, Result, Work, plugins
 from robaudit.estimators import registry
 from robaudit.estimators.base import Scope
 from robaudit.estimators.certificate import CERTIFICATE, certificate
@@ -36,7 +36,7 @@ class Planted(Estimator):
     def passes(self, classes: int) -> tuple[int, int]:
         return 1, 1
 
-    def estimate(self, work: Work) -> list[tuple[Estimate, ...]]:
+    def estimate(self, work: Work) -> list[tuple[Result, ...]]:
         attacked = RadiusAttack(norm=("l2",), steps=5, restarts=0, polish=5).estimate(work)
         predicted = work.clean.predicted.tolist()
         return [(certificate(self.factor * one[0].value, c, c, (1, 1)),) for one, c in zip(attacked, predicted, strict=True)]

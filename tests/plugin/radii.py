@@ -10,11 +10,12 @@ from typing import ClassVar, Literal
 import pytest
 from pydantic import Field
 
-from robaudit import Estimate, Estimator, Interval, IntervalKind, Part, Work, plugins
+from robaudit import Estimator, Interval, IntervalKind, Part, Result, Work, plugins
 from robaudit.estimators import registry
 from robaudit.estimators.base import Scope
 from robaudit.estimators.difficulty import ease
 from robaudit.quantities import RADIUS, TOLERANCE
+from robaudit.results import CleanImage
 
 _KINDS = {"exact": IntervalKind.EXACT, "upper": IntervalKind.UPPER_BOUND}
 
@@ -39,15 +40,33 @@ class Radii(Estimator):
     def passes(self, classes: int) -> tuple[int, int]:
         return 1, 0
 
-    def estimate(self, work: Work) -> list[tuple[Estimate, ...]]:
+    def estimate(self, work: Work) -> list[tuple[Result, ...]]:
         found = ease(work.clean.logits, work.clean.predicted)
         return [tuple(self._radius(0.2 * scale * margin, self.cap * scale, g, margin) for scale in (1.0, 0.1)) for g, margin in found]
 
-    def _radius(self, r: float, cap: float, g: float, margin: float) -> Estimate:
-        details = {"difficulty": g, "margin": margin}
+    def _radius(self, r: float, cap: float, g: float, margin: float) -> Result:
+        clean = CleanImage(margin, g)
         if r > cap:
-            return Estimate(cap, None, 1, 0, cap, None, interval=Interval(IntervalKind.CENSORED), details=details)
-        return Estimate(r, 1, 1, 0, 0.0 if self.kind == "upper" else r, r, interval=Interval(_KINDS[self.kind]), details=details)
+            return Result(
+                cap,
+                flips_to=None,
+                forwards=1,
+                backwards=0,
+                lower=cap,
+                upper=None,
+                interval=Interval(IntervalKind.CENSORED),
+                clean=clean,
+            )
+        return Result(
+            r,
+            flips_to=1,
+            forwards=1,
+            backwards=0,
+            lower=0.0 if self.kind == "upper" else r,
+            upper=r,
+            interval=Interval(_KINDS[self.kind]),
+            clean=clean,
+        )
 
 
 class Tolerance(Estimator):
@@ -63,14 +82,27 @@ class Tolerance(Estimator):
     def passes(self, classes: int) -> tuple[int, int]:
         return 1, 0
 
-    def estimate(self, work: Work) -> list[Estimate]:
+    def estimate(self, work: Work) -> list[Result]:
         made = []
         for g, margin in ease(work.clean.logits, work.clean.predicted):
-            r, details = 0.1 * margin, {"difficulty": g, "margin": margin}
+            r, clean = 0.1 * margin, CleanImage(margin, g)
             if r > 1:
-                made.append(Estimate(1.0, None, 1, 0, 1.0, None, interval=Interval(IntervalKind.CENSORED), details=details))
+                made.append(
+                    Result(
+                        1.0,
+                        flips_to=None,
+                        forwards=1,
+                        backwards=0,
+                        lower=1.0,
+                        upper=None,
+                        interval=Interval(IntervalKind.CENSORED),
+                        clean=clean,
+                    )
+                )
             else:
-                made.append(Estimate(r, None, 1, 0, 0.9 * r, 1.1 * r, interval=self.interval, details=details))
+                made.append(
+                    Result(r, flips_to=None, forwards=1, backwards=0, lower=0.9 * r, upper=1.1 * r, interval=self.interval, clean=clean)
+                )
         return made
 
 

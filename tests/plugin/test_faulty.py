@@ -61,7 +61,7 @@ def test_numbers_of_numpy_are_numbers(tmp_path: Path) -> None:
     spec = AuditSpec.model_validate(digits(estimators=["numpy"]))
     run = audit(spec, out=tmp_path / "run")
     assert read_run(run.path).rows == run.rows
-    assert {(row.value, row.flips_to, row.details["x"] if row.details else None) for row in run.rows} == {(0.5, 1, 2.0)}
+    assert {(row.value, row.flips_to, row.numbers["x"]) for row in run.rows} == {(0.5, 1, 2.0)}
 
 
 def test_an_option_without_a_default_is_listed(run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,7 +61,7 @@ def test_each_value_is_a_row(run: Path) -> None:
     assert all(low <= high for low, high in zip(by_name["norms:q=1"], by_name["norms:q=10"], strict=True)), "norms grow with q"
     assert by_name["norms:q=1"] != by_name["norms:q=10"]
     stored = read_run(run).rows
-    assert [row.details for row in stored if row.estimator == "norms:q=10"] == [{"q": 10}] * 20
+    assert [row.numbers for row in stored if row.estimator == "norms:q=10"] == [{"q": 10}] * 20
 
 
 @pytest.mark.bits
@@ -196,9 +196,9 @@ def test_read(command: str, run: Path, run_cli: RunCli) -> None:
 @pytest.mark.parametrize(
     ("fault", "says"),
     [
-        ("too few", "estimate() returned Estimate Estimate("),
-        ("too many", "estimate() returned tuple (Estimate("),
-        ("one value", "estimate() returned Estimate Estimate("),
+        ("too few", "estimate() returned Result Result("),
+        ("too many", "estimate() returned tuple (Result("),
+        ("one value", "estimate() returned Result Result("),
     ],
 )
 def test_a_fault_names_the_plugin(fault: str, says: str, tmp_path: Path, run_cli: RunCli) -> None:
@@ -206,7 +206,7 @@ def test_a_fault_names_the_plugin(fault: str, says: str, tmp_path: Path, run_cli
     done = run_cli("estimate", spec, "--out", "run", "-q")
     assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
     assert done.err.startswith(f"error: estimator miscounted (tests.plugin.norms:Miscounted): {says}")
-    assert done.err.endswith(" for 0, not a tuple of 2 Estimates; fix or uninstall the plugin\n")
+    assert done.err.endswith(" for 0, not a tuple of 2 Results; fix or uninstall the plugin\n")
 
 
 def test_a_value_that_is_no_number(tmp_path: Path, run_cli: RunCli) -> None:

@@ -15,7 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from robaudit.cli.streams import append_step_summary
-from robaudit.gates.decide import EXIT_CODES, ClassPart, Covers, Decision, Verdict, overall
+from robaudit.gates.decide import EXIT_CODES, Covers, Decision, Verdict, overall
+from robaudit.gates.measure import ClassPart
 from robaudit.levels import LevelName
 from robaudit.report.ci.document import Subject, gates_json, published
 from robaudit.report.ci.github import LEFT_OUT, github, step_summary

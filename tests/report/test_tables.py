@@ -29,7 +29,24 @@ from tests.report.html.tools import hand_made
 
 NAMES = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
 ROW = Row(
-    "a", 0, 0, True, "gaussian", "sigma", 0.05, "mc", "p_robust", 0.8, 0.7, 0.9, 0.05, 1, 11, 0, "", Interval.parse("clopper-pearson")
+    sample_id="a",
+    label=0,
+    predicted=0,
+    correct=True,
+    noise="gaussian",
+    level_name="sigma",
+    level=0.05,
+    estimator="mc",
+    quantity="p_robust",
+    value=0.8,
+    lower=0.7,
+    upper=0.9,
+    std_error=0.05,
+    flips_to=1,
+    forwards=11,
+    backwards=0,
+    note="",
+    interval=Interval.parse("clopper-pearson"),
 )
 
 

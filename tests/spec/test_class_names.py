@@ -62,15 +62,6 @@ def test_wrong_files(tmp_path: Path, name: str, text: str | bytes, says: str) ->
     assert says in str(caught.value)
 
 
-def test_no_file(tmp_path: Path) -> None:
-    with pytest.raises(
-        SpecError, match=r"dataset.class_names: got 'lists/b.txt'; must be a list of names, or a file of them \(No such file"
-    ):
-        names_in(tmp_path, "a.txt", "a", "dataset.class_names=lists/b.txt")
-    with pytest.raises(SpecError, match=r"dataset.class_names: got 'lists'; must be a list of names, or a file of them"):
-        names_in(tmp_path, "a.txt", "a", "dataset.class_names=lists")
-
-
 def test_the_run_keeps_the_names(tmp_path: Path, run_cli: RunCli) -> None:
     (tmp_path / "names.txt").write_text("".join(f"digit {index}\n" for index in range(10)))
     spec = write(tmp_path, digits(dataset={"kind": "digits", "limit": 4, "class_names": "names.txt"}))

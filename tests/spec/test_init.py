@@ -6,13 +6,11 @@ import os
 import pty
 import re
 import select
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 import torchvision
@@ -23,8 +21,7 @@ from PIL import Image
 from safetensors.torch import save_file
 from torch import nn
 
-from robaudit.errors import SpecError
-from robaudit.spec.init import Answers, dataset_section, levels, model_section, normalisation, spec_text
+from robaudit.spec.init import Answers, dataset_section, levels, model_section, spec_text
 from robaudit.spec.load import load_spec
 from tests.conftest import RunCli
 from tests.models.test_files import script
@@ -138,23 +135,6 @@ def test_odd_names_are_found_again(name: str, tmp_path: Path, run_cli: RunCli) -
     assert found.gates[0] == "mean(sigma=0.02) >= 0.9999999"
 
 
-def test_names_that_are_not_text_are_refused(tmp_path: Path, run_cli: RunCli) -> None:
-    name = os.fsdecode(b"\xff.npz")
-    save_npz(tmp_path / "plain.npz").rename(tmp_path / name)
-    code, _, err = run_cli("init", *MODEL, "--data", name)
-    assert code == 2
-    assert err.count("\n") == 1
-    assert not (tmp_path / "audit.yaml").exists()
-
-
-def test_the_home_folder(tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    (tmp_path / "home").mkdir()
-    save_npz(tmp_path / "home" / "x.npz")
-    shutil.copy(WEIGHTS, tmp_path / "home" / "m.safetensors")
-    assert run_cli("init", "--model", "~/m.safetensors", *MODEL[2:], "--data", "~/x.npz").code == 0
-
-
 def test_force_replaces(tmp_path: Path, run_cli: RunCli) -> None:
     (tmp_path / "audit.yaml").write_text("mine")
     assert run_cli("init", *MODEL, "--data", "digits", "--force", "--no-check").code == 0
@@ -174,14 +154,6 @@ def test_the_expected_time(run_cli: RunCli) -> None:
     """500 digits at two levels, with 1,000 copies and the clean pass."""
     err = run_cli("init", *MODEL, "--data", "digits", "--limit", "9").err
     assert re.search(r"about .* on this machine: 9 images x 2,002 passes at [\d,]+ passes/s", err)
-
-
-def test_arrays_without_labels(tmp_path: Path, run_cli: RunCli) -> None:
-    np.savez(tmp_path / "x.npz", images=np.random.default_rng(0).integers(0, 256, (4, 1, 8, 8), dtype=np.uint8))
-    code, _, err = run_cli("init", *MODEL, "--data", "x.npz")
-    assert code == 0, err
-    assert "no labels: accuracy is not measured; robustness needs none" in err
-    assert run_cli("estimate", "audit.yaml", "--estimator", "softmax").code == 0
 
 
 def test_a_flat_folder_without_labels(tmp_path: Path, run_cli: RunCli) -> None:
@@ -285,13 +257,6 @@ def test_kinds_of_data(tmp_path: Path) -> None:
     assert section("m.csv", channels=1) == {"kind": "csv", "path": "m.csv", "channels": 1, "sample": {"size": 9}}
     assert section("folders", resize=32, crop=24) == {"kind": "images", "path": "folders", "resize": 32, "crop": 24, "sample": {"size": 9}}
     assert section("torchvision:CIFAR10") == {"kind": "torchvision", "name": "CIFAR10", "root": "data", "limit": 9}
-
-
-def test_normalisations() -> None:
-    assert normalisation("Fashion-MNIST") == ((0.2860,), (0.3530,))
-    assert normalisation("0.4,0.5,0.6/0.25,1,2") == ((0.4, 0.5, 0.6), (0.25, 1.0, 2.0))
-    with pytest.raises(SpecError, match="neither a name nor mean/std"):
-        normalisation("0.4")
 
 
 @given(path=st.text(min_size=1), names=st.lists(st.text(), max_size=3))

@@ -9,20 +9,13 @@ import pytest
 import yaml
 
 from robaudit.errors import SpecError
-from robaudit.spec.load import apply_setting, choose_estimators, load_spec, put
+from robaudit.spec.load import apply_setting, choose_estimators, load_spec
 from robaudit.spec.model import AuditSpec
 from tests.specs import digits, write
 
 
 def load(folder: Path, document: object | None = None, **changes: Any) -> AuditSpec:
     return load_spec(write(folder, document or digits()), **changes)
-
-
-def test_knows_where_it_came_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write(tmp_path / "specs", digits(), "cifar.yaml")
-    monkeypatch.chdir(tmp_path)
-    spec = load_spec(Path("specs/cifar.yaml"))
-    assert (spec.base_dir, spec.stem) == (tmp_path / "specs", "cifar")
 
 
 def test_anchors_are_understood(tmp_path: Path) -> None:
@@ -79,36 +72,12 @@ def test_values_are_yaml() -> None:
     assert (raw["run"], raw["noise"], raw["dataset"]) == ({"seed": 3}, {"clip": True}, {"class_names": ["a", "b"]})
 
 
-def test_put_makes_sections_on_the_way() -> None:
-    raw: dict[str, Any] = {"run": None, "estimators": ["mc", {"mmse": {}}]}
-    put(raw, ("run", "seed"), 1)
-    put(raw, ("dataset", "sample", "size"), 2)
-    put(raw, ("estimators", 1, "mmse", "samples"), 4)
-    assert raw == {"run": {"seed": 1}, "dataset": {"sample": {"size": 2}}, "estimators": ["mc", {"mmse": {"samples": 4}}]}
-
-
-@pytest.mark.parametrize(
-    "location",
-    [("estimators", 2), ("estimators", "mc"), ("estimators", 5, "samples"), ("estimators", 0, "samples"), ("noise", "sigma", "x")],
-)
-def test_put_refuses_what_is_no_section(location: tuple[int | str, ...]) -> None:
-    with pytest.raises(SpecError, match=r"is not a section of the spec|is not an index of the list"):
-        put({"estimators": ["mc", "taylor"], "noise": {"sigma": 0.1}}, location, 1)
-
-
 def test_choose_estimators_keeps_their_options() -> None:
     few, more = {"mc": {"samples": 5, "label": "few"}}, {"mc": {"samples": 9, "label": "more"}}
     entries = [few, more, "taylor", {"name": "mmse", "options": {"label": "m"}}]
     assert choose_estimators(entries, ["more", "taylor", "softmax", "m"]) == [more, "taylor", "softmax", entries[3]]
     assert choose_estimators(entries, ["mc"]) == [few]
     assert choose_estimators(None, ["mc"]) == ["mc"]
-
-
-def test_several_mistakes_are_counted(tmp_path: Path) -> None:
-    document = digits(noise={"sigma": [0.1, -1]}, run={"seed": -1, "precision": "fp8"})
-    with pytest.raises(SpecError) as caught:
-        load(tmp_path, document)
-    assert str(caught.value).endswith("noise.sigma[1]: got -1; must be greater than 0 (and 2 more)")
 
 
 @pytest.mark.parametrize("key", ["~", "1", "true", "2026-01-01", "[a, b]", "{a: 1}"])

@@ -47,11 +47,6 @@ def test_a_list_of_noises(tmp_path: Path) -> None:
     assert AuditSpec.model_validate(spec.document()).document() == spec.document()
 
 
-@pytest.mark.parametrize("level", [sigma(0.1), sigma(8 / 255), NoiseLevel("a:b", 3.0, LevelName.SEVERITY), NoiseLevel("x=y", 1e-300)])
-def test_a_level_comes_back_from_its_key(level: NoiseLevel) -> None:
-    assert NoiseLevel.from_key(level.key) == level
-
-
 @pytest.mark.parametrize(
     ("changes", "levels"),
     [
@@ -96,14 +91,6 @@ def test_choices_that_are_refused(noise: object, changes: dict[str, Any], says: 
     with pytest.raises(SpecError) as caught:
         load(tmp_path, noise, **changes)
     assert says in str(caught.value)
-
-
-def test_a_chosen_noise_is_not_given_the_line_of_another(tmp_path: Path) -> None:
-    spec = load(tmp_path, SEVERAL, noises=["rain", "b"])
-    line = write(tmp_path, digits(noise=SEVERAL)).read_text().splitlines().index("noise:") + 1
-    with pytest.raises(SpecError) as caught:
-        build(spec.noise, spec.base_dir, spec.origin)
-    assert str(caught.value).startswith(f"{tmp_path / 'spec.yaml'}:{line}: noise[0].kind: unknown noise kind 'weather'")
 
 
 @pytest.mark.parametrize(

@@ -15,11 +15,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from robaudit.errors import ModelError, RobauditError, SpecError
+from robaudit.errors import ModelError, RobauditError
 from robaudit.spec.load import load_spec
 from robaudit.spec.model import AuditSpec
 from robaudit.spec.pretrained.fill import filled
-from robaudit.spec.pretrained.timm_config import from_config
 from tests.conftest import RunCli
 
 CFG = {"input_size": [3, 32, 32], "mean": [0.1, 0.2, 0.3], "std": [0.4, 0.5, 0.6], "interpolation": "bilinear", "crop_pct": 0.8}
@@ -156,38 +155,6 @@ def test_gates_are_read_without_the_model(tmp_path: Path) -> None:
         load_spec(tmp_path / "spec.yaml", text=text)
 
 
-def test_labels_of_timm(tmp_path: Path) -> None:
-    """Descriptions are the names, and labels the ids; gaps have no name; labels of another number of classes are left out."""
-    labels = {"label_names": ["n1", "n2", "n3"], "label_descriptions": {"n1": "crane", "n2": "crane", "n3": "owl, bird"}}
-    found = from_config(json.loads(model(tmp_path, **labels).read_text()), tmp_path)
-    assert found.class_names == ("crane (n1)", "crane (n2)", "owl, bird")
-    assert found.class_ids == ("n1", "n2", "n3")
-    found = from_config(json.loads(model(tmp_path, label_names={"0": "cat", "2": "owl"}).read_text()), tmp_path)
-    assert found.class_names == ("cat", "(1)", "owl")
-    found = from_config(json.loads(model(tmp_path, label_names=["cat", "dog"]).read_text()), tmp_path)
-    assert found.class_names is None
-    assert found.notes == ("its 2 label names are left out: it has 3 classes",)
-
-
-def test_forms_of_timm(tmp_path: Path) -> None:
-    """One flat object in early files; a model of grey images; a size that the model's arguments change."""
-    flat = {"architecture": "resnet18", "num_classes": 3, "labels": ["a", "b", "c"], **CFG}
-    found = from_config(flat, tmp_path)
-    assert (found.class_names, found.mean, found.images["crop"]) == (("a", "b", "c"), (0.1, 0.2, 0.3), 32)
-    grey = from_config(json.loads(model(tmp_path, model_args={"in_chans": 1}).read_text()), tmp_path)
-    assert (grey.images["channels"], grey.mean, grey.options) == (1, (), {"num_classes": 3, "in_chans": 1})
-    assert grey.notes == ("its mean and std are for 3 channels and left out: it takes 1",)
-    sized = {"model_args": {"img_size": [48, 64]}, "pretrained_cfg": {**CFG, "fixed_input_size": True}}
-    found = from_config(json.loads(model(tmp_path, **sized).read_text()), tmp_path)
-    assert (found.images["crop"], found.images["resize"], found.images["fit"]) == ((48, 64), (60, 80), "cover")
-
-
-def test_values_that_no_spec_can_have(tmp_path: Path) -> None:
-    model(tmp_path, pretrained_cfg={**CFG, "input_size": [3, 4, 4], "crop_pct": 100.0})
-    with pytest.raises(ModelError, match=r"config\.json: gives resize.* a value that a spec cannot have: "):
-        spec(tmp_path)
-
-
 def test_init_with_many_names_and_options_of_its_own(tmp_path: Path, run_cli: RunCli) -> None:
     model(tmp_path, num_classes=30, label_names=[f"class {index}" for index in range(30)])
     np.savez(tmp_path / "a.npz", images=np.zeros((2, 32, 32, 3), np.uint8), labels=np.zeros(2, np.int64))
@@ -209,13 +176,6 @@ def test_init_with_many_names_and_options_of_its_own(tmp_path: Path, run_cli: Ru
     code, _, err = run_cli("init", "npz.yaml", "--model", "net", "--data", "a.npz", "--no-check")
     assert code == 0, err
     assert "mean: [0.1, 0.2, 0.3]" in (tmp_path / "npz.yaml").read_text()
-
-
-def test_pad_is_one_colour_or_three(tmp_path: Path) -> None:
-    model(tmp_path)
-    with pytest.raises(SpecError, match=r"dataset\.pad: "):
-        spec(tmp_path, **{"dataset.pad": "[1, 2]"})
-    assert spec(tmp_path, **{"dataset.pad": "[1, 2, 3]"}).dataset.model_dump()["pad"] == (1, 2, 3)
 
 
 JSON = st.recursive(

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from robaudit.quantities import NO_INTERVAL, Interval, IntervalKind
+from robaudit.results import LossNorm
 from robaudit.rows import Row
 from robaudit.stats.attacks import contradicted, is_attack
 
@@ -29,7 +30,7 @@ ATTACK = Row(
     backwards=510,
     note="",
     interval=Interval(IntervalKind.LOWER_BOUND),
-    details={"target": 3},
+    loss=LossNorm(3),
 )
 NORM = replace(
     ATTACK,
@@ -37,7 +38,7 @@ NORM = replace(
     value=4.0,
     lower=3.5,
     interval=Interval(IntervalKind.OTHER, remark="between chains"),
-    details={"target": 3, "highest_loss": 4.5},
+    loss=LossNorm(3, 4.5),
 )
 SAYS = "the attack failed: qnorm_path found a loss of {}"
 
@@ -54,23 +55,23 @@ def note(*others: Row, attack: Row = ATTACK) -> str:
 def test_an_attack_that_nothing_beats() -> None:
     assert note() == ""
     assert note(NORM) == ""
-    assert note(replace(NORM, value=5.0, details={"target": 3, "highest_loss": 5.0 * (1 + 5e-5)})) == ""
+    assert note(replace(NORM, value=5.0, loss=LossNorm(3, 5.0 * (1 + 5e-5)))) == ""
 
 
 def test_a_sampler_that_met_a_larger_loss() -> None:
-    assert note(replace(NORM, details={"target": 3, "highest_loss": 5.21437})) == SAYS.format("5.214")
+    assert note(replace(NORM, loss=LossNorm(3, 5.21437))) == SAYS.format("5.214")
 
 
 def test_a_norm_above_the_maximum() -> None:
     """With its whole interval; a value above that its error explains proves nothing."""
-    assert note(replace(NORM, value=5.9, lower=5.5, details={"target": 3})) == SAYS.format("5.5")
-    assert note(replace(NORM, value=5.9, lower=4.9, details={"target": 3})) == ""
-    assert note(replace(NORM, value=5.9, lower=None, details={"target": 3})) == SAYS.format("5.9")
-    assert note(replace(NORM, value=5.5, details={"target": 3, "highest_loss": 6.25})) == SAYS.format("6.25")
+    assert note(replace(NORM, value=5.9, lower=5.5, loss=LossNorm(3))) == SAYS.format("5.5")
+    assert note(replace(NORM, value=5.9, lower=4.9, loss=LossNorm(3))) == ""
+    assert note(replace(NORM, value=5.9, lower=None, loss=LossNorm(3))) == SAYS.format("5.9")
+    assert note(replace(NORM, value=5.5, loss=LossNorm(3, 6.25))) == SAYS.format("6.25")
 
 
 def test_the_largest_of_several() -> None:
-    others = [replace(NORM, details={"target": 3, "highest_loss": loss}, estimator=f"e{loss}") for loss in (5.5, 7.5, 6.5)]
+    others = [replace(NORM, loss=LossNorm(3, loss), estimator=f"e{loss}") for loss in (5.5, 7.5, 6.5)]
     assert note(*others) == "the attack failed: e7.5 found a loss of 7.5"
 
 
@@ -86,18 +87,17 @@ def test_another_attack() -> None:
         {"noise": "other"},
         {"level_name": "sigma"},
         {"quantity": "p_robust"},
-        {"details": {"target": 4, "highest_loss": 9.0}},
-        {"details": {"highest_loss": 9.0}},
-        {"details": None},
+        {"loss": LossNorm(4, 9.0)},
+        {"loss": None},
     ],
 )
 def test_rows_of_something_else_prove_nothing(change: dict[str, object]) -> None:
-    other = {"value": 9.0, "details": {"target": 3, "highest_loss": 9.0}, **change}
+    other = {"value": 9.0, "loss": LossNorm(3, 9.0), **change}
     assert note(replace(NORM, **other)) == ""  # type: ignore[arg-type]
 
 
 def test_a_note_that_was_there_stays() -> None:
-    beaten = replace(NORM, details={"target": 3, "highest_loss": 6.0})
+    beaten = replace(NORM, loss=LossNorm(3, 6.0))
     assert note(beaten, attack=replace(ATTACK, note="first")) == "first; " + SAYS.format("6")
 
 
@@ -112,5 +112,5 @@ def test_a_norm_below_another_of_the_same_order() -> None:
     """By more than both errors: the chains met no bad region that plain copies saw."""
     low, other = replace(NORM, value=1.0, lower=0.9, upper=1.1), replace(NORM, estimator="qnorm_mc:q=1000", value=2.0, lower=1.5, upper=2.6)
     assert [row.note for row in contradicted([low, other])] == ["too low: qnorm_mc:q=1000 is 2", ""]
-    for change in ({"lower": 1.05}, {"lower": None}, {"estimator": "qnorm_mc:q=10"}, {"details": {"target": 1}}, {"level": 0.2}):
+    for change in ({"lower": 1.05}, {"lower": None}, {"estimator": "qnorm_mc:q=10"}, {"loss": LossNorm(1)}, {"level": 0.2}):
         assert contradicted([low, replace(other, **change)])[0].note == ""

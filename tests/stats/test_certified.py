@@ -67,13 +67,13 @@ def test_what_the_rows_state_of_their_certainty_and_reach() -> None:
     """The largest chance, and the largest reach; one row that states no reach leaves it open."""
     plain = one(MIXED)
     assert (plain.alpha, plain.possible, plain.norm) == (0.0, math.inf, "l2")
-    stated = [certificate(i, 0.1, details=stating(0.001 * (i + 1), 0.5 + i)) for i in range(3)]
+    stated = [certificate(i, 0.1, stated=stating(0.001 * (i + 1), 0.5 + i)) for i in range(3)]
     found = one(stated)
     assert (found.alpha, found.possible) == (0.003, 2.5)
     assert found.false_at_most == pytest.approx(0.009)
     assert one([*stated, certificate(3, 0.1)]).possible == math.inf
     assert found.asked is None
-    assert one([certificate(0, 0.1, details=stating(0.001, 0.5, 0.4)), certificate(1, 0.0, None)]).asked == 0.4
+    assert one([certificate(0, 0.1, stated=stating(0.001, 0.5, 0.4)), certificate(1, 0.0, None)]).asked == 0.4
 
 
 IMAGES = st.lists(
@@ -150,7 +150,7 @@ def test_runs_that_have_none() -> None:
 
 
 def test_the_document_has_what_was_computed() -> None:
-    document = accuracy([*MIXED, certificate(8, 0.1, details=stating(0.01, 4.0))]).document([0.0, 0.5])
+    document = accuracy([*MIXED, certificate(8, 0.1, stated=stating(0.01, 4.0))]).document([0.0, 0.5])
     assert document["quantity"] == CERTIFIED.name
     assert (document["level"], document["norm"], document["images"]) == (AT.level, "l2", 9)
     assert [(one["radius"], one["count"]) for one in document["certified_accuracy"]] == [(0.0, 6), (0.5, 3)]

@@ -11,6 +11,7 @@ from robaudit.errors import RunError
 from robaudit.levels import NoiseLevel
 from robaudit.numerics.intervals import mean_interval
 from robaudit.quantities import P_ROBUST, Interval
+from robaudit.results import Votes
 from robaudit.rows import Row
 from robaudit.stats.confusion import confusions
 from tests.radius_rows import radius, row, run_of
@@ -20,7 +21,7 @@ AT = NoiseLevel("gaussian", 0.1)
 
 def counted(index: int, votes: tuple[int, ...], label: int | None, predicted: int = 0, interval: str = "clopper-pearson") -> Row:
     about = {"estimator": "mc", "quantity": P_ROBUST.name, "interval": Interval.parse(interval), "lower": 0.0, "upper": 1.0}
-    return row(index, votes[predicted] / 10, AT, votes=votes, label=label, predicted=predicted, correct=None, **about)
+    return row(index, votes[predicted] / 10, AT, votes=Votes(votes), label=label, predicted=predicted, correct=None, **about)
 
 
 ROWS = [counted(0, (8, 0, 2, 0), 0), counted(1, (4, 0, 6, 0), 0), counted(2, (0, 0, 10, 0), 2, 2)]
@@ -43,7 +44,7 @@ def test_a_class_without_images_has_no_shares() -> None:
 
 
 def test_copies_without_a_class_count_as_copies() -> None:
-    (found,) = confusions(run_of([replace(ROWS[0], votes=(6, 2), not_finite=2)]))
+    (found,) = confusions(run_of([replace(ROWS[0], votes=Votes((6, 2), lost=2))]))
     assert np.asarray(found.shares[0]) == pytest.approx(np.array([0.6, 0.2]))
 
 

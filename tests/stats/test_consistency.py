@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from scipy.special import ndtr, ndtri
 
 from robaudit.levels import NO_NOISE, NoiseLevel
-from robaudit.names import CERTIFIED_CLASS, DRAWS, KEPT, OTHER, P_ERROR, P_LOWER, ROUNDING_ERROR
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.quantities import P_ROBUST, Interval, IntervalKind
 from robaudit.report.consistency_tables import blame_lines, checks
 from robaudit.report.pictures.sample import usual_length
+from robaudit.results import Certificate, Searched
 from robaudit.rows import Row
 from robaudit.stats.consistency import CONFIDENCE, Consistency, check
 from robaudit.stats.intervals import TAIL, Floats
@@ -32,7 +32,7 @@ def findings(found: Consistency) -> list[Finding]:
 
 
 VIOLATION, MISSED, LOOSE = Verdict.VIOLATION, Verdict.MISSED, Verdict.APPROXIMATION
-VOTE = {P_LOWER: 0.9}
+VOTE = Certificate(p_lower=0.9)
 
 
 @pytest.mark.parametrize(
@@ -45,12 +45,12 @@ VOTE = {P_LOWER: 0.9}
         ([proof(1.0), flip(0.4, "linf")], "certified <= witnessed", VIOLATION, ("margin_radius:norm=l2",)),
         ([proof(1.0, "l1"), flip(0.2, "linf")], "certified <= witnessed", VIOLATION, ("margin_radius:norm=l1",)),
         (
-            [proof(0.12, at=SIGMA, details=VOTE), flip(0.1, at=SIGMA, name="smoothed_attack", details={CERTIFIED_CLASS: 0})],
+            [proof(0.12, at=SIGMA, stated=VOTE), flip(0.1, at=SIGMA, name="smoothed_attack", search=Searched(label=0))],
             "certified <= witnessed (majority vote)",
             VIOLATION,
             ("margin_radius:norm=l2",),
         ),
-        ([proof(0.2, at=SIGMA, details=VOTE)], "certified <= witnessed (majority vote)", VIOLATION, ("margin_radius:norm=l2",)),
+        ([proof(0.2, at=SIGMA, stated=VOTE)], "certified <= witnessed (majority vote)", VIOLATION, ("margin_radius:norm=l2",)),
         ([flip(1.0), flip(0.9, name="radius_random")], "attacked <= other flips", MISSED, ("radius_attack:norm=l2",)),
         (
             [flip(28.0, interval=Interval(IntervalKind.CENSORED)), flip(0.3, "linf")],
@@ -60,10 +60,10 @@ VOTE = {P_LOWER: 0.9}
         ),
         ([proof(0.5), votes(900, 1000)], "noise within the certified ball", VIOLATION, ("mc", "margin_radius:norm=l2")),
         ([proof(0.2, "linf"), votes(999, 1000, BOX)], "noise within the certified ball", VIOLATION, ("margin_radius:norm=linf",)),
-        ([proof(0.1, at=SIGMA, details=VOTE), votes(700, 1000)], "p_lower <= p_robust", VIOLATION, ("mc", "margin_radius:norm=l2")),
-        ([proof(0.1, of=1, at=SIGMA, details=VOTE), votes(700, 1000)], "p_lower <= p_robust", VIOLATION, ("margin_radius:norm=l2", "mc")),
+        ([proof(0.1, at=SIGMA, stated=VOTE), votes(700, 1000)], "p_lower <= p_robust", VIOLATION, ("mc", "margin_radius:norm=l2")),
+        ([proof(0.1, of=1, at=SIGMA, stated=VOTE), votes(700, 1000)], "p_lower <= p_robust", VIOLATION, ("margin_radius:norm=l2", "mc")),
         (
-            [proof(0.1, at=SIGMA, details={P_ERROR: 0.01}), votes(900, 1000)],
+            [proof(0.1, at=SIGMA, stated=Certificate(p_error=0.01)), votes(900, 1000)],
             "p_fail <= p_error",
             VIOLATION,
             ("mc", "margin_radius:norm=l2"),
@@ -96,15 +96,15 @@ def test_the_sentence_counts_what_is_no_violation() -> None:
         [proof(1.0, "linf"), flip(1.0), flip(0.5, "linf", name="radius_random", at=SIGMA)],  # a flip of another classifier
         [proof(1.0), flip(0.5, "linf")],  # sqrt(4) * 0.5
         [proof(0.0), flip(0.1)],  # abstains
-        [proof(0.12, at=SIGMA, details=VOTE), flip(0.1)],  # the vote is another classifier
-        [proof(0.12, at=SIGMA, details=VOTE), flip(0.1, at=STRONG, details={CERTIFIED_CLASS: 0})],  # of another level
-        [proof(0.12, of=1, at=SIGMA, details=VOTE), flip(0.1, at=SIGMA, details={CERTIFIED_CLASS: 0})],  # of another class
-        [proof(0.1499, at=SIGMA, details={P_LOWER: 0.9332, KEPT: 100, DRAWS: 100}), flip(0.148, at=SIGMA, details={CERTIFIED_CLASS: 0})],
+        [proof(0.12, at=SIGMA, stated=VOTE), flip(0.1)],  # the vote is another classifier
+        [proof(0.12, at=SIGMA, stated=VOTE), flip(0.1, at=STRONG, search=Searched(label=0))],  # of another level
+        [proof(0.12, of=1, at=SIGMA, stated=VOTE), flip(0.1, at=SIGMA, search=Searched(label=0))],  # of another class
+        [proof(0.1499, at=SIGMA, stated=Certificate(p_lower=0.9332, kept=100, draws=100)), flip(0.148, at=SIGMA, search=Searched(label=0))],
         [flip(0.9), flip(1.0, name="radius_random")],
         [proof(0.2, "linf"), votes(1000, 1000, BOX)],
         [proof(0.5), votes(1000, 1000)],
-        [proof(0.1, at=SIGMA, details=VOTE), votes(890, 1000)],
-        [proof(0.1, at=SIGMA, details={P_ERROR: 0.2}), votes(900, 1000)],
+        [proof(0.1, at=SIGMA, stated=VOTE), votes(890, 1000)],
+        [proof(0.1, at=SIGMA, stated=Certificate(p_error=0.2)), votes(900, 1000)],
         [votes(999, 1000), rare(-3.1)],
         [votes(100, 1000), rare(-0.04, half=30.0)],
         [votes(1000, 1000), rare(-6.0, kind=IntervalKind.UPPER_BOUND)],
@@ -145,12 +145,12 @@ def test_a_flip_of_the_vote_that_only_its_test_has_seen(level: NoiseLevel, kind:
     """Found within the certificate by chance, as one of thousands of images will have it: no accusation; by many copies: one."""
 
     def of(kept: int, other: int, radius: float) -> list[Finding]:
-        details = {CERTIFIED_CLASS: 0, KEPT: kept, OTHER: other}
-        seen = flip(radius, norm, at=level, name="smoothed_attack", details=details)
+        about = Searched(label=0, kept=kept, other=other)
+        seen = flip(radius, norm, at=level, name="smoothed_attack", search=about)
         stated = float(clopper_pearson(9000, 10_000, 0.998)[0])
         certified = 0.1 * (float(ndtri(stated)) if kind == "gaussian" else 2 * stated - 1)
-        about = {P_LOWER: stated, KEPT: 9000, DRAWS: 10_000}
-        return findings(check(made([proof(certified, norm, at=level, details=about), seen])))
+        vote = Certificate(p_lower=stated, kept=9000, draws=10_000)
+        return findings(check(made([proof(certified, norm, at=level, stated=vote), seen])))
 
     edge = 0.1 * (float(ndtri(0.9)) if kind == "gaussian" else 0.8)
     assert of(80, 120, 0.93 * edge) == []
@@ -181,18 +181,18 @@ def test_what_the_spec_declares_is_no_bug() -> None:
 
 def test_a_radius_that_rounding_moves() -> None:
     """Logits of 1000 with a margin of .01: a pass may see the flip somewhat before the closed form has it."""
-    off = {ROUNDING_ERROR: 0.01}
-    assert findings(check(made([exact(0.5, details=off), flip(0.492)]))) == []
-    assert findings(check(made([proof(0.508), exact(0.5, details=off)]))) == []
-    assert findings(check(made([exact(0.5, details=off), flip(0.48)]))) == [
+    off = Searched(rounding=0.01)
+    assert findings(check(made([exact(0.5, search=off), flip(0.492)]))) == []
+    assert findings(check(made([proof(0.508), exact(0.5, search=off)]))) == []
+    assert findings(check(made([exact(0.5, search=off), flip(0.48)]))) == [
         ("certified <= witnessed", VIOLATION, ("radius_exact:norm=l2",)),
     ]
 
 
 def test_a_certificate_by_another_theorem() -> None:
     """What p_lower certifies is known in one norm for each noise: others are not judged by it."""
-    other: dict[str, Any] = {"at": SIGMA, "details": VOTE, "name": "mine"}
-    assert findings(check(made([proof(0.2, "linf", **other), flip(0.21, "linf", at=SIGMA, details={CERTIFIED_CLASS: 0})]))) == []
+    other: dict[str, Any] = {"at": SIGMA, "stated": VOTE, "name": "mine"}
+    assert findings(check(made([proof(0.2, "linf", **other), flip(0.21, "linf", at=SIGMA, search=Searched(label=0))]))) == []
     assert len(findings(check(made([proof(0.2, "l2", **other)])))) == 1
 
 
@@ -226,7 +226,12 @@ def _simulated(generator: np.random.Generator, images: int) -> list[Row]:
             p_lower = float(clopper_pearson(kept, 1000, 0.998)[0])
             if p_lower > 0.5:
                 mine.append(
-                    proof(at.level * float(ndtri(p_lower)), at=at, details={P_LOWER: p_lower, KEPT: kept, DRAWS: 1000}, sample_id=str(i))
+                    proof(
+                        at.level * float(ndtri(p_lower)),
+                        at=at,
+                        stated=Certificate(p_lower=p_lower, kept=kept, draws=1000),
+                        sample_id=str(i),
+                    )
                 )
         rows += mine
     return rows

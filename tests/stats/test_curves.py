@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
 from robaudit.errors import RunError
@@ -60,22 +58,6 @@ def test_ams_where_nothing_rises() -> None:
     assert math.isnan(ams([0.1, 0.1, 0.05], 0.32))
     assert ams([1.0, 1.0], 0.32) == 0.0, "nothing is classified correctly without noise"
     assert math.isnan(ams([0.0], 0.32))
-
-
-@given(st.lists(SHARES, min_size=3, max_size=12), st.integers(1, 11))
-def test_a_noise_curve_that_ends_early_sums_up_to_less(errors: list[float], cut: int) -> None:
-    """Where the whole curve ends at its largest error."""
-    whole = [*errors, max(errors)]
-    part = whole[: 1 + min(cut, len(whole) - 1)]
-    if max(part) > part[0] and part[0] < 1:
-        assert ams(part, 0.32) <= ams(whole, 0.32) + 1e-9
-
-
-@given(st.lists(SHARES, min_size=2, max_size=12))
-def test_asr_is_the_mean_of_the_middles(errors: list[float]) -> None:
-    rising = [*np.sort(errors), 1.0]
-    middles = [0.25 * (j + 0.5) * (b - a) for j, (a, b) in enumerate(pairwise(rising))]
-    assert asr(rising, 0.25) == pytest.approx(math.fsum(middles), abs=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -249,13 +231,6 @@ def test_the_intervals_are_those_of_the_bootstrap_by_brute_force() -> None:
         summary = found[kind].summary
         assert summary.lower == pytest.approx(ranked[math.ceil(0.025 * REPLICATES - 1e-9) - 1])
         assert summary.upper == pytest.approx(ranked[math.ceil(0.975 * REPLICATES - 1e-9) - 1])
-
-
-def test_bands_hold_the_errors() -> None:
-    for curve in curves_of(pictured()).curves.values():
-        assert (curve.lower <= curve.errors + 1e-12).all()
-        assert (curve.errors <= curve.upper + 1e-12).all()
-        assert len(curve.places) == len(curve.errors) == len(curve.lower) == len(curve.upper)
 
 
 # --- which rows

@@ -8,6 +8,7 @@ import pytest
 from robaudit.errors import RunError
 from robaudit.levels import LevelName, NoiseLevel
 from robaudit.quantities import DIFFICULTY, Interval
+from robaudit.results import Votes
 from robaudit.rows import Row
 from robaudit.stats.easiest import easiest_errors, kept_curve
 from tests.radius_rows import row, run_of
@@ -21,7 +22,7 @@ EASE = (0.5, 3.0, -1.0, 2.0)
 def counted(index: int, at: NoiseLevel, hits: int, estimator: str = "mc") -> Row:
     wrong = EASE[index] < 0
     about = {"estimator": estimator, "quantity": "p_robust", "interval": Interval.parse("clopper-pearson"), "lower": 0.0, "upper": 1.0}
-    return row(index, hits / 10, at, votes=(hits, 10 - hits), predicted=int(wrong), correct=not wrong, **about)
+    return row(index, hits / 10, at, votes=Votes((hits, 10 - hits)), predicted=int(wrong), correct=not wrong, **about)
 
 
 def difficulty(index: int) -> Row:

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from robaudit.names import ALPHA
 from robaudit.quantities import Interval
+from robaudit.results import Certificate
 from robaudit.rows import Row
 from robaudit.stats import frame as frame_module
 from robaudit.stats.frame import Columns, Frame
@@ -26,9 +26,10 @@ NUMBERS = st.sampled_from([0.0, -0.0, 0.5, 1.0, 300.0, math.nan, math.inf]) | st
 def test_numbers_come_back(numbers: list[float], block: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(frame_module, "_BLOCK", block)
-        columns = Columns.of(row(i, number, details={ALPHA: number}) for i, number in enumerate(numbers))
-    for found in (columns.values, columns.detail(ALPHA)):
-        assert np.array_equal(found, np.array(numbers), equal_nan=True)
+        columns = Columns.of(row(i, number, certificate=Certificate(alpha=number)) for i, number in enumerate(numbers))
+    finite = np.where(np.isinf(numbers), np.nan, numbers)  # a certificate has no infinite number
+    for found, expected in ((columns.values, numbers), (columns.alpha, finite)):
+        assert np.array_equal(found, np.array(expected), equal_nan=True)
         assert np.array_equal(np.signbit(found[found == 0]), np.signbit([one for one in numbers if one == 0]))
     assert columns.names == [str(i) for i in range(len(numbers))]
     assert len(columns.finite) == len(numbers) - columns.not_finite == sum(map(math.isfinite, numbers))

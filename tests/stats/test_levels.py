@@ -7,6 +7,7 @@ import pytest
 from robaudit.errors import RunError
 from robaudit.levels import LevelName, NoiseLevel
 from robaudit.quantities import P_ROBUST, Interval
+from robaudit.results import Votes
 from robaudit.rows import Row
 from robaudit.stats.levels import level_curves
 from robaudit.stats.summary import summarise
@@ -18,7 +19,7 @@ PHOTONS = [NoiseLevel("photon", number, LevelName.PHOTONS) for number in (100.0,
 
 def counted(index: int, at: NoiseLevel, hits: int, estimator: str = "mc") -> Row:
     about = {"estimator": estimator, "quantity": P_ROBUST.name, "interval": Interval.parse("clopper-pearson"), "lower": 0.0, "upper": 1.0}
-    return row(index, hits / 10, at, votes=(hits, 10 - hits), **about)
+    return row(index, hits / 10, at, votes=Votes((hits, 10 - hits)), **about)
 
 
 RUN = run_of([*(counted(i, at, 9 - i - k) for i in range(3) for k, at in enumerate([*SIGMAS, *PHOTONS])), radius(0, 1.0)])

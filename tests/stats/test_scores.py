@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from robaudit.errors import NothingLeftError, RunError
 from robaudit.estimators.difficulty import ease
 from robaudit.quantities import DIFFICULTY, TOLERANCE, Interval
+from robaudit.results import CleanImage
 from robaudit.rows import Row
 from robaudit.spec.gates import SCORES
 from robaudit.stats.bootstrap import REPLICATES, percentiles, weights
@@ -95,7 +96,7 @@ def test_difficulty_of_another_result() -> None:
     assert value(undefined, Score.R_M) == 1.5
     assert undefined.values[Score.R_NU].value is None
     assert undefined.values[Score.R_NU].why == "the difficulty of 2 images is unknown: add difficulty to the estimators"
-    others = [row(i, 4.0, estimator="difficulty", quantity=DIFFICULTY.name, details={"margin": 8.0}) for i in range(2)]
+    others = [row(i, 4.0, estimator="difficulty", quantity=DIFFICULTY.name, clean=CleanImage(8.0)) for i in range(2)]
     (known,) = radii_of(run_of([*rows, *others]))
     assert value(scores_of(known), Score.R_NU) == pytest.approx(1.5 / 4)
     assert value(scores_of(known), Score.R_MARGIN) == pytest.approx(1.5 / 8)
@@ -133,24 +134,6 @@ def test_binary_logistic_regression(seed: int, images: int, norm: float) -> None
     right = scores_of(given_.radii.only_correct())
     assert value(right, Score.VARIATION_R_NU) == pytest.approx(0, abs=1e-12)
     assert right.values[Score.VARIATION_R_NU].upper == pytest.approx(0, abs=1e-12)
-
-
-@given(st.integers(0, 10**6), st.integers(2, 8))
-def test_bounds_of_the_radius_by_the_difficulty(seed: int, classes: int) -> None:
-    """g / |b_m - b_k| <= r for the nearest boundary m; r <= (g + log(K - 1)) / |b_j - b_k| for the second largest logit j."""
-    random = torch.Generator().manual_seed(seed)
-    scale = torch.rand(classes, 1, generator=random, dtype=torch.float64) * 5
-    weights_ = torch.randn(classes, 4, generator=random, dtype=torch.float64) * scale
-    logits = weights_ @ torch.randn(4, generator=random, dtype=torch.float64)
-    k = int(logits.argmax())
-    others = [j for j in range(classes) if j != k]
-    length = {j: float((weights_[k] - weights_[j]).norm()) for j in others}
-    radii = {j: float(logits[k] - logits[j]) / length[j] for j in others}
-    nearest, second = min(others, key=lambda j: radii[j]), max(others, key=lambda j: float(logits[j]))
-    ((g, _),) = ease(logits[None], torch.tensor([k]))
-    slack = 1e-9 * (1 + abs(g)) / min(length.values())
-    assert g / length[nearest] <= radii[nearest] + slack
-    assert radii[nearest] <= (g + math.log(classes - 1)) / length[second] + slack
 
 
 # --- censored images

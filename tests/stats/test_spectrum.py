@@ -10,8 +10,8 @@ import pytest
 
 from robaudit.errors import NothingLeftError, RunError
 from robaudit.levels import NO_NOISE
-from robaudit.names import P_LOWER
 from robaudit.quantities import DIFFICULTY, Interval
+from robaudit.results import Certificate, CleanImage
 from robaudit.rows import Row
 from robaudit.stats.relations import RELATIONS
 from robaudit.stats.spectrum import Band, Sample, band_of, spectrum
@@ -31,7 +31,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "research" / "spectrum.md"
         (flip(1.0), Band.FOUND),
         (exact(1.0), Band.EXACT),
         (proof(1.0), Band.CERTIFIED),
-        (proof(1.0, at=SIGMA, details={P_LOWER: 0.9}), Band.SMOOTHED),
+        (proof(1.0, at=SIGMA, stated=Certificate(p_lower=0.9)), Band.SMOOTHED),
         (proof(1.0, at=SIGMA), Band.SMOOTHED),
         (flip(1.0, at=SIGMA), Band.SMOOTHED),
         (row("7", 1.0, estimator="mine", quantity="brightness"), Band.OTHER),
@@ -88,12 +88,12 @@ def test_losses_are_ordered_from_the_highest() -> None:
 
 def test_margin_and_difficulty_are_those_of_the_clean_logits() -> None:
     easy = row(
-        "7", 3.0, NO_NOISE, estimator="difficulty", quantity=DIFFICULTY.name, interval=Interval.parse("exact"), details={"margin": 2.0}
+        "7", 3.0, NO_NOISE, estimator="difficulty", quantity=DIFFICULTY.name, interval=Interval.parse("exact"), clean=CleanImage(2.0)
     )
-    certificate = proof(0.1, details={"margin": 9.0})
+    certificate = proof(0.1, clean=CleanImage(9.0))
     one = Sample.of([certificate, easy])
     assert (one.margin, one.difficulty) == (2.0, 3.0)
-    other = Sample.of([certificate, flip(0.2, details={"margin": 4.0, "difficulty": 5.0})])
+    other = Sample.of([certificate, flip(0.2, clean=CleanImage(4.0, 5.0))])
     assert (other.margin, other.difficulty) == (4.0, 5.0)
     assert Sample.of([certificate]).margin is None
 

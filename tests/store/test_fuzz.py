@@ -19,9 +19,10 @@ from robaudit.cli.reading import print_run
 from robaudit.errors import RobauditError
 from robaudit.levels import LevelName
 from robaudit.quantities import NO_INTERVAL, Interval
-from robaudit.rows import LARGEST, Row
+from robaudit.results import LARGEST, Certificate, Votes
+from robaudit.rows import Row, read_row
 from robaudit.store.run import read_run
-from robaudit.store.serialise import checked_row, rows_csv, rows_json, stream_rows_json
+from robaudit.store.serialise import rows_csv, rows_json, stream_rows_json
 from tests.specs import digits, read_info, write
 
 quickly = settings(max_examples=40, deadline=5_000, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -138,9 +139,9 @@ rows = st.builds(
     backwards=st.integers(0, 10**6),
     note=st.text(st.characters(exclude_categories=["Cs"]), max_size=10),
     interval=st.just(Interval.parse("clopper-pearson")),
-    votes=st.none() | st.lists(st.integers(0, 99), max_size=3).map(tuple),
-    details=st.none() | st.dictionaries(st.text(max_size=3), NUMBER, max_size=2),
-    not_finite=st.integers(0, 99),
+    votes=st.none() | st.builds(Votes, st.lists(st.integers(0, 99), max_size=3).map(tuple), lost=st.integers(0, 99)),
+    certificate=st.none() | st.builds(Certificate, label=st.none() | st.integers(0, 99), alpha=st.none() | NUMBER),
+    numbers=st.dictionaries(st.text(max_size=3), NUMBER, max_size=2),
 )
 
 
@@ -152,28 +153,48 @@ def test_results_read_back(written: list[Row]) -> None:
 
 EXACT = Interval.parse("clopper-pearson")
 ROWS = [
-    Row("a,b", 0, 0, True, "gaussian", "sigma", 0.1, "mc", "p_robust", 0.8, 0.7, 0.9, 0.05, 1, 11, 0, "", EXACT, (8, 2)),
     Row(
-        "c",
-        None,
-        3,
-        None,
-        "gaussian",
-        "sigma",
-        0.1,
-        "mc",
-        "p_robust",
-        1.0,
-        None,
-        None,
-        None,
-        None,
-        11,
-        0,
-        "note",
-        NO_INTERVAL,
-        None,
-        {"x": 0.5},
+        sample_id="a,b",
+        label=0,
+        predicted=0,
+        correct=True,
+        noise="gaussian",
+        level_name="sigma",
+        level=0.1,
+        estimator="mc",
+        quantity="p_robust",
+        value=0.8,
+        lower=0.7,
+        upper=0.9,
+        std_error=0.05,
+        flips_to=1,
+        forwards=11,
+        backwards=0,
+        note="",
+        interval=EXACT,
+        votes=Votes((8, 2)),
+    ),
+    Row(
+        sample_id="c",
+        label=None,
+        predicted=3,
+        correct=None,
+        noise="gaussian",
+        level_name="sigma",
+        level=0.1,
+        estimator="mc",
+        quantity="p_robust",
+        value=1.0,
+        lower=None,
+        upper=None,
+        std_error=None,
+        flips_to=None,
+        forwards=11,
+        backwards=0,
+        note="note",
+        interval=NO_INTERVAL,
+        votes=None,
+        numbers={"x": 0.5},
     ),
 ]
 
@@ -191,11 +212,11 @@ def test_damaged_json(text: str) -> None:
 
 
 @quickly
-@given(column=st.sampled_from([*json.loads(rows_json(ROWS))["columns"], "votes", "details"]), value=values)
+@given(column=st.sampled_from([*json.loads(rows_json(ROWS))["columns"], "votes", "certificate", "numbers"]), value=values)
 def test_a_row_with_any_value(column: str, value: Any) -> None:
     document = {**json.loads(rows_json(ROWS))["rows"][0], column: value}
     try:
-        found = checked_row(document)
+        found = read_row(document)
     except ValueError:
         return
     rows_csv([found]).encode()

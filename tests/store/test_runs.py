@@ -16,10 +16,10 @@ from robaudit.errors import RunError
 from robaudit.files import json_bytes, write_atomically
 from robaudit.levels import LevelChoice, LevelName, NoiseLevel
 from robaudit.quantities import P_ROBUST, Interval, Quantity
-from robaudit.rows import COLUMNS, LARGEST, Row
+from robaudit.results import LARGEST, Votes
+from robaudit.rows import COLUMNS, Row, read_row
 from robaudit.store.folder import locked
 from robaudit.store.run import Run, read_run
-from robaudit.store.serialise import checked_row
 from tests.levels import sigma
 
 REAL = st.floats(-LARGEST, LARGEST, exclude_min=True, exclude_max=True)
@@ -43,8 +43,7 @@ ROWS = st.builds(
     backwards=st.integers(0, 10**9),
     note=st.text(),
     interval=st.sampled_from(["none", "clopper-pearson"]).map(Interval.parse),
-    votes=st.none() | st.lists(st.integers(0, 10**6)).map(tuple),
-    not_finite=st.integers(0, 10**6),
+    votes=st.none() | st.builds(Votes, st.lists(st.integers(0, 10**6)).map(tuple), lost=st.integers(0, 10**6)),
 )
 
 
@@ -62,7 +61,7 @@ def row(sample: str = "0", at: NoiseLevel = LOW, estimator: str = "mc", value: f
         "note": "",
         "interval": "none",
     }
-    return checked_row(values)
+    return read_row(values)
 
 
 def test_not_a_number_is_never_written() -> None:

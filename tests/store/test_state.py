@@ -222,7 +222,7 @@ def test_a_database_of_another_shape_is_refused(statements: tuple[str, ...], tmp
 def test_a_state_of_a_later_version_is_refused(tmp_path: Path) -> None:
     path = make(tmp_path)
     states.change(tmp_path, "PRAGMA user_version = 9")
-    with pytest.raises(RunError, match="has a state of version 9; this robaudit reads version 3"):
+    with pytest.raises(RunError, match="has a state of version 9; this robaudit reads version 4"):
         everything(path)
 
 
@@ -234,10 +234,10 @@ VALUES = {
     "a level has no such name": "UPDATE tasks SET level_name = 'x' WHERE id = 1",
     "a noise that is no JSON": "UPDATE tasks SET form = '{' WHERE id = 1",
     "correct is 2": "UPDATE rows SET correct = 2 WHERE id = 7",
-    "votes are no list": "UPDATE rows SET votes = '{}' WHERE id = 7",
+    "votes are a list": "UPDATE rows SET votes = '[1]' WHERE id = 7",
     "votes are no JSON": "UPDATE rows SET votes = '[1' WHERE id = 7",
     "votes are deep": "UPDATE rows SET votes = replace(hex(zeroblob(50000)), '00', '[') WHERE id = 7",
-    "details are text": "UPDATE rows SET details = '\"x\"' WHERE id = 7",
+    "numbers are text": "UPDATE rows SET numbers = '\"x\"' WHERE id = 7",
     "predicted is negative": "UPDATE rows SET predicted = -1 WHERE id = 7",
     "a note that is no text": "UPDATE rows SET note = 5 WHERE id = 7",
     "text that is not UTF-8": "UPDATE rows SET note = CAST(x'fffe' AS TEXT) WHERE id = 7",

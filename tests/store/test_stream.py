@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from robaudit.errors import RunError
+from robaudit.results import Votes
 from robaudit.rows import Row
 from robaudit.store.serialise import pieces, rows_csv, rows_csv_chunks, rows_json, rows_json_chunks, stream_rows_json
 from tests.store.test_text import BARE, ROW, rows
@@ -27,7 +28,7 @@ def streamed(text: str | bytes) -> list[Row]:
 
 def many(count: int) -> Iterator[Row]:
     """Rows of which no two are the same object."""
-    return (replace(ROW, sample_id=f"folder/{i}.png", votes=tuple(range(i, i + 20))) for i in range(count))
+    return (replace(ROW, sample_id=f"folder/{i}.png", votes=Votes(tuple(range(i, i + 20)))) for i in range(count))
 
 
 @given(st.lists(st.text(max_size=9)), st.integers(1, 20))

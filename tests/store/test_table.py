@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import io
-import json
 import math
 import sys
 import tracemalloc
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import duckdb
@@ -22,6 +21,7 @@ from pyarrow import parquet
 
 from robaudit import audit, load_spec, read_run
 from robaudit.errors import RobauditError
+from robaudit.results import PARTS
 from robaudit.rows import COLUMNS, Row
 from robaudit.store import table
 from robaudit.store.serialise import rows_csv
@@ -32,7 +32,6 @@ from tests.store.test_stream import many
 from tests.store.test_text import BARE, ROW, rows
 
 NAMES = ("label_name", "predicted_name", "flips_to_name")
-PAYLOAD = ("votes", "details", "not_finite")
 
 
 def values_of(row: Row) -> dict[str, object]:
@@ -40,18 +39,20 @@ def values_of(row: Row) -> dict[str, object]:
     return {name: row.interval.text if name == "interval" else getattr(row, name) for name in COLUMNS}
 
 
-def payload_of(row: Row) -> dict[str, object]:
+def parts_of(row: Row) -> dict[str, object]:
     """The columns after them."""
-    details = None if row.details is None else json.dumps(dict(row.details))
-    return {"votes": None if row.votes is None else list(row.votes), "details": details, "not_finite": row.not_finite}
+    parts = {name: None if (part := getattr(row, name)) is None else asdict(part) for name in PARTS}
+    if row.votes is not None:
+        parts["votes"] = {**asdict(row.votes), "counts": list(row.votes.counts)}
+    return {**parts, "numbers": list(row.numbers.items()) or None}
 
 
 @given(st.lists(rows, max_size=5))
 def test_rows_come_out_of_the_table_and_of_the_file(written: list[Row]) -> None:
     found = arrow_table(written)
-    assert [name for name in found.column_names if name not in NAMES] == [*COLUMNS, *PAYLOAD]
+    assert [name for name in found.column_names if name not in NAMES] == [*COLUMNS, *PARTS, "numbers"]
     plain = [{name: value for name, value in entry.items() if name not in NAMES} for entry in found.to_pylist()]
-    assert plain == [{**values_of(row), **payload_of(row)} for row in written]
+    assert plain == [{**values_of(row), **parts_of(row)} for row in written]
     assert parquet.read_table(io.BytesIO(b"".join(parquet_pieces(written)))) == found
 
 
@@ -163,5 +164,6 @@ def test_the_csv_and_the_table_say_the_same(run: Path) -> None:
     text = rows_csv(found.rows).splitlines()[0]
     assert [name for name in arrow_table(found.rows, found.class_names).column_names if name not in NAMES] == [
         *(name for name in text.split(",") if name not in NAMES),
-        *PAYLOAD,
+        *PARTS,
+        "numbers",
     ]

@@ -15,12 +15,33 @@ from hypothesis import strategies as st
 
 from robaudit.levels import LevelName
 from robaudit.quantities import Interval
-from robaudit.rows import COLUMNS, LARGEST, Row
+from robaudit.results import LARGEST, Votes
+from robaudit.rows import COLUMNS, Row, read_row
 from robaudit.stats.summary import summarise
-from robaudit.store.serialise import checked_row, document_json, rows_csv, rows_json, stream_rows_json, summary_json
+from robaudit.store.serialise import document_json, rows_csv, rows_json, stream_rows_json, summary_json
 
 EXACT = Interval.parse("clopper-pearson")
-ROW = Row("a", 0, 0, True, "gaussian", "sigma", 0.1, "mc", "p_robust", 0.8, 0.7, 0.9, 0.05, 1, 11, 0, "", EXACT, (8, 2))
+ROW = Row(
+    sample_id="a",
+    label=0,
+    predicted=0,
+    correct=True,
+    noise="gaussian",
+    level_name="sigma",
+    level=0.1,
+    estimator="mc",
+    quantity="p_robust",
+    value=0.8,
+    lower=0.7,
+    upper=0.9,
+    std_error=0.05,
+    flips_to=1,
+    forwards=11,
+    backwards=0,
+    note="",
+    interval=EXACT,
+    votes=Votes((8, 2)),
+)
 BARE = replace(ROW, sample_id="b", label=None, correct=None, lower=None, upper=None, std_error=None, flips_to=None, votes=None)
 
 text = st.text(max_size=20) | st.sampled_from(
@@ -48,7 +69,7 @@ rows = st.builds(
     backwards=st.integers(0, 10**6),
     note=text,
     interval=text.map(Interval.parse),
-    votes=st.none() | st.lists(st.integers(0, 10**4), max_size=3).map(tuple),
+    votes=st.none() | st.builds(Votes, st.lists(st.integers(0, 10**4), max_size=3).map(tuple), lost=st.integers(0, 99)),
 )
 
 
@@ -86,7 +107,7 @@ def test_golden_json() -> None:
     head, columns, begin, first, second, end, last = rows_json([ROW, BARE]).split("\n")
     assert (head, begin, end, last) == ('{"schema_version": 2,', '"rows": [', "]}", "")
     assert columns.startswith('"columns": ["sample_id", "label"')
-    assert first.endswith('"interval": "clopper-pearson", "votes": [8, 2]},')
+    assert first.endswith('"interval": "clopper-pearson", "votes": {"counts": [8, 2]}},')
     assert '"std_error": null' in second
     assert "votes" not in second
 
@@ -117,11 +138,11 @@ def test_json_never_holds_a_number_that_is_none(value: float) -> None:
 
 @pytest.mark.parametrize(
     "odd",
-    [{"split": -1}, {"split": "x"}, {"split": 0.5}, {"split": 10**9}, {"not_finite": -1}, {"not_finite": 0.5}, {"not_finite": 10**100}],
+    [{"split": -1}, {"split": "x"}, {"split": 0.5}, {"split": 10**9}, {"lost": -1}, {"lost": 0.5}, {"lost": 10**100}],
 )
 def test_odd_counts_of_draws_are_refused(odd: dict[str, object]) -> None:
-    with pytest.raises(ValueError, match=f"^{next(iter(odd))}: "):
-        checked_row({**ROW.document(), **odd})
+    with pytest.raises(ValueError, match=f"^votes.{next(iter(odd))}: "):
+        read_row({**ROW.document(), "votes": {"counts": [8, 2], **odd}})
 
 
 def test_summary_json_has_the_version_first_and_the_groups_last() -> None:

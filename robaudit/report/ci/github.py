@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from robaudit.gates.decide import Decision, Verdict, overall
+from robaudit.gates.text import class_numbers, coverage_text, numbers, sentence
 from robaudit.report.ci.document import Subject, counted
-from robaudit.report.ci.words import class_text, class_value_text, coverage_text, sentence, value_text
 from robaudit.report.tables import Table, cells, columns, markdown, markdown_rows
 from robaudit.text import clipped, count, printable
 
@@ -34,7 +34,7 @@ def github(decisions: Sequence[Decision], subject: Subject, *, inconclusive: Ver
     notice that says how many passed.
 
     An inconclusive gate that counts as failed is an error, one that counts as passed a notice. At most ten lines, the failures first;
-    where there are more, the last says how many.
+    if there are more, the last says how many.
 
     Args:
         decisions: the gates.
@@ -79,7 +79,7 @@ def step_summary(decisions: Sequence[Decision], subject: Subject, *, inconclusiv
         lines += ["", f"compared with {_about(subject.against)}"]
     left_out = [f"{number:,} {name.replace('_', ' ')}" for name, number in subject.counts.items() if number]
     lines += ["", f"samples left out: {markdown(', '.join(left_out))}"] if left_out else []
-    rows = [cells((f"{_SIGNS[one.verdict]} {one.verdict}", str(one.gate), value_text(one), coverage_text(one))) for one in decisions]
+    rows = [cells((f"{_SIGNS[one.verdict]} {one.verdict}", str(one.gate), numbers(one), coverage_text(one))) for one in decisions]
     lines += ["", markdown_rows(Table(columns=columns(("", "gate", "value", "about")), rows=tuple(rows)))]
     lines += ["", *(f"- {markdown(str(one.gate))}: {markdown(one.evidence)}" for one in decisions if one.evidence)]
     for one in decisions:
@@ -96,7 +96,7 @@ def _classes(decision: Decision) -> list[str]:
     if not decision.classes:
         return []
     limit = decision.gate.threshold
-    rows = [cells((class_text(part), f"{part.images}", class_value_text(part, limit))) for part in decision.classes[:_MOST_CLASSES]]
+    rows = [cells((f"class {part.text}", f"{part.images}", class_numbers(part, limit))) for part in decision.classes[:_MOST_CLASSES]]
     left = len(decision.classes) - _MOST_CLASSES
     rows += [cells((f"and {left} more", "", ""))] if left > 0 else []
     table = Table(columns=columns(("class",), ("images", "value")), rows=tuple(rows))

@@ -2,7 +2,7 @@
 
 One test suite for the run. Its warnings lead, each a test case that is ``<skipped>`` (listed, and the job continues); a gate on them
 makes them a failure. Then a test case for each gate, and one for each class of a gate that has classes. A failed gate is a
-``<failure>``. An inconclusive one is what it counts as: by itself an ``<error>`` (JUnit's word for a test without a result;
+``<failure>``. An inconclusive one depends on ``--inconclusive``: by default an ``<error>`` (JUnit's word for a test without a result;
 every CI system lists it with the failures, and the command exits with code 4), with ``--inconclusive pass`` a ``<skipped>``
 (listed, and the job continues), with ``--inconclusive fail`` a ``<failure>``.
 """
@@ -16,8 +16,8 @@ from xml.etree import ElementTree
 
 from robaudit.gates.decide import Decision, Verdict, judge
 from robaudit.gates.measure import ClassPart
+from robaudit.gates.text import class_numbers, sentence
 from robaudit.report.ci.document import Subject
-from robaudit.report.ci.words import class_text, class_value_text, sentence
 from robaudit.text import count, printable
 
 _WORST_FIRST = {"pass": 0, "inconclusive": 1, "fail": 2}
@@ -80,14 +80,14 @@ def _cases(decision: Decision, subject: Subject) -> Iterator[_Case]:
     judged = _each_counts(decision)
     for part in decision.classes:
         verdict = _class_verdict(decision, part) if judged else "pass"
-        words = f"{class_text(part)}: {class_value_text(part, decision.gate.threshold)}, {count(part.images, 'image')}" + (
+        words = f"{f'class {part.text}'}: {class_numbers(part, decision.gate.threshold)}, {count(part.images, 'image')}" + (
             f"; threshold {decision.gate.threshold:.6g}" * judged
         )
-        yield _Case(f"{group}.{decision.gate}", class_text(part), verdict, words)
+        yield _Case(f"{group}.{decision.gate}", f"class {part.text}", verdict, words)
 
 
 def _each_counts(decision: Decision) -> bool:
-    """Whether the gate holds if and only if it holds for every class: its value is that of the worst class."""
+    """Whether the gate holds if and only if it holds for every class: its value is the worst class's."""
     values = [part.value for part in decision.classes if not math.isnan(part.value)]
     if not values or not decision.gate.quantity.startswith("worst_class"):
         return False

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from robaudit.errors import NothingLeftError, RobauditError
 from robaudit.levels import GAUSSIAN, NoiseLevel
-from robaudit.names import KEPT_LEVEL, ResultName
+from robaudit.names import ResultName
 from robaudit.quantities import LOG10_P_FAIL, P_ROBUST, RADIUS, TOLERANCE, IntervalKind
 from robaudit.report import numbers
 from robaudit.report.pictures.flagged import Pixels, sized
@@ -196,7 +196,7 @@ def _points(rows: Sequence[Row], setting: Setting) -> Iterator[Point]:
 
 def _tolerated(rows: Sequence[Row], setting: Setting) -> Iterator[Tolerated]:
     for row in rows:
-        noise, kept = setting.noises.get(row.at.noise), (row.details or {}).get(KEPT_LEVEL)
+        noise, kept = setting.noises.get(row.at.noise), None if row.search is None else row.search.p
         if row.quantity != TOLERANCE.name or noise is None or kept is None or setting.pixels is None:
             continue
         each = usual_length(noise, 1.0, setting.pixels)

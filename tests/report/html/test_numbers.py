@@ -19,6 +19,7 @@ from robaudit.report.html.render import page
 from robaudit.report.html.verdict import glance
 from robaudit.report.sections import Ask, SectionName
 from robaudit.report.words import certainties
+from robaudit.results import Votes
 from robaudit.rows import Row
 from robaudit.stats.agreement import agreements
 from robaudit.stats.classes import class_bias
@@ -39,7 +40,7 @@ def _mc(sigma: float) -> list[Row]:
         predicted = (i + 1) % 3 if wrong else i % 3
         votes = [0, 0, 0]
         votes[predicted], votes[(predicted + 1) % 3] = count, DRAWS - count
-        made = replace(row, predicted=predicted, correct=not wrong, votes=tuple(votes), forwards=21 + i, backwards=3)
+        made = replace(row, predicted=predicted, correct=not wrong, votes=Votes(tuple(votes)), forwards=21 + i, backwards=3)
         found.append(replace(made, lower=max(0.0, row.value - 0.15), upper=min(1.0, row.value + 0.05)))
     return found
 

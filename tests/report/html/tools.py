@@ -15,7 +15,24 @@ from robaudit.store.run import Run
 HOSTILE = ("<script>alert(1)</script>", 'a|b "q"\nc', "]](http://x) @me #1 `", "&amp;\x1b[31m")
 VOID = {"meta", "img", "input", "br", "hr", "link"}
 PLAIN = Row(
-    "0", 0, 0, True, "gaussian", "sigma", 0.1, "mc", "p_robust", 0.5, 0.4, 0.6, 0.05, 1, 21, 0, "", Interval.parse("clopper-pearson")
+    sample_id="0",
+    label=0,
+    predicted=0,
+    correct=True,
+    noise="gaussian",
+    level_name="sigma",
+    level=0.1,
+    estimator="mc",
+    quantity="p_robust",
+    value=0.5,
+    lower=0.4,
+    upper=0.6,
+    std_error=0.05,
+    flips_to=1,
+    forwards=21,
+    backwards=0,
+    note="",
+    interval=Interval.parse("clopper-pearson"),
 )
 
 DECISION: Mapping[str, Any] = {

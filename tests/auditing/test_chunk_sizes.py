@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from robaudit.auditing.setup import MOST_IMAGES, Gauge, Pace
+from robaudit.auditing.setup import MOST_IMAGES, ChunkSizer, Gauge
 from robaudit.estimators.registry import build, tasks_at
 from robaudit.memory import CPU
 from robaudit.spec.model import EstimatorSpec
@@ -26,13 +26,13 @@ class Counted(Gauge):
 
 def grown(gauge: Counted, seconds: float = 1e-6, chunks: int = 20, least: int = 1) -> list[int]:
     """Images of the chunks of a run, by what an image takes."""
-    pace = Pace(TASKS, 10, 64, gauge, least)
+    sizer = ChunkSizer(TASKS, 10, 64, gauge, least)
     found = []
     for _ in range(chunks):
-        found.append(pace.next_images(TASKS))
+        found.append(sizer.next_images(TASKS))
         gauge.images = found[-1]
-        pace.begin()
-        pace.took(TASKS, found[-1], seconds * found[-1])
+        sizer.begin()
+        sizer.took(TASKS, found[-1], seconds * found[-1])
     return found
 
 
@@ -51,18 +51,11 @@ def test_chunks_grow_as_far_as_memory_allows(free: int, each: int, fixed: int) -
 
 def test_a_chunk_that_takes_more_than_those_before_makes_the_next_smaller() -> None:
     gauge = Counted(1000, 10)
-    pace = Pace(TASKS, 10, 64, gauge)
+    sizer = ChunkSizer(TASKS, 10, 64, gauge)
     for images, each, following in ((1, 10, 8), (8, 10, 64), (64, 10, 100), (100, 40, 25)):
         gauge.images, gauge.each = images, each
-        pace.took(TASKS, images, 0.0)
-        assert pace.next_images(TASKS) == following
-
-
-def test_each_set_of_tasks_is_measured() -> None:
-    pace = Pace(TASKS, 10, 64, Counted(1000))
-    pace.took(TASKS[:1], 1, 0.0)
-    assert pace.next_images(TASKS[:1]) == 8
-    assert pace.next_images(TASKS) == 1, "others may take more"
+        sizer.took(TASKS, images, 0.0)
+        assert sizer.next_images(TASKS) == following
 
 
 @pytest.mark.parametrize("each", [1e-4, 0.01, 0.1, 0.3, 0.9, 30.0])
@@ -72,38 +65,31 @@ def test_chunks_come_to_take_two_seconds_at_most(each: float) -> None:
     assert images * each <= 2.0 or images == 1
 
 
-def test_a_short_last_chunk_says_nothing() -> None:
-    pace = Pace(TASKS, 10, 64, Counted())
-    pace.took(TASKS, 1, 0.0)
-    pace.took(TASKS, 3, 100.0)
-    assert pace.next_images(TASKS) == 8
-
-
 def test_what_was_too_much_for_the_memory_is_not_tried_again() -> None:
-    pace = Pace(TASKS, 10, 64, Counted())
-    pace.took(TASKS, 1, 0.0)
-    pace.shrink(8)
-    assert pace.next_images(TASKS) == pace.most == 4
-    pace.took(TASKS, 4, 0.0)
-    assert pace.next_images(TASKS) == 4
+    sizer = ChunkSizer(TASKS, 10, 64, Counted())
+    sizer.took(TASKS, 1, 0.0)
+    sizer.shrink(8)
+    assert sizer.next_images(TASKS) == sizer.most == 4
+    sizer.took(TASKS, 4, 0.0)
+    assert sizer.next_images(TASKS) == 4
     for _ in range(9):
-        pace.shrink(pace.most)
-    assert pace.next_images(TASKS) == 1
+        sizer.shrink(sizer.most)
+    assert sizer.next_images(TASKS) == 1
 
 
 def test_a_steady_pace_depends_on_no_clock_and_no_memory() -> None:
-    pace = Pace(TASKS, 10, 3 * 32 * 32)
-    assert pace.next_images(TASKS) == 8
-    pace.begin()
-    pace.took(TASKS, 8, 0.001)
-    pace.took(TASKS, 8, 100.0)
-    assert pace.next_images(TASKS) == 8
+    sizer = ChunkSizer(TASKS, 10, 3 * 32 * 32)
+    assert sizer.next_images(TASKS) == 8
+    sizer.begin()
+    sizer.took(TASKS, 8, 0.001)
+    sizer.took(TASKS, 8, 100.0)
+    assert sizer.next_images(TASKS) == 8
 
 
 def test_chains_share_their_passes() -> None:
     """As many images as fill a pass, from the first chunk on and however long it takes; fewer where memory ran out."""
     assert set(grown(Counted(), 5.0, least=6)) == {6}
-    pace = Pace(TASKS, 10, 64, Counted(), least=6)
-    pace.shrink(6)
-    pace.took(TASKS, 3, 30.0)
-    assert pace.next_images(TASKS) == 3
+    sizer = ChunkSizer(TASKS, 10, 64, Counted(), least=6)
+    sizer.shrink(6)
+    sizer.took(TASKS, 3, 30.0)
+    assert sizer.next_images(TASKS) == 3

@@ -1,0 +1,225 @@
+"""The pairs of results of two runs: what each run says of a sample, and the noise draws that both share."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robaudit.compare.matching import Common, Matching, Pair, common, why_unpaired
+from robaudit.compare.result import Limits
+from robaudit.errors import NothingLeftError
+from robaudit.numerics.intervals import antithetic_difference, paired_difference
+from robaudit.quantities import Quantity
+from robaudit.rows import Row
+from robaudit.stats.frame import NO_CLASS, Columns, Draft, Ids, alike, antithetic
+from robaudit.stats.groups import GroupKey
+from robaudit.stats.intervals import Floats, MeasuredImages, measured_mean, opened, restated
+
+Mask = NDArray[np.bool_]
+
+
+class Side:
+    """One run's results, in the order of the pairs.
+
+    Args:
+        columns: of the pairs with a finite value in both runs, restricted to the draws that are compared.
+
+    Attributes:
+        values, lowers, uppers: (n,); ends are infinite where an interval is open on that side, NaN where there is none.
+        draws: that the value is a share of (n,); 0 where it is not such a share.
+        hits, hit_draws: votes for the label, of all draws (n,); 0 draws where there is no label or no such draws.
+        split, hit_split: antithetic pairs that disagree (n,); NaN where draws are independent.
+        predicted, labels: classes (n,); a label is -1 where unknown.
+        adaptive: whether the sampling of some rows stopped adaptively; ``approximate``: some intervals cover the draws only.
+    """
+
+    def __init__(self, columns: Columns) -> None:
+        self.values, self.draws = columns.values, columns.share_draws
+        self.lowers, self.uppers = columns.ends
+        self.hits, self.hit_draws = columns.hits, np.where(self.draws > 0, columns.label_draws, 0)
+        self.split, self.hit_split = columns.split, columns.label_split
+        self.predicted, self.labels = columns.predicted, columns.label
+        self.adaptive, self.approximate = columns.adaptive, columns.approximate > 0
+
+    def ends(self, tail: float | None) -> tuple[Floats, Floats]:
+        """Each image's interval that misses on a given side with a chance of at most ``tail``; None: its 95 % interval. NaN where there is
+        none, as for stricter ones of images that stopped adaptively."""
+        if tail is None:
+            return self.lowers, self.uppers
+        if self.adaptive:
+            unbounded = np.full_like(self.values, np.nan)
+            return unbounded, unbounded
+        return restated(self.values, self.lowers, self.uppers, self.draws, tail, self.split)
+
+    def mean_limits(self, of: Mask, quantity: Quantity, confidence: float) -> Limits | None:
+        """The interval of the mean of these images' values (:func:`robaudit.stats.intervals.measured_mean`); None where an image has
+        none."""
+        pooled = alike(self.draws[of])
+        if pooled is None and np.isnan(self.lowers[of]).any():
+            return None
+        split = None if pooled is None else antithetic(self.split[of])
+        given = self.values[of], self.lowers[of], self.uppers[of]
+        images = MeasuredImages(*given, quantity.low, quantity.high, draws=pooled, adaptive=self.adaptive, split=split)
+        return Limits(*opened(images, measured_mean(images, confidence)), images.method)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Group:
+    """The pairs of rows of one estimator and noise level with a finite value in both runs.
+
+    Attributes:
+        key, quantity: what was measured.
+        ids: of the samples, in the order of the pairs (n,).
+        base, new: both runs, restricted to the draws that both share; values that are approximations are replaced by their votes.
+        shared: what both runs share of each sample (n, 5): draws, lost, won, half_lost, half_won, as in
+            :class:`robaudit.compare.matching.Common`.
+        same_noise: whether both runs gave each sample the same noise.
+        why: why draws are not paired, where both have the same noise.
+        cut: draws per image of the base run and of the new one, where one has more than are compared.
+        voted: whether values are shares of votes where the rows have approximations.
+        without: label and base prediction of the samples without a difference: those without a finite value in one of the runs, and those
+            of the base run that the new one skipped.
+        skipped: how many of these are skipped.
+    """
+
+    key: GroupKey
+    quantity: Quantity
+    ids: Sequence[str]
+    base: Side
+    new: Side
+    shared: Floats
+    same_noise: bool
+    why: str
+    cut: tuple[int, int] | None
+    voted: bool
+    without: Sequence[tuple[int, int]]
+    skipped: int
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def size(self) -> int:
+        """Number of samples, including those without a difference."""
+        return len(self) + len(self.without)
+
+    @property
+    def sign(self) -> float:
+        """1 where higher is better, else -1."""
+        return 1.0 if self.quantity.higher_is_better else -1.0
+
+    @property
+    def changes(self) -> Floats:
+        """New minus base, sample by sample (n,)."""
+        return self.new.values - self.base.values
+
+    @property
+    def draws(self) -> Floats:
+        """Draws that both runs share (n,); 0 where the rows do not record them."""
+        return self.shared[:, 0]
+
+    @property
+    def paired(self) -> bool:
+        """Whether all samples can be paired draw by draw."""
+        return bool((self.draws > 0).all())
+
+    @property
+    def antithetic(self) -> bool:
+        """Whether the shared draws are antithetic pairs."""
+        return antithetic(self.base.split) is not None and antithetic(self.new.split) is not None
+
+    @property
+    def by_label(self) -> bool:
+        """Whether classes are labels; else the base run's predictions."""
+        return bool((self.new.labels >= 0).any())
+
+    @property
+    def adds(self) -> bool:
+        """Whether distances add: adaptive stopping biases, and errors on the same noise may have opposite signs."""
+        return self.base.adaptive or self.new.adaptive or self.same_noise
+
+    def difference(self, shared: Floats, confidence: float) -> tuple[Floats, Floats]:
+        """The interval of new minus base from sums, or single rows, of :attr:`shared`."""
+        draws, lost, won, half_lost, half_won = np.moveaxis(shared, -1, 0)
+        if self.antithetic:
+            return antithetic_difference((half_lost, half_won), (lost, won), draws / 2.0, confidence)
+        return paired_difference(lost, won, draws, confidence)
+
+    def paired_limits(self, of: Mask, confidence: float) -> Limits:
+        """The interval of the mean change of some samples from the draws that both runs share, pooled where there are equally many."""
+        parts = []
+        for draws in np.unique(self.draws[of]):
+            some = of & (self.draws == draws)
+            lower, upper = self.difference(self.shared[some].sum(0), confidence)
+            limits = Limits(float(lower), float(upper), "paired draws:pooled")
+            parts.append((some.sum() / of.sum(), float(self.changes[some].mean()), limits))
+        return parts[0][-1] if len(parts) == 1 else joined(parts, "paired draws:pooled by number")
+
+
+class Pairs:
+    """The pairs of one estimator and noise level in the making."""
+
+    def __init__(self, key: GroupKey, quantity: Quantity, matching: Matching) -> None:
+        known = key.estimator in matching.paired
+        self._key, self._quantity, self._same_noise, self._paired = key, quantity, matching.same_noise, matching.same_noise and known
+        self._why = "" if known else "it is another estimator in each run"
+        self._ids, self._shared = Ids(), array("d")
+        self._drafts = Draft(key, self._ids), Draft(key, self._ids)
+
+    def add(self, pair: Pair) -> None:
+        """Add a pair."""
+        shared = common(*pair) if self._paired else Common()
+        if self._paired and not shared.draws:
+            self._why = self._why or why_unpaired(*pair)
+        self._ids.append(pair[1].sample_id)
+        for draft, row in zip(self._drafts, pair, strict=True):
+            draft.add(row, len(self._ids) - 1)
+        self._shared.extend((*shared[:5], *shared.kept, *shared.split))
+
+    def group(self, lost: Iterable[Row], where: str) -> Group:
+        """All of them; ``lost``: rows of the base run whose samples the new run skipped.
+
+        Raises:
+            NothingLeftError: no pair has finite values.
+        """
+        key, whole = self._key, [draft.columns() for draft in self._drafts]
+        voted, whole = any(one.approximated.any() for one in whole), [one.by_votes() for one in whole]
+        finite = np.isfinite(whole[0].values) & np.isfinite(whole[1].values)
+        if not finite.any():
+            raise NothingLeftError(where, f"{key.estimator} at {key.at} has no finite value in both")
+        taken, table = [one.take(finite) for one in whole], np.frombuffer(self._shared, dtype=np.float64).reshape(-1, 9)[finite]
+        draws, sides = table[:, 0].astype(np.int64), []
+        for which, columns in enumerate(taken):
+            cut = (draws > 0) & (draws < columns.draws)
+            sides.append(Side(columns.of_votes(cut, table[:, 5 + which].astype(np.int64), draws, table[:, 7 + which])))
+        longer = np.flatnonzero((draws > 0) & ((taken[0].draws > draws) | (taken[1].draws > draws)))[:1]
+        cut_at = (int(taken[0].draws[longer[0]]), int(taken[1].draws[longer[0]])) if len(longer) else None
+        skipped = [(NO_CLASS if row.label is None else row.label, row.predicted) for row in lost]
+        left_out = zip(whole[1].label[~finite].tolist(), whole[0].predicted[~finite].tolist(), strict=True)
+        return Group(
+            key=key,
+            quantity=self._quantity,
+            ids=taken[1].names,
+            base=sides[0],
+            new=sides[1],
+            shared=table[:, :5],
+            same_noise=self._same_noise,
+            why=self._why,
+            cut=cut_at,
+            voted=voted,
+            without=[*left_out, *skipped],
+            skipped=len(skipped),
+        )
+
+
+def joined(parts: Sequence[tuple[float, float, Limits]], method: str) -> Limits:
+    """The interval of a mean made of independent parts: share of the samples, change and interval of each (MOVER)."""
+    value = sum(share * change for share, change, _ in parts)
+    below = math.hypot(*(share * (change - ends.lower) for share, change, ends in parts))
+    above = math.hypot(*(share * (ends.upper - change) for share, change, ends in parts))
+    return Limits(value - below, value + above, method)

@@ -1,0 +1,107 @@
+"""Quantities of gates that are about a set of values: scores of radii, and certified accuracy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from robaudit.errors import SpecError
+from robaudit.gates.measure import Measured, Method, counted, score_range
+from robaudit.names import ResultName
+from robaudit.spec.gates import Gate
+from robaudit.stats.certified import CertifiedAccuracy, certificates_of, certified_accuracy
+from robaudit.stats.groups import GroupKey
+from robaudit.stats.scores import Score, Scores, radii_of, scores_of
+from robaudit.store.run import Run
+from robaudit.text import count
+
+
+def scores_for(run: Run, key: GroupKey, confidence: float) -> Scores:
+    """The scores of a result.
+
+    Raises:
+        RunError: the run has no labels.
+    """
+    (radii,) = (one for one in radii_of(run, [key.estimator], key.at.choice) if one.key == key)
+    return scores_of(radii, confidence)
+
+
+def certified_for(run: Run, key: GroupKey, confidence: float) -> CertifiedAccuracy:
+    """The certified accuracy of a result.
+
+    Raises:
+        RunError: the run has no labels.
+    """
+    (one,) = (one for one in certificates_of(run, [key.estimator], key.at.choice) if one.key == key)
+    return certified_accuracy(one, confidence)
+
+
+def measured_score(gate: Gate, scores: Scores, *, population: bool) -> Measured:
+    """A score and its interval: for these images what their radii leave open, for others like them the interval over images.
+
+    The radii of a search are upper bounds: the true ones, and with them the score, may be as small as the range allows, and a score that
+    does not grow with them may be anything.
+
+    Raises:
+        SpecError: the score is not defined for these images.
+    """
+    one, size, remarks = scores.values[Score(gate.quantity)], len(scores.radii.ids), tuple(_of_radii(scores))
+    if one.value is None:
+        raise SpecError(f"gate {str(gate)!r}", f"{gate.quantity} is not defined: {one.why}", "gate another score, such as r_m")
+    lower, upper = (one.lower, one.upper) if population else (one.measured_lower, one.measured_upper)
+    if lower is None or upper is None:
+        return Measured(one.value, None, Method.NONE, 0, images=size, remarks=remarks)
+    low, high = score_range(gate.quantity)
+    if scores.radii.upper_bounds:
+        lower, upper = low, upper if low == 0.0 and high == math.inf else high
+    method, stuck = "ends of the radii", "its images leave it open"
+    if population:
+        method, stuck = "over images", f"more than {size} images would narrow it"
+    elif lower == one.value == upper:
+        method = Method.EXACT
+    return Measured(one.value, lambda _: (lower, upper), method, 0, stuck=stuck, images=size, remarks=remarks)
+
+
+def _of_radii(scores: Scores) -> Iterator[str]:
+    radii = scores.radii
+    if radii.upper_bounds:
+        yield "upper bounds: the true values may be as small as the range allows"
+    if radii.censored.any():
+        yield f"{int(radii.censored.sum())} of {len(radii.ids)} images are censored at {radii.cap:.4g}"
+    if radii.left_out:
+        yield f"{radii.left_out} correct images with g <= 0 are in no ratio"
+    if left := radii.unlabelled + radii.not_finite:
+        yield f"{left} images left out: no label or no finite value"
+
+
+def measured_certified(gate: Gate, made: CertifiedAccuracy, *, population: bool) -> Measured:
+    """Certified accuracy at the radius of the gate: for these images it is exactly what was certified.
+
+    Beyond the largest radius that could have been certified it is 0. If images stopped once another radius was decided, it is a lower
+    bound: such a gate can pass, but not fail.
+    """
+    radius, given = gate.radius or 0.0, made.certificates
+    one, images, remarks = made.at(radius), given.images, tuple(_of_certificates(radius, made))
+    if radius > given.possible:
+        return Measured(0.0, lambda _: (0.0, 0.0), Method.EXACT, 0, images=images, remarks=remarks)
+    if given.asked in (None, gate.radius):
+        return counted(one.count, one.total, made.confidence, population=population, images=images, remarks=remarks)
+    least, stuck = one.lower if population else one.value, "run it without decide, or with decide at this radius"
+    return Measured(one.value, lambda _: (least, 1.0), "lower bound", 0, stuck=stuck, images=images, remarks=remarks)
+
+
+def _of_certificates(radius: float, made: CertifiedAccuracy) -> Iterator[str]:
+    given = made.certificates
+    if radius > given.possible:
+        name = ResultName.parse(given.key.estimator).estimator
+        yield f"{name} could not have certified more than {given.possible:.4g}: more draws or another noise level reach further"
+    if given.asked not in (None, radius):
+        yield f"images stopped once it was decided whether {given.asked:g} is certified: at another radius more may be"
+    if made.abstains.count:
+        yield f"nothing certified of {made.abstains.count} of {given.images} images"
+    if made.wrong.count:
+        yield f"another class than the label certified of {made.wrong.count}"
+    if given.alpha:
+        yield f"a certificate is false with probability at most {given.alpha:g}"
+    if given.unlabelled:
+        yield f"{count(given.unlabelled, 'image')} without a label left out"

@@ -1,0 +1,302 @@
+"""Results: what an estimator says of one image, with the typed parts that other code reads."""
+
+from __future__ import annotations
+
+import functools
+import math
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass, field, fields
+from numbers import Integral, Real
+from operator import attrgetter
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
+
+from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, Strict
+
+from robaudit.plugins import BrokenContractError, shown
+from robaudit.quantities import NO_INTERVAL, Interval, Quantity
+
+LARGEST = 1e150
+"""All numbers of a result are smaller, so that they can be squared and summed without overflow."""
+MOST_STORED_DRAWS = 2**14
+"""Draws of an image whose bits are stored: 2,732 characters."""
+
+
+def _interval(text: object) -> Interval:
+    if not isinstance(text, str):
+        raise ValueError("is not text")  # noqa: TRY004  pydantic reports a ValueError
+    return Interval.parse(text)
+
+
+def _not_too_large(value: float) -> float:
+    if abs(value) >= LARGEST:
+        raise ValueError("is too large")
+    return value
+
+
+Text = Annotated[str, Strict()]
+Shared = Annotated[Text, AfterValidator(sys.intern)]
+"""Text that many rows have: the same object in all of them, which halves their memory."""
+Count = Annotated[int, Strict(), Field(ge=0, lt=2**63)]
+Number = Annotated[float, Strict(), Field(gt=-LARGEST, lt=LARGEST)]
+WholeOrNot = Annotated[int, Strict(), Field(gt=-(2**63), lt=2**63)] | Number
+"""A number that stays whole if it is."""
+Value = Annotated[
+    Annotated[float, Strict()], BeforeValidator(lambda value: math.nan if value is None else value), AfterValidator(_not_too_large)
+]
+Bits64 = Annotated[Text, Field(pattern=r"^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$", max_length=MOST_STORED_DRAWS)]
+"""Bits as base64."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A dataclass that checks its numbers when it is made.
+
+    NumPy's numbers become Python's. An optional number that is not finite, or at least :data:`LARGEST`, becomes None.
+    """
+
+    def __post_init__(self) -> None:
+        """Check every field that holds numbers.
+
+        Raises:
+            BrokenContractError: one has another type, such as a tensor in place of a number.
+        """
+        cls: Any = type(self)
+        for name, usual, optional, check in _checks(cls):
+            given: Any = getattr(self, name)
+            kind = type(given)
+            if (optional and given is None) or (kind is usual and -1.0 < given < LARGEST):
+                continue
+            object.__setattr__(self, name, check(name, given))
+
+    def document(self) -> dict[str, Any]:
+        """The fields as JSON values, without those that have their default."""
+        cls: Any = type(self)
+        names, defaults, values = _fields(cls)
+        return {name: one for name, default, one in zip(names, defaults, values(self), strict=True) if one != default}
+
+
+@dataclass(frozen=True, slots=True)
+class Votes(Checked):
+    """How many noisy copies went to each class.
+
+    Attributes:
+        counts: by class index.
+        lost: copies whose logits were not finite: they vote for no class.
+        split: where draws 2j and 2j + 1 are antithetic pairs, the pairs of which one copy kept the class; None: draws are independent.
+        bits: which of a fixed number of draws kept the class, as :func:`robaudit.rows.packed` gives it; None where all did, or none, or
+            they are not recorded.
+    """
+
+    counts: tuple[Count, ...]
+    lost: Count = 0
+    split: Count | None = None
+    bits: Bits64 | None = None
+
+    @property
+    def draws(self) -> int:
+        """All copies, including those that voted for no class."""
+        return sum(self.counts) + self.lost
+
+    def of(self, label: int) -> int:
+        """The copies that went to a class."""
+        return self.counts[label] if label < len(self.counts) else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate(Checked):
+    """A proof, or a statistical one, that the class stays the same within the radius that is the result's value.
+
+    Attributes:
+        label: the certified class; None where the estimator abstains.
+        alpha: the probability that the certificate is false; None: it is a proof.
+        p_lower: the lower bound of the probability of the class under the noise, for a certificate of the majority vote.
+        kept, draws: the noisy copies with that class, and all of them.
+        largest: the largest radius that so many copies can certify, however robust the image is.
+        asked: the radius in question, for an estimator that stops once it is clear whether that one is certified.
+        p_error: an upper bound of the probability that noise of this level changes the class.
+    """
+
+    label: Count | None = None
+    alpha: Number | None = None
+    p_lower: Number | None = None
+    kept: Count | None = None
+    draws: Count | None = None
+    largest: Number | None = None
+    asked: Number | None = None
+    p_error: Number | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Searched(Checked):
+    """What a search for the nearest flip, or for a noise level, was about.
+
+    Attributes:
+        step: the step of the grid that the value is on.
+        rounding: how far the value may be off by the rounding of the network's passes.
+        p: the probability to keep the class that the noise level is for.
+        label: the class of the majority vote at the image, for a flip of that vote.
+        kept, other: the noisy copies at the flip with that class, and with the one ahead there.
+    """
+
+    step: Number | None = None
+    rounding: Number | None = None
+    p: Number | None = None
+    label: Count | None = None
+    kept: Count | None = None
+    other: Count | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LossNorm(Checked):
+    """What a loss is against.
+
+    Attributes:
+        target: the class that the cross-entropy is of.
+        highest: the largest loss among all copies and chains.
+    """
+
+    target: Count
+    highest: Number | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CleanImage(Checked):
+    """How easy the clean image is.
+
+    Attributes:
+        margin: of the predicted class (or, in a result of `difficulty`, of its class): its logit minus the largest other one.
+        difficulty: log(p / (1 - p)) of the score p of the predicted class; None in a result of `difficulty`, whose value it is.
+    """
+
+    margin: Number | None = None
+    difficulty: Number | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NormalFit(Checked):
+    """The shape of the margin that decides a normal fit.
+
+    Attributes:
+        skewness: 0 for a normal distribution.
+        kurtosis: the excess, 0 for a normal distribution.
+        skew_correction: the part of the value that corrects for skewness; None if there is none.
+    """
+
+    skewness: Number
+    kurtosis: Number
+    skew_correction: Number | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Result(Checked):
+    """What an estimator says of one image: at one noise level, under one noise, or without noise.
+
+    Fields up to ``interval`` are columns of samples.csv; samples.json has all of them. The types are those of a stored result:
+    :func:`robaudit.rows.read_row` checks by them.
+
+    Attributes:
+        value: in the units of the estimator's quantity; NaN where it has none.
+        lower, upper: 95 % interval; None where none is claimed, or on a side where it is open.
+        std_error: standard error of the value, or None.
+        flips_to: index of the class the image most likely flips to, or None when none was seen.
+        forwards, backwards: network passes behind the value, shared or not, including the clean one.
+        note: one short remark for the reader, usually empty.
+        interval: how the interval was made, and what it covers.
+        votes, certificate, search, loss, clean, fit: what gates, statistics and ``verify`` read, where the estimator knows it.
+        numbers: further numbers by name, for people: no code reads them.
+
+    Raises:
+        BrokenContractError: a field has another type, such as a tensor in place of a number.
+    """
+
+    value: Value
+    _: KW_ONLY
+    lower: Number | None = None
+    upper: Number | None = None
+    std_error: Number | None = None
+    flips_to: Count | None = None
+    forwards: Count
+    backwards: Count = 0
+    note: Shared = ""
+    interval: Annotated[Interval, PlainValidator(_interval)] = NO_INTERVAL
+    votes: Votes | None = None
+    certificate: Certificate | None = None
+    search: Searched | None = None
+    loss: LossNorm | None = None
+    clean: CleanImage | None = None
+    fit: NormalFit | None = None
+    numbers: Mapping[Text, WholeOrNot] = field(default_factory=dict)
+
+    def check(self, quantity: Quantity, classes: int) -> None:
+        """Check it against what it estimates.
+
+        Raises:
+            BrokenContractError: a value outside the quantity's range or its own interval, or a class that the model does not have.
+        """
+        if not math.isfinite(self.value):
+            pass
+        elif not quantity.low <= self.value <= quantity.high:
+            raise BrokenContractError(f"value is {self.value:g}; {quantity.name} is from {quantity.low:g} to {quantity.high:g}")
+        elif self.lower is not None and self.upper is not None and not self.lower <= self.value <= self.upper:
+            raise BrokenContractError(f"value is {self.value:g}, outside its interval of {self.lower:g} to {self.upper:g}")
+        counts = None if self.votes is None else self.votes.counts
+        if (self.flips_to is not None and self.flips_to >= classes) or len(counts or range(classes)) != classes:
+            raise BrokenContractError(f"flips_to is {self.flips_to} and votes {counts}; the model has {classes} classes")
+
+
+PARTS: tuple[str, ...] = ("votes", "certificate", "search", "loss", "clean", "fit")
+"""The typed parts of a result."""
+_Check = Callable[[str, Any], Any]
+
+
+@functools.cache
+def _fields(cls: type) -> tuple[tuple[str, ...], tuple[Any, ...], Callable[[Any], tuple[Any, ...]]]:
+    """The names of the fields, their defaults, and what gets their values."""
+    names = tuple(one.name for one in fields(cls))
+    return names, tuple(one.default for one in fields(cls)), attrgetter(*names)
+
+
+@functools.cache
+def _checks(cls: type) -> tuple[tuple[str, type, bool, _Check], ...]:
+    """Of each field that holds numbers: name, type (object: always check), whether it may be None, and the check of an unusual value."""
+    hints = get_type_hints(cls)
+    found = list[tuple[str, type, bool, _Check]]()
+    for one in fields(cls):
+        hint = hints[one.name]
+        optional = type(None) in get_args(hint)
+        inner = get_args(hint)[0] if optional else hint
+        kind = get_origin(inner) or inner
+        check = {int: _whole, float: _finite if optional else _number, tuple: _counts, Mapping: _numbers}.get(kind)
+        if check is not None:
+            found.append((one.name, kind if kind in (int, float) else object, optional, check))
+    return tuple(found)
+
+
+def _whole(name: str, given: Any) -> int:
+    if not isinstance(given, Integral) or (whole := int(given)) < 0:
+        raise BrokenContractError(f"{name} is {shown(given)}, not a whole number, 0 or more")
+    return whole
+
+
+def _counts(name: str, given: Any) -> tuple[int, ...]:
+    return tuple(one if type(one) is int and one >= 0 else _whole(name, one) for one in given)
+
+
+def _number(name: str, given: Any) -> float:
+    if not isinstance(given, Real):
+        raise BrokenContractError(f"{name} is {shown(given)}, not a number")
+    return float(given)
+
+
+def _finite(name: str, given: Any) -> float | None:
+    number = _number(name, given)
+    return number if -LARGEST < number < LARGEST else None
+
+
+def _numbers(_: str, given: Mapping[str, Any]) -> Mapping[str, float]:
+    """The numbers that can be written: a whole one stays whole."""
+    if not given:
+        return given
+    found = {name: one if type(one) is int and abs(one) < 2**63 else _finite(name, one) for name, one in given.items()}
+    return {name: one for name, one in found.items() if one is not None}

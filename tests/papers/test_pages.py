@@ -1,0 +1,105 @@
+"""The papers' pages: a quick one on digits, all of them in the slow tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import robaudit.demo
+from tests.papers import __main__ as command
+from tests.papers.giraudon import score
+from tests.papers.item import ITEMS, TRIAL, Claim, Part, Session, Verdict, at_most, item, judged, lower, number
+from tests.papers.page import write
+from tests.shared import needs_shared
+
+NETWORK = Path(robaudit.demo.__file__).parent / "digits_cnn.safetensors"
+DIGITS = {"model": {"path": str(NETWORK), "architecture": "robaudit:digits_cnn"}, "dataset": {"kind": "digits", "split": "test"}}
+TRAINED = ("han-lambda", "rice-table2", "smoothed-fig2", "smoothed-fig6", "smoothed-fig7")
+"""Those that need networks of their own."""
+
+
+def session(folder: Path) -> Session:
+    return Session(folder / "build", folder / "pages", TRIAL, DIGITS)
+
+
+def test_a_page_has_its_item_its_picture_and_its_conclusions(tmp_path: Path) -> None:
+    name = "giraudon-heat"
+    (page, index) = write(session(tmp_path), {name: ITEMS[name].make(session(tmp_path))})
+    text = page.read_text(encoding="utf-8")
+    assert (page.parent / f"{name}.png").stat().st_size < 100_000
+    assert f"]({name}.png)" in text
+    rows = [line for line in text.splitlines() if line.startswith(f"| [{name}]")]
+    assert len(rows) == 4
+    assert all(any(f"**{verdict}**" in row for verdict in Verdict) for row in rows)
+    assert "## giraudon-fig4: Figure 4, radius against difficulty\n\nNot made yet." in text
+    assert "(giraudon.md)" in index.read_text(encoding="utf-8")
+
+
+def test_other_items_stay_on_their_page(tmp_path: Path) -> None:
+    where = session(tmp_path)
+    claim = Claim("one", Verdict.HOLDS, "p = .001")
+    (page, _) = write(where, {"rice-table1": Part("first", (claim,))})
+    page.write_text("# Title\n\nWritten by hand.\n\n" + page.read_text(encoding="utf-8").partition("\n\n")[2], encoding="utf-8")
+    write(where, {"rice-fig1": Part("second")})
+    write(where, {"rice-fig1": Part("third", (claim, claim))})
+    text = page.read_text(encoding="utf-8")
+    assert text.startswith("# Title\n\nWritten by hand.\n\n## Conclusions")
+    assert ("first" in text, "second" in text, "third" in text) == (True, False, True)
+    assert text.count("| one | **holds** |") == 3
+
+
+def test_verdicts_follow_the_tests() -> None:
+    near, far = np.linspace(0, 0.1, 50), np.linspace(0.05, 0.25, 50)
+    assert lower("x", near, far, "gain").verdict is Verdict.HOLDS
+    assert lower("x", far, near, "gain").verdict is Verdict.FAILS
+    assert lower("x", near, near, "gain").verdict is Verdict.OPEN
+    assert at_most("x", near, 0.2, "mean").verdict is Verdict.HOLDS
+    assert at_most("x", far, 0.1, "mean").verdict is Verdict.FAILS
+    open_claim = judged("x", 50, lambda at: float(near[at].mean()), "mean", above=0.05)
+    assert open_claim.verdict is Verdict.OPEN
+    assert open_claim.evidence.startswith("mean .050 [")
+    assert open_claim.evidence.endswith("n = 50")
+
+
+def test_the_scores_are_those_of_robaudit(tmp_path: Path) -> None:
+    from tests.papers import giraudon
+
+    run = giraudon.radii(session(tmp_path), giraudon.CIFAR_ADV)
+    r, g = giraudon.with_radii(run)
+    known = {kind.value: one.value for kind, one in run.section("scores")[0].values.items()}
+    for name, nu in (("r_m", False), ("r_nu", True)):
+        assert score(r, g, nu, np.arange(len(r))) == pytest.approx(known[name], rel=1e-12)
+
+
+@pytest.mark.parametrize(("value", "text"), [(0.0314, ".031"), (-0.5, "-.500"), (12.345, "12.3"), (12345.0, "12,345"), (float("nan"), "-")])
+def test_numbers(value: float, text: str) -> None:
+    assert number(value) == text
+
+
+def test_an_item_has_one_name() -> None:
+    with pytest.raises(ValueError, match="han-fig1"):
+        item("han-fig1", "again")(lambda _: Part(""))
+
+
+def test_an_unknown_item_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        command.main(["han-fig99"])
+    assert "no item is called han-fig99" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in ITEMS if name not in TRAINED])
+def test_every_item_on_digits(name: str, tmp_path: Path) -> None:
+    (page, _) = write(session(tmp_path), {name: ITEMS[name].make(session(tmp_path))})
+    assert f"## {name}: " in page.read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+@needs_shared
+@pytest.mark.parametrize("name", TRAINED)
+def test_every_training_and_closed_form(name: str, tmp_path: Path) -> None:
+    where = Session(tmp_path / "build", tmp_path / "pages", TRIAL)
+    (page, _) = write(where, {name: ITEMS[name].make(where)})
+    assert f"## {name}: " in page.read_text(encoding="utf-8")
