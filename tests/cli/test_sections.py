@@ -254,7 +254,7 @@ def test_runs_on_other_images_have_no_differences(run: Path, tmp_path: Path, run
     save_npz(tmp_path / "other.npz", labels=[0, 1, 2, 3])
     document = digits(dataset={"kind": "npz", "path": "other.npz"}, noise=NOISE[1:2] + NOISE[3:], estimators=ESTIMATORS[:2])
     audit(write(tmp_path, document, "npz.yaml"), out=tmp_path / "npz")
-    for section in ("summary", "levels", "classes", "confusion", "flagged", "certified", "curves", "losses", "sample"):
+    for section in ("summary", "levels", "classes", "confusion", "flagged", "curves", "losses", "sample"):
         out = run_cli("show", run, section, "--with", "npz").out
         assert "npz: other images or other noise than spec, so nothing is compared." in " ".join(out.split()), section
         assert " - spec" not in out or section in ("summary", "classes")
