@@ -100,7 +100,7 @@ def needs_extra(where: str, library: str, extra: str) -> RobauditError:
 
 def did_you_mean(word: str, choices: Iterable[str]) -> str:
     """``did you mean 'path'?`` for the choice nearest to the word; without one, the list of choices."""
-    names = sorted(choices)[:_MOST_CHOICES]
+    names = sorted(map(str, choices))[:_MOST_CHOICES]
     near = [name for name in names if name.casefold() == word.casefold()] or difflib.get_close_matches(word, names, n=1, cutoff=0.55)
     if near:
         return f"did you mean {near[0]!r}?"

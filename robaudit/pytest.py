@@ -36,7 +36,7 @@ class _Test:
         self.item, self.runs = item, 0
 
     def folder(self) -> Path | None:
-        """The folder of its next run, in pytest's cache; None where there is no cache."""
+        """The folder of its next run, in pytest's cache; None without a cache."""
         cache = getattr(self.item.config, "cache", None)
         if cache is None:
             return None
@@ -71,9 +71,10 @@ def assert_robust(
     population: bool = False,
     point: bool = False,
     confidence: float | None = None,
+    strict: bool = False,
     **audit: Any,
 ) -> Run:
-    """Audit a network in a test, and fail the test unless all gates pass; the message is that of the gates.
+    """Audit a network in a test, and fail the test unless all gates pass; the message has a line for each gate.
 
     The run is kept in pytest's cache (``.pytest_cache/d/robaudit``): as long as the network, the data and the arguments stay the same,
     the test computes nothing again. ``pytest --cache-clear`` removes it.
@@ -85,8 +86,9 @@ def assert_robust(
         inconclusive: what the test does if no gate fails, but the evidence does not decide one: "fail", "xfail" or "pass". Default: the
             option ``--robaudit-inconclusive``, the setting ``robaudit_inconclusive``, "fail".
         population: the intervals also cover the choice of the images.
-        point: let values without an interval decide by themselves.
-        confidence: of the intervals; default 0.95.
+        point: let values without an interval decide.
+        confidence: of the intervals, with ``until_decided=True`` of all analyses together; default 0.95.
+        strict: the run must not have warned, either.
         audit: further arguments of :func:`robaudit.audit`, such as ``sigma=0.05``.
 
     Returns:
@@ -95,8 +97,10 @@ def assert_robust(
     __tracebackhide__ = True
     with _one_line():
         mode = _inconclusive(inconclusive)
-        run = _audited(net, dataset, {"progress": False, **audit, "gates": gates})
-        decisions = run.gate(*([gates] if isinstance(gates, str) else gates), population=population, point=point, confidence=confidence)
+        until = {"confidence": confidence} if audit.get("until_decided") else {}
+        run = _audited(net, dataset, {"progress": False, **audit, **until, "gates": gates})
+        each = None if until else confidence
+        decisions = run.gate(gates, population=population, point=point, confidence=each, strict=strict)
     if decisions.verdict == "fail" or (decisions.verdict == "inconclusive" and mode == "fail"):
         pytest.fail(_message(run, decisions), pytrace=False)
     if decisions.verdict == "inconclusive" and mode == "xfail":

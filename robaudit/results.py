@@ -67,13 +67,14 @@ class Checked:
             kind = type(given)
             if (optional and given is None) or (kind is usual and -1.0 < given < LARGEST):
                 continue
-            object.__setattr__(self, name, check(name, given))
+            if (checked := check(name, given)) is not given:
+                object.__setattr__(self, name, checked)
 
     def document(self) -> dict[str, Any]:
         """The fields as JSON values, without those that have their default."""
         cls: Any = type(self)
         names, defaults, values = _fields(cls)
-        return {name: one for name, default, one in zip(names, defaults, values(self), strict=True) if one != default}
+        return {name: one for name, default, one in zip(names, defaults, values(self), strict=True) if one is not default}
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,7 +281,9 @@ def _whole(name: str, given: Any) -> int:
 
 
 def _counts(name: str, given: Any) -> tuple[int, ...]:
-    return tuple(one if type(one) is int and one >= 0 else _whole(name, one) for one in given)
+    if type(given) is tuple and set(map(type, given)) <= {int} and min(given, default=0) >= 0:
+        return given
+    return tuple(_whole(name, one) for one in given)
 
 
 def _number(name: str, given: Any) -> float:

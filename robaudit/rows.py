@@ -93,9 +93,7 @@ class Row(Result):
         """The row as JSON values; typed parts and numbers only where there are any."""
         values = dict(zip(COLUMNS, _values(self), strict=True))
         values["interval"] = self.interval.text
-        for name, part in zip(PARTS, _parts(self), strict=True):
-            if part is not None:
-                values[name] = part.document()
+        values |= {name: part.document() for name, part in zip(PARTS, _parts(self), strict=True) if part is not None}
         if self.numbers:
             values["numbers"] = dict(self.numbers)
         return values

@@ -45,7 +45,7 @@ def naming_arguments() -> Iterator[None]:
 
 
 def plain(value: Any) -> Any:
-    """Arrays and tensors as lists of numbers, and tuples as well; a float of 32 bits as the shortest number that it stands for (0.1)."""
+    """Arrays and tensors as lists of numbers, and tuples as well; a 32-bit float as the shortest number that reads back the same (0.1)."""
     if hasattr(value, "detach"):  # a tensor; NumPy has no bfloat16
         value = value.detach().cpu()
         value = (value.float() if value.is_floating_point() and value.element_size() < 4 else value).numpy()

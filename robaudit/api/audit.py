@@ -108,7 +108,7 @@ def audit(
         engine: "ray" computes with the workers of a Ray cluster, to which objects in memory are sent.
         ray_address, ship: as ``--ray-address`` and ``--ship``.
         workers, gpus_per_worker: as under ``run`` in a spec.
-        name: of the run in reports; default: that of the network's class.
+        name: of the run in reports; default: the name of the network's class.
         out: the run folder. The same call finds it again: a finished run is returned, an interrupted one continued. Default: of objects a
             temporary folder, which is removed with the returned run; of a spec runs/<spec name>-<hash8>.
         extend: add noise levels or estimators to the run in ``out``.
@@ -199,7 +199,7 @@ _SETTINGS: Mapping[str, Location] = {
     "workers": ("run", "workers"),
     "gpus_per_worker": ("run", "gpus_per_worker"),
 }
-"""Arguments and the part of a spec that each stands for."""
+"""The part of a spec that each argument sets."""
 
 
 class _Until(NamedTuple):
@@ -223,33 +223,25 @@ def _run(
 ) -> Run:
     import torch
 
-    from robaudit.auditing.resume import gated_out
     from robaudit.auditing.run import audit as carry_out
     from robaudit.gates.sources import parsed, refuse_beyond
     from robaudit.gates.until import sample_until_decided
-    from robaudit.store.folder import refuse_existing
-
-    gates = parsed(spec.gates, "gates")
-    if until is not None and not gates:
-        raise SpecError("until_decided", "there are no gates", "for example gates='mean >= 0.9'")
-    if not extend:  # a run to extend may have further results
-        refuse_beyond(spec, gates)
 
     def audited(wanted: AuditSpec, folder: str | Path | None, so_far: UntilDecided | None = None) -> stored.Run:
         return carry_out(wanted, out=folder, dataset=samples, extend=extend, fresh=fresh and until is None, until=so_far, **rest)
 
+    gates = parsed(spec.gates, "gates")
+    if until is None and not extend:  # a run to extend may have further results
+        refuse_beyond(spec, gates)
     before = torch.get_num_threads()
     torch.set_num_threads(threads or before)
-    folder = out if home is None else home.path
+    folder = home.path if home is not None else None if out is None else Path(out)
     try:
         with torch.inference_mode(False), torch.enable_grad():  # the caller may have switched gradients off
             if until is None:
                 done = audited(spec, folder)
             else:
-                gated = gated_out(spec) if folder is None else Path(folder)
-                if fresh:
-                    refuse_existing(gated)
-                done = sample_until_decided(spec, gates, gated, audited, **until._asdict()).run
+                done = sample_until_decided(spec, gates, folder, audited, fresh=fresh, **until._asdict()).run
     finally:
         torch.set_num_threads(before)
     run = of_stored(done, home)

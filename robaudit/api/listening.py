@@ -23,7 +23,7 @@ class PythonListener(Listener):
     """Shows progress where somebody can see it, and passes warnings on to Python's ``warnings``.
 
     Args:
-        progress: show it, as a line every 30 seconds where there is neither a notebook nor a terminal; None: only in those.
+        progress: show it, outside notebooks and terminals as a line every 30 seconds; None: only in notebooks and terminals.
         clock: seconds.
     """
 

@@ -74,7 +74,7 @@ def compare_runs(
         new: a run on the same samples.
         threshold: below it (of a loss: above it) a sample counts as flagged; default: the quantity's own.
         estimator, noise, level, sigma: only these results.
-        confidence: of the intervals; default 0.95, or that of one analysis if a run was sampled until its gates were decided.
+        confidence: of the intervals; default 0.95, or of one analysis if a run was sampled until its gates were decided.
 
     Raises:
         RobauditError: a run cannot be read, or the two have nothing in common.

@@ -181,7 +181,7 @@ class Run(stored.Run):
         """Robustness by class, the gap between the least and the most robust class, and whether chance alone explains it.
 
         Args:
-            by: what a class is: ``label``, ``predicted``, or a column of the data set; default: the label, where there are labels.
+            by: what a class is: ``label``, ``predicted``, or a column of the data set; default: the label, if there are labels.
             threshold: report the share of samples below it; default: 0.9 for quantities from 0 to 1.
             estimator, noise, level, sigma: only these results.
 
@@ -237,9 +237,9 @@ class Run(stored.Run):
         """Decide whether the run meets its gates, each by its interval.
 
         Args:
-            gates: such as ``"mean >= 0.9"`` or ``"worst_class(sigma=0.05) >= 0.7"``, or lists of such; default: those of the audit.
+            gates: such as ``"mean >= 0.9"`` or ``"worst_class(sigma=0.05) >= 0.7"``, or lists of such; default: the run's own.
             population: the intervals also cover the choice of the images.
-            point: let values without an interval decide by themselves.
+            point: let values without an interval decide.
             confidence: of the intervals; default 0.95.
             inconclusive: what an inconclusive gate counts as.
             strict: the run must not have warned, either.

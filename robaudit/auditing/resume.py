@@ -48,15 +48,6 @@ def default_out(spec: AuditSpec, purpose: str = "", *, extend: bool = False) -> 
     )
 
 
-def gated_out(spec: AuditSpec) -> Path:
-    """runs/<:func:`folder_name`>-gated, for a run that is sampled until its gates are decided.
-
-    Raises:
-        RunError: the folder is reached through a symbolic link.
-    """
-    return in_runs(f"{folder_name(spec)}-gated")
-
-
 def existing_info(folder: RunFolder, spec: AuditSpec, *, extend: bool = False, until: UntilDecided | None = None) -> dict[str, Any] | None:
     """The folder's run.json, or None if there is no run.
 
@@ -168,46 +159,31 @@ def _other_options(where: str, entry: Mapping[str, Any]) -> RunError:
     return RunError(where, what, "give the new one a label of its own")
 
 
-def refuse_changed_data(state: State, seen: Mapping[str, tuple[str, int | None]], where: str) -> None:
-    """Refuse to continue with images or labels that are not those of the run.
+def refuse_other_data(
+    state: State, seen: Mapping[str, tuple[str, int | None]], where: str, *, every: bool = False, skipped: Sequence[str] | None = None
+) -> None:
+    """Refuse to continue with other images or labels than the run has.
 
     Args:
         state: what the run has computed.
         seen: pixel digest and label of the images read now, by sample id.
         where: the data set, for messages.
+        every: whether these are all images, so that none of the run may be missing.
+        skipped: of a finished run with all its images, those that it skipped: there may be no others.
 
     Raises:
-        RunError: one differs.
+        RunError: one differs, is missing or is new.
     """
+    known = state.images() if every else {}
+    if (lost := next((one for one in known if one not in seen), None)) is not None:
+        raise AnotherRunError(where, f"no longer has the sample {lost!r} of the run", "choose another --out")
+    if skipped is not None and (new := next((one for one in seen if one not in known and one not in skipped), None)) is not None:
+        what = f"has the sample {new!r}, which the finished run does not have"
+        raise AnotherRunError(where, what, "extend the run, or choose another --out")
     for sample_id, *before in state.labels(seen):
         if (*before,) != seen[sample_id]:
             what = "image" if seen[sample_id][0] != before[0] else "label"
             raise AnotherRunError(f"{where}: {sample_id}", f"this {what} has changed since the run began", "choose another --out")
-
-
-def refuse_lost_data(state: State, seen: Mapping[str, object], where: str) -> None:
-    """Refuse to continue without a sample that the run has rows of.
-
-    Raises:
-        RunError: one is missing.
-    """
-    lost = next((sample_id for sample_id in state.images() if sample_id not in seen), None)
-    if lost is not None:
-        raise AnotherRunError(where, f"no longer has the sample {lost!r} of the run", "choose another --out")
-
-
-def refuse_more_data(state: State, seen: Mapping[str, object], skipped: Sequence[str], where: str) -> None:
-    """Refuse to return a finished run as that of more samples.
-
-    Raises:
-        RunError: there is one that the run neither has nor skipped.
-    """
-    known = {*state.images(), *skipped}
-    new = next((sample_id for sample_id in seen if sample_id not in known), None)
-    if new is not None:
-        raise AnotherRunError(
-            where, f"has the sample {new!r}, which the finished run does not have", "extend the run, or choose another --out"
-        )
 
 
 def extended(spec: AuditSpec, info: Mapping[str, Any], where: str) -> AuditSpec:

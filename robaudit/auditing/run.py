@@ -23,9 +23,7 @@ from robaudit.auditing.resume import (
     existing_info,
     extended,
     is_next,
-    refuse_changed_data,
-    refuse_lost_data,
-    refuse_more_data,
+    refuse_other_data,
     refuse_other_noises,
     refuse_other_options,
 )
@@ -79,7 +77,7 @@ def audit(
         command: what the user typed, for run.json.
         ray_address: with ``engine: ray``, of the head node (HOST:PORT) or "auto"; default RAY_ADDRESS, or a cluster of this machine alone.
         ship: with ``engine: ray``, send model and images to the workers.
-        budget: lower draws and images so that a new run takes so many seconds at most.
+        budget: lower draws and images so that a new run takes at most this many seconds.
             A run that is there already is continued as it was begun.
         until: the analyses of a run that is sampled until its gates are decided, this one last: what estimators with other draws have
             computed for the one before is replaced.
@@ -154,7 +152,10 @@ def _carry_out(
         digests = {noise.label: found for noise in job.noises if (found := noise.digests)}
         noises |= {label: {**noises[label], "files": files} for label, files in digests.items()}
         refuse_other_noises(state, noises, str(folder.path))
-        _refuse_other_data(job, state, old, extend=extend)
+        every = old is not None and spec.dataset.kind == IN_MEMORY  # data in memory are all read
+        skipped = [skip["sample_id"] for skip in old["skipped"]] if old and every and old["status"] == "complete" and not extend else None
+        seen = _all_seen(job.samples) if every else facts.check.seen
+        refuse_other_data(state, seen, job.samples.where, every=every, skipped=skipped)
         by_name = {name: entries[task.chosen.label] for task in job.tasks for _, name in task.names}
         info = {
             **first_info(spec, facts, job.samples),
@@ -198,21 +199,6 @@ def _carry_out(
         f"{folder.path}: this run is complete; nothing was recomputed. Its results come from an earlier run and were not checked: "
         f"robaudit verify {folder.path} recomputes some of them, and --fresh refuses a folder that is there already"
     )
-
-
-def _refuse_other_data(job: Job, state: State, old: Mapping[str, Any] | None, *, extend: bool) -> None:
-    """Refuse to continue with other images than those of the run, of which data in memory are all read.
-
-    Raises:
-        RunError: they differ.
-    """
-    seen, where = job.facts.check.seen, job.samples.where
-    if old is not None and job.spec.dataset.kind == IN_MEMORY:
-        seen = _all_seen(job.samples)
-        refuse_lost_data(state, seen, where)
-        if old["status"] == "complete" and not extend:
-            refuse_more_data(state, seen, [skip["sample_id"] for skip in old["skipped"]], where)
-    refuse_changed_data(state, seen, where)
 
 
 def _analyses(until: UntilDecided | None, old: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -370,7 +370,6 @@ def _until_decided(
     *,
     strict: bool,
     counts: Verdict,
-    fresh: bool,
     quiet: bool,
     **how: Any,
 ) -> int:
@@ -379,24 +378,16 @@ def _until_decided(
     Raises:
         RobauditError: the audit or a gate is refused.
     """
-    from robaudit.auditing.resume import gated_out
     from robaudit.cli.gate import GateFormat, report_gates
     from robaudit.cli.reading import print_run
     from robaudit.cli.streams import reader_may_leave
     from robaudit.gates.decide import with_strict
-    from robaudit.gates.sources import parsed, refuse_beyond
+    from robaudit.gates.sources import parsed
     from robaudit.gates.until import sample_until_decided
     from robaudit.report.ci.document import Subject
-    from robaudit.store.folder import refuse_existing
 
     gates = with_strict(parsed(written, "--gate") or parsed(spec.gates, "gates"), strict)
-    if not gates:
-        raise SpecError("--until-decided", "the spec has no gates", 'add --gate "mean >= 0.9", or gates: [mean >= 0.9] to the spec')
-    refuse_beyond(spec, gates)
-    folder = out if out is not None else gated_out(spec)
-    if fresh:
-        refuse_existing(folder)
-    found = sample_until_decided(spec, gates, folder, audit, on_analysis=None if quiet else _say_analysis, **how)
+    found = sample_until_decided(spec, gates, out, audit, on_analysis=None if quiet else _say_analysis, **how)
     files.write(found.run, spec, found.decisions, counts, quiet=quiet)
     if not quiet:
         _say_draws(found)

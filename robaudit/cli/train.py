@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from robaudit.cli.options import OUTPUT, RUNNING, QuietOption, SetOption, TrustOption
+from robaudit.cli.options import OUTPUT, RUNNING, SPEC, QuietOption, TrustOption
 
 if TYPE_CHECKING:
     from robaudit.training.spec import TrainingSpec
@@ -20,7 +20,12 @@ def train(
         Path | None,
         typer.Option("--out", "-o", metavar="DIR", rich_help_panel=OUTPUT, help="Folder of the results. Default: models/<spec name>."),
     ] = None,
-    set_: SetOption = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="KEY=VALUE", rich_help_panel=SPEC, help="Set any value of the spec, for example epochs=2 (repeatable)."
+        ),
+    ] = None,
     device: Annotated[str | None, typer.Option(rich_help_panel=RUNNING, help="cpu, cuda, cuda:1 or auto.")] = None,
     trust: TrustOption = False,
     quiet: QuietOption = False,
@@ -29,7 +34,7 @@ def train(
 
     If it is interrupted, the same command continues where it stopped, and gives the same weights.
 
-    Example: robaudit train configs/train.yaml --set objective.augmentation.noise.sigma=0.3
+    Example: robaudit train configs/training/digits-noise.yaml --set objective.augmentation.noise.sigma=0.3
     """
     from rich.markup import escape
 

@@ -279,7 +279,8 @@ class Engine:
         for (image, draw), part in zip(at.split(rows, 1), level.split(rows), strict=True):
             with torch.inference_mode():
                 pixels = source.form.noisy_rows(x[image], kept[image, draw].to(x.dtype), part)
-                yield model(padded(pixels, rows))[: len(pixels)]
+                logits = model(padded(pixels, rows))[: len(pixels)]
+            yield logits
 
     def _filled(
         self, x: Tensor, ids: Sequence[str], noise: str, parts: Iterable[tuple[int, float, Tensor]], rows: int, total: int

@@ -1,6 +1,6 @@
 """The decision engine: compare a quantity and its interval with a threshold.
 
-One engine for the gates of a run (:func:`decide`) and for those of a comparison (:mod:`robaudit.compare.gates`): verdict,
+One engine for the gates of a run (:func:`decide`) and of a comparison (:mod:`robaudit.compare.gates`): verdict,
 remarks, and how many more draws or images would decide it.
 """
 
@@ -32,7 +32,7 @@ class Covers(StrEnum):
     MEASUREMENT = "measurement"
     """The noise draws on the images that were audited."""
     POPULATION = "population"
-    """The noise draws, and the choice of the images from the population that they stand for."""
+    """The noise draws, and the choice of the images from the population that they represent."""
     RUN = "run"
     """Nothing but the run itself, of which the value is a count."""
     NOTHING = "nothing"

@@ -77,8 +77,8 @@ def _of_radii(scores: Scores) -> Iterator[str]:
 def measured_certified(gate: Gate, made: CertifiedAccuracy, *, population: bool) -> Measured:
     """Certified accuracy at the radius of the gate: for these images it is exactly what was certified.
 
-    Beyond what could have been certified it is 0, whatever the images. Of images that stopped once a question about another radius was
-    answered, it is a lower bound: it may show that the gate's radius is certified often enough, and no more.
+    Beyond the largest radius that could have been certified it is 0. If images stopped once another radius was decided, it is a lower
+    bound: such a gate can pass, but not fail.
     """
     radius, given = gate.radius or 0.0, made.certificates
     one, images, remarks = made.at(radius), given.images, tuple(_of_certificates(radius, made))

@@ -79,8 +79,8 @@ def decisions_of(run: Run) -> tuple[tuple[dict[str, Any], ...], str]:
 def confidence_of(info: Mapping[str, Any], given: float | None, rules: float | None = None) -> float:
     """The confidence of the intervals of a run's gates.
 
-    ``given`` (--confidence) comes first. Otherwise, if the run was sampled until gates were decided, that of one analysis, where all
-    possible ones share the error of ``rules`` (pyproject.toml) or of the request; for any other run that of ``rules``, or 95 %.
+    ``given`` (--confidence) comes first, then ``rules`` (pyproject.toml), then 95 %. If the run was sampled until its gates were decided,
+    the error that ``rules`` or the run allows is shared by all possible analyses.
 
     Raises:
         SpecError: one of them is out of range.
@@ -99,7 +99,7 @@ def refuse_beyond(spec: AuditSpec, gates: Sequence[Gate] | None = None) -> None:
 
     Args:
         spec: what to audit.
-        gates: default: those of the spec.
+        gates: default: the spec's.
 
     Raises:
         SpecError: a gate is about no results or several, or has a threshold outside its range.

@@ -13,11 +13,11 @@ from pathlib import Path
 from robaudit.errors import RunError, SpecError
 from robaudit.estimators import registry
 from robaudit.gates.decide import Decision, check_confidence, decide
-from robaudit.gates.sources import confidence_of
+from robaudit.gates.sources import confidence_of, refuse_beyond
 from robaudit.quantities import IntervalKind
 from robaudit.spec.gates import Gate
-from robaudit.spec.model import AuditSpec
-from robaudit.store.folder import RunFolder, refuse_other_gates, sampled_for_other_gates
+from robaudit.spec.model import AuditSpec, identity
+from robaudit.store.folder import RunFolder, in_runs, refuse_existing, refuse_other_gates, sampled_for_other_gates
 from robaudit.store.info import UntilDecided, until_decided
 from robaudit.store.run import Run
 
@@ -88,9 +88,10 @@ def most_draws(spec: AuditSpec, limit: int | None = None) -> int:
 def sample_until_decided(
     spec: AuditSpec,
     gates: Sequence[Gate],
-    out: Path,
+    out: Path | None,
     audit: Audit,
     *,
+    fresh: bool = False,
     limit: int | None = None,
     population: bool = False,
     point: bool = False,
@@ -106,8 +107,9 @@ def sample_until_decided(
     Args:
         spec: what to audit; the ``samples`` of its mc are the maximum.
         gates: the gates to decide; they become those of the run.
-        out: the run folder.
+        out: the run folder; None: runs/<spec name>-<hash8>-gated.
         audit: makes or resumes a run.
+        fresh: refuse a folder that is there already.
         limit: a maximum below the spec's.
         population, point, confidence: see :func:`robaudit.gates.decide.decide`.
         on_analysis: called after each analysis.
@@ -115,8 +117,14 @@ def sample_until_decided(
     Raises:
         RobauditError: the audit or a gate is refused, or ``out`` holds another run.
     """
+    if not gates:
+        raise SpecError("--until-decided", "the spec has no gates", "for example gates: [mean >= 0.9]")
     total = 0.95 if confidence is None else confidence
     check_confidence(total)
+    refuse_beyond(spec, gates)
+    out = in_runs(f"{spec.stem}-{identity(spec.document())[:8]}-gated") if out is None else out
+    if fresh:
+        refuse_existing(out)
     spec = spec.model_copy(update={"gates": tuple(map(str, gates))})
     most = most_draws(spec, limit)
     if population or not most:

@@ -28,7 +28,7 @@ _WIDE_NAME, _NARROW_NAME, _NARROW_PROSE, _LONGEST_WORD = 24, 14, 24, 24
 """Columns of a terminal that a wrapped name has, at first and at last; wrapped prose; a word of a head that is not cut."""
 _WORDS = re.compile(r"\s*(?:\[\S* \S*\]|\S)+")
 """Of a sentence: "[0.1, 0.2]" stays together."""
-_PIECES = re.compile(r"[^\s/_-]*[/_-]*\s*")
+_PIECES, _HEADS = re.compile(r"[^\s/_-]*[/_-]*\s*"), re.compile(r"[^\s-]*-*\s*")
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]#|~$]|^[-+=:])")
 _NUMBERED = re.compile(r"^(\d+)([.)])(?=\s|$)")
 _LINKED = re.compile(r"(?<=[@#])|(?<=:)(?=//)|(?<=w)(?=ww)")
@@ -177,7 +177,7 @@ class _Laid:
     @property
     def width(self) -> int:
         """That of the longest line of a cell, or of the longest word of the head."""
-        head = _broken(printable(self.column.head), 1, most=_LONGEST_WORD)
+        head = _broken(printable(self.column.head), 1, most=_LONGEST_WORD, pieces=_HEADS)
         return max(cell_len(line) for text in (head, *self.texts) for line in text.split("\n"))
 
     @property
@@ -253,17 +253,18 @@ def _fold(laid: list[_Laid], _: int) -> None:
             del laid[i]
 
 
-def _broken(text: str, room: int, *, most: int = 0, indent: int = 0) -> str:
-    """The text in lines of at most so many columns, broken at blanks and behind ``/``, ``_`` and ``-``; a longer word is cut.
+def _broken(text: str, room: int, *, most: int = 0, indent: int = 0, pieces: re.Pattern[str] = _PIECES) -> str:
+    """The text in lines of at most so many columns, broken between pieces; a longer piece is cut.
 
     Args:
         text: to break.
         room: the columns of a line.
         most: those of a word that is too long for a line; default: as of a line.
         indent: of all lines but the first.
+        pieces: which break at blanks and behind ``/``, ``_`` and ``-``; those of heads at blanks and behind ``-``.
     """
     lines = [""]
-    for piece in _PIECES.findall(text):
+    for piece in pieces.findall(text):
         if lines[-1] and cell_len((lines[-1] + piece).rstrip()) > room:
             lines.append(" " * indent)
         *whole, rest = chop_cells(lines[-1] + piece.rstrip(), max(room, most)) or [""]
@@ -293,7 +294,7 @@ def _grid(laid: Sequence[_Laid], gap: int, width: int) -> Grid:
         widths[i], left = widths[i] + more, left - more
     grid = Grid(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, gap - 1, 0, 0))
     for one, size in zip(laid, widths, strict=True):
-        head = _broken(printable(one.column.head), max(1, min(size, width)))
+        head = _broken(printable(one.column.head), max(1, min(size, width)), pieces=_HEADS)
         grid.add_column(Text(head), justify="right" if one.column.number else "left", width=min(size, width), overflow="fold")
     for i in range(len(laid[0].texts)):
         grid.add_row(*(Text(one.texts[i], _STYLES[one.tones[i]]) for one in laid))

@@ -15,12 +15,12 @@ _BLOCK = 1 << 20  # weights at a time: 8 MiB
 Key = TypeVar("Key")
 
 
-def weights(images: int, replicates: int = REPLICATES, seed: int = SEED) -> Iterator[Floats]:
-    """Blocks of (replicates, images): how often each image is among as many drawn with replacement; the same for the same arguments."""
-    generator = np.random.default_rng(seed)
-    step = max(1, min(replicates, _BLOCK // images))
-    for begin in range(0, replicates, step):
-        rows = min(step, replicates - begin)
+def weights(images: int) -> Iterator[Floats]:
+    """Blocks of (replicates, images): how often each image is among as many drawn with replacement; always the same."""
+    generator = np.random.default_rng(SEED)
+    step = max(1, min(REPLICATES, _BLOCK // images))
+    for begin in range(0, REPLICATES, step):
+        rows = min(step, REPLICATES - begin)
         drawn = generator.integers(images, size=(rows, images)) + images * np.arange(rows)[:, None]
         yield np.bincount(drawn.ravel(), minlength=rows * images).reshape(rows, images).astype(np.float64)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -95,17 +96,12 @@ class Losses:
         return (*(one for curve in self.curves for one in curve.results), *self.attacks)
 
 
-@dataclass(frozen=True, slots=True)
-class _Names:
-    """The names of the results at one noise level: by q and estimator, and those for the maximum."""
+class _Names(NamedTuple):
+    """The names of the results at one noise level: by estimator with their q, those for the maximum, and the one that ranks images."""
 
     curves: Mapping[str, Sequence[tuple[float, str]]]
     attacks: Sequence[str]
     ranking: str
-
-    @property
-    def by_q(self) -> frozenset[str]:
-        return frozenset(name for points in self.curves.values() for _, name in points)
 
 
 def losses(
@@ -144,7 +140,7 @@ def _losses(columns: Mapping[str, Columns], names: _Names, quantity: Quantity, m
         attack = columns[name]
         np.maximum.at(attacks, attack.place, attack.values)
     attacked, beaten = (np.zeros(len(ranking.ids), dtype=np.bool_) for _ in range(2))
-    for name in names.by_q:
+    for name in dict.fromkeys(name for points in names.curves.values() for _, name in points):
         one = columns[name]
         there = attacks[one.place] > -np.inf
         attacked[one.place[there]] = True

@@ -43,7 +43,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import groupby
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -68,6 +68,7 @@ _TABLES = ("tasks", "samples", "images", "rows", "skips", "seconds")
 _TASK = ("noise", "level_name", "level", "estimator")
 _PLAIN = tuple(name for name in COLUMNS if name not in ("sample_id", *_TASK))
 _JSON = (*PARTS, "numbers")
+_plain_of, _parts_of = attrgetter(*_PLAIN[:-1]), attrgetter(*PARTS)  # the last plain one is the interval
 _COLUMNS = (*_PLAIN, *_JSON)
 _SCHEMA = f"""
 CREATE TABLE tasks (id INTEGER PRIMARY KEY, flush INTEGER, noise, level_name, level, estimator, entry, form,
@@ -536,9 +537,9 @@ def _named(task: TaskName) -> tuple[str, str, float, str]:
 
 def _values(row: Row) -> list[Any]:
     """The values of a row for the table ``rows``."""
-    document = row.document()
-    values: list[Any] = [document[name] for name in _PLAIN]
-    return values + [_encode(document[name]) if name in document else None for name in _JSON]
+    values = [*_plain_of(row), row.interval.text]
+    values += [None if part is None else _encode(part.document()) for part in _parts_of(row)]
+    return [*values, _encode(dict(row.numbers)) if row.numbers else None]
 
 
 def _row(record: Sequence[Any]) -> Row:

@@ -18,7 +18,7 @@ from robaudit.files import expanded, json_bytes, read_json, remove_leftovers, wr
 from robaudit.memory import is_out_of_memory
 from robaudit.plugins import blaming
 from robaudit.progress import Listener
-from robaudit.training.base import Batch
+from robaudit.training.base import Batch, Objective
 from robaudit.training.loop import Checkpoint, fit
 from robaudit.training.network import build_network, build_objective, check_classes, digest_of, model_section, read_images
 from robaudit.training.orthogonal import plain_state
@@ -56,26 +56,16 @@ def train(
     if _finished(folder, identity):
         listener.note(f"{folder / WEIGHTS} is there already")
         return folder
+    held_out = read_images(audit.dataset, spec, listener, trust=trust) if "dataset" in spec.audit else (images, labels)
     bare, network = build_network(spec, trust=trust)
-    check_classes(network, images, labels, spec.origin.place(("network",)))
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RunError(str(folder), f"cannot be made ({error.strerror})", "choose another folder with --out") from error
-    remove_leftovers(folder)
+    for found in ((images, labels), held_out):
+        check_classes(network, *found, spec.origin.place(("network",)))
+    _make(folder)
     checkpoint = Checkpoint(folder / CHECKPOINT, identity)
-    network.to(where)
     try:
-        with blaming(f"objective {spec.objective.name}", type(objective), EstimatorError):
-            objective.check(Batch(network, images[:2].to(where), labels[:2].to(where)))
-            losses = fit(network, objective, images.to(where), labels.to(where), spec, checkpoint=checkpoint, listener=listener)
-    except (RuntimeError, MemoryError) as error:
-        if not is_out_of_memory(error):
-            raise
-        raise RobauditError("training", f"needs more memory than there is on {where}", "choose a smaller batch_size") from error
+        losses = _fitted(network.to(where), objective, images.to(where), labels.to(where), spec, checkpoint, listener)
     finally:
         listener.end()
-    held_out = read_images(audit.dataset, spec, listener, trust=trust) if "dataset" in spec.audit else (images, labels)
     share = accuracy(network, *held_out)
     record = {"spec": spec.document(), "loss": losses, "accuracy": share, "accuracy_on": len(held_out[1]), "torch": torch.__version__}
     write_atomically(folder / RECORD, json_bytes(record))
@@ -83,6 +73,35 @@ def train(
     write_atomically(folder / WEIGHTS, _weights(bare, identity))
     checkpoint.path.unlink(missing_ok=True)
     return folder
+
+
+def _make(folder: Path) -> None:
+    """Make the folder, and remove what a killed process left in it."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunError(str(folder), f"cannot be made ({error.strerror})", "choose another folder with --out") from error
+    remove_leftovers(folder)
+
+
+def _fitted(
+    network: nn.Module,
+    objective: Objective,
+    images: Tensor,
+    labels: Tensor,
+    spec: TrainingSpec,
+    checkpoint: Checkpoint,
+    listener: Listener,
+) -> list[float]:
+    """The mean loss of each epoch of :func:`fit`, with the user's words for a lack of memory and faults of plugins."""
+    try:
+        with blaming(f"objective {spec.objective.name}", type(objective), EstimatorError):
+            objective.check(Batch(network, images[:2], labels[:2]))
+            return fit(network, objective, images, labels, spec, checkpoint=checkpoint, listener=listener)
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        raise RobauditError("training", f"needs more memory than {images.device} has", "choose a smaller batch_size") from error
 
 
 def default_out(spec: TrainingSpec) -> Path:

@@ -449,6 +449,23 @@ def test_a_budget_lowers_data_in_memory_once(tmp_path: Path, monkeypatch: pytest
     assert robaudit.audit(network(), arrays(9), **options).rows == first.rows
 
 
+def test_sampling_until_gates_are_decided(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"sigma": 0.05, "estimators": {"mc": {"samples": 256}}, "until_decided": True, "out": tmp_path / "run"}
+    run = robaudit.audit(network(), arrays(9), gates="mean >= 0.01", **options)
+    assert {row.votes.draws for row in run.rows if row.votes} == {64}
+    assert [one.confidence for one in run.gate()] == [pytest.approx(1 - 0.05 / 3)]
+    assert "population=True: for images like these" in repr(run.gate())
+    assert robaudit.audit(network(), arrays(9), gates="mean >= 0.01", **options).rows == run.rows
+    with pytest.raises(RobauditError, match=r"was sampled for other gates; .* or choose another out$"):
+        robaudit.audit(network(), arrays(9), gates="mean >= 0.02", **options)
+    with pytest.raises(RobauditError, match=r"^until_decided: the spec has no gates"):
+        robaudit.audit(network(), arrays(9), **options)
+    with pytest.raises(RobauditError, match=r"^max_samples, confidence: .* add until_decided=True"):
+        robaudit.audit(network(), arrays(9), sigma=0.05, max_samples=3)
+    with pytest.raises(RobauditError, match=r"is there already, and fresh=True starts a new run; delete it, or choose another out$"):
+        robaudit.audit(network(), arrays(9), gates="mean >= 0.01", fresh=True, **options)
+
+
 def test_two_runs_are_compared_and_one_is_verified(tmp_path: Path) -> None:
     write(tmp_path, digits(limit=4, estimators=[{"mc": {"samples": 20}}]))
     other = write(tmp_path, digits(limit=4, estimators=[{"mc": {"samples": 20}}], name="ours", noise={"sigma": [0.2]}), "other.yaml")

@@ -119,7 +119,7 @@ NORMALISED = (
     "give pixels that are not normalised, and mean and std for the model, which are applied after the noise"
 )
 GREY = "gaussian noise: sigma 8 is 8 times the whole range of pixels in [0, 1]; 8/255 = 0.0314 was probably meant: write 8/255"
-OVERRIDE = ", or audit this as it is given: run.as_given: true (estimate: --as-given)"
+OVERRIDE = ", or audit this as it is given: run.as_given: true, or --as-given"
 
 
 FEW: Any = {"sigma": 0.1, "estimators": "softmax"}

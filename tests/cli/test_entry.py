@@ -21,7 +21,7 @@ from tests.specs import digits, write
 
 COMMANDS = (
     *("demo", "init", "estimate", "show", "bias-report", "flag-samples", "gate", "compare", "report", "plot"),
-    *("validate", "verify", "list"),
+    *("validate", "verify", "train", "list"),
 )
 PROGRAM = Path(sys.executable).with_name("robaudit")
 HEAVY = ("torch", "torchvision", "numpy", "scipy", "sklearn", "PIL", "yaml")

@@ -5,12 +5,14 @@ from __future__ import annotations
 import csv
 import io
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from robaudit import audit
 from tests.conftest import RunCli
 from tests.plugin import radii
 from tests.specs import digits, write
@@ -24,12 +26,19 @@ def _installed() -> Iterator[None]:
         yield
 
 
-@pytest.fixture
-def run(tmp_path: Path, run_cli: RunCli) -> Path:
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """30 images without noise: some radii of ``radii`` are beyond its cap."""
-    write(tmp_path, digits(limit=30, noise=None, estimators=ESTIMATORS))
-    done = run_cli("estimate", "spec.yaml", "--out", "run", "-q")
-    assert (done.code, done.err) == (0, "")
+    folder = tmp_path_factory.mktemp("radii")
+    with radii.installed():
+        audit(write(folder, digits(limit=30, noise=None, estimators=ESTIMATORS)), out=folder / "run")
+    return folder
+
+
+@pytest.fixture
+def run(finished: Path, tmp_path: Path) -> Path:
+    """A copy of it, beside its spec."""
+    shutil.copytree(finished, tmp_path, dirs_exist_ok=True)
     return tmp_path / "run"
 
 

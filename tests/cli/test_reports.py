@@ -52,7 +52,7 @@ def test_bias_report_table(run: Path, run_cli: RunCli) -> None:
     assert (code, err) == (0, "")
     assert "mc at sigma 0.35, by label" in out
     assert "< 0.9" in out
-    for words in ("Least robust: ", "Most robust: ", "from the others", "permuted class labels"):
+    for words in ("Least robust: ", "Most robust: ", "from the others", "permuting the class labels"):
         assert words in out
 
 

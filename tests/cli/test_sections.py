@@ -118,7 +118,7 @@ def test_options_that_a_section_does_not_know_are_refused(run: Path, refuse: Ref
     )
     refuse("show", run, "corruption", "--sigma", "0.1", says="--noise, --level, --sigma: does not apply to the section corruption")
     refuse("show", run, "rows", "--threshold", "0.1", says="--threshold: does not apply to the section rows; use it with classes, flagged")
-    refuse("show", run, "certified", "--radius", "all", "--radius", "1", says="--radius all: has radii of its own")
+    refuse("show", run, "certified", "--radius", "all", "--radius", "1", says="--radius all: includes every radius")
     refuse("show", run, "certified", "--radius", "all", says="--radius all: is too long for a table; add --format csv or --format json")
     refuse("show", run, "classes", "--format", "parquet", says="--format parquet: does not apply to the section classes; use it with rows")
     refuse("show", run, "rows", "--format", "table", says="choose csv, json or parquet")
@@ -130,7 +130,7 @@ def test_options_that_a_section_does_not_know_are_refused(run: Path, refuse: Ref
     refuse("show", run, "sample", "--id", "0", "--bottom", "2", says="--bottom: counts the least robust images")
     refuse("show", run, "sample", "--id", "nobody", says="has no sample 'nobody'")
     refuse("show", run, "flagged", "-o", "gone/x.csv", says="its folder does not exist")
-    refuse("show", run, "flaged", says="'flaged' is not one of")
+    refuse("show", run, "flaged", says="'flaged' is not known; did you mean 'flagged'?")
 
 
 def test_latex_and_markdown(run: Path, run_cli: RunCli) -> None:
@@ -254,10 +254,10 @@ def test_runs_on_other_images_have_no_differences(run: Path, tmp_path: Path, run
     save_npz(tmp_path / "other.npz", labels=[0, 1, 2, 3])
     document = digits(dataset={"kind": "npz", "path": "other.npz"}, noise=NOISE[1:2] + NOISE[3:], estimators=ESTIMATORS[:2])
     audit(write(tmp_path, document, "npz.yaml"), out=tmp_path / "npz")
-    for section in ("curves", "losses"):
+    for section in ("summary", "levels", "classes", "confusion", "flagged", "curves", "losses", "sample"):
         out = run_cli("show", run, section, "--with", "npz").out
-        assert "No difference: the runs have other images, or other noise." in out
-        assert " - spec" not in out
+        assert "npz: other images or other noise than spec, so nothing is compared." in " ".join(out.split()), section
+        assert " - spec" not in out or section in ("summary", "classes")
 
 
 def test_certified_accuracy(run: Path, run_cli: RunCli) -> None:
@@ -280,15 +280,16 @@ def test_certified_accuracy(run: Path, run_cli: RunCli) -> None:
 
 @pytest.mark.parametrize("radius", ["-1", "far", "inf", "nan"])
 def test_what_is_no_radius(radius: str, run: Path, refuse: Refuse) -> None:
+    what = "number" if radius == "far" else "radius"
     refuse(
-        "show", run, "certified", "--radius", radius, says=f"--radius {radius}: is not a radius; give 0 or a positive number such as 0.5"
+        "show", run, "certified", "--radius", radius, says=f"--radius {radius}: is not a {what}; give 0 or a positive number such as 0.5"
     )
 
 
 def test_scores(run: Path, run_cli: RunCli) -> None:
     out = run_cli("show", run, "scores").out
-    assert "of r_m that of a mean in the summary, of the others bootstrap (percentiles)" in " ".join(out.split())
-    assert "radii:norm=l2: radius, norm of the smallest change of the image that changes the prediction" in out
+    assert "of r_m as for a mean in the summary, of the others by percentile bootstrap" in " ".join(out.split())
+    assert "radii:norm=l2\nradius: norm of the smallest change of the image that changes the prediction; higher is better" in out
     assert re.search(r"r_m +>= 1\.\d+ +\[\d\.\d+, \.\.\.\]", out)
     lines = records(run_cli("show", run, "scores", "--format", "csv").out)
     for one in results(run_cli("show", run, "scores", "--format", "json").out):
@@ -311,9 +312,10 @@ def test_scores_of_two_runs(run: Path, tmp_path: Path, run_cli: RunCli) -> None:
     with radii.installed():
         spec = write(tmp_path, digits(dataset={"kind": "npz", "path": "other.npz"}, noise=None, estimators=["radii"]), "npz.yaml")
         audit(spec, out=tmp_path / "npz")
-    refused = run_cli("show", run, "scores", "--with", "npz")
-    assert refused.code == 2
-    assert "have different images under the same ids (the first: '" in refused.err
+    out = run_cli("show", run, "scores", "--with", "npz").out
+    assert "npz: other images or other noise than spec, so nothing is compared." in out
+    assert "spec: radii:norm=l2\n" in out
+    assert "npz: radii:norm=l2\n" in out
 
 
 def test_samples_side_by_side(run: Path, run_cli: RunCli) -> None:

@@ -67,6 +67,7 @@ def test_what_is_not_rare_is_plain_monte_carlo() -> None:
     p = probabilities(found)
     assert all(len(lane.factors) == 1 and lane.calls == 500 and lane.acceptance is None for lane in found)
     assert abs(p.mean() - 0.3085375) < 3 * math.sqrt(0.3085375 * 0.6914625 / 10_000)
+    assert [lane.variance for lane in found] == pytest.approx([(1 - share) / (500 * share) for share in p])
 
 
 def test_lanes_are_independent_of_their_neighbours_and_of_the_batch() -> None:

@@ -170,13 +170,13 @@ def test_the_bias_table_names_the_classes_and_the_verdict() -> None:
     assert lines[first].startswith("cat ")
     assert lines[first].rstrip().endswith("lower")
     assert any(line.startswith("Least robust: cat. Most robust:") for line in lines)
-    assert "significant, p < 0.001 (with permuted class labels" in " ".join(lines)
+    assert "significant, p < 0.001 (permuting the class labels" in " ".join(lines)
 
 
 def test_a_single_image_is_in_brackets_and_explained() -> None:
     lines = shown(bias_table(class_bias(mc(11))), 100)
     assert sum("(" in line and ")" in line and line[:1].isdigit() for line in lines) == 9
-    assert any("single image says nothing" in line for line in lines)
+    assert any("a single image: shown with its own interval" in line for line in lines)
 
 
 def test_the_flags_table_counts_before_it_lists_and_caps_the_list() -> None:

@@ -67,10 +67,13 @@ def test_asked_on_a_terminal(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ([], "--model: is missing; give it, or run robaudit init on a terminal, where it asks for it"),
+        ([], "init: needs the trained model (a file); add --model model.pt, or run robaudit init on a terminal"),
         (["--model", "no.pt"], "--model no.pt: no such file; give the path of the trained model, relative to the spec's folder"),
-        (["--model", str(WEIGHTS)], "--architecture: is missing"),
-        ([*MODEL], "--data: is missing"),
+        (
+            ["--model", str(WEIGHTS)],
+            "init: needs the architecture of these weights; add --architecture torchvision:resnet18 or",
+        ),
+        ([*MODEL], "; add --data images/"),
         ([*MODEL, "--data", "digits", "--class-names", "no.txt"], "--class-names no.txt: no such file; give a file with a name on each"),
         ([*MODEL, "--data", "x.npz"], "--data x.npz: no such file or folder; give an existing one, digits or torchvision:CIFAR10"),
         ([*MODEL, "--data", "x.txt"], "--data x.txt: is not a supported kind of data"),

@@ -7,7 +7,7 @@ import re
 import shutil
 import signal
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -16,9 +16,11 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from robaudit import read_run
+from robaudit.errors import RobauditError
 from robaudit.models.architectures import mlp
 from robaudit.plugins import OBJECTIVES, installed
-from robaudit.training import TrainingSpec, load_training, train, training_spec
+from robaudit.training import TrainingSpec, load_training, run, train, training_spec
+from robaudit.training.base import Batch
 from robaudit.training.cross_entropy import CrossEntropy
 from robaudit.training.network import objective_class
 from robaudit.training.spec import NetworkSpec
@@ -149,6 +151,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
         {"network": {"architecture": "robaudit:digits_cnn", "architecture_options": {"num_classes": 4}}},
         "the network gives 4 logits, and the labels have 10 classes; see architecture_options",
     ),
+    "audited images": ({"audit": {"dataset": {"kind": "npz", "path": "large.npz"}}}, "cannot take images of 1 x 28 x 28"),
     "chain": ({"objective": "zhen"}, "noise cannot be followed through its Conv2d layer"),
     "orthogonal": (
         {"network": {"architecture": "robaudit:digits_cnn", "orthogonal": True}},
@@ -162,9 +165,11 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.parametrize(("sections", "says"), MISTAKES.values(), ids=list(MISTAKES))
 def test_a_mistake_is_one_line(sections: dict[str, Any], says: str, run_cli: RunCli, tmp_path: Path) -> None:
+    save_npz(tmp_path / "large.npz", shape=(1, 28, 28))
     done = run_cli("train", write(tmp_path, digits(**sections)))
     assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
     assert says in done.err
+    assert not list(tmp_path.rglob("*.safetensors"))
 
 
 def test_settings(run_cli: RunCli, tmp_path: Path) -> None:
@@ -186,6 +191,29 @@ def test_without_labels(run_cli: RunCli, tmp_path: Path) -> None:
 def test_from_python(tmp_path: Path) -> None:
     folder = train(training_spec(digits(epochs=1)), out=tmp_path / "model")
     assert (folder / "audit.yaml").exists()
+
+
+class Faulty(CrossEntropy):
+    """An objective of another package, whose loss raises an exception."""
+
+    error: ClassVar[Exception]
+
+    def loss(self, batch: Batch) -> Tensor:
+        raise self.error
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (KeyError("x"), r"objective cross_entropy \(tests.training.test_command:Faulty\): raised KeyError: 'x' \(test_command.py, line"),
+        (torch.OutOfMemoryError("out of memory"), "training: needs more memory than cpu has; choose a smaller batch_size"),
+    ],
+)
+def test_faults_of_an_objective(error: Exception, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Faulty, "error", error, raising=False)
+    monkeypatch.setattr(run, "build_objective", lambda _: Faulty())
+    with pytest.raises(RobauditError, match=says):
+        train(training_spec(digits()), out=tmp_path / "model")
 
 
 def words() -> set[str]:

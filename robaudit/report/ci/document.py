@@ -32,9 +32,9 @@ class Subject(Document):
         identity: sha256 of what the run computes.
         robaudit: the version that made the run.
         against: of a comparison, the run that it was compared with.
-        warnings: of the run; they lead whatever is written about its gates.
+        warnings: of the run; they come before its gates in every format.
         skipped: samples that the run should have measured but could not.
-        left_out: counts, by name, of other samples that the gates ignore or count only in part.
+        left_out: further samples that the gates ignore or count only in part, counted by reason.
     """
 
     members = "name model=weights identity robaudit"
@@ -75,13 +75,13 @@ class Subject(Document):
 
     @property
     def counts(self) -> dict[str, int]:
-        """Counts of the samples left out, by name: ``skipped`` (of a comparison also ``base_skipped``), and ``left_out``."""
+        """Counts of the samples left out by reason: ``skipped`` (in a comparison also ``base_skipped``), and ``left_out``."""
         base = {} if self.against is None else {"base_skipped": self.against.skipped}
         return {"skipped": self.skipped, **base, **self.left_out}
 
 
 def counted(decision: Decision, inconclusive: Verdict) -> Verdict:
-    """The verdict that the exit code goes by: an inconclusive gate is what ``--inconclusive`` makes of it."""
+    """The verdict behind the exit code: an inconclusive gate counts as ``--inconclusive`` says."""
     return inconclusive if decision.verdict == "inconclusive" else decision.verdict
 
 

@@ -34,7 +34,7 @@ def github(decisions: Sequence[Decision], subject: Subject, *, inconclusive: Ver
     notice that says how many passed.
 
     An inconclusive gate that counts as failed is an error, one that counts as passed a notice. At most ten lines, the failures first;
-    where there are more, the last says how many.
+    if there are more, the last says how many.
 
     Args:
         decisions: the gates.

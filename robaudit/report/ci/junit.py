@@ -2,7 +2,7 @@
 
 One test suite for the run. Its warnings lead, each a test case that is ``<skipped>`` (listed, and the job continues); a gate on them
 makes them a failure. Then a test case for each gate, and one for each class of a gate that has classes. A failed gate is a
-``<failure>``. An inconclusive one is what it counts as: by itself an ``<error>`` (JUnit's word for a test without a result;
+``<failure>``. An inconclusive one depends on ``--inconclusive``: by default an ``<error>`` (JUnit's word for a test without a result;
 every CI system lists it with the failures, and the command exits with code 4), with ``--inconclusive pass`` a ``<skipped>``
 (listed, and the job continues), with ``--inconclusive fail`` a ``<failure>``.
 """
@@ -87,7 +87,7 @@ def _cases(decision: Decision, subject: Subject) -> Iterator[_Case]:
 
 
 def _each_counts(decision: Decision) -> bool:
-    """Whether the gate holds if and only if it holds for every class: its value is that of the worst class."""
+    """Whether the gate holds if and only if it holds for every class: its value is the worst class's."""
     values = [part.value for part in decision.classes if not math.isnan(part.value)]
     if not values or not decision.gate.quantity.startswith("worst_class"):
         return False
