@@ -222,10 +222,10 @@ def _other_draws(row: Row, now: Row) -> Iterator[Difference]:
         return
     recorded, recomputed = bits_of(row), bits_of(now)
     if recorded is None or recomputed is None or len(recorded) != len(recomputed):
-        yield Difference(row, "votes.bits", "in the row", "not")
+        yield Difference(row, "kept", "in the row", "not")
     elif (differing := np.flatnonzero(recorded != recomputed)).size > _VOTES:
         first = int(differing[0])
-        yield Difference(row, f"votes.bits of draw {first}", bool(recorded[first]), bool(recomputed[first]))
+        yield Difference(row, f"kept of draw {first}", bool(recorded[first]), bool(recomputed[first]))
 
 
 def _moved(before: Sequence[int] | None, now: Sequence[int] | None) -> int:

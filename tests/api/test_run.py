@@ -74,9 +74,9 @@ def test_rows_as_tables(run: Run) -> None:
     frame = run.to_pandas()
     further = {f"numbers.{name}" for row in run.rows for name in row.numbers}
     assert list(frame.columns)[: len(columns)] == columns
-    assert {"votes.counts", "votes.lost", *further} <= set(frame.columns)
-    assert further
+    assert {"votes.counts", "votes.lost", "fit.skewness", *further} <= set(frame.columns)
     for row, (_, line) in zip(run.rows, frame.iterrows(), strict=True):
+        assert pandas.isna(line["fit.skewness"]) if row.fit is None else line["fit.skewness"] == row.fit.skewness
         assert (row.votes and row.votes.counts) == (None if line["votes.counts"] is None else tuple(line["votes.counts"]))
         assert row.numbers == {name.removeprefix("numbers."): line[name] for name in further if not pandas.isna(line[name])}
     assert frame["value"].tolist() == [row.value for row in run.rows]
