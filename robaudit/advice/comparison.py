@@ -96,7 +96,7 @@ class Coverage:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison(Document):
+class ReferenceComparison(Document):
     """One estimator at one noise level, compared with the reference.
 
     Attributes:
@@ -130,7 +130,7 @@ class Comparison(Document):
     exact: bool = False
 
 
-def compare(rows: Sequence[Row], truths: Sequence[Truth], quantity: Quantity, seconds: float, kind: str = "") -> Comparison:
+def compare(rows: Sequence[Row], truths: Sequence[Truth], quantity: Quantity, seconds: float, kind: str = "") -> ReferenceComparison:
     """Compare an estimator's rows at one noise level with the reference of the same samples.
 
     Args:
@@ -146,7 +146,7 @@ def compare(rows: Sequence[Row], truths: Sequence[Truth], quantity: Quantity, se
     same_quantity = quantity.name == P_ROBUST.name
     rank = rank_correlation(values, known)
     intervals = [(row, truth) for row, truth in zip(rows, truths, strict=True) if row.lower is not None and row.upper is not None]
-    return Comparison(
+    return ReferenceComparison(
         estimator=first.estimator,
         at=first.at,
         quantity=quantity.name,

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import nn
 
-from robaudit.advice.comparison import Comparison, Truth, Truths, compare
+from robaudit.advice.comparison import ReferenceComparison, Truth, Truths, compare
 from robaudit.advice.verdicts import advice, remarks, verdict
 from robaudit.auditing.environment import deterministic, pick_device, plugins
 from robaudit.auditing.expected import measure_speed
@@ -60,11 +60,11 @@ class Validation:
     draws: int
     rows: Mapping[tuple[str, NoiseLevel, str], Row]
     truths: Truths
-    comparisons: Sequence[Comparison]
+    comparisons: Sequence[ReferenceComparison]
     skipped: Sequence[tuple[str, str]] = ()
     seconds: Mapping[str, float] = field(default_factory=dict)
 
-    def at(self, level: NoiseLevel) -> list[Comparison]:
+    def at(self, level: NoiseLevel) -> list[ReferenceComparison]:
         """The comparisons at one noise level."""
         return [one for one in self.comparisons if one.at == level]
 
@@ -160,7 +160,7 @@ def _without(samples: Selected, gone: set[str]) -> Selected:
     return Selected(samples, [i for i in range(len(samples)) if samples.sample_id(i) not in gone]) if gone else samples
 
 
-def _comparisons(ready: PreparedAudit, computed: Computed, truths: Truths) -> list[Comparison]:
+def _comparisons(ready: PreparedAudit, computed: Computed, truths: Truths) -> list[ReferenceComparison]:
     result = []
     for task in ready.tasks:
         chosen, seconds = task.chosen, computed.seconds[task.chosen.label, task.at]

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import StrEnum
 
-from robaudit.advice.comparison import Comparison, Error
+from robaudit.advice.comparison import Error, ReferenceComparison
 from robaudit.quantities import P_ROBUST
 
 CLOSE, USABLE = 0.01, 0.03
@@ -33,7 +33,7 @@ class Grade(StrEnum):
     EXACT = "exact"
 
 
-def grade(one: Comparison) -> Grade:
+def grade(one: ReferenceComparison) -> Grade:
     """The grade by RMSE, for a probability of robustness on at least 10 images and a reference that is fine enough."""
     if one.error is None:
         return Grade.OTHER
@@ -58,7 +58,7 @@ def biased(error: Error) -> bool:
     return abs(error.bias) >= _BIASED and error.bias_error is not None and abs(error.bias) > 2 * error.bias_error
 
 
-def verdict(one: Comparison) -> str:
+def verdict(one: ReferenceComparison) -> str:
     """One line about one estimator at one noise level."""
     rank = "unknown" if one.rank is None else short(one.rank)
     if one.error is None:
@@ -76,7 +76,7 @@ def verdict(one: Comparison) -> str:
     return "; ".join(parts)
 
 
-def _how_far(one: Comparison, error: Error, graded: Grade) -> str:
+def _how_far(one: ReferenceComparison, error: Error, graded: Grade) -> str:
     if biased(error):
         side = "overestimates" if error.bias > 0 else "underestimates"
         ranks = "; its ranking of the images holds" if one.rank is not None and one.rank >= _RANKED else ""
@@ -100,7 +100,7 @@ def _why(error: Error, graded: Grade) -> list[str]:
     return []
 
 
-def advice(group: Sequence[Comparison]) -> list[str]:
+def advice(group: Sequence[ReferenceComparison]) -> list[str]:
     """What to use at one noise level, and what not: the cheapest estimator that is close, else the cheapest usable one.
 
     Args:
@@ -128,7 +128,7 @@ def advice(group: Sequence[Comparison]) -> list[str]:
     return lines
 
 
-def _off(one: Comparison) -> str:
+def _off(one: ReferenceComparison) -> str:
     if one.error is None:
         return ""
     if biased(one.error):
@@ -136,7 +136,7 @@ def _off(one: Comparison) -> str:
     return f"has an RMSE of {short(one.error.rmse)} per image" if grade(one) is Grade.OFF else ""
 
 
-def remarks(group: Sequence[Comparison], truths: Sequence[float]) -> list[str]:
+def remarks(group: Sequence[ReferenceComparison], truths: Sequence[float]) -> list[str]:
     """What limits the comparison at one noise level: a reference that is too coarse, or images that noise hardly affects.
 
     Args:

@@ -1,4 +1,4 @@
-"""Several workers on one audit: who computes what, and what becomes of it when a worker is lost."""
+"""Several workers on one audit: hands out jobs, and hands out again those of a lost worker."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Protocol
 from robaudit.auditing.chunks import Chunk, Signs, Step, step_name
 from robaudit.auditing.messages import Done, Failed, Finished, Item, Lost, Noted, Opened, Underway
 from robaudit.auditing.shipping import Sent
-from robaudit.auditing.worker import Order, other_weights
+from robaudit.auditing.worker import ChunkJob, other_weights
 from robaudit.datasets.base import Dataset
 from robaudit.errors import RobauditError, SpecError
 from robaudit.estimators.registry import Task
@@ -19,38 +19,38 @@ from robaudit.store.info import RowBits, kind_of
 from robaudit.text import clipped, count
 
 _WAIT = 0.25  # seconds for something to come in; after it, the signs of life are passed on
-_SOON = 2.0  # seconds; a worker whose last order took longer is given the next only when it has finished
-_MOST_ATTEMPTS = 4  # at an order whose workers are lost
+_SOON = 2.0  # seconds; a worker whose last job took longer is given the next only when it has finished
+_MOST_ATTEMPTS = 4  # at a job whose workers are lost
 
 
-class Team(Protocol):
-    """The workers as their transport sees them, by number.
+class Transport(Protocol):
+    """Carries jobs to workers, which have numbers, and brings back what they send.
 
-    Orders given to one worker are carried out in this order; their items come in this order.
+    A worker does its jobs in the order given, and their items come in that order.
     """
 
     def names(self) -> Sequence[str]:
         """What messages call them."""
         ...
 
-    def give(self, worker: int, order: Order) -> None:
-        """Send an order."""
+    def give(self, worker: int, job: ChunkJob) -> None:
+        """Send a job."""
         ...
 
     def items(self, seconds: float) -> Iterable[tuple[int, Item | Opened | Lost]]:
-        """What has come in, and from whom; waits so many seconds at most if there is nothing."""
+        """What has arrived, and the sender's number; waits at most this long for something."""
         ...
 
 
 @dataclass(slots=True)
-class _Given:
-    """An order under way.
+class _InFlight:
+    """A job that a worker has, or had when it was lost.
 
     Attributes:
-        chunk: what is to be computed.
-        attempts: how often it has been given.
-        got: the results that have come, by sample id and step.
-        gone: samples that lack nothing, or have been refused.
+        chunk: what to compute.
+        attempts: how often it was sent.
+        got: results received, by sample id and step.
+        gone: samples that are complete or refused.
     """
 
     chunk: Chunk
@@ -60,7 +60,7 @@ class _Given:
     gone: set[str] = field(default_factory=set)
 
     def new(self, step: Step) -> Step:
-        """What a step brings that an earlier attempt had not."""
+        """The part of a step that no earlier attempt delivered."""
         refused = [one for one in step.refused if one.sample_id not in self.gone]
         rows, key = [row for row in step.rows if (row.sample_id, step.key) not in self.got], step.key
         found = {row.sample_id for row in rows}
@@ -69,8 +69,8 @@ class _Given:
         self.gone |= {*finished, *(one.sample_id for one in refused)}
         return replace(step, rows=rows, refused=refused, finished=finished)
 
-    def rest(self) -> _Given | None:
-        """The same without the samples that lack nothing, and without the tasks that none of the others lacks; None if nothing is left."""
+    def rest(self) -> _InFlight | None:
+        """The samples that are incomplete and the tasks that any of them lacks; None if nothing is left."""
         left = [number for number, name in enumerate(self.ids) if name not in self.gone]
         if not left:
             return None
@@ -81,15 +81,15 @@ class _Given:
 
 
 @dataclass(slots=True)
-class _Member:
+class _Worker:
     """A worker.
 
     Attributes:
-        opened: what it said when it was ready; None while it is not.
-        images: how many images its next chunk should have.
-        seconds: that its last order took.
-        given: its orders, the one that is computed first.
-        cost: how much of the present step is done.
+        opened: what it reported when it was ready.
+        images: size of its next chunk.
+        seconds: time of its last job.
+        jobs: its jobs in order; it computes the first.
+        cost: share of the current step that is done.
     """
 
     name: str
@@ -97,7 +97,7 @@ class _Member:
     images: int
     ready: bool = True
     seconds: float = math.inf
-    given: deque[_Given] = field(default_factory=deque)
+    jobs: deque[_InFlight] = field(default_factory=deque)
     cost: float = 0.0
 
 
@@ -105,8 +105,8 @@ class Crew:
     """Several workers, each with the model, that share the chunks of an audit.
 
     Args:
-        team: the workers.
-        opened: what each said when it was ready.
+        transport: carries jobs and results to and from the workers.
+        opened: what each reported when it was ready.
         dataset: the samples.
         reading: whether the workers read the images themselves.
 
@@ -117,15 +117,15 @@ class Crew:
 
     several = True
 
-    def __init__(self, team: Team, opened: Sequence[Opened], dataset: Dataset, *, reading: bool) -> None:
-        self._team, self._dataset = team, dataset
+    def __init__(self, transport: Transport, opened: Sequence[Opened], dataset: Dataset, *, reading: bool) -> None:
+        self._transport, self._dataset = transport, dataset
         self.facts = replace(opened[0].facts, rows=max((one.facts.rows for one in opened), key=lambda rows: rows.largest_difference))
         self._mixed = self.facts.rows.bits is RowBits.MIXED
         self.reading = reading and not self._mixed  # then a chunk must have as many usable images as here
-        for name, one in zip(team.names(), opened, strict=True):
+        for name, one in zip(transport.names(), opened, strict=True):
             self._check(name, one)
-        self._members = [_Member(name, one, one.images) for name, one in zip(team.names(), opened, strict=True)]
-        self._returned: deque[_Given] = deque()
+        self._workers = [_Worker(name, one, one.images) for name, one in zip(transport.names(), opened, strict=True)]
+        self._returned: deque[_InFlight] = deque()
         self._wanted = opened[0].images
         self._left = 0
 
@@ -135,101 +135,101 @@ class Crew:
         return self.facts.check.classes
 
     def next_images(self, tasks: Sequence[Task]) -> int:
-        """How many images the next chunk should have: as the worker that it is for wants, fewer towards the end."""
+        """The size of the next chunk: what its worker asked for, smaller towards the end."""
         del tasks
         if self._mixed:
             return self._wanted
-        return max(1, min(self._wanted, -(-self._left // (2 * len(self._members)))))
+        return max(1, min(self._wanted, -(-self._left // (2 * len(self._workers)))))
 
     def steps(self, chunks: Iterator[Chunk], images: int, signs: Signs) -> Generator[Step]:
-        """Compute the chunks; when they end, or the signs say so, those under way are finished."""
+        """Compute the chunks. When they end, or a stop is asked for, jobs in flight are finished."""
         more, self._left = True, images
         while True:
             stopping = signs.stop_asked()
             if stopping:
                 self._returned.clear()
             more = self._hand_out(iter(()) if stopping or not more else chunks) and more and not stopping
-            if not (more or self._returned or any(member.given for member in self._members)):  # all may be lost while there is more
+            if not (more or self._returned or any(worker.jobs for worker in self._workers)):  # all may be lost while there is more
                 return
-            for number, item in self._team.items(_WAIT):
-                member = self._members[number]
-                if (step := self._hear(member, item, signs)) is not None:
+            for number, item in self._transport.items(_WAIT):
+                worker = self._workers[number]
+                if (step := self._hear(worker, item, signs)) is not None:
                     yield step
                     if stopping:
-                        member.given.clear()
-            signs.underway(sum(member.cost for member in self._members))
+                        worker.jobs.clear()
+            signs.underway(sum(worker.cost for worker in self._workers))
 
     def _hand_out(self, chunks: Iterator[Chunk]) -> bool:
-        """Give work to whoever is free, or soon will be; return whether there may be more."""
-        for depth in (1, 2):  # nobody has a second order while somebody has none
-            for number, member in enumerate(self._members):
-                if not member.ready or len(member.given) >= (depth if member.seconds < _SOON else 1):
+        """Send jobs to workers that are free or soon will be; return whether there may be more chunks."""
+        for depth in (1, 2):  # no second job while any worker has none
+            for number, worker in enumerate(self._workers):
+                if not worker.ready or len(worker.jobs) >= (depth if worker.seconds < _SOON else 1):
                     continue
-                self._wanted = member.images
-                given = self._returned.popleft() if self._returned else self._taken(chunks)
-                if given is None:
+                self._wanted = worker.images
+                flight = self._returned.popleft() if self._returned else self._taken(chunks)
+                if flight is None:
                     return False
-                given.attempts += 1
-                member.given.append(given)
-                self._team.give(number, self._order(given))
+                flight.attempts += 1
+                worker.jobs.append(flight)
+                self._transport.give(number, self._job(flight))
         return True
 
-    def _taken(self, chunks: Iterator[Chunk]) -> _Given | None:
+    def _taken(self, chunks: Iterator[Chunk]) -> _InFlight | None:
         chunk = next(chunks, None)
         if chunk is None:
             return None
         self._left -= len(chunk.places)
-        return _Given(chunk, tuple(self._dataset.sample_id(place) for place in chunk.places))
+        return _InFlight(chunk, tuple(self._dataset.sample_id(place) for place in chunk.places))
 
-    def _order(self, given: _Given) -> Order:
-        samples = tuple(map(Sent.of, given.chunk.samples))
-        return Order(tuple(given.chunk.tasks), tuple(given.chunk.places), given.ids, samples, self.facts.model["sha256"])
+    def _job(self, flight: _InFlight) -> ChunkJob:
+        samples = tuple(map(Sent.of, flight.chunk.samples))
+        return ChunkJob(tuple(flight.chunk.tasks), tuple(flight.chunk.places), flight.ids, samples, self.facts.model["sha256"])
 
-    def _hear(self, member: _Member, item: Item | Opened | Lost, signs: Signs) -> Step | None:
-        """Take what came from a worker.
+    def _hear(self, worker: _Worker, item: Item | Opened | Lost, signs: Signs) -> Step | None:
+        """Handle an item from a worker.
 
         Raises:
             RobauditError: the audit cannot go on.
         """
         match item:
             case Done(step):
-                member.cost = 0.0
-                return member.given[0].new(step) if member.given else None
+                worker.cost = 0.0
+                return worker.jobs[0].new(step) if worker.jobs else None
             case Underway(doing, cost):
-                member.cost = cost
+                worker.cost = cost
                 signs.doing(doing)
             case Noted(text):
-                signs.note(f"{member.name}: {text}")
+                signs.note(f"{worker.name}: {text}")
             case Finished(images, seconds):
-                member.images, member.seconds, member.cost = images, seconds, 0.0
-                if member.given:
-                    member.given.popleft()
+                worker.images, worker.seconds, worker.cost = images, seconds, 0.0
+                if worker.jobs:
+                    worker.jobs.popleft()
             case Failed(error, trace):
-                raise failure(member.name, error, trace)
+                raise failure(worker.name, error, trace)
             case Opened():
-                self._check(member.name, item)
-                member.opened, member.images, member.ready = item, item.images, True
+                self._check(worker.name, item)
+                worker.opened, worker.images, worker.ready = item, item.images, True
             case Lost(why, returns):
-                self._lose(member, why, signs, returns=returns)
+                self._lose(worker, why, signs, returns=returns)
         return None
 
-    def _lose(self, member: _Member, why: str, signs: Signs, *, returns: bool) -> None:
-        """Take back the orders of a worker that is gone."""
+    def _lose(self, worker: _Worker, why: str, signs: Signs, *, returns: bool) -> None:
+        """Take back the jobs of a lost worker."""
         if not returns:
-            raise RobauditError(member.name, why, "finished work is on disk: run the same command again to continue")
-        first = next(iter(member.given), None)
+            raise RobauditError(worker.name, why, "finished work is on disk: run the same command again to continue")
+        first = next(iter(worker.jobs), None)
         if first is not None and first.attempts >= _MOST_ATTEMPTS:
             what = f"was lost {count(first.attempts, 'time')} at sample {clipped(first.ids[0], 80)!r} ({why})"
-            raise RobauditError(member.name, what, "look for lack of memory in the logs of Ray, or give each worker more: --memory")
-        signs.note(f"{member.name}: {why}; its work goes to others until it is back")
-        for waiting in list(member.given)[1:]:
+            raise RobauditError(worker.name, what, "look for lack of memory in the logs of Ray, or give each worker more: --memory")
+        signs.note(f"{worker.name}: {why}; its work goes to others until it is back")
+        for waiting in list(worker.jobs)[1:]:
             waiting.attempts -= 1  # it was not begun
-        self._returned.extend(rest for given in member.given if (rest := given.rest()) is not None)
-        member.given.clear()
-        member.ready, member.cost = False, 0.0
+        self._returned.extend(rest for flight in worker.jobs if (rest := flight.rest()) is not None)
+        worker.jobs.clear()
+        worker.ready, worker.cost = False, 0.0
 
     def _check(self, name: str, opened: Opened) -> None:
-        """Refuse a worker that would not give the results of the others.
+        """Refuse a worker whose results would differ from the others'.
 
         Raises:
             ModelError: it has another model.
@@ -248,5 +248,5 @@ class Crew:
 
 
 def failure(name: str, error: RobauditError | None, trace: str) -> Exception:
-    """The exception to raise for what a worker says; a bug of the worker is one here, too."""
+    """The exception for a failure that a worker reports: its own error, or RuntimeError for a bug."""
     return error if error is not None else RuntimeError(f"{name}:\n{trace}")

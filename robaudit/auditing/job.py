@@ -19,7 +19,7 @@ from robaudit.auditing.prepare import Facts, Request, open_audit, prepare
 from robaudit.auditing.ray_cluster import ray_workers
 from robaudit.auditing.setup import check_noises
 from robaudit.auditing.shipping import first_sent, packed
-from robaudit.auditing.worker import Plan
+from robaudit.auditing.worker import WorkerPlan
 from robaudit.datasets.ahead import default_workers
 from robaudit.datasets.base import Dataset
 from robaudit.errors import SpecError
@@ -94,7 +94,7 @@ def prepared(
     opened = open_audit(request, listener)
     reading = request.dataset is None and not ship
     first = None if reading else first_sent(opened.samples, skip_bad=request.skip_bad)
-    plan = Plan(**{one.name: getattr(request, one.name) for one in fields(request)} | {"dataset": first})
+    plan = WorkerPlan(**{one.name: getattr(request, one.name) for one in fields(request)} | {"dataset": first})
     if ship and request.model is None:
         sent, files, home = packed(spec, opened.noises)
         plan = replace(plan, spec=sent, files=files, home=home)

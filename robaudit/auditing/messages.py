@@ -51,7 +51,7 @@ class Noted:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The order is carried out.
+    """The job is done.
 
     Attributes:
         images: how many images the next chunk should have.
@@ -64,7 +64,7 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The order, or the start, failed.
+    """The job, or the start, failed.
 
     Attributes:
         error: for the user; None where it is a bug.
@@ -77,7 +77,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """A worker is gone, and with it the orders it had.
+    """A worker is gone, and with it the jobs it had.
 
     Attributes:
         why: one line.

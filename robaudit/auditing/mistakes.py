@@ -25,7 +25,7 @@ PixelMap = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class CleanCheck:
     """The classes predicted for the first images.
 
     Attributes:
@@ -61,7 +61,7 @@ class _Correction:
     text: str
 
 
-def accuracy_warnings(model: LogitModel, x: Tensor, checked: Checked, predict: Callable[[Tensor], Tensor]) -> Iterator[str]:
+def accuracy_warnings(model: LogitModel, x: Tensor, checked: CleanCheck, predict: Callable[[Tensor], Tensor]) -> Iterator[str]:
     """At most one line, on a clean accuracy that a usual mistake would explain, or that is no better than chance.
 
     Args:
@@ -100,7 +100,7 @@ def _better(right: Tensor, other: Tensor, tests: int) -> bool:
 # --- pixels
 
 
-def _by_pixels(model: LogitModel, x: Tensor, checked: Checked, predict: Callable[[Tensor], Tensor]) -> _Correction | None:
+def _by_pixels(model: LogitModel, x: Tensor, checked: CleanCheck, predict: Callable[[Tensor], Tensor]) -> _Correction | None:
     """The change of the pixels that explains the accuracy: one of those that do best on a few images, if it is better on all."""
     known, right = checked.known, checked.right
     if int((known & ~right).sum()) < _LEAST_GAIN * int(known.sum()):
@@ -171,7 +171,7 @@ def _own_normalisation(model: LogitModel) -> tuple[Sequence[float], Sequence[flo
 # --- labels
 
 
-def _by_labels(checked: Checked) -> _Correction | None:
+def _by_labels(checked: CleanCheck) -> _Correction | None:
     """Another numbering of the classes that explains the accuracy: all labels moved by one, or else a permutation.
 
     A permutation is found on every other image of each class and measured on the rest, so that it cannot fit to chance. It must be right
@@ -214,7 +214,7 @@ def _permutation(labels: Tensor, predicted: Tensor) -> dict[int, int]:
     return {int(seen[row]): int(seen[column]) for row, column in zip(rows, columns, strict=True) if hits[row].any()}
 
 
-def _beyond(checked: Checked) -> float:
+def _beyond(checked: CleanCheck) -> float:
     """The share of predictions beyond the highest label, where the network has at least twice as many classes as there are labels.
 
     Images of few of the labels (the first of class folders) say nothing about that.

@@ -24,7 +24,7 @@ from torch import nn
 
 from robaudit.auditing.crew import failure
 from robaudit.auditing.messages import Failed, Item, Lost, Opened
-from robaudit.auditing.worker import Order, Plan, Worker, or_unreadable
+from robaudit.auditing.worker import ChunkJob, Worker, WorkerPlan, or_unreadable
 from robaudit.errors import ModelError, RobauditError, SpecError, needs_extra
 from robaudit.progress import Listener
 from robaudit.system import cores
@@ -32,7 +32,7 @@ from robaudit.system import cores
 _OPTION = "--engine ray"
 _REACHED = 10.0  # seconds within which a cluster must answer
 _SIGN = 5.0  # seconds between two signs of life
-_AT_ONCE = 2  # orders of a worker: while one is computed, the images of the next are read
+_AT_ONCE = 2  # jobs of a worker: while one is computed, the images of the next are read
 _ALONE = "local"  # a cluster of this machine, for this audit only
 _ALONE_HAS: dict[str, Any] = {"include_dashboard": False}
 _TERMINATED = 128 + signal.SIGTERM
@@ -58,21 +58,21 @@ class RayWorker:
     def __init__(self) -> None:
         self._worker: Worker | None = None
 
-    def open(self, plan: Plan) -> Opened | Failed:
+    def open(self, plan: WorkerPlan) -> Opened | Failed:
         """Load the model and check it, unless that is done already."""
         self._worker = self._worker or Worker(plan)
         return or_unreadable(plan, self._worker.open())
 
-    def compute(self, order: Order) -> Iterator[Item | Lost]:
-        """Carry out an order; a worker that Ray has started again while it had none says so first."""
+    def compute(self, job: ChunkJob) -> Iterator[Item | Lost]:
+        """Run a job; a worker that Ray has started again while it had none says so first."""
         if self._worker is None:
             yield Lost("lost (while it had no work)", returns=True)
         else:
-            yield from self._worker.compute(order)
+            yield from self._worker.compute(job)
 
 
 class RayWorkers:
-    """Actors; each order is a call whose items come back as they are computed.
+    """Actors; each job is a call whose items come back as they are computed.
 
     Args:
         ray: the package.
@@ -90,9 +90,9 @@ class RayWorkers:
         """What messages call them."""
         return self._names
 
-    def give(self, worker: int, order: Order) -> None:
-        """Send an order."""
-        self._calls[worker].append(self._actors[worker].compute.remote(order))
+    def give(self, worker: int, job: ChunkJob) -> None:
+        """Send a job."""
+        self._calls[worker].append(self._actors[worker].compute.remote(job))
 
     def items(self, seconds: float) -> Iterable[tuple[int, Item | Opened | Lost]]:
         """What has come in, an item of each worker at most."""
@@ -142,7 +142,7 @@ class RayWorkers:
 
 @contextmanager
 def ray_workers(
-    plan: Plan, listener: Listener, address: str | None = None, devices: Sequence[torch.device] = ()
+    plan: WorkerPlan, listener: Listener, address: str | None = None, devices: Sequence[torch.device] = ()
 ) -> Iterator[tuple[RayWorkers, list[Opened]]]:
     """Start as many workers as the plan's spec says, or the cluster has room for; they end with the block.
 

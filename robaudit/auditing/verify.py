@@ -41,7 +41,7 @@ _CLOSE = ("value", "lower", "upper", "std_error")
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class Mismatch:
     """A number of a row that was not reproduced.
 
     Attributes:
@@ -70,7 +70,7 @@ class Verification:
     samples: int
     rows: int
     identical: int
-    differences: tuple[Difference, ...]
+    differences: tuple[Mismatch, ...]
     altered: tuple[str, ...]
 
     @property
@@ -185,20 +185,20 @@ def _recompute(
         return {row.key: row for sample in state.results() for row in sample.rows}
 
 
-def _differences(run: Run, row: Row, now: Row) -> Iterator[Difference]:
+def _differences(run: Run, row: Row, now: Row) -> Iterator[Mismatch]:
     for name in _IDENTICAL:
         if getattr(row, name) != getattr(now, name):
-            yield Difference(row, name, getattr(row, name), getattr(now, name))
+            yield Mismatch(row, name, getattr(row, name), getattr(now, name))
     quantity = run.quantities[row.quantity]
     votes, counts = row.votes, [None if one.votes is None else one.votes.counts for one in (row, now)]
     moved = _moved(*counts)
     if moved > _VOTES:
-        yield Difference(row, "votes", *counts)
+        yield Mismatch(row, "votes", *counts)
     yield from _other_draws(row, now)
     if votes is not None and row.interval.kind in _FROM_VOTES and row.predicted < len(votes.counts):
         slack, share = moved / max(1, votes.draws), votes.of(row.predicted) / max(1, votes.draws)
         if abs(row.value - share) > _ABSOLUTE:  # a value made of votes moves with them
-            yield Difference(row, "value", row.value, share)
+            yield Mismatch(row, "value", row.value, share)
             return
     else:
         slack = 0.0
@@ -213,19 +213,19 @@ def _differences(run: Run, row: Row, now: Row) -> Iterator[Difference]:
             scale = to_end if math.isfinite(to_end) else abs(recomputed)
             same = abs(recorded - recomputed) <= slack + max(_ABSOLUTE, _RELATIVE * scale)
         if not same:
-            yield Difference(row, name, recorded, recomputed)
+            yield Mismatch(row, name, recorded, recomputed)
 
 
-def _other_draws(row: Row, now: Row) -> Iterator[Difference]:
+def _other_draws(row: Row, now: Row) -> Iterator[Mismatch]:
     """The first draw that kept the class in only one of the rows, where there are more of them than rounding explains."""
     if row.votes is None or row.votes.bits is None:
         return
     recorded, recomputed = bits_of(row), bits_of(now)
     if recorded is None or recomputed is None or len(recorded) != len(recomputed):
-        yield Difference(row, "kept", "in the row", "not")
+        yield Mismatch(row, "kept", "in the row", "not")
     elif (differing := np.flatnonzero(recorded != recomputed)).size > _VOTES:
         first = int(differing[0])
-        yield Difference(row, f"kept of draw {first}", bool(recorded[first]), bool(recomputed[first]))
+        yield Mismatch(row, f"kept of draw {first}", bool(recorded[first]), bool(recomputed[first]))
 
 
 def _moved(before: Sequence[int] | None, now: Sequence[int] | None) -> int:

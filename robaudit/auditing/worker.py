@@ -28,7 +28,7 @@ from robaudit.system import keep_freed_memory
 
 
 @dataclass(frozen=True, slots=True)
-class Plan(Request):
+class WorkerPlan(Request):
     """All that a worker needs to begin; where it is sent the images, ``dataset`` has the first ones.
 
     Attributes:
@@ -41,7 +41,7 @@ class Plan(Request):
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class ChunkJob:
     """Images to compute.
 
     Attributes:
@@ -75,13 +75,13 @@ class _Heard(Listener):
 class Worker:
     """A worker; its plan is carried out when it is first asked for something.
 
-    Several threads may give it orders: while one is computed, the images of the next are read.
+    Several threads may give it jobs: while one is computed, the images of the next are read.
 
     Args:
         plan: what it needs.
     """
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: WorkerPlan) -> None:
         self._plan, self._settings = plan, ExitStack()
         self._one = ThreadPoolExecutor(1, "computing")  # the same thread always: OpenMP has a team of threads for each
         self._opened: _Open | None = None
@@ -90,15 +90,15 @@ class Worker:
         """Load the model and check it, unless that is done already."""
         return self._one.submit(self._open).result()
 
-    def compute(self, order: Order) -> Iterator[Item]:
-        """Read the images of an order, and carry it out after those that came before; the last item is Finished or Failed."""
+    def compute(self, job: ChunkJob) -> Iterator[Item]:
+        """Read the images of a job, and run it after those that came before; the last item is Finished or Failed."""
         opened = self._opened.opened if self._opened is not None else self.open()  # which would wait for what is computed
         if isinstance(opened, Failed):
             yield opened
             return
         try:
-            chunk, refused = self._ready.chunk(order)
-        except Exception as error:  # noqa: BLE001  sent to whoever gave the order
+            chunk, refused = self._ready.chunk(job)
+        except Exception as error:  # noqa: BLE001  sent to whoever gave the job
             yield failed_by(error)
             return
         items = SimpleQueue[Item]()
@@ -126,7 +126,7 @@ class Worker:
 class _Open:
     """A worker with its model loaded."""
 
-    def __init__(self, plan: Plan, settings: ExitStack) -> None:
+    def __init__(self, plan: WorkerPlan, settings: ExitStack) -> None:
         keep_freed_memory()  # the process is the worker's own
         heard = _Heard()
         with unpacked(plan.spec, plan.files) as spec:
@@ -146,35 +146,35 @@ class _Open:
         self._readers = ThreadPoolExecutor(self.ready.readers, "reading") if self.ready.readers else None
         self.opened = Opened(socket.gethostname(), self.ready.facts, heard.told, self._sizer.next_images(self.ready.tasks))
 
-    def _load(self, plan: Plan, spec: AuditSpec, settings: ExitStack, heard: _Heard) -> PreparedAudit:
+    def _load(self, plan: WorkerPlan, spec: AuditSpec, settings: ExitStack, heard: _Heard) -> PreparedAudit:
         device = pick_device(spec.run.device)
         settings.enter_context(deterministic(spec.run.deterministic, device))
         settings.enter_context(rounded_products(False))
         request = replace(plan, spec=spec)
         return prepare(request, device, heard, _opened(request, heard))
 
-    def chunk(self, order: Order) -> tuple[Chunk, list[Refused]]:
-        """The images of an order, read if need be, and those that cannot be used.
+    def chunk(self, job: ChunkJob) -> tuple[Chunk, list[Refused]]:
+        """The images of a job, read if need be, and those that cannot be used.
 
         Raises:
             ModelError: this worker has another model than the audit is about.
             DataError: its data set has other samples at these places.
         """
-        if self.ready.facts.model["sha256"] != order.sha256:
-            raise other_weights(self.opened, order.sha256)
-        if order.samples:
-            return Chunk(list(order.tasks), samples=[one.sample() for one in order.samples]), []
+        if self.ready.facts.model["sha256"] != job.sha256:
+            raise other_weights(self.opened, job.sha256)
+        if job.samples:
+            return Chunk(list(job.tasks), samples=[one.sample() for one in job.samples]), []
         dataset, refused, samples = self.ready.samples, list[Refused](), list[Sample]()
-        if any(place >= len(dataset) or dataset.sample_id(place) != name for place, name in zip(order.places, order.ids, strict=True)):
+        if any(place >= len(dataset) or dataset.sample_id(place) != name for place, name in zip(job.places, job.ids, strict=True)):
             raise DataError(f"{self.opened.host}: {dataset.where}", "holds other samples there", "give all workers the same data")
-        read = map(self._read, order.places) if self._readers is None else self._readers.map(self._read, order.places)
-        for place, name, one in zip(order.places, order.ids, read, strict=True):
+        read = map(self._read, job.places) if self._readers is None else self._readers.map(self._read, job.places)
+        for place, name, one in zip(job.places, job.ids, read, strict=True):
             sample = usable(dataset, place, one, self.ready.facts.check.classes, self.ready.tasks)
             if isinstance(sample, SampleError):
                 refused.append(Refused(name, None, sample))
             else:
                 samples.append(sample)
-        return Chunk(list(order.tasks), samples=samples), refused
+        return Chunk(list(job.tasks), samples=samples), refused
 
     def carry_out(self, chunk: Chunk, refused: Sequence[Refused], items: SimpleQueue[Item]) -> None:
         """Compute a chunk, and put into the queue what there is to send."""
@@ -187,7 +187,7 @@ class _Open:
                 seconds += step.seconds
                 items.put(Done(step))
             items.put(Finished(self._sizer.next_images(tasks), seconds))
-        except BaseException as error:  # noqa: BLE001  sent to whoever gave the order; sys.exit would end nothing here
+        except BaseException as error:  # noqa: BLE001  sent to whoever gave the job; sys.exit would end nothing here
             items.put(failed_by(error))
 
     def _read(self, place: int) -> Sample | SampleError:
@@ -198,7 +198,7 @@ class _Open:
 
 
 class _Queued:
-    """Puts the signs of life of a chunk into the queue of its order."""
+    """Puts the signs of life of a chunk into the queue of its job."""
 
     def __init__(self) -> None:
         self.items, self._doing = SimpleQueue[Item](), ""
@@ -214,11 +214,11 @@ class _Queued:
         self.items.put(Underway(self._doing, cost))
 
     def stop_asked(self) -> bool:
-        """Never: whoever gave the order stops listening."""
+        """Never: whoever gave the job stops listening."""
         return False
 
 
-def or_unreadable(plan: Plan, said: Opened | Failed) -> Opened | Failed:
+def or_unreadable(plan: WorkerPlan, said: Opened | Failed) -> Opened | Failed:
     """What a worker says when it is asked to begin; where it cannot read the model's file, with what to do about it."""
     path = model_path(plan.spec.model, plan.spec.base_dir)
     if isinstance(said, Failed) and isinstance(said.error, ModelError) and not (plan.files or path is None or os.access(path, os.R_OK)):
@@ -238,7 +238,7 @@ def failed_by(error: BaseException) -> Failed:
     return Failed(None, "".join(traceback.format_exception(error)))
 
 
-def _there(plan: Plan, folder: str, text: str) -> str:
+def _there(plan: WorkerPlan, folder: str, text: str) -> str:
     """A text with the names that files have where the audit was started, not in the folder that they were unpacked in."""
     return text.replace(f"{folder}{os.sep}", f"{plan.home}{os.sep}") if plan.files else text
 

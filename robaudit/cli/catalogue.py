@@ -31,7 +31,7 @@ class What(StrEnum):
     SCHEMA = "schema"
 
 
-class Document(StrEnum):
+class SchemaName(StrEnum):
     """Which document is described."""
 
     SPEC = "spec"
@@ -57,9 +57,9 @@ def list_(
     what: Annotated[What, typer.Argument(metavar="WHAT", help=f"One of {', '.join(What)}.")] = What.OVERVIEW,
     format_: FormatOption = TextFormat.TABLE,
     for_: Annotated[
-        Document,
+        SchemaName,
         typer.Option("--for", rich_help_panel=OUTPUT, help="schema: of a spec, or of the JSON that robaudit gate or compare writes."),
-    ] = Document.SPEC,
+    ] = SchemaName.SPEC,
 ) -> None:
     """List what a spec can name: estimators, noises, data sets, model formats and training objectives.
 
@@ -72,7 +72,7 @@ def list_(
     if what is What.SCHEMA:
         typer.echo(_schema(for_), nl=False)
         return
-    if for_ is not Document.SPEC:
+    if for_ is not SchemaName.SPEC:
         raise SpecError("--for", "applies only to schema", f"robaudit list schema --for {for_.value}")
     lists = {
         What.ESTIMATORS: _estimators,
@@ -200,9 +200,9 @@ def _print_table(lists: Mapping[What, Sequence[Entry]]) -> None:
     output().print(table)
 
 
-def _schema(document: Document) -> str:
+def _schema(document: SchemaName) -> str:
     """The schema of the spec with the options of every installed estimator, or of a command's JSON output."""
-    if document is not Document.SPEC:
+    if document is not SchemaName.SPEC:
         from robaudit.report.ci.document import published
 
         return published(document.value)

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from robaudit.store.run import Run
 
 
-class Engine(StrEnum):
+class EngineChoice(StrEnum):
     """Who computes."""
 
     LOCAL = "local"
@@ -150,7 +150,7 @@ def estimate(
         typer.Option(metavar="DEVICE", rich_help_panel=RUNNING, help="cpu, cuda, cuda:1, several as cuda:0,cuda:1 or cuda:all, or auto."),
     ] = None,
     engine: Annotated[
-        Engine | None, typer.Option(rich_help_panel="Ray", help="Compute on this machine, or with the workers of a Ray cluster.")
+        EngineChoice | None, typer.Option(rich_help_panel="Ray", help="Compute on this machine, or with the workers of a Ray cluster.")
     ] = None,
     ray_address: Annotated[
         str | None,

@@ -53,7 +53,7 @@ def counted(group: Group, below: float, confidence: float, *, same_model: bool) 
     strict = alpha / (4.0 * size)
     (worse, not_worse), (flagged, not_flagged) = _worse(group, strict), _flagged(group, below, strict)
 
-    def bounds(yes: Shown, no: Shown) -> tuple[int, int, str]:
+    def bounds(yes: ShownCounts, no: ShownCounts) -> tuple[int, int, str]:
         least = yes.least(size, alpha)
         if same_model and not least:
             return least, size - len(group), Method.SAME_MODEL
@@ -69,7 +69,7 @@ def counted(group: Group, below: float, confidence: float, *, same_model: bool) 
     return Counts(measured, population, Limits(float(flags), float(most_flags), method))
 
 
-class Shown(NamedTuple):
+class ShownCounts(NamedTuple):
     """Samples shown to be of a kind.
 
     Attributes:
@@ -100,7 +100,7 @@ def _tails(group: Group) -> list[float]:
     return [2 * TAIL if side.adaptive else TAIL for side in (group.base, group.new)]
 
 
-def _worse(group: Group, strict: float) -> tuple[Shown, Shown]:
+def _worse(group: Group, strict: float) -> tuple[ShownCounts, ShownCounts]:
     """The samples that are worse, and that are not."""
     tail = sum(_tails(group)) if group.adds and not group.paired else TAIL
     masks = []
@@ -108,10 +108,10 @@ def _worse(group: Group, strict: float) -> tuple[Shown, Shown]:
         lower, upper = sample_ends(group, each)
         masks.append((upper < 0, lower >= 0) if group.sign > 0 else (lower > 0, upper <= 0))
     (yes, no), (strictly, strictly_no) = masks
-    return Shown(yes, strictly, tail), Shown(no, strictly_no, tail)
+    return ShownCounts(yes, strictly, tail), ShownCounts(no, strictly_no, tail)
 
 
-def _flagged(group: Group, below: float, strict: float) -> tuple[Shown, Shown]:
+def _flagged(group: Group, below: float, strict: float) -> tuple[ShownCounts, ShownCounts]:
     """The samples that are newly flagged, and that are not."""
     edge, masks = group.sign * below, []
     for tail in (None, strict):
@@ -119,4 +119,4 @@ def _flagged(group: Group, below: float, strict: float) -> tuple[Shown, Shown]:
         (worst, best), (new_worst, new_best) = ends if group.sign > 0 else [(-upper, -lower) for lower, upper in ends]
         masks.append(((worst >= edge) & (new_best < edge), (best < edge) | (new_worst >= edge)))
     (yes, no), (strictly, strictly_no) = masks
-    return Shown(yes, strictly, max(_tails(group))), Shown(no, strictly_no, sum(_tails(group)))
+    return ShownCounts(yes, strictly, max(_tails(group))), ShownCounts(no, strictly_no, sum(_tails(group)))

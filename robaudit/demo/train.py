@@ -24,7 +24,7 @@ SHOWN_SIGMA = 0.25
 
 
 @dataclass(frozen=True, slots=True)
-class Recipe:
+class DemoRecipe:
     """One of the two classifiers: its file name, and the Gaussian noise added to its training images (0: none)."""
 
     name: str
@@ -32,7 +32,7 @@ class Recipe:
     seed: int
 
 
-RECIPES = (Recipe("digits_cnn", 0.0, 1), Recipe("digits_cnn_noise", 0.3, 1))
+RECIPES = (DemoRecipe("digits_cnn", 0.0, 1), DemoRecipe("digits_cnn_noise", 0.3, 1))
 
 
 def images_and_labels(split: Literal["train", "test"]) -> tuple[Tensor, Tensor]:
@@ -42,7 +42,7 @@ def images_and_labels(split: Literal["train", "test"]) -> tuple[Tensor, Tensor]:
     return torch.stack([sample.pixels for sample in samples]).float(), torch.tensor([sample.label for sample in samples])
 
 
-def train(recipe: Recipe, epochs: int = EPOCHS) -> nn.Module:
+def train(recipe: DemoRecipe, epochs: int = EPOCHS) -> nn.Module:
     """Train one classifier on the training split: Adam with a one-cycle schedule on the cross-entropy.
 
     Fresh noise is drawn for every image and epoch and is not clipped, as in an audit. The result depends on the recipe
@@ -86,7 +86,7 @@ def accuracy(network: nn.Module, sigma: float = 0.0, copies: int = 1) -> float:
     return correct / (copies * len(labels))
 
 
-def save(network: nn.Module, recipe: Recipe, folder: Path, epochs: int = EPOCHS) -> Path:
+def save(network: nn.Module, recipe: DemoRecipe, folder: Path, epochs: int = EPOCHS) -> Path:
     """Write the weights with a record of how they were made; return the file.
 
     Raises:

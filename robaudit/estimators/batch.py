@@ -52,7 +52,7 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True)
-class Linear:
+class LinearFit:
     """Linear fits g_i ~ c_i + u_i . eps of the margins, one for each image and group of draws.
 
     A margin that is not kept (class -1) has c = 1 and u = 0: it never fails.
@@ -74,12 +74,12 @@ class Linear:
 
 @dataclass(frozen=True, slots=True)
 class Tangent:
-    """Tangents of the margins at the clean images, with the conventions of :class:`Linear`.
+    """Tangents of the margins at the clean images, with the conventions of :class:`LinearFit`.
 
     Attributes:
         mean: margins c (images, margins), float64.
         gram: u_i^T S u_j, the covariance under unit noise (images, margins, margins), float64.
-        others, kept: as in :class:`Linear`.
+        others, kept: as in :class:`LinearFit`.
     """
 
     mean: Tensor
@@ -128,7 +128,7 @@ class CleanPass:
 
 
 @dataclass(frozen=True, slots=True)
-class Copies:
+class ImageRows:
     """The images of rows that are to be made noisy.
 
     Attributes:
@@ -161,7 +161,7 @@ class ImageBatch:
     clean: CleanPass
     engine: Engine
     lost: Counter[int] = field(default_factory=Counter, repr=False)
-    _fits: dict[tuple[object, ...], Linear] = field(default_factory=dict, repr=False)
+    _fits: dict[tuple[object, ...], LinearFit] = field(default_factory=dict, repr=False)
     _tangents: dict[int | None, Tangent] = field(default_factory=dict, repr=False)
 
     @property
@@ -215,11 +215,11 @@ class ImageBatch:
         """
         return self.pixels_of(self.copies(image), z)
 
-    def copies(self, image: Tensor) -> Copies:
+    def copies(self, image: Tensor) -> ImageRows:
         """The images and ids behind rows, for :meth:`pixels_of`."""
-        return Copies(self.x[image], [self.ids[b] for b in image.tolist()])
+        return ImageRows(self.x[image], [self.ids[b] for b in image.tolist()])
 
-    def pixels_of(self, copies: Copies, z: Tensor) -> Tensor:
+    def pixels_of(self, copies: ImageRows, z: Tensor) -> Tensor:
         """Like :meth:`pixels`, for rows whose images were looked up before."""
         return self._source.noisy(copies.x, z, self.at.level, ids=copies.ids)
 
@@ -281,7 +281,7 @@ class ImageBatch:
             self._tangents[most] = self._tangent(most)
         return self._tangents[most]
 
-    def noisy_linear(self, draws: int, *, pairs: bool, groups: int, most: int | None = None) -> Linear:
+    def noisy_linear(self, draws: int, *, pairs: bool, groups: int, most: int | None = None) -> LinearFit:
         """Mean margins and gradients over noisy copies, in groups of draws; computed once for all estimators that ask alike.
 
         Memory is images x groups x margins x pixels, whatever the number of draws; with ``most`` only so many margins are kept.
@@ -327,7 +327,7 @@ class ImageBatch:
         even, odd = halves(self._few_margins(self.at, pairs=True))
         return mean_over(even, 1), variance_over(even, 1) + mean_over(odd.square(), 1)
 
-    def _noisy_linear(self, draws: int, pairs: bool, groups: int, most: int | None) -> Linear:
+    def _noisy_linear(self, draws: int, pairs: bool, groups: int, most: int | None) -> LinearFit:
         kept = None if most is None else keep_margins(*self._moments, self.others, most)
         others = self.others if kept is None else kept.others
         n, k = others.shape
@@ -348,7 +348,7 @@ class ImageBatch:
         counts = torch.bincount(torch.arange(units, device=self.x.device) * groups // units, minlength=groups) * per_unit
         mean = mean.view(n, groups, k) / counts[:, None]
         gradients = gradients.view(n, groups, k, -1).div_(counts.to(gradients.dtype)[:, None, None])
-        return Linear(mean, gradients, counts, others, kept)
+        return LinearFit(mean, gradients, counts, others, kept)
 
 
 def _alike(kept: Kept | None, images: int, device: torch.device) -> Tensor:

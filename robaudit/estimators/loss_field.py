@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from robaudit.estimators.batch import Copies, ImageBatch
+from robaudit.estimators.batch import ImageBatch, ImageRows
 from robaudit.estimators.engine import padded
 from robaudit.numerics.losses import log_cross_entropy
 
@@ -21,7 +21,7 @@ class _Part(NamedTuple):
         target: the class of each (rows,), int64.
     """
 
-    copies: Copies
+    copies: ImageRows
     target: Tensor
 
 

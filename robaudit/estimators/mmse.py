@@ -9,7 +9,7 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from robaudit.estimators.batch import SELECTING_FORWARDS, ImageBatch, Linear
+from robaudit.estimators.batch import SELECTING_FORWARDS, ImageBatch, LinearFit
 from robaudit.estimators.linear import LINK, FewClasses, Link, cdf_notes, left_out_notes
 from robaudit.numerics.jackknife import jackknife, logit, logit_inverse, probit, probit_inverse
 from robaudit.numerics.margins import mv_sigmoid, standardise
@@ -69,7 +69,7 @@ class Mmse(FewClasses):
         most = self.most(classes)
         return 1 + (0 if most is None else SELECTING_FORWARDS) + self.samples, self.samples * (most or classes - 1)
 
-    def linear(self, batch: ImageBatch) -> Linear:
+    def linear(self, batch: ImageBatch) -> LinearFit:
         """The fit of each image in at most 8 groups of draws (pairs stay together)."""
         return batch.noisy_linear(self.samples, pairs=self.pairs, groups=self._groups, most=self.most(batch.classes))
 
@@ -130,7 +130,7 @@ class MmseMvSigmoid(Mmse):
     link: Literal["mv_sigmoid"] = Field("mv_sigmoid", description="that of this name; mmse has both")
 
 
-def fitted_limits(batch: ImageBatch, linear: Linear, leave_out: range) -> tuple[Tensor, Tensor]:
+def fitted_limits(batch: ImageBatch, linear: LinearFit, leave_out: range) -> tuple[Tensor, Tensor]:
     """z and R of the mean fit over the groups, and then without each of some groups: (1 + those) * images rows.
 
     The gradients' covariances are taken a few images at a time: nothing of the size of all gradients is held but they themselves.

@@ -18,8 +18,7 @@ from robaudit.models.logits import LogitModel
 from robaudit.noise.base import NoiseKind
 from robaudit.noise.gaussian import Gaussian
 from robaudit.numerics.margins import standardise
-from robaudit.numerics.moments import Moments as LogitMoments
-from robaudit.numerics.moments import mean_of_larger, probability_of_larger, through_affine, through_relu
+from robaudit.numerics.moments import MeanCovariance, mean_of_larger, probability_of_larger, through_affine, through_relu
 from robaudit.numerics.mvn import mvn_cdf
 from robaudit.quantities import P_ROBUST, Quantity
 from robaudit.results import Result
@@ -103,7 +102,7 @@ def first_covariance(chain: Chain, image: Tensor) -> Tensor:
     return through_affine(chain.affine[0], image.double(), eye, _rows(chain)).covariance
 
 
-def logit_moments(chain: Chain, image: Tensor, sigma: float, order: int, first: Tensor) -> LogitMoments:
+def logit_moments(chain: Chain, image: Tensor, sigma: float, order: int, first: Tensor) -> MeanCovariance:
     """Mean and covariance of the logits under Gaussian noise.
 
     Args:
@@ -113,7 +112,7 @@ def logit_moments(chain: Chain, image: Tensor, sigma: float, order: int, first: 
         order: terms of the series behind a ReLU.
         first: of :func:`first_covariance`.
     """
-    moments = LogitMoments(chain.affine[0](image.double()[None])[0].flatten(), sigma**2 * first)
+    moments = MeanCovariance(chain.affine[0](image.double()[None])[0].flatten(), sigma**2 * first)
     for function, shape in zip(chain.affine[1:], chain.shapes[1:], strict=True):
         moments = through_relu(moments, order)
         moments = through_affine(function, moments.mean.reshape(shape), moments.covariance, _rows(chain))

@@ -18,7 +18,7 @@ from robaudit.estimators.difficulty import ease
 from robaudit.levels import LevelName
 from robaudit.noise.base import AdditiveNoise, NoiseKind, Shape, shape_of
 from robaudit.noise.draws import DrawPool
-from robaudit.numerics.tolerance import KEPT, Ask, Plan, Tolerance, find_tolerance, run_all
+from robaudit.numerics.tolerance import KEPT, DrawRequest, SearchPlan, Tolerance, find_tolerance, run_all
 from robaudit.quantities import TOLERANCE, Interval, IntervalKind, Quantity
 from robaudit.results import CleanImage, Result, Searched
 
@@ -92,7 +92,7 @@ class NoiseTolerance(Estimator):
         plan, pool = self._plan(self.largest(batch), batch.noise.least), batch.engine.pool(batch.x, batch.ids, batch.at.noise)
         predicted: NDArray[np.int64] = batch.clean.predicted.cpu().numpy()
 
-        def answer(images: Sequence[int], asks: Sequence[Ask]) -> list[NDArray[np.int64]]:
+        def answer(images: Sequence[int], asks: Sequence[DrawRequest]) -> list[NDArray[np.int64]]:
             found = _results(batch, images, asks, predicted, pool)
             for image, results in zip(images, found, strict=True):
                 batch.lost[image] += int((results == batch.classes).sum())
@@ -120,10 +120,10 @@ class NoiseTolerance(Estimator):
             return min(form.most, form.shrunk(1.0, 1.0 / deviation))
         return _largest_possible(form, shape)
 
-    def _plan(self, cap: float, least: float) -> Plan:
-        return Plan(self.level, self.tolerance, self.most, cap, self.check, least)
+    def _plan(self, cap: float, least: float) -> SearchPlan:
+        return SearchPlan(self.level, self.tolerance, self.most, cap, self.check, least)
 
-    def _estimate(self, plan: Plan, found: Tolerance, lost: int, classes: int, difficulty: float, margin: float) -> Result:
+    def _estimate(self, plan: SearchPlan, found: Tolerance, lost: int, classes: int, difficulty: float, margin: float) -> Result:
         remarks = (
             (found.censored, f"p is above {self.level:g} at the cap, {plan.cap:g}"),
             (0 < found.lower < plan.cap and math.isinf(found.upper), f"undecided at the cap, {plan.cap:g}"),
@@ -150,7 +150,7 @@ class NoiseTolerance(Estimator):
 
 
 def _results(
-    batch: ImageBatch, images: Sequence[int], asks: Sequence[Ask], predicted: NDArray[np.int64], pool: DrawPool | None
+    batch: ImageBatch, images: Sequence[int], asks: Sequence[DrawRequest], predicted: NDArray[np.int64], pool: DrawPool | None
 ) -> list[NDArray[np.int64]]:
     """The class that each draw flips to, ``KEPT`` where it does not, and the number of classes where its logits are not finite."""
     levels, draws = [ask.level for ask in asks], [ask.draws for ask in asks]

@@ -78,7 +78,7 @@ def first_escapes(logits: Logits, slopes: Slopes, x: Tensor, y: Tensor, target: 
     Source: Madry et al. 2018 (the ascent); Carlini and Wagner 2017 (the loss, their sixth); the routine is that of "Smoothed robustness
     analysis", section 3.4.
     """
-    hunt = _Hunt(logits, slopes, x, y, target, grid)
+    hunt = _BallSearch(logits, slopes, x, y, target, grid)
     for ball in range(1, grid.balls + 1):
         left = (hunt.ball == 0).nonzero()[:, 0]
         if len(left):
@@ -86,7 +86,7 @@ def first_escapes(logits: Logits, slopes: Slopes, x: Tensor, y: Tensor, target: 
     return Escapes(hunt.ball, hunt.pixels, hunt.label, hunt.gradients, hunt.forwards, hunt.lost)
 
 
-class _Hunt:
+class _BallSearch:
     """What is known of each image so far."""
 
     def __init__(self, logits: Logits, slopes: Slopes, x: Tensor, y: Tensor, target: Tensor, grid: Grid) -> None:

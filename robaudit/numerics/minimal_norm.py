@@ -38,7 +38,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from robaudit.numerics.norm_steps import TINY, Norm, Rooms, size
+from robaudit.numerics.norm_steps import TINY, FeasibleSet, Norm, size
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -50,7 +50,7 @@ Slopes = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
 """Image (rows,), pixels (rows, *shape) and class j of each row (rows,) -> logits (rows, classes), gradient of z_j - z_y (rows, *shape)."""
 
 
-class Randomness(Protocol):
+class RestartRandomness(Protocol):
     """Random numbers of each image."""
 
     def uniforms(self, restart: int) -> Tensor:
@@ -58,7 +58,7 @@ class Randomness(Protocol):
         ...
 
 
-class Origin(IntEnum):
+class FlipOrigin(IntEnum):
     """Where the nearest flip came from."""
 
     NONE = 0
@@ -108,7 +108,7 @@ class Flips:
         pixels: where it is (images, *shape); the image itself where none was found.
         radius: the norm of the difference of these pixels and the image's (images,), float64; infinite where none was found.
         label: the class there (images,); the given one where none was found.
-        origin: :class:`Origin` of each (images,), int64.
+        origin: :class:`FlipOrigin` of each (images,), int64.
         gradients, forwards: passes that each image took (images,), int64; a gradient is a forward and a backward pass.
     """
 
@@ -138,12 +138,14 @@ _RAYS, _LENGTHS = 4, 6  # where no chain met a flip: rays of each kind, and poin
 _PUSHES = 12  # outwards, where a pass without gradients sees no flip
 
 
-def nearest_flips(logits: Logits, slopes: Slopes, x: Tensor, y: Tensor, search: Search, random: Randomness) -> Flips:
+def nearest_flips(logits: Logits, slopes: Slopes, x: Tensor, y: Tensor, search: Search, random: RestartRandomness) -> Flips:
     """:func:`shared_flips` in a single norm."""
     return shared_flips(logits, slopes, x, y, [search], random)[0]
 
 
-def shared_flips(logits: Logits, slopes: Slopes, x: Tensor, y: Tensor, searches: Sequence[Search], random: Randomness) -> list[Flips]:
+def shared_flips(
+    logits: Logits, slopes: Slopes, x: Tensor, y: Tensor, searches: Sequence[Search], random: RestartRandomness
+) -> list[Flips]:
     """The nearest pixels to each image that the model classifies otherwise, as far as the search finds them, in several norms.
 
     Each is verified by a pass without gradients. A flip that is met on the way counts in every norm, whichever it was met for. An image's
@@ -159,9 +161,9 @@ def shared_flips(logits: Logits, slopes: Slopes, x: Tensor, y: Tensor, searches:
     Returns:
         The flips in each norm. Passes are those of all norms together.
     """
-    hunts: list[_Hunt] = []
+    hunts: list[BoundarySearch] = []
     passes = _Passes(logits, slopes, x, y, searches[0].clipped, hunts)
-    hunts += [_Hunt(passes, search) for search in searches]
+    hunts += [BoundarySearch(passes, search) for search in searches]
     passes.look()
     linear = passes.linearised(searches[0].candidates)
     for hunt in hunts:
@@ -206,7 +208,7 @@ class _Linear:
 
 class _Sloped(NamedTuple):
     """What a gradient at some points says: z_y - z_j (rows,), whether the class is another, the class with the largest other logit, the
-    gradient of z_j - z_y (rows, d) on the device, and :meth:`Rooms.measured` (rows, m).
+    gradient of z_j - z_y (rows, d) on the device, and :meth:`FeasibleSet.measured` (rows, m).
     """
 
     margin: Floats
@@ -219,7 +221,7 @@ class _Sloped(NamedTuple):
 class _Passes:
     """The model at perturbed images. Every flip that it meets is shown to all hunts. No call has two rows of an image."""
 
-    def __init__(self, logits: Logits, slopes: Slopes, x: Tensor, y: Tensor, clipped: bool, hunts: Sequence[_Hunt]) -> None:
+    def __init__(self, logits: Logits, slopes: Slopes, x: Tensor, y: Tensor, clipped: bool, hunts: Sequence[BoundarySearch]) -> None:
         self._logits, self._slopes, self._clipped, self._hunts = logits, slopes, clipped, hunts
         self.x, self.flat = x, x.flatten(1)
         self.y: Ints = y.cpu().numpy()
@@ -232,7 +234,7 @@ class _Passes:
 
     def look(self) -> None:
         """Judge the images themselves; ``right`` are those of the given class."""
-        logits = self._looked(self.everything, torch.zeros_like(self.flat), Origin.MISCLASSIFIED)
+        logits = self._looked(self.everything, torch.zeros_like(self.flat), FlipOrigin.MISCLASSIFIED)
         self._clean, self.right = logits, np.flatnonzero(self._labels(self.everything, logits) == self.y)
 
     def linearised(self, candidates: int) -> _Linear:
@@ -245,12 +247,12 @@ class _Passes:
         rows = self.right
         at = self.placed(rows)
         for k in range(targets.shape[1] if len(rows) else 0):
-            found = self.sloped(rows, torch.zeros_like(self.flat[at]), targets[rows, k], Origin.NONE)
+            found = self.sloped(rows, torch.zeros_like(self.flat[at]), targets[rows, k], FlipOrigin.NONE)
             margin[rows, k] = found.margin
             slope[:, k].index_copy_(0, at, found.w)
         return _Linear(targets, margin, slope)
 
-    def sloped(self, image: Ints, d: Tensor, target: Ints, origin: Origin, rooms: Rooms | None = None) -> _Sloped:
+    def sloped(self, image: Ints, d: Tensor, target: Ints, origin: FlipOrigin, rooms: FeasibleSet | None = None) -> _Sloped:
         """A gradient at each point, and what these rooms measure of it."""
         self.gradients[image] += 1
         at, to = self.placed(np.stack([image, target])).unbind()
@@ -278,9 +280,9 @@ class _Passes:
         for ray in [*linear.slope[at, :_RAYS].unbind(1), *noise, *(-one for one in noise)]:
             for halvings in range(_LENGTHS):
                 x, pixels = self._pixels(at, ray.sign() / 2**halvings)
-                self.flips(image, (pixels - x).flatten(1), Origin.RAY)
+                self.flips(image, (pixels - x).flatten(1), FlipOrigin.RAY)
 
-    def flips(self, image: Ints, d: Tensor, origin: Origin | None = None) -> NDArray[np.bool_]:
+    def flips(self, image: Ints, d: Tensor, origin: FlipOrigin | None = None) -> NDArray[np.bool_]:
         """Whether the class is another in a plain pass (rows,); a nearer flip is kept."""
         flipped: NDArray[np.bool_] = self._labels(image, self._looked(image, d, origin)) != self.y[image]
         return flipped
@@ -307,7 +309,7 @@ class _Passes:
         """The classes (rows,); the given one where a logit is not finite, as that is no flip."""
         return np.where(np.isfinite(logits).all(1), logits.argmax(1), self.y[image])
 
-    def _looked(self, image: Ints, d: Tensor, origin: Origin | None) -> Floats:
+    def _looked(self, image: Ints, d: Tensor, origin: FlipOrigin | None) -> Floats:
         """The logits of a plain pass (rows, classes)."""
         self.forwards[image] += 1
         at = self.placed(image)
@@ -315,7 +317,7 @@ class _Passes:
         return self._shown(image, d, x, pixels, self._logits(at, pixels), origin)[0]
 
     def _shown(
-        self, image: Ints, d: Tensor, x: Tensor, pixels: Tensor, logits: Tensor, origin: Origin | None, sums: Sequence[Tensor] = ()
+        self, image: Ints, d: Tensor, x: Tensor, pixels: Tensor, logits: Tensor, origin: FlipOrigin | None, sums: Sequence[Tensor] = ()
     ) -> tuple[Floats, Floats]:
         """Bring logits and further sums (rows,) to the host, and let every hunt keep what is nearer than its best."""
         added = (pixels.double() - x.double()).flatten(1)
@@ -328,7 +330,7 @@ class _Passes:
         return z, further
 
 
-class _Hunt:
+class BoundarySearch:
     """The search in a norm: the best flip of each image.
 
     Attributes:
@@ -339,12 +341,12 @@ class _Hunt:
     def __init__(self, passes: _Passes, search: Search) -> None:
         self._passes, self._search, self.norm = passes, search, search.norm
         flat = passes.flat
-        self._rooms = Rooms(search.norm, -flat, 1 - flat) if search.clipped else Rooms(search.norm)
+        self._rooms = FeasibleSet(search.norm, -flat, 1 - flat) if search.clipped else FeasibleSet(search.norm)
         self._best = torch.zeros_like(flat)
         self.radius = np.full(len(flat), np.inf)
-        self._label, self._origin = passes.y.copy(), np.full(len(flat), int(Origin.NONE))
+        self._label, self._origin = passes.y.copy(), np.full(len(flat), int(FlipOrigin.NONE))
 
-    def keep(self, image: Ints, d: Tensor, radius: Floats, label: Ints, origin: Origin | None) -> None:
+    def keep(self, image: Ints, d: Tensor, radius: Floats, label: Ints, origin: FlipOrigin | None) -> None:
         """Keep the flips that are nearer than the best of their image.
 
         Args:
@@ -374,7 +376,7 @@ class _Hunt:
         reached = np.empty((len(targets), first))
         for chain in range(first):
             start = points[passes.placed(passes.everything), passes.placed(order[:, chain].copy())]
-            reached[:, chain] = self.chase(passes.right, targets[:, chain], start, _FIRST, self._search.steps, Origin.CHAIN)
+            reached[:, chain] = self.run_chains(passes.right, targets[:, chain], start, _FIRST, self._search.steps, FlipOrigin.CHAIN)
         best = reached.argsort(axis=1, kind="stable")
         self._nearest = np.concatenate([np.take_along_axis(targets, best, 1), targets[:, first:]], 1)
 
@@ -386,13 +388,13 @@ class _Hunt:
         radius = self._passes.placed(np.minimum(wanted, self._search.cap))
         scale = (radius / size(noise, self.norm).clamp_min(TINY)).to(noise.dtype)
         start, target = self._rooms.boxed(noise * scale[:, None]), self._nearest[:, number % self._nearest.shape[1]]
-        self.chase(self._passes.right, target, start, _FIRST, self._search.steps, Origin.RESTART)
+        self.run_chains(self._passes.right, target, start, _FIRST, self._search.steps, FlipOrigin.RESTART)
 
-    def borrow(self, other: _Hunt) -> None:
+    def borrow(self, other: BoundarySearch) -> None:
         """A chain from the best flip in another norm."""
-        self.chase(other._flipped(), other._label, other._best, _POLISH, self._search.steps, Origin.OTHER_NORM)
+        self.run_chains(other._flipped(), other._label, other._best, _POLISH, self._search.steps, FlipOrigin.OTHER_NORM)
 
-    def chase(self, active: Ints, target: Ints, d: Tensor, eta: float, steps: int, origin: Origin) -> Floats:
+    def run_chains(self, active: Ints, target: Ints, d: Tensor, eta: float, steps: int, origin: FlipOrigin) -> Floats:
         """Run a chain of each image. The host waits for the device once a step.
 
         Args:
@@ -440,7 +442,7 @@ class _Hunt:
 
     def polish(self) -> None:
         """Slide along the boundary from the best point."""
-        self.chase(self._flipped(), self._label, self._best, _POLISH, self._search.polish, Origin.POLISH)
+        self.run_chains(self._flipped(), self._label, self._best, _POLISH, self._search.polish, FlipOrigin.POLISH)
 
     def bisect(self) -> None:
         """Take the first flip on the ray to the best point, as far as a coarse grid sees it, and bisect before it."""
@@ -485,7 +487,7 @@ class _Hunt:
             torch.where(found.view(-1, *[1] * (pixels.ndim - 1)), pixels, passes.x),
             torch.where(found, radius, torch.inf),
             torch.where(found, label, y),
-            torch.where(found, origin, int(Origin.NONE)),
+            torch.where(found, origin, int(FlipOrigin.NONE)),
             gradients,
             forwards,
         )

@@ -15,7 +15,7 @@ _BLOCK = 1 << 22  # entries of a covariance at once
 _SQRT_2PI = math.sqrt(2 * math.pi)
 
 
-class Moments(NamedTuple):
+class MeanCovariance(NamedTuple):
     """Of a vector of random variables.
 
     Attributes:
@@ -87,7 +87,7 @@ def relu_moments(mean: Tensor, deviation: Tensor) -> tuple[Tensor, Tensor]:
     return torch.where(flat, mean.clamp_min(0.0), deviation * h), torch.where(flat, 0.0, deviation.square() * v)
 
 
-def through_relu(before: Moments, order: int = 4) -> Moments:
+def through_relu(before: MeanCovariance, order: int = 4) -> MeanCovariance:
     """Moments of max(X, 0) for normal X: means and variances exact, covariances by their series in the correlation rho.
 
     cov(max(X, 0), max(Y, 0)) = s_x s_y sum_k rho^k / k! c_k(a_x) c_k(a_y), c_1 = Phi, c_k = (-1)^k phi He_{k-2} for k >= 2: the Hermite
@@ -115,7 +115,7 @@ def through_relu(before: Moments, order: int = 4) -> Moments:
             found = found.mul_(rho).add_(c[part, None] * c)
         after[part] = found.mul_(rho)
     after.diagonal().copy_(after_variance)
-    return Moments(after_mean, after)
+    return MeanCovariance(after_mean, after)
 
 
 def _hermite_coefficients(a: Tensor, order: int) -> Tensor:
@@ -128,7 +128,7 @@ def _hermite_coefficients(a: Tensor, order: int) -> Tensor:
     return torch.stack(found)
 
 
-def through_affine(function: Callable[[Tensor], Tensor], mean: Tensor, covariance: Tensor, rows: int) -> Moments:
+def through_affine(function: Callable[[Tensor], Tensor], mean: Tensor, covariance: Tensor, rows: int) -> MeanCovariance:
     """Moments of A X + b: exactly A m + b and A S A^T, without A.
 
     Args:
@@ -143,4 +143,4 @@ def through_affine(function: Callable[[Tensor], Tensor], mean: Tensor, covarianc
         return torch.cat([(function(part.reshape(-1, *mean.shape)) - offset).flatten(1) for part in matrix.split(rows)])
 
     after = products(products(covariance).T.contiguous())
-    return Moments(function(mean[None])[0].flatten(), (after + after.T) / 2)
+    return MeanCovariance(function(mean[None])[0].flatten(), (after + after.T) / 2)

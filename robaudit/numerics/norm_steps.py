@@ -50,7 +50,7 @@ def _sums(x: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True, slots=True)
-class Rooms:
+class FeasibleSet:
     """Where the perturbations of some rows may go.
 
     Attributes:
@@ -62,9 +62,9 @@ class Rooms:
     lower: Tensor | None = None
     upper: Tensor | None = None
 
-    def of(self, rows: Tensor) -> Rooms:
+    def of(self, rows: Tensor) -> FeasibleSet:
         """Those of chosen rows."""
-        return self if self.lower is None or self.upper is None else Rooms(self.norm, self.lower[rows], self.upper[rows])
+        return self if self.lower is None or self.upper is None else FeasibleSet(self.norm, self.lower[rows], self.upper[rows])
 
     def boxed(self, d: Tensor) -> Tensor:
         """The nearest perturbation that is allowed (rows, d)."""

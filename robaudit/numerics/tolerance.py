@@ -34,14 +34,14 @@ _LOWER, _LOWER_DRAWS, _LOWER_ALPHA = (0.5, 0.25), 32, 1e-3
 _OCTAVES = 13
 
 
-class Ask(NamedTuple):
+class DrawRequest(NamedTuple):
     """Draws whose results are wanted at a level: their numbers (n,), ascending."""
 
     level: float
     draws: Ints
 
 
-Steps = Generator[Ask, Ints, T]
+Steps = Generator[DrawRequest, Ints, T]
 """A computation that yields what it asks for, is sent the results in the same order, and returns a T."""
 
 
@@ -65,7 +65,7 @@ class Look:
 
 
 @dataclass(frozen=True)
-class Plan:
+class SearchPlan:
     """What is searched, and how far.
 
     Attributes:
@@ -195,7 +195,7 @@ class Tolerance:
     flips_to: int | None
 
 
-def find_tolerance(plan: Plan) -> Steps[Tolerance]:
+def find_tolerance(plan: SearchPlan) -> Steps[Tolerance]:
     """The level at which P[draw j keeps the class at this level] falls below ``plan.level``, as a computation that asks for results.
 
     Draw j stands for the same random variables at every level. Write T_j for the level at which it flips: where each draw flips once,
@@ -226,7 +226,7 @@ def find_tolerance(plan: Plan) -> Steps[Tolerance]:
     return _Search(plan).run()
 
 
-def run_all(searches: Sequence[Steps[T]], answer: Callable[[Sequence[int], Sequence[Ask]], Sequence[Ints]]) -> list[T]:
+def run_all(searches: Sequence[Steps[T]], answer: Callable[[Sequence[int], Sequence[DrawRequest]], Sequence[Ints]]) -> list[T]:
     """Run searches side by side, so that their draws share passes.
 
     Args:
@@ -237,7 +237,7 @@ def run_all(searches: Sequence[Steps[T]], answer: Callable[[Sequence[int], Seque
         What they return, in order.
     """
     found: dict[int, T] = {}
-    asks: dict[int, Ask] = {}
+    asks: dict[int, DrawRequest] = {}
 
     def advance(index: int, results: Ints | None) -> None:
         try:
@@ -275,7 +275,7 @@ class _Ends(NamedTuple):
 class _Search:
     """The state of one search: for each draw the highest level at which it was seen kept and the lowest at which it was seen flipped."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: SearchPlan) -> None:
         self.plan = plan
         self.kept, self.flipped = np.zeros(0), np.zeros(0)
         self.to = np.zeros(0, dtype=np.int64)
@@ -497,7 +497,7 @@ class _Search:
             draws = np.sort(np.append(draws, others[np.arange(fill) * len(others) // fill]))
         if self.passes + len(draws) > self.plan.most:
             raise _SpentError
-        results = yield Ask(level, draws)
+        results = yield DrawRequest(level, draws)
         self.passes += len(draws)
         flips, kept, flipped = results != KEPT, self.kept[draws], self.flipped[draws]
         told = (kept > level) | (flipped < level)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from robaudit.advice.comparison import Comparison
+from robaudit.advice.comparison import ReferenceComparison
 from robaudit.advice.validate import Validation
 from robaudit.advice.verdicts import milliseconds, short, signed
 from robaudit.report import numbers
@@ -32,7 +32,7 @@ def validation_tables(found: Validation) -> Iterator[Table]:
     yield Table(notes=_NOTES)
 
 
-def _cells(one: Comparison) -> Iterator[str]:
+def _cells(one: ReferenceComparison) -> Iterator[str]:
     error = one.error
     yield "-" if error is None else signed(error.bias) + _spread(one, error.bias_error)
     yield "-" if error is None else short(error.rmse) + _spread(one, error.rmse_error)
@@ -41,6 +41,6 @@ def _cells(one: Comparison) -> Iterator[str]:
     yield milliseconds(one.seconds)
 
 
-def _spread(one: Comparison, error: float | None) -> str:
+def _spread(one: ReferenceComparison, error: float | None) -> str:
     """Empty where noise changed no image: its effect on other images is then unknown, not zero."""
     return "" if error is None or not one.touched else f" +- {short(error)}"

@@ -20,11 +20,11 @@ from robaudit.stats.curves import (
     HUMANS,
     LINEAR,
     NAMES,
-    Curve,
     CurveKind,
     Curves,
-    Relation,
-    Summary,
+    CurveSummary,
+    ErrorCurve,
+    ValueRelation,
     curve_changes,
     curves_of,
 )
@@ -72,7 +72,7 @@ class CurveSection(Section[Curves]):
         """The same without that; nothing for noise alone whose levels do not end as the definition asks."""
         noise = [one.record.curves.get(CurveKind.NOISE) for one in found]
         if any(len(one.record.curves) > 1 for one in found) or any(
-            one is not None and one.summary.value is not None and one.summary.relation is Relation.IS for one in noise
+            one is not None and one.summary.value is not None and one.summary.relation is ValueRelation.IS for one in noise
         ):
             yield _table(found, ask)
 
@@ -123,16 +123,16 @@ def _table(found: Sequence[Found[Curves]], ask: Ask) -> Table:
     return Table("Summary of the error curves", (Column(""), *columns), tuple(map(cells, rows)), notes=notes)
 
 
-def _both(curve: Curve | None) -> str:
+def _both(curve: ErrorCurve | None) -> str:
     return numbers.NONE if curve is None else " ".join(filter(None, (text(curve.summary), interval(curve.summary))))
 
 
-def text(summary: Summary) -> str:
+def text(summary: CurveSummary) -> str:
     """The value, with its relation."""
     return numbers.NONE if summary.value is None else f"{summary.relation} {summary.value:.3g}".lstrip()
 
 
-def interval(summary: Summary) -> str:
+def interval(summary: CurveSummary) -> str:
     """The interval for the population; open above where the curve leaves it open."""
     if summary.lower is None or summary.upper is None or summary.value is None:
         return ""
@@ -160,11 +160,11 @@ def remarks(one: Curves) -> Iterator[str]:
         relation = curve.summary.relation
         if curve.summary.why:
             yield f"{NAMES[kind]} is not defined: {curve.summary.why}."
-        elif kind is CurveKind.NOISE and relation is Relation.AT_LEAST:
+        elif kind is CurveKind.NOISE and relation is ValueRelation.AT_LEAST:
             yield f"the noise curve ends at sigma {end:g} with {100 * (1 - left):.1f}% errors, not as near random guessing as asked."
-        elif kind is CurveKind.LINEAR and relation is not Relation.IS:
-            yield f"the accuracy never {'falls to' if relation is Relation.AT_MOST else 'reaches'} 50 %."
-        elif relation is Relation.AT_LEAST:
+        elif kind is CurveKind.LINEAR and relation is not ValueRelation.IS:
+            yield f"the accuracy never {'falls to' if relation is ValueRelation.AT_MOST else 'reaches'} 50 %."
+        elif relation is ValueRelation.AT_LEAST:
             yield f"{kind} attacks change nothing on {100 * left:.1f}% of the images up to {end:g}, and these count as {end:g}."
         if kind is not CurveKind.LINEAR and (first := _first_step(curve)) > _COARSE:
             what = "noise" if kind is CurveKind.NOISE else f"{kind} attacks"
@@ -174,7 +174,7 @@ def remarks(one: Curves) -> Iterator[str]:
         yield f"{count(unlabelled, 'image')} left out: no label."
 
 
-def _first_step(curve: Curve) -> float:
+def _first_step(curve: ErrorCurve) -> float:
     """The share of the correct images that the first step of a grid takes."""
     errors = curve.errors
     return float((errors[1] - errors[0]) / (1.0 - errors[0])) if len(errors) > 1 and errors[0] < 1 else 0.0

@@ -17,7 +17,7 @@ from robaudit.stats import bootstrap
 from robaudit.store.run import Run
 
 Key = TypeVar("Key")
-Paired = Mapping[Key, bootstrap.Difference]
+Paired = Mapping[Key, bootstrap.PairedDifference]
 P_VALUE = "p: two-sided, of no difference; each line alone"
 BOOTSTRAP_P = f"{P_VALUE}, and 0.001 at least."
 Changes = dict[tuple[str, NoiseLevel], GroupComparison]
@@ -83,7 +83,7 @@ def run_columns(names: Sequence[str], *, tested: bool = False) -> list[Column]:
     return columns
 
 
-def paired_cells(one: bootstrap.Difference | None) -> Iterator[str]:
+def paired_cells(one: bootstrap.PairedDifference | None) -> Iterator[str]:
     """A difference with its interval, and its p-value."""
     if one is None:
         yield from (numbers.NONE, "")

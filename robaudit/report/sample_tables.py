@@ -13,7 +13,7 @@ from robaudit.report import numbers
 from robaudit.report.sections import Ask, Found, Section
 from robaudit.report.tables import Cell, Column, Table, cells
 from robaudit.rows import Row
-from robaudit.stats.spectrum import HEADS, Band, Line, Sample, Spectrum, spectrum
+from robaudit.stats.spectrum import HEADS, Band, Line, SampleSpectrum, Spectrum, spectrum
 from robaudit.store.run import Run
 from robaudit.text import Names, class_name, count, known_name, printable, shortened
 
@@ -74,7 +74,7 @@ class SampleSection(Section[Spectrum]):
             }
 
 
-def _side_by_side(found: Spectrum, samples: Sequence[Sample], names: Names | None) -> Table:
+def _side_by_side(found: Spectrum, samples: Sequence[SampleSpectrum], names: Names | None) -> Table:
     lines = [line for line in found.lines if any(line.key in sample.rows for sample in samples)]
     rows: list[tuple[Cell, ...]] = [
         cells(("label", *(class_name(sample.label, names, _CELL) for sample in samples))),
@@ -109,7 +109,7 @@ def _name(line: Line) -> str:
     return f" {line.key}{', log10 of p' if line.quantity.name == LOG10_P_FAIL.name else ''}"
 
 
-def _of_one(found: Spectrum, sample: Sample, names: Names | None) -> Table:
+def _of_one(found: Spectrum, sample: SampleSpectrum, names: Names | None) -> Table:
     rows, band = [], Band.CLEAN
     for line in found.lines:
         row = sample.rows.get(line.key)

@@ -68,7 +68,7 @@ Bytes = Annotated[int, Field(gt=0, lt=2**63), BeforeValidator(as_bytes), BeforeV
 """A size in bytes; 4GB (4 * 10^9) and 4GiB (4 * 2^30) are understood."""
 
 
-class Part(BaseModel):
+class SpecSection(BaseModel):
     """A section of the spec: frozen, unknown keys are errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())

@@ -34,8 +34,8 @@ from robaudit.spec.fields import (
     Bytes,
     Count,
     Number,
-    Part,
     Positive,
+    SpecSection,
     Whole,
     about_key,
     as_tuple,
@@ -51,7 +51,7 @@ HUB = "hf:"
 """What the path of a model on the Hugging Face Hub begins with."""
 
 
-class ModelSpec(Part):
+class ModelSpec(SpecSection):
     """The trained model and the normalisation of its input."""
 
     path: str | None = Field(
@@ -97,14 +97,14 @@ class ModelSpec(Part):
         return self
 
 
-class SampleSpec(Part):
+class SampleSpec(SpecSection):
     """A seeded random subset, in the order of the data set."""
 
     size: Count
     seed: Whole = 0
 
 
-class BaseDatasetSpec(Part):
+class BaseDatasetSpec(SpecSection):
     """Keys that all kinds of data set share; each kind adds its own, and opens itself."""
 
     names_from_model: ClassVar[bool] = False
@@ -282,7 +282,7 @@ def _each_name(value: object) -> object:
 Levels = Annotated[tuple[Positive, ...], BeforeValidator(as_tuple), Field(max_length=MOST_LEVELS)]
 
 
-class NoiseSpec(Part):
+class NoiseSpec(SpecSection):
     """One noise: its kind, its levels under the name that the kind has for them, and the kind's options (checked by the kind itself)."""
 
     model_config = ConfigDict(extra="allow")
@@ -349,7 +349,7 @@ class NoiseSpec(Part):
         return {"kind": self.kind, "name": self.label, "clip": self.clip, str(self.level_name): list(self.levels), **self.options}
 
 
-class EstimatorSpec(Part):
+class EstimatorSpec(SpecSection):
     """One estimator by name, with its options (checked by the estimator itself)."""
 
     name: str
@@ -377,7 +377,7 @@ DEFAULT_ESTIMATOR = "mc"
 Precision = Literal["fp32", "tf32", "bf16", "fp64"]
 
 
-class RunSpec(Part):
+class RunSpec(SpecSection):
     """How to run the audit; only seed and precision change the results (device and deterministic may change the last digits)."""
 
     seed: Annotated[int, Field(ge=0, lt=2**63), BeforeValidator(no_bool)] = 0
@@ -431,7 +431,7 @@ def _gate(text: str) -> str:
     return text
 
 
-class AuditSpec(Part):
+class AuditSpec(SpecSection):
     """A whole audit: model, data, noise, estimators and how to run them."""
 
     name: Annotated[str, Field(min_length=1, max_length=100)] | None = Field(

@@ -31,7 +31,7 @@ Statistics = Callable[[Floats], Mapping[Key, Floats | Ends]]
 """Statistics by name, from the weights of the images (replicates, images): (replicates,) each."""
 
 
-class Difference(NamedTuple):
+class PairedDifference(NamedTuple):
     """A difference of two runs on the same images.
 
     Attributes:
@@ -70,7 +70,7 @@ def percentiles(images: int, statistics: Statistics[Key], confidence: float = RO
 
 def differences(
     images: int, statistics: Statistics[Key], values: Mapping[Key, float], confidence: float = ROW_CONFIDENCE
-) -> dict[Key, Difference]:
+) -> dict[Key, PairedDifference]:
     """Differences of two runs with their intervals and p-values; replicates draw the same images for both.
 
     It assumes that the images are an independent sample, and enough of them: a rare image that was not drawn, and on which the runs differ
@@ -87,15 +87,17 @@ def differences(
     found = {}
     for name, value in values.items():
         if (known := ranked.get(name)) is None:
-            found[name] = Difference(value, None, None, None, images)
+            found[name] = PairedDifference(value, None, None, None, images)
             continue
         low, high = known
         p = min(1.0, 2.0 * max(1.0, min((low <= 0.0).sum() + 1.0, (high >= 0.0).sum())) / REPLICATES)
-        found[name] = Difference(value, _quantile(low, ends[0]), _quantile(high, ends[1]), float(p), images)
+        found[name] = PairedDifference(value, _quantile(low, ends[0]), _quantile(high, ends[1]), float(p), images)
     return found
 
 
-def difference(images: int, statistic: Callable[[Floats], Floats | Ends], value: float, confidence: float = ROW_CONFIDENCE) -> Difference:
+def difference(
+    images: int, statistic: Callable[[Floats], Floats | Ends], value: float, confidence: float = ROW_CONFIDENCE
+) -> PairedDifference:
     """One of :func:`differences`."""
     return differences(images, lambda drawn: {"": statistic(drawn)}, {"": value}, confidence)[""]
 

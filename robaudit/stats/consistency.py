@@ -11,7 +11,7 @@ from robaudit.rows import Row
 from robaudit.stats.frame import Results
 from robaudit.stats.groups import GroupKey, by_sample
 from robaudit.stats.intervals import TAIL
-from robaudit.stats.relations import RELATIONS, Claim, Pair, Relation, Setting, Verdict
+from robaudit.stats.relations import RELATIONS, BoundingPair, Claim, Relation, Setting, Verdict
 
 CONFIDENCE = 0.999
 """The probability that a run without a bug is not accused of one by chance, all its comparisons together."""
@@ -66,7 +66,7 @@ class Contradiction(Document):
 
 
 @dataclass(frozen=True, slots=True)
-class Checked(Document):
+class CheckedRelation(Document):
     """A relation, and how often it was checked and did not hold."""
 
     members = "relation=relation.name relation.says relation.source kind=relation.verdict comparisons images contradictions"
@@ -92,7 +92,7 @@ class Consistency(Document):
 
     images: int
     tail: float
-    relations: tuple[Checked, ...]
+    relations: tuple[CheckedRelation, ...]
     contradictions: tuple[Contradiction, ...]
     confidence: float = CONFIDENCE
 
@@ -127,7 +127,7 @@ def check(run: Results) -> Consistency:
     """
     setting, images, random = Setting.of(run.info), 0, 0
     pairs, seen = Counter[str](), Counter[str]()
-    suspects: dict[str, list[Pair]] = {relation.name: [] for relation in RELATIONS}
+    suspects: dict[str, list[BoundingPair]] = {relation.name: [] for relation in RELATIONS}
     for rows in by_sample(run.rows):
         images += 1
         for relation in RELATIONS:
@@ -143,19 +143,19 @@ def check(run: Results) -> Consistency:
     return Consistency(
         images=images,
         tail=tail,
-        relations=tuple(Checked(one, pairs[one.name], seen[one.name], len(found[one.name])) for one in RELATIONS),
+        relations=tuple(CheckedRelation(one, pairs[one.name], seen[one.name], len(found[one.name])) for one in RELATIONS),
         contradictions=tuple(_contradiction(one, pair, tail, setting) for one in RELATIONS for pair in found[one.name]),
     )
 
 
-def _contradiction(relation: Relation, pair: Pair, tail: float, setting: Setting) -> Contradiction:
+def _contradiction(relation: Relation, pair: BoundingPair, tail: float, setting: Setting) -> Contradiction:
     wrong, verdict = _judged(relation.verdict, pair, setting)
     keys = tuple(dict.fromkeys(map(GroupKey.of, wrong)))
     least, most = Bound.of(pair.least, tail), Bound.of(pair.most, tail)
     return Contradiction(pair.least.row.sample_id, relation.name, verdict, pair.number, least, most, keys)
 
 
-def _judged(verdict: Verdict, pair: Pair, setting: Setting) -> tuple[Sequence[Row], Verdict]:
+def _judged(verdict: Verdict, pair: BoundingPair, setting: Setting) -> tuple[Sequence[Row], Verdict]:
     """The results at fault, and what the contradiction means."""
     both = (pair.least, pair.most)
     if loose := [claim.row for claim in both if claim.approximate]:

@@ -106,7 +106,7 @@ ALEXNET = Baseline(
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class AccuracyCell:
     """Accuracy under one noise at one level.
 
     Attributes:
@@ -133,7 +133,7 @@ class CorruptionReport(Document):
 
     estimator: str
     clean: float
-    cells: Mapping[str, Mapping[float, Cell]]
+    cells: Mapping[str, Mapping[float, AccuracyCell]]
     images: ImageErrors
     against: tuple[str, CorruptionError, CorruptionError] | None = None
 
@@ -197,15 +197,15 @@ def corruption_report(run: Results, estimator: str | None = None, against: tuple
     chosen = names[0] if estimator is None else estimator
     if chosen not in names:
         raise RunError(where, f"has no votes of {chosen!r}", did_you_mean(chosen, names))
-    cells: dict[str, dict[float, Cell]] = {}
+    cells: dict[str, dict[float, AccuracyCell]] = {}
     for entry in entries:
         if entry["estimator"] == chosen:
-            cells.setdefault(entry["noise"], {})[entry["level"]] = Cell(entry["value"], entry["lower"], entry["upper"])
+            cells.setdefault(entry["noise"], {})[entry["level"]] = AccuracyCell(entry["value"], entry["lower"], entry["upper"])
     report = CorruptionReport(chosen, info["clean_accuracy"]["value"], cells, _image_errors(run, chosen, cells))
     return report if against is None else replace(report, against=_against(report, *against, where))
 
 
-def _image_errors(run: Results, estimator: str, cells: Mapping[str, Mapping[float, Cell]]) -> ImageErrors:
+def _image_errors(run: Results, estimator: str, cells: Mapping[str, Mapping[float, AccuracyCell]]) -> ImageErrors:
     """The errors of the labelled images that have votes at all five severities of every noise that has them."""
     whole = [label for label, by_level in cells.items() if set(by_level) == set(_LEVELS)]
     there = {(key.noise, key.at.level): one.take(one.label_draws > 0) for key, one in run.frame.items() if key.estimator == estimator}

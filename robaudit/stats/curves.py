@@ -21,7 +21,7 @@ from robaudit.errors import RunError
 from robaudit.levels import GAUSSIAN, LevelChoice
 from robaudit.names import ResultName
 from robaudit.quantities import RADIUS
-from robaudit.stats.bootstrap import Difference, Ends, difference, minus, percentiles
+from robaudit.stats.bootstrap import Ends, PairedDifference, difference, minus, percentiles
 from robaudit.stats.frame import NO_CLASS, Columns, Results, common_names
 from robaudit.stats.intervals import Floats
 from robaudit.text import Names
@@ -49,7 +49,7 @@ class CurveKind(StrEnum):
     LINEAR = "linear"
 
 
-class Relation(StrEnum):
+class ValueRelation(StrEnum):
     """How the true number is related to the value."""
 
     IS = ""
@@ -68,7 +68,7 @@ HIGHER_IS_BETTER = (CurveKind.L2, CurveKind.LINF, CurveKind.NOISE)
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class CurveSummary:
     """A curve in one number.
 
     Attributes:
@@ -79,7 +79,7 @@ class Summary:
     """
 
     value: float | None
-    relation: Relation = Relation.IS
+    relation: ValueRelation = ValueRelation.IS
     lower: float | None = None
     upper: float | None = None
     why: str = ""
@@ -91,7 +91,7 @@ class Summary:
 
 
 @dataclass(frozen=True, slots=True)
-class Curve:
+class ErrorCurve:
     """Errors by strength.
 
     Attributes:
@@ -113,7 +113,7 @@ class Curve:
     errors: Floats
     lower: Floats
     upper: Floats
-    summary: Summary
+    summary: CurveSummary
     images: int
     unlabelled: int
     draws: int = 0
@@ -143,7 +143,7 @@ class Curves(Document):
     """
 
     path: str
-    curves: Mapping[CurveKind, Curve]
+    curves: Mapping[CurveKind, ErrorCurve]
 
     def document(self, names: Names | None = None) -> dict[str, Any]:
         """As JSON values."""
@@ -256,7 +256,7 @@ def curves_of(run: Results, *, estimators: Sequence[str] = (), levels: LevelChoi
 
 def curve_changes(
     base: Results, new: Results, *, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()
-) -> dict[CurveKind, Difference]:
+) -> dict[CurveKind, PairedDifference]:
     """The differences of the summaries of two runs, new - base, on the labelled images that both have, with intervals and p-values
     (:func:`robaudit.stats.bootstrap.differences`); of the curves that both have and whose summaries are defined.
 
@@ -324,7 +324,7 @@ def _even(levels: Sequence[float]) -> bool:
     return bool(np.allclose(levels, levels[0] * np.arange(1, len(levels) + 1), rtol=1e-6, atol=0.0))
 
 
-def _curve(kind: CurveKind, columns: Sequence[Columns]) -> tuple[Curve, Sum]:
+def _curve(kind: CurveKind, columns: Sequence[Columns]) -> tuple[ErrorCurve, Sum]:
     """A curve, and its summary from the weights of the images."""
     kept = [one.take(one.judged) for one in columns]
     make = {CurveKind.NOISE: _noise, CurveKind.LINEAR: _linear}.get(kind, _attack)
@@ -333,7 +333,7 @@ def _curve(kind: CurveKind, columns: Sequence[Columns]) -> tuple[Curve, Sum]:
     errors: Floats = wrong.mean(0)
     lower, upper = zip(*(ends[i] or (float(error), float(error)) for i, error in enumerate(errors)), strict=True)
     summary, used = summed(errors, ends[_SUM] or (None, None))
-    return Curve(
+    return ErrorCurve(
         kind=kind,
         source=columns[0].key.estimator,
         places=places,
@@ -348,7 +348,7 @@ def _curve(kind: CurveKind, columns: Sequence[Columns]) -> tuple[Curve, Sum]:
     ), total
 
 
-Summed = Callable[[Floats, tuple[float | None, float | None]], tuple[Summary, int]]
+Summed = Callable[[Floats, tuple[float | None, float | None]], tuple[CurveSummary, int]]
 """The summary of a curve from its errors and the ends of its interval, and how many points it is made of."""
 _Parts = tuple[Floats, Floats, Sum, Summed]
 
@@ -373,9 +373,9 @@ def _attack(columns: Sequence[Columns]) -> _Parts:
         mean = drawn @ radius / drawn.sum(1)
         return mean, np.where(drawn @ open_.astype(np.float64) > 0, np.inf, mean)
 
-    def summed(errors: Floats, ends: tuple[float | None, float | None]) -> tuple[Summary, int]:
+    def summed(errors: Floats, ends: tuple[float | None, float | None]) -> tuple[CurveSummary, int]:
         value = float(asr(errors, step)) + (1.0 - float(errors[-1])) * float(points[-1]) * step
-        return Summary(value, Relation.AT_LEAST if open_.any() else Relation.IS, *ends), len(points)
+        return CurveSummary(value, ValueRelation.AT_LEAST if open_.any() else ValueRelation.IS, *ends), len(points)
 
     return np.round(step * points, 12), wrong.astype(np.float64), total, summed
 
@@ -395,13 +395,13 @@ def _noise(columns: Sequence[Columns]) -> _Parts:
         low = ams(curves, np.where(last < 0, most, last), step)
         return low, np.where((last < 0) & ~np.isnan(low), np.inf, low)
 
-    def summed(errors: Floats, ends: tuple[float | None, float | None]) -> tuple[Summary, int]:
+    def summed(errors: Floats, ends: tuple[float | None, float | None]) -> tuple[CurveSummary, int]:
         last = int(ends_at(errors, classes))
         stop = most if last < 0 else last
         value = float(ams(errors, stop, step))
         if math.isnan(value):
-            return Summary(None, why=f"noise up to sigma {levels[-1]:g} adds no errors"), stop + 1
-        return Summary(value, Relation.AT_LEAST if last < 0 and errors[0] < 1 else Relation.IS, *ends), stop + 1
+            return CurveSummary(None, why=f"noise up to sigma {levels[-1]:g} adds no errors"), stop + 1
+        return CurveSummary(value, ValueRelation.AT_LEAST if last < 0 and errors[0] < 1 else ValueRelation.IS, *ends), stop + 1
 
     return np.array([0.0, *levels]), wrong, total, summed
 
@@ -414,10 +414,11 @@ def _linear(columns: Sequence[Columns]) -> _Parts:
         found = np.minimum(gamma_at_half(gammas, 1.0 - _errors(wrong, drawn)), 1.0)
         return np.where(np.isinf(found), 0.0, found), np.where(np.isinf(found), least, found)
 
-    def summed(errors: Floats, ends: tuple[float | None, float | None]) -> tuple[Summary, int]:
+    def summed(errors: Floats, ends: tuple[float | None, float | None]) -> tuple[CurveSummary, int]:
         value = float(gamma_at_half(gammas, 1.0 - errors))
         if not math.isinf(value):
-            return Summary(value, Relation.IS, *ends), len(gammas)
-        return (Summary(1.0, Relation.AT_LEAST, *ends) if value > 0 else Summary(least, Relation.AT_MOST, *ends)), len(gammas)
+            return CurveSummary(value, ValueRelation.IS, *ends), len(gammas)
+        summary = CurveSummary(1.0, ValueRelation.AT_LEAST, *ends) if value > 0 else CurveSummary(least, ValueRelation.AT_MOST, *ends)
+        return summary, len(gammas)
 
     return gammas, wrong, total, summed

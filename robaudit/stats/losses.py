@@ -14,7 +14,7 @@ from robaudit.names import PartName, ResultName, series
 from robaudit.numerics.intervals import mean_interval
 from robaudit.quantities import LOSS, IntervalKind, Quantity
 from robaudit.stats.attacks import ROUNDING
-from robaudit.stats.bootstrap import Difference
+from robaudit.stats.bootstrap import PairedDifference
 from robaudit.stats.flags import Flag, flag, usual_threshold
 from robaudit.stats.frame import Columns, Results, common_names
 from robaudit.stats.groups import GroupKey, quantity_of
@@ -166,7 +166,7 @@ def _losses(columns: Mapping[str, Columns], names: _Names, quantity: Quantity, m
 
 def loss_changes(
     base: Results, new: Results, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()
-) -> dict[GroupKey, Difference]:
+) -> dict[GroupKey, PairedDifference]:
     """The differences of the mean losses of two runs, new - base, on the images with a finite value in both.
 
     Intervals and p-values are by Student's t for pairs, as the mean of each run has one: losses have no bound, so no interval is free
@@ -178,7 +178,7 @@ def loss_changes(
     sides = [
         {one.key: one.finite for one in run.groups(estimators, levels).values() if one.key.quantity == LOSS.name} for run in (base, new)
     ]
-    found: dict[GroupKey, Difference] = {}
+    found: dict[GroupKey, PairedDifference] = {}
     for key in sides[0]:
         if key in sides[1] and (names := common_names([side[key] for side in sides])):
             before, now = (side[key].of_images(names).values for side in sides)
@@ -186,16 +186,16 @@ def loss_changes(
     return found
 
 
-def _paired_t(changes: Floats) -> Difference:
+def _paired_t(changes: Floats) -> PairedDifference:
     """The mean of paired differences; without an interval for a single pair."""
     from scipy.special import stdtr
 
     n, mean = len(changes), float(changes.mean())
     if n < 2:
-        return Difference(mean, None, None, None, n)
+        return PairedDifference(mean, None, None, None, n)
     error = float(changes.std(ddof=1)) / math.sqrt(n)
     p = float(2.0 * stdtr(n - 1, -abs(mean) / error)) if error > 0.0 else float(mean == 0.0)
-    return Difference(mean, *mean_interval(changes, -math.inf, math.inf), p, n)
+    return PairedDifference(mean, *mean_interval(changes, -math.inf, math.inf), p, n)
 
 
 def not_missed(columns: Columns) -> Floats:

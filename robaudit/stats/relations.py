@@ -69,7 +69,7 @@ class Claim(NamedTuple):
     approximate: bool = False
 
 
-class Pair(NamedTuple):
+class BoundingPair(NamedTuple):
     """Two results that bound a number from both sides.
 
     Attributes:
@@ -99,9 +99,9 @@ class Relation(NamedTuple):
     source: str
     rounding: tuple[float, float]
     verdict: Verdict
-    pairs: Callable[[Sequence[Row], Setting], Iterator[Pair]]
+    pairs: Callable[[Sequence[Row], Setting], Iterator[BoundingPair]]
 
-    def excludes(self, pair: Pair, tail: float) -> bool:
+    def excludes(self, pair: BoundingPair, tail: float) -> bool:
         """Whether the bounds of a pair exclude each other, each at a chance ``tail`` of missing."""
         relative, absolute = self.rounding
         return pair.least.end(tail) > pair.most.end(tail) * (1.0 + relative) + absolute
@@ -378,21 +378,21 @@ def leaving(noise: NoiseFacts, level: float, pixels: int, order: float, radius: 
 # --- what is compared
 
 
-def _radii(rows: Iterable[Row], setting: Setting, number: str = "radius") -> Iterator[Pair]:
+def _radii(rows: Iterable[Row], setting: Setting, number: str = "radius") -> Iterator[BoundingPair]:
     """Every lower bound of a radius with every upper one, in any norms."""
     least = [(row, bound) for row in rows if (bound := _certified(row)) is not None]
     most = [(row, bound) for row in rows if (bound := _witnessed(row)) is not None]
     for (low, radius), (high, flip) in itertools.product(least, most):
         if low is not high and low.at == high.at and (factor := setting.factor(low, high)) is not None:
             wrong = low if high.interval.kind is IntervalKind.UPPER_BOUND else None
-            yield Pair(f"{number} ({named(low).part})", _fixed(low, radius), _fixed(high, factor * flip), wrong)
+            yield BoundingPair(f"{number} ({named(low).part})", _fixed(low, radius), _fixed(high, factor * flip), wrong)
 
 
-def _network(rows: Sequence[Row], setting: Setting) -> Iterator[Pair]:
+def _network(rows: Sequence[Row], setting: Setting) -> Iterator[BoundingPair]:
     yield from _radii([row for row in rows if row.at == NO_NOISE], setting)
 
 
-def _votes(rows: Sequence[Row], setting: Setting) -> Iterator[Pair]:
+def _votes(rows: Sequence[Row], setting: Setting) -> Iterator[BoundingPair]:
     here = [row for row in rows if not row.at.levelless and (is_vote(row) or row.quantity == RADIUS.name)]
     for pair in _radii(here, setting, "radius of the majority vote"):
         vote, flip = pair.least.row, pair.most.row
@@ -402,20 +402,20 @@ def _votes(rows: Sequence[Row], setting: Setting) -> Iterator[Pair]:
     for vote in filter(is_vote, rows):
         if vote.value > 0.0 and (theorem := _theorem(vote, setting)) is not None:
             allowed = theorem(_p_lower(vote) or 0.0)
-            yield Pair("radius that p_lower certifies", _fixed(vote, vote.value), _fixed(vote, allowed), vote)
+            yield BoundingPair("radius that p_lower certifies", _fixed(vote, vote.value), _fixed(vote, allowed), vote)
 
 
-def _searches(rows: Sequence[Row], setting: Setting) -> Iterator[Pair]:
+def _searches(rows: Sequence[Row], setting: Setting) -> Iterator[BoundingPair]:
     """Every attack with every other flip, whose own norm says how far it is at most in the attack's."""
     own = [row for row in rows if row.at == NO_NOISE and row.quantity == RADIUS.name]
     attacks = [row for row in own if setting.estimators.get(named(row).estimator, named(row).estimator) == _ATTACK]
     for attack, other in itertools.product(attacks, own):
         factor = None if other is attack or _witnessed(other) is None else setting.factor(attack, other)
         if factor is not None:
-            yield Pair(f"radius ({named(attack).part})", _fixed(attack, attack.value), _fixed(other, factor * other.value), attack)
+            yield BoundingPair(f"radius ({named(attack).part})", _fixed(attack, attack.value), _fixed(other, factor * other.value), attack)
 
 
-def _ball(rows: Sequence[Row], setting: Setting) -> Iterator[Pair]:
+def _ball(rows: Sequence[Row], setting: Setting) -> Iterator[BoundingPair]:
     certified = [
         (row, bound / (1.0 + _RADII[0]) - _RADII[1])
         for row in rows
@@ -428,10 +428,10 @@ def _ball(rows: Sequence[Row], setting: Setting) -> Iterator[Pair]:
         for proof, radius in certified:
             bound = leaving(noise, row.at.level, setting.pixels, norm_of(proof) or 2.0, radius) if radius > 0 else 1.0
             if bound < 1.0:
-                yield Pair(f"p_fail at {row.at}", measured[0], _fixed(proof, bound), proof if bound == 0.0 else None)
+                yield BoundingPair(f"p_fail at {row.at}", measured[0], _fixed(proof, bound), proof if bound == 0.0 else None)
 
 
-def _of_vote(rows: Sequence[Row], setting: Setting) -> Iterator[Pair]:
+def _of_vote(rows: Sequence[Row], setting: Setting) -> Iterator[BoundingPair]:
     for vote in rows:
         if not is_vote(vote) or vote.certified_class is None:
             continue
@@ -439,9 +439,9 @@ def _of_vote(rows: Sequence[Row], setting: Setting) -> Iterator[Pair]:
             if row.at == vote.at and (measured := _p_fail(row, setting)) is not None:
                 number = f"p_fail at {row.at}"
                 if vote.certified_class == row.predicted:
-                    yield Pair(number, measured[0], Claim(vote, partial(_others, _share(vote)), random=True))
+                    yield BoundingPair(number, measured[0], Claim(vote, partial(_others, _share(vote)), random=True))
                 else:
-                    yield Pair(number, Claim(vote, _share(vote), random=True), measured[1])
+                    yield BoundingPair(number, Claim(vote, _share(vote), random=True), measured[1])
 
 
 def _others(share: End, tail: float) -> float:
@@ -449,7 +449,7 @@ def _others(share: End, tail: float) -> float:
     return 1.0 - share(tail)
 
 
-def _concentration(rows: Sequence[Row], setting: Setting) -> Iterator[Pair]:
+def _concentration(rows: Sequence[Row], setting: Setting) -> Iterator[BoundingPair]:
     proofs = {  # the same for every norm
         (named(row).estimator, row.at): (row, row.certificate.p_error)
         for row in rows
@@ -458,18 +458,18 @@ def _concentration(rows: Sequence[Row], setting: Setting) -> Iterator[Pair]:
     for (proof, p_error), row in itertools.product(proofs.values(), rows):
         measured = _p_fail(row, setting) if row.at == proof.at and proof.value > 0 else None
         if measured is not None and proof.certified_class in (None, proof.predicted):
-            yield Pair(f"p_fail at {row.at}", measured[0], _fixed(proof, p_error))
+            yield BoundingPair(f"p_fail at {row.at}", measured[0], _fixed(proof, p_error))
 
 
-def _agreement(rows: Sequence[Row], setting: Setting) -> Iterator[Pair]:
+def _agreement(rows: Sequence[Row], setting: Setting) -> Iterator[BoundingPair]:
     """Measurements of the same probability by different estimators, but approximations: they are known to differ."""
     measured = [(row, ends) for row in rows if not approximate(row) and (ends := _p_fail(row, setting)) is not None]
     for (one, first), (other, second) in itertools.permutations(measured, 2):
         if one.at == other.at:
-            yield Pair(f"p_fail at {one.at}", first[0], second[1])
+            yield BoundingPair(f"p_fail at {one.at}", first[0], second[1])
 
 
-def _orders(rows: Sequence[Row], _: Setting) -> Iterator[Pair]:
+def _orders(rows: Sequence[Row], _: Setting) -> Iterator[BoundingPair]:
     series: dict[object, list[tuple[float, Row]]] = {}
     for row in rows:
         name = named(row)
@@ -479,16 +479,16 @@ def _orders(rows: Sequence[Row], _: Setting) -> Iterator[Pair]:
         ascending = [row for _, row in sorted(norms, key=itemgetter(0))]
         for low, high in itertools.combinations(ascending, 2):
             first, second = interval_ends(low)[0], interval_ends(high)[1]
-            yield Pair(f"loss at {low.at}", Claim(low, first, random=True), Claim(high, second, random=True))
+            yield BoundingPair(f"loss at {low.at}", Claim(low, first, random=True), Claim(high, second, random=True))
 
 
-def _worst_losses(rows: Sequence[Row], _: Setting) -> Iterator[Pair]:
+def _worst_losses(rows: Sequence[Row], _: Setting) -> Iterator[BoundingPair]:
     losses = [row for row in rows if row.quantity == LOSS.name]
     for row, attack in itertools.product(losses, losses):
         if is_attack(attack) and not is_attack(row) and (row.at, target_of(row)) == (attack.at, target_of(attack)):
             met, low = highest_loss(row), interval_ends(row)[0]
             claim = Claim(row, partial(_met, low, met), random=not_missed(row) > met)
-            yield Pair(f"largest loss at {row.at}", claim, _fixed(attack, attack.value), attack)
+            yield BoundingPair(f"largest loss at {row.at}", claim, _fixed(attack, attack.value), attack)
 
 
 def _met(lower: End, highest: float, tail: float) -> float:

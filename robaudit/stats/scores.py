@@ -19,7 +19,7 @@ from robaudit.errors import NothingLeftError, RunError
 from robaudit.levels import LevelChoice
 from robaudit.names import ResultName
 from robaudit.quantities import RADIUS, TOLERANCE, IntervalKind
-from robaudit.stats.bootstrap import Difference, Ends, differences, minus, percentiles
+from robaudit.stats.bootstrap import Ends, PairedDifference, differences, minus, percentiles
 from robaudit.stats.difficulties import Difficulties
 from robaudit.stats.frame import Columns, Results, measuring
 from robaudit.stats.groups import GroupKey
@@ -462,7 +462,7 @@ class Change:
         base, new: in either run, on the common images.
         value: new - base; None where one is not defined.
         lower, upper: its interval for the population; infinite on the side where a censored image leaves it open; None without one.
-        p_value: of no difference (:class:`robaudit.stats.bootstrap.Difference`); None without an interval.
+        p_value: of no difference (:class:`robaudit.stats.bootstrap.PairedDifference`); None without an interval.
     """
 
     base: ScoreValue
@@ -537,7 +537,7 @@ def score_changes(base: Radii, new: Radii, where: str, confidence: float = ROW_C
     return ScoreChanges(first, second, changes, len(base.ids) - len(pairs), len(new.ids) - len(pairs))
 
 
-def _change(score: Score, base: ScoreValue, new: ScoreValue, found: Difference | None) -> Change:
+def _change(score: Score, base: ScoreValue, new: ScoreValue, found: PairedDifference | None) -> Change:
     if found is None:
         return Change(base, new, None, None, None)
     value, lower, upper, p = found[:4]

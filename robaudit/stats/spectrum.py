@@ -79,7 +79,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Sample(Document):
+class SampleSpectrum(Document):
     """An image and all of its results.
 
     Attributes:
@@ -97,7 +97,7 @@ class Sample(Document):
     rows: Mapping[GroupKey, Row]
 
     @staticmethod
-    def of(rows: Sequence[Row]) -> Sample:
+    def of(rows: Sequence[Row]) -> SampleSpectrum:
         """The image whose rows these are, one at least."""
         first = rows[0]
         own = next((row for row in rows if row.quantity == DIFFICULTY.name and math.isfinite(row.value)), None)
@@ -105,7 +105,7 @@ class Sample(Document):
         margin = next((one.margin for one in about if one.margin is not None), None)
         difficulty = next((one.difficulty for one in about if one.difficulty is not None), None if own is None else own.value)
         found = {GroupKey.of(row): row for row in rows}
-        return Sample(first.sample_id, first.label, first.predicted, first.correct, margin, difficulty, found)
+        return SampleSpectrum(first.sample_id, first.label, first.predicted, first.correct, margin, difficulty, found)
 
     def document(self, names: Names | None = None) -> dict[str, Any]:
         """As JSON values, each class with its name (by index)."""
@@ -131,7 +131,7 @@ class Spectrum(Document):
     """
 
     lines: tuple[Line, ...]
-    samples: tuple[Sample, ...]
+    samples: tuple[SampleSpectrum, ...]
     images: int
     ranked_by: Line
 
@@ -160,7 +160,7 @@ def spectrum(run: Results, most: int | None = None, ids: Sequence[str] = ()) -> 
     order = _ranked(run, ranking)
     chosen = _known(run, ids, order) if ids else order[:most]
     wanted = frozenset(chosen)
-    found = {rows[0].sample_id: Sample.of(rows) for rows in by_sample(run.rows) if rows[0].sample_id in wanted}
+    found = {rows[0].sample_id: SampleSpectrum.of(rows) for rows in by_sample(run.rows) if rows[0].sample_id in wanted}
     return Spectrum(lines, tuple(found[one] for one in chosen), len(order), ranking)
 
 

@@ -55,7 +55,7 @@ def _texts(rows: Iterable[Row]) -> Iterator[str]:
     yield "\n]}\n" if before == ",\n" else "]}\n"
 
 
-class Summary(Protocol):
+class JsonSummary(Protocol):
     """A summary that can be written as JSON values."""
 
     def document(self) -> dict[str, Any]:
@@ -63,7 +63,7 @@ class Summary(Protocol):
         ...
 
 
-def summary_json(groups: Sequence[Summary], **more: Any) -> str:
+def summary_json(groups: Sequence[JsonSummary], **more: Any) -> str:
     """The text of summary.json: ``more`` (JSON values), then ``groups``, one for each estimator and noise level."""
     return document_json({**more, "groups": [group.document() for group in groups]})
 

@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field, PrivateAttr, ValidationError, field
 from robaudit.plugins import OBJECTIVES, refuse_unknown
 from robaudit.spec.class_names import BASE_DIR
 from robaudit.spec.errors import explain
-from robaudit.spec.fields import Count, Number, Part, Positive, as_tuple, no_bool
+from robaudit.spec.fields import Count, Number, Positive, SpecSection, as_tuple, no_bool
 from robaudit.spec.load import dataset_section, put, read_document, read_setting
 from robaudit.spec.model import AuditSpec, BaseDatasetSpec, DatasetSpec, digest, noise_entries
 from robaudit.spec.origin import Location, Origin
@@ -20,7 +20,7 @@ from robaudit.spec.origin import Location, Origin
 _PLACEHOLDER = {"path": "model.safetensors", "architecture": "robaudit:linear"}
 
 
-class NetworkSpec(Part):
+class NetworkSpec(SpecSection):
     """The network to train, from fresh weights."""
 
     architecture: str = Field(
@@ -38,7 +38,7 @@ class NetworkSpec(Part):
         return self
 
 
-class ObjectiveSpec(Part):
+class ObjectiveSpec(SpecSection):
     """One objective by name, with its options (checked by the objective itself)."""
 
     name: str
@@ -58,7 +58,7 @@ class ObjectiveSpec(Part):
         return value
 
 
-class Recipe(Part):
+class Recipe(SpecSection):
     """How the weights are found, whatever the network and the objective are."""
 
     epochs: Count = Field(10, description="passes over the images")

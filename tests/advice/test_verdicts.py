@@ -6,17 +6,17 @@ from dataclasses import replace
 
 import pytest
 
-from robaudit.advice.comparison import Comparison, Coverage, Error
+from robaudit.advice.comparison import Coverage, Error, ReferenceComparison
 from robaudit.advice.verdicts import advice, milliseconds, remarks, short, signed, verdict
 from tests.levels import sigma
 
 ERROR = Error(0.0, 0.001, 0.005, 0.001, 0.002, None, "7", 0.9, 0.95)
-GOOD = Comparison("good", sigma(0.1), "p_robust", 50, 50, 0.9, 0.9, ERROR, 0.99, None, 65, 0, 0.03)
+GOOD = ReferenceComparison("good", sigma(0.1), "p_robust", 50, 50, 0.9, 0.9, ERROR, 0.99, None, 65, 0, 0.03)
 
 
 def one(
     name: str = "good", *, seconds: float = 0.03, rank: float | None = 0.99, coverage: Coverage | None = None, **error: object
-) -> Comparison:
+) -> ReferenceComparison:
     return replace(GOOD, estimator=name, seconds=seconds, rank=rank, coverage=coverage, error=replace(ERROR, **error))  # type: ignore[arg-type]
 
 
@@ -76,7 +76,7 @@ def test_other_quantities_have_no_part_in_the_choice() -> None:
         (replace(GOOD, images=9), "9 images are too few for a verdict (at least 10)"),
     ],
 )
-def test_verdicts(comparison: Comparison, says: str) -> None:
+def test_verdicts(comparison: ReferenceComparison, says: str) -> None:
     assert verdict(comparison) == says
 
 

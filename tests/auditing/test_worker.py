@@ -14,7 +14,7 @@ from robaudit import AuditSpec, ImageBatch, Result
 from robaudit.auditing import worker as worker_module
 from robaudit.auditing.messages import Done, Failed, Opened
 from robaudit.auditing.prepare import OpenedAudit, Request, open_audit
-from robaudit.auditing.worker import Order, Plan, Worker
+from robaudit.auditing.worker import ChunkJob, Worker, WorkerPlan
 from robaudit.estimators.mc import MonteCarlo
 from robaudit.progress import Listener
 from tests.specs import digits
@@ -29,13 +29,13 @@ def parts(tmp_path: Path) -> OpenedAudit:
 
 
 def worker_of(parts: OpenedAudit) -> Worker:
-    return Worker(Plan(parts.spec))
+    return Worker(WorkerPlan(parts.spec))
 
 
-def order_of(parts: OpenedAudit, opened: Opened | Failed, *places: int) -> Order:
+def order_of(parts: OpenedAudit, opened: Opened | Failed, *places: int) -> ChunkJob:
     assert isinstance(opened, Opened)
     names = tuple(parts.samples.sample_id(place) for place in places)
-    return Order(parts.tasks, places, names, (), opened.facts.model["sha256"])
+    return ChunkJob(parts.tasks, places, names, (), opened.facts.model["sha256"])
 
 
 def test_the_next_images_are_read_while_others_are_computed(parts: OpenedAudit, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -48,7 +48,7 @@ def test_the_next_images_are_read_while_others_are_computed(parts: OpenedAudit, 
         waited.append(read.wait(30))
         return real(self, batch)
 
-    def reading(self: Any, order: Order) -> Any:
+    def reading(self: Any, order: ChunkJob) -> Any:
         chunks.append(found := chunk(self, order))
         if len(chunks) > 1:
             read.set()

@@ -13,6 +13,6 @@ from tests.specs import digits
 def test_freed_memory_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     called = list[bool]()
     monkeypatch.setattr(worker, "keep_freed_memory", lambda: called.append(True))
-    plan = worker.Plan(AuditSpec.model_validate(digits()))
+    plan = worker.WorkerPlan(AuditSpec.model_validate(digits()))
     assert isinstance(worker.Worker(plan).open(), Opened)
     assert called == [True]

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from robaudit.advice.comparison import Comparison
+from robaudit.advice.comparison import ReferenceComparison
 from robaudit.advice.validate import validate
 from robaudit.estimators.engine import Engine
 from robaudit.levels import NoiseLevel
@@ -122,7 +122,7 @@ def _make(noise: Noise, network: Network, draws: int) -> None:
 def measure(bench: Bench) -> Section:
     """Bias and RMSE of logit_gaussian and mmse against converged mc, for every random kind on three networks, at equal passes."""
     images, reference = (8, 256) if bench.quick else (IMAGES, REFERENCE)
-    found: dict[str, dict[NoiseLevel, dict[str, Comparison]]] = {}
+    found: dict[str, dict[NoiseLevel, dict[str, ReferenceComparison]]] = {}
     tables = []
     try:
         for name in NETWORKS[:1] if bench.quick else NETWORKS:
@@ -154,7 +154,7 @@ def measure(bench: Bench) -> Section:
 
 def _compared(
     bench: Bench, name: str, images: int, reference: int
-) -> tuple[dict[NoiseLevel, dict[str, Comparison]], dict[NoiseLevel, str]]:
+) -> tuple[dict[NoiseLevel, dict[str, ReferenceComparison]], dict[NoiseLevel, str]]:
     """The comparisons of one network by level and estimator, and how many images `logit_gaussian` decided by votes."""
     with _temporary() as folder:
         network = load(bench, name, images)
@@ -179,7 +179,7 @@ def _compared(
             }
         ).located(folder, name)
         result = validate(spec, images=images, draws=reference, trust=False)
-    by_level: dict[NoiseLevel, dict[str, Comparison]] = {}
+    by_level: dict[NoiseLevel, dict[str, ReferenceComparison]] = {}
     for one in result.comparisons:
         by_level.setdefault(one.at, {})[one.estimator] = one
     return by_level, {at: _by_votes(result.rows, at) for at in by_level}
@@ -188,7 +188,7 @@ def _compared(
 _HEADS = ["noise", "p", "logit_gaussian: bias", "RMSE", "coverage", "by votes", "mmse: bias", "RMSE", "mc: RMSE"]
 
 
-def _row(at: NoiseLevel, some: Mapping[str, Comparison], votes: str) -> list[str]:
+def _row(at: NoiseLevel, some: Mapping[str, ReferenceComparison], votes: str) -> list[str]:
     ours, linear, plain = some["logit_gaussian"], some.get("mmse"), some["mc"]
     cover = "-" if ours.coverage is None else f"{ours.coverage.share:.2f}"
     return [
@@ -202,7 +202,7 @@ def _row(at: NoiseLevel, some: Mapping[str, Comparison], votes: str) -> list[str
     ]
 
 
-def _error(one: Comparison) -> list[str]:
+def _error(one: ReferenceComparison) -> list[str]:
     if one.error is None:
         return ["-", "-"]
     spread = "" if one.error.rmse_error is None else f" +- {one.error.rmse_error:.3f}"

@@ -20,7 +20,7 @@ FOLDER = Path(demo.__file__).parent
 
 
 @pytest.mark.parametrize("recipe", demo.RECIPES)
-def test_shipped_weights_are_as_good_as_they_say(recipe: demo.Recipe) -> None:
+def test_shipped_weights_are_as_good_as_they_say(recipe: demo.DemoRecipe) -> None:
     path = FOLDER / f"{recipe.name}.safetensors"
     assert path.stat().st_size < 200_000
     network = digits_cnn()

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from robaudit.numerics.minimal_norm import Flips, Logits, Origin, Search, Slopes, nearest_flips, passes_of, shared_flips
-from robaudit.numerics.norm_steps import Norm, Rooms, dots, size
+from robaudit.numerics.minimal_norm import FlipOrigin, Flips, Logits, Search, Slopes, nearest_flips, passes_of, shared_flips
+from robaudit.numerics.norm_steps import FeasibleSet, Norm, dots, size
 from robaudit.numerics.rowwise import total
 
 NORMS: tuple[Norm, ...] = ("l2", "linf")
@@ -177,7 +177,7 @@ def test_nothing_beyond_the_cap(norm: Norm) -> None:
     lost = ~found.found
     assert torch.equal(found.pixels[lost], x[lost])
     assert torch.equal(found.label[lost], y[lost])
-    assert (found.origin[lost] == Origin.NONE).all()
+    assert (found.origin[lost] == FlipOrigin.NONE).all()
 
 
 def test_images_that_are_already_wrong_cost_one_pass() -> None:
@@ -186,7 +186,7 @@ def test_images_that_are_already_wrong_cost_one_pass() -> None:
     label = model(torch.empty(0), x).argmax(1)
     found = hunt(model.passes((label + 1) % 3), x, (label + 1) % 3, Search("l2"))
     assert (found.radius == 0).all()
-    assert (found.origin == Origin.MISCLASSIFIED).all()
+    assert (found.origin == FlipOrigin.MISCLASSIFIED).all()
     assert found.gradients.tolist() == [0] * 5
     assert torch.equal(found.label, label)
 
@@ -217,7 +217,7 @@ def test_the_nearest_point_of_a_half_space_in_a_box(pixels: int, seed: int, need
     """It reaches what is needed or the far corner, and no other point of the box that does is nearer."""
     w = torch.randn(1, pixels, generator=generator(seed), dtype=torch.float64)
     x = torch.rand(1, pixels, generator=generator(seed + 1), dtype=torch.float64)
-    rooms = Rooms(norm, -x, 1 - x)
+    rooms = FeasibleSet(norm, -x, 1 - x)
     d = rooms.nearest(w, torch.tensor([needed], dtype=torch.float64))
     assert torch.equal(d, rooms.boxed(d))
     most = float(torch.where(w > 0, w * (1 - x), -w * x).sum())
@@ -227,7 +227,7 @@ def test_the_nearest_point_of_a_half_space_in_a_box(pixels: int, seed: int, need
         return
     assert reached <= needed + 1e-9
     others = 2 * torch.rand(200, pixels, generator=generator(seed + 2), dtype=torch.float64) - 1
-    others = Rooms(norm, -x.expand(200, -1), 1 - x.expand(200, -1)).boxed(others)
+    others = FeasibleSet(norm, -x.expand(200, -1), 1 - x.expand(200, -1)).boxed(others)
     enough = dots(w.expand(200, -1), others) >= reached
     assert (size(others[enough], norm) >= float(size(d, norm)) - 1e-9).all()
 
@@ -261,7 +261,7 @@ def test_what_one_norm_cannot_reach_the_other_finds() -> None:
     x, y = torch.zeros(1, 4, dtype=torch.float64), torch.tensor([0])
     few = [Search(norm, restarts=0, polish=0) for norm in NORMS]
     alone = nearest_flips(logits, slopes, x, y, few[0], Uniform(torch.arange(1), x.shape[1:]))
-    assert alone.origin.tolist() == [Origin.RAY]
+    assert alone.origin.tolist() == [FlipOrigin.RAY]
     l2, linf = shared_flips(logits, slopes, x, y, few, Uniform(torch.arange(1), x.shape[1:]))
     assert linf.radius.item() == pytest.approx(0.2, rel=1e-3)
     assert l2.radius.item() <= linf.radius.item() * 2
@@ -281,7 +281,7 @@ def test_where_chains_have_no_slope_to_follow_rays_find_a_flip() -> None:
     for norm in NORMS:
         search = Search(norm, clipped=True, restarts=0, polish=0)
         found = hunt((logits, slopes), x, y, search)
-        assert (found.origin == Origin.RAY).all()
+        assert (found.origin == FlipOrigin.RAY).all()
         risen = (found.pixels > 0.5).sum(1).double()
         assert torch.allclose(found.radius, 0.5 * (risen.sqrt() if norm == "l2" else torch.ones(3).double()), rtol=1e-3)
         assert (found.forwards <= passes_of([search])[1]).all()

@@ -13,7 +13,7 @@ from scipy.stats import multivariate_normal, norm
 from torch import Tensor
 
 from robaudit.numerics.moments import (
-    Moments,
+    MeanCovariance,
     mean_of_larger,
     probability_of_larger,
     relu_moments,
@@ -79,10 +79,10 @@ def test_relu_against_quadrature(a: float, s: float) -> None:
         assert float(variance) == pytest.approx(s**2 * (second - first**2), rel=1e-7)
 
 
-def covariance(values: int, seed: int = 0) -> Moments:
+def covariance(values: int, seed: int = 0) -> MeanCovariance:
     generator = torch.Generator().manual_seed(seed)
     factor = torch.randn(values, values, generator=generator, dtype=torch.float64) / math.sqrt(values)
-    return Moments(torch.randn(values, generator=generator, dtype=torch.float64), factor @ factor.T)
+    return MeanCovariance(torch.randn(values, generator=generator, dtype=torch.float64), factor @ factor.T)
 
 
 def exact_product(m: Tensor, s: Tensor, rho: float) -> float:
@@ -96,7 +96,7 @@ def exact_product(m: Tensor, s: Tensor, rho: float) -> float:
 def test_covariances_behind_a_relu(rho: float) -> None:
     """By quadrature: each further term of the series is nearer, until only digits differ."""
     m, s = torch.tensor([0.4, -0.3], dtype=torch.float64), torch.tensor([0.8, 1.1], dtype=torch.float64)
-    before = Moments(m, torch.tensor([[s[0] ** 2, rho * s[0] * s[1]], [rho * s[0] * s[1], s[1] ** 2]], dtype=torch.float64))
+    before = MeanCovariance(m, torch.tensor([[s[0] ** 2, rho * s[0] * s[1]], [rho * s[0] * s[1], s[1] ** 2]], dtype=torch.float64))
     truth = exact_product(m, s, rho) - float(torch.prod(relu_moments(m, s)[0]))
     off = [abs(float(through_relu(before, order).covariance[0, 1]) - truth) for order in (1, 2, 4, 12)]
     assert off[2] < off[0]
@@ -119,7 +119,7 @@ def test_the_result_is_a_covariance() -> None:
     """Positive semi-definite, symmetric, with exact variances; duplicates and constants included."""
     before = covariance(5)
     twin = torch.eye(5, dtype=torch.float64)[[0, 0, 1, 2, 3, 4]]
-    doubled = Moments(twin @ before.mean, twin @ before.covariance @ twin.T)
+    doubled = MeanCovariance(twin @ before.mean, twin @ before.covariance @ twin.T)
     doubled.covariance[4] = doubled.covariance[:, 4] = 0.0
     for order in (1, 2, 3, 4, 7):
         found = through_relu(doubled, order).covariance

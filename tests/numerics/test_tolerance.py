@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import binom, norm
 
-from robaudit.numerics.tolerance import KEPT, Ask, Plan, Tolerance, critical_counts, find_tolerance, run_all
+from robaudit.numerics.tolerance import KEPT, DrawRequest, SearchPlan, Tolerance, critical_counts, find_tolerance, run_all
 
 Levels = NDArray[np.float64]
 Flips = Callable[[float, NDArray[np.int64]], NDArray[np.bool_]]
@@ -28,11 +28,11 @@ def once(flip_levels: Levels) -> Flips:
     return lambda level, draws: flip_levels[draws] <= level
 
 
-def search(plan: Plan, flips: Flips) -> tuple[Tolerance, list[Ask]]:
+def search(plan: SearchPlan, flips: Flips) -> tuple[Tolerance, list[DrawRequest]]:
     """The result, and what was asked for."""
-    asked: list[Ask] = []
+    asked: list[DrawRequest] = []
 
-    def answer(_: Sequence[int], asks: Sequence[Ask]) -> list[NDArray[np.int64]]:
+    def answer(_: Sequence[int], asks: Sequence[DrawRequest]) -> list[NDArray[np.int64]]:
         asked.extend(asks)
         return [np.where(flips(ask.level, ask.draws), 3, KEPT) for ask in asks]
 
@@ -50,9 +50,15 @@ def test_critical_counts(draws: int, share: float, tail: float) -> None:
 
 
 @pytest.mark.parametrize(
-    "plan", [Plan(0.95, 0.1, 50_000, 1.0), Plan(0.6, 0.5, 10**6, 1.0), Plan(0.999, 0.3, 500, 1.0), Plan(0.95, 1.0, 500, 1.0)]
+    "plan",
+    [
+        SearchPlan(0.95, 0.1, 50_000, 1.0),
+        SearchPlan(0.6, 0.5, 10**6, 1.0),
+        SearchPlan(0.999, 0.3, 500, 1.0),
+        SearchPlan(0.95, 1.0, 500, 1.0),
+    ],
 )
-def test_the_looks_are_wrong_in_5_percent_together(plan: Plan) -> None:
+def test_the_looks_are_wrong_in_5_percent_together(plan: SearchPlan) -> None:
     draws = [look.draws for look in plan.looks]
     assert sum(look.alpha for look in plan.looks) < 0.05
     assert draws == sorted(set(draws))
@@ -65,7 +71,7 @@ def test_the_looks_are_wrong_in_5_percent_together(plan: Plan) -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_the_ends_are_order_statistics(seed: int) -> None:
-    plan, levels = Plan(0.95, 0.2, 50_000, 1.0), normal_flips(seed, 0.03)
+    plan, levels = SearchPlan(0.95, 0.2, 50_000, 1.0), normal_flips(seed, 0.03)
     found, asked = search(plan, once(levels))
     look = next(look for look in plan.looks if look.draws == found.samples)
     ordered, slack = np.sort(levels[: look.draws]), 1 + plan.tolerance / 16
@@ -81,7 +87,7 @@ def test_the_ends_are_order_statistics(seed: int) -> None:
 
 def test_coverage() -> None:
     """Intervals that miss the closed form are fewer than 5 %, up to chance."""
-    plan, searches = Plan(0.9, 0.3, 50_000, 1.0), 300
+    plan, searches = SearchPlan(0.9, 0.3, 50_000, 1.0), 300
     found = [search(plan, once(normal_flips(1000 + seed, 0.02)))[0] for seed in range(searches)]
     truth = 0.02 / norm.ppf(0.9)
     missed = sum(not one.lower <= truth <= one.upper for one in found)
@@ -91,14 +97,14 @@ def test_coverage() -> None:
 
 
 def test_without_flips_it_is_censored() -> None:
-    found, _ = search(Plan(0.95, 0.1, 50_000, 0.7), once(np.full(DRAWS, np.inf)))
+    found, _ = search(SearchPlan(0.95, 0.1, 50_000, 0.7), once(np.full(DRAWS, np.inf)))
     assert (found.value, found.lower, found.upper, found.censored, found.reached) == (0.7, 0.7, math.inf, True, True)
     assert (found.flips_to, found.std_error) == (None, None)
     assert found.passes < 700
 
 
 def test_failing_at_the_smallest_level_gives_0() -> None:
-    plan = Plan(0.95, 0.1, 50_000, 1.0)
+    plan = SearchPlan(0.95, 0.1, 50_000, 1.0)
     found, _ = search(plan, once(np.zeros(DRAWS)))
     assert (found.value, found.lower, found.upper, found.censored, found.reached) == (0.0, 0.0, plan.floor, False, True)
     assert found.passes < 600
@@ -117,7 +123,7 @@ def flipping_back(levels: Levels, share: float, width: float) -> Flips:
 
 def test_draws_that_flip_back_are_noticed_and_the_ends_hold_what_they_say() -> None:
     """With everything checked, the ends are where all draws say so."""
-    plan = Plan(0.95, 0.2, 200_000, 1.0, check=1.0)
+    plan = SearchPlan(0.95, 0.2, 200_000, 1.0, check=1.0)
     for seed in range(5):
         flips = flipping_back(normal_flips(seed, 0.05), 0.5, 1.02)
         found, _ = search(plan, flips)
@@ -130,7 +136,7 @@ def test_draws_that_flip_back_are_noticed_and_the_ends_hold_what_they_say() -> N
 
 
 def test_a_wrong_result_in_the_share_that_is_checked_has_all_checked() -> None:
-    plan = Plan(0.95, 0.2, 200_000, 1.0)
+    plan = SearchPlan(0.95, 0.2, 200_000, 1.0)
     found = [search(plan, flipping_back(normal_flips(seed, 0.05), share, 1.02))[0] for share in (0.0, 0.5) for seed in range(5)]
     checked = [one.checked / one.samples for one in found]
     assert max(checked[:5]) < 0.5
@@ -141,13 +147,13 @@ def test_a_wrong_result_in_the_share_that_is_checked_has_all_checked() -> None:
 def test_the_first_crossing() -> None:
     """Beyond .2 the class is the same again: with much noise a network sees one class everywhere."""
     levels = normal_flips(3, 0.01)
-    found, _ = search(Plan(0.95, 0.2, 50_000, 1.0), lambda level, draws: (levels[draws] <= level) & (level < 0.2))
+    found, _ = search(SearchPlan(0.95, 0.2, 50_000, 1.0), lambda level, draws: (levels[draws] <= level) & (level < 0.2))
     assert found.lower < 0.01 / norm.ppf(0.95) < found.upper
 
 
 def test_a_dip_below_is_told() -> None:
     """Everything flips near a quarter of the lower end, too: a place that the search passes over."""
-    plan, levels = Plan(0.95, 0.2, 50_000, 1.0), normal_flips(5, 0.15)
+    plan, levels = SearchPlan(0.95, 0.2, 50_000, 1.0), normal_flips(5, 0.15)
     without, _ = search(plan, once(levels))
     place = without.lower / 4
     found, _ = search(plan, lambda level, draws: (levels[draws] <= level) | (0.999 * place < level < 1.001 * place))
@@ -156,10 +162,10 @@ def test_a_dip_below_is_told() -> None:
 
 
 def test_a_search_depends_on_no_other() -> None:
-    plan = Plan(0.95, 0.3, 50_000, 1.0)
+    plan = SearchPlan(0.95, 0.3, 50_000, 1.0)
     many = [once(normal_flips(seed, 0.001 * 2**seed)) for seed in range(6)]
 
-    def answer(searches: Sequence[int], asks: Sequence[Ask]) -> list[NDArray[np.int64]]:
+    def answer(searches: Sequence[int], asks: Sequence[DrawRequest]) -> list[NDArray[np.int64]]:
         return [np.where(many[i](ask.level, ask.draws), 3, KEPT) for i, ask in zip(searches, asks, strict=True)]
 
     together = run_all([find_tolerance(plan) for _ in many], answer)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 import robaudit
 from robaudit.api.run import Run
-from robaudit.stats.bootstrap import Difference, difference
+from robaudit.stats.bootstrap import PairedDifference, difference
 from tests.shared import SHARED, card, document
 
 Floats = NDArray[np.float64]
@@ -222,7 +222,7 @@ def correct(run: Run) -> NDArray[np.bool_]:
 # --- tests
 
 
-def measured(images: int, statistic: Callable[[Places], float]) -> Difference:
+def measured(images: int, statistic: Callable[[Places], float]) -> PairedDifference:
     """A statistic of some images with its 95 % interval and the p-value of 0, by robaudit's bootstrap over images."""
     everyone = np.arange(images)
 
@@ -232,11 +232,11 @@ def measured(images: int, statistic: Callable[[Places], float]) -> Difference:
     return difference(images, drawn, statistic(everyone))
 
 
-def mean(each: Floats) -> Difference:
+def mean(each: Floats) -> PairedDifference:
     """The mean over the images that have a value, its interval, and the p-value of 0."""
     known = each[np.isfinite(each)]
     if not len(known):
-        return Difference(math.nan, None, None, None, 0)
+        return PairedDifference(math.nan, None, None, None, 0)
     return difference(len(known), lambda drawn: drawn @ known / drawn.sum(1), float(known.mean()))
 
 
@@ -298,7 +298,7 @@ def number(value: float, digits: int = 3) -> str:
     return text.replace("0.", ".", 1) if abs(value) < 1 else text
 
 
-def with_ends(found: Difference) -> str:
+def with_ends(found: PairedDifference) -> str:
     """A value and its interval."""
     if found.lower is None or found.upper is None:
         return number(found.value)

@@ -12,7 +12,7 @@ from torch import Tensor
 from robaudit.api.run import Run
 from robaudit.numerics.moments import mean_of_larger, probability_of_larger, relu_moments
 from robaudit.numerics.normal import normal_cdf
-from robaudit.stats.curves import Summary
+from robaudit.stats.curves import CurveSummary
 from tests.papers.item import Floats, Part, Session, at_most, correct, item, judged, lower, mean, number, pixels, table, values, with_ends
 from tests.papers.pictures import panels
 from tests.shared import SHARED, card
@@ -277,7 +277,7 @@ def votes(run: Run, noise: str) -> Floats:
     return np.array([1 - one.label_errors for key, one in run.frame.items() if key.estimator == "mc" and key.at.noise == noise])
 
 
-def summed(one: Summary) -> str:
+def summed(one: CurveSummary) -> str:
     """A curve in one number, with its interval."""
     if one.value is None:
         return "-"

@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from robaudit.auditing.messages import Failed, Item, Lost, Opened
-from robaudit.auditing.worker import Order, Plan, Worker
+from robaudit.auditing.worker import ChunkJob, Worker, WorkerPlan
 from robaudit.spec.model import AuditSpec
 
 
-def plan(document: Mapping[str, Any], folder: Path | None = None, **rest: Any) -> Plan:
+def plan(document: Mapping[str, Any], folder: Path | None = None, **rest: Any) -> WorkerPlan:
     """The plan of a worker on this machine's processor."""
     given = {**document, "run": {"device": "cpu", **document.get("run", {})}}
     spec = AuditSpec.model_validate(given).located(folder or Path.cwd(), "spec")
-    return Plan(spec, folder="run", **rest)
+    return WorkerPlan(spec, folder="run", **rest)
 
 
 def opened(worker: Worker) -> Opened:
@@ -59,13 +59,13 @@ class DirectTeam:
         self._worker, self._lost_at, self._returns, self._told = worker, deque(sorted(lost_at)), returns, told
         self._deadly = deadly
         self._queues: list[deque[Iterator[Item | Opened | Lost]]] = [deque() for _ in range(members)]
-        self.given: list[tuple[int, Order]] = []
+        self.given: list[tuple[int, ChunkJob]] = []
         self.items_sent = 0
 
     def names(self) -> Sequence[str]:
         return [f"worker {number}" for number in range(len(self._queues))]
 
-    def give(self, worker: int, order: Order) -> None:
+    def give(self, worker: int, order: ChunkJob) -> None:
         self.given.append((worker, order))
         killed = self._deadly in order.ids
         self._queues[worker].append(

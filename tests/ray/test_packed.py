@@ -10,12 +10,12 @@ import pytest
 import torch
 
 from robaudit.auditing.shipping import packed
-from robaudit.auditing.worker import Plan, Worker
+from robaudit.auditing.worker import Worker, WorkerPlan
 from tests.ray.teams import opened, plan, refusal
 from tests.specs import WEIGHTS, digits
 
 
-def sent(given: Plan) -> Plan:
+def sent(given: WorkerPlan) -> WorkerPlan:
     """The plan of a worker that is sent the model."""
     spec, files, home = packed(given.spec, ())
     return replace(given, spec=spec, files=files, home=home)

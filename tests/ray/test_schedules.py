@@ -20,7 +20,7 @@ from robaudit.auditing.environment import image_digest
 from robaudit.auditing.loop import compute_missing, task_names
 from robaudit.auditing.messages import Done, Failed, Finished, Item, Lost, Noted, Opened, Underway
 from robaudit.auditing.prepare import open_audit
-from robaudit.auditing.worker import Order, Worker
+from robaudit.auditing.worker import ChunkJob, Worker
 from robaudit.datasets.base import Labels, Sample
 from robaudit.errors import RobauditError, SampleError
 from robaudit.estimators.registry import Task
@@ -85,7 +85,7 @@ def result(place: int, task: Task, number: int) -> Row:
     return row(f"s{place}", place + 100.0 * TASKS.index(task) + 0.25 * number, at, estimator=name)
 
 
-def items_of(order: Order, bad: Bad, random: Random) -> Iterator[Item]:
+def items_of(order: ChunkJob, bad: Bad, random: Random) -> Iterator[Item]:
     """What a worker may send about an order: halved where memory runs out, with what cannot be used refused."""
     places = list(order.places)
     if not order.samples and (gone := [place for place in places if place in bad.samples.unreadable]):
@@ -146,7 +146,7 @@ class Pretenders:
     def names(self) -> Sequence[str]:
         return [f"worker {number}" for number in range(self.members)]
 
-    def give(self, worker: int, order: Order) -> None:
+    def give(self, worker: int, order: ChunkJob) -> None:
         assert worker not in self.away
         assert len(self.orders[worker]) < 2
         for task in order.tasks:

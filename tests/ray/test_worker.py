@@ -11,7 +11,7 @@ import pytest
 from robaudit.auditing.messages import Done, Failed, Finished, Item
 from robaudit.auditing.prepare import open_audit
 from robaudit.auditing.shipping import Sent, first_sent, packed
-from robaudit.auditing.worker import Order, Plan, Worker
+from robaudit.auditing.worker import ChunkJob, Worker, WorkerPlan
 from robaudit.errors import DataError, ModelError
 from robaudit.progress import Listener
 from robaudit.rows import Row
@@ -21,11 +21,11 @@ from tests.specs import WEIGHTS, digits, save_npz
 SPEC = digits(estimators=[{"mc": {"samples": 5}}, "softmax"])
 
 
-def order_for(given: Plan, places: tuple[int, ...], sha256: str, *, sent: bool = False) -> Order:
+def order_for(given: WorkerPlan, places: tuple[int, ...], sha256: str, *, sent: bool = False) -> ChunkJob:
     """An order for everything that some images need."""
     parts = open_audit(given, Listener())
     samples = tuple(Sent.of(parts.samples[place]) for place in places) if sent else ()
-    return Order(parts.tasks, places, tuple(map(parts.samples.sample_id, places)), samples, sha256)
+    return ChunkJob(parts.tasks, places, tuple(map(parts.samples.sample_id, places)), samples, sha256)
 
 
 def rows(items: list[Item]) -> list[Row]:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from robaudit.errors import RunError
 from robaudit.stats.bootstrap import REPLICATES, weights
-from robaudit.stats.curves import CUTOFF, CurveKind, Relation, asr, curve_changes, curves_of, ends_at, gamma_at_half
+from robaudit.stats.curves import CUTOFF, CurveKind, ValueRelation, asr, curve_changes, curves_of, ends_at, gamma_at_half
 from robaudit.stats.curves import ams as ams_of
 from robaudit.stats.intervals import Floats
 from tests.curve_rows import attacked, curves_run, fading, noise_rows, noisy, pictured, sigma
@@ -51,7 +51,7 @@ def test_ams_is_never_negative() -> None:
     assert ams([0.6, 0.8, 0.2], 0.32) == 0.0
     run = curves_run(noise_rows([[3, 4, 3], [4, 4, 4], [0, 1, 0]], wrong=(0, 1)))
     summary = curves_of(run).curves[CurveKind.NOISE].summary
-    assert (summary.value, summary.relation, summary.lower) == (0.0, Relation.AT_LEAST, 0.0)
+    assert (summary.value, summary.relation, summary.lower) == (0.0, ValueRelation.AT_LEAST, 0.0)
 
 
 def test_ams_where_nothing_rises() -> None:
@@ -111,7 +111,7 @@ def test_an_adversarial_curve() -> None:
     assert curve.errors.tolist() == [0.25, 0.5, 0.5, 1.0]
     assert curve.summary.value == pytest.approx(asr(curve.errors, 0.32))
     assert curve.summary.value == pytest.approx(0.32 * (0 + 0.5 + 2.5 + 2.5) / 4)
-    assert curve.summary.relation is Relation.IS
+    assert curve.summary.relation is ValueRelation.IS
     assert (curve.images, curve.unlabelled, curve.draws) == (4, 0, 0)
 
 
@@ -120,7 +120,7 @@ def test_images_that_nothing_changes_count_as_the_cap() -> None:
     curve = curves_of(run).curves[CurveKind.L2]
     assert curve.errors.tolist() == [0, 0.25, 0.5, 0.5, 0.5]
     summary = curve.summary
-    assert summary.relation is Relation.AT_LEAST
+    assert summary.relation is ValueRelation.AT_LEAST
     assert summary.value == pytest.approx(0.32 * (0.5 + 1.5 + 4 + 4) / 4)
     assert summary.upper == math.inf
     assert summary.lower is not None
@@ -132,17 +132,17 @@ def test_a_misclassified_image_is_an_error_from_the_start_whether_attacks_succee
     for row in (attacked(0, 4, correct=False), attacked(0, 0, cap=9, correct=False)):
         curve = curves_of(curves_run([row, attacked(1, 2)])).curves[CurveKind.L2]
         assert curve.errors.tolist() == [0.5, 0.5, 1.0]
-        assert curve.summary.relation is Relation.IS
+        assert curve.summary.relation is ValueRelation.IS
 
 
 def test_all_misclassified() -> None:
     run = curves_run([attacked(i, 3, correct=False) for i in range(3)])
     curve = curves_of(run).curves[CurveKind.L2]
     assert curve.errors.tolist() == [1.0]
-    assert (curve.summary.value, curve.summary.relation) == (0.0, Relation.IS)
+    assert (curve.summary.value, curve.summary.relation) == (0.0, ValueRelation.IS)
     rows = noise_rows([[5, 5], [5, 5]], wrong=(0, 1))
     summary = curves_of(curves_run(rows)).curves[CurveKind.NOISE].summary
-    assert (summary.value, summary.relation) == (0.0, Relation.IS)
+    assert (summary.value, summary.relation) == (0.0, ValueRelation.IS)
 
 
 def test_one_image_has_no_intervals() -> None:
@@ -170,7 +170,7 @@ def test_a_noise_curve() -> None:
     assert np.allclose(curve.errors, expected)
     assert curve.used == 4, "the error of .9 ends it, and the clean point is one"
     assert curve.summary.value == pytest.approx(ams(expected[:4], 0.32))
-    assert curve.summary.relation is Relation.IS
+    assert curve.summary.relation is ValueRelation.IS
     assert curve.draws == 5
 
 
@@ -184,7 +184,7 @@ def test_errors_are_relative_to_the_label() -> None:
 def test_a_noise_curve_that_never_comes_near_chance() -> None:
     rows = noise_rows([[0, 1], [2, 3]])
     curve = curves_of(curves_run(rows)).curves[CurveKind.NOISE]
-    assert curve.summary.relation is Relation.AT_LEAST
+    assert curve.summary.relation is ValueRelation.AT_LEAST
     assert curve.summary.value == pytest.approx(ams([0, 0.1, 0.5], 0.32))
     assert curve.used == 3
     flat = curves_of(curves_run(noise_rows([[0, 0], [0, 0]]))).curves[CurveKind.NOISE].summary
@@ -200,8 +200,10 @@ def test_a_linear_curve() -> None:
     assert curve.summary.value == pytest.approx(0.375)
 
 
-@pytest.mark.parametrize(("wrong", "right", "value", "relation"), [(True, 0, 1.0, Relation.AT_LEAST), (False, 5, 0.5, Relation.AT_MOST)])
-def test_an_accuracy_that_does_not_cross_one_half(wrong: bool, right: int, value: float, relation: Relation) -> None:
+@pytest.mark.parametrize(
+    ("wrong", "right", "value", "relation"), [(True, 0, 1.0, ValueRelation.AT_LEAST), (False, 5, 0.5, ValueRelation.AT_MOST)]
+)
+def test_an_accuracy_that_does_not_cross_one_half(wrong: bool, right: int, value: float, relation: ValueRelation) -> None:
     rows = [noisy(i, fading(0.5), right, correct=not wrong) for i in range(3)]
     summary = curves_of(curves_run(rows)).curves[CurveKind.LINEAR].summary
     assert (summary.value, summary.relation) == (value, relation)

@@ -14,7 +14,7 @@ from robaudit.quantities import DIFFICULTY, Interval
 from robaudit.results import Certificate, CleanImage
 from robaudit.rows import Row
 from robaudit.stats.relations import RELATIONS
-from robaudit.stats.spectrum import Band, Sample, band_of, spectrum
+from robaudit.stats.spectrum import Band, SampleSpectrum, band_of, spectrum
 from tests.radius_rows import row
 from tests.spectrum_rows import BOX, SIGMA, STRONG, exact, flip, loss, made, proof, rare, tolerance, votes
 
@@ -80,7 +80,7 @@ def test_the_least_robust_first() -> None:
 
 
 def test_losses_are_ordered_from_the_highest() -> None:
-    rows = [Sample.of([loss(value, 10)]).rows for value in (0.1, 2.0)]
+    rows = [SampleSpectrum.of([loss(value, 10)]).rows for value in (0.1, 2.0)]
     by_hand = [next(iter(one.values())) for one in rows]
     run = made([replace(one, sample_id=name) for one, name in zip(by_hand, "ab", strict=True)])
     assert [one.id for one in spectrum(run).samples] == ["b", "a"]
@@ -91,11 +91,11 @@ def test_margin_and_difficulty_are_those_of_the_clean_logits() -> None:
         "7", 3.0, NO_NOISE, estimator="difficulty", quantity=DIFFICULTY.name, interval=Interval.parse("exact"), clean=CleanImage(2.0)
     )
     certificate = proof(0.1, clean=CleanImage(9.0))
-    one = Sample.of([certificate, easy])
+    one = SampleSpectrum.of([certificate, easy])
     assert (one.margin, one.difficulty) == (2.0, 3.0)
-    other = Sample.of([certificate, flip(0.2, clean=CleanImage(4.0, 5.0))])
+    other = SampleSpectrum.of([certificate, flip(0.2, clean=CleanImage(4.0, 5.0))])
     assert (other.margin, other.difficulty) == (4.0, 5.0)
-    assert Sample.of([certificate]).margin is None
+    assert SampleSpectrum.of([certificate]).margin is None
 
 
 def test_refusals() -> None:

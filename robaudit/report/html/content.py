@@ -55,7 +55,7 @@ class RunView:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class PageSection:
     """A section of a report: its records, what it was asked for, and its tables, at least one."""
 
     name: SectionName
@@ -70,10 +70,10 @@ class Content:
     """The runs of a report, its sections, and a line for all that a run lacks."""
 
     views: tuple[RunView, ...]
-    parts: tuple[Part, ...]
+    parts: tuple[PageSection, ...]
     problems: tuple[str, ...] = ()
 
-    def part(self, name: SectionName) -> Part | None:
+    def part(self, name: SectionName) -> PageSection | None:
         """A section; None where it does not apply."""
         return next((one for one in self.parts if one.name is name), None)
 
@@ -146,7 +146,7 @@ def _principal(groups: Sequence[GroupSummary]) -> str:
     return (probable or list(groups))[0].key.estimator
 
 
-def _part(name: SectionName, views: Sequence[RunView], ask: Ask, most: int) -> Part | None:
+def _part(name: SectionName, views: Sequence[RunView], ask: Ask, most: int) -> PageSection | None:
     """A section of the runs that it applies to; None where it has nothing to show of any."""
     section = section_of(name)
     if not section.on_page:
@@ -162,7 +162,7 @@ def _part(name: SectionName, views: Sequence[RunView], ask: Ask, most: int) -> P
                 continue
             found += [replace(one, record=_listed(one.record, most)) for one in some] if name is SectionName.FLAGGED else some
     tables = tuple(section.shown(found, ask, page=True)) if found else ()
-    return Part(name, section, tuple(found), ask, tables) if tables else None
+    return PageSection(name, section, tuple(found), ask, tables) if tables else None
 
 
 def _listed(flagged: Flagged, most: int) -> Flagged:

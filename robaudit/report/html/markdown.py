@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from robaudit.report.html import facts
-from robaudit.report.html.content import Content, Part
+from robaudit.report.html.content import Content, PageSection
 from robaudit.report.html.verdict import gate_line, glance, sentence
 from robaudit.report.sections import SectionName
 from robaudit.report.tables import Table, markdown, markdown_rows, within
@@ -60,7 +60,7 @@ def _blocks(content: Content, title: str | None, samples: int) -> Iterator[str]:
     yield from _table(facts.provenance(views))
 
 
-def _tables(part: Part, samples: int) -> Sequence[Table]:
+def _tables(part: PageSection, samples: int) -> Sequence[Table]:
     """The tables of a section; of the flagged samples only so many, and none that are not flagged."""
     if part.name is not SectionName.FLAGGED:
         return part.tables

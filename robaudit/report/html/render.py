@@ -14,7 +14,7 @@ from robaudit.errors import needs_extra
 from robaudit.report import words
 from robaudit.report.html import facts
 from robaudit.report.html.cards import NOT_FLAGGED, Shown, show
-from robaudit.report.html.content import Content, Part
+from robaudit.report.html.content import Content, PageSection
 from robaudit.report.html.verdict import gate_line, glance, sentence
 from robaudit.report.numbers import signs
 from robaudit.report.sections import SectionName
@@ -121,7 +121,7 @@ def _resource(name: str) -> str:
     return (files("robaudit.report.html") / name).read_text(encoding="utf-8")
 
 
-def _section(part: Part) -> dict[str, Any]:
+def _section(part: PageSection) -> dict[str, Any]:
     """What the template reads of a section: its tables and picture, or the cards of the flagged samples."""
     cards = part.name is SectionName.FLAGGED
     tables = () if cards else part.tables
@@ -135,7 +135,7 @@ def _section(part: Part) -> dict[str, Any]:
     }
 
 
-def _picture(part: Part) -> dict[str, Any] | None:
+def _picture(part: PageSection) -> dict[str, Any] | None:
     """The picture of a section, where it has one, and its caption."""
     from robaudit.report.pictures import KINDS
     from robaudit.report.pictures.kinds import inline

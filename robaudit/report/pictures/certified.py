@@ -10,7 +10,7 @@ import numpy as np
 from robaudit.names import ResultName
 from robaudit.report.numbers import share_estimate, span
 from robaudit.report.pictures.page import (
-    Look,
+    PictureSize,
     Sketch,
     few_ticks,
     legend,
@@ -78,7 +78,7 @@ def _caption(lines: Sequence[Line], left: Sequence[str]) -> Iterator[str]:
         yield f"Not shown: {', '.join(left)}."
 
 
-def _draw(body: SubFigure, look: Look, norms: Sequence[str], lines: Sequence[Line], styles: Mapping[str, dict[str, Any]]) -> None:
+def _draw(body: SubFigure, look: PictureSize, norms: Sequence[str], lines: Sequence[Line], styles: Mapping[str, dict[str, Any]]) -> None:
     for ax, norm in zip(panels(body, len(norms), look, _WIDE, sharey=True), norms, strict=True):
         mine = [(styles[name], one) for name, one in lines if one.certificates.norm == norm]
         end = 1.05 * max(*(one.largest for _, one in mine), 1e-12)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from robaudit.report.class_tables import label_of, weakest_first
 from robaudit.report.numbers import estimate, signs
 from robaudit.report.pictures.chosen import one_result, same_result
-from robaudit.report.pictures.page import Look, Sketch, few_ticks, fitted, legend, legend_rows
+from robaudit.report.pictures.page import PictureSize, Sketch, few_ticks, fitted, legend, legend_rows
 from robaudit.report.pictures.style import CARD, COLOURS, FAINT, GRID, HIGHER, INK, LOWER
 from robaudit.report.sections import Ask, Found
 from robaudit.report.words import gap_sentence
@@ -72,7 +72,7 @@ def _caption(found: Sequence[Found[ClassBias]], between: int) -> Iterator[str]:
         yield f"{left_out:,} images without a class or a finite value are left out."
 
 
-def _draw(body: SubFigure, look: Look, found: Sequence[Found[ClassBias]], shown: Sequence[int | None]) -> None:
+def _draw(body: SubFigure, look: PictureSize, found: Sequence[Found[ClassBias]], shown: Sequence[int | None]) -> None:
     ax: Axes = body.subplots()
     several, classes = len(found) > 1, [{one.index: one for one in each.record.classes} for each in found]
     ends = [0.0]
@@ -101,7 +101,7 @@ def _draw(body: SubFigure, look: Look, found: Sequence[Found[ClassBias]], shown:
         _means(ax, found[0], classes[0], shown)
 
 
-def _names(ax: Axes, look: Look, classes: Mapping[int, ClassStats], shown: Sequence[int | None], *, marked: bool) -> None:
+def _names(ax: Axes, look: PictureSize, classes: Mapping[int, ClassStats], shown: Sequence[int | None], *, marked: bool) -> None:
     texts = [f"{len(classes) - len(shown) + 1:,} classes" if index is None else label_of(classes[index]) for index in shown]
     ax.set_yticks(range(len(shown)), [fitted(text, 0.32 * look.body, look.size) for text in texts])
     for label, index in zip(ax.get_yticklabels(), shown, strict=True):

@@ -9,7 +9,7 @@ import numpy as np
 
 from robaudit.report.numbers import signs, span
 from robaudit.report.pictures.chosen import one_result, same_result
-from robaudit.report.pictures.page import Look, Sketch, fitted, panels, percent_scale, rows_of, told_apart
+from robaudit.report.pictures.page import PictureSize, Sketch, fitted, panels, percent_scale, rows_of, told_apart
 from robaudit.report.pictures.style import CARD, GRID, INK, RED, heat_colours
 from robaudit.report.sections import Ask, Found
 from robaudit.stats.confusion import Confusion
@@ -45,7 +45,7 @@ def sketch(found: Sequence[Found[Confusion]], ask: Ask) -> Sketch:
     )
 
 
-def _height(shown: Sequence[Found[Confusion]], look: Look, *, as_list: bool) -> float:
+def _height(shown: Sequence[Found[Confusion]], look: PictureSize, *, as_list: bool) -> float:
     """Of a panel: square, or a line for each turn."""
     if as_list:
         return max(min(_MOST_TURNS, len(one.record.turns)) for one in shown) * look.line + 0.6
@@ -64,7 +64,7 @@ def _caption(shown: Sequence[Found[Confusion]], left: int, *, as_list: bool) -> 
         yield f"{left} further results not shown (choose with --estimator and --level)."
 
 
-def _draw(body: SubFigure, look: Look, shown: Sequence[Found[Confusion]], titles: Sequence[str], *, as_list: bool) -> None:
+def _draw(body: SubFigure, look: PictureSize, shown: Sequence[Found[Confusion]], titles: Sequence[str], *, as_list: bool) -> None:
     width = look.body / look.across(len(shown), _WIDE)
     top = max([0.05, *(turn.share for one in shown for turn in one.record.turns[:1])])
     for ax, one in zip(panels(body, len(shown), look, _WIDE, titles=titles), shown, strict=True):
@@ -74,7 +74,7 @@ def _draw(body: SubFigure, look: Look, shown: Sequence[Found[Confusion]], titles
             _matrix(ax, one, look, width, top)
 
 
-def _matrix(ax: Axes, one: Found[Confusion], look: Look, width: float, top: float) -> None:
+def _matrix(ax: Axes, one: Found[Confusion], look: PictureSize, width: float, top: float) -> None:
     record = one.record
     shares = np.array(record.shares)
     names = [fitted(class_name(index, one.run.class_names), _AXIS, look.size) for index in record.classes]
@@ -95,7 +95,7 @@ def _matrix(ax: Axes, one: Found[Confusion], look: Look, width: float, top: floa
             ax.text(j, i, f"{100 * share:.0f}", ha="center", va="center", color=ink, size=min(look.size, 30 * cell))
 
 
-def _turns(ax: Axes, one: Found[Confusion], look: Look, width: float) -> None:
+def _turns(ax: Axes, one: Found[Confusion], look: PictureSize, width: float) -> None:
     names, turns = one.run.class_names, one.record.turns[:_MOST_TURNS]
     for place, turn in enumerate(turns):
         ax.plot([turn.lower, turn.upper], [place, place], color=RED, alpha=0.5, linewidth=2.0, solid_capstyle="butt")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from robaudit.report.pictures.page import Look, Sketch, legend, legend_rows, panels, percent_scale, rows_of, told_apart
+from robaudit.report.pictures.page import PictureSize, Sketch, legend, legend_rows, panels, percent_scale, rows_of, told_apart
 from robaudit.report.pictures.style import line_style, ring
 from robaudit.report.sections import Ask, Found
 from robaudit.stats.corruption import CorruptionReport, mean_error
@@ -46,7 +46,7 @@ def _caption(lines: Sequence[tuple[str, CorruptionReport]], left: Sequence[str])
         yield f"Not shown: {', '.join(left)}."
 
 
-def _draw(body: SubFigure, look: Look, shown: Sequence[str], lines: Sequence[tuple[str, CorruptionReport]]) -> None:
+def _draw(body: SubFigure, look: PictureSize, shown: Sequence[str], lines: Sequence[tuple[str, CorruptionReport]]) -> None:
     styles = [line_style(i, marks=True) for i in range(len(lines))]
     for ax, label in zip(panels(body, len(shown), look, _WIDE, titles=shown, sharex=True, sharey=True), shown, strict=True):
         for style, (_, report) in zip(styles, lines, strict=True):

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from robaudit.report.curve_tables import interval, remarks, text
 from robaudit.report.numbers import span
-from robaudit.report.pictures.page import Look, Sketch, few_ticks, legend, legend_rows, panels, percent_scale, rows_of
+from robaudit.report.pictures.page import PictureSize, Sketch, few_ticks, legend, legend_rows, panels, percent_scale, rows_of
 from robaudit.report.pictures.style import FAINT, line_style
 from robaudit.report.sections import Ask, Found
-from robaudit.stats.curves import HALF, HUMANS, NAMES, Curve, CurveKind, Curves
+from robaudit.stats.curves import HALF, HUMANS, NAMES, CurveKind, Curves, ErrorCurve
 from robaudit.stats.intervals import LIKE_THESE
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def _caption(shown: Sequence[tuple[str, Curves]], kinds: Sequence[CurveKind], le
         yield f"Not shown: {', '.join(one.name for one in left)}."
 
 
-def _draw(body: SubFigure, look: Look, shown: Sequence[tuple[str, Curves]], kinds: Sequence[CurveKind]) -> None:
+def _draw(body: SubFigure, look: PictureSize, shown: Sequence[tuple[str, Curves]], kinds: Sequence[CurveKind]) -> None:
     styles = [line_style(i) for i in range(len(shown))]
     titles = [_AXES[kind][0] for kind in kinds]
     for ax, kind in zip(panels(body, len(kinds), look, _WIDE, titles=titles), kinds, strict=True):
@@ -71,7 +71,7 @@ def _draw(body: SubFigure, look: Look, shown: Sequence[tuple[str, Curves]], kind
     legend(body, [name for name, _ in shown], styles, look)
 
 
-def _panel(ax: Axes, kind: CurveKind, curves: Sequence[tuple[dict[str, Any], Curve]]) -> None:
+def _panel(ax: Axes, kind: CurveKind, curves: Sequence[tuple[dict[str, Any], ErrorCurve]]) -> None:
     ends = [float(curve.places[_last(curve)]) for _, curve in curves]
     linear = kind is CurveKind.LINEAR
     end = min(ends) if linear else max(*ends, 1e-6)
@@ -91,7 +91,7 @@ def _panel(ax: Axes, kind: CurveKind, curves: Sequence[tuple[dict[str, Any], Cur
             ax.annotate("people", (HUMANS, 1.0), (-3, -2), textcoords="offset points", ha="right", va="top", color=FAINT)
 
 
-def _last(curve: Curve) -> int:
+def _last(curve: ErrorCurve) -> int:
     """The last point that must be seen: noise curves have long tails, which begin at nine tenths of what they rise."""
     last = len(curve.places) - 1
     if curve.kind is not CurveKind.NOISE:

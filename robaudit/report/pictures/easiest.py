@@ -9,7 +9,7 @@ import numpy as np
 
 from robaudit.report.easiest_tables import Easiest
 from robaudit.report.numbers import level_numbers, span
-from robaudit.report.pictures.page import Look, Sketch, fitted, legend, level_name, percent_scale, rows_of
+from robaudit.report.pictures.page import PictureSize, Sketch, fitted, legend, level_name, percent_scale, rows_of
 from robaudit.report.pictures.style import FAINT, heat_colours, line_style
 from robaudit.report.sections import Ask, Found
 from robaudit.stats.easiest import EasiestErrors, KeptCurve
@@ -59,7 +59,7 @@ def _caption(found: Sequence[Found[Easiest]], kept: Sequence[KeptCurve]) -> Iter
         yield f"{count(others, 'other result')} with votes not shown in the map (choose with --estimator and --noise)."
 
 
-def _draw(body: SubFigure, look: Look, found: Sequence[Found[Easiest]], kept: Sequence[tuple[str, KeptCurve]]) -> None:
+def _draw(body: SubFigure, look: PictureSize, found: Sequence[Found[Easiest]], kept: Sequence[tuple[str, KeptCurve]]) -> None:
     rows = rows_of(len(found), look, _WIDE)
     parts = body.subfigures(2 if kept else 1, 1, height_ratios=[rows, 1] if kept else [1], squeeze=False)[:, 0]
     for part in parts:
@@ -80,7 +80,7 @@ def _draw(body: SubFigure, look: Look, found: Sequence[Found[Easiest]], kept: Se
         _kept(parts[1], look, kept)
 
 
-def _map(ax: Axes, errors: EasiestErrors, look: Look) -> object:
+def _map(ax: Axes, errors: EasiestErrors, look: PictureSize) -> object:
     kept, images, columns = errors.kept(), errors.images, len(errors.levels)
     chosen = np.unique(np.linspace(0, images - 1, min(images, _MOST_LINES)).round().astype(int))
     edges = np.concatenate([[0], (chosen[:-1] + chosen[1:]) / 2 + 1, [images]])
@@ -99,7 +99,7 @@ def _map(ax: Axes, errors: EasiestErrors, look: Look) -> object:
     return drawn
 
 
-def _kept(body: SubFigure, look: Look, kept: Sequence[tuple[str, KeptCurve]]) -> None:
+def _kept(body: SubFigure, look: PictureSize, kept: Sequence[tuple[str, KeptCurve]]) -> None:
     ax = body.subplots()
     styles = [line_style(i) for i in range(len(kept))]
     for style, (_, curve) in zip(styles, kept, strict=True):

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from robaudit.report.flag_tables import is_beyond
 from robaudit.report.numbers import sample_value
 from robaudit.report.pictures.chosen import one_result, same_result
-from robaudit.report.pictures.page import Look, Sketch, fitted
+from robaudit.report.pictures.page import PictureSize, Sketch, fitted
 from robaudit.report.pictures.style import FAINT, LOWER, quiet
 from robaudit.report.sections import Ask, Found
 from robaudit.report.words import certainties
@@ -84,11 +84,11 @@ def sized(image: Tensor) -> Pixels:
     return pixels.repeat(factor, axis=0).repeat(factor, axis=1)
 
 
-def _across(one: Flagged, look: Look) -> int:
+def _across(one: Flagged, look: PictureSize) -> int:
     return look.across(max(4, len(one.samples)), _CELL) if look.body > 4.5 else 2
 
 
-def _height(one: Found[Flagged], look: Look, *, several: bool) -> float:
+def _height(one: Found[Flagged], look: PictureSize, *, several: bool) -> float:
     across = _across(one.record, look)
     rows = -(-len(one.record.samples) // across)
     return rows * (look.body / across / 2 + 3.2 * look.line + 0.1) + (look.line * 1.8 if several else 0.0)
@@ -119,7 +119,7 @@ def _caption(found: Sequence[Found[Flagged]]) -> Iterator[str]:
         yield f"{not_finite:,} images without a finite value are left out."
 
 
-def _draw(body: SubFigure, look: Look, found: Sequence[Found[Flagged]], drawn: Sequence[Sequence[Pixels]]) -> None:
+def _draw(body: SubFigure, look: PictureSize, found: Sequence[Found[Flagged]], drawn: Sequence[Sequence[Pixels]]) -> None:
     several = len(found) > 1
     heights = [_height(one, look, several=several) for one in found]
     for part, one, pixels in zip(body.subfigures(len(found), 1, height_ratios=heights, squeeze=False)[:, 0], found, drawn, strict=True):
@@ -134,7 +134,7 @@ def _draw(body: SubFigure, look: Look, found: Sequence[Found[Flagged]], drawn: S
             _cell(ax, one, sample, pair, look, look.body / across - 0.12)
 
 
-def _cell(ax: Axes, one: Found[Flagged], sample: Flag, pair: Pixels, look: Look, width: float) -> None:
+def _cell(ax: Axes, one: Found[Flagged], sample: Flag, pair: Pixels, look: PictureSize, width: float) -> None:
     names, quantity = one.run.class_names, one.run.quantities[one.record.key.quantity]
     quiet(ax)
     ax.imshow(pair, interpolation="none", resample=False)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from robaudit.errors import RobauditError, did_you_mean
 from robaudit.report import sections
 from robaudit.report.pictures import KINDS, can_draw
-from robaudit.report.pictures.page import NARROWEST, Look, Sketch, page
+from robaudit.report.pictures.page import NARROWEST, PictureSize, Sketch, page
 from robaudit.report.sections import Ask, Found
 from robaudit.store.run import Run
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 OF_IMAGES = ("flagged", "sample")
 """The kinds that read the data set."""
 _WIDEST, _SMALL_BELOW = 20.0, 6.0  # inches: narrower pictures have letters of 7 points instead of 9
-_INLINE = Look(width=6.6, size=10.0, title=True, caption=False)
+_INLINE = PictureSize(width=6.6, size=10.0, title=True, caption=False)
 
 
 def found_in(kind: str, runs: Sequence[Run], ask: Ask) -> list[Found[Any]]:
@@ -60,7 +60,7 @@ def _module(kind: str) -> ModuleType:
     return import_module(f"robaudit.report.pictures.{kind}")
 
 
-def picture(made: Sketch, format_: str, look: Look) -> bytes:
+def picture(made: Sketch, format_: str, look: PictureSize) -> bytes:
     """A picture as the bytes of a file: the same ones for the same records.
 
     Args:
@@ -75,7 +75,7 @@ def picture(made: Sketch, format_: str, look: Look) -> bytes:
     return saved(format_, size, draw, letters=look.size)
 
 
-def figure_of(made: Sketch, look: Look) -> Figure:
+def figure_of(made: Sketch, look: PictureSize) -> Figure:
     """A picture as a matplotlib figure, which a notebook shows; see :func:`picture`."""
     from robaudit.report.pictures.style import figure, styled
 
@@ -84,7 +84,7 @@ def figure_of(made: Sketch, look: Look) -> Figure:
     return figure(size, draw, look.size)
 
 
-def look_of(width: float, *, title: bool = True, caption: bool = True) -> Look:
+def look_of(width: float, *, title: bool = True, caption: bool = True) -> PictureSize:
     """The look of a picture of this width: letters of 9 points, of 7 where it is narrower than a page.
 
     Raises:
@@ -92,7 +92,7 @@ def look_of(width: float, *, title: bool = True, caption: bool = True) -> Look:
     """
     if not NARROWEST <= width <= _WIDEST:
         raise RobauditError(f"--width {width:g}", "does not fit a page", f"give {NARROWEST:g} to {_WIDEST:g} inches")
-    return Look(width, 9.0 if width >= _SMALL_BELOW else 7.0, title, caption)
+    return PictureSize(width, 9.0 if width >= _SMALL_BELOW else 7.0, title, caption)
 
 
 def inline(kind: str, found: Sequence[Found[Any]], ask: Ask, images: ImageSource | None = None) -> tuple[str, str]:

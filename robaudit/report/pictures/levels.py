@@ -10,7 +10,7 @@ import numpy as np
 from robaudit.levels import GAUSSIAN, LevelName
 from robaudit.report.numbers import span
 from robaudit.report.pictures.page import (
-    Look,
+    PictureSize,
     Sketch,
     few_ticks,
     fitted,
@@ -74,7 +74,9 @@ def _caption(curves: Sequence[LevelCurve], left: Sequence[str]) -> Iterator[str]
         yield f"Not shown: {', '.join(left)}."
 
 
-def _draw(body: SubFigure, look: Look, keys: Sequence[Key], lines: Sequence[tuple[Key, LevelCurve]], labels: Mapping[Key, str]) -> None:
+def _draw(
+    body: SubFigure, look: PictureSize, keys: Sequence[Key], lines: Sequence[tuple[Key, LevelCurve]], labels: Mapping[Key, str]
+) -> None:
     styles = dict(zip(labels, styles_of(list(labels), marks=True), strict=True))
     noises = {noise for noise, _ in keys}
     titles = [f"{what}, {noise}" if noises != {GAUSSIAN} else what for noise, what in keys]
@@ -84,7 +86,7 @@ def _draw(body: SubFigure, look: Look, keys: Sequence[Key], lines: Sequence[tupl
     legend(body, list(labels.values()), list(styles.values()), look)
 
 
-def _panel(ax: Axes, lines: Sequence[tuple[LevelCurve, dict[str, Any]]], what: str, look: Look) -> None:
+def _panel(ax: Axes, lines: Sequence[tuple[LevelCurve, dict[str, Any]]], what: str, look: PictureSize) -> None:
     at = [point.at for curve, _ in lines for point in curve.points]
     far = max(one.level for one in at) > _FAR * min(one.level for one in at) or at[0].name is LevelName.PHOTONS
     low, high = min(one.level for one in at), max(one.level for one in at)

@@ -11,7 +11,7 @@ import numpy as np
 from robaudit.levels import NoiseLevel
 from robaudit.report.numbers import level_texts, span
 from robaudit.report.pictures.page import (
-    Look,
+    PictureSize,
     Sketch,
     few_ticks,
     fitted,
@@ -133,7 +133,7 @@ def _limits(every: Sequence[Losses], *, thin: bool) -> tuple[float, float]:
 
 
 def _draw(
-    body: SubFigure, look: Look, shown: Mapping[NoiseLevel, Sequence[Line]], names: Mapping[tuple[str, str], str], *, thin: bool
+    body: SubFigure, look: PictureSize, shown: Mapping[NoiseLevel, Sequence[Line]], names: Mapping[tuple[str, str], str], *, thin: bool
 ) -> None:
     texts = level_texts(shown)
     styles = dict(zip(names, styles_of(list(names), marks=True), strict=True))

@@ -13,7 +13,7 @@ from robaudit.noise.registry import Noise
 from robaudit.report.gallery import first_copy
 from robaudit.report.numbers import level_numbers
 from robaudit.report.pictures.flagged import Pixels, sized
-from robaudit.report.pictures.page import Look, Sketch, fitted
+from robaudit.report.pictures.page import PictureSize, Sketch, fitted
 from robaudit.report.pictures.style import FAINT, quiet
 
 if TYPE_CHECKING:
@@ -83,12 +83,12 @@ def sketch(shown: Sequence[Preview], where: str) -> Sketch:
     )
 
 
-def _height(one: Preview, look: Look, columns: int) -> float:
+def _height(one: Preview, look: PictureSize, columns: int) -> float:
     side = min(_LARGEST_SIDE, look.body / columns - _GAP)
     return 2.9 * look.line + len(one.images) * (side + _GAP)
 
 
-def _draw(body: SubFigure, look: Look, shown: Sequence[Preview], columns: int) -> None:
+def _draw(body: SubFigure, look: PictureSize, shown: Sequence[Preview], columns: int) -> None:
     heights = [_height(one, look, columns) for one in shown]
     for part, one in zip(body.subfigures(len(shown), 1, height_ratios=heights, squeeze=False)[:, 0], shown, strict=True):
         part.patch.set_visible(False)

@@ -23,7 +23,7 @@ _LEGEND_HANDLE = 0.45  # inches of a line in a legend, with the space around it
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class PictureSize:
     """How large a picture is.
 
     Attributes:
@@ -67,12 +67,12 @@ class Sketch:
 
     title: str
     caption: str
-    height: Callable[[Look], float]
-    draw: Callable[[SubFigure, Look], None]
+    height: Callable[[PictureSize], float]
+    draw: Callable[[SubFigure, PictureSize], None]
     lead: str = ""
 
 
-def page(sketch: Sketch, look: Look) -> tuple[tuple[float, float], Callable[[Figure], None]]:
+def page(sketch: Sketch, look: PictureSize) -> tuple[tuple[float, float], Callable[[Figure], None]]:
     """The size of the figure in inches, and a function that draws all of it."""
     title = wrapped(sketch.title, look.body, look.size + 2, bold=True) if look.title else []
     words = wrapped(signs(f"{sketch.lead} {sketch.caption}"), look.body, look.size) if look.caption else []
@@ -159,12 +159,12 @@ def styles_of(keys: Sequence[tuple[str, ...]], *, marks: bool = False) -> list[d
 # --- panels, legends, scales
 
 
-def rows_of(count: int, look: Look, least: float) -> int:
+def rows_of(count: int, look: PictureSize, least: float) -> int:
     """Rows of so many panels, each at least so many inches wide."""
     return -(-count // look.across(count, least))
 
 
-def panels(body: SubFigure, count: int, look: Look, least: float, *, titles: Sequence[str] = (), **shared: Any) -> list[Axes]:
+def panels(body: SubFigure, count: int, look: PictureSize, least: float, *, titles: Sequence[str] = (), **shared: Any) -> list[Axes]:
     """Axes for so many panels, each at least so many inches wide, with these titles, cut to fit."""
     across = look.across(count, least)
     grid = body.subplots(-(-count // across), across, squeeze=False, **shared)
@@ -178,12 +178,12 @@ def panels(body: SubFigure, count: int, look: Look, least: float, *, titles: Seq
     return made
 
 
-def legend_rows(names: Sequence[str], look: Look) -> int:
+def legend_rows(names: Sequence[str], look: PictureSize) -> int:
     """Rows that a legend of these names takes above the panels."""
     return -(-len(names) // _legend_columns(shorter(names, look.body - _LEGEND_HANDLE, look.size), look)) if len(names) > 1 else 0
 
 
-def legend(body: SubFigure, names: Sequence[str], styles: Sequence[Mapping[str, Any]], look: Look) -> None:
+def legend(body: SubFigure, names: Sequence[str], styles: Sequence[Mapping[str, Any]], look: PictureSize) -> None:
     """A legend above all panels; none for a single name."""
     from matplotlib.lines import Line2D
 
@@ -194,7 +194,7 @@ def legend(body: SubFigure, names: Sequence[str], styles: Sequence[Mapping[str, 
     body.legend(handles, texts, loc="outside upper left", ncols=_legend_columns(texts, look), columnspacing=1.2, labelspacing=0.3)
 
 
-def _legend_columns(texts: Sequence[str], look: Look) -> int:
+def _legend_columns(texts: Sequence[str], look: PictureSize) -> int:
     return look.across(len(texts), max(measured(text, look.size) for text in texts) + _LEGEND_HANDLE)
 
 

@@ -13,12 +13,12 @@ from robaudit.names import ResultName
 from robaudit.quantities import LOG10_P_FAIL, P_ROBUST, RADIUS, TOLERANCE, IntervalKind
 from robaudit.report import numbers
 from robaudit.report.pictures.flagged import Pixels, sized
-from robaudit.report.pictures.page import Look, Sketch, fitted, log_scale, shorter
+from robaudit.report.pictures.page import PictureSize, Sketch, fitted, log_scale, shorter
 from robaudit.report.pictures.style import BLUE, CARD, FAINT, GREEN, GREY, GRID, INK, OLIVE, ORANGE, PURPLE, RED, TEAL, quiet
 from robaudit.report.sections import Ask, Found
 from robaudit.rows import Row
 from robaudit.stats.relations import NoiseFacts, Setting, approximate, is_vote, norm_factor, norm_of
-from robaudit.stats.spectrum import Band, Sample, Spectrum, band_of
+from robaudit.stats.spectrum import Band, SampleSpectrum, Spectrum, band_of
 from robaudit.store.run import Run
 from robaudit.text import class_name, printable, shortened
 
@@ -97,7 +97,7 @@ class Portrait:
         words: further sentences of the caption.
     """
 
-    sample: Sample
+    sample: SampleSpectrum
     title: str
     certified: Mark | None
     exact: Mark | None
@@ -118,7 +118,7 @@ class Portrait:
         return [size for size in (*marks, *votes, *ends, *(point.size for point in self.points)) if size > 0.0]
 
 
-def portrait_of(run: Run, sample: Sample, source: ImageSource | None = None) -> Portrait:
+def portrait_of(run: Run, sample: SampleSpectrum, source: ImageSource | None = None) -> Portrait:
     """The picture of an image, with its pixels where the data set of the run is in its place.
 
     Raises:
@@ -157,7 +157,7 @@ def usual_length(noise: NoiseFacts, level: float, pixels: int) -> float | None:
     return level * math.sqrt(pixels / (3.0 if noise.options.get("norm", "linf") == "linf" else pixels + 2.0))
 
 
-def _title(sample: Sample, run: Run) -> str:
+def _title(sample: SampleSpectrum, run: Run) -> str:
     words = f"Image {shortened(printable(sample.id), 40)}: predicted {class_name(sample.predicted, run.class_names, 24)}"
     return words if sample.correct is not False else f"{words}, is {class_name(sample.label, run.class_names, 24)}"
 
@@ -295,12 +295,12 @@ def _caption(shown: Sequence[tuple[str, Portrait]]) -> Iterator[str]:
             yield f"{name}: {words}" if len(shown) > 1 else words
 
 
-def _height(made: Portrait, look: Look) -> float:
+def _height(made: Portrait, look: PictureSize) -> float:
     columns = 2 if look.width > _ROOM else 1
     return _HIGH * (1.2 + _LANE * len(made.votes)) / 1.2 + -(-len(_entries(made)) // columns) * look.line + 0.55
 
 
-def _draw(body: SubFigure, look: Look, shown: Sequence[tuple[str, Portrait]]) -> None:
+def _draw(body: SubFigure, look: PictureSize, shown: Sequence[tuple[str, Portrait]]) -> None:
     sizes = [size for _, made in shown for size in made.sizes]
     low, high = min(sizes) / _REACH, max(sizes) * _REACH
     widen = math.sqrt(max(1.0, 10.0 * low / high))
@@ -350,7 +350,7 @@ def _entries(made: Portrait) -> list[tuple[dict[str, Any], str]]:
     return found
 
 
-def _legend(part: SubFigure, made: Portrait, look: Look) -> None:
+def _legend(part: SubFigure, made: Portrait, look: PictureSize) -> None:
     from matplotlib.lines import Line2D
 
     columns = 2 if look.width > _ROOM else 1
@@ -403,7 +403,7 @@ def _average(ax: Axes, made: Portrait) -> None:
             ax.plot([one.size], [one.kept], zorder=6, **_mark(">" if one.censored else "D", ink, hollow=True))
 
 
-def _lanes(ax: Axes, made: Portrait, look: Look) -> None:
+def _lanes(ax: Axes, made: Portrait, look: PictureSize) -> None:
     """The scale of the chance, and below it a lane for each vote, with its name on the left."""
     low, high = ax.get_xlim()
     ticks = {0.0: "0", 0.5: "0.5", 1.0: "1"}

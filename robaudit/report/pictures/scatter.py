@@ -14,7 +14,7 @@ from robaudit.levels import NoiseLevel
 from robaudit.names import matches
 from robaudit.quantities import IntervalKind, Quantity
 from robaudit.report.numbers import rank, span
-from robaudit.report.pictures.page import Look, Sketch, few_ticks, fitted, legend, panels, rows_of, told_apart
+from robaudit.report.pictures.page import PictureSize, Sketch, few_ticks, fitted, legend, panels, rows_of, told_apart
 from robaudit.report.pictures.style import CROSS, DOT, FAINT, TRIANGLE
 from robaudit.report.sections import Ask, Found
 from robaudit.rows import Row
@@ -33,7 +33,7 @@ _MARKS = {"image": DOT, "censored": TRIANGLE, "misclassified": CROSS}
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class PairedResults:
     """Two results on the images that have both.
 
     Attributes:
@@ -49,7 +49,7 @@ class Pair:
     rank: float | None
 
 
-def records(run: Run, ask: Ask) -> Sequence[Pair]:
+def records(run: Run, ask: Ask) -> Sequence[PairedResults]:
     """The pairs of two estimators; a result that belongs to no noise level is paired with each level of the other.
 
     Raises:
@@ -73,13 +73,13 @@ def records(run: Run, ask: Ask) -> Sequence[Pair]:
                 if rows:
                     order = rank_correlation([one.value for one, _ in rows], [two.value for _, two in rows])
                     kinds = run.quantities[across[0].quantity], run.quantities[up[0].quantity]
-                    pairs.append(Pair(GroupKey.of(across[0]), GroupKey.of(up[0]), kinds, rows, order))
+                    pairs.append(PairedResults(GroupKey.of(across[0]), GroupKey.of(up[0]), kinds, rows, order))
     if not pairs:
         raise NothingLeftError(str(run.path), f"has no image with both {' and '.join(ask.estimators)}", "audit both at the same levels")
     return pairs
 
 
-def sketch(found: Sequence[Found[Pair]], _: Ask) -> Sketch:
+def sketch(found: Sequence[Found[PairedResults]], _: Ask) -> Sketch:
     """The picture of these pairs."""
     shown = found[:_MOST_PANELS]
     first = shown[0].record
@@ -91,7 +91,7 @@ def sketch(found: Sequence[Found[Pair]], _: Ask) -> Sketch:
     )
 
 
-def _caption(shown: Sequence[Found[Pair]], left: int) -> Iterator[str]:
+def _caption(shown: Sequence[Found[PairedResults]], left: int) -> Iterator[str]:
     yield f"A mark for each of {span([len(one.record.rows) for one in shown])} images; bars: 95 % intervals of the image."
     yield "rank: Spearman's correlation of the values, +1 where both order the images alike."
     if any(one.record.across.quantity == one.record.up.quantity for one in shown):
@@ -100,7 +100,7 @@ def _caption(shown: Sequence[Found[Pair]], left: int) -> Iterator[str]:
         yield f"{left} further pairs not shown (choose with --estimator and --level)."
 
 
-def _draw(body: SubFigure, look: Look, shown: Sequence[Found[Pair]]) -> None:
+def _draw(body: SubFigure, look: PictureSize, shown: Sequence[Found[PairedResults]]) -> None:
     pairs = [(one.name, one.record.across, one.record.up) for one in shown]
     names = told_apart([(name, x.estimator, y.estimator, str(x.at if y.at.levelless else y.at)) for name, x, y in pairs])
     ranks = [f"rank {rank(one.record.rank)}" for one in shown]
@@ -112,7 +112,7 @@ def _draw(body: SubFigure, look: Look, shown: Sequence[Found[Pair]]) -> None:
     legend(body, marks, [_MARKS[name] for name in marks], look)
 
 
-def _panel(ax: Axes, pair: Pair, look: Look) -> set[str]:
+def _panel(ax: Axes, pair: PairedResults, look: PictureSize) -> set[str]:
     """Draws the images; returns the kinds of marks that some need."""
     x, y = (np.array([row.value for row in side]) for side in zip(*pair.rows, strict=True))
     for rows in pair.rows[:: -(-len(pair.rows) // _MOST_BARS)]:

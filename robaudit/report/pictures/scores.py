@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from robaudit.report.pictures.page import Look, Sketch, few_ticks, fitted, legend, panels, rows_of
+from robaudit.report.pictures.page import PictureSize, Sketch, few_ticks, fitted, legend, panels, rows_of
 from robaudit.report.pictures.style import CROSS, DOT, FAINT, TRIANGLE
 from robaudit.report.score_tables import interval, text
 from robaudit.report.sections import Ask, Found
@@ -69,7 +69,7 @@ def _caption(shown: Sequence[tuple[str, Scores]], left: Sequence[tuple[str, Scor
         yield f"Not shown: {', '.join(_title(name, one, several=several) for name, one in left)}."
 
 
-def _draw(body: SubFigure, look: Look, shown: Sequence[tuple[str, Scores]], *, several: bool) -> None:
+def _draw(body: SubFigure, look: PictureSize, shown: Sequence[tuple[str, Scores]], *, several: bool) -> None:
     titles = [_title(name, one, several=several) for name, one in shown]
     there: set[str] = set()
     for ax, (_, scores) in zip(panels(body, len(shown), look, _WIDE, titles=titles), shown, strict=True):
@@ -78,7 +78,7 @@ def _draw(body: SubFigure, look: Look, shown: Sequence[tuple[str, Scores]], *, s
     legend(body, names, [_MARKS[name] for name in names], look)
 
 
-def _panel(ax: Axes, scores: Scores, look: Look) -> set[str]:
+def _panel(ax: Axes, scores: Scores, look: PictureSize) -> set[str]:
     """Draws the images; returns the kinds of marks that some need."""
     radii, slope, there = scores.radii, scores.values[Score.SLOPE].value, set()
     known = ~np.isnan(radii.g)

@@ -12,7 +12,7 @@ import numpy as np
 from robaudit.levels import GAUSSIAN, NO_NOISE, NoiseLevel
 from robaudit.quantities import Quantity
 from robaudit.report.numbers import level_numbers, mean_estimate, signs, span
-from robaudit.report.pictures.page import Look, Sketch, few_ticks, fitted, panels, percent_scale, rows_of
+from robaudit.report.pictures.page import PictureSize, Sketch, few_ticks, fitted, panels, percent_scale, rows_of
 from robaudit.report.pictures.style import CARD, FAINT, level_colours, line_style
 from robaudit.report.sections import Ask, Found
 from robaudit.report.summary_tables import MEANINGS, caveats
@@ -111,13 +111,13 @@ def _caption(shown: Sequence[_Panel], left: Sequence[_Panel]) -> Iterator[str]:
         yield f"Not shown: {listed} (choose with --estimator and --noise)."
 
 
-def _draw(body: SubFigure, look: Look, shown: Sequence[_Panel]) -> None:
+def _draw(body: SubFigure, look: PictureSize, shown: Sequence[_Panel]) -> None:
     width = look.body / look.across(len(shown), _WIDE)
     for ax, panel in zip(panels(body, len(shown), look, _WIDE, titles=[one.title for one in shown]), shown, strict=True):
         _draw_panel(ax, panel, look, width)
 
 
-def _draw_panel(ax: Axes, panel: _Panel, look: Look, width: float) -> None:
+def _draw_panel(ax: Axes, panel: _Panel, look: PictureSize, width: float) -> None:
     quantity = panel.quantity
     texts = level_numbers(line.group.key.at for line in panel.lines)
     by_level = len({line.group.key.at for line in panel.lines}) > 1

@@ -15,7 +15,7 @@ from robaudit.errors import NothingLeftError, RunError
 from robaudit.levels import NoiseLevel, noise_level
 from robaudit.report.numbers import span
 from robaudit.report.pictures.page import (
-    Look,
+    PictureSize,
     Sketch,
     few_ticks,
     legend,
@@ -40,7 +40,7 @@ _LOWEST = 1e-4
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class RmsePoint:
     """The error of an estimator at a noise level: RMSE and one standard error of it; ``run``: the name of the validation."""
 
     run: str
@@ -51,7 +51,7 @@ class Measured:
     rmse_error: float | None
 
 
-def read(folders: Sequence[Path]) -> list[Measured]:
+def read(folders: Sequence[Path]) -> list[RmsePoint]:
     """The errors that some validations wrote.
 
     Raises:
@@ -69,7 +69,7 @@ def read(folders: Sequence[Path]) -> list[Measured]:
         for one in document["comparisons"]:
             if one["error"] is not None:
                 at, error = noise_level(one["noise"], one["level"], one["level_name"]), one["error"]
-                found.append(Measured(folder.name, one["estimator"], at, one["images"], error["rmse"], error["rmse_error"]))
+                found.append(RmsePoint(folder.name, one["estimator"], at, one["images"], error["rmse"], error["rmse_error"]))
     if not found:
         raise NothingLeftError(str(folders[0]), "has no estimator of p_robust to draw", "validate a spec with mmse or logit_gaussian")
     return found
@@ -78,7 +78,7 @@ def read(folders: Sequence[Path]) -> list[Measured]:
 def pictures(validation: Validation) -> Mapping[str, Callable[[], bytes]]:
     """Functions that return the files, each picture as PNG and SVG."""
     found = [
-        Measured("", one.estimator, one.at, one.images, one.error.rmse, one.error.rmse_error)
+        RmsePoint("", one.estimator, one.at, one.images, one.error.rmse, one.error.rmse_error)
         for one in validation.comparisons
         if one.error is not None
     ]
@@ -89,10 +89,10 @@ def pictures(validation: Validation) -> Mapping[str, Callable[[], bytes]]:
 
 
 def _file(made: Sketch, kind: str) -> Callable[[], bytes]:
-    return lambda: saved(kind, *page(made, Look()), dpi=150)
+    return lambda: saved(kind, *page(made, PictureSize()), dpi=150)
 
 
-def sketch(found: Sequence[Measured], draws: int | None = None) -> Sketch:
+def sketch(found: Sequence[RmsePoint], draws: int | None = None) -> Sketch:
     """Error against noise level, a line for each estimator, a panel for each noise."""
     names = dict(zip(keys := list(dict.fromkeys((one.run, one.estimator) for one in found)), told_apart(keys), strict=True))
     noises = list(dict.fromkeys(one.at.noise for one in found))
@@ -105,7 +105,9 @@ def sketch(found: Sequence[Measured], draws: int | None = None) -> Sketch:
     )
 
 
-def _errors(body: SubFigure, look: Look, found: Sequence[Measured], names: Mapping[tuple[str, str], str], noises: Sequence[str]) -> None:
+def _errors(
+    body: SubFigure, look: PictureSize, found: Sequence[RmsePoint], names: Mapping[tuple[str, str], str], noises: Sequence[str]
+) -> None:
     styles = dict(zip(names, styles_of(list(names), marks=True), strict=True))
     titles = noises if len(noises) > 1 else ()
     for ax, noise in zip(panels(body, len(noises), look, _WIDE, titles=titles, sharey=True), noises, strict=True):
@@ -146,7 +148,7 @@ def _scatter(validation: Validation) -> Sketch:
     )
 
 
-def _draw_scatter(body: SubFigure, look: Look, validation: Validation, wide: float) -> None:
+def _draw_scatter(body: SubFigure, look: PictureSize, validation: Validation, wide: float) -> None:
     labels = list(dict.fromkeys(one.estimator for one in validation.comparisons))
     titles = [f"{one.estimator}, {one.at}" for one in validation.comparisons]
     for ax, one in zip(panels(body, len(titles), look, wide, titles=titles), validation.comparisons, strict=True):
