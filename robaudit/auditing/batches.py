@@ -1,4 +1,4 @@
-"""Measure what a network's logits owe to the batch: nothing, rounding, or the other images."""
+"""Measure how a network's logits depend on the batch: not at all, by rounding, or on the other images."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class RowCheck:
     """The comparison of an image's logits in batches of different sizes.
 
     Attributes:
-        bits: what they depend on.
-        largest_difference: of a logit between two batches, as a share of the spread of all logits; of a gradient, if the run uses
-            them, as a share of the largest.
-        random: whether the same batch gives other logits the second time.
+        bits: the kind of dependence.
+        largest_difference: of a logit between two batches, relative to the spread of all logits; of a gradient, if the run uses
+            them, relative to the largest.
+        random: whether the same batch gives different logits the second time.
     """
 
     bits: RowBits
@@ -40,7 +40,7 @@ class RowCheck:
     random: bool = False
 
     def warnings(self, name: str) -> list[str]:
-        """Lines about a network, called ``name``, whose results are not reproducible."""
+        """Warnings that the results of the network ``name`` are not reproducible."""
         if self.random:
             what = "something in it is random or keeps state, and results will not be reproducible"
             return [f"{name}: the same images give other logits the second time; {what}"]
@@ -113,12 +113,12 @@ def _difference(model: LogitModel, x: Tensor, sizes: Sequence[int], values: _Val
 
 
 def _in_batches(model: LogitModel, x: Tensor, rows: int, values: _Values) -> Tensor:
-    """The values of images in batches of so many rows, the last one filled up with copies of its last row."""
+    """The values of images in batches of ``rows``, the last batch padded with copies of its last row."""
     parts = ((part, torch.cat([part, part[-1:].expand(rows - len(part), *x.shape[1:])])) for part in x.split(rows))
     return torch.cat([values(model, full)[: len(part)] for part, full in parts])
 
 
 def _spread(values: Tensor) -> float:
-    """How far apart the finite values are."""
+    """The range of the finite values."""
     finite = values[values.isfinite()]
     return float(finite.max() - finite.min()) if len(finite) else 0.0

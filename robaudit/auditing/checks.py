@@ -60,12 +60,12 @@ def check_input(
         dataset: its samples.
         gradients: whether an estimator of the run needs them.
         skip_bad: pass over unreadable samples (they are listed later).
-        as_given: take pixels that cannot be meant as they are given, with a warning.
-        scaled: the spec says the value of full intensity.
+        as_given: accept impossible pixel values with a warning.
+        scaled: the spec sets the value of full intensity.
 
     Raises:
         ModelError: the model does not run on these images, its logits are not finite, or it has no gradients.
-        DataError: labels or class names do not match the logits, or the pixels cannot be meant.
+        DataError: labels or class names do not match the logits, or pixel values are impossible.
         NothingLeftError: no sample is readable.
     """
     samples: list[Sample] = []
@@ -79,7 +79,7 @@ def check_input(
     pixels = float(x.min()), float(x.max())
     warnings = list(accepted(pixel_findings(dataset.where, *pixels, scaled=scaled), as_given=as_given))
     logits = _forward(model, x, "the images")
-    _forward(model, x[:1], "one image")  # whose passes are measured next
+    _forward(model, x[:1], "one image")  # memory is measured on it next
     classes = logits.shape[1]
     if classes < 2:
         raise ModelError(model.name, "has a single class", "a classifier has at least two")

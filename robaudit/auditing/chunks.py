@@ -1,4 +1,4 @@
-"""The work on a chunk of images: the clean pass, then task after task, in smaller chunks where memory runs out."""
+"""Compute a chunk of images: the clean pass, then each task, in smaller chunks if memory runs out."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ NEEDS_LABELS = "label it, or go by the class predicted without noise (target: pr
 
 @dataclass(slots=True)
 class Chunk:
-    """Images that lack the same tasks; the lists of samples and tasks shrink as the work proceeds.
+    """Images that lack the same tasks; the lists of samples and tasks shrink as tasks are done.
 
     Attributes:
-        tasks: what they lack.
-        places: their numbers in the data set.
-        samples: the images; none yet where whoever computes the chunk is to read them.
+        tasks: the tasks they lack.
+        places: indices in the data set.
+        samples: the images; empty if the worker reads them.
     """
 
     tasks: list[Task]
@@ -43,7 +43,7 @@ class Chunk:
     samples: list[Sample] = field(default_factory=list)
 
     def split(self, images: int) -> list[Chunk]:
-        """The same work in two chunks: this many images, and the rest."""
+        """Split into two chunks: the first ``images`` images, and the rest."""
         return [Chunk(list(self.tasks), samples=part) for part in (self.samples[:images], self.samples[images:])]
 
 
@@ -58,7 +58,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Clean:
-    """What is known of a sample after the clean pass: label, predicted class, and the digest of its pixels."""
+    """A sample after the clean pass: label, predicted class, and digest of its pixels."""
 
     sample_id: str
     label: int | None
@@ -73,11 +73,11 @@ class Step:
     Attributes:
         task: None for the clean pass.
         seconds: how long it took.
-        images: how many it was for.
+        images: number of images.
         rows: its results.
         clean: the samples, from the clean pass.
-        refused: samples for which it failed; the steps that follow leave them out.
-        finished: samples that lack nothing after it.
+        refused: samples that failed; later steps leave them out.
+        finished: samples complete after this step.
     """
 
     task: Task | None
@@ -100,7 +100,7 @@ def step_name(task: Task) -> str:
 
 
 def steps(engine: Engine, samples: Sequence[Sample], tasks: Sequence[Task], where: str) -> Iterator[Step]:
-    """Pass the images through the network, then do one task after the other.
+    """Pass the images through the network, then do each task.
 
     Args:
         engine: model and noise.
@@ -145,7 +145,7 @@ def steps(engine: Engine, samples: Sequence[Sample], tasks: Sequence[Task], wher
 
 
 def _linearised(tasks: Sequence[Task]) -> list[str]:
-    """The noises under which an estimator linearises at the clean image."""
+    """The noises for which an estimator linearises at the clean image."""
     return list(dict.fromkeys(task.at.noise for task in tasks if task.chosen.estimator.linearises_clean))
 
 
@@ -179,25 +179,25 @@ def _row_of(sample: Sample, predicted: int, result: Result, task: Task, name: st
 
 
 def _unusable(result: Result) -> bool:
-    """Whether it has no number that can be stored and averaged, although the estimator does not say that it has no value."""
+    """Whether the value is not a number that can be stored and averaged, and the estimator did not declare it missing."""
     declined = math.isnan(result.value) and result.interval.kind is IntervalKind.NO_VALUE
     return not declined and not -LARGEST < result.value < LARGEST
 
 
 class Signs(Protocol):
-    """Receives the signs of life of the work on a chunk."""
+    """Progress callbacks for one chunk."""
 
     def doing(self, what: str) -> None:
-        """This is computed from now on."""
+        """Name the step that begins."""
 
     def note(self, text: str) -> None:
-        """Receive information of interest."""
+        """Receive a note for the user."""
 
     def underway(self, cost: float) -> None:
-        """So much of the present step is done, of what :func:`cost_of` says; called a few times a second."""
+        """Report the cost done in the current step, out of :func:`cost_of`; called a few times a second."""
 
     def stop_asked(self) -> bool:
-        """Whether to stop after the present step."""
+        """Whether to stop after the current step."""
         ...
 
 
@@ -208,12 +208,12 @@ class Computer:
         engine: model and noise.
         sizer: the sizes of chunks.
         where: the data set, for messages.
-        signs: receives signs of life.
+        signs: receives progress.
     """
 
     def __init__(self, engine: Engine, sizer: ChunkSizer, where: str, signs: Signs) -> None:
         self.engine, self.sizer, self.signs, self._where = engine, sizer, signs, where
-        self._passed = self._due = self._told = 0.0  # rows that have gone through the network in the present step, of how many; seconds
+        self._passed = self._due = self._told = 0.0  # in the current step: rows done, rows expected; time of the last report
 
     def steps(self, chunk: Chunk) -> Iterator[Step]:
         """Do all tasks of a chunk, in smaller chunks where it does not fit into memory.
@@ -238,7 +238,7 @@ class Computer:
                     self.sizer.took(tasks, images, longest)
 
     def _attempt(self, chunk: Chunk) -> Generator[Step, None, float]:
-        """Do the tasks of a chunk until memory runs out, removing what is done from it; return the seconds of the longest step."""
+        """Do the tasks of a chunk until memory runs out, removing finished ones; return the seconds of the longest step."""
         longest = 0.0
         try:
             self._begin_step(chunk)
@@ -256,17 +256,17 @@ class Computer:
                 raise
         else:
             chunk.tasks.clear()
-        return longest  # only here are the tensors of the failure freed: the traceback kept them alive
+        return longest  # the traceback kept the tensors alive until here
 
     def _begin_step(self, chunk: Chunk) -> None:
-        """Say what is computed next: the first of the tasks that are left; the clean pass before it takes no time."""
+        """Announce the first remaining task; the clean pass before it takes no time."""
         self._passed = 0.0
         if chunk.tasks:
             self._due = cost_of(chunk.tasks[0], len(chunk.samples), self.engine.classes)
             self.signs.doing(chunk.tasks[0].text)
 
     def _went_through(self, rows: int) -> None:
-        """Tell how far the step is: by the rows that have gone through the network, of those that it is expected to take."""
+        """Report the step's progress as rows through the network, out of the rows it is expected to take."""
         self._passed += rows
         now = time.perf_counter()
         if now - self._told >= _SECONDS_BETWEEN_SIGNS:
@@ -274,7 +274,7 @@ class Computer:
             self.signs.underway(min(self._passed, self._due))
 
     def _shrink(self, chunk: Chunk) -> None:
-        """Adapt to a chunk that did not fit into memory: fewer images from now on, or fewer rows in a pass if it was a single image."""
+        """Adapt after running out of memory: fewer images a chunk, or fewer rows a pass if it was a single image."""
         images, shape = len(chunk.samples), chunk.samples[0].pixels.shape
         if self.engine.model.device.type == "cuda":
             torch.cuda.empty_cache()
@@ -294,23 +294,23 @@ class Computer:
 
 
 def cost_of(task: Task, images: int, classes: int) -> float:
-    """About what a task costs for so many images, in rows through the network."""
+    """The approximate cost of a task for this many images, in rows through the network."""
     return float(images * (1 + task.cost(classes)))
 
 
 def needing_labels(tasks: Sequence[Task]) -> str:
-    """The first estimator that needs the label of every image; "" where none does."""
+    """The first estimator that needs every image's label, or ''."""
     return next((task.chosen.label for task in tasks if task.chosen.estimator.needs_labels), "")
 
 
 def usable(dataset: Dataset, index: int, read: Sample | SampleError, classes: int, tasks: Sequence[Task]) -> Sample | SampleError:
-    """What was read of a data set, or why it cannot be used: its label is not one of the model's classes, or is missing.
+    """The sample that was read, or the reason it cannot be used: its label is missing or is not one of the model's classes.
 
     Args:
         dataset: the samples.
-        index: of this one.
-        read: the sample, or what is wrong with it.
-        classes: how many the model has.
+        index: of this sample.
+        read: the sample, or the error from reading it.
+        classes: number of classes of the model.
         tasks: of the audit.
 
     Raises:

@@ -1,7 +1,7 @@
-"""What a run folder says of files outside it, opened for `verify` and for pictures of samples.
+"""Open the files outside a run folder that it names, for `verify` and for pictures of samples.
 
-A run folder is a claim: it may come from a stranger. So nothing that it names is downloaded, its code does not run unless the user says
-``--trust``, and what is opened counts only if it has the digest that the run recorded.
+A run folder is a claim: it may come from a stranger. Nothing it names is downloaded, its code does not run without
+``--trust``, and an opened file counts only if it has the digest that the run recorded.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ def spec_of(run: Run) -> AuditSpec:
     """The spec in a run's run.json.
 
     Raises:
-        SpecError: it is none.
+        SpecError: it is invalid.
     """
     return validated(run.info["spec"], Origin(f"{run.path}/run.json, spec", Path(run.info["spec_folder"]), run.info["name"]))
 
 
 def without_download(data: BaseDatasetSpec) -> BaseDatasetSpec:
-    """The same data set, which must be here already."""
+    """The same data set with downloading switched off."""
     return data.model_copy(update={"download": False}) if "download" in type(data).model_fields else data
 
 
@@ -35,9 +35,9 @@ def column_of_run(run: Run, name: str, data: AuditSpec | None) -> dict[str, str]
     """The values of a column of a run's data, by sample id.
 
     Args:
-        run: whose samples.
-        name: of the column.
-        data: a spec that the user named, for its data set; None: the run's own.
+        run: the run.
+        name: the column's name.
+        data: a spec whose data set to read; None: the run's own.
 
     Raises:
         RobauditError: the data set has no such column, or lacks a sample.

@@ -128,7 +128,7 @@ def image_digest(sample: Sample) -> str:
 
 @contextlib.contextmanager
 def deterministic(on: bool, device: torch.device) -> Iterator[None]:
-    """Let torch use deterministic implementations within the block: the same bits from every run on one kind of device.
+    """Let torch use deterministic implementations within the block: every run on the same kind of device gives the same bits.
 
     Some of them are slower (atomic sums become sorted ones, cuDNN benchmarks no algorithms). Enter the block before anything runs on
     CUDA: cuBLAS reads the size of its workspace once, from the environment. All switches are restored at the end; the environment
@@ -156,7 +156,7 @@ def deterministic(on: bool, device: torch.device) -> Iterator[None]:
 
 
 def explained(error: BaseException) -> ModelError | None:
-    """The error for the user if it, or its cause, is that an operation has no deterministic implementation; None for any other."""
+    """The user's error if an operation without a deterministic implementation caused this one; None otherwise."""
     cause: BaseException | None = error
     seen: set[int] = set()
     while cause is not None and id(cause) not in seen:

@@ -25,10 +25,10 @@ FEWEST_DRAWS = 100
 """A budget lowers no number of draws below this; then it lowers the number of images."""
 
 SPARE = 0.9
-"""Share of the budget that is planned for: the speed of a machine varies."""
+"""Planned share of the budget: a machine's speed varies."""
 
 WORTH_SAYING = 10.0
-"""Seconds below which an audit says nothing of its time."""
+"""An audit announces its time only above this many seconds."""
 
 _ENOUGH, _MOST_PASSES = 0.3, 256  # seconds of timed passes, and how many full ones at most
 
@@ -38,9 +38,9 @@ class Speed:
     """Passes through the network on this machine.
 
     Attributes:
-        rate: forward passes per second, with the noise that they need.
+        rate: forward passes per second, noise included.
         classes: number of logits.
-        once: labels of the noises that never vary, of which estimators look at one copy.
+        once: labels of noises that never vary, which take a single copy.
     """
 
     rate: float
@@ -48,11 +48,11 @@ class Speed:
     once: frozenset[str] = frozenset()
 
     def passes(self, task: Task) -> int:
-        """About what one image costs, in forward passes (a backward pass counts as two)."""
+        """The approximate cost of an image, in forward passes (a backward pass counts as two)."""
         return 2 if task.at.noise in self.once else task.cost(self.classes)
 
     def expected(self, tasks: Sequence[Task], images: Sequence[int]) -> Expected:
-        """What the tasks will take, each for its number of images."""
+        """The expected time of the tasks, each for its number of images."""
         total = sum(self.passes(task) * number for task, number in zip(tasks, images, strict=True))
         most = max(images, default=0)
         return Expected(most, round(total / most) if most else 0, total / self.rate, self.rate)
@@ -63,9 +63,9 @@ class Expected:
     """The time that an audit will take.
 
     Attributes:
-        images: to compute.
-        passes: of an image, on average.
-        seconds: for all.
+        images: number of images to compute.
+        passes: mean passes per image.
+        seconds: total time.
         rate: passes per second.
     """
 
@@ -109,13 +109,13 @@ def measure_speed(ready: PreparedAudit, clock: Clock = time.perf_counter) -> Spe
 
 
 def lowered(spec: AuditSpec, images: int, seconds: float, speed: Speed) -> tuple[AuditSpec, list[str]]:
-    """The spec with fewer draws, and where that is not enough with fewer images, so that it takes ``seconds`` at most.
+    """The spec with fewer draws, and if that is not enough fewer images, so that it takes at most ``seconds``.
 
     The draws of all estimators with ``samples`` are lowered in the same proportion, none below 100.
 
     Args:
-        spec: what is asked for.
-        images: number in the data set.
+        spec: the requested spec.
+        images: number of images in the data set.
         seconds: for the passes.
         speed: of this machine.
 
@@ -159,7 +159,7 @@ def _with_share(spec: AuditSpec, share: float, classes: int) -> AuditSpec:
 
 
 def _fewer(estimator: Estimator, share: float, classes: int) -> int | None:
-    """About this share of an estimator's samples, to two figures; None where it has none, or where fewer cost no less."""
+    """About this share of an estimator's samples, to two figures; None if it has none, or fewer cost no less."""
     samples = getattr(estimator, "samples", None)
     if not isinstance(samples, int):
         return None
@@ -202,10 +202,10 @@ def within_budget(ready: PreparedAudit, seconds: float, speed: Speed, listener: 
 
 
 def as_begun(spec: AuditSpec, begun: Mapping[str, Any]) -> AuditSpec:
-    """The spec with the draws and images of a run that a budget has lowered, for going on with it.
+    """The spec with the draws and images that a budget set for an existing run, to continue it.
 
     Args:
-        spec: what is asked for.
+        spec: the requested spec.
         begun: the ``spec`` in the run's run.json.
     """
     samples = {label_of(entry): entry["options"].get("samples") for entry in begun["estimators"]}

@@ -1,4 +1,4 @@
-"""An audit that is ready to be computed: by this process or by Ray workers, of this machine or of a cluster."""
+"""An audit that is ready to run, in this process or on Ray workers."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ from robaudit.store.state import State
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """An audit whose parts are loaded and fit together, wherever they are.
+    """An audit whose parts are loaded, here or on workers, and fit together.
 
     Attributes:
-        spec: including what an existing run holds.
+        spec: merged with that of the existing run.
         noises: with their options and levels.
         tasks: every estimator at every noise level.
         samples: the data set.
-        facts: what the model's loader found.
-        workers: how many compute.
-        speed: measures the speed of this machine, once; None where several compute, each at its own.
-        compute_missing: has computed what a state lacks; see the function of the same name.
+        facts: what is known of model, data and device.
+        workers: number of workers.
+        speed: measures this machine's speed, once; None with several workers.
+        compute_missing: computes what a state lacks; see the function of the same name.
     """
 
     spec: AuditSpec
@@ -66,9 +66,9 @@ def prepared(
     Args:
         request: what is asked for.
         listener: receives notes and warnings.
-        ray_address: of the cluster, for ``engine: ray``.
+        ray_address: the cluster's address, for ``engine: ray``.
         ship: send model and images to its workers.
-        budget: lower draws and images so that all of it takes so many seconds at most, from now on; for a single device.
+        budget: seconds from now on; draws and images are lowered to fit. For a single device.
 
     Raises:
         RobauditError: something is missing, damaged, or does not fit the rest, or memory runs out.

@@ -1,4 +1,4 @@
-"""The loop of an audit: have computed what is missing, chunk by chunk, and write it to the run's state as it goes."""
+"""The main loop of an audit: compute missing results chunk by chunk and write them to the run's state."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _DUE = 1.0  # seconds between two flushes
 
 
 class Workers(Protocol):
-    """Those who compute the chunks of an audit."""
+    """Computes the chunks of an audit."""
 
     @property
     def classes(self) -> int:
@@ -35,7 +35,7 @@ class Workers(Protocol):
 
     @property
     def reading(self) -> bool:
-        """Whether they read the images themselves; otherwise chunks come with them."""
+        """Whether the workers read the images; otherwise chunks carry them."""
         ...
 
     @property
@@ -44,7 +44,7 @@ class Workers(Protocol):
         ...
 
     def next_images(self, tasks: Sequence[Task]) -> int:
-        """How many images the next chunk should have."""
+        """Number of images for the next chunk."""
         ...
 
     def steps(self, chunks: Iterator[Chunk], images: int, signs: Signs) -> Generator[Step]:
@@ -80,7 +80,7 @@ class ThisProcess:
         return self.engine.classes
 
     def next_images(self, tasks: Sequence[Task]) -> int:
-        """How many images the next chunk should have."""
+        """Number of images for the next chunk."""
         return self.sizer.next_images(tasks)
 
     def steps(self, chunks: Iterator[Chunk], images: int, signs: Signs) -> Generator[Step]:

@@ -17,8 +17,8 @@ class Opened:
     Attributes:
         host: the machine it runs on.
         facts: what it knows of the audit.
-        told: the notes (False) and warnings (True) of its start.
-        images: how many images its first chunk should have.
+        told: notes (False) and warnings (True) from its start.
+        images: size of its first chunk.
     """
 
     host: str
@@ -36,7 +36,7 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Underway:
-    """A sign of life: what is computed, and how much of it is done (see :meth:`robaudit.auditing.chunks.Signs.underway`)."""
+    """Progress: the current step and its cost done so far (see :meth:`robaudit.auditing.chunks.Signs.underway`)."""
 
     doing: str
     cost: float
@@ -54,8 +54,8 @@ class Finished:
     """The job is done.
 
     Attributes:
-        images: how many images the next chunk should have.
-        seconds: that this one took.
+        images: size of the next chunk.
+        seconds: time of this job.
     """
 
     images: int
@@ -77,7 +77,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """A worker is gone, and with it the jobs it had.
+    """A worker is lost, and its jobs with it.
 
     Attributes:
         why: one line.

@@ -1,4 +1,4 @@
-"""Usual mistakes that cost accuracy: another normalisation, swapped or inverted channels, labels in another order, another head."""
+"""Common mistakes that cost accuracy: wrong normalisation, swapped or inverted channels, reordered labels, wrong head."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class CleanCheck:
         labels: of each image; -1: none.
         known: images with a label within the classes, and finite logits.
         classes: number of logits.
-        highest: the highest label of the data set, as far as it is known.
+        highest: the highest known label of the data set.
     """
 
     predicted: Tensor
@@ -50,11 +50,11 @@ class CleanCheck:
 
 @dataclass(frozen=True, slots=True)
 class _Correction:
-    """What would be right.
+    """A correction that raises accuracy.
 
     Attributes:
-        accuracy: with it.
-        text: what follows "but 93.0% with".
+        accuracy: with the correction.
+        text: the correction, to follow "but 93.0% with".
     """
 
     accuracy: float
@@ -62,13 +62,13 @@ class _Correction:
 
 
 def accuracy_warnings(model: LogitModel, x: Tensor, checked: CleanCheck, predict: Callable[[Tensor], Tensor]) -> Iterator[str]:
-    """At most one line, on a clean accuracy that a usual mistake would explain, or that is no better than chance.
+    """At most one warning: a common mistake would explain the clean accuracy, or it is no better than chance.
 
     Args:
         model: the network.
         x: the images (n, channels, height, width).
-        checked: what it predicts for them.
-        predict: the classes of other images.
+        checked: its predictions for them.
+        predict: predicts the classes of changed images.
     """
     n, right = int(checked.known.sum()), checked.right[checked.known]
     if n < _FEWEST_LABELLED:
@@ -101,7 +101,7 @@ def _better(right: Tensor, other: Tensor, tests: int) -> bool:
 
 
 def _by_pixels(model: LogitModel, x: Tensor, checked: CleanCheck, predict: Callable[[Tensor], Tensor]) -> _Correction | None:
-    """The change of the pixels that explains the accuracy: one of those that do best on a few images, if it is better on all."""
+    """The pixel change that explains the accuracy: among the best on a few images, and significantly better on all."""
     known, right = checked.known, checked.right
     if int((known & ~right).sum()) < _LEAST_GAIN * int(known.sum()):
         return None  # nothing can be that much better
@@ -124,7 +124,7 @@ def _by_pixels(model: LogitModel, x: Tensor, checked: CleanCheck, predict: Calla
 
 
 def _changes(model: LogitModel, channels: int) -> list[tuple[str, PixelMap]]:
-    """Corrections of usual mistakes: what to change, and the map on pixels that has the same effect."""
+    """Corrections of common mistakes: the text, and the map on pixels with the same effect."""
     found: list[tuple[str, PixelMap]] = [("inverted pixels (1 - x)", lambda x: 1 - x)]
     if channels == 3:
         found.append(("red and blue swapped (RGB/BGR)", lambda x: x.flip(1)))
@@ -144,17 +144,17 @@ def _changes(model: LogitModel, channels: int) -> list[tuple[str, PixelMap]]:
 
 
 def _close(mean: Tensor, std: Tensor, other_mean: Tensor, other_std: Tensor) -> bool:
-    """Whether two normalisations are near each other, as ImageNet's and CIFAR-10's are: no accuracy to speak of depends on which it is."""
+    """Whether two normalisations are so close (as ImageNet's and CIFAR-10's are) that accuracy hardly depends on the choice."""
     return bool((mean - other_mean).abs().max() < _NEAR_MEAN) and bool((std / other_std - 1).abs().max() < _NEAR_STD)
 
 
 def _normalised(model: LogitModel, mean: Tensor, std: Tensor) -> PixelMap:
-    """The pixels for which the model's own normalisation gives what this one would."""
+    """Map pixels so that the model's own normalisation then has the effect of this one."""
     return lambda x: (x - mean) / std * model.std + model.mean
 
 
 def _normalisation_warnings(model: LogitModel) -> Iterator[str]:
-    """A network in memory that knows a normalisation which is not applied, and there are too few labels to see whether that is right."""
+    """Warn when a network in memory has a normalisation in its configuration that is not applied."""
     own = _own_normalisation(model)
     if own is not None and model.format == IN_MEMORY and not bool((model.mean != 0).any()) and not bool((model.std != 1).any()):
         mean, std = own
@@ -172,15 +172,15 @@ def _own_normalisation(model: LogitModel) -> tuple[Sequence[float], Sequence[flo
 
 
 def _by_labels(checked: CleanCheck) -> _Correction | None:
-    """Another numbering of the classes that explains the accuracy: all labels moved by one, or else a permutation.
+    """A renumbering of the classes that explains the accuracy: all labels shifted by one, or a permutation.
 
-    A permutation is found on every other image of each class and measured on the rest, so that it cannot fit to chance. It must be right
-    on most of them: what another data set's classes look like to a network gives a permutation, too.
+    A permutation is fitted on every other image of each class and measured on the rest, so that it cannot fit noise. It must be right
+    on most of them: the classes of an unrelated data set also fit some permutation.
     """
     predicted, labels = checked.predicted[checked.known], checked.labels[checked.known]
     right = predicted == labels
     if int(labels.min()) == int(labels.max()):
-        return None  # any permutation fits a network that always says the same
+        return None  # any permutation fits a single label
 
     def correction(right: Tensor, found: Tensor, text: str) -> _Correction | None:
         accuracy = float(found.double().mean())
@@ -204,7 +204,7 @@ def _by_labels(checked: CleanCheck) -> _Correction | None:
 
 
 def _permutation(labels: Tensor, predicted: Tensor) -> dict[int, int]:
-    """The class that each label stands for: the assignment with the most hits, and the label's own class where that makes no difference."""
+    """The class assigned to each label: the assignment with the most hits; ties keep the label's own class."""
     from scipy.optimize import linear_sum_assignment
 
     seen = np.union1d(labels.numpy(), predicted.numpy())
@@ -217,7 +217,7 @@ def _permutation(labels: Tensor, predicted: Tensor) -> dict[int, int]:
 def _beyond(checked: CleanCheck) -> float:
     """The share of predictions beyond the highest label, where the network has at least twice as many classes as there are labels.
 
-    Images of few of the labels (the first of class folders) say nothing about that.
+    Zero if the images cover too few of the labels (such as the first class folders) to tell.
     """
     labels, different = checked.highest + 1, len(checked.labels[checked.known].unique())
     if checked.classes < 2 * labels or different < max(2, labels / 2):

@@ -28,7 +28,7 @@ from robaudit.text import distinct
 
 
 def first_info(spec: AuditSpec, facts: Facts, dataset: Dataset) -> dict[str, Any]:
-    """run.json as far as it is known before the first row."""
+    """The contents of run.json that are known before the first row."""
     document = spec.document()
     names = dataset.class_names
     return {
@@ -51,7 +51,7 @@ def first_info(spec: AuditSpec, facts: Facts, dataset: Dataset) -> dict[str, Any
 
 
 def history(old: Mapping[str, Any] | None, command: str | None, device: str, workers: int = 1) -> dict[str, Any]:
-    """When the run began, and all its sessions, this one included."""
+    """The start of the run and all its sessions, including this one."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
     session: dict[str, Any] = {"started": now, "command": command, "device": device, "robaudit": versions()["robaudit"]}
     session |= {"workers": workers} if workers > 1 else {}
@@ -85,7 +85,7 @@ def _listed(values: tuple[float, ...]) -> str:
 
 
 class _Tally:
-    """Accumulates totals, summaries and reviews while the results of a run pass by once."""
+    """Accumulates totals, summaries and reviews in one pass over a run's results."""
 
     def __init__(self, tasks: Sequence[Task]) -> None:
         self.quantities = {task.chosen.estimator.quantity.name: task.chosen.estimator.quantity for task in tasks}
@@ -93,7 +93,7 @@ class _Tally:
         reviews = [(task, review) for task in tasks if (review := task.chosen.estimator.review()) is not None]
         self.reviews = [review for _, review in reviews]
         self.review_of = {name: review for task, review in reviews for name in task.names}
-        self.further = {name for task in tasks for name in task.names[1:]}  # their passes are those of the first
+        self.further = {name for task in tasks for name in task.names[1:]}  # they share the passes of the first
         self.samples = self.labelled = self.rows = self.forwards = self.backwards = 0
         self.digest = hashlib.sha256()
 
@@ -134,8 +134,8 @@ def finish(
 
     Args:
         folder: the run's.
-        info: run.json as far as it is known.
-        results: of every sample, in order.
+        info: the contents of run.json so far.
+        results: the results of every sample, in order.
         skips: the samples that were skipped, in order.
         tasks: every estimator at every noise level.
         seconds: by step, over all sessions of the run.

@@ -1,4 +1,4 @@
-"""Load and check everything that an audit needs, before anything expensive is computed or written."""
+"""Load and check everything an audit needs before anything expensive is computed or written."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ from robaudit.store.info import RowBits
 from robaudit.store.state import State
 
 _WITHOUT_GRADIENTS = {LOSS.name: "qnorm_mc", RADIUS.name: "radius_random"}
-"""Estimators of a quantity that any model will do for."""
+"""For each quantity, an estimator that works with any model."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What to prepare an audit from. A worker process gets a copy.
+    """The input for preparing an audit. A worker process gets a copy.
 
     Attributes:
         spec: what is asked for.
         old: run.json of the run to continue, if there is one.
-        folder: of the run, for messages.
+        folder: the run's folder, for messages.
         trust: allow Python code that the spec names.
         skip_bad: skip unusable samples.
-        model, dataset: replace those that the spec names, if given.
+        model, dataset: used in place of the spec's, if given.
         share: the share of the machine's free memory to use.
     """
 
@@ -64,17 +64,17 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What an audit knows once its model is loaded. Workers send it.
+    """What is known once the model is loaded. Workers send it.
 
     Attributes:
         device: see :func:`robaudit.auditing.environment.device_name`.
         versions: of Python and packages.
         model: name, format, sha256, number of classes and notes.
-        check: of the first images.
+        check: the check of the first images.
         rows: how an image's logits depend on the batch.
         image_shape: (channels, height, width).
         batch_rows: rows in a pass.
-        effects: what a lower precision changes, for run.json.
+        effects: the effect of a lower precision, for run.json.
     """
 
     device: str
@@ -92,7 +92,7 @@ class OpenedAudit:
     """An audit before its model is loaded.
 
     Attributes:
-        spec: including what an existing run holds.
+        spec: merged with that of the existing run.
         estimators: with their options.
         noises: with their options and levels.
         tasks: every estimator at every noise level.
@@ -117,7 +117,7 @@ class PreparedAudit:
         readers: threads that read images ahead.
         engine: model and noise.
         first: the first usable sample.
-        limit: bytes of main memory that the process may use.
+        limit: bytes of main memory the process may use.
         facts: what is known of model, data and device.
     """
 
@@ -132,7 +132,7 @@ class PreparedAudit:
     facts: Facts
 
     def sizer(self, engine: Engine | None = None, tasks: Sequence[Task] | None = None) -> ChunkSizer:
-        """The sizes of chunks, with the audit's engine and tasks or with others."""
+        """The chunk sizes, for the audit's engine and tasks or for others."""
         tasks, engine = self.tasks if tasks is None else tasks, engine or self.engine
         return make_sizer(self.spec, engine, tasks, self.first.pixels, self.limit, mixed=self.facts.rows.bits is RowBits.MIXED)
 

@@ -1,4 +1,4 @@
-"""Workers of a Ray cluster: an actor for each, which Ray places, watches and starts again."""
+"""Ray workers: one actor each, which Ray places, watches and restarts."""
 
 from __future__ import annotations
 
@@ -31,29 +31,29 @@ from robaudit.system import cores
 
 _OPTION = "--engine ray"
 _REACHED = 10.0  # seconds within which a cluster must answer
-_SIGN = 5.0  # seconds between two signs of life
+_SIGN = 5.0  # seconds between progress messages
 _AT_ONCE = 2  # jobs of a worker: while one is computed, the images of the next are read
 _ALONE = "local"  # a cluster of this machine, for this audit only
 _ALONE_HAS: dict[str, Any] = {"include_dashboard": False}
 _TERMINATED = 128 + signal.SIGTERM
 _START_ONE = "start one with ray start --head, or leave --ray-address out to use this machine alone"
 _SETTINGS = {
-    "RAY_DEDUP_LOGS_SKIP_REGEX": ".|^$",  # what it prints of workers would get among our own output
+    "RAY_DEDUP_LOGS_SKIP_REGEX": ".|^$",  # otherwise it prints workers' logs among our output
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # workers without a GPU see none; without this, with a warning
     "RAY_USAGE_STATS_ENABLED": "0",  # a cluster that an audit starts tells nobody
 }
-"""Of Ray, unless the user has others."""
+"""Ray's settings, unless the user has set others."""
 _SETTINGS_ALONE = {
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # as on those systems, its servers listen on 127.0.0.1 alone
     "RAY_AUTH_MODE": "token",
     "RAY_AUTH_TOKEN": secrets.token_hex(32),  # without it, Ray would leave one in the home folder
 }
-"""Of a cluster that an audit starts. Ray reads them when it is imported."""
+"""Settings of a cluster that an audit starts. Ray reads them when it is imported."""
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
 class RayWorker:
-    """A worker as an actor; the plan comes with the call to open it, because Ray starts actors again without what they were made of."""
+    """A worker as an actor. The plan comes with ``open``, because Ray restarts actors without their arguments."""
 
     def __init__(self) -> None:
         self._worker: Worker | None = None
@@ -64,7 +64,7 @@ class RayWorker:
         return or_unreadable(plan, self._worker.open())
 
     def compute(self, job: ChunkJob) -> Iterator[Item | Lost]:
-        """Run a job; a worker that Ray has started again while it had none says so first."""
+        """Run a job; a worker that was restarted while idle reports itself as lost."""
         if self._worker is None:
             yield Lost("lost (while it had no work)", returns=True)
         else:
@@ -77,7 +77,7 @@ class RayWorkers:
     Args:
         ray: the package.
         actors: of :class:`RayWorker`.
-        plan: of theirs, in Ray's object store.
+        plan: their plan, in Ray's object store.
         names: what messages call them.
     """
 
@@ -95,7 +95,7 @@ class RayWorkers:
         self._calls[worker].append(self._actors[worker].compute.remote(job))
 
     def items(self, seconds: float) -> Iterable[tuple[int, Item | Opened | Lost]]:
-        """What has come in, an item of each worker at most."""
+        """Items that have arrived, at most one from each worker."""
         first = {calls[0]: number for number, calls in enumerate(self._calls) if calls} | self._opening
         if not first:
             threading.Event().wait(seconds)
@@ -126,7 +126,7 @@ class RayWorkers:
         return item
 
     def _back(self, call: Any, worker: int) -> Item | Opened | Lost | None:
-        """What a worker that was started again says; None if it was lost once more."""
+        """The report of a restarted worker; None if it was lost again."""
         del self._opening[call]
         try:
             said: Opened | Failed = self._ray.get(call)
@@ -144,13 +144,13 @@ class RayWorkers:
 def ray_workers(
     plan: WorkerPlan, listener: Listener, address: str | None = None, devices: Sequence[torch.device] = ()
 ) -> Iterator[tuple[RayWorkers, list[Opened]]]:
-    """Start as many workers as the plan's spec says, or the cluster has room for; they end with the block.
+    """Start as many workers as the spec asks for or the cluster has room for; they end with the block.
 
     Args:
-        plan: of the workers.
+        plan: what the workers need.
         listener: receives what is waited for.
         address: of the head node, or auto; by default RAY_ADDRESS, or a cluster of this machine alone.
-        devices: of this machine: a worker for each, of a cluster of their own; none: whatever the cluster has.
+        devices: this machine's devices, one worker each, on a private cluster; empty: use the given cluster.
 
     Raises:
         RobauditError: Ray is not installed, the cluster cannot be reached or has too little, or a worker cannot begin.
@@ -180,7 +180,7 @@ def ray_workers(
 
 
 def _on_cpu(model: nn.Module | None) -> nn.Module | None:
-    """The network without tensors on CUDA: a worker numbers the devices differently."""
+    """The network moved off CUDA: a worker numbers the devices differently."""
     if isinstance(model, nn.Module) and any(one.is_cuda for one in (*model.parameters(), *model.buffers())):
         return copy.deepcopy(model).cpu()
     return model
@@ -205,7 +205,7 @@ def _placed(several: int, bundle: dict[str, float], listener: Listener) -> Itera
 
 
 def _opened(ray: Any, actors: Sequence[Any], plan: Any, listener: Listener) -> list[Opened]:
-    """What the workers say when they are ready.
+    """The workers' reports once they are ready.
 
     Raises:
         RobauditError: one cannot begin.
@@ -220,7 +220,7 @@ def _opened(ray: Any, actors: Sequence[Any], plan: Any, listener: Listener) -> l
 
 
 def _said(ray: Any, call: Any) -> Opened:
-    """What a worker says that has started.
+    """The report of a worker that has started.
 
     Raises:
         RobauditError: it cannot begin.
@@ -243,7 +243,7 @@ def _said(ray: Any, call: Any) -> Opened:
 
 @contextmanager
 def _connected(address: str | None, devices: Sequence[torch.device], listener: Listener) -> Iterator[Any]:
-    """Ray, connected to a cluster; without an address to the one that RAY_ADDRESS names, or to one of its own.
+    """Ray, connected to a cluster: the given address, RAY_ADDRESS, or a new private cluster.
 
     Raises:
         RobauditError: Ray is not installed, or there is no cluster.
@@ -327,10 +327,10 @@ def _seeing(devices: Sequence[torch.device]) -> Iterator[None]:
 
 
 def _refuse_unreachable(address: str, where: str) -> None:
-    """Refuse an address that is none, or where nobody listens; Ray itself would wait for minutes and print lines of its own.
+    """Refuse a malformed address or one where nothing listens; Ray would wait for minutes and print its own messages.
 
     Raises:
-        RobauditError: it is one of these.
+        RobauditError: the address is malformed or does not answer.
     """
     if address == "auto":
         return
@@ -347,7 +347,7 @@ def _refuse_unreachable(address: str, where: str) -> None:
 
 
 def _restore(handlers: dict[signal.Signals, Any]) -> None:
-    """Ray installs a handler of its own, which would end the process without a word."""
+    """Restore our signal handlers: Ray's would end the process silently."""
     if threading.current_thread() is threading.main_thread():
         for number, handler in handlers.items():
             with contextlib.suppress(TypeError, ValueError):
@@ -355,12 +355,12 @@ def _restore(handlers: dict[signal.Signals, Any]) -> None:
 
 
 def _unsendable(error: BaseException, remedy: str) -> ModelError:
-    """The error about a model in memory, or other objects of the plan, that do not get to the workers."""
+    """The error for a model or other object in memory that cannot be sent to workers."""
     return ModelError("the model or data in memory", f"cannot be sent to workers ({type(error).__name__}: {error})"[:300], remedy)
 
 
 def _last_line(error: Exception) -> str:
-    """The cause that Ray's text ends with."""
+    """The last line of Ray's text, which has the cause."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return f"{type(error).__name__}: {lines[-1]}"[:300] if lines else type(error).__name__
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def folder_name(spec: AuditSpec, purpose: str = "") -> str:
-    """<spec name>-<hash8>, or <spec name>-<purpose>-<hash8> for an audit that was derived from the spec for a purpose."""
+    """<spec name>-<hash8>, or <spec name>-<purpose>-<hash8> for an audit derived from the spec for a purpose."""
     return "-".join(filter(None, (spec.stem, purpose, identity(spec.document())[:8])))
 
 
@@ -30,7 +30,7 @@ def default_out(spec: AuditSpec, purpose: str = "", *, extend: bool = False) -> 
     """runs/<:func:`folder_name`>; to extend a run, the only folder of the spec's name with the same model and data.
 
     Raises:
-        RunError: there is none, or more than one; or the folder is reached through a symbolic link.
+        RunError: there is no such folder or more than one, or it is reached through a symbolic link.
     """
     document = spec.document()
     exact = in_runs(folder_name(spec, purpose))
@@ -51,13 +51,13 @@ def default_out(spec: AuditSpec, purpose: str = "", *, extend: bool = False) -> 
 def existing_info(folder: RunFolder, spec: AuditSpec, *, extend: bool = False, until: UntilDecided | None = None) -> dict[str, Any] | None:
     """The folder's run.json, or None if there is no run.
 
-    A run in the spec's default folder may have been extended since: then it holds what is asked for, and more.
+    A run in the spec's default folder may have been extended since; it then holds more than the spec asks for.
 
     Args:
         folder: the run's.
         spec: what is asked for.
-        extend: whether it may be more than the run has.
-        until: the analyses of a run that is sampled until its gates are decided: it may have one less.
+        extend: whether the spec may ask for more than the run has.
+        until: the analyses of a run that is sampled until its gates are decided; the run may lack the last.
 
     Raises:
         RunError: the folder holds a run of another spec.
@@ -82,7 +82,7 @@ def existing_info(folder: RunFolder, spec: AuditSpec, *, extend: bool = False, u
 
 
 def is_next(until: UntilDecided | None, info: Mapping[str, Any]) -> bool:
-    """Whether the last analysis is the next one of a run, whose estimators take more draws for it."""
+    """Whether the last analysis is the run's next one, for which its estimators take more draws."""
     before = until_decided(info)
     return until is not None and before is not None and before.draws == until.draws[:-1]
 
@@ -91,7 +91,7 @@ def refuse_another_machine(old: Mapping[str, Any], model: LogitModel, device: to
     """Refuse to continue a run with other weights or other noise; warn where rounding may differ.
 
     Args:
-        old: run.json of the run so far.
+        old: run.json so far.
         model, device: of this session.
         where: the run folder.
         listener: receives the warning.
@@ -118,7 +118,7 @@ def refuse_another_machine(old: Mapping[str, Any], model: LogitModel, device: to
 
 
 def refuse_other_options(state: State, estimators: Mapping[str, Any], where: str) -> None:
-    """Refuse an estimator that has the name of another, with other options, whose rows an unfinished extension left behind.
+    """Refuse an estimator whose name has rows with other options, left behind by an unfinished extension.
 
     Args:
         state: what the run has computed.
@@ -134,7 +134,7 @@ def refuse_other_options(state: State, estimators: Mapping[str, Any], where: str
 
 
 def refuse_other_noises(state: State, noises: Mapping[str, Any], where: str) -> None:
-    """Refuse a noise that has the name of another, with other options, whose rows the run holds.
+    """Refuse a noise whose name has rows with other options in the run.
 
     Args:
         state: what the run has computed.
@@ -153,7 +153,7 @@ def refuse_other_noises(state: State, noises: Mapping[str, Any], where: str) -> 
 
 
 def _other_options(where: str, entry: Mapping[str, Any]) -> RunError:
-    """The error about an estimator that the run has computed with the options of this entry."""
+    """The error for an estimator that the run has computed with the options of this entry."""
     options = {key: value for key, value in entry["options"].items() if key != "label"}
     what = f"has run {label_of(entry)} with other options ({options or 'its defaults'})"
     return RunError(where, what, "give the new one a label of its own")
@@ -162,14 +162,14 @@ def _other_options(where: str, entry: Mapping[str, Any]) -> RunError:
 def refuse_other_data(
     state: State, seen: Mapping[str, tuple[str, int | None]], where: str, *, every: bool = False, skipped: Sequence[str] | None = None
 ) -> None:
-    """Refuse to continue with other images or labels than the run has.
+    """Refuse to continue if images or labels differ from the run's.
 
     Args:
         state: what the run has computed.
         seen: pixel digest and label of the images read now, by sample id.
         where: the data set, for messages.
-        every: whether these are all images, so that none of the run may be missing.
-        skipped: of a finished run with all its images, those that it skipped: there may be no others.
+        every: whether these are all images, so that every image of the run must be among them.
+        skipped: the samples that a finished run skipped; no others may be new.
 
     Raises:
         RunError: one differs, is missing or is new.

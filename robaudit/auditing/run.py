@@ -1,4 +1,4 @@
-"""From a spec to a finished run, or to rows in memory: the one place that joins engine, store and loop."""
+"""From a spec to a finished run, or to rows in memory: joins engine, store and loop."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def audit(
         trust: allow Python code that the spec names (``module:function``).
         on_error: stop at the first unusable sample, or skip it: skips are listed and counted.
         extend: add what the spec asks for to an existing run of the same model and data, without recomputing.
-        fresh: refuse a run folder that is there already: everything is computed now, and nothing is taken from an earlier run.
+        fresh: refuse an existing run folder, so that everything is computed now.
         model: audit this network instead of loading the one the spec names (mean, std and output still apply).
         dataset: audit these samples instead of opening the data set the spec names.
         listener: receives notes, warnings and progress.
@@ -78,9 +78,9 @@ def audit(
         ray_address: with ``engine: ray``, of the head node (HOST:PORT) or "auto"; default RAY_ADDRESS, or a cluster of this machine alone.
         ship: with ``engine: ray``, send model and images to the workers.
         budget: lower draws and images so that a new run takes at most this many seconds.
-            A run that is there already is continued as it was begun.
-        until: the analyses of a run that is sampled until its gates are decided, this one last: what estimators with other draws have
-            computed for the one before is replaced.
+            An existing run is continued with the draws and images it was begun with.
+        until: the analyses of a run that is sampled until its gates are decided, this one last; results of the previous analysis, from
+            fewer draws, are replaced.
 
     Returns:
         The finished run.
@@ -137,7 +137,7 @@ def _carry_out(
 ) -> None:
     """Compute what the locked run folder lacks, and write its outputs.
 
-    The run.json of a complete run is left as it is until the outputs of its extension are written.
+    The run.json of a complete run stays until the outputs of its extension are written.
     """
     spec, facts = job.spec, job.facts
     if (folder.info() if folder.exists else None) != old:
@@ -152,7 +152,7 @@ def _carry_out(
         digests = {noise.label: found for noise in job.noises if (found := noise.digests)}
         noises |= {label: {**noises[label], "files": files} for label, files in digests.items()}
         refuse_other_noises(state, noises, str(folder.path))
-        every = old is not None and spec.dataset.kind == IN_MEMORY  # data in memory are all read
+        every = old is not None and spec.dataset.kind == IN_MEMORY  # read all data in memory
         skipped = [skip["sample_id"] for skip in old["skipped"]] if old and every and old["status"] == "complete" and not extend else None
         seen = _all_seen(job.samples) if every else facts.check.seen
         refuse_other_data(state, seen, job.samples.where, every=every, skipped=skipped)
@@ -208,7 +208,7 @@ def _analyses(until: UntilDecided | None, old: Mapping[str, Any] | None) -> dict
 
 
 def _all_seen(samples: Dataset) -> dict[str, tuple[str, int | None]]:
-    """Pixel digest and label of every readable sample, by id: data in memory have no file by which they would be known."""
+    """Pixel digest and label of every readable sample, by id: data in memory have no file to identify them."""
     seen: dict[str, tuple[str, int | None]] = {}
     for index in range(len(samples)):
         with contextlib.suppress(SampleError):
@@ -223,7 +223,7 @@ class Computed:
 
     Attributes:
         rows: by (sample id, noise level, name of the result).
-        seconds: by (label, noise level), without the clean pass and without what a task shares with an earlier one.
+        seconds: by (label, noise level), without the clean pass and what a task shares with an earlier one.
         skipped: samples that could not be used.
     """
 
@@ -238,12 +238,12 @@ def compute(
     """Compute every task of every sample, in memory.
 
     Args:
-        ready: the parts of the audit that the spec asks for.
-        engine: its engine, or one with noise of its own.
+        ready: the prepared audit.
+        engine: its engine, or one with independent noise.
         samples: which images.
         tasks: estimators and noise levels; their labels differ.
         listener: receives the progress.
-        on_error: at an unusable sample: stop, or leave it out.
+        on_error: stop at an unusable sample, or skip it.
 
     Raises:
         SampleError: a sample cannot be used.

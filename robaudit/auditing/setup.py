@@ -28,7 +28,7 @@ MOST_IMAGES = 1024
 FLUSH_ROWS = 4096
 """Results that go to disk at once, roughly."""
 CHUNK_SECONDS = 2.0
-"""That the longest step of a chunk should take: results go to disk between steps."""
+"""Target time of a chunk's longest step: results go to disk between steps."""
 _STEADY_VALUES = 2**25  # pixel values through the network in a chunk of fixed size: 10,000 passes at 3 x 32 x 32
 _STEADY_IMAGES = 64
 _GROWTH = 8  # a chunk has at most this many times the images of the last one measured
@@ -36,10 +36,10 @@ _CHUNK_SHARE = 0.5  # of the free memory: images differ, and the C library leave
 
 
 class Gauge:
-    """The memory that chunks may take on a device, and that one takes.
+    """Memory on a device: what chunks may use, and what a chunk has used.
 
     Args:
-        device: where the work is done.
+        device: where chunks are computed.
         limit: bytes of main memory that the process may hold; on a CUDA device its free memory counts instead.
 
     Attributes:
@@ -61,7 +61,7 @@ class Gauge:
 
 
 class ChunkSizer:
-    """The size of the chunks: as many images as take about two seconds and fit into memory, by what the last chunk took of both.
+    """The size of chunks: as many images as take about two seconds and fit into memory, judging by the last chunk.
 
     The first chunk of each set of tasks is a single image, or as many as fill a pass. Without a gauge the size depends on the arguments
     alone, for models and devices whose rows depend on the rest of the chunk.
@@ -75,7 +75,7 @@ class ChunkSizer:
         classes: number of logits.
         values: in one image: channels * height * width.
         gauge: of the memory; None where the size must follow a fixed rule.
-        least: images that fill a pass of the tasks' chains; so many take no more memory than a pass does.
+        least: images that fill a pass of the tasks' chains; this many need no more memory than a pass.
     """
 
     def __init__(self, tasks: Sequence[Task], classes: int, values: int, gauge: Gauge | None = None, least: int = 1) -> None:
@@ -90,7 +90,7 @@ class ChunkSizer:
             self._first = max(self.least, min(self.most, _STEADY_IMAGES, 2 ** math.floor(math.log2(max(1, wanted)))))
 
     def next_images(self, tasks: Sequence[Task]) -> int:
-        """How many images the next chunk should have."""
+        """Number of images for the next chunk."""
         return min(self.most, self._sizes.get(_key(tasks), self._first))
 
     def begin(self) -> None:
@@ -99,11 +99,11 @@ class ChunkSizer:
             self._gauge.begin()
 
     def took(self, tasks: Sequence[Task], images: int, longest: float) -> None:
-        """Adjust the size to what a chunk took.
+        """Adjust the size to the time and memory of a chunk.
 
         Args:
             tasks: of the chunk.
-            images: how many it had; fewer than asked for (the last of a run) say nothing.
+            images: number of images; a smaller chunk than asked for (the last of a run) is ignored.
             longest: seconds of its longest step.
         """
         if self._gauge is None or images < self.next_images(tasks):
@@ -145,10 +145,10 @@ def check_noises(noises: Sequence[Noise], image: torch.Tensor, dataset: Dataset)
     Args:
         noises: of the run.
         image: one image, for its shape.
-        dataset: what the noisy copies are of.
+        dataset: the samples.
 
     Raises:
-        DataError: a noise knows other labels.
+        DataError: a noise has other labels for the images.
         SpecError: an option of a noise does not fit.
     """
     for noise in noises:
@@ -159,7 +159,7 @@ def check_noises(noises: Sequence[Noise], image: torch.Tensor, dataset: Dataset)
 
 
 def _labels_of(dataset: Dataset) -> Iterator[tuple[str, int]]:
-    """Ids and labels (-1: none), where they are known without reading pixels; nothing is looked up before the first is taken."""
+    """Ids and labels (-1: none), if known without reading pixels; looked up lazily."""
     labels = dataset.labels()
     if labels is not None:
         yield from ((dataset.sample_id(i), int(label)) for i, label in enumerate(labels))
@@ -176,7 +176,7 @@ def make_engine(
     *,
     gradients: bool,
 ) -> Engine:
-    """The engine of the spec's run, with as many rows in a pass as the rule says or as fit into memory.
+    """The spec's engine, with as many rows in a pass as the rule allows or fit into memory.
 
     Args:
         spec: seed, batch size and determinism.
@@ -211,7 +211,7 @@ def on_stream(engine: Engine, noises: Sequence[Noise], seed: int, stream: str) -
 
 
 def sources_of(noises: Sequence[Noise], seed: int, model: LogitModel, stream: str = "") -> dict[str, NoiseSource]:
-    """The noises by label, and under the label for none the random numbers of estimators that no noise has to do with."""
+    """The noises by label, and under the label for no noise the RNG for noise-free estimators."""
     found = {noise.label: noise.source(seed, model.device, model.dtype, stream=stream) for noise in noises}
     return {**found, NO_NOISE.noise: NoiseSource(Gaussian(), NormalDraws(NO_NOISE.noise, seed, model.device, model.dtype, stream=stream))}
 
@@ -219,7 +219,7 @@ def sources_of(noises: Sequence[Noise], seed: int, model: LogitModel, stream: st
 def make_sizer(spec: AuditSpec, engine: Engine, tasks: Sequence[Task], image: torch.Tensor, limit: int, *, mixed: bool) -> ChunkSizer:
     """The chunk sizes of the spec's run.
 
-    They follow a fixed rule where rows depend on the rest of their chunk: where the model mixes the images of a batch, and on CUDA (in
+    They follow a fixed rule if rows depend on the rest of their chunk: if the model mixes the images of a batch, and on CUDA (in
     the last digits) if the run is deterministic.
     """
     device = engine.model.device

@@ -25,12 +25,12 @@ from robaudit.noise.registry import Noise
 from robaudit.spec.model import AuditSpec
 from robaudit.spec.pretrained.folder import CONFIG, INDEX, model_path, weights_file
 
-_CHECKED = 256  # of the first samples, for the check of model and data
+_CHECKED = 256  # bytes of the first samples, for the check of model and data
 
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A sample on its way to a worker; pixels that are whole steps of 1/255, as nearly all are, take a byte each."""
+    """A sample packed for sending; pixels that are multiples of 1/255, as nearly all are, take a byte each."""
 
     id: str
     label: int | None
@@ -55,7 +55,7 @@ def _unpacked(steps: torch.Tensor) -> torch.Tensor:
 
 @dataclass(frozen=True, slots=True)
 class SentSamples:
-    """The first samples of a data set that the worker cannot open, for the check of model and data."""
+    """The first samples of a data set, for the check of model and data on a worker that cannot open it."""
 
     where: str
     class_names: tuple[str, ...] | None
@@ -88,10 +88,10 @@ def first_sent(dataset: Dataset, *, skip_bad: bool) -> SentSamples:
 
 
 def packed(spec: AuditSpec, noises: Sequence[Noise]) -> tuple[AuditSpec, dict[str, bytes], str]:
-    """A spec whose model is named relative to the files that go with it, these files, and the folder that the model's are in.
+    """The spec with its model path relative to the files to send, these files, and the model's folder.
 
-    Of a folder, the weights and every .json file are sent; with a file, the configuration beside it. The user's own Python code goes
-    along if it is beside the spec, and so do the modules beside the spec that it imports.
+    A model folder sends its weights and .json files; a model file sends the configuration next to it. The user's own Python code
+    is sent if it lies in the spec's folder, with the modules there that it imports.
 
     Raises:
         ModelError: a file is missing, damaged or cannot be read.
@@ -115,7 +115,7 @@ def packed(spec: AuditSpec, noises: Sequence[Noise]) -> tuple[AuditSpec, dict[st
 
 
 def _name(path: Path) -> str:
-    """What a file or a folder is called, also where it is written as .. or a dot."""
+    """The name of a file or folder, also for ``.`` and ``..``."""
     return os.path.basename(os.path.abspath(path))  # noqa: PTH100, PTH119  resolve would follow links, whose names have other suffixes
 
 
@@ -139,7 +139,7 @@ def _model_files(path: Path, declared: str | None) -> dict[str, Path]:
 
 
 def _code(architecture: str, folder: Path) -> list[Path]:
-    """The Python files of ``package.module:function`` that are beside the spec, and those beside it that they import."""
+    """The Python files of ``package.module:function`` in the spec's folder, with those there that they import."""
     top = architecture.partition(":")[0].partition(".")[0]
     if architecture.startswith(FAMILIES):
         return []
@@ -155,11 +155,11 @@ def _code(architecture: str, folder: Path) -> list[Path]:
 
 
 def _imported(file: Path) -> list[str]:
-    """The top-level modules that a Python file imports, wherever it does."""
+    """The top-level modules that a Python file imports, anywhere in its code."""
     try:
         nodes = list(ast.walk(ast.parse(file.read_bytes())))
     except (OSError, SyntaxError, ValueError):
-        return []  # to import it says more
+        return []  # importing it gives a better message
     names = [one.name for node in nodes if isinstance(node, ast.Import) for one in node.names]
     names += [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom) and not node.level]
     return [name.partition(".")[0] for name in names]
@@ -167,7 +167,7 @@ def _imported(file: Path) -> list[str]:
 
 @contextmanager
 def unpacked(spec: AuditSpec, files: Mapping[str, bytes]) -> Iterator[AuditSpec]:
-    """The spec, beside the files that were sent: they lie in a folder of this machine until the model is loaded."""
+    """The spec with the sent files unpacked into a temporary folder, until the model is loaded."""
     if not files:
         yield spec
         return

@@ -1,4 +1,4 @@
-"""The units of pixels and noise levels: what cannot be meant for pixels in [0, 1] is refused, what is odd warns."""
+"""Check the units of pixels and noise levels: values impossible for pixels in [0, 1] are refused, odd ones warn."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _LEAST_GREY, _MOST_GREY = 2, 255  # levels that are likely to be grey levels; 1 
 
 @dataclass(frozen=True, slots=True)
 class Impossible:
-    """What cannot be meant: the audit is refused unless the spec says ``run.as_given``.
+    """Impossible values: the audit is refused unless the spec says ``run.as_given``.
 
     Attributes:
         where: the place, as the user knows it.
         what: what is wrong there.
         remedy: what would be right.
-        error: what the refusal is raised as.
+        error: the exception class.
     """
 
     where: str
@@ -40,7 +40,7 @@ class Impossible:
 
 
 Finding = str | Impossible
-"""A text is odd, and no more than a warning."""
+"""Odd values: a warning only."""
 
 
 def accepted(findings: Iterable[Finding], *, as_given: bool) -> tuple[str, ...]:
@@ -48,10 +48,10 @@ def accepted(findings: Iterable[Finding], *, as_given: bool) -> tuple[str, ...]:
 
     Args:
         findings: about pixels or levels.
-        as_given: take what is impossible as it is given: it is a warning, too.
+        as_given: accept impossible values with a warning.
 
     Raises:
-        RobauditError: something is impossible, and not to be taken as it is given.
+        RobauditError: something is impossible, and ``as_given`` is off.
     """
     found = []
     for one in findings:
@@ -93,8 +93,8 @@ def pixel_findings(where: str, low: float, high: float, *, scaled: bool) -> Iter
 def level_findings(noises: Sequence[Noise], image: Tensor, sample_id: str) -> Iterator[Finding]:
     """Levels that cannot be meant for pixels in [0, 1]: 8 where 8/255 is usual.
 
-    A level is told where it is above 1, a standard deviation or a radius, no smaller levels lead up to it, and the noise moves pixels by
-    more than half their range: a ball of the Euclidean norm may well have a larger radius, and a kind may scale its level. From 2 on it
+    A level is reported if it is a standard deviation or radius above 1, no smaller levels lead up to it, and the noise moves pixels by
+    more than half their range (a Euclidean ball may well have a larger radius, and a kind may scale its level). From 2 on it
     is impossible. There is at most one finding for each noise.
 
     Args:

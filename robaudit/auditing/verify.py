@@ -63,7 +63,7 @@ class Verification:
     Attributes:
         samples, rows: how many were recomputed.
         identical: how many of those rows have the same bits.
-        differences: numbers beyond the tolerance.
+        differences: numbers that differ beyond the tolerance.
         altered: files of the run that have changed since they were written.
     """
 
@@ -97,7 +97,7 @@ def verify(
     Args:
         run: a finished run.
         samples: how many samples, drawn at random; None for all.
-        seed: of the draw; None for a fresh one each time, so that nobody knows in advance which rows are checked.
+        seed: of the draw; None for a fresh seed, so that nobody knows in advance which rows are checked.
         device: cpu, cuda, ...; by default the kind that the run was made on.
         trust: allow Python code that the spec names.
         listener: receives notes and progress.
@@ -138,10 +138,10 @@ def _same_bits_promised(run: Run, device: torch.device) -> bool:
 
 
 def _here(spec: AuditSpec) -> AuditSpec:
-    """The spec with a model of the Hub as it is on this machine already.
+    """The spec with its Hub model replaced by the copy on this machine.
 
     Raises:
-        ModelError: it is not.
+        ModelError: there is none.
     """
     if not is_hub(spec.model.path):
         return spec
@@ -165,7 +165,7 @@ def _subset(run: Run, dataset: Dataset, ids: set[str]) -> Selected:
 def _recompute(
     run: Run, spec: AuditSpec, dataset: Dataset, network: LogitModel, listener: Listener
 ) -> Mapping[tuple[str, NoiseLevel, str], Row]:
-    """The rows of a data set, computed as an audit would."""
+    """Compute the rows of a data set as an audit would."""
     if network.sha256 != run.info["model"]["sha256"]:
         raise RunError(
             str(run.path), f"was made with other weights than {network.name} holds now", "restore the model the run was made with"
@@ -197,7 +197,7 @@ def _differences(run: Run, row: Row, now: Row) -> Iterator[Mismatch]:
     yield from _other_draws(row, now)
     if votes is not None and row.interval.kind in _FROM_VOTES and row.predicted < len(votes.counts):
         slack, share = moved / max(1, votes.draws), votes.of(row.predicted) / max(1, votes.draws)
-        if abs(row.value - share) > _ABSOLUTE:  # a value made of votes moves with them
+        if abs(row.value - share) > _ABSOLUTE:  # a value computed from votes moves with them
             yield Mismatch(row, "value", row.value, share)
             return
     else:
@@ -217,7 +217,7 @@ def _differences(run: Run, row: Row, now: Row) -> Iterator[Mismatch]:
 
 
 def _other_draws(row: Row, now: Row) -> Iterator[Mismatch]:
-    """The first draw that kept the class in only one of the rows, where there are more of them than rounding explains."""
+    """The first draw that kept the class in only one of the rows, if more draws differ than rounding explains."""
     if row.votes is None or row.votes.bits is None:
         return
     recorded, recomputed = bits_of(row), bits_of(now)
@@ -229,7 +229,7 @@ def _other_draws(row: Row, now: Row) -> Iterator[Mismatch]:
 
 
 def _moved(before: Sequence[int] | None, now: Sequence[int] | None) -> int:
-    """How many votes went to another class."""
+    """The number of votes that moved to another class."""
     if before is None or now is None or len(before) != len(now):
         return 0 if before is now else _VOTES + 1
     return (sum(abs(a - b) for a, b in zip(before, now, strict=True)) + 1) // 2

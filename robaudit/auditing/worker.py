@@ -1,4 +1,4 @@
-"""A worker in another process: it loads the model itself, computes the chunks it is sent, and sends back what it found."""
+"""A worker in another process: it loads the model, computes the chunks it is sent, and sends back results."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from robaudit.system import keep_freed_memory
 
 @dataclass(frozen=True, slots=True)
 class WorkerPlan(Request):
-    """All that a worker needs to begin; where it is sent the images, ``dataset`` has the first ones.
+    """Everything a worker needs to start; if images are sent to it, ``dataset`` has the first ones.
 
     Attributes:
-        files: of the model, by name, where they are sent; the spec uses these names.
-        home: the folder that these names are relative to where the audit was started, for messages.
+        files: the model's files by name, if they are sent; the spec uses these names.
+        home: the folder of these files where the audit was started, for messages.
     """
 
     files: Mapping[str, bytes] = field(default_factory=dict)
@@ -45,11 +45,11 @@ class ChunkJob:
     """Images to compute.
 
     Attributes:
-        tasks: what of them.
-        places: their numbers in the data set.
+        tasks: what to compute.
+        places: their indices in the data set.
         ids: their sample ids.
         samples: the images, unless the worker reads them.
-        sha256: of the model that the audit is about.
+        sha256: of the audited model.
     """
 
     tasks: tuple[Task, ...]
@@ -73,7 +73,7 @@ class _Heard(Listener):
 
 
 class Worker:
-    """A worker; its plan is carried out when it is first asked for something.
+    """A worker; it loads its model on first use.
 
     Several threads may give it jobs: while one is computed, the images of the next are read.
 
@@ -83,7 +83,7 @@ class Worker:
 
     def __init__(self, plan: WorkerPlan) -> None:
         self._plan, self._settings = plan, ExitStack()
-        self._one = ThreadPoolExecutor(1, "computing")  # the same thread always: OpenMP has a team of threads for each
+        self._one = ThreadPoolExecutor(1, "computing")  # always the same thread: OpenMP keeps a thread pool for each
         self._opened: _Open | None = None
 
     def open(self) -> Opened | Failed:
@@ -157,7 +157,7 @@ class _Open:
         """The images of a job, read if need be, and those that cannot be used.
 
         Raises:
-            ModelError: this worker has another model than the audit is about.
+            ModelError: this worker's model is not the audited one.
             DataError: its data set has other samples at these places.
         """
         if self.ready.facts.model["sha256"] != job.sha256:
@@ -177,7 +177,7 @@ class _Open:
         return Chunk(list(job.tasks), samples=samples), refused
 
     def carry_out(self, chunk: Chunk, refused: Sequence[Refused], items: SimpleQueue[Item]) -> None:
-        """Compute a chunk, and put into the queue what there is to send."""
+        """Compute a chunk, and put results into the queue."""
         self._signs.items = items
         seconds, tasks = 0.0, list(chunk.tasks)
         if refused:
@@ -198,7 +198,7 @@ class _Open:
 
 
 class _Queued:
-    """Puts the signs of life of a chunk into the queue of its job."""
+    """Puts the progress of a chunk into the queue of its job."""
 
     def __init__(self) -> None:
         self.items, self._doing = SimpleQueue[Item](), ""
@@ -219,7 +219,7 @@ class _Queued:
 
 
 def or_unreadable(plan: WorkerPlan, said: Opened | Failed) -> Opened | Failed:
-    """What a worker says when it is asked to begin; where it cannot read the model's file, with what to do about it."""
+    """A worker's first report; if it cannot read the model's file, with the remedy."""
     path = model_path(plan.spec.model, plan.spec.base_dir)
     if isinstance(said, Failed) and isinstance(said.error, ModelError) and not (plan.files or path is None or os.access(path, os.R_OK)):
         remedy = "put the model where all machines can read it, or send it: --ship"
@@ -228,7 +228,7 @@ def or_unreadable(plan: WorkerPlan, said: Opened | Failed) -> Opened | Failed:
 
 
 def failed_by(error: BaseException) -> Failed:
-    """The failure by an exception."""
+    """An exception as a failure message."""
     if (refusal := explained(error)) is not None:
         return Failed(refusal)
     if isinstance(error, RobauditError):
@@ -239,18 +239,18 @@ def failed_by(error: BaseException) -> Failed:
 
 
 def _there(plan: WorkerPlan, folder: str, text: str) -> str:
-    """A text with the names that files have where the audit was started, not in the folder that they were unpacked in."""
+    """Replace the folder of unpacked files in a text by the folder where the audit was started."""
     return text.replace(f"{folder}{os.sep}", f"{plan.home}{os.sep}") if plan.files else text
 
 
 def other_weights(worker: Opened, sha256: str) -> ModelError:
-    """The error about a worker whose model is not the one with this digest."""
+    """The error for a worker whose model has another digest."""
     what = f"has other weights there (sha256 {worker.facts.model['sha256'][:12]}, and {sha256[:12]} on the first worker)"
     return ModelError(f"{worker.host}: {worker.facts.model['name']}", what, "put the same file on all machines, or send it: --ship")
 
 
 def _opened(request: Request, heard: _Heard) -> OpenedAudit:
-    """The audit without its model; an error names the machine, because there was none where the audit was started."""
+    """Open the audit without its model; an error names this machine, because opening worked where the audit was started."""
     try:
         return open_audit(request, heard)
     except DataError as error:
