@@ -166,9 +166,9 @@ def _conclusion(bias: ClassBias) -> Cell:
     return Cell(words.gap_sentence(bias), tone="warning" if bias.verdict is GapVerdict.SIGNIFICANT else "strong")
 
 
-def label_of(one: ClassStats, width: int | None = None) -> str:
-    """The name of the class, or its index, shortened to ``width``."""
-    return class_name(one.index, None if one.name is None else {one.index: one.name}, width)
+def label_of(one: ClassStats) -> str:
+    """The name of the class, or its index."""
+    return class_name(one.index, None if one.name is None else {one.index: one.name})
 
 
 def weakest_first(bias: ClassBias) -> list[ClassStats]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from robaudit.api.run import Run
 from robaudit.stats.easiest import easiest_errors, kept_curve
-from tests.papers.han import CIFAR_ADV, CIFAR_MIX, FASHION, LINEAR, MNIST, MNIST_ADV, NAMES, RESNET
+from tests.papers.han import CIFAR_ADV, CIFAR_MIX, FASHION, LINEAR, MNIST, MNIST_ADV, NAMES, RESNET, correlation
 from tests.papers.item import (
     Floats,
     Part,
@@ -210,7 +210,7 @@ def fig4(session: Session) -> Part:
 
     def correlated(r: Floats, g: Floats, at: Places) -> float:
         used = at[(r[at] > 0) & (g[at] > 0)]
-        return float(np.corrcoef(r[used], g[used])[0, 1])
+        return correlation(r, g, used)
 
     def draw(figure: Figure) -> None:
         for ax, net in zip(figure.subplots(1, len(nets)), nets, strict=True):

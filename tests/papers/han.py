@@ -199,6 +199,12 @@ A network that is robust because it thresholds its pixels (MNIST, trained agains
     return Part(f"{' '.join(shown)}\n\n{note}\n\n{table(head, rows)}", tuple(claims))
 
 
+def correlation(a: Floats, b: Floats, at: Places) -> float:
+    """Pearson's correlation on the images at some places; 0 if either is constant there."""
+    x, y = a[at], b[at]
+    return float(np.corrcoef(x, y)[0, 1]) if x.std() > 0 and y.std() > 0 else 0.0
+
+
 def ranks(a: Floats, b: Floats, at: Places) -> float:
     """Rank correlation of two results on the images at some places (..., images)."""
     return rank_correlation(a[..., at].ravel(), b[..., at].ravel()) or 0.0
@@ -250,7 +256,7 @@ def fig3(session: Session) -> Part:
     for e in ("mmse", "mc"):
         for net in nets:
             a, b = each[net, e], each[net, "softmax"]
-            pearson = measured(len(a), lambda at, a=a, b=b: float(np.corrcoef(a[at], b[at])[0, 1]))  # type: ignore[misc]
+            pearson = measured(len(a), partial(correlation, a, b))
             rows.append((NAMES[net], e, with_ends(pearson), with_ends(measured(len(a), partial(ranks, a, b))), len(a)))
         a, b = each[RESNET, e], each[RESNET, "softmax"]
         text = f"no strong correlation on an ordinary network, p_robust by {e}"

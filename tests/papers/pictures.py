@@ -73,7 +73,8 @@ def panels(
         for row in axes:
             row[0].set_ylabel(y)
         handles, names = axes.flat[0].get_legend_handles_labels()
-        figure.legend(handles, names, loc="outside lower center", ncols=min(len(names), 6), frameon=False)
+        fits = int(figure.get_figwidth() / (0.6 + 0.07 * max(map(len, names))))
+        figure.legend(handles, names, loc="outside lower center", ncols=max(1, min(len(names), fits)), frameon=False)
 
     return picture(session, name, (1.2 + 2.2 * across, 0.7 + 2.1 * down), draw, alt)
 

@@ -120,7 +120,7 @@ def worst_class(bias: ClassBias) -> ClassStats | None:
 
 def _class_text(one: ClassStats) -> str:
     """``class 3`` without a name: a bare number would read as the value."""
-    text = label_of(one, 24)
+    text = label_of(one)
     return text if text != str(one.index) else f"class {text}"
 
 
