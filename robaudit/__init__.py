@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from robaudit.api.run import Run, read_run
     from robaudit.errors import RobauditError, RobauditWarning
     from robaudit.estimators.base import Estimator, Scope
-    from robaudit.estimators.work import Work
+    from robaudit.estimators.batch import ImageBatch
     from robaudit.levels import LevelChoice, LevelName, NoiseLevel
     from robaudit.names import Part, PartName
     from robaudit.noise.base import AdditiveNoise, NoiseKind
@@ -51,6 +51,7 @@ __all__ = [
     "AuditSpec",
     "Certificate",
     "Estimator",
+    "ImageBatch",
     "Interval",
     "IntervalKind",
     "LevelChoice",
@@ -69,7 +70,6 @@ __all__ = [
     "Scope",
     "Searched",
     "Votes",
-    "Work",
     "audit",
     "clopper_pearson",
     "compare_runs",
@@ -105,7 +105,7 @@ _HOMES = {
     **dict.fromkeys(("Certificate", "LossNorm", "Result", "Searched", "Votes"), "robaudit.results"),
     "Row": "robaudit.rows",
     "Run": "robaudit.api.run",
-    "Work": "robaudit.estimators.work",
+    "ImageBatch": "robaudit.estimators.batch",
     "clopper_pearson": "robaudit.numerics.intervals",
     "margins": "robaudit.numerics.margins",
     "read_run": "robaudit.api.run",

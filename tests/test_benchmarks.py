@@ -73,8 +73,8 @@ def test_replay_gives_what_the_engine_gives() -> None:
         ("logit_gaussian", {}),
     ):
         chosen = estimator(name, **options)
-        again = chosen.estimate(network.work(0.3, replay))
-        for a, b in zip(chosen.estimate(network.work(0.3, network.engine(3))), again, strict=True):
+        again = chosen.estimate(network.batch(0.3, replay))
+        for a, b in zip(chosen.estimate(network.batch(0.3, network.engine(3))), again, strict=True):
             assert b.value == pytest.approx(a.value, abs=1e-4)
             assert b.forwards == a.forwards
     assert replay.made >= 64 * 3
@@ -82,10 +82,10 @@ def test_replay_gives_what_the_engine_gives() -> None:
 
 def test_the_published_way_agrees_with_ours() -> None:
     network = digits_network()
-    ours = [e.value for e in estimator("taylor").estimate(network.work(0.3, gradients=True))]
+    ours = [e.value for e in estimator("taylor").estimate(network.batch(0.3, gradients=True))]
     assert published.taylor(network.model, network.x, 0.3) == pytest.approx(ours, abs=5e-3)
     torch.manual_seed(0)
-    many = [e.value for e in estimator("mc", samples=600).estimate(network.work(0.3))]
+    many = [e.value for e in estimator("mc", samples=600).estimate(network.batch(0.3))]
     assert published.monte_carlo(network.model, network.x, 0.3, 600) == pytest.approx(many, abs=0.12)
     assert all(0 <= p <= 1 for p in published.mmse(network.model, network.x, 0.3, 4))
 

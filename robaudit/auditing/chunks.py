@@ -14,9 +14,9 @@ from robaudit.auditing.environment import image_digest
 from robaudit.auditing.setup import ChunkSizer
 from robaudit.datasets.base import Dataset, Sample
 from robaudit.errors import DataError, ModelError, SampleError
+from robaudit.estimators.batch import CleanPass, ImageBatch
 from robaudit.estimators.engine import Engine
 from robaudit.estimators.registry import Task
-from robaudit.estimators.work import CleanPass, Work
 from robaudit.memory import is_out_of_memory
 from robaudit.quantities import IntervalKind
 from robaudit.results import LARGEST, Result
@@ -125,12 +125,12 @@ def steps(engine: Engine, samples: Sequence[Sample], tasks: Sequence[Task], wher
         return
     labels = torch.tensor([-1 if s.label is None else s.label for s in kept], device=x.device)
     ids, broken = [s.id for s in kept], set[str]()
-    work: Work | None = None
+    batch: ImageBatch | None = None
     for task in tasks:
         started = time.perf_counter()
-        if work is None or work.at != task.at:
-            work = Work(ids, x, labels, task.at, clean, engine)
-        results = task.chosen.results(work)
+        if batch is None or batch.at != task.at:
+            batch = ImageBatch(ids, x, labels, task.at, clean, engine)
+        results = task.chosen.results(batch)
         rows, refused, names = [], [], task.chosen.names
         for sample, target, values in zip(kept, predicted, results, strict=True):
             if sample.id in broken:

@@ -11,10 +11,10 @@ from pydantic import Field
 from torch import Tensor
 
 from robaudit.estimators.base import Need, NoiseNeed
+from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.loss_field import LossField
 from robaudit.estimators.losses import LossEstimator
 from robaudit.estimators.streams import Streams
-from robaudit.estimators.work import Work
 from robaudit.noise.base import Ball
 from robaudit.numerics.attack import Attack, Domain, ascend, best_rows
 from robaudit.numerics.metropolis import Walk, metropolis
@@ -76,19 +76,19 @@ class AdversarialLoss(LossEstimator):
         """Moves of a chain of the random search."""
         return self.steps * self.moves
 
-    def estimate(self, work: Work) -> Sequence[Result]:
+    def estimate(self, batch: ImageBatch) -> Sequence[Result]:
         """Search, in groups of images that memory allows."""
-        target = self.targets(work)
-        field, ball = LossField(work, target), work.noise.ball(work.level)
-        values = max(math.prod(work.x.shape[1:]), math.prod(work.latent_shape))
-        few = max(1, HELD_BYTES // (work.x.element_size() * values * self.restarts))
+        target = self.targets(batch)
+        field, ball = LossField(batch, target), batch.noise.ball(batch.level)
+        values = max(math.prod(batch.x.shape[1:]), math.prod(batch.latent_shape))
+        few = max(1, HELD_BYTES // (batch.x.element_size() * values * self.restarts))
         found = []
-        for group in torch.arange(len(work.x), device=work.x.device).split(few):
-            found.append(self._search(work, field, group) if ball is None else self._ascend(work, field, group, ball))
+        for group in torch.arange(len(batch.x), device=batch.x.device).split(few):
+            found.append(self._search(batch, field, group) if ball is None else self._ascend(batch, field, group, ball))
         log_l = torch.where(field.broken, torch.nan, torch.cat([attack.log_l for attack in found]))
-        classes = torch.cat([work.engine.logits(attack.pixels, under=work.at.noise).argmax(1) for attack in found])
-        forwards, backwards = (2 + self.restarts * (self._moves + 1), 0) if ball is None else self.passes(work.classes)
-        rows = zip(log_l.exp().tolist(), log_l.tolist(), classes.tolist(), work.clean.predicted.tolist(), target.tolist(), strict=True)
+        classes = torch.cat([batch.engine.logits(attack.pixels, under=batch.at.noise).argmax(1) for attack in found])
+        forwards, backwards = (2 + self.restarts * (self._moves + 1), 0) if ball is None else self.passes(batch.classes)
+        rows = zip(log_l.exp().tolist(), log_l.tolist(), classes.tolist(), batch.clean.predicted.tolist(), target.tolist(), strict=True)
         return [
             Result(
                 value=value,
@@ -103,22 +103,22 @@ class AdversarialLoss(LossEstimator):
             for value, highest, reached, predicted, aim in rows
         ]
 
-    def _ascend(self, work: Work, field: LossField, group: Tensor, ball: Ball) -> Attack:
+    def _ascend(self, batch: ImageBatch, field: LossField, group: Tensor, ball: Ball) -> Attack:
         """Projected gradient ascent about the images of a group."""
-        x = work.x[group]
+        x = batch.x[group]
         starts = x[:, None].repeat(1, self.restarts, *[1] * (x.ndim - 1))
         for image, rows in zip(group.tolist(), starts[:, 1:], strict=True):
             done = 0
-            for z in work.normals(PURPOSE, image, self.restarts - 1):
-                rows[done : done + len(z)] = work.pixels(torch.full((len(z),), image, device=x.device), z)
+            for z in batch.normals(PURPOSE, image, self.restarts - 1):
+                rows[done : done + len(z)] = batch.pixels(torch.full((len(z),), image, device=x.device), z)
                 done += len(z)
-        domain = Domain(ball.norm, ball.radius, work.noise.clip)
+        domain = Domain(ball.norm, ball.radius, batch.noise.clip)
         return ascend(lambda image, pixels: field.pixel_slopes(group[image], pixels), x, starts, domain, self.steps)
 
-    def _search(self, work: Work, field: LossField, group: Tensor) -> Attack:
+    def _search(self, batch: ImageBatch, field: LossField, group: Tensor) -> Attack:
         """Chains whose inverse temperature rises as the cube of the number of the step."""
         chains = self.restarts
-        streams = Streams(work, PURPOSE, chains, self._moves + 1, self._moves, group.tolist())
+        streams = Streams(batch, PURPOSE, chains, self._moves + 1, self._moves, group.tolist())
 
         def values(image: Tensor, z: Tensor) -> Tensor:
             return field.values(group[image], z)
@@ -135,4 +135,4 @@ class AdversarialLoss(LossEstimator):
                 first=step * self.moves,
             )
         highest, row = best_rows(walk.highest, chains)
-        return Attack(highest, work.pixels(group, walk.best[row]))
+        return Attack(highest, batch.pixels(group, walk.best[row]))

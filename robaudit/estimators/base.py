@@ -16,7 +16,7 @@ from robaudit.spec.fields import as_tuple
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from robaudit.estimators.work import Work
+    from robaudit.estimators.batch import ImageBatch
     from robaudit.models.logits import LogitModel
     from robaudit.noise.base import NoiseKind
     from robaudit.results import Result
@@ -59,7 +59,7 @@ class Estimator(BaseModel, ABC):
         needs_noise: what it asks of the noise: random draws, a known covariance (additive noise), or a limit to what it can do.
             Nothing, for estimators that only look at noisy copies.
         scope: whether it gives a result for each noise level, for each noise, or one that no noise has to do with.
-        linearises_clean: whether it reads :attr:`Work.clean` gradients, so that the clean pass records them once for all.
+        linearises_clean: whether it reads :attr:`ImageBatch.clean` gradients, so that the clean pass records them once for all.
         summary: one line: what it computes.
         prefer: one line: when to prefer it.
         source: paper and equation.
@@ -159,8 +159,8 @@ class Estimator(BaseModel, ABC):
         return None
 
     @abstractmethod
-    def estimate(self, work: Work) -> Sequence[Result] | Sequence[tuple[Result, ...]]:
-        """One result for each image of ``work``, in order.
+    def estimate(self, batch: ImageBatch) -> Sequence[Result] | Sequence[tuple[Result, ...]]:
+        """One result for each image of ``batch``, in order.
 
         With :attr:`parts`, one tuple of results for each image, in their order; each states the passes of the whole computation.
         """

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from robaudit.estimators.base import Estimator, Need
+from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.certificate import CERTIFICATE, certificate
 from robaudit.estimators.mc import Counts, count_votes, in_rounds
-from robaudit.estimators.work import Work
 from robaudit.names import Part
 from robaudit.noise.base import NoiseKind
 from robaudit.noise.gaussian import Gaussian
@@ -105,20 +105,20 @@ class CertifiedRadius(Estimator):
             return ""
         return Question.beyond(theorem, level, self.decide, self.samples, self.alpha)
 
-    def estimate(self, work: Work) -> Sequence[tuple[Result, ...]]:
+    def estimate(self, batch: ImageBatch) -> Sequence[tuple[Result, ...]]:
         """Choose the classes, then bound their probabilities."""
-        theorem = theorem_of(work.noise)
+        theorem = theorem_of(batch.noise)
         if theorem is None:
-            raise ValueError(f"no theorem for {work.at.noise}; unfit() says so")
+            raise ValueError(f"no theorem for {batch.at.noise}; unfit() says so")
         if self.decide is None:
-            chosen = [_chosen(votes) for votes in count_votes(work, range(len(work.x)), 0, self.selection).tolist()]
-            counts = count_votes(work, range(len(work.x)), self.selection, self.samples).cpu().numpy()
-            bounds = [self._bound(theorem, work.level, votes, one.label) for votes, one in zip(counts.tolist(), chosen, strict=True)]
+            chosen = [_chosen(votes) for votes in count_votes(batch, range(len(batch.x)), 0, self.selection).tolist()]
+            counts = count_votes(batch, range(len(batch.x)), self.selection, self.samples).cpu().numpy()
+            bounds = [self._bound(theorem, batch.level, votes, one.label) for votes, one in zip(counts.tolist(), chosen, strict=True)]
         else:
-            chosen = in_rounds(len(work.x), self.selection, lambda *part: count_votes(work, *part).cpu().numpy(), self._select)
-            bounds = self._decide(work, theorem, self.decide, np.array([one.label for one in chosen]))
-        rows = zip(chosen, bounds, work.clean.predicted.tolist(), strict=True)
-        largest = largest_radius(theorem, work.level, self.samples, self.alpha if self.decide is None else last_alpha(self.alpha))
+            chosen = in_rounds(len(batch.x), self.selection, lambda *part: count_votes(batch, *part).cpu().numpy(), self._select)
+            bounds = self._decide(batch, theorem, self.decide, np.array([one.label for one in chosen]))
+        rows = zip(chosen, bounds, batch.clean.predicted.tolist(), strict=True)
+        largest = largest_radius(theorem, batch.level, self.samples, self.alpha if self.decide is None else last_alpha(self.alpha))
         return [(self._estimate(*row, largest),) for row in rows]
 
     def _bound(self, theorem: Theorem, level: float, votes: list[int], label: int) -> _Bound:
@@ -131,11 +131,11 @@ class CertifiedRadius(Estimator):
         clear = ahead[:, -1] - (ahead[:, -2] if ahead.shape[1] > 1 else 0) > self.selection - draws
         return [_chosen(row) if done or draws >= self.selection else None for done, row in zip(clear.tolist(), votes.tolist(), strict=True)]
 
-    def _decide(self, work: Work, theorem: Theorem, radius: float, label: NDArray[np.int64]) -> list[_Bound]:
-        question = Question(theorem, work.level, radius, self.samples, self.alpha)
+    def _decide(self, batch: ImageBatch, theorem: Theorem, radius: float, label: NDArray[np.int64]) -> list[_Bound]:
+        question = Question(theorem, batch.level, radius, self.samples, self.alpha)
 
         def count(images: Sequence[int], start: int, draws: int) -> Counts:
-            found: Counts = count_votes(work, images, self.selection + start, draws).cpu().numpy()
+            found: Counts = count_votes(batch, images, self.selection + start, draws).cpu().numpy()
             return found
 
         def look(images: NDArray[np.int64], votes: Counts, draws: int) -> list[_Bound | None]:

@@ -9,7 +9,7 @@ from pydantic import Field
 from torch import Tensor
 
 from robaudit.estimators.base import Estimator, Need, Scope
-from robaudit.estimators.work import Work
+from robaudit.estimators.batch import ImageBatch
 from robaudit.quantities import DIFFICULTY, Interval, IntervalKind, Quantity
 from robaudit.results import CleanImage, Result
 
@@ -44,12 +44,12 @@ class Difficulty(Estimator):
         """The clean pass."""
         return 1, 0
 
-    def estimate(self, work: Work) -> list[Result]:
+    def estimate(self, batch: ImageBatch) -> list[Result]:
         """g of each image, without uncertainty; with its margin."""
-        y = work.labels if self.target == "label" else work.clean.predicted
+        y = batch.labels if self.target == "label" else batch.clean.predicted
         return [
             Result(g, lower=g, upper=g, flips_to=None, forwards=1, backwards=0, interval=self.interval, clean=CleanImage(margin))
-            for g, margin in ease(work.clean.logits, y)
+            for g, margin in ease(batch.clean.logits, y)
         ]
 
 

@@ -9,7 +9,7 @@ from pydantic import Field
 from torch import Tensor
 
 from robaudit.estimators.base import Estimator, Need, NoiseNeed
-from robaudit.estimators.work import ALL
+from robaudit.estimators.batch import ALL
 from robaudit.quantities import P_ROBUST, Quantity
 
 Link = Literal["normal_cdf", "mv_sigmoid"]

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from robaudit.errors import ModelError
 from robaudit.estimators.base import Estimator, Need
+from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.certificate import CERTIFICATE
 from robaudit.estimators.radius import each_once
-from robaudit.estimators.work import Work
 from robaudit.models.lipschitz import Lipschitz, lipschitz_bound
 from robaudit.models.logits import LogitModel
 from robaudit.names import Part
@@ -83,18 +83,18 @@ class LipschitzCertificate(Estimator):
         if self.lipschitz is None:
             lipschitz_bound(model, image)
 
-    def bound(self, work: Work) -> Lipschitz:
+    def bound(self, batch: ImageBatch) -> Lipschitz:
         """The constants.
 
         Raises:
             ModelError: there are none, or the images contradict them.
         """
-        model, pixels = work.engine.model, work.x[0].numel()
+        model, pixels = batch.engine.model, batch.x[0].numel()
         if self.lipschitz is None:
-            found = lipschitz_bound(model, work.x[0])
+            found = lipschitz_bound(model, batch.x[0])
         else:
-            found = Lipschitz.of_declared(self.lipschitz.constants, work.classes, pixels)
-        _refuse_contradicted(found, work)
+            found = Lipschitz.of_declared(self.lipschitz.constants, batch.classes, pixels)
+        _refuse_contradicted(found, batch)
         return found
 
     def remark(self) -> str:
@@ -102,7 +102,7 @@ class LipschitzCertificate(Estimator):
         return "" if self.lipschitz is None else f"Lipschitz constant declared: {self.lipschitz.source}"
 
 
-def rounding(work: Work, logits: Tensor, constants: Tensor, span: float = 0.0) -> Tensor:
+def rounding(batch: ImageBatch, logits: Tensor, constants: Tensor, span: float = 0.0) -> Tensor:
     """What the network's precision may add to margins: eps (8 max |z| + K max(span, sqrt(pixels))).
 
     The rounding of a layer is as if its input were off by about eps of its size, which the layers behind it carry on no faster than the
@@ -111,7 +111,7 @@ def rounding(work: Work, logits: Tensor, constants: Tensor, span: float = 0.0) -
     below it cannot be told from one with another class nearby, and nothing is certified.
 
     Args:
-        work: the chunk.
+        batch: the chunk.
         logits: (rows, classes).
         constants: K of margins in l2 (rows, ...).
         span: of the bound; 0: not known.
@@ -120,7 +120,7 @@ def rounding(work: Work, logits: Tensor, constants: Tensor, span: float = 0.0) -
         (rows, ...).
     """
     largest = logits.abs().amax(1).reshape(-1, *[1] * (constants.dim() - 1))
-    return torch.finfo(work.engine.model.dtype).eps * (_ROUNDING * largest + constants * max(span, math.sqrt(work.x[0].numel())))
+    return torch.finfo(batch.engine.model.dtype).eps * (_ROUNDING * largest + constants * max(span, math.sqrt(batch.x[0].numel())))
 
 
 def furthest(margin: Tensor, constant: Tensor) -> Tensor:
@@ -130,16 +130,16 @@ def furthest(margin: Tensor, constant: Tensor) -> Tensor:
     return (radius * (1 - 1e-12)).clamp_max(_FURTHEST)
 
 
-def _refuse_contradicted(bound: Lipschitz, work: Work) -> None:
+def _refuse_contradicted(bound: Lipschitz, batch: ImageBatch) -> None:
     """Compare each image of the chunk with the next: no difference of logits may have changed faster than the bound says."""
-    logits, x = work.clean.logits, work.x.double()
+    logits, x = batch.clean.logits, batch.x.double()
     for a, b in zip(range(len(x)), range(1, len(x)), strict=False):
         moved, apart = logits[a] - logits[b], (x[a] - x[b]).flatten()
         constants = bound.margins["l2"].to(logits.device)
-        change = (moved[:, None] - moved).abs() - rounding(work, logits[a : b + 1], constants.expand(2, -1, -1), bound.span).sum(0)
+        change = (moved[:, None] - moved).abs() - rounding(batch, logits[a : b + 1], constants.expand(2, -1, -1), bound.span).sum(0)
         for norm, distance in (("l2", apart.norm()), ("linf", apart.abs().amax())):
             if bool((change > bound.margins[norm].to(change.device) * distance * (1 + 1e-9)).any()):
-                what = f"its logits change faster from {work.ids[a]} to {work.ids[b]} than its Lipschitz constant allows"
+                what = f"its logits change faster from {batch.ids[a]} to {batch.ids[b]} than its Lipschitz constant allows"
                 declared = "correct lipschitz, or leave it out: then it is computed"
                 computed = "the network computes something that its graph of operations does not show; declare lipschitz, or leave this out"
-                raise ModelError(work.engine.model.name, what, declared if bound.declared else computed)
+                raise ModelError(batch.engine.model.name, what, declared if bound.declared else computed)

@@ -14,8 +14,8 @@ from pydantic import Field
 from torch import Tensor
 
 from robaudit.estimators.base import Estimator, Need
+from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.mc import flip_by_votes, looked_once
-from robaudit.estimators.work import Work
 from robaudit.levels import NoiseLevel
 from robaudit.numerics.intervals import antithetic_share
 from robaudit.numerics.margins import (
@@ -116,13 +116,13 @@ class LogitGaussian(Estimator):
         """One clean pass and the draws; with a tolerance the number is not known in advance: about a quarter of the most."""
         return 1 + (self.samples if self.tolerance is None else _PILOT + max(_PILOT, self.max_samples // 4)), 0
 
-    def estimate(self, work: Work) -> Sequence[Result]:
+    def estimate(self, batch: ImageBatch) -> Sequence[Result]:
         """Draw and fit; with a tolerance, images that need equally many copies are drawn together."""
-        if not work.noise.random:
-            return looked_once(work)
+        if not batch.noise.random:
+            return looked_once(batch)
         if self.tolerance is None:
-            return _of_copies(work, [self.samples] * len(work.x))
-        found = _of_copies(work, [self._needed(error) for error in _pilot(work)])
+            return _of_copies(batch, [self.samples] * len(batch.x))
+        found = _of_copies(batch, [self._needed(error) for error in _pilot(batch)])
         return [self._after_pilot(one) for one in found]
 
     def review(self) -> SkewReview:
@@ -141,16 +141,16 @@ class LogitGaussian(Estimator):
         return replace(one, forwards=one.forwards + _PILOT, note=note)
 
 
-def _pilot(work: Work) -> list[float]:
+def _pilot(batch: ImageBatch) -> list[float]:
     """Standard errors of so few copies, with some reserve: in closed form, as a number of copies needs no more.
 
     That of a normal fit is the delta method's, or half the one of the votes where this is larger: margins may not be normal.
     """
-    images = list(range(len(work.x)))
-    g, winners = _draw(work, images, _PILOT, start=_PILOT_START, frames=False)
-    predicted = work.clean.predicted.tolist()
-    votes = [PairVotes.of(row, label, work.classes) for row, label in zip(winners, predicted, strict=True)]
-    if not work.noise.nearly_normal:
+    images = list(range(len(batch.x)))
+    g, winners = _draw(batch, images, _PILOT, start=_PILOT_START, frames=False)
+    predicted = batch.clean.predicted.tolist()
+    votes = [PairVotes.of(row, label, batch.classes) for row, label in zip(winners, predicted, strict=True)]
+    if not batch.noise.nearly_normal:
         return [_RESERVE_VOTES * (mc_instead(one, label).std_error or 0.0) for one, label in zip(votes, predicted, strict=True)]
     few = _Competing.of(g)
     moments = pair_moments(few.even, few.odd)
@@ -159,39 +159,39 @@ def _pilot(work: Work) -> list[float]:
     return [_RESERVE * max(error, math.sqrt(one.kept * (1 - one.kept) / _PILOT) / 2) for error, one in zip(errors, votes, strict=True)]
 
 
-def _of_copies(work: Work, draws: Sequence[int]) -> list[Result]:
+def _of_copies(batch: ImageBatch, draws: Sequence[int]) -> list[Result]:
     """Estimates from so many copies of each image; those with equally many are drawn together, all are fitted together."""
-    predicted, others = work.clean.predicted.cpu(), work.others.cpu()
+    predicted, others = batch.clean.predicted.cpu(), batch.others.cpu()
     order, winners, kept, statistics = list[int](), list[Tensor](), list[str](), list[_Statistics]()
     for number in sorted(set(draws)):
         alike = [b for b, wanted in enumerate(draws) if wanted == number]
-        step = max(1, _LOGITS[_kind(work.x)] // (number * work.classes))
+        step = max(1, _LOGITS[_kind(batch.x)] // (number * batch.classes))
         for first in range(0, len(alike), step):
             images = alike[first : first + step]
-            g, won = _draw(work, images, number)
+            g, won = _draw(batch, images, number)
             order += images
             winners += won
             kept += packed(won == predicted[images, None])
-            if work.noise.nearly_normal:
+            if batch.noise.nearly_normal:
                 statistics.append(_Statistics.of(g))
     fit = _fitted(_Statistics(*map(torch.cat, zip(*statistics, strict=True)))).on_host() if statistics else None
     found = {}
     for row, b in enumerate(order):
         label = int(predicted[b])
-        votes = PairVotes.of(winners[row], label, work.classes)
+        votes = PairVotes.of(winners[row], label, batch.classes)
         one = _estimate(fit, row, votes, label, others[b])
         bits = kept[row] if 0 < votes.kept < 1 and draws[b] <= MOST_STORED_DRAWS else None
         found[b] = replace(one, votes=votes.counted(bits))
     return [found[b] for b in range(len(draws))]
 
 
-def _draw(work: Work, images: list[int], draws: int, *, start: int = 0, frames: bool = True) -> tuple[Tensor, Tensor]:
+def _draw(batch: ImageBatch, images: list[int], draws: int, *, start: int = 0, frames: bool = True) -> tuple[Tensor, Tensor]:
     """Margins of noisy copies (images, draws, classes - 1), float64, and the winners (images, draws) on the host, -1 for none."""
-    x, target = work.x[images], work.clean.predicted[images]
-    logits = torch.empty((len(images) * draws, work.classes), dtype=torch.float64, device=x.device)
-    ids = [work.ids[b] for b in images]
-    for batch, part in work.engine.noisy_logits(x, ids, work.at, draws, start=start, pairs=True, frames=frames):
-        logits[batch.image * draws + batch.draw] = part.double()
+    x, target = batch.x[images], batch.clean.predicted[images]
+    logits = torch.empty((len(images) * draws, batch.classes), dtype=torch.float64, device=x.device)
+    ids = [batch.ids[b] for b in images]
+    for noisy, part in batch.engine.noisy_logits(x, ids, batch.at, draws, start=start, pairs=True, frames=frames):
+        logits[noisy.image * draws + noisy.draw] = part.double()
     g = margins(logits, target.repeat_interleave(draws)).view(len(images), draws, -1)
     return g, torch.where(logits.isfinite().all(1), logits.argmax(1), -1).view(len(images), draws).cpu()
 

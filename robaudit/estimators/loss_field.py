@@ -8,8 +8,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from robaudit.estimators.batch import Copies, ImageBatch
 from robaudit.estimators.engine import padded
-from robaudit.estimators.work import Copies, Work
 from robaudit.numerics.losses import log_cross_entropy
 
 
@@ -35,19 +35,19 @@ class LossField:
     Passes are in the model's full precision. An image of which any copy had logits that are not finite is remembered.
 
     Args:
-        work: the chunk.
+        batch: the chunk.
         target: the class of each image (images,), int64.
 
     """
 
-    def __init__(self, work: Work, target: Tensor) -> None:
-        self._work, self._target = work, target
-        shape = work.x.shape[1:]
-        self._rows = work.engine.steady(work.engine.rows(shape))
-        self._gradient_rows = work.engine.steady(work.engine.gradient_rows(shape, 1))
+    def __init__(self, batch: ImageBatch, target: Tensor) -> None:
+        self._batch, self._target = batch, target
+        shape = batch.x.shape[1:]
+        self._rows = batch.engine.steady(batch.engine.rows(shape))
+        self._gradient_rows = batch.engine.steady(batch.engine.gradient_rows(shape, 1))
         self._image: Tensor | None = None
         self._parts: Sequence[_Part] = ()
-        self._sums = torch.zeros(len(work.x), dtype=torch.float64, device=work.x.device)  # of log l: not finite where one was not
+        self._sums = torch.zeros(len(batch.x), dtype=torch.float64, device=batch.x.device)  # of log l: not finite where one was not
 
     @property
     def broken(self) -> Tensor:
@@ -64,12 +64,12 @@ class LossField:
         Returns:
             (rows,), float64; minus infinity where the logits are not finite.
         """
-        work, rows = self._work, self._rows
+        batch, rows = self._batch, self._rows
         values = torch.empty(len(z), dtype=torch.float64, device=z.device)
         for part in torch.arange(len(z), device=z.device).split(rows):
             full = padded(part, rows)
             with torch.inference_mode():
-                logits = work.model(work.pixels(image[full], z[full]))
+                logits = batch.model(batch.pixels(image[full], z[full]))
                 values[part] = log_cross_entropy(logits, self._target[image[full]])[0][: len(part)]
         return self._checked(image, values)
 
@@ -91,7 +91,7 @@ class LossField:
         return self._differentiated(parts, image, pixels, lambda part, points: self._recorded(part, copied(points), _same))
 
     def _part(self, image: Tensor) -> _Part:
-        return _Part(self._work.copies(image), self._target[image])
+        return _Part(self._batch.copies(image), self._target[image])
 
     def _differentiated(self, parts: Sequence[_Part], image: Tensor, points: Tensor, slopes: _Slopes) -> tuple[Tensor, Tensor]:
         if len(parts) == 1:
@@ -106,10 +106,10 @@ class LossField:
 
     def _through(self, part: _Part, z: Tensor) -> tuple[Tensor, Tensor]:
         """log l and its gradient with respect to z."""
-        derivative = self._work.derivative(z)
+        derivative = self._batch.derivative(z)
         if derivative is None:
-            return self._recorded(part, z, lambda points: self._work.pixels_of(part.copies, points))
-        pixels = self._work.pixels_of(part.copies, z)
+            return self._recorded(part, z, lambda points: self._batch.pixels_of(part.copies, points))
+        pixels = self._batch.pixels_of(part.copies, z)
         value, slope = self._recorded(part, pixels, _same)
         return value, torch.mul(slope, derivative, out=pixels)
 
@@ -117,7 +117,7 @@ class LossField:
         """log l at the pixels made of the points, and its gradient with respect to the points."""
         points = points.detach().requires_grad_(True)
         with torch.enable_grad():
-            logits = self._work.model(pixels(points))
+            logits = self._batch.model(pixels(points))
         value, rate = log_cross_entropy(logits.detach(), part.target)
         (slope,) = torch.autograd.grad(logits, points, rate.to(logits.dtype))
         return value, slope

@@ -8,7 +8,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from torch import Tensor
 
 from robaudit.estimators.base import Estimator
-from robaudit.estimators.work import Work
+from robaudit.estimators.batch import ImageBatch
 from robaudit.names import Part, PartName
 from robaudit.quantities import LOSS, Quantity
 from robaudit.spec.fields import as_tuple
@@ -34,9 +34,9 @@ class LossEstimator(Estimator):
         """Whether every image must have a label."""
         return self.target == "label"
 
-    def targets(self, work: Work) -> Tensor:
+    def targets(self, batch: ImageBatch) -> Tensor:
         """The class of each image (images,), int64."""
-        return work.labels if self.target == "label" else work.clean.predicted
+        return batch.labels if self.target == "label" else batch.clean.predicted
 
 
 def _ascending(orders: tuple[float, ...]) -> tuple[float, ...]:

@@ -7,24 +7,24 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.engine import padded
-from robaudit.estimators.work import Work
 
 
 class MarginField:
     """The network at points about a chunk's images, for searches whose decisions hang on the last digits.
 
     Args:
-        work: the chunk.
+        batch: the chunk.
         y: a class of each image (images,), int64.
     """
 
-    def __init__(self, work: Work, y: Tensor) -> None:
-        self._model, self._y = work.engine.model, y
-        shape = work.x.shape[1:]
-        self._classes = work.classes
-        self._rows = work.engine.steady(work.engine.rows(shape))
-        self._gradient_rows = work.engine.steady(work.engine.gradient_rows(shape, 1))
+    def __init__(self, batch: ImageBatch, y: Tensor) -> None:
+        self._model, self._y = batch.engine.model, y
+        shape = batch.x.shape[1:]
+        self._classes = batch.classes
+        self._rows = batch.engine.steady(batch.engine.rows(shape))
+        self._gradient_rows = batch.engine.steady(batch.engine.gradient_rows(shape, 1))
 
     def logits(self, image: Tensor, pixels: Tensor) -> Tensor:
         """Logits (rows, classes) of pixels (rows, channels, height, width); no number that is not finite: minus infinity instead."""

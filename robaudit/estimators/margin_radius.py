@@ -7,9 +7,9 @@ from typing import ClassVar
 import torch
 
 from robaudit.estimators.base import Scope
+from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.certificate import certificate
 from robaudit.estimators.lipschitz import LipschitzCertificate, furthest, rounding
-from robaudit.estimators.work import Work
 from robaudit.results import Result
 
 
@@ -39,16 +39,16 @@ class MarginRadius(LipschitzCertificate):
         """The clean pass."""
         return 1, 0
 
-    def estimate(self, work: Work) -> list[tuple[Result, ...]]:
+    def estimate(self, batch: ImageBatch) -> list[tuple[Result, ...]]:
         """Divide margins by constants.
 
         Raises:
             ModelError: the network has no constant, or the images contradict the one declared.
         """
-        bound, logits, predicted = self.bound(work), work.clean.logits, work.clean.predicted
+        bound, logits, predicted = self.bound(batch), batch.clean.logits, batch.clean.predicted
         own = logits.gather(1, predicted[:, None])  # (images, 1)
-        margins = own - logits - rounding(work, logits, bound.of_margins("l2", predicted), bound.span)
-        itself = torch.arange(work.classes, device=logits.device) == predicted[:, None]
+        margins = own - logits - rounding(batch, logits, bound.of_margins("l2", predicted), bound.span)
+        itself = torch.arange(batch.classes, device=logits.device) == predicted[:, None]
         by_norm = []
         for norm in self.norm:
             constants = bound.of_margins(norm, predicted)

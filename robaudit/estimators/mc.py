@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from robaudit.estimators.base import Estimator, Need
-from robaudit.estimators.work import Work
+from robaudit.estimators.batch import ImageBatch
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.numerics.sequences import Floats, Prior, confidence_sequence, deciding_sequence
 from robaudit.quantities import P_ROBUST, Interval, IntervalKind, Quantity
@@ -89,21 +89,21 @@ class MonteCarlo(Estimator):
         rule = self._rule
         return 1 + (self.samples if rule is None else usual_draws(rule)), 0
 
-    def estimate(self, work: Work) -> Sequence[Result]:
+    def estimate(self, batch: ImageBatch) -> Sequence[Result]:
         """Count the votes of each image's noisy copies."""
-        if not work.noise.random:
-            return looked_once(work)
-        predicted: list[int] = work.clean.predicted.tolist()
+        if not batch.noise.random:
+            return looked_once(batch)
+        predicted: list[int] = batch.clean.predicted.tolist()
         rule = self._rule
         if rule is not None:
-            stopped = sample(rule, predicted, lambda *part: count_votes(work, *part).cpu().numpy())
+            stopped = sample(rule, predicted, lambda *part: count_votes(batch, *part).cpu().numpy())
             return [self._adaptive(*row) for row in zip(stopped, predicted, strict=True)]
         bits = (
-            torch.empty((len(predicted), self.samples), dtype=torch.bool, device=work.x.device)
+            torch.empty((len(predicted), self.samples), dtype=torch.bool, device=batch.x.device)
             if self.samples <= MOST_STORED_DRAWS
             else None
         )
-        counts: list[list[int]] = count_votes(work, range(len(predicted)), 0, self.samples, bits).tolist()
+        counts: list[list[int]] = count_votes(batch, range(len(predicted)), 0, self.samples, bits).tolist()
         kept = [row[t] for row, t in zip(counts, predicted, strict=True)]
         lower, upper = clopper_pearson(kept, [self.samples] * len(kept))
         texts = (
@@ -138,22 +138,22 @@ class MonteCarlo(Estimator):
         )
 
 
-def looked_once(work: Work) -> list[Result]:
+def looked_once(batch: ImageBatch) -> list[Result]:
     """What one copy of each image says, under noise that does the same every time: p is 0 or 1, and exactly known."""
-    counts: list[list[int]] = count_votes(work, range(len(work.x)), 0, 1).tolist()
+    counts: list[list[int]] = count_votes(batch, range(len(batch.x)), 0, 1).tolist()
     results = []
-    for row, target in zip(counts, work.clean.predicted.tolist(), strict=True):
+    for row, target in zip(counts, batch.clean.predicted.tolist(), strict=True):
         value = float(row[target])
         exact = Interval(IntervalKind.EXACT)
         results.append(_result(row, target, value, value, 0.0, interval=exact))
     return results
 
 
-def count_votes(work: Work, images: Sequence[int], start: int, draws: int, kept: torch.Tensor | None = None) -> torch.Tensor:
+def count_votes(batch: ImageBatch, images: Sequence[int], start: int, draws: int, kept: torch.Tensor | None = None) -> torch.Tensor:
     """Votes of noisy copies by class, and last the copies whose logits were not finite.
 
     Args:
-        work: the chunk.
+        batch: the chunk.
         images: indices into it, in order (n,).
         start: number of the first draw.
         draws: how many of each image.
@@ -162,16 +162,16 @@ def count_votes(work: Work, images: Sequence[int], start: int, draws: int, kept:
     Returns:
         (n, classes + 1), int64.
     """
-    bins = work.classes + 1
-    everything = len(images) == len(work.x)
-    x = work.x if everything and not start else work.x[list(images)]
-    ids = [work.ids[b] for b in images]
+    bins = batch.classes + 1
+    everything = len(images) == len(batch.x)
+    x = batch.x if everything and not start else batch.x[list(images)]
+    ids = [batch.ids[b] for b in images]
     votes = torch.zeros(len(x) * bins, dtype=torch.int64, device=x.device)
-    for batch, logits in work.engine.noisy_logits(x, ids, work.at, draws, start=start):
-        winner = torch.where(logits.isfinite().all(1), logits.argmax(1), work.classes)
-        votes.index_add_(0, batch.image * bins + winner, torch.ones_like(winner))
+    for noisy, logits in batch.engine.noisy_logits(x, ids, batch.at, draws, start=start):
+        winner = torch.where(logits.isfinite().all(1), logits.argmax(1), batch.classes)
+        votes.index_add_(0, noisy.image * bins + winner, torch.ones_like(winner))
         if kept is not None:
-            kept[batch.image, batch.draw] = winner == work.clean.predicted[batch.image]
+            kept[noisy.image, noisy.draw] = winner == batch.clean.predicted[noisy.image]
     return votes.view(-1, bins)
 
 

@@ -9,8 +9,8 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
+from robaudit.estimators.batch import SELECTING_FORWARDS, ImageBatch, Linear
 from robaudit.estimators.linear import LINK, FewClasses, Link, cdf_notes, left_out_notes
-from robaudit.estimators.work import SELECTING_FORWARDS, Linear, Work
 from robaudit.numerics.jackknife import jackknife, logit, logit_inverse, probit, probit_inverse
 from robaudit.numerics.margins import mv_sigmoid, standardise
 from robaudit.numerics.mvn import mvn_cdf
@@ -69,9 +69,9 @@ class Mmse(FewClasses):
         most = self.most(classes)
         return 1 + (0 if most is None else SELECTING_FORWARDS) + self.samples, self.samples * (most or classes - 1)
 
-    def linear(self, work: Work) -> Linear:
+    def linear(self, batch: ImageBatch) -> Linear:
         """The fit of each image in at most 8 groups of draws (pairs stay together)."""
-        return work.noisy_linear(self.samples, pairs=self.pairs, groups=self._groups, most=self.most(work.classes))
+        return batch.noisy_linear(self.samples, pairs=self.pairs, groups=self._groups, most=self.most(batch.classes))
 
     def leave_out(self) -> range:
         """The groups that the jackknife leaves out in turn; none if there is a single one."""
@@ -81,11 +81,11 @@ class Mmse(FewClasses):
     def _groups(self) -> int:
         return min(_GROUPS, self.samples // 2 if self.pairs else self.samples)
 
-    def estimate(self, work: Work) -> Sequence[Result]:
+    def estimate(self, batch: ImageBatch) -> Sequence[Result]:
         """Fit, put the margins through the link, and repeat without each group for the interval."""
-        linear = self.linear(work)
-        kept, (z, r) = linear.kept, fitted_limits(work, linear, self.leave_out())
-        n = len(work.x)
+        linear = self.linear(batch)
+        kept, (z, r) = linear.kept, fitted_limits(batch, linear, self.leave_out())
+        n = len(batch.x)
         if self.link == "mv_sigmoid":
             (p, *left_out), notes = mv_sigmoid(z).split(n), [""] * n
             spread = jackknife(p, left_out, logit, logit_inverse)
@@ -96,9 +96,9 @@ class Mmse(FewClasses):
             p, notes = p.clamp(0, 1), cdf_notes(error)
             spread = jackknife(p, left_out, probit, probit_inverse).widened(error)
             missing = None if kept is None else torch.minimum(kept.failure, p)
-        forwards, backwards = self.passes(work.classes)
+        forwards, backwards = self.passes(batch.classes)
         taken = [backwards] * n if kept is None else (self.samples * kept.counts).tolist()
-        rows = zip(*spread.lists(), work.nearest(z[:n], linear.others), taken, left_out_notes(missing, notes), strict=True)
+        rows = zip(*spread.lists(), batch.nearest(z[:n], linear.others), taken, left_out_notes(missing, notes), strict=True)
         return [
             Result(
                 value=value,
@@ -130,7 +130,7 @@ class MmseMvSigmoid(Mmse):
     link: Literal["mv_sigmoid"] = Field("mv_sigmoid", description="that of this name; mmse has both")
 
 
-def fitted_limits(work: Work, linear: Linear, leave_out: range) -> tuple[Tensor, Tensor]:
+def fitted_limits(batch: ImageBatch, linear: Linear, leave_out: range) -> tuple[Tensor, Tensor]:
     """z and R of the mean fit over the groups, and then without each of some groups: (1 + those) * images rows.
 
     The gradients' covariances are taken a few images at a time: nothing of the size of all gradients is held but they themselves.
@@ -142,9 +142,9 @@ def fitted_limits(work: Work, linear: Linear, leave_out: range) -> tuple[Tensor,
     covariance = torch.empty((rows, k, k), dtype=torch.float64, device=mean.device)
     few = max(1, AT_ONCE // max(1, linear.gradients[0, 0].numel()))
     for counts, fit in zip(fits, covariance.chunk(len(fits)), strict=True):
-        for gradients, x, out in zip(linear.gradients.split(few), work.x.split(few), fit.split(few), strict=True):
-            out.copy_(work.gram(_weighted(gradients, counts), x))
-    return standardise(mean, work.amplitude**2 * covariance)
+        for gradients, x, out in zip(linear.gradients.split(few), batch.x.split(few), fit.split(few), strict=True):
+            out.copy_(batch.gram(_weighted(gradients, counts), x))
+    return standardise(mean, batch.amplitude**2 * covariance)
 
 
 def _weighted(values: Tensor, counts: Sequence[int]) -> Tensor:

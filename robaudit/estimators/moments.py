@@ -11,8 +11,8 @@ from torch import Tensor
 
 from robaudit.errors import ModelError
 from robaudit.estimators.base import Estimator, Need, NoiseNeed
+from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.linear import cdf_notes
-from robaudit.estimators.work import Work
 from robaudit.models.chain import Chain, chain_of
 from robaudit.models.logits import LogitModel
 from robaudit.noise.base import NoiseKind
@@ -79,20 +79,20 @@ class Moments(Estimator):
             what = f"moments would need the covariance of {widest} values ({widest**2 * 8 / 2**20:.0f} MiB, a few times)"
             raise ModelError(model.name, what, f"allow it (moments: {{features: {widest}}}), or use logit_gaussian")
 
-    def estimate(self, work: Work) -> Sequence[Result]:
+    def estimate(self, batch: ImageBatch) -> Sequence[Result]:
         """Follow each image's moments through the network."""
-        chain = chain_of(work.engine.model, work.x[0])
-        first = first_covariance(chain, work.x[0])
-        found = [logit_moments(chain, x, work.level, self.order, first) for x in work.x]
+        chain = chain_of(batch.engine.model, batch.x[0])
+        first = first_covariance(chain, batch.x[0])
+        found = [logit_moments(chain, x, batch.level, self.order, first) for x in batch.x]
         mean, covariance = torch.stack([one.mean for one in found]), torch.stack([one.covariance for one in found])
-        y = work.clean.predicted
-        margins, spread = margin_moments(mean, covariance, y, work.others)
+        y = batch.clean.predicted
+        margins, spread = margin_moments(mean, covariance, y, batch.others)
         z, r = standardise(margins, spread)
         p, error = mvn_cdf(z, r)
         numbers = closed_forms(mean, covariance, y)
         return [
             Result(value=value, flips_to=to, forwards=1, backwards=0, note=note, numbers=more)
-            for value, to, note, more in zip(p.clamp(0, 1).tolist(), work.nearest(z), cdf_notes(error), numbers, strict=True)
+            for value, to, note, more in zip(p.clamp(0, 1).tolist(), batch.nearest(z), cdf_notes(error), numbers, strict=True)
         ]
 
 

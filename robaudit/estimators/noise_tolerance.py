@@ -13,8 +13,8 @@ from pydantic import Field
 
 from robaudit.errors import SpecError
 from robaudit.estimators.base import Estimator, Need, NoiseNeed, Scope
+from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.difficulty import ease
-from robaudit.estimators.work import Work
 from robaudit.levels import LevelName
 from robaudit.noise.base import AdditiveNoise, NoiseKind, Shape, shape_of
 from robaudit.noise.draws import DrawPool
@@ -87,36 +87,36 @@ class NoiseTolerance(Estimator):
             return f"cap {self.cap:g} is none of its levels, {form.least:g} to {form.most:g}"
         return ""
 
-    def estimate(self, work: Work) -> Sequence[Result]:
+    def estimate(self, batch: ImageBatch) -> Sequence[Result]:
         """Search all images side by side."""
-        plan, pool = self._plan(self.largest(work), work.noise.least), work.engine.pool(work.x, work.ids, work.at.noise)
-        predicted: NDArray[np.int64] = work.clean.predicted.cpu().numpy()
+        plan, pool = self._plan(self.largest(batch), batch.noise.least), batch.engine.pool(batch.x, batch.ids, batch.at.noise)
+        predicted: NDArray[np.int64] = batch.clean.predicted.cpu().numpy()
 
         def answer(images: Sequence[int], asks: Sequence[Ask]) -> list[NDArray[np.int64]]:
-            found = _results(work, images, asks, predicted, pool)
+            found = _results(batch, images, asks, predicted, pool)
             for image, results in zip(images, found, strict=True):
-                work.lost[image] += int((results == work.classes).sum())
+                batch.lost[image] += int((results == batch.classes).sum())
             return found
 
-        found = run_all([find_tolerance(plan) for _ in work.ids], answer)
-        eases = ease(work.clean.logits, work.clean.predicted)
+        found = run_all([find_tolerance(plan) for _ in batch.ids], answer)
+        eases = ease(batch.clean.logits, batch.clean.predicted)
         return [
-            self._estimate(plan, one, work.lost[image], work.classes, *eased)
+            self._estimate(plan, one, batch.lost[image], batch.classes, *eased)
             for image, (one, eased) in enumerate(zip(found, eases, strict=True))
         ]
 
-    def largest(self, work: Work) -> float:
+    def largest(self, batch: ImageBatch) -> float:
         """The cap for these images.
 
         Raises:
             SpecError: the noise cannot do that to images of this size.
         """
-        shape, form = shape_of(work.x), work.noise
+        shape, form = shape_of(batch.x), batch.noise
         if self.cap is not None:
             form.check(shape, [self.cap])
             return self.cap
         if isinstance(form, AdditiveNoise):
-            deviation = work.engine.noises[work.at.noise].amplitude(1.0, shape)
+            deviation = batch.engine.noises[batch.at.noise].amplitude(1.0, shape)
             return min(form.most, form.shrunk(1.0, 1.0 / deviation))
         return _largest_possible(form, shape)
 
@@ -150,12 +150,12 @@ class NoiseTolerance(Estimator):
 
 
 def _results(
-    work: Work, images: Sequence[int], asks: Sequence[Ask], predicted: NDArray[np.int64], pool: DrawPool | None
+    batch: ImageBatch, images: Sequence[int], asks: Sequence[Ask], predicted: NDArray[np.int64], pool: DrawPool | None
 ) -> list[NDArray[np.int64]]:
     """The class that each draw flips to, ``KEPT`` where it does not, and the number of classes where its logits are not finite."""
     levels, draws = [ask.level for ask in asks], [ask.draws for ask in asks]
-    batches = work.engine.chosen_logits(work.x, work.ids, work.at.noise, images, levels, draws, pool)
-    winners = torch.cat([torch.where(logits.isfinite().all(1), logits.argmax(1), work.classes) for logits in batches]).cpu().numpy()
+    batches = batch.engine.chosen_logits(batch.x, batch.ids, batch.at.noise, images, levels, draws, pool)
+    winners = torch.cat([torch.where(logits.isfinite().all(1), logits.argmax(1), batch.classes) for logits in batches]).cpu().numpy()
     sizes = [len(numbers) for numbers in draws]
     results: NDArray[np.int64] = np.where(winners == np.repeat(predicted[list(images)], sizes), KEPT, winners)
     return np.split(results, np.cumsum(sizes)[:-1])

@@ -10,8 +10,8 @@ import torch
 from pydantic import Field
 
 from robaudit.estimators.base import Need, NoiseNeed
+from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.losses import QNorm
-from robaudit.estimators.work import Work
 from robaudit.numerics.losses import log_cross_entropy, log_norm
 from robaudit.quantities import Interval, IntervalKind
 from robaudit.results import LossNorm, Result
@@ -55,12 +55,12 @@ class QNormMc(QNorm):
         """The clean pass and the copies."""
         return 1 + self.samples, 0
 
-    def estimate(self, work: Work) -> Sequence[tuple[Result, ...]]:
+    def estimate(self, batch: ImageBatch) -> Sequence[tuple[Result, ...]]:
         """Every q from the same copies."""
-        target = self.targets(work)
-        log_loss = torch.empty((len(work.x), self.samples), dtype=torch.float64, device=work.x.device)
-        for batch, logits in work.engine.noisy_logits(work.x, work.ids, work.at, self.samples):
-            log_loss[batch.image, batch.draw] = log_cross_entropy(logits, target[batch.image])[0]
+        target = self.targets(batch)
+        log_loss = torch.empty((len(batch.x), self.samples), dtype=torch.float64, device=batch.x.device)
+        for noisy, logits in batch.engine.noisy_logits(batch.x, batch.ids, batch.at, self.samples):
+            log_loss[noisy.image, noisy.draw] = log_cross_entropy(logits, target[noisy.image])[0]
         highest = log_loss.amax(1)
         values = []
         for q in self.q:

@@ -12,10 +12,10 @@ from pydantic import Field
 from torch import Tensor
 
 from robaudit.estimators.base import Need, NoiseNeed
+from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.loss_field import LossField
 from robaudit.estimators.losses import QNorm
 from robaudit.estimators.streams import FlatStreams, Streams
-from robaudit.estimators.work import Work
 from robaudit.numerics.adaptive_copies import ROUNDS, adapted
 from robaudit.numerics.annealing import anneal, gradients_of
 from robaudit.numerics.copies import AT_ONCE, shifted, starts
@@ -109,11 +109,11 @@ class QNormPath(QNorm):
         """Temperatures of the grid."""
         return [*(min(self._grid, key=lambda t: abs(t - wanted)) for wanted in _CENTRES), self._grid[-1]]
 
-    def estimate(self, work: Work) -> Sequence[tuple[Result, ...]]:
+    def estimate(self, batch: ImageBatch) -> Sequence[tuple[Result, ...]]:
         """Every q of every image."""
-        target = self.targets(work)
-        field, follows = LossField(work, target), work.noise.differentiable or work.noise.guided
-        run = self._chains(work, field) if follows else self._copies(work, field)
+        target = self.targets(batch)
+        field, follows = LossField(batch, target), batch.noise.differentiable or batch.noise.guided
+        run = self._chains(batch, field) if follows else self._copies(batch, field)
         broken, most, against = field.broken.tolist(), run.highest.exp().tolist(), target.tolist()
         found: list[list[Result]] = [[] for _ in against]
         chains: list[dict[str, float]] = [{} for _ in against]
@@ -133,7 +133,7 @@ class QNormPath(QNorm):
                         flips_to=None,
                         forwards=1 + run.forwards,
                         backwards=run.backwards,
-                        interval=_NO_VALUE if why and not broken[image] else self.interval if follows or _few(work) else _COPIES,
+                        interval=_NO_VALUE if why and not broken[image] else self.interval if follows or _few(batch) else _COPIES,
                         note=why,
                         loss=LossNorm(against[image], most[image]),
                         numbers={
@@ -148,45 +148,45 @@ class QNormPath(QNorm):
                 )
         return [tuple(of_image) for of_image in found]
 
-    def _chains(self, work: Work, field: LossField) -> _Found:
+    def _chains(self, batch: ImageBatch, field: LossField) -> _Found:
         """Hamiltonian chains, up and down, and copies."""
-        shape = work.latent_shape
-        streams = FlatStreams(work, "qnorm_path", self.chains, 1 + 2 * self.temperatures, 2 * self.temperatures)
+        shape = batch.latent_shape
+        streams = FlatStreams(batch, "qnorm_path", self.chains, 1 + 2 * self.temperatures, 2 * self.temperatures)
 
         def slopes(image: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
             values, slope = field.slopes(image, z.unflatten(1, shape))
             return values, slope.flatten(1)
 
-        annealed = anneal(slopes, streams, len(work.x), self.chains, self._grid, self.steps, self._centres)
+        annealed = anneal(slopes, streams, len(batch.x), self.chains, self._grid, self.steps, self._centres)
         each = -(-self._lots // (2 * len(self._centres)))
         plain = self._lots - each * len(self._centres)
-        normals = Streams(work, "qnorm_path copies", AT_ONCE, self._lots, 0).normals
+        normals = Streams(batch, "qnorm_path copies", AT_ONCE, self._lots, 0).normals
         copies = shifted(field.values, normals, plain * AT_ONCE, each * AT_ONCE, annealed.centres, self._centres)
         begun = starts(copies, self._grid, self.q)
         acceptance = torch.stack([annealed.up.acceptance, annealed.down.acceptance])
         return _Found(
-            path_estimates(annealed, self._grid, self.q, begun, exact=work.noise.differentiable),
+            path_estimates(annealed, self._grid, self.q, begun, exact=batch.noise.differentiable),
             torch.stack([acceptance[:, -1].sum(0) / 2, acceptance.amin((0, 1))]),
             torch.maximum(annealed.highest, copies.log_loss.amax(1)),
             annealed.evaluations + self._lots * AT_ONCE,
             annealed.evaluations,
         )
 
-    def _copies(self, work: Work, field: LossField) -> _Found:
+    def _copies(self, batch: ImageBatch, field: LossField) -> _Found:
         """Copies alone, two for each gradient that chains would take."""
-        lots, few, values = 2 * self._lots, _few(work), math.prod(work.latent_shape)
-        streams = Streams(work, "qnorm_path copies", AT_ONCE, lots, ROUNDS if few else 0)
+        lots, few, values = 2 * self._lots, _few(batch), math.prod(batch.latent_shape)
+        streams = Streams(batch, "qnorm_path copies", AT_ONCE, lots, ROUNDS if few else 0)
         if few:
             copies = adapted(field.values, streams.normals, streams.uniforms, lots, self._grid)
         else:
-            copies = shifted(field.values, streams.normals, lots * AT_ONCE, 0, work.x.new_empty(0, len(work.x), values), ())
+            copies = shifted(field.values, streams.normals, lots * AT_ONCE, 0, batch.x.new_empty(0, len(batch.x), values), ())
         estimates = copies_estimates(self.q, starts(copies, self._grid, self.q))
         return _Found(estimates, None, copies.log_loss.amax(1), lots * AT_ONCE, 0)
 
 
-def _few(work: Work) -> bool:
+def _few(batch: ImageBatch) -> bool:
     """Whether there are so few variables that copies find the losses that count without gradients."""
-    return math.prod(work.latent_shape) <= _FEW
+    return math.prod(batch.latent_shape) <= _FEW
 
 
 def _refusal(std_error: float, gap: float) -> str:

@@ -11,8 +11,8 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from torch import Tensor
 
 from robaudit.estimators.base import Estimator, Need, Scope
+from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.difficulty import ease
-from robaudit.estimators.work import Work
 from robaudit.names import Part
 from robaudit.noise.base import Shape
 from robaudit.numerics.norm_steps import Norm
@@ -85,10 +85,10 @@ HELD_BYTES = 2**25
 """Points of a search held at once, unless those of a single image take more; their gradients and steps take as much each."""
 
 
-def groups_of(work: Work, points: int) -> tuple[Tensor, ...]:
+def groups_of(batch: ImageBatch, points: int) -> tuple[Tensor, ...]:
     """The images of a chunk in groups that memory allows, with so many points of each image at once."""
-    each = work.x[0].numel() * work.x.element_size() * points
-    found: tuple[Tensor, ...] = torch.arange(len(work.x), device=work.x.device).split(max(1, HELD_BYTES // each))
+    each = batch.x[0].numel() * batch.x.element_size() * points
+    found: tuple[Tensor, ...] = torch.arange(len(batch.x), device=batch.x.device).split(max(1, HELD_BYTES // each))
     return found
 
 
@@ -98,7 +98,7 @@ def diameter(norm: str, shape: Shape) -> float:
 
 
 def rows_of(
-    work: Work,
+    batch: ImageBatch,
     radius: Tensor,
     reached: Tensor,
     cap: float,
@@ -110,7 +110,7 @@ def rows_of(
     """The results of a chunk's images in one norm.
 
     Args:
-        work: the chunk.
+        batch: the chunk.
         radius: of each image, infinite where there is no flip (images,), float64.
         reached: the class behind it (images,).
         cap: where the search ended; the value where there is no flip.
@@ -119,9 +119,9 @@ def rows_of(
         lost: how many points of each image had logits that are not finite; a flip may be hidden behind them.
         searches: what else is known of each.
     """
-    exact, missing = interval.kind is IntervalKind.EXACT, lost or [0] * len(work.x)
-    further: Sequence[Searched | None] = searches or [None] * len(work.x)
-    eases = ease(work.clean.logits, work.clean.predicted)
+    exact, missing = interval.kind is IntervalKind.EXACT, lost or [0] * len(batch.x)
+    further: Sequence[Searched | None] = searches or [None] * len(batch.x)
+    eases = ease(batch.clean.logits, batch.clean.predicted)
     results = []
     for found, to, (forwards, backwards), without, more, (g, margin) in zip(
         radius.tolist(), reached.tolist(), passes, missing, further, eases, strict=True

@@ -10,9 +10,9 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.margin_field import MarginField
 from robaudit.estimators.radius import SearchedRadius, groups_of, rows_of
-from robaudit.estimators.work import Work
 from robaudit.noise.base import shape_of
 from robaudit.numerics.minimal_norm import Search, passes_of, shared_flips
 from robaudit.numerics.norm_steps import Norm
@@ -63,16 +63,16 @@ class RadiusAttack(SearchedRadius):
         gradients, forwards = passes_of([self._search(norm, 1.0) for norm in self.norm])
         return 1 + gradients + forwards, gradients
 
-    def estimate(self, work: Work) -> list[tuple[Result, ...]]:
+    def estimate(self, batch: ImageBatch) -> list[tuple[Result, ...]]:
         """Search, in groups of images that memory allows."""
-        field, shape = MarginField(work, work.clean.predicted), shape_of(work.x)
+        field, shape = MarginField(batch, batch.clean.predicted), shape_of(batch.x)
         searches = [self._search(norm, self.limit(norm, shape)) for norm in self.norm]
-        groups = groups_of(work, max(self.candidates, self.targets))
-        found = torch.cat([self._nearest(work, field, group, searches) for group in groups], 2).cpu()  # (norms, 4, images)
+        groups = groups_of(batch, max(self.candidates, self.targets))
+        found = torch.cat([self._nearest(batch, field, group, searches) for group in groups], 2).cpu()  # (norms, 4, images)
         radius, (label, gradients, forwards) = found[:, 0], found[:, 1:].long().unbind(1)
         passes = [(1 + f + g, g) for f, g in zip(forwards[0].tolist(), gradients[0].tolist(), strict=True)]
         by_norm = [
-            rows_of(work, values, reached, search.cap, self.interval, passes)
+            rows_of(batch, values, reached, search.cap, self.interval, passes)
             for search, values, reached in zip(searches, radius, label, strict=True)
         ]
         return list(zip(*by_norm, strict=True))
@@ -80,15 +80,15 @@ class RadiusAttack(SearchedRadius):
     def _search(self, norm: Norm, cap: float) -> Search:
         return Search(norm, self.clip, cap, self.candidates, self.targets, self.restarts, self.steps, self.polish)
 
-    def _nearest(self, work: Work, field: MarginField, group: Tensor, searches: Sequence[Search]) -> Tensor:
+    def _nearest(self, batch: ImageBatch, field: MarginField, group: Tensor, searches: Sequence[Search]) -> Tensor:
         """Radius, class, gradients and further passes of each image of a group (norms, 4, images), float64."""
         found = shared_flips(
             lambda image, pixels: field.logits(group[image], pixels),
             lambda image, pixels, to: field.slopes(group[image], pixels, to),
-            work.x[group],
-            work.clean.predicted[group],
+            batch.x[group],
+            batch.clean.predicted[group],
             searches,
-            Restarts(work, group.tolist(), PURPOSE),
+            Restarts(batch, group.tolist(), PURPOSE),
         )
         return torch.stack([torch.stack([one.radius, *(n.double() for n in (one.label, one.gradients, one.forwards))]) for one in found])
 
@@ -98,16 +98,16 @@ class Restarts:
     """The noise that restarts begin from.
 
     Attributes:
-        work: the chunk.
+        batch: the chunk.
         group: indices into it.
         purpose: of the draws.
     """
 
-    work: Work
+    batch: ImageBatch
     group: Sequence[int]
     purpose: str
 
     def uniforms(self, restart: int) -> Tensor:
         """On [0, 1] (images, channels, height, width)."""
-        draws = [z for image in self.group for z in self.work.normals(self.purpose, image, 1, restart)]
-        return normal_cdf(torch.cat(draws).double()).to(self.work.x.dtype)
+        draws = [z for image in self.group for z in self.batch.normals(self.purpose, image, 1, restart)]
+        return normal_cdf(torch.cat(draws).double()).to(self.batch.x.dtype)

@@ -9,9 +9,9 @@ from pydantic import Field
 from torch import Tensor
 
 from robaudit.errors import ModelError
+from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.lipschitz import rounding
 from robaudit.estimators.radius import RadiusEstimator, diameter, rows_of
-from robaudit.estimators.work import Work
 from robaudit.models.graph import Model, operation, trace
 from robaudit.models.logits import LogitModel
 from robaudit.models.operations import is_affine
@@ -56,28 +56,28 @@ class RadiusExact(RadiusEstimator):
             what = f"is not linear, and radius_exact needs it to be: its graph has the operation {other}"
             raise ModelError(model.name, what, "use radius_attack, or declare it (radius_exact: {linear: true})")
 
-    def estimate(self, work: Work) -> list[tuple[Result, ...]]:
+    def estimate(self, batch: ImageBatch) -> list[tuple[Result, ...]]:
         """The closed form.
 
         Raises:
             ModelError: the logits are not those of a linear network.
         """
-        shape, model, y = shape_of(work.x), work.engine.model, work.clean.predicted
-        weights = matrix(model, work.x[0], work.classes, max(1, work.engine.gradient_rows(shape, 1)))  # (classes, pixels)
-        pixels, logits = work.x.flatten(1).double(), work.clean.logits
+        shape, model, y = shape_of(batch.x), batch.engine.model, batch.clean.predicted
+        weights = matrix(model, batch.x[0], batch.classes, max(1, batch.engine.gradient_rows(shape, 1)))  # (classes, pixels)
+        pixels, logits = batch.x.flatten(1).double(), batch.clean.logits
         expected = logits[0] + (pixels - pixels[0]) @ weights.T
         if ((expected - logits).abs().amax() > _FAR * logits.abs().amax().clamp_min(1e-30)).item():
             raise ModelError(model.name, "is not linear: its logits are not W x + b", "use radius_attack")
         margins = logits.gather(1, y[:, None]) - logits  # (images, classes), 0 at y
-        by_norm, errors = [], rounding(work, logits, _own_slopes(weights, y, "l2"))  # (images, classes)
+        by_norm, errors = [], rounding(batch, logits, _own_slopes(weights, y, "l2"))  # (images, classes)
         for norm in self.norm:
             slope = _own_slopes(weights, y, norm)
-            never = (slope == 0) | (torch.arange(work.classes, device=y.device) == y[:, None])
+            never = (slope == 0) | (torch.arange(batch.classes, device=y.device) == y[:, None])
             radius, reached = torch.where(never, torch.inf, margins / torch.where(never, 1.0, slope)).min(1)
             off = (errors / torch.where(never, 1.0, slope)).gather(1, reached[:, None])[:, 0].clamp_max(_UNKNOWN)
             searches = [Searched(rounding=one) for one in off.tolist()]
-            passes = [(1, work.classes)] * len(work.x)
-            by_norm.append(rows_of(work, radius, reached, diameter(norm, shape), self.interval, passes, searches=searches))
+            passes = [(1, batch.classes)] * len(batch.x)
+            by_norm.append(rows_of(batch, radius, reached, diameter(norm, shape), self.interval, passes, searches=searches))
         return list(zip(*by_norm, strict=True))
 
 

@@ -9,9 +9,9 @@ import torch
 from pydantic import BeforeValidator, Field, model_validator
 from torch import Tensor
 
+from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.margin_field import MarginField
 from robaudit.estimators.radius import LEAST_CAP, SearchedRadius, groups_of, rows_of
-from robaudit.estimators.work import Work
 from robaudit.noise.base import Shape, shape_of
 from robaudit.numerics.growing_balls import Escapes, Grid, first_escapes
 from robaudit.numerics.norm_steps import Norm
@@ -93,50 +93,50 @@ class RadiusPgd(SearchedRadius):
         gradients = balls * self.restarts * self.steps
         return 1 + gradients + (balls + len(self.norm)) * self.restarts, gradients
 
-    def estimate(self, work: Work) -> list[tuple[Result, ...]]:
+    def estimate(self, batch: ImageBatch) -> list[tuple[Result, ...]]:
         """Attack, in groups of images that memory allows."""
-        field, target = MarginField(work, work.clean.predicted), _second(work)
-        groups = groups_of(work, self.restarts)
-        found = [_joined([self._escapes(work, field, target, group, norm) for group in groups]) for norm in self.norm]
+        field, target = MarginField(batch, batch.clean.predicted), _second(batch)
+        groups = groups_of(batch, self.restarts)
+        found = [_joined([self._escapes(batch, field, target, group, norm) for group in groups]) for norm in self.norm]
         spent = torch.stack([torch.stack([one.gradients + one.forwards, one.gradients]) for one in found]).sum(0)  # (2, images)
         passes = [(1 + forwards, gradients) for forwards, gradients in spent.T.tolist()]
         by_norm = []
         for norm, one in zip(self.norm, found, strict=True):
-            step, cap = self.spacing(norm), self.limit(norm, shape_of(work.x))
+            step, cap = self.spacing(norm), self.limit(norm, shape_of(batch.x))
             radii = torch.tensor([round(step * ball, _DIGITS) if ball else torch.inf for ball in one.ball.tolist()], dtype=torch.float64)
             searches = [Searched(step=step)] * len(radii)
-            by_norm.append(rows_of(work, radii, one.label, cap, self.interval, passes, one.lost.tolist(), searches))
+            by_norm.append(rows_of(batch, radii, one.label, cap, self.interval, passes, one.lost.tolist(), searches))
         return list(zip(*by_norm, strict=True))
 
-    def _escapes(self, work: Work, field: MarginField, target: Tensor, group: Tensor, norm: Norm) -> Escapes:
+    def _escapes(self, batch: ImageBatch, field: MarginField, target: Tensor, group: Tensor, norm: Norm) -> Escapes:
         """The first balls of the images of a group."""
         return first_escapes(
             lambda image, pixels: field.logits(group[image], pixels),
             lambda image, pixels, to: field.slopes(group[image], pixels, to),
-            work.x[group],
-            work.clean.predicted[group],
+            batch.x[group],
+            batch.clean.predicted[group],
             target[group],
-            lambda image, ball: self._starts(work, group[image].tolist(), ball, norm),
+            lambda image, ball: self._starts(batch, group[image].tolist(), ball, norm),
             Grid(norm, self.spacing(norm), self.balls(norm), self.steps, _LENGTH, self.clip),
         )
 
-    def _starts(self, work: Work, images: list[int], ball: int, norm: Norm) -> Tensor:
+    def _starts(self, batch: ImageBatch, images: list[int], ball: int, norm: Norm) -> Tensor:
         """Uniform in the unit ball of the norm (images, restarts, *shape); others for each ball, and a stream for each norm."""
         purpose, first, found = f"{PURPOSE} {norm}", (ball - 1) * self.restarts, []
         for image in images:
-            z = torch.cat([*work.normals(purpose, image, self.restarts, first)])
+            z = torch.cat([*batch.normals(purpose, image, self.restarts, first)])
             if norm == "linf":
                 found.append((2 * normal_cdf(z.double()) - 1).to(z.dtype))
                 continue
-            share = normal_cdf(torch.cat([*work.scalars(f"{purpose} share", image, first + self.restarts)])[first:].double())
+            share = normal_cdf(torch.cat([*batch.scalars(f"{purpose} share", image, first + self.restarts)])[first:].double())
             scale = (share.log() / z[0].numel()).exp() / lengths(z).clamp_min(1e-30)
             found.append(z * scale.to(z.dtype).view(-1, 1, 1, 1))
         return torch.stack(found)
 
 
-def _second(work: Work) -> Tensor:
+def _second(batch: ImageBatch) -> Tensor:
     """The class of the largest logit but the predicted one (images,)."""
-    others = work.clean.logits.scatter(1, work.clean.predicted[:, None], -torch.inf)
+    others = batch.clean.logits.scatter(1, batch.clean.predicted[:, None], -torch.inf)
     return others.argmax(1)
 
 

@@ -11,9 +11,9 @@ from pydantic import Field
 from torch import Tensor
 
 from robaudit.estimators.base import Need
+from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.margin_field import MarginField
 from robaudit.estimators.radius import SearchedRadius, rows_of
-from robaudit.estimators.work import Work
 from robaudit.noise.base import Shape, shape_of
 from robaudit.numerics.norm_steps import Norm
 from robaudit.numerics.normal import normal_cdf
@@ -54,28 +54,30 @@ class RadiusRandom(SearchedRadius):
         first = min(_BLOCK, self.directions)
         return 1 + len(self.norm) * (1 + first * (1 + _DOUBLINGS) + 2 * (self.directions - first)), 0
 
-    def estimate(self, work: Work) -> list[tuple[Result, ...]]:
+    def estimate(self, batch: ImageBatch) -> list[tuple[Result, ...]]:
         """Search, in groups of images that memory allows."""
-        field, shape = MarginField(work, work.clean.predicted), shape_of(work.x)
+        field, shape = MarginField(batch, batch.clean.predicted), shape_of(batch.x)
         directions = self._block(shape)
-        groups = torch.arange(len(work.x), device=work.x.device).split(max(1, _HELD_VALUES // (directions * math.prod(shape))))
+        groups = torch.arange(len(batch.x), device=batch.x.device).split(max(1, _HELD_VALUES // (directions * math.prod(shape))))
         radius, label, forwards, lost = (
             torch.stack([torch.cat(parts) for parts in norms])
-            for norms in zip(*(self._of_norm(work, field, groups, norm, directions) for norm in self.norm), strict=True)
+            for norms in zip(*(self._of_norm(batch, field, groups, norm, directions) for norm in self.norm), strict=True)
         )  # (norms, images)
         passes = [(1 + spent, 0) for spent in forwards.sum(0).tolist()]
         by_norm = []
         for norm, values, reached, without in zip(self.norm, radius, label, lost.tolist(), strict=True):
-            by_norm.append(rows_of(work, values, reached, self.limit(norm, shape), self.interval, passes, without))
+            by_norm.append(rows_of(batch, values, reached, self.limit(norm, shape), self.interval, passes, without))
         return list(zip(*by_norm, strict=True))
 
     def _block(self, shape: Shape) -> int:
         """Directions looked at together: it depends on the shape of the images alone, as the bisections do on it."""
         return min(self.directions, max(_FEWEST, min(_BLOCK, _BLOCK_VALUES // math.prod(shape))))
 
-    def _of_norm(self, work: Work, field: MarginField, groups: tuple[Tensor, ...], norm: Norm, directions: int) -> tuple[list[Tensor], ...]:
+    def _of_norm(
+        self, batch: ImageBatch, field: MarginField, groups: tuple[Tensor, ...], norm: Norm, directions: int
+    ) -> tuple[list[Tensor], ...]:
         """Radius, class, passes and passes without finite logits of the images, group by group."""
-        cap = self.limit(norm, shape_of(work.x))
+        cap = self.limit(norm, shape_of(batch.x))
         rays = Rays(norm, cap, cap / 2**_DOUBLINGS, -(-self.directions // directions), clipped=self.clip, tolerance=self.tolerance)
         found = []
         for group in groups:
@@ -83,11 +85,11 @@ class RadiusRandom(SearchedRadius):
             def draws(block: int, images: Sequence[int] = group.tolist()) -> Tensor:
                 start = block * directions
                 count = min(directions, self.directions - start)
-                z = torch.stack([torch.cat([*work.normals(PURPOSE, image, count, start)]) for image in images])
+                z = torch.stack([torch.cat([*batch.normals(PURPOSE, image, count, start)]) for image in images])
                 return z if norm == "l2" else (2 * normal_cdf(z.double()) - 1).to(z.dtype)
 
             def logits(image: Tensor, pixels: Tensor, group: Tensor = group) -> Tensor:
                 return field.logits(group[image], pixels)
 
-            found.append(least_flip(logits, work.x[group], work.clean.predicted[group], draws, rays))
+            found.append(least_flip(logits, batch.x[group], batch.clean.predicted[group], draws, rays))
         return tuple([getattr(one, name) for one in found] for name in ("radius", "label", "forwards", "lost"))

@@ -23,7 +23,7 @@ from robaudit.spec.model import AuditSpec, EstimatorSpec
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from robaudit.estimators.work import Work
+    from robaudit.estimators.batch import ImageBatch
     from robaudit.models.logits import LogitModel
 
 GROUP = ESTIMATORS
@@ -43,29 +43,29 @@ class Chosen:
         parts = self.estimator.parts
         return tuple(str(ResultName(self.label, part)) for part in parts) or (self.label,)
 
-    def results(self, work: Work) -> list[tuple[Result, ...]]:
+    def results(self, batch: ImageBatch) -> list[tuple[Result, ...]]:
         """What the estimator says of each image of a chunk, in order: a value for each name.
 
-        The notes of an image tell how many copies :meth:`Work.noisy` found without finite logits.
+        The notes of an image tell how many copies :meth:`ImageBatch.noisy` found without finite logits.
 
         Raises:
             EstimatorError: a plugin raised an exception, or returned something other than one valid Result for each image and name.
         """
-        work.lost.clear()
+        batch.lost.clear()
         parts, quantity = self.estimator.parts, self.estimator.quantity
         with _blaming(self.name, type(self.estimator)):
-            found = [one if isinstance(one, tuple) else (one,) for one in self.estimator.estimate(work)]
-            if len(found) != len(work.x):
-                raise BrokenContractError(f"estimate() returned {len(found)} results for {len(work.x)} image{'s' * (len(work.x) != 1)}")
-            for sample_id, values in zip(work.ids, found, strict=True):
+            found = [one if isinstance(one, tuple) else (one,) for one in self.estimator.estimate(batch)]
+            if len(found) != len(batch.x):
+                raise BrokenContractError(f"estimate() returned {len(found)} results for {len(batch.x)} image{'s' * (len(batch.x) != 1)}")
+            for sample_id, values in zip(batch.ids, found, strict=True):
                 if len(values) != len(self.names) or not all(isinstance(one, Result) for one in values):
                     wanted = f"a tuple of {len(parts)} Results" if parts else "a Result"
                     returned = shown(values[0] if len(values) == 1 else values)
                     raise BrokenContractError(f"estimate() returned {returned} for {sample_id}, not {wanted}")
                 if not is_ours(type(self.estimator)):
                     for one in values:
-                        one.check(quantity, work.classes)
-        for image, lost in (+work.lost).items():
+                        one.check(quantity, batch.classes)
+        for image, lost in (+batch.lost).items():
             remark = f"{lost} noisy copies gave non-finite logits, counted as flips"
             found[image] = tuple(replace(one, note="; ".join(filter(None, [one.note, remark]))) for one in found[image])
         return found

@@ -12,12 +12,12 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from torch import Tensor
 
 from robaudit.estimators.base import Scope
+from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.certified_radius import theorem_of
 from robaudit.estimators.mc import count_votes
 from robaudit.estimators.radius import SearchedRadius, each_once, groups_of, rows_of
 from robaudit.estimators.radius_attack import Restarts
 from robaudit.estimators.vote_field import VoteField, offsets_of
-from robaudit.estimators.work import Work
 from robaudit.noise.base import NoiseKind, shape_of
 from robaudit.numerics.minimal_norm import Search, nearest_flips, passes_of
 from robaudit.numerics.norm_steps import Norm, size
@@ -83,44 +83,46 @@ class SmoothedAttack(SearchedRadius):
         """Noise that hangs on the pixels, or has no certificates to compare with."""
         return "" if theorem_of(form) is not None else "it searches under gaussian, laplace and uniform noise in the box"
 
-    def estimate(self, work: Work) -> list[tuple[Result, ...]]:
+    def estimate(self, batch: ImageBatch) -> list[tuple[Result, ...]]:
         """Search, in groups of images that memory allows."""
-        votes = count_votes(work, range(len(work.x)), 0, self.verify)
+        votes = count_votes(batch, range(len(batch.x)), 0, self.verify)
         y = votes[:, :-1].argmax(1)
-        groups = groups_of(work, self.copies)
-        found = {norm: [one for group in groups for one in self._nearest(work, y, group, norm)] for norm in self.norm}
+        groups = groups_of(batch, self.copies)
+        found = {norm: [one for group in groups for one in self._nearest(batch, y, group, norm)] for norm in self.norm}
         passes = [
             (1 + self.verify + sum(one.forwards for one in ones), sum(one.backwards for one in ones))
             for ones in zip(*found.values(), strict=True)
         ]
-        by_norm = [self._rows(work, votes, found[norm], passes, self.limit(norm, shape_of(work.x))) for norm in self.norm]
+        by_norm = [self._rows(batch, votes, found[norm], passes, self.limit(norm, shape_of(batch.x))) for norm in self.norm]
         return list(zip(*by_norm, strict=True))
 
     def _search(self, norm: Norm, cap: float) -> Search:
         return Search(norm, self.clip, cap, self.candidates, self.targets, self.restarts, self.steps, self.polish)
 
-    def _nearest(self, work: Work, y: Tensor, group: Tensor, norm: Norm) -> list[_Found]:
+    def _nearest(self, batch: ImageBatch, y: Tensor, group: Tensor, norm: Norm) -> list[_Found]:
         """Search the soft vote, then the vote along the rays."""
-        offsets = offsets_of(work, PURPOSE, group, self.copies)
+        offsets = offsets_of(batch, PURPOSE, group, self.copies)
         still = torch.zeros(len(group), dtype=torch.float64, device=group.device)
         index = torch.arange(len(group), device=group.device)
-        at = VoteField(work, y[group], offsets, still).logits(index, work.x[group])
+        at = VoteField(batch, y[group], offsets, still).logits(index, batch.x[group])
         own = at.gather(1, y[group, None])[:, 0]
         behind = at.scatter(1, y[group, None], -torch.inf).amax(1) - own
-        field = VoteField(work, y[group], offsets, torch.where(behind >= 0, behind + _HEAD_START, 0.0))
-        search = self._search(norm, self.limit(norm, shape_of(work.x)))
+        field = VoteField(batch, y[group], offsets, torch.where(behind >= 0, behind + _HEAD_START, 0.0))
+        search = self._search(norm, self.limit(norm, shape_of(batch.x)))
         flips = nearest_flips(
-            field.logits, field.slopes, work.x[group], y[group], search, Restarts(work, group.tolist(), f"{PURPOSE} {norm}")
+            field.logits, field.slopes, batch.x[group], y[group], search, Restarts(batch, group.tolist(), f"{PURPOSE} {norm}")
         )
-        rays = _Rays(work, group, flips.pixels - work.x[group], y[group], self.verify, clipped=self.clip)
+        rays = _Rays(batch, group, flips.pixels - batch.x[group], y[group], self.verify, clipped=self.clip)
         rays.verify(flips.found.nonzero()[:, 0])
-        sizes = size((rays.nearest.double() - work.x[group].double()).flatten(1), norm)
+        sizes = size((rays.nearest.double() - batch.x[group].double()).flatten(1), norm)
         radius = torch.where(rays.flipped, sizes, torch.inf)
         forwards = rays.spent + self.copies * (1 + flips.gradients + flips.forwards)
         columns = radius, rays.label, rays.kept, rays.other, forwards, self.copies * flips.gradients, rays.lost
         return [_Found(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
 
-    def _rows(self, work: Work, votes: Tensor, found: Sequence[_Found], passes: Sequence[tuple[int, int]], cap: float) -> list[Result]:
+    def _rows(
+        self, batch: ImageBatch, votes: Tensor, found: Sequence[_Found], passes: Sequence[tuple[int, int]], cap: float
+    ) -> list[Result]:
         first, second = votes[:, :-1].topk(2, dim=1).values.cpu().numpy().T
         sure = p_lower(first, np.maximum(first + second, 1), _LEVEL) > 0.5
         radius = torch.tensor([one.radius if one.radius <= cap else torch.inf for one in found], dtype=torch.float64)
@@ -129,7 +131,7 @@ class SmoothedAttack(SearchedRadius):
             for c, one in zip(votes[:, :-1].argmax(1).tolist(), found, strict=True)
         ]
         lost = [one.lost + broken for one, broken in zip(found, votes[:, -1].tolist(), strict=True)]
-        rows = rows_of(work, radius, torch.tensor([one.label for one in found]), cap, self.interval, passes, lost, searches)
+        rows = rows_of(batch, radius, torch.tensor([one.label for one in found]), cap, self.interval, passes, lost, searches)
         remark = "the class of the vote is uncertain at the image itself"
         notes = [row.note if clear else "; ".join(filter(None, [remark, row.note])) for row, clear in zip(rows, sure.tolist(), strict=True)]
         return [replace(row, note=note) for row, note in zip(rows, notes, strict=True)]
@@ -159,7 +161,7 @@ class _Rays:
     """The votes along the ray of each image of a group to what a search of the soft vote has found.
 
     Args:
-        work: the chunk.
+        batch: the chunk.
         group: indices into it (images,).
         added: what was found, less the image (images, channels, height, width).
         y: the class of each image's vote (images,).
@@ -172,11 +174,11 @@ class _Rays:
         label, kept, other, spent, lost: see :class:`_Found` (images,), int64.
     """
 
-    def __init__(self, work: Work, group: Tensor, added: Tensor, y: Tensor, verify: int, *, clipped: bool) -> None:
-        self._work, self._group, self._added, self._y = work, group, added, y
+    def __init__(self, batch: ImageBatch, group: Tensor, added: Tensor, y: Tensor, verify: int, *, clipped: bool) -> None:
+        self._batch, self._group, self._added, self._y = batch, group, added, y
         self._verify, self._screen, self._clipped = verify, min(_SCREEN, verify), clipped
-        self.nearest = work.x[group].clone()
-        self._unit = (work.amplitude / lengths(added).clamp_min(_TINY)).clamp_min(1.0)  # of the ray; added is 1
+        self.nearest = batch.x[group].clone()
+        self._unit = (batch.amplitude / lengths(added).clamp_min(_TINY)).clamp_min(1.0)  # of the ray; added is 1
         self.flipped = torch.zeros(len(group), dtype=torch.bool, device=group.device)
         self.label = y.clone()
         self.kept, self.other, self.spent, self.lost = (torch.zeros_like(y) for _ in range(4))
@@ -229,13 +231,13 @@ class _Rays:
 
     def _votes(self, rows: Tensor, scale: Tensor, start: int, draws: int) -> tuple[Tensor, Tensor]:
         """Copies with the class of the image's vote (rows,), and by class (rows, classes)."""
-        pixels = self._work.x.clone()
+        pixels = self._batch.x.clone()
         pixels[self._group[rows]] = self._points(rows, scale)
-        votes = count_votes(replace(self._work, x=pixels), self._group[rows].tolist(), start, draws)
+        votes = count_votes(replace(self._batch, x=pixels), self._group[rows].tolist(), start, draws)
         self.spent[rows] += draws
         self.lost[rows] += votes[:, -1]
         return votes.gather(1, self._y[rows, None])[:, 0], votes[:, :-1]
 
     def _points(self, rows: Tensor, scale: Tensor) -> Tensor:
-        points: Tensor = self._work.x[self._group[rows]] + self._added[rows] * scale.to(self._added.dtype)[:, None, None, None]
+        points: Tensor = self._batch.x[self._group[rows]] + self._added[rows] * scale.to(self._added.dtype)[:, None, None, None]
         return points.clamp(0.0, 1.0) if self._clipped else points

@@ -10,9 +10,9 @@ from pydantic import Field
 from torch import Tensor
 
 from robaudit.estimators.base import NoiseNeed, Scope
+from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.certificate import certificate
 from robaudit.estimators.lipschitz import LipschitzCertificate, furthest, rounding
-from robaudit.estimators.work import Work
 from robaudit.noise.base import NoiseKind
 from robaudit.noise.gaussian import Gaussian
 from robaudit.numerics.rowwise import mean_over
@@ -72,15 +72,15 @@ class SmoothedMargin(LipschitzCertificate):
         """The concentration is that of isotropic normal variables."""
         return "" if isinstance(form, Gaussian) else "its proof needs isotropic Gaussian noise (kind: gaussian)"
 
-    def estimate(self, work: Work) -> list[tuple[Result, ...]]:
+    def estimate(self, batch: ImageBatch) -> list[tuple[Result, ...]]:
         """Average L, and subtract what n draws leave open.
 
         Raises:
             ModelError: the network has no constant, or the images contradict the one declared.
         """
-        bound, predicted, sigma = self.bound(work), work.clean.predicted, work.level
+        bound, predicted, sigma = self.bound(batch), batch.clean.predicted, batch.level
         k2 = bound.of_loss("l2", predicted)
-        losses = self._losses(work, k2, bound.span)
+        losses = self._losses(batch, k2, bound.span)
         lost = (~losses.isfinite()).sum(1)
         mean = mean_over(torch.where(lost[:, None] > 0, 0.0, losses), 1)
         margin = -mean - k2 * sigma * math.sqrt(2 * math.log(1 / self.alpha) / self.samples)
@@ -94,18 +94,18 @@ class SmoothedMargin(LipschitzCertificate):
             by_norm.append([self._row(*one) for one in zip(*(n.tolist() for n in numbers), strict=True)])
         return list(zip(*by_norm, strict=True))
 
-    def _losses(self, work: Work, constants: Tensor, span: float) -> Tensor:
+    def _losses(self, batch: ImageBatch, constants: Tensor, span: float) -> Tensor:
         """L of every noisy copy (images, draws), as much larger as rounding may have made it smaller; not finite where a logit is not."""
-        n, y, model = len(work.x), work.clean.predicted, work.model
-        found = torch.empty(n * self.samples, dtype=torch.float64, device=work.x.device)
-        for batch in work.engine.noisy_batches(work.x, work.ids, work.at, self.samples, work.engine.rows(work.x.shape[1:])):
+        n, y, model = len(batch.x), batch.clean.predicted, batch.model
+        found = torch.empty(n * self.samples, dtype=torch.float64, device=batch.x.device)
+        for noisy in batch.engine.noisy_batches(batch.x, batch.ids, batch.at, self.samples, batch.engine.rows(batch.x.shape[1:])):
             with torch.inference_mode():
-                logits = model(batch.padded)[: len(batch.x)].double()
-            target = y[batch.image][:, None]
+                logits = model(noisy.padded)[: len(noisy.x)].double()
+            target = y[noisy.image][:, None]
             own = logits.gather(1, target)[:, 0]
-            largest = (1 + work.level) * constants[batch.image]  # noise of sigma adds sigma sqrt(pixels) to the norm of the pixels
-            loss = logits.scatter(1, target, -torch.inf).amax(1) - own + rounding(work, logits, largest, span)
-            found[batch.image * self.samples + batch.draw] = torch.where(logits.isfinite().all(1), loss, torch.nan)
+            largest = (1 + batch.level) * constants[noisy.image]  # noise of sigma adds sigma sqrt(pixels) to the norm of the pixels
+            loss = logits.scatter(1, target, -torch.inf).amax(1) - own + rounding(batch, logits, largest, span)
+            found[noisy.image * self.samples + noisy.draw] = torch.where(logits.isfinite().all(1), loss, torch.nan)
         return found.view(n, self.samples)
 
     def _row(self, radius: float, mean: float, constant: float, p_error: float, predicted: int, lost: int) -> Result:

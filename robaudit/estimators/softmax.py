@@ -8,7 +8,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from robaudit.estimators.base import Estimator, Need
-from robaudit.estimators.work import Work
+from robaudit.estimators.batch import ImageBatch
 from robaudit.numerics.margins import mv_sigmoid
 from robaudit.quantities import CONFIDENCE, Quantity
 from robaudit.results import Result
@@ -38,8 +38,8 @@ class Softmax(Estimator):
         """The clean pass."""
         return 1, 0
 
-    def estimate(self, work: Work) -> Sequence[Result]:
+    def estimate(self, batch: ImageBatch) -> Sequence[Result]:
         """softmax_t(f / T) = mv-sigmoid(g / T)."""
-        z = work.clean.margins / self.temperature
-        rows = zip(mv_sigmoid(z).tolist(), work.nearest(z), strict=True)
+        z = batch.clean.margins / self.temperature
+        rows = zip(mv_sigmoid(z).tolist(), batch.nearest(z), strict=True)
         return [Result(value=p, flips_to=c, forwards=1, backwards=0) for p, c in rows]

@@ -12,7 +12,7 @@ from pydantic import Field
 from torch import Tensor
 
 from robaudit.estimators.base import Estimator, Need, NoiseNeed
-from robaudit.estimators.work import Work
+from robaudit.estimators.batch import ImageBatch
 from robaudit.numerics.intervals import LN10, clopper_pearson, log_mean
 from robaudit.numerics.splitting import Lane, Schedule, split
 from robaudit.quantities import LOG10_P_FAIL, Interval, IntervalKind, Quantity
@@ -62,10 +62,10 @@ class Splitting(Estimator):
         levels = min(6, math.ceil(-math.log10(self.p_min)))
         return 1 + self.repeats * self.particles * (1 + self.moves * levels), 0
 
-    def estimate(self, work: Work) -> Sequence[Result]:
+    def estimate(self, batch: ImageBatch) -> Sequence[Result]:
         """What the runs say together, image by image."""
-        schedule = Schedule(self.particles, self.moves, self.p_min, work.engine.rows(work.x.shape[1:]))
-        return [_together(lanes, schedule) for lanes in _runs(work, self.repeats, schedule)]
+        schedule = Schedule(self.particles, self.moves, self.p_min, batch.engine.rows(batch.x.shape[1:]))
+        return [_together(lanes, schedule) for lanes in _runs(batch, self.repeats, schedule)]
 
 
 class _Judge:
@@ -76,19 +76,19 @@ class _Judge:
     passes: levels are finer than that.
 
     Args:
-        work: the chunk.
+        batch: the chunk.
         images: index of the image of each lane.
     """
 
-    def __init__(self, work: Work, images: Sequence[int]) -> None:
-        self._work = work
-        self._image = torch.tensor(images, device=work.x.device)
+    def __init__(self, batch: ImageBatch, images: Sequence[int]) -> None:
+        self._batch = batch
+        self._image = torch.tensor(images, device=batch.x.device)
 
     def __call__(self, z: Tensor, lane: Tensor) -> tuple[Tensor, Tensor]:
         """Scores and classes of points z (n, *latent_shape) of lanes (n,)."""
         image = self._image[lane]
-        logits = self._work.engine.logits(self._work.pixels(image, z), under=self._work.at.noise)
-        return _scores(logits, self._work.clean.predicted[image])
+        logits = self._batch.engine.logits(self._batch.pixels(image, z), under=self._batch.at.noise)
+        return _scores(logits, self._batch.clean.predicted[image])
 
 
 def _scores(logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
@@ -110,20 +110,20 @@ def _lanes_at_once(particles: int, values: int) -> int:
     return max(1, HELD_BYTES // (4 * particles * values))
 
 
-def _runs(work: Work, repeats: int, schedule: Schedule) -> list[list[Lane]]:
+def _runs(batch: ImageBatch, repeats: int, schedule: Schedule) -> list[list[Lane]]:
     """Independent runs for each image of the chunk, as many in lock-step as memory allows."""
-    few = _lanes_at_once(schedule.particles, math.prod(work.latent_shape))
-    owners = [(image, repeat) for image in range(len(work.x)) for repeat in range(repeats)]
+    few = _lanes_at_once(schedule.particles, math.prod(batch.latent_shape))
+    owners = [(image, repeat) for image in range(len(batch.x)) for repeat in range(repeats)]
     runs: list[Lane] = []
     for first in range(0, len(owners), few):
         here = owners[first : first + few]
 
         def draw(lane: int, number: int, start: int, here: Sequence[tuple[int, int]] = here) -> Iterator[Tensor]:
             image, repeat = here[lane]
-            return work.normals(f"splitting {repeat}", image, number, start)
+            return batch.normals(f"splitting {repeat}", image, number, start)
 
-        runs += split(_Judge(work, [image for image, _ in here]), draw, len(here), schedule)
-    return [runs[i * repeats : (i + 1) * repeats] for i in range(len(work.x))]
+        runs += split(_Judge(batch, [image for image, _ in here]), draw, len(here), schedule)
+    return [runs[i * repeats : (i + 1) * repeats] for i in range(len(batch.x))]
 
 
 def _together(lanes: Sequence[Lane], schedule: Schedule) -> Result:

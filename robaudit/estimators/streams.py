@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from robaudit.estimators.work import Work
+from robaudit.estimators.batch import ImageBatch
 from robaudit.numerics.normal import normal_cdf
 
 _AT_ONCE = 64
@@ -41,7 +41,7 @@ class Streams:
     They belong to the image, the purpose and their number alone: neither the batch nor the other images change them.
 
     Args:
-        work: the chunk.
+        batch: the chunk.
         purpose: no other shares these numbers.
         chains: of each image.
         draws: how often :meth:`normals` will be called.
@@ -49,11 +49,13 @@ class Streams:
         images: indices into the chunk; all of them unless told.
     """
 
-    def __init__(self, work: Work, purpose: str, chains: int, draws: int, decisions: int, images: Sequence[int] | None = None) -> None:
-        chosen = range(len(work.x)) if images is None else images
+    def __init__(
+        self, batch: ImageBatch, purpose: str, chains: int, draws: int, decisions: int, images: Sequence[int] | None = None
+    ) -> None:
+        chosen = range(len(batch.x)) if images is None else images
         self._chains = chains
-        self._normals = [_Taken(work.normals(purpose, image, chains * draws)) for image in chosen]
-        numbers = [_Taken(work.scalars(f"{purpose} decisions", image, chains * decisions)) for image in chosen]
+        self._normals = [_Taken(batch.normals(purpose, image, chains * draws)) for image in chosen]
+        numbers = [_Taken(batch.scalars(f"{purpose} decisions", image, chains * decisions)) for image in chosen]
         self._decisions = _decisions(numbers, chains, decisions)
 
     def normals(self) -> Tensor:

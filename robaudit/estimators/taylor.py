@@ -8,8 +8,8 @@ from typing import ClassVar, Literal
 import torch
 from pydantic import Field
 
+from robaudit.estimators.batch import SELECTING_FORWARDS, ImageBatch
 from robaudit.estimators.linear import LINK, FewClasses, Link, cdf_notes, left_out_notes
-from robaudit.estimators.work import SELECTING_FORWARDS, Work
 from robaudit.numerics.margins import mv_sigmoid, standardise
 from robaudit.numerics.mvn import mvn_cdf
 from robaudit.results import Result
@@ -42,10 +42,10 @@ class Taylor(FewClasses):
         most = self.most(classes)
         return 2 + (0 if most is None else SELECTING_FORWARDS), most or classes - 1
 
-    def estimate(self, work: Work) -> Sequence[Result]:
+    def estimate(self, batch: ImageBatch) -> Sequence[Result]:
         """Put the tangent's margins, c_i = g_i(x) with covariance sigma^2 u_i . u_j, through the link."""
-        tangent = work.tangent(self.most(work.classes))
-        kept, (z, r) = tangent.kept, standardise(tangent.mean, work.amplitude**2 * tangent.gram)
+        tangent = batch.tangent(self.most(batch.classes))
+        kept, (z, r) = tangent.kept, standardise(tangent.mean, batch.amplitude**2 * tangent.gram)
         if self.link == "mv_sigmoid":
             p, notes = mv_sigmoid(z), [""] * len(z)
             missing = None if kept is None else kept.odds_effect(p)
@@ -53,9 +53,9 @@ class Taylor(FewClasses):
             p, error = mvn_cdf(z, r)
             p, notes = p.clamp(0, 1), cdf_notes(error)
             missing = None if kept is None else torch.minimum(kept.failure, p)
-        forwards, backwards = self.passes(work.classes)
+        forwards, backwards = self.passes(batch.classes)
         taken = [backwards] * len(p) if kept is None else kept.counts.tolist()
-        rows = zip(p.tolist(), work.nearest(z, tangent.others), taken, left_out_notes(missing, notes), strict=True)
+        rows = zip(p.tolist(), batch.nearest(z, tangent.others), taken, left_out_notes(missing, notes), strict=True)
         return [Result(value=v, flips_to=c, forwards=forwards, backwards=k, note=note) for v, c, k, note in rows]
 
 

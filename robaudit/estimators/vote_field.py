@@ -7,8 +7,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.engine import padded
-from robaudit.estimators.work import Work
 from robaudit.noise.base import shape_of
 from robaudit.numerics.rowwise import fold, total
 
@@ -34,17 +34,17 @@ class VoteField:
     boundary is near that of the vote, not on it: only fresh draws can tell the class of the vote.
 
     Args:
-        work: the chunk; its noise is added to the pixels, whatever these are.
+        batch: the chunk; its noise is added to the pixels, whatever these are.
         y: a class of each image (images,), int64.
         offsets: the noise of each image's copies (images, copies, channels, height, width).
         handicap: added to the logit of class y of each image (images,), float64.
     """
 
-    def __init__(self, work: Work, y: Tensor, offsets: Tensor, handicap: Tensor) -> None:
-        self._model, self._classes = work.model, work.classes
+    def __init__(self, batch: ImageBatch, y: Tensor, offsets: Tensor, handicap: Tensor) -> None:
+        self._model, self._classes = batch.model, batch.classes
         self._y, self._offsets, self._handicap = y, offsets, handicap
-        shape, copies = work.x.shape[1:], offsets.shape[1]
-        engine = work.engine
+        shape, copies = batch.x.shape[1:], offsets.shape[1]
+        engine = batch.engine
         self._rows = engine.steady(engine.rows(shape))
         self._gradient_rows = engine.steady(engine.gradient_rows(shape, 1))
         self._points, self._gradient_points = max(1, self._rows // copies), max(1, self._gradient_rows // copies)
@@ -133,14 +133,14 @@ def _rates(shares: _Shares, to: Tensor, y: Tensor) -> Tensor:
     return of(to) - of(y)
 
 
-def offsets_of(work: Work, purpose: str, images: Tensor, copies: int, start: int = 0) -> Tensor:
+def offsets_of(batch: ImageBatch, purpose: str, images: Tensor, copies: int, start: int = 0) -> Tensor:
     """The noise of some images' copies, by itself (images, copies, channels, height, width), unclipped; of a purpose of its own.
 
     The noise is one that is added to the pixels, whatever these are.
     """
-    still = work.x.new_zeros((1, *shape_of(work.x)))
-    found = work.x.new_empty((len(images), copies, *shape_of(work.x)))
+    still = batch.x.new_zeros((1, *shape_of(batch.x)))
+    found = batch.x.new_empty((len(images), copies, *shape_of(batch.x)))
     for out, image in zip(found, images.tolist(), strict=True):
-        z = torch.cat([*work.normals(purpose, image, copies, start)])
-        out.copy_(work.noise.noisy(still, z, work.level, ids=[work.ids[image]]))
+        z = torch.cat([*batch.normals(purpose, image, copies, start)])
+        out.copy_(batch.noise.noisy(still, z, batch.level, ids=[batch.ids[image]]))
     return found

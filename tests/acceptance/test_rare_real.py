@@ -11,10 +11,10 @@ from torch import Tensor
 
 from robaudit.datasets import open_dataset
 from robaudit.datasets.npz import NpzSpec
+from robaudit.estimators.batch import CleanPass, ImageBatch
 from robaudit.estimators.engine import Engine
 from robaudit.estimators.mc import MonteCarlo
 from robaudit.estimators.splitting import Splitting
-from robaudit.estimators.work import CleanPass, Work
 from robaudit.models import LogitModel, load_model
 from robaudit.noise.registry import gaussian_source
 from robaudit.numerics.intervals import LN10, log_mean
@@ -49,7 +49,7 @@ def estimates(estimator: Splitting | MonteCarlo, seed: int = 0) -> list[Result]:
     engine = Engine(model, gaussian_source(seed, CPU), 10)
     clean = CleanPass.of(engine, x)
     labels = torch.zeros(len(x), dtype=torch.int64)
-    return list(estimator.estimate(Work([str(i) for i in IMAGES], x, labels, sigma(SIGMA), clean, engine)))
+    return list(estimator.estimate(ImageBatch([str(i) for i in IMAGES], x, labels, sigma(SIGMA), clean, engine)))
 
 
 def test_below_one_in_a_hundred_thousand_and_ten_repeats_agree() -> None:

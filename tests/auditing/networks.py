@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from robaudit import P_ROBUST, Estimator, Work
+from robaudit import P_ROBUST, Estimator, ImageBatch
 
 
 class Halves(nn.Module):
@@ -60,5 +60,5 @@ class Buggy(Estimator):
     def passes(self, classes: int) -> tuple[int, int]:
         return 1, 0
 
-    def estimate(self, work: Work) -> Any:
-        return len(work.ids) // 0
+    def estimate(self, batch: ImageBatch) -> Any:
+        return len(batch.ids) // 0

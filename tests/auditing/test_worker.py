@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from robaudit import AuditSpec, Result, Work
+from robaudit import AuditSpec, ImageBatch, Result
 from robaudit.auditing import worker as worker_module
 from robaudit.auditing.messages import Done, Failed, Opened
 from robaudit.auditing.prepare import OpenedAudit, Request, open_audit
@@ -19,7 +19,7 @@ from robaudit.estimators.mc import MonteCarlo
 from robaudit.progress import Listener
 from tests.specs import digits
 
-Estimating = Callable[[MonteCarlo, Work], Sequence[Result]]
+Estimating = Callable[[MonteCarlo, ImageBatch], Sequence[Result]]
 
 
 @pytest.fixture
@@ -44,9 +44,9 @@ def test_the_next_images_are_read_while_others_are_computed(parts: OpenedAudit, 
     waited: list[bool] = []
     chunks: list[object] = []
 
-    def estimate(self: MonteCarlo, work: Work) -> Sequence[Result]:
+    def estimate(self: MonteCarlo, batch: ImageBatch) -> Sequence[Result]:
         waited.append(read.wait(30))
-        return real(self, work)
+        return real(self, batch)
 
     def reading(self: Any, order: Order) -> Any:
         chunks.append(found := chunk(self, order))

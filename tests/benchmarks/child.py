@@ -54,7 +54,7 @@ def run(bench: Bench, network: str, images: int, way: str, name: str, options: d
     elif way == "ours":
         keep_freed_memory()
         chosen = estimator(name, **options)
-        chosen.estimate(loaded.work(sigma, gradients=chosen.linearises_clean))
+        chosen.estimate(loaded.batch(sigma, gradients=chosen.linearises_clean))
     return peak_bytes(bench.device) / MIB
 
 

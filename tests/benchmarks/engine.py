@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from robaudit.estimators.work import Work
+from robaudit.estimators.batch import ImageBatch
 from robaudit.noise.base import shape_of
 from tests.benchmarks.networks import Bench, Network, card, estimator, load, names, script
 from tests.benchmarks.report import Section, Table, number, target
@@ -62,11 +62,11 @@ def _rates(bench: Bench, network: Network) -> tuple[str, dict[str, float]]:
         tried = {form: _screened(bench, forward) / batch for form, (batch, forward) in forms.items()}
         finalists = sorted(tried, key=lambda form: tried[form])[:FINALISTS]
         draws = estimator("mc", samples=16 * max(batches) // len(network.x) if bench.device.type == "cuda" else 256)
-        work = network.work(SIGMA)
+        chunk = network.batch(SIGMA)
         passes = len(network.x) * draws.passes(network.classes)[0] - len(network.x)
         counts = {form: max(1, passes // forms[form][0]) for form in finalists}
         contenders: dict[str, Forward] = {form: partial(_repeat, forms[form][1], counts[form]) for form in finalists}
-        contenders |= {"engine": partial(draws.estimate, work), "noise": partial(_draw, work, passes // len(network.x))}
+        contenders |= {"engine": partial(draws.estimate, chunk), "noise": partial(_draw, chunk, passes // len(network.x))}
         times = alternating(contenders, bench.device, 3 if bench.quick else 5)
     rates = {form: counts[form] * forms[form][0] / times[form] for form in finalists}
     best = max(rates, key=lambda form: rates[form])
@@ -108,10 +108,10 @@ def _repeat(forward: Forward, count: int) -> None:
         forward()
 
 
-def _draw(work: Work, draws: int) -> None:
-    shape = shape_of(work.x)
-    for sample_id in work.ids:
-        for _ in work.engine.noises[work.at.noise].blocks(sample_id, draws, shape):
+def _draw(chunk: ImageBatch, draws: int) -> None:
+    shape = shape_of(chunk.x)
+    for sample_id in chunk.ids:
+        for _ in chunk.engine.noises[chunk.at.noise].blocks(sample_id, draws, shape):
             pass
 
 

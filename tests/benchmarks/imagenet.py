@@ -175,7 +175,7 @@ def _integral(images: int, repeats: int) -> dict[str, float]:
         x = torch.rand(images, 3, 32, 32, generator=torch.Generator().manual_seed(1))
         engine = Engine(model, gaussian_source(0, model.device, model.dtype), CLASSES)
         bare, whole = estimator("mc", samples=64), estimator("logit_gaussian", samples=64)
-        work = Network("linear", model, x, CLASSES).work
+        work = Network("linear", model, x, CLASSES).batch
         both = [
             (_best(lambda: whole.estimate(work(0.5, engine)), 1), _best(lambda: bare.estimate(work(0.5, engine)), 1))  # noqa: B023
             for _ in range(max(1, repeats // 2))

@@ -10,8 +10,8 @@ from statistics import fmean
 import torch
 from torch import Tensor
 
+from robaudit.estimators.batch import CleanPass, ImageBatch
 from robaudit.estimators.mmse import Mmse
-from robaudit.estimators.work import CleanPass, Work
 from robaudit.levels import GAUSSIAN
 from robaudit.numerics.margins import margin_gradients
 from robaudit.results import Result
@@ -63,29 +63,29 @@ class Trial:
 
     def _outcomes(self, chosen: Sequence[OneValue], replay: Replay, clean: Clean, before: list[Outcome] | None) -> list[Outcome]:
         """Estimates and seconds of every setting under one seed; what draws nothing is taken from the seed before."""
-        fits: dict[tuple[int, bool], tuple[Work, float]] = {}
+        fits: dict[tuple[int, bool], tuple[ImageBatch, float]] = {}
         found: list[Outcome] = []
         for k, one in enumerate(chosen):
             passed, passing = clean[one.linearises_clean]
-            work = self._work(replay, passed)
+            chunk = self._work(replay, passed)
             if isinstance(one, Mmse):
                 key = (one.samples, one.pairs)
                 if key not in fits:
-                    fits[key] = work, seconds(partial(one.linear, work), self.network.x.device)
-                work, fitting = fits[key]
-                estimates, own = timed(partial(one.estimate, work), self.network.x.device)
+                    fits[key] = chunk, seconds(partial(one.linear, chunk), self.network.x.device)
+                chunk, fitting = fits[key]
+                estimates, own = timed(partial(one.estimate, chunk), self.network.x.device)
                 found.append((estimates, passing + fitting + own))
             elif before is not None and one.passes(self.network.classes)[0] == 1:
                 found.append(before[k])
             else:
                 spent = replay.spent
-                estimates, own = timed(partial(one.estimate, work), self.network.x.device)
+                estimates, own = timed(partial(one.estimate, chunk), self.network.x.device)
                 drawn = sum(e.forwards - 1 for e in estimates)
                 found.append((estimates, passing + own - (replay.spent - spent) + drawn * replay.spent / replay.made))
         return found
 
-    def _work(self, replay: Replay, clean: CleanPass) -> Work:
-        return self.network.work(self.sigma, replay, clean=clean)
+    def _work(self, replay: Replay, clean: CleanPass) -> ImageBatch:
+        return self.network.batch(self.sigma, replay, clean=clean)
 
     def _clean(self, *, gradients: bool) -> tuple[CleanPass, float]:
         passing = partial(CleanPass.of, self.network.engine(), self.network.x, gradients=[GAUSSIAN] if gradients else ())
@@ -97,9 +97,9 @@ class Trial:
         engine, x = self.network.engine(), self.network.x
         rows = engine.gradient_rows(x.shape[1:], self.network.classes - 1)
         batch = x[torch.arange(rows, device=x.device) % len(x)]
-        work, draws = self.network.work(self.sigma, engine), estimator("mc", samples=128)
+        chunk, draws = self.network.batch(self.sigma, engine), estimator("mc", samples=128)
         contenders = {
-            "forward": lambda: draws.estimate(work),
+            "forward": lambda: draws.estimate(chunk),
             "gradients": lambda: margin_gradients(self.network.model, batch),
         }
         times = alternating(contenders, x.device, 3)

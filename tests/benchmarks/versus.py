@@ -73,9 +73,9 @@ def _row(name: str, times: dict[str, float], scale: float) -> list[str]:
 
 def _ours(network: Network, name: str, **options: object) -> Callable[[], object]:
     chosen = estimator(name, **options)
-    return lambda: chosen.estimate(network.work(SIGMA, gradients=chosen.linearises_clean))
+    return lambda: chosen.estimate(network.batch(SIGMA, gradients=chosen.linearises_clean))
 
 
 def _apart(network: Network, theirs: list[float]) -> float:
-    ours = estimator("taylor").estimate(network.work(SIGMA, gradients=True))
+    ours = estimator("taylor").estimate(network.batch(SIGMA, gradients=True))
     return max(abs(e.value - value) for e, value in zip(ours, theirs, strict=True))

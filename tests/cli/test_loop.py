@@ -14,8 +14,8 @@ import robaudit
 from robaudit.auditing import loop, setup
 from robaudit.datasets import open_dataset
 from robaudit.datasets.select import Selected
+from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.mc import MonteCarlo
-from robaudit.estimators.work import Work
 from robaudit.levels import NoiseLevel
 from robaudit.results import Result
 from robaudit.rows import Row
@@ -114,15 +114,17 @@ def test_an_estimator_alone_gives_the_same_rows(entry: Any, whole: Path, tmp_pat
     assert {row.key: row for row in alone} == {row.key: expected[row.key] for row in alone}
 
 
-def limited(images: int, real: Callable[[MonteCarlo, Work], Sequence[Result]]) -> Callable[[MonteCarlo, Work], Sequence[Result]]:
+def limited(
+    images: int, real: Callable[[MonteCarlo, ImageBatch], Sequence[Result]]
+) -> Callable[[MonteCarlo, ImageBatch], Sequence[Result]]:
     """mc on a machine whose memory holds so many images."""
 
-    def estimate(self: MonteCarlo, work: Work) -> Sequence[Result]:
-        if len(work.x) > images:
+    def estimate(self: MonteCarlo, batch: ImageBatch) -> Sequence[Result]:
+        if len(batch.x) > images:
             raise RuntimeError(
                 "[enforce fail at alloc_cpu.cpp:121] . DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes"
             )
-        return real(self, work)
+        return real(self, batch)
 
     return estimate
 
@@ -172,10 +174,10 @@ def test_an_extension_leaves_the_old_run_readable_until_it_is_done(
     shown, before = run_cli("show", "run").out, outputs(tmp_path / "run")
     real = MonteCarlo.estimate
 
-    def interrupted(self: MonteCarlo, work: Work) -> Sequence[Result]:
-        if work.at.level == 0.4:
+    def interrupted(self: MonteCarlo, batch: ImageBatch) -> Sequence[Result]:
+        if batch.at.level == 0.4:
             raise KeyboardInterrupt
-        return real(self, work)
+        return real(self, batch)
 
     wide = ("estimate", spec, "--out", "run", "--extend", "--sigma", "0.3", "--sigma", "0.4")
     with monkeypatch.context() as patch:

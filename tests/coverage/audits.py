@@ -16,9 +16,9 @@ import torch
 from numpy.typing import NDArray
 
 from robaudit.compare.difference import compare
+from robaudit.estimators.batch import CleanPass, ImageBatch
 from robaudit.estimators.engine import Engine
 from robaudit.estimators.mc import count_votes
-from robaudit.estimators.work import CleanPass, Work
 from robaudit.gates.decide import Decision, decide
 from robaudit.gates.until import next_analysis, possible_analyses
 from robaudit.models import LogitModel
@@ -96,17 +96,17 @@ def together(some: Sequence[Errors]) -> Errors:
 # --- one audit
 
 
-def work_on(subject: Subject, model: LogitModel, seed: int) -> Work:
+def work_on(subject: Subject, model: LogitModel, seed: int) -> ImageBatch:
     """All images as a chunk."""
     engine = Engine(model, gaussian_source(seed, torch.device("cpu")), subject.classes)
     clean = CleanPass.of(engine, subject.x)
-    return Work([str(i) for i in range(len(subject.x))], subject.x, subject.labels, sigma(subject.level), clean, engine)
+    return ImageBatch([str(i) for i in range(len(subject.x))], subject.x, subject.labels, sigma(subject.level), clean, engine)
 
 
 def audit(subject: Subject, model: LogitModel, name: str, options: dict[str, Any], seed: int) -> list[Row]:
     """The rows of an estimator on all images."""
-    work = work_on(subject, model, seed)
-    found = zip(work.ids, subject.labels.tolist(), work.clean.predicted.tolist(), build(name, **options).estimate(work), strict=True)
+    batch = work_on(subject, model, seed)
+    found = zip(batch.ids, subject.labels.tolist(), batch.clean.predicted.tolist(), build(name, **options).estimate(batch), strict=True)
     return [row_of(*one, name, subject.level) for one in found]
 
 
@@ -149,10 +149,10 @@ class Truth:
 def truth(subject: Subject, model: LogitModel, draws: int) -> Truth:
     """From so many plain copies of each image; a quarter of them for slow networks."""
     draws = draws // 4 if subject.name in SLOW else draws
-    work = work_on(subject, model, 2**31)
-    shares = count_votes(work, range(len(subject.x)), 0, draws).double().div(draws)
-    p, hits = (shares.gather(1, of[:, None])[:, 0].numpy() for of in (work.clean.predicted, subject.labels))
-    return Truth(p, hits, subject.labels.numpy(), work.clean.predicted.numpy())
+    batch = work_on(subject, model, 2**31)
+    shares = count_votes(batch, range(len(subject.x)), 0, draws).double().div(draws)
+    p, hits = (shares.gather(1, of[:, None])[:, 0].numpy() for of in (batch.clean.predicted, subject.labels))
+    return Truth(p, hits, subject.labels.numpy(), batch.clean.predicted.numpy())
 
 
 # --- gates, comparisons, rows

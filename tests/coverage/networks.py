@@ -19,8 +19,8 @@ import torch
 from scipy.stats import chi2, norm
 from torch import Tensor
 
+from robaudit.estimators.batch import CleanPass, ImageBatch
 from robaudit.estimators.engine import Engine
-from robaudit.estimators.work import CleanPass, Work
 from robaudit.models import from_module
 from robaudit.noise.registry import gaussian_source
 from robaudit.quantities import IntervalKind
@@ -78,13 +78,13 @@ class Curve:
         """Standard deviation that the converged estimate divides the mean by: of the margin, or of its linear part."""
         return 1.0 if estimator == "logit_gaussian" else math.sqrt(1 - self.quadratic - self.cubic)
 
-    def work(self, offset: float, cases: int, seed: int) -> Work:
+    def batch(self, offset: float, cases: int, seed: int) -> ImageBatch:
         """So many images that all look alike, with noise of their own."""
         model = from_module(self.network(offset))
         x = torch.full((cases, *self.shape), 0.5)
         engine = Engine(model, gaussian_source(seed, torch.device("cpu")), 2, 256)
         clean = CleanPass.of(engine, x)
-        return Work([str(i) for i in range(cases)], x, torch.zeros(cases, dtype=torch.int64), sigma(SIGMA), clean, engine)
+        return ImageBatch([str(i) for i in range(cases)], x, torch.zeros(cases, dtype=torch.int64), sigma(SIGMA), clean, engine)
 
 
 LINEAR = Curve("linear margin", 0.0, 0.0)
@@ -110,7 +110,7 @@ def jackknife(setting: str, curve: Curve, p: float, cases: int = CASES) -> Itera
     if offset > 0:
         rows = [
             row
-            for row in build(name, **options).estimate(curve.work(offset, cases, round(1000 * p)))
+            for row in build(name, **options).estimate(curve.batch(offset, cases, round(1000 * p)))
             if row.interval.kind is IntervalKind.JACKKNIFE
         ]
         yield _line(JACKKNIFE, f"{setting}; {curve.name}", p, rows, FEW if name == "mmse" and curve is STRONG else "")
@@ -119,8 +119,8 @@ def jackknife(setting: str, curve: Curve, p: float, cases: int = CASES) -> Itera
 def votes(p: float, cases: int = CASES) -> Iterator[Line]:
     """Images whose margins `logit_gaussian` finds not to be normal, decided by the votes of its antithetic pairs."""
     offset = SKEWED.mean_shift / SKEWED.pixels * float(chi2.ppf(p, SKEWED.pixels))
-    work = SKEWED.work(offset, cases, round(1000 * p))
-    rows = [row for row in build("logit_gaussian", samples=256).estimate(work) if row.interval.kind is IntervalKind.ANTITHETIC]
+    batch = SKEWED.batch(offset, cases, round(1000 * p))
+    rows = [row for row in build("logit_gaussian", samples=256).estimate(batch) if row.interval.kind is IntervalKind.ANTITHETIC]
     yield _line("antithetic pairs", f"logit_gaussian decided by votes; {SKEWED.name}", p, rows)
 
 

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from robaudit.estimators.base import Estimator
-from robaudit.estimators.work import Work
+from robaudit.estimators.batch import ImageBatch
 from tests.device.card import Card, pretended
 from tests.estimators.tools import fitting, installed_estimators, network_for, values, work_on
 
@@ -42,7 +42,7 @@ class Measured:
     gradient_passes: int
 
 
-def chunk(name: str, images: int, device: str, **options: Any) -> tuple[Estimator, Work]:
+def chunk(name: str, images: int, device: str, **options: Any) -> tuple[Estimator, ImageBatch]:
     """An estimator, and random images of ten classes for it on a device."""
     estimator = installed_estimators()[name].model_validate(options)
     network = network_for(estimator, CLASSES)
@@ -63,10 +63,10 @@ def measure(name: str, images: int = IMAGES, **options: Any) -> Measured:
         passes[torch.is_grad_enabled() and arguments[0].requires_grad] += 1
 
     with pretended() as card:
-        estimator, work = chunk(name, images, "cuda", **options)
-        work.engine.model.register_forward_hook(passed)
+        estimator, batch = chunk(name, images, "cuda", **options)
+        batch.engine.model.register_forward_hook(passed)
         card.reset()
-        values(estimator, work)
+        values(estimator, batch)
     return Measured(card, images, passes.total(), passes[True])
 
 

@@ -13,8 +13,8 @@ from scipy.special import log_ndtr, logsumexp
 from scipy.stats import poisson
 from torch import Tensor, nn
 
+from robaudit.estimators.batch import CleanPass, ImageBatch
 from robaudit.estimators.engine import Engine
-from robaudit.estimators.work import CleanPass, Work
 from robaudit.levels import LevelName, NoiseLevel
 from robaudit.models import from_module
 from robaudit.noise.base import NoiseKind
@@ -264,10 +264,10 @@ class SensorPixel(SensorLine):
     highest = math.exp(-3 + slope * MIDDLE)
 
 
-def work_of(golden: Golden, repetitions: int | Sequence[int], *, seed: int = 0, dtype: torch.dtype = torch.float64) -> Work:
+def work_of(golden: Golden, repetitions: int | Sequence[int], *, seed: int = 0, dtype: torch.dtype = torch.float64) -> ImageBatch:
     """The same image under many names, so that each has noise of its own."""
     numbers = range(repetitions) if isinstance(repetitions, int) else repetitions
     x = golden.image().to(dtype).repeat(len(numbers), 1, 1, 1)
     source = NoiseSource(golden.noise, NormalDraws(golden.kind, seed, torch.device("cpu"), dtype))
     engine = Engine(from_module(golden, dtype=dtype), {golden.level.noise: source}, 2)
-    return Work([str(n) for n in numbers], x, torch.zeros(len(x), dtype=torch.int64), golden.level, CleanPass.of(engine, x), engine)
+    return ImageBatch([str(n) for n in numbers], x, torch.zeros(len(x), dtype=torch.int64), golden.level, CleanPass.of(engine, x), engine)

@@ -12,10 +12,10 @@ from torch import Tensor, nn
 from robaudit.errors import SpecError
 from robaudit.estimators import adversarial_loss, registry
 from robaudit.estimators.adversarial_loss import AdversarialLoss
+from robaudit.estimators.batch import CleanPass, ImageBatch
 from robaudit.estimators.engine import Engine
 from robaudit.estimators.loss_field import LossField
 from robaudit.estimators.registry import refuse_unfit, tasks_at
-from robaudit.estimators.work import CleanPass, Work
 from robaudit.levels import LevelName, NoiseLevel
 from robaudit.models import from_module
 from robaudit.noise.base import NoiseKind
@@ -32,7 +32,7 @@ IMAGES = 6
 
 def work_under(
     network: nn.Module, form: NoiseKind, level: float, *, images: int = IMAGES, seed: int = 0, dtype: torch.dtype = torch.float32
-) -> Work:
+) -> ImageBatch:
     """Random images in [0, 1] under a noise; labels 0, 1, 0, 1, ..."""
     model = from_module(network, dtype=dtype)
     x = torch.rand(images, *SHAPE, generator=torch.Generator().manual_seed(5)).to(dtype)
@@ -41,11 +41,11 @@ def work_under(
     with torch.no_grad():
         classes = model(x[:1]).shape[1]
     engine = Engine(model, noises, classes)
-    return Work([str(i) for i in range(images)], x, torch.arange(images) % 2, at, CleanPass.of(engine, x), engine)
+    return ImageBatch([str(i) for i in range(images)], x, torch.arange(images) % 2, at, CleanPass.of(engine, x), engine)
 
 
-def found(work: Work, **options: object) -> Tensor:
-    return torch.tensor([one.value for one in AdversarialLoss.model_validate(options).estimate(work)], dtype=torch.float64)
+def found(batch: ImageBatch, **options: object) -> Tensor:
+    return torch.tensor([one.value for one in AdversarialLoss.model_validate(options).estimate(batch)], dtype=torch.float64)
 
 
 @pytest.mark.parametrize("clip", [False, True])
@@ -53,15 +53,15 @@ def found(work: Work, **options: object) -> Tensor:
 def test_linear_models_of_two_classes(norm: str, clip: bool) -> None:
     """s = w . x + b is largest at a corner of the box, or along w: eps |w|_1, eps |w|_2; l = log(1 + e^s)."""
     network, eps = linear(2, dtype=torch.float64), 0.2
-    work = work_under(network, Uniform.model_validate({"norm": norm, "clip": clip}), eps, dtype=torch.float64)
+    batch = work_under(network, Uniform.model_validate({"norm": norm, "clip": clip}), eps, dtype=torch.float64)
     rows = weights(network)
-    w = rows[1 - work.labels] - rows[work.labels]
-    z = work.clean.logits
-    s = z.gather(1, 1 - work.labels[:, None])[:, 0] - z.gather(1, work.labels[:, None])[:, 0]
-    x = work.x.flatten(1)
+    w = rows[1 - batch.labels] - rows[batch.labels]
+    z = batch.clean.logits
+    s = z.gather(1, 1 - batch.labels[:, None])[:, 0] - z.gather(1, batch.labels[:, None])[:, 0]
+    x = batch.x.flatten(1)
     corner = (x + eps * w.sign()).clamp(0, 1) if clip else x + eps * w.sign()
     gained = ((corner - x) * w).sum(1) if norm == "linf" else eps * w.norm(dim=1)
-    best, value = torch.log1p(torch.exp(s + gained)), found(work, steps=20, restarts=4)
+    best, value = torch.log1p(torch.exp(s + gained)), found(batch, steps=20, restarts=4)
     if norm == "l2" and clip:
         assert (value <= best * (1 + 1e-9)).all()
         assert (value > torch.log1p(torch.exp(s))).all()
@@ -72,31 +72,31 @@ def test_linear_models_of_two_classes(norm: str, clip: bool) -> None:
 @pytest.mark.parametrize("form", [Uniform(), Uniform(norm="l2"), Uniform(clip=True), Spatial()], ids=["linf", "l2", "clip", "spatial"])
 def test_no_draw_of_the_noise_has_a_larger_loss(form: NoiseKind) -> None:
     """And its class, its logarithm and its bounds belong to it."""
-    work = work_under(curved(), form, 0.3)
-    estimates = AdversarialLoss(steps=100, restarts=10).estimate(work)
-    field = LossField(work, work.labels)
+    batch = work_under(curved(), form, 0.3)
+    estimates = AdversarialLoss(steps=100, restarts=10).estimate(batch)
+    field = LossField(batch, batch.labels)
     for image, one in enumerate(estimates):
-        z = next(work.normals("other", image, 200))
+        z = next(batch.normals("other", image, 200))
         drawn = field.values(torch.full((len(z),), image), z)
         assert one.value >= float(drawn.max().exp())
         assert (one.lower, one.upper, one.interval.text) == (one.value, math.inf, "lower bound")
         assert one.value == pytest.approx(math.exp(one.numbers["log_loss"]))
-        assert loss_of(one).target == work.labels[image]
-        assert one.flips_to != work.clean.predicted[image]
+        assert loss_of(one).target == batch.labels[image]
+        assert one.flips_to != batch.clean.predicted[image]
     assert any(one.flips_to is not None for one in estimates)
     assert {one.backwards > 0 for one in estimates} == {not isinstance(form, Spatial)}
 
 
 def test_a_flip_has_two_losses() -> None:
-    work = work_under(curved(), Spatial(scale=0, rotation=0, crop=0), 1.0)
-    losses = torch.stack([nn.functional.cross_entropy(work.model(x), work.labels, reduction="none") for x in (work.x, work.x.flip(3))])
-    assert torch.allclose(found(work, steps=10, restarts=3), losses.amax(0).double(), rtol=1e-5)
+    batch = work_under(curved(), Spatial(scale=0, rotation=0, crop=0), 1.0)
+    losses = torch.stack([nn.functional.cross_entropy(batch.model(x), batch.labels, reduction="none") for x in (batch.x, batch.x.flip(3))])
+    assert torch.allclose(found(batch, steps=10, restarts=3), losses.amax(0).double(), rtol=1e-5)
 
 
 def test_against_the_predicted_class() -> None:
-    work = work_under(curved(), Uniform(), 0.3)
-    other = replace(work, labels=work.clean.predicted)
-    assert torch.equal(found(work, steps=3, restarts=2, target="predicted"), found(other, steps=3, restarts=2))
+    batch = work_under(curved(), Uniform(), 0.3)
+    other = replace(batch, labels=batch.clean.predicted)
+    assert torch.equal(found(batch, steps=3, restarts=2, target="predicted"), found(other, steps=3, restarts=2))
     assert not AdversarialLoss(target="predicted").needs_labels
     assert AdversarialLoss().needs_labels
 
@@ -104,15 +104,15 @@ def test_against_the_predicted_class() -> None:
 @pytest.mark.parametrize("form", [Uniform(), Spatial()], ids=["uniform", "spatial"])
 @pytest.mark.bits
 def test_groups_of_images_change_nothing(form: NoiseKind, monkeypatch: pytest.MonkeyPatch) -> None:
-    work = work_under(curved(), form, 0.3)
-    together = AdversarialLoss(steps=4, restarts=3).estimate(work)
+    batch = work_under(curved(), form, 0.3)
+    together = AdversarialLoss(steps=4, restarts=3).estimate(batch)
     monkeypatch.setattr(adversarial_loss, "HELD_BYTES", 2 * 3 * 4 * math.prod(SHAPE))
-    assert AdversarialLoss(steps=4, restarts=3).estimate(work) == together
+    assert AdversarialLoss(steps=4, restarts=3).estimate(batch) == together
 
 
 def test_more_steps_and_restarts_find_more() -> None:
-    work = work_under(curved(), Uniform(), 0.5)
-    few, many = found(work, steps=1, restarts=1), found(work, steps=50, restarts=10)
+    batch = work_under(curved(), Uniform(), 0.5)
+    few, many = found(batch, steps=1, restarts=1), found(batch, steps=50, restarts=10)
     assert (many >= few).all()
     assert (many > few * (1 + 1e-6)).any()
 
@@ -132,10 +132,10 @@ class Breaks(nn.Module):
 
 @pytest.mark.parametrize("form", [Uniform(), Spatial()], ids=["uniform", "spatial"])
 def test_logits_that_are_not_finite_give_no_value(form: NoiseKind) -> None:
-    work = work_under(Breaks(curved()), form, 0.1)
-    x = work.x.clone()
+    batch = work_under(Breaks(curved()), form, 0.1)
+    x = batch.x.clone()
     x[:3] = 0.95
-    estimates = AdversarialLoss(steps=5, restarts=4).estimate(replace(work, x=x))
+    estimates = AdversarialLoss(steps=5, restarts=4).estimate(replace(batch, x=x))
     assert all(math.isnan(one.value) for one in estimates[:3])
     assert all(math.isfinite(one.value) for one in estimates[3:])
 

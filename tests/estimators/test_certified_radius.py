@@ -15,11 +15,11 @@ from torch import Tensor
 
 import robaudit
 from robaudit.errors import SpecError
+from robaudit.estimators.batch import CleanPass, ImageBatch
 from robaudit.estimators.certified_radius import CertifiedRadius, theorem_of
 from robaudit.estimators.engine import Engine
 from robaudit.estimators.mc import MonteCarlo
 from robaudit.estimators.registry import Chosen, Task, refuse_unfit
-from robaudit.estimators.work import CleanPass, Work
 from robaudit.levels import LevelName, NoiseLevel
 from robaudit.models import from_module
 from robaudit.noise.base import NoiseKind
@@ -39,7 +39,7 @@ from tests.estimators.tools import Counter, curved, known, proof_of, votes_of, w
 from tests.specs import digits, read_rows, write
 
 
-def under(form: NoiseKind, level: float, network: Callable[[Tensor], Tensor], x: Tensor, seed: int = 0) -> Work:
+def under(form: NoiseKind, level: float, network: Callable[[Tensor], Tensor], x: Tensor, seed: int = 0) -> ImageBatch:
     """Images as a chunk at a level of a noise."""
     model = from_module(network)
     with torch.no_grad():
@@ -47,7 +47,7 @@ def under(form: NoiseKind, level: float, network: Callable[[Tensor], Tensor], x:
     source = NoiseSource(form, NormalDraws("some", seed, model.device, model.dtype))
     engine = Engine(model, {"some": source}, classes)
     at = NoiseLevel("some", level, LevelName.EPS if isinstance(form, Uniform) else LevelName.SIGMA)
-    return Work([f"image {i}" for i in range(len(x))], x, torch.zeros(len(x), dtype=torch.int64), at, CleanPass.of(engine, x), engine)
+    return ImageBatch([f"image {i}" for i in range(len(x))], x, torch.zeros(len(x), dtype=torch.int64), at, CleanPass.of(engine, x), engine)
 
 
 def half_space(distance: float, weights: Tensor) -> Callable[[Tensor], Tensor]:
@@ -60,8 +60,8 @@ def half_space(distance: float, weights: Tensor) -> Callable[[Tensor], Tensor]:
     return network
 
 
-def one(estimator: CertifiedRadius, work: Work) -> Result:
-    ((found,),) = estimator.estimate(work)
+def one(estimator: CertifiedRadius, batch: ImageBatch) -> Result:
+    ((found,),) = estimator.estimate(batch)
     return found
 
 
@@ -94,20 +94,20 @@ def test_a_half_space(name: str) -> None:
 def test_coverage_end_to_end() -> None:
     """200 images of the half-space each at alpha .05: with and without a question at the true radius, few are above it."""
     x = GREY.expand(200, -1, -1, -1)
-    work = under(Gaussian(), 0.5, half_space(0.8, EQUAL), x)
+    batch = under(Gaussian(), 0.5, half_space(0.8, EQUAL), x)
     for estimator in (CertifiedRadius(samples=400, alpha=0.05), CertifiedRadius(samples=400, alpha=0.05, decide=0.8000001)):
-        found = [value for (value,) in estimator.estimate(work)]
+        found = [value for (value,) in estimator.estimate(batch)]
         assert len({value.value for value in found}) > 1
         assert sum(value.value > 0.8 for value in found) <= binom.ppf(1 - 1e-6, 200, 0.05)
 
 
 def test_its_draws_are_those_of_mc_and_every_pass_is_counted() -> None:
     network = Counter(curved())
-    work = work_on(network, images=5)
+    batch = work_on(network, images=5)
     network.images = 0
-    found = [value for (value,) in CertifiedRadius(samples=304, selection=48).estimate(work)]
+    found = [value for (value,) in CertifiedRadius(samples=304, selection=48).estimate(batch)]
     assert network.images == sum(value.forwards - 1 for value in found) == 5 * 352
-    votes, first = (MonteCarlo(samples=n).estimate(work) for n in (352, 48))
+    votes, first = (MonteCarlo(samples=n).estimate(batch) for n in (352, 48))
     for value, all_of_them, some in zip(found, votes, first, strict=True):
         proof, whole, selected = proof_of(value), votes_of(all_of_them).counts, votes_of(some).counts
         assert value.numbers["selected"] == selected.index(max(selected))
@@ -120,11 +120,11 @@ def test_its_draws_are_those_of_mc_and_every_pass_is_counted() -> None:
 def test_a_question_is_answered_as_by_all_draws() -> None:
     """Images of a curved network: the same answers, from the first draws of the same ones."""
     network = Counter(curved(3, seed=2))
-    work = work_on(network, images=40)
+    batch = work_on(network, images=40)
     estimator = CertifiedRadius(samples=5000, decide=0.3)
-    fixed = [value for (value,) in CertifiedRadius(samples=5000).estimate(work)]
+    fixed = [value for (value,) in CertifiedRadius(samples=5000).estimate(batch)]
     network.images = 0
-    quick = [value for (value,) in estimator.estimate(work)]
+    quick = [value for (value,) in estimator.estimate(batch)]
     assert network.images == sum(value.forwards - 1 for value in quick)
     for many, few in zip(fixed, quick, strict=True):
         proof = proof_of(few)

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from robaudit.estimators.batch import CleanPass
 from robaudit.estimators.engine import Engine, rows_by_rule
-from robaudit.estimators.work import CleanPass
 from robaudit.models import from_module
 from robaudit.noise.draws import NormalDraws
 from robaudit.noise.gaussian import Gaussian

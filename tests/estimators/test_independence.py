@@ -18,8 +18,8 @@ from robaudit.datasets import open_dataset
 from robaudit.datasets.digits import DigitsSpec
 from robaudit.datasets.npz import NpzSpec
 from robaudit.estimators.base import Estimator
+from robaudit.estimators.batch import CleanPass, ImageBatch
 from robaudit.estimators.engine import Engine
-from robaudit.estimators.work import CleanPass, Work
 from robaudit.levels import GAUSSIAN
 from robaudit.models import LogitModel, from_module, load_model
 from robaudit.models.architectures import digits_cnn
@@ -65,17 +65,19 @@ class Setting:
     def __init__(self, model: LogitModel, x: Tensor, classes: int, sigma: float, *, noisy: LogitModel | None = None) -> None:
         self.model, self.x, self.classes, self.sigma, self.noisy = model, x.to(model.dtype), classes, sigma, noisy
 
-    def work(self, index: Sequence[int], *, sigma: float | None = None, batch_size: int | None = None, gradients: bool = True) -> Work:
+    def batch(
+        self, index: Sequence[int], *, sigma: float | None = None, batch_size: int | None = None, gradients: bool = True
+    ) -> ImageBatch:
         """Those images as a chunk."""
         engine = Engine(self.model, sources(3, self.model.dtype), self.classes, batch_size, noisy=self.noisy)
         x = self.x[list(index)]
         clean = CleanPass.of(engine, x, gradients=[GAUSSIAN] if gradients else ())
         at, labels = levels.sigma(sigma or self.sigma), torch.zeros(len(x), dtype=torch.int64)
-        return Work([f"image {i}" for i in index], x, labels, at, clean, engine)
+        return ImageBatch([f"image {i}" for i in index], x, labels, at, clean, engine)
 
     def all(self, estimator: Estimator) -> list[tuple[Result, ...]]:
         """All images in one chunk."""
-        return values(estimator, self.work(range(len(self.x))))
+        return values(estimator, self.batch(range(len(self.x))))
 
 
 @cache
@@ -133,7 +135,7 @@ def test_in_any_chunk(case: str, setting: str, chunks: tuple[tuple[int, ...], ..
     together = here.all(estimator)
     for sizes in chunks:
         for index in cuts(len(together), sizes):
-            assert values(estimator, here.work(index)) == [together[i] for i in index], f"chunk {index}"
+            assert values(estimator, here.batch(index)) == [together[i] for i in index], f"chunk {index}"
 
 
 @pytest.mark.slow
@@ -143,7 +145,7 @@ def test_in_any_precision(case: str, settings: dict[str, Any]) -> None:
     here, estimator = demo(**settings), CASES[case]
     together = here.all(estimator)
     for index in cuts(len(together), (3, 7)):
-        assert values(estimator, here.work(index)) == [together[i] for i in index]
+        assert values(estimator, here.batch(index)) == [together[i] for i in index]
 
 
 @pytest.mark.slow
@@ -153,7 +155,7 @@ def test_with_any_batch_size_of_whole_eights(case: str, setting: str) -> None:
     here, estimator = SETTINGS[setting](), CASES[case]
     expected = here.all(estimator)
     for batch_size in (8, 64):
-        assert values(estimator, here.work(range(IMAGES), batch_size=batch_size)) == expected, f"batch size {batch_size}"
+        assert values(estimator, here.batch(range(IMAGES), batch_size=batch_size)) == expected, f"batch size {batch_size}"
 
 
 class RoundsOtherwise(nn.Module):
@@ -174,11 +176,11 @@ def crowd() -> tuple[Setting, dict[str, list[tuple[Result, ...]]]]:
     """All estimators on one chunk, last ones first, each after all of them at another noise level."""
     plain = demo()
     here = Setting(from_module(RoundsOtherwise(plain.model.network)), plain.x, 10, plain.sigma)
-    work, other = here.work(range(IMAGES)), here.work(range(3), sigma=0.1)
+    batch, other = here.batch(range(IMAGES)), here.batch(range(3), sigma=0.1)
     found = {}
     for case, estimator in reversed(ANY.items()):
         values(estimator, other)
-        found[case] = values(estimator, work)
+        found[case] = values(estimator, batch)
     return here, found
 
 
@@ -187,7 +189,7 @@ def crowd() -> tuple[Setting, dict[str, list[tuple[Result, ...]]]]:
 def test_whatever_other_estimators_and_noise_levels_there_are(case: str) -> None:
     here, together = crowd()
     estimator = CASES[case]
-    assert values(estimator, here.work(range(IMAGES), gradients=estimator.linearises_clean)) == together[case]
+    assert values(estimator, here.batch(range(IMAGES), gradients=estimator.linearises_clean)) == together[case]
 
 
 @needs_shared
@@ -206,5 +208,5 @@ def test_real_networks(name: str) -> None:
         together = here.all(estimator)
         for batch_size, sizes in ((None, (1,)), (None, (5, 2)), (8, (7, 3)), (16, (10,))):
             for index in cuts(IMAGES, sizes):
-                part = values(estimator, here.work(index, batch_size=batch_size))
+                part = values(estimator, here.batch(index, batch_size=batch_size))
                 assert part == [together[i] for i in index], f"{case}: batch size {batch_size}, chunk {json.dumps(index)}"

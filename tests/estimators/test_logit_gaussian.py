@@ -14,9 +14,9 @@ from torch import Tensor, nn
 
 from robaudit.datasets import open_dataset
 from robaudit.datasets.digits import DigitsSpec
+from robaudit.estimators.batch import CleanPass, ImageBatch
 from robaudit.estimators.engine import Engine
 from robaudit.estimators.logit_gaussian import LogitGaussian, PairVotes, mc_instead, normal_margins, skew_warning, votes_warning
-from robaudit.estimators.work import CleanPass, Work
 from robaudit.levels import LevelName, NoiseLevel
 from robaudit.models import from_module
 from robaudit.noise.registry import gaussian_source
@@ -44,34 +44,34 @@ def skewed(x: Tensor) -> Tensor:
 
 def test_linear_models_err_by_the_covariance_alone() -> None:
     """Pairs make the mean exact; what is left falls as 1 / sqrt(draws)."""
-    work = work_on(linear(5), sigma=0.5, images=60)
-    exact = values(build("taylor").estimate(work))
-    error = {n: np.sqrt(np.mean((values(LogitGaussian(samples=n).estimate(work)) - exact) ** 2)) for n in (64, 1024)}
+    batch = work_on(linear(5), sigma=0.5, images=60)
+    exact = values(build("taylor").estimate(batch))
+    error = {n: np.sqrt(np.mean((values(LogitGaussian(samples=n).estimate(batch)) - exact) ** 2)) for n in (64, 1024)}
     assert error[64] < 0.03
     assert error[1024] < 0.6 * error[64]
 
 
 def test_the_interval_covers_on_a_linear_model() -> None:
     images = 300
-    work = work_on(linear(2), sigma=0.6, images=images)
-    exact = values(build("taylor").estimate(work))
-    rows = LogitGaussian(samples=64).estimate(work)
+    batch = work_on(linear(2), sigma=0.6, images=images)
+    exact = values(build("taylor").estimate(batch))
+    rows = LogitGaussian(samples=64).estimate(batch)
     covered = [e.lower is not None and e.upper is not None and e.lower <= t <= e.upper for e, t in zip(rows, exact, strict=True)]
     assert sum(covered) / images >= 0.95 - 3 * math.sqrt(0.95 * 0.05 / images)
 
 
 def test_close_to_converged_mc_on_a_curved_network() -> None:
-    work = work_on(curved(), sigma=0.3, images=30)
+    batch = work_on(curved(), sigma=0.3, images=30)
     truth = values(build("mc", samples=8192).estimate(work_on(curved(), sigma=0.3, images=30, seed=5)))
-    rmse = np.sqrt(np.mean((values(LogitGaussian(samples=1024).estimate(work)) - truth) ** 2))
+    rmse = np.sqrt(np.mean((values(LogitGaussian(samples=1024).estimate(batch)) - truth) ** 2))
     votes = np.sqrt(np.mean(truth * (1 - truth) / 1024))
     assert rmse < votes + 3 * math.sqrt(0.25 / 8192)
 
 
 def test_skewed_margins_are_caught_and_decided_by_votes() -> None:
-    work = work_on(skewed, sigma=0.3, images=40, gradients=False)
+    batch = work_on(skewed, sigma=0.3, images=40, gradients=False)
     truth = values(build("mc", samples=8192).estimate(work_on(skewed, sigma=0.3, images=40, seed=5, gradients=False)))
-    estimates = LogitGaussian(samples=1024).estimate(work)
+    estimates = LogitGaussian(samples=1024).estimate(batch)
     doubtful = (truth > 0.02) & (truth < 0.98)
     assert doubtful.sum() >= 10
     flagged = np.array([e.note.startswith("margins are not normal") for e in estimates])
@@ -107,8 +107,8 @@ def test_a_tolerance_favours_no_value() -> None:
         layer.bias.copy_(torch.tensor([0.1 * float(torch.special.ndtri(torch.tensor(p))) - 0.5 * 12**0.5, 0.0]))
     x = torch.full((n, 3, 2, 2), 0.5)
     engine = Engine(from_module(score), gaussian_source(3, torch.device("cpu")), 2)
-    work = Work([str(i) for i in range(n)], x, torch.zeros(n, dtype=torch.int64), sigma(0.1), CleanPass.of(engine, x), engine)
-    rows = LogitGaussian(tolerance=0.03).estimate(work)
+    batch = ImageBatch([str(i) for i in range(n)], x, torch.zeros(n, dtype=torch.int64), sigma(0.1), CleanPass.of(engine, x), engine)
+    rows = LogitGaussian(tolerance=0.03).estimate(batch)
     assert len({e.forwards for e in rows}) > 1
     shares = np.array([votes_of(e).counts[0] / sum(votes_of(e).counts) for e in rows])
     assert abs(shares.mean() - p) < 3.5 * shares.std() / math.sqrt(n)
@@ -128,8 +128,8 @@ def test_frames_make_the_mean_margin_vary_less() -> None:
         target = engine.logits(x).argmax(1)
         for frames, found in means.items():
             total = torch.zeros(12, 10, dtype=torch.float64)
-            for batch, logits in engine.noisy_logits(x, [str(i) for i in range(12)], sigma(0.25), 96, pairs=True, frames=frames):
-                total.index_add_(0, batch.image, logits.double())
+            for noisy, logits in engine.noisy_logits(x, [str(i) for i in range(12)], sigma(0.25), 96, pairs=True, frames=frames):
+                total.index_add_(0, noisy.image, logits.double())
             found.append(margins(total / 96, target).min(1).values)
     coupled, independent = (torch.stack(means[frames]) for frames in (True, False))
     assert float((coupled.var(0) / independent.var(0)).mean()) < 0.7
@@ -161,8 +161,8 @@ def test_the_interval_covers_where_coupled_draws_could_hurt(network: Callable[[T
     x = torch.full((n, 3, 24, 24), 0.5)
     engine = Engine(from_module(network), gaussian_source(3, torch.device("cpu")), 2)
     ids = [str(i) for i in range(n)]
-    work = Work(ids, x, torch.zeros(n, dtype=torch.int64), sigma(0.1), CleanPass.of(engine, x), engine)
-    rows = [e for e in LogitGaussian(samples=samples).estimate(work) if e.interval.kind is IntervalKind.JACKKNIFE]
+    batch = ImageBatch(ids, x, torch.zeros(n, dtype=torch.int64), sigma(0.1), CleanPass.of(engine, x), engine)
+    rows = [e for e in LogitGaussian(samples=samples).estimate(batch) if e.interval.kind is IntervalKind.JACKKNIFE]
     covered = sum(e.lower is not None and e.upper is not None and e.lower <= limit <= e.upper for e in rows)
     assert covered / len(rows) >= 0.95 - 3 * math.sqrt(0.95 * 0.05 / len(rows))
     claimed = math.sqrt(np.mean([e.std_error**2 for e in rows if e.std_error is not None]))
@@ -205,10 +205,10 @@ def test_the_interval_says_what_it_covers(options: dict[str, float]) -> None:
 
 def test_more_classes_than_draws() -> None:
     """Low rank covariance, and classes beyond the 64 that compete: still close to mc."""
-    work = work_on(linear(150), sigma=0.1, images=10)
-    truth = values(build("mc", samples=4096).estimate(work))
-    assert np.abs(values(LogitGaussian(samples=64).estimate(work)) - truth).max() < 0.15
-    assert np.sqrt(np.mean((values(LogitGaussian(samples=1024).estimate(work)) - truth) ** 2)) < 0.03
+    batch = work_on(linear(150), sigma=0.1, images=10)
+    truth = values(build("mc", samples=4096).estimate(batch))
+    assert np.abs(values(LogitGaussian(samples=64).estimate(batch)) - truth).max() < 0.15
+    assert np.sqrt(np.mean((values(LogitGaussian(samples=1024).estimate(batch)) - truth) ** 2)) < 0.03
 
 
 def test_the_average_skewness_warns() -> None:

@@ -11,11 +11,11 @@ from pydantic import ValidationError
 from torch import Tensor, nn
 
 from robaudit.errors import ModelError
+from robaudit.estimators.batch import CleanPass, ImageBatch
 from robaudit.estimators.engine import Engine
 from robaudit.estimators.margin_radius import MarginRadius
 from robaudit.estimators.radius_attack import RadiusAttack
 from robaudit.estimators.radius_exact import RadiusExact
-from robaudit.estimators.work import CleanPass, Work
 from robaudit.models import from_module
 from robaudit.models.architectures import mlp, small_cnn
 from robaudit.quantities import CERTIFIED, IntervalKind
@@ -46,11 +46,11 @@ def seeded(network: nn.Module, seed: int = 0) -> nn.Module:
     return network.eval()
 
 
-def work_at(network: nn.Module, x: Tensor, std: float = 1.0) -> Work:
+def work_at(network: nn.Module, x: Tensor, std: float = 1.0) -> ImageBatch:
     """A chunk of these images."""
-    work = work_on(network, images=len(x))
-    engine = Engine(from_module(network, std=[std]), work.engine.noises, work.classes)
-    return replace(work, x=x, engine=engine, clean=CleanPass.of(engine, x))
+    batch = work_on(network, images=len(x))
+    engine = Engine(from_module(network, std=[std]), batch.engine.noises, batch.classes)
+    return replace(batch, x=x, engine=engine, clean=CleanPass.of(engine, x))
 
 
 @pytest.mark.parametrize("lipschitz", [None, {"l2": 1.0, "source": "its rows"}])
@@ -80,8 +80,8 @@ def test_a_tie_abstains() -> None:
 
 def test_a_linear_network_has_its_radius() -> None:
     """Both norms; the certificate stays below by rounding alone."""
-    work = work_on(linear(5), images=30)
-    certified, exact = values(MarginRadius(), work), values(RadiusExact(), work)
+    batch = work_on(linear(5), images=30)
+    certified, exact = values(MarginRadius(), batch), values(RadiusExact(), batch)
     for ours, theirs in zip(certified, exact, strict=True):
         for a, b in zip(ours, theirs, strict=True):
             assert b.value * (1 - 1e-4) - 1e-5 <= a.value <= b.value * (1 + 1e-7)
@@ -96,16 +96,16 @@ def convolutions() -> nn.Module:
     "network", [curved(), seeded(mlp((24, 12, 8, 4))), seeded(convolutions())], ids=["curved", "dense", "convolutions"]
 )
 def test_no_attack_is_nearer(network: nn.Module) -> None:
-    work = work_on(network, images=25)
-    certified, attacked = values(MarginRadius(), work), values(RadiusAttack(), work)
+    batch = work_on(network, images=25)
+    certified, attacked = values(MarginRadius(), batch), values(RadiusAttack(), batch)
     assert all(a.value <= b.value for ours, theirs in zip(certified, attacked, strict=True) for a, b in zip(ours, theirs, strict=True))
     assert all(a.value > 0 for ours in certified for a in ours)
 
 
 def test_a_declared_constant_that_the_images_contradict() -> None:
-    work = work_on(linear(4), images=6)
+    batch = work_on(linear(4), images=6)
     with pytest.raises(ModelError, match=r"its logits change faster from 0 to 1 than its Lipschitz constant allows; correct lipschitz"):
-        values(MarginRadius.model_validate({"lipschitz": {"l2": 1e-3, "source": "a guess"}}), work)
+        values(MarginRadius.model_validate({"lipschitz": {"l2": 1e-3, "source": "a guess"}}), batch)
 
 
 def test_it_is_refused_before_the_run() -> None:
@@ -147,9 +147,9 @@ def test_no_rounding_flips_a_certified_image(offset: float) -> None:
     shift.running_mean = torch.full((4,), offset)
     network = nn.Sequential(nn.Flatten(), layer, shift).eval()
     x = torch.rand(200, *SHAPE, generator=torch.Generator().manual_seed(1)) / 10
-    work = work_at(network, x)
+    batch = work_at(network, x)
     weights, certified = layer.weight.detach(), 0
-    for image, label, (row,) in zip(x, work.clean.predicted.tolist(), MarginRadius(norm=("l2",)).estimate(work), strict=True):
+    for image, label, (row,) in zip(x, batch.clean.predicted.tolist(), MarginRadius(norm=("l2",)).estimate(batch), strict=True):
         certified += row.value > 0
         for other in range(4):
             step = (weights[other] - weights[label]).reshape(SHAPE)

@@ -17,10 +17,10 @@ from torch import Tensor, nn
 
 import robaudit
 from robaudit.errors import SpecError
+from robaudit.estimators.batch import CleanPass, ImageBatch
 from robaudit.estimators.engine import Engine
 from robaudit.estimators.noise_tolerance import NoiseTolerance
 from robaudit.estimators.registry import Chosen, Task, refuse_unfit
-from robaudit.estimators.work import CleanPass, Work
 from robaudit.levels import NoiseLevel, whole_noise
 from robaudit.models import LogitModel, from_module
 from robaudit.noise.base import NoiseKind
@@ -69,13 +69,13 @@ class Linear:
         return logits.gather(1, y[:, None]) - logits.gather(1, others), self.weight[y][:, None] - self.weight[others]
 
 
-def work_under(form: NoiseKind, model: LogitModel, x: Tensor, classes: int, first: int = 0, seed: int = 0) -> Work:
+def work_under(form: NoiseKind, model: LogitModel, x: Tensor, classes: int, first: int = 0, seed: int = 0) -> ImageBatch:
     """Images as a chunk under a noise as a whole."""
     kind = "gaussian" if isinstance(form, Gaussian) else "uniform"
     source = NoiseSource(form, NormalDraws(kind, seed, model.device, model.dtype))
     engine = Engine(model, {kind: source}, classes)
     labels = torch.full((len(x),), -1)
-    return Work([str(first + i) for i in range(len(x))], x, labels, whole_noise(kind), CleanPass.of(engine, x), engine)
+    return ImageBatch([str(first + i) for i in range(len(x))], x, labels, whole_noise(kind), CleanPass.of(engine, x), engine)
 
 
 def found_in(estimator: NoiseTolerance, form: NoiseKind, model: LogitModel, x: Tensor, classes: int) -> list[Result]:
@@ -171,11 +171,11 @@ def test_ten_classes_hold_the_reference() -> None:
 
 def test_every_pass_is_counted_and_rows_say_how_easy_the_image_is() -> None:
     network = Counter(curved())
-    work = replace(work_on(network, images=8), at=whole_noise("gaussian"))
+    batch = replace(work_on(network, images=8), at=whole_noise("gaussian"))
     network.images = 0
-    found = NoiseTolerance(tolerance=0.5).estimate(work)
+    found = NoiseTolerance(tolerance=0.5).estimate(batch)
     assert network.images == sum(one.forwards - 1 for one in found)
-    for one, logits in zip(found, work.clean.logits, strict=True):
+    for one, logits in zip(found, batch.clean.logits, strict=True):
         ranked = logits.sort(descending=True).values
         assert clean_of(one).margin == pytest.approx(float(ranked[0] - ranked[1]))
         assert clean_of(one).difficulty == pytest.approx(float(torch.logit(logits.softmax(0).max())), abs=1e-6)
@@ -186,25 +186,25 @@ def test_it_is_where_mc_finds_the_level() -> None:
     """The draws are those of mc: at the ends, its share of kept draws lies above and below the level."""
     from robaudit.estimators.mc import MonteCarlo
 
-    work = work_on(curved(), images=4)
-    found = NoiseTolerance(tolerance=0.5, check=1.0).estimate(replace(work, at=whole_noise("gaussian")))
+    batch = work_on(curved(), images=4)
+    found = NoiseTolerance(tolerance=0.5, check=1.0).estimate(replace(batch, at=whole_noise("gaussian")))
     for image, one in enumerate(found):
         samples = int(one.numbers["samples"])
         assert one.lower is not None
         assert one.upper is not None
         low, high = (
-            MonteCarlo(samples=samples).estimate(replace(work, at=NoiseLevel("gaussian", end)))[image].value
+            MonteCarlo(samples=samples).estimate(replace(batch, at=NoiseLevel("gaussian", end)))[image].value
             for end in (one.lower, one.upper)
         )
         assert high < 0.95 < low
 
 
 def test_draws_chosen_are_those_of_full_batches() -> None:
-    work = work_on(linear(3), images=2, batch_size=8)
-    engine, at = work.engine, NoiseLevel("gaussian", 0.3)
-    everything = torch.cat([logits.clone() for _, logits in engine.noisy_logits(work.x, work.ids, at, 1500)]).view(2, 1500, 3)
+    batch = work_on(linear(3), images=2, batch_size=8)
+    engine, at = batch.engine, NoiseLevel("gaussian", 0.3)
+    everything = torch.cat([logits.clone() for _, logits in engine.noisy_logits(batch.x, batch.ids, at, 1500)]).view(2, 1500, 3)
     numbers = [np.array([0, 3, 255, 256, 700, 1499]), np.array([5, 1023, 1024])]
-    chosen = torch.cat([logits.clone() for logits in engine.chosen_logits(work.x, work.ids, "gaussian", [1, 0], [0.3, 0.3], numbers)])
+    chosen = torch.cat([logits.clone() for logits in engine.chosen_logits(batch.x, batch.ids, "gaussian", [1, 0], [0.3, 0.3], numbers)])
     assert torch.equal(chosen, torch.cat([everything[1 - i, torch.from_numpy(some)] for i, some in enumerate(numbers)]))
 
 
@@ -214,8 +214,8 @@ def test_logits_that_are_not_finite_are_flips() -> None:
         return torch.cat([torch.where(first > 0.9, torch.nan, 1.0), torch.zeros_like(first)], 1)
 
     x = torch.full((1, 1, 2, 2), 0.5)
-    work = work_under(Gaussian(), from_module(broken), x, 2)
-    ((one,),) = Chosen("tolerance", "noise_tolerance", NoiseTolerance(tolerance=0.3)).results(work)
+    batch = work_under(Gaussian(), from_module(broken), x, 2)
+    ((one,),) = Chosen("tolerance", "noise_tolerance", NoiseTolerance(tolerance=0.3)).results(batch)
     assert one.lower is not None
     assert one.upper is not None
     assert one.lower <= 0.4 / 1.6448536 <= one.upper
@@ -239,10 +239,10 @@ def test_beyond_the_cap_the_row_is_censored() -> None:
     assert (one.value, one.note) == (0.3, "p is above 0.95 at the cap, 0.3")
 
 
-def _under(form: NoiseKind, network: object, x: Tensor) -> Work:
+def _under(form: NoiseKind, network: object, x: Tensor) -> ImageBatch:
     model = from_module(network)  # type: ignore[arg-type]
     engine = Engine(model, {"it": NoiseSource(form, NormalDraws("it", 0, CPU))}, 2)
-    return Work(["0"], x, torch.zeros(1, dtype=torch.int64), whole_noise("it"), CleanPass.of(engine, x), engine)
+    return ImageBatch(["0"], x, torch.zeros(1, dtype=torch.int64), whole_noise("it"), CleanPass.of(engine, x), engine)
 
 
 def test_an_image_on_the_boundary_has_none() -> None:
@@ -253,8 +253,8 @@ def test_an_image_on_the_boundary_has_none() -> None:
 
 
 def test_too_few_passes_are_said() -> None:
-    work = replace(work_on(curved(), images=2), at=whole_noise("gaussian"))
-    for one in NoiseTolerance(tolerance=0.01, most=1000).estimate(work):
+    batch = replace(work_on(curved(), images=2), at=whole_noise("gaussian"))
+    for one in NoiseTolerance(tolerance=0.01, most=1000).estimate(batch):
         assert one.note.startswith("undecided: the tolerance was not reached in 1000 passes")
         assert one.forwards <= 1001
         assert one.lower is not None
@@ -280,10 +280,10 @@ def test_refuses_noises_whose_level_is_no_scale(form: NoiseKind, options: dict[s
 def test_the_cap_is_what_the_kind_can_do_to_these_images() -> None:
     """Spatial transforms of 32 x 32 images end where the crop leaves the image; a size that is asked for is checked."""
     x = torch.rand(1, 1, 32, 32, generator=torch.Generator().manual_seed(0))
-    work = _under(Spatial(), lambda x: torch.cat([x.mean((1, 2, 3))[:, None], x[:, 0, :1, 0] * 0], 1), x)
-    assert NoiseTolerance().largest(work) == 1000 / 2**7
+    batch = _under(Spatial(), lambda x: torch.cat([x.mean((1, 2, 3))[:, None], x[:, 0, :1, 0] * 0], 1), x)
+    assert NoiseTolerance().largest(batch) == 1000 / 2**7
     with pytest.raises(SpecError, match="at size 9"):
-        NoiseTolerance(cap=9.0).estimate(work)
+        NoiseTolerance(cap=9.0).estimate(batch)
 
 
 def test_an_audit_without_levels(tmp_path: Path) -> None:

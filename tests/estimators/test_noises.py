@@ -14,9 +14,9 @@ from scipy.stats import norm
 from torch import Tensor, nn
 
 from robaudit.errors import SpecError
+from robaudit.estimators.batch import CleanPass, ImageBatch
 from robaudit.estimators.engine import Engine
 from robaudit.estimators.registry import Chosen, Task, refuse_unfit
-from robaudit.estimators.work import CleanPass, Work
 from robaudit.models import from_module, load_model
 from robaudit.noise.base import AdditiveNoise
 from robaudit.noise.registry import Noise
@@ -77,13 +77,13 @@ def noise_of(entry: Mapping[str, Any], folder: Path = Path()) -> Noise:
     return noise
 
 
-def work_under(noise: Noise, network: nn.Module, x: Tensor, *, classes: int, gradients: bool = True, seed: int = 0) -> Work:
+def work_under(noise: Noise, network: nn.Module, x: Tensor, *, classes: int, gradients: bool = True, seed: int = 0) -> ImageBatch:
     """A chunk of these images under the first level of a noise."""
     model = from_module(network, dtype=x.dtype)
     engine = Engine(model, {noise.label: noise.source(seed, CPU, x.dtype)}, classes)
     linearised = [noise.label] if gradients and isinstance(noise.form, AdditiveNoise) else []
     clean = CleanPass.of(engine, x, gradients=linearised)
-    return Work([str(i) for i in range(len(x))], x, torch.zeros(len(x), dtype=torch.int64), noise.levels[0], clean, engine)
+    return ImageBatch([str(i) for i in range(len(x))], x, torch.zeros(len(x), dtype=torch.int64), noise.levels[0], clean, engine)
 
 
 def linear(classes: int, pixels: int, seed: int = 0) -> tuple[nn.Sequential, Tensor]:
@@ -112,18 +112,18 @@ def test_two_classes_have_the_closed_form(kind: str, folder: Path) -> None:
     """p = Phi(c / (sigma sqrt(u^T S u))): taylor and mmse exactly, logit_gaussian and mc within five standard errors."""
     entry, covariance = GAUSSIAN[kind]
     network, weight = linear(2, PIXELS)
-    work = work_under(noise_of({**entry, "sigma": 0.4}, folder), network, pixels(16), classes=2)
+    batch = work_under(noise_of({**entry, "sigma": 0.4}, folder), network, pixels(16), classes=2)
     u = weight[0] - weight[1]
-    deviations = torch.stack([(u @ covariance(x) @ u).sqrt() for x in work.x]) * 0.4
-    exact = norm.cdf((work.clean.margins[:, 0] / deviations).numpy())
+    deviations = torch.stack([(u @ covariance(x) @ u).sqrt() for x in batch.x]) * 0.4
+    exact = norm.cdf((batch.clean.margins[:, 0] / deviations).numpy())
     for name in ("taylor", "mmse"):
-        assert [one.value for one in build(name, **({"samples": 2} if name == "mmse" else {})).estimate(work)] == pytest.approx(
+        assert [one.value for one in build(name, **({"samples": 2} if name == "mmse" else {})).estimate(batch)] == pytest.approx(
             exact, abs=1e-6
         )
-    for one, p in zip(build("logit_gaussian", samples=256).estimate(work), exact, strict=True):
+    for one, p in zip(build("logit_gaussian", samples=256).estimate(batch), exact, strict=True):
         assert one.std_error is not None
         assert abs(one.value - p) <= 5 * one.std_error + 1e-9
-    for one, p in zip(build("mc", samples=4000).estimate(work), exact, strict=True):
+    for one, p in zip(build("mc", samples=4000).estimate(batch), exact, strict=True):
         assert abs(one.value - p) <= 5 * math.sqrt(p * (1 - p) / 4000) + 1e-3
 
 
@@ -145,11 +145,11 @@ def test_a_real_linear_model_has_the_closed_form(kind: str) -> None:
     model = load_model(written, path, base_dir=path.parent, device=CPU, dtype=torch.float32, trust=False)
     engine = Engine(model, {noise.label: noise.source(0, CPU)}, 10)
     clean = CleanPass.of(engine, x, gradients=[noise.label])
-    work = Work([str(i) for i in range(8)], x, torch.zeros(8, dtype=torch.int64), noise.levels[0], clean, engine)
+    batch = ImageBatch([str(i) for i in range(8)], x, torch.zeros(8, dtype=torch.int64), noise.levels[0], clean, engine)
     jacobian = torch.autograd.functional.jacobian(lambda image: model(image[None])[0], x[0]).flatten(1).double()
     same, exact = [], []  # by the CDF as the estimators call it, and precisely
     for b in range(8):
-        u = jacobian[clean.predicted[b]] - jacobian[work.others[b]]
+        u = jacobian[clean.predicted[b]] - jacobian[batch.others[b]]
         covariance = sigma**2 * (u @ _dense(kind, x[b]) @ u.T)
         s = covariance.diagonal().sqrt()
         z, r = (clean.margins[b] / s)[None], (covariance / s / s[:, None])[None]
@@ -157,12 +157,12 @@ def test_a_real_linear_model_has_the_closed_form(kind: str) -> None:
         exact.append(float(mvn_cdf(z, r, tolerance=1e-6, truncation=1e-8)[0]))
     assert min(exact) < 0.95, "the level is too low to tell"
     for name in ("taylor", "mmse"):
-        found = build(name, **({"samples": 2} if name == "mmse" else {})).estimate(work)
+        found = build(name, **({"samples": 2} if name == "mmse" else {})).estimate(batch)
         assert [one.value for one in found] == pytest.approx(same, abs=1e-5)
-    for one, p in zip(build("logit_gaussian", samples=256).estimate(work), exact, strict=True):
+    for one, p in zip(build("logit_gaussian", samples=256).estimate(batch), exact, strict=True):
         assert one.std_error is not None
         assert abs(one.value - p) <= 5 * one.std_error + 1e-6
-    for one, p in zip(build("mc", samples=2000).estimate(work), exact, strict=True):
+    for one, p in zip(build("mc", samples=2000).estimate(batch), exact, strict=True):
         assert abs(one.value - p) <= 5 * math.sqrt(p * (1 - p) / 2000) + 2e-3
 
 
@@ -183,23 +183,23 @@ def test_independent_noise_has_a_matched_variance(kind: str) -> None:
     entry, variance = MATCHED[kind]
     shape = (1, 20, 20)
     network, weight = linear(2, 400, seed=2)
-    work = work_under(noise_of(entry), network, pixels(12, shape), classes=2)
+    batch = work_under(noise_of(entry), network, pixels(12, shape), classes=2)
     u = weight[0] - weight[1]
-    per_pixel = [x.flatten() / 30 if kind == "poisson" else torch.full((400,), variance(x), dtype=torch.float64) for x in work.x]
+    per_pixel = [x.flatten() / 30 if kind == "poisson" else torch.full((400,), variance(x), dtype=torch.float64) for x in batch.x]
     deviations = torch.stack([(u.square() * each).sum().sqrt() for each in per_pixel])
-    expected = norm.cdf((work.clean.margins[:, 0] / deviations).numpy())
-    assert [one.value for one in build("taylor").estimate(work)] == pytest.approx(expected, abs=1e-6)
-    for one, p in zip(build("mc", samples=4000).estimate(work), expected, strict=True):
+    expected = norm.cdf((batch.clean.margins[:, 0] / deviations).numpy())
+    assert [one.value for one in build("taylor").estimate(batch)] == pytest.approx(expected, abs=1e-6)
+    for one, p in zip(build("mc", samples=4000).estimate(batch), expected, strict=True):
         assert abs(one.value - p) <= 5 * math.sqrt(p * (1 - p) / 4000) + 0.01
 
 
 def test_noise_that_does_the_same_every_time_is_looked_at_once() -> None:
     network, _ = linear(3, PIXELS)
-    work = work_under(noise_of({"kind": "corruption", "name": "brightness", "severity": 5}), network, pixels(6), classes=3)
-    (logits,) = [logits for _, logits in work.engine.noisy_logits(work.x, work.ids, work.at, 1)]
-    kept = (logits.argmax(1) == work.clean.predicted).tolist()
+    batch = work_under(noise_of({"kind": "corruption", "name": "brightness", "severity": 5}), network, pixels(6), classes=3)
+    (logits,) = [logits for _, logits in batch.engine.noisy_logits(batch.x, batch.ids, batch.at, 1)]
+    kept = (logits.argmax(1) == batch.clean.predicted).tolist()
     for name in ("mc", "logit_gaussian"):
-        for one, same in zip(build(name).estimate(work), kept, strict=True):
+        for one, same in zip(build(name).estimate(batch), kept, strict=True):
             assert (one.value, one.lower, one.upper, one.std_error) == (same, same, same, 0.0)
             assert (one.forwards, one.interval.kind) == (2, IntervalKind.EXACT)
             assert one.votes is not None
@@ -227,9 +227,9 @@ def test_estimators_refuse_what_they_cannot_do(name: str, entry: dict[str, Any],
 def test_splitting_works_in_the_space_of_the_normal_variables(entry: dict[str, Any]) -> None:
     """Where failures are frequent it is plain counting; where they are rarer it must agree with mc."""
     network, _ = linear(3, PIXELS)
-    work = work_under(noise_of(entry), network, pixels(3), classes=3, gradients=False)
-    counted = build("mc", samples=20_000).estimate(work)
-    for one, reference in zip(build("splitting", particles=400).estimate(work), counted, strict=True):
+    batch = work_under(noise_of(entry), network, pixels(3), classes=3, gradients=False)
+    counted = build("mc", samples=20_000).estimate(batch)
+    for one, reference in zip(build("splitting", particles=400).estimate(batch), counted, strict=True):
         failing = 1 - reference.value
         if failing * 20_000 < 50:
             continue

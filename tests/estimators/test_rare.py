@@ -12,8 +12,8 @@ from scipy.stats import chi2, norm
 from torch import Tensor
 
 from robaudit.estimators import splitting as splitting_module
+from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.splitting import Splitting
-from robaudit.estimators.work import Work
 from robaudit.quantities import IntervalKind
 from robaudit.results import Result
 from tests.estimators.tools import SHAPE, curved, linear, weights, work_on
@@ -69,10 +69,10 @@ def test_a_linear_network() -> None:
     """p by the closed form, on images whose failures are rare and on others."""
     network, sigma = linear(2), 0.15
     u = weights(network)[0] - weights(network)[1]
-    work = work_on(network, images=5, sigma=sigma)
-    expected = norm.sf((work.clean.margins[:, 0] / (sigma * u.norm())).numpy())
+    batch = work_on(network, images=5, sigma=sigma)
+    expected = norm.sf((batch.clean.margins[:, 0] / (sigma * u.norm())).numpy())
     assert min(expected) < 1e-4 < 0.01 < max(expected)
-    for estimate, p in zip(Splitting(particles=100, p_min=1e-30).estimate(work), expected, strict=True):
+    for estimate, p in zip(Splitting(particles=100, p_min=1e-30).estimate(batch), expected, strict=True):
         assert near(estimate, p, 3.5)
 
 
@@ -139,9 +139,9 @@ def test_forwards_are_counted_with_the_levels() -> None:
         calls[0] += len(x)
         return HALF(x)
 
-    work: Work = work_on(counting, images=8)  # the other images are far away and fail at once
+    batch: ImageBatch = work_on(counting, images=8)  # the other images are far away and fail at once
     calls[0] = 8
-    assert sum(e.forwards for e in Splitting(particles=40).estimate(work)) == calls[0]
+    assert sum(e.forwards for e in Splitting(particles=40).estimate(batch)) == calls[0]
 
 
 @pytest.mark.parametrize("options", [{"particles": 55}, {"repeats": 3}, {"p_min": 0.5}, {"moves": 0}])

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from robaudit.estimators.work import keep_margins
+from robaudit.estimators.batch import keep_margins
 from robaudit.numerics.margins import margin_gradients
 from robaudit.results import Result
 from tests.estimators.tools import Counter, build, curved, linear, work_on
@@ -64,9 +64,9 @@ def test_what_may_be_missing_is_noted(name: str) -> None:
 def test_counts_the_passes_it_makes(name: str) -> None:
     network = Counter(spread(linear(60), 3.0))
     estimator = build(name, **OPTIONS[name])
-    work = work_on(network, images=8)
+    batch = work_on(network, images=8)
     network.images -= 1  # work_on asks once for the number of classes
-    estimates = estimator.estimate(work)
+    estimates = estimator.estimate(batch)
     forwards, most = estimator.passes(60)
     assert network.images == forwards * 8
     draws = 4 if "mmse" in name else 1
@@ -132,7 +132,7 @@ def test_gradients_of_chosen_classes() -> None:
 _RESNET18 = """
 import resource, torch, torchvision
 from robaudit.estimators.engine import Engine
-from robaudit.estimators.work import CleanPass, Work
+from robaudit.estimators.batch import CleanPass, ImageBatch
 from robaudit.models import from_module
 from robaudit.noise.registry import gaussian_source
 from tests.estimators.tools import build
@@ -142,7 +142,7 @@ with torch.no_grad():
     network.fc.bias.copy_((3 * torch.randn(1000)).sort().values)
 x = torch.rand(3, 3, 224, 224)
 engine = Engine(from_module(network), gaussian_source(0, torch.device("cpu")), 1000)
-work = Work(["a", "b", "c"], x, torch.zeros(3, dtype=torch.int64), 0.25, CleanPass.of(engine, x, gradients=True), engine)
+work = ImageBatch(["a", "b", "c"], x, torch.zeros(3, dtype=torch.int64), 0.25, CleanPass.of(engine, x, gradients=True), engine)
 for estimator in (build("taylor"), build("mmse", samples=10)):
     for estimate in estimator.estimate(work):
         print(estimate.value)

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 import robaudit
+from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.certified_radius import CertifiedRadius
 from robaudit.estimators.mc import MonteCarlo
 from robaudit.estimators.smoothed_attack import SmoothedAttack
 from robaudit.estimators.vote_field import VoteField, offsets_of
-from robaudit.estimators.work import Work
 from robaudit.noise.base import NoiseKind
 from robaudit.noise.correlated import CorrelatedGaussian
 from robaudit.noise.gaussian import Gaussian
@@ -32,8 +32,8 @@ from tests.specs import digits, read_rows, write
 SMALL = SmoothedAttack(copies=16, verify=2000, candidates=3, restarts=1, steps=6, polish=4)
 
 
-def values(estimator: SmoothedAttack, work: Work) -> list[Result]:
-    return [value for (value,) in estimator.estimate(work)]
+def values(estimator: SmoothedAttack, batch: ImageBatch) -> list[Result]:
+    return [value for (value,) in estimator.estimate(batch)]
 
 
 @pytest.mark.parametrize("form", [Gaussian(), Laplace(), Uniform()], ids=lambda form: type(form).__name__)
@@ -51,9 +51,9 @@ def test_a_half_space(form: NoiseKind) -> None:
 
 
 def test_certificates_are_below() -> None:
-    work = work_on(curved(3, seed=2), images=30)
-    certified = [value for (value,) in CertifiedRadius(samples=5000).estimate(work)]
-    found = values(SMALL, work)
+    batch = work_on(curved(3, seed=2), images=30)
+    certified = [value for (value,) in CertifiedRadius(samples=5000).estimate(batch)]
+    found = values(SMALL, batch)
     same = 0
     for proof, flip in zip(certified, found, strict=True):
         if proof_of(proof).label == search_of(flip).label:
@@ -65,12 +65,12 @@ def test_certificates_are_below() -> None:
 
 def test_the_class_is_that_of_the_vote_and_every_pass_is_counted() -> None:
     network = Counter(curved())
-    work = work_on(network, images=8)
+    batch = work_on(network, images=8)
     network.images = 0
-    found = values(SMALL, work)
+    found = values(SMALL, batch)
     assert network.images == sum(value.forwards - 1 for value in found)
     assert all(value.backwards % 16 == 0 < value.backwards for value in found)
-    votes = MonteCarlo(samples=2000).estimate(work)
+    votes = MonteCarlo(samples=2000).estimate(batch)
     for value, counted in zip(found, votes, strict=True):
         most = votes_of(counted).counts
         assert search_of(value).label == most.index(max(most)) != value.flips_to
@@ -111,8 +111,8 @@ def test_within_the_pixels() -> None:
     """A boundary that only pixels outside of [0, 1] reach along its normal."""
     weights = torch.zeros(16)
     weights[0], weights[1] = 0.8, 0.6
-    work = under(Gaussian(), 0.1, half_space(0.6, weights), GREY)
-    (free,), (clipped,) = (values(SMALL.model_copy(update={"clip": clip}), work) for clip in (False, True))
+    batch = under(Gaussian(), 0.1, half_space(0.6, weights), GREY)
+    (free,), (clipped,) = (values(SMALL.model_copy(update={"clip": clip}), batch) for clip in (False, True))
     assert 0.6 < free.value < 0.66
     assert clipped.value > (0.5**2 + (0.2 / 0.6) ** 2) ** 0.5
 
@@ -126,15 +126,15 @@ def test_refuses_other_noise(form: NoiseKind) -> None:
 def test_the_gradient_of_the_soft_vote(batch_size: int) -> None:
     """Against that of the formula by autograd, in float64; a point's copies may fill several passes."""
     network = curved(4).double()
-    work = work_on(network, images=3, dtype=torch.float64, batch_size=batch_size)
-    offsets = offsets_of(work, "test", torch.arange(3), 24)
+    batch = work_on(network, images=3, dtype=torch.float64, batch_size=batch_size)
+    offsets = offsets_of(batch, "test", torch.arange(3), 24)
     y, to, image = torch.tensor([0, 1, 2]), torch.tensor([1, 3, 0, 2]), torch.tensor([0, 1, 2, 0])
-    points = (work.x[image] + 0.05).requires_grad_()
+    points = (batch.x[image] + 0.05).requires_grad_()
     logits = torch.stack([network(point + offsets[i]).softmax(1).mean(0).log() for i, point in zip(image.tolist(), points, strict=True)])
     rows = torch.arange(4)
     (expected,) = torch.autograd.grad((logits[rows, to] - logits[rows, y[image]]).sum(), points)
     handicap = torch.tensor([0.0, 0.5, 0.0], dtype=torch.float64)
-    field = VoteField(work, y, offsets, handicap)
+    field = VoteField(batch, y, offsets, handicap)
     found, slope = field.slopes(image, points.detach(), to)
     wanted = logits.detach() + torch.zeros(4, 4, dtype=torch.float64).scatter(1, y[image][:, None], handicap[image][:, None])
     torch.testing.assert_close(found, wanted)
@@ -143,18 +143,18 @@ def test_the_gradient_of_the_soft_vote(batch_size: int) -> None:
 
 
 def test_copies_without_finite_logits_have_no_say() -> None:
-    work = work_on(curved(3), images=1, dtype=torch.float64)
-    offsets = offsets_of(work, "test", torch.arange(1), 16)
-    plain = VoteField(work, torch.tensor([0]), offsets, torch.zeros(1, dtype=torch.float64)).logits(torch.tensor([0]), work.x)
+    batch = work_on(curved(3), images=1, dtype=torch.float64)
+    offsets = offsets_of(batch, "test", torch.arange(1), 16)
+    plain = VoteField(batch, torch.tensor([0]), offsets, torch.zeros(1, dtype=torch.float64)).logits(torch.tensor([0]), batch.x)
 
     def broken(x: Tensor) -> Tensor:
         logits = curved(3).double()(x)
-        return torch.where(x[:, :1, 0, 0] - work.x[0, 0, 0, 0] > 0, torch.nan, logits)
+        return torch.where(x[:, :1, 0, 0] - batch.x[0, 0, 0, 0] > 0, torch.nan, logits)
 
-    other = replace(work, engine=work_on(broken, images=1, dtype=torch.float64, gradients=False).engine)
+    other = replace(batch, engine=work_on(broken, images=1, dtype=torch.float64, gradients=False).engine)
     kept = offsets[:, offsets[0, :, 0, 0, 0] <= 0]
-    halved = VoteField(other, torch.tensor([0]), offsets, torch.zeros(1, dtype=torch.float64)).logits(torch.tensor([0]), work.x)
-    few = VoteField(work, torch.tensor([0]), kept, torch.zeros(1, dtype=torch.float64)).logits(torch.tensor([0]), work.x)
+    halved = VoteField(other, torch.tensor([0]), offsets, torch.zeros(1, dtype=torch.float64)).logits(torch.tensor([0]), batch.x)
+    few = VoteField(batch, torch.tensor([0]), kept, torch.zeros(1, dtype=torch.float64)).logits(torch.tensor([0]), batch.x)
     torch.testing.assert_close(halved.exp(), few.exp() * kept.shape[1] / 16)
     assert not torch.allclose(halved, plain)
 

@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from robaudit.errors import ModelError
 from robaudit.estimators import registry
 from robaudit.estimators.base import Estimator, Scope
+from robaudit.estimators.batch import CleanPass, ImageBatch
 from robaudit.estimators.engine import Engine
 from robaudit.estimators.registry import Chosen
-from robaudit.estimators.work import CleanPass, Work
 from robaudit.levels import GAUSSIAN, LevelName, NoiseLevel, whole_noise
 from robaudit.models import LogitModel, from_module
 from robaudit.noise.draws import NormalDraws
@@ -82,7 +82,7 @@ def work_on(
     gradients: bool = True,
     first: int = 0,
     device: str = "cpu",
-) -> Work:
+) -> ImageBatch:
     """A chunk of random images ``first`` to ``first + images``."""
     model: LogitModel = from_module(network, dtype=dtype, device=device)
     x = torch.rand(first + images, *SHAPE, generator=torch.Generator().manual_seed(7), dtype=torch.float32)[first:].to(device, dtype)
@@ -91,7 +91,7 @@ def work_on(
     engine = Engine(model, sources(seed, dtype, device), classes, batch_size)
     clean = CleanPass.of(engine, x, gradients=[GAUSSIAN] if gradients else ())
     ids = [str(i) for i in range(first, first + images)]
-    return Work(ids, x, torch.zeros(images, dtype=torch.int64, device=device), levels.sigma(sigma), clean, engine)
+    return ImageBatch(ids, x, torch.zeros(images, dtype=torch.int64, device=device), levels.sigma(sigma), clean, engine)
 
 
 @cache
@@ -104,7 +104,7 @@ class OneValue(Estimator):
     """The type of an estimator without parts."""
 
     @abstractmethod
-    def estimate(self, work: Work) -> Sequence[Result]: ...
+    def estimate(self, batch: ImageBatch) -> Sequence[Result]: ...
 
 
 def sources(seed: int, dtype: torch.dtype, device: str = "cpu") -> dict[str, NoiseSource]:
@@ -116,11 +116,11 @@ def sources(seed: int, dtype: torch.dtype, device: str = "cpu") -> dict[str, Noi
     }
 
 
-def fitting(estimator: Estimator, work: Work) -> Work:
+def fitting(estimator: Estimator, batch: ImageBatch) -> ImageBatch:
     """The chunk, under uniform noise of the same level if the estimator cannot do with Gaussian noise; without a level if it needs none."""
     if estimator.scope is Scope.NOISE:
-        return replace(work, at=whole_noise(work.at.noise))
-    return work if "bounded" not in estimator.needs_noise else replace(work, at=NoiseLevel(UNIFORM, work.at.level, LevelName.EPS))
+        return replace(batch, at=whole_noise(batch.at.noise))
+    return batch if "bounded" not in estimator.needs_noise else replace(batch, at=NoiseLevel(UNIFORM, batch.at.level, LevelName.EPS))
 
 
 def network_for(estimator: Estimator, classes: int = 4) -> nn.Sequential:
@@ -132,9 +132,9 @@ def network_for(estimator: Estimator, classes: int = 4) -> nn.Sequential:
     return curved(classes)
 
 
-def values(estimator: Estimator, work: Work) -> list[tuple[Result, ...]]:
+def values(estimator: Estimator, batch: ImageBatch) -> list[tuple[Result, ...]]:
     """Every value of each image."""
-    return Chosen("tested", "tested", estimator).results(fitting(estimator, work))
+    return Chosen("tested", "tested", estimator).results(fitting(estimator, batch))
 
 
 def build(name: str, **options: Any) -> OneValue:

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from robaudit import CERTIFIED, Estimator, Interval, Part, Result, Work
+from robaudit import CERTIFIED, Estimator, ImageBatch, Interval, Part, Result
 from robaudit.estimators.base import Scope
 from robaudit.estimators.certificate import CERTIFICATE, certificate
 from robaudit.estimators.difficulty import ease
@@ -36,12 +36,12 @@ class Margins(Estimator):
     def passes(self, classes: int) -> tuple[int, int]:
         return 1, 0
 
-    def estimate(self, work: Work) -> list[tuple[Result, ...]]:
-        predicted = work.clean.predicted.tolist()
-        margins = [margin for _, margin in ease(work.clean.logits, work.clean.predicted)]
+    def estimate(self, batch: ImageBatch) -> list[tuple[Result, ...]]:
+        predicted = batch.clean.predicted.tolist()
+        margins = [margin for _, margin in ease(batch.clean.logits, batch.clean.predicted)]
         return [
             tuple(
-                certificate(self.scale * scale * margin, of if margin > self.least else None, of, self.passes(work.classes))
+                certificate(self.scale * scale * margin, of if margin > self.least else None, of, self.passes(batch.classes))
                 for scale in (1.0, 0.1)
             )
             for of, margin in zip(predicted, margins, strict=True)
@@ -68,14 +68,14 @@ class Smoothed(Estimator):
     def passes(self, classes: int) -> tuple[int, int]:
         return 1, 0
 
-    def estimate(self, work: Work) -> list[tuple[Result, ...]]:
+    def estimate(self, batch: ImageBatch) -> list[tuple[Result, ...]]:
         made: list[tuple[Result, ...]] = []
-        sigma = work.at.level
+        sigma = batch.at.level
         largest = sigma * 2.0
-        for of, (_, margin) in zip(work.clean.predicted.tolist(), ease(work.clean.logits, work.clean.predicted), strict=True):
+        for of, (_, margin) in zip(batch.clean.predicted.tolist(), ease(batch.clean.logits, batch.clean.predicted), strict=True):
             radius, class_ = min(sigma * (margin - 2.0) / 5.0, largest), of
             if margin <= 1.0:
-                radius, class_ = 0.1 * sigma, (of + 1) % work.classes
+                radius, class_ = 0.1 * sigma, (of + 1) % batch.classes
             about = Certificate(alpha=self.alpha, largest=largest)
             made.append((certificate(radius, class_, of, (1, 0), about=about),))
         return made

@@ -9,27 +9,27 @@ import numpy as np
 import torch
 from pydantic import Field, model_validator
 
-from robaudit import P_ROBUST, Estimator, Result, Work
+from robaudit import P_ROBUST, Estimator, ImageBatch, Result
 
 
-def estimates(work: Work, **fields: Any) -> list[Result]:
-    return [Result(**{"value": 0.5, "flips_to": None, "forwards": 1, "backwards": 0, **fields}) for _ in work.ids]
+def estimates(batch: ImageBatch, **fields: Any) -> list[Result]:
+    return [Result(**{"value": 0.5, "flips_to": None, "forwards": 1, "backwards": 0, **fields}) for _ in batch.ids]
 
 
-def divide(work: Work) -> list[Result]:
-    return estimates(work, value=len(work.ids) / 0)
+def divide(batch: ImageBatch) -> list[Result]:
+    return estimates(batch, value=len(batch.ids) / 0)
 
 
-FAULTS: Mapping[str, tuple[Callable[[Work], Any], str]] = {
-    "too few": (lambda work: estimates(work)[1:], "estimate() returned 0 results for 1 image"),
-    "nothing": (lambda work: None, "raised TypeError: 'NoneType' object is not iterable"),
-    "numbers": (lambda work: [0.5 for _ in work.ids], "estimate() returned float 0.5 for 0, not a Result"),
-    "a value for all": (lambda work: estimates(work, value=torch.ones(8)), "value is a Tensor of shape (8,), not a number"),
-    "half a pass": (lambda work: estimates(work, forwards=0.5), "forwards is float 0.5, not a whole number, 0 or more"),
-    "a class that is not there": (lambda work: estimates(work, flips_to=10), "flips_to is 10 and votes None; the model has 10 classes"),
-    "a probability above 1": (lambda work: estimates(work, value=1.5), "value is 1.5; p_robust is from 0 to 1"),
+FAULTS: Mapping[str, tuple[Callable[[ImageBatch], Any], str]] = {
+    "too few": (lambda batch: estimates(batch)[1:], "estimate() returned 0 results for 1 image"),
+    "nothing": (lambda batch: None, "raised TypeError: 'NoneType' object is not iterable"),
+    "numbers": (lambda batch: [0.5 for _ in batch.ids], "estimate() returned float 0.5 for 0, not a Result"),
+    "a value for all": (lambda batch: estimates(batch, value=torch.ones(8)), "value is a Tensor of shape (8,), not a number"),
+    "half a pass": (lambda batch: estimates(batch, forwards=0.5), "forwards is float 0.5, not a whole number, 0 or more"),
+    "a class that is not there": (lambda batch: estimates(batch, flips_to=10), "flips_to is 10 and votes None; the model has 10 classes"),
+    "a probability above 1": (lambda batch: estimates(batch, value=1.5), "value is 1.5; p_robust is from 0 to 1"),
     "an interval beside the value": (
-        lambda work: estimates(work, lower=0.6, upper=0.7),
+        lambda batch: estimates(batch, lower=0.6, upper=0.7),
         "value is 0.5, outside its interval",
     ),
     "an exception": (divide, "raised ZeroDivisionError: division by zero (faulty.py, line 20)"),
@@ -46,8 +46,8 @@ class Faulty(Estimator):
     def passes(self, classes: int) -> tuple[int, int]:
         return 1, 0
 
-    def estimate(self, work: Work) -> Any:
-        return FAULTS[self.fault][0](work)
+    def estimate(self, batch: ImageBatch) -> Any:
+        return FAULTS[self.fault][0](batch)
 
 
 class WithoutPasses(Faulty):
@@ -62,23 +62,23 @@ class Undeclared(Estimator):
     def passes(self, classes: int) -> tuple[int, int]:
         return 1, 0
 
-    def estimate(self, work: Work) -> list[Result]:
-        return estimates(work)
+    def estimate(self, batch: ImageBatch) -> list[Result]:
+        return estimates(batch)
 
 
 class Unfinished(Estimator):
     quantity, needs = P_ROBUST, frozenset({"logits"})
     summary, prefer, source = "defines no passes", "never", "a test"
 
-    def estimate(self, work: Work) -> list[Result]:
-        return estimates(work)
+    def estimate(self, batch: ImageBatch) -> list[Result]:
+        return estimates(batch)
 
 
 class Numpy(Faulty):
     """Gives NumPy's numbers, as one may."""
 
-    def estimate(self, work: Work) -> list[Result]:
-        return estimates(work, value=np.float32(0.5), flips_to=np.int64(1), forwards=np.int32(1), numbers={"x": np.float32(2.0)})
+    def estimate(self, batch: ImageBatch) -> list[Result]:
+        return estimates(batch, value=np.float32(0.5), flips_to=np.int64(1), forwards=np.int32(1), numbers={"x": np.float32(2.0)})
 
 
 class Demanding(Faulty):

@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar
 import torch
 from pydantic import Field, field_validator
 
-from robaudit import LOSS, Estimator, Interval, IntervalKind, Part, PartName, Result, Work
+from robaudit import LOSS, Estimator, ImageBatch, Interval, IntervalKind, Part, PartName, Result
 
 
 class Norms(Estimator):
@@ -37,10 +37,10 @@ class Norms(Estimator):
     def passes(self, classes: int) -> tuple[int, int]:
         return 1 + self.samples, 0
 
-    def estimate(self, work: Work) -> list[tuple[Result, ...]]:
-        losses: list[list[float]] = [[] for _ in work.ids]
-        for logits, image in work.noisy(self.samples):
-            target = work.clean.predicted[image]
+    def estimate(self, batch: ImageBatch) -> list[tuple[Result, ...]]:
+        losses: list[list[float]] = [[] for _ in batch.ids]
+        for logits, image in batch.noisy(self.samples):
+            target = batch.clean.predicted[image]
             for index, loss in zip(
                 image.tolist(), torch.nn.functional.cross_entropy(logits, target, reduction="none").tolist(), strict=True
             ):
@@ -73,10 +73,10 @@ class Miscounted(Norms):
     quantity = LOSS
     fault: str = Field("too few", description="how it breaks the contract")
 
-    def estimate(self, work: Work) -> list[tuple[Result, ...]]:
-        found = super().estimate(work)
+    def estimate(self, batch: ImageBatch) -> list[tuple[Result, ...]]:
+        found = super().estimate(batch)
         if self.fault == "one value":
             return [values[0] for values in found]  # type: ignore[misc]
-        if self.fault == "nan" and "6" in work.ids:
-            found[work.ids.index("6")] = (found[0][0], replace(found[0][1], value=math.nan))
+        if self.fault == "nan" and "6" in batch.ids:
+            found[batch.ids.index("6")] = (found[0][0], replace(found[0][1], value=math.nan))
         return {"too few": [values[1:] for values in found], "too many": [(*values, values[0]) for values in found]}.get(self.fault, found)

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import pytest
 
-from robaudit import Estimator, Interval, Part, Result, Work, plugins
+from robaudit import Estimator, ImageBatch, Interval, Part, Result, plugins
 from robaudit.estimators import registry
 from robaudit.estimators.base import Scope
 from robaudit.estimators.certificate import CERTIFICATE, certificate
@@ -36,9 +36,9 @@ class Planted(Estimator):
     def passes(self, classes: int) -> tuple[int, int]:
         return 1, 1
 
-    def estimate(self, work: Work) -> list[tuple[Result, ...]]:
-        attacked = RadiusAttack(norm=("l2",), steps=5, restarts=0, polish=5).estimate(work)
-        predicted = work.clean.predicted.tolist()
+    def estimate(self, batch: ImageBatch) -> list[tuple[Result, ...]]:
+        attacked = RadiusAttack(norm=("l2",), steps=5, restarts=0, polish=5).estimate(batch)
+        predicted = batch.clean.predicted.tolist()
         return [(certificate(self.factor * one[0].value, c, c, (1, 1)),) for one, c in zip(attacked, predicted, strict=True)]
 
 

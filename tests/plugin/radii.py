@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 import pytest
 from pydantic import Field
 
-from robaudit import Estimator, Interval, IntervalKind, Part, Result, Work, plugins
+from robaudit import Estimator, ImageBatch, Interval, IntervalKind, Part, Result, plugins
 from robaudit.estimators import registry
 from robaudit.estimators.base import Scope
 from robaudit.estimators.difficulty import ease
@@ -40,8 +40,8 @@ class Radii(Estimator):
     def passes(self, classes: int) -> tuple[int, int]:
         return 1, 0
 
-    def estimate(self, work: Work) -> list[tuple[Result, ...]]:
-        found = ease(work.clean.logits, work.clean.predicted)
+    def estimate(self, batch: ImageBatch) -> list[tuple[Result, ...]]:
+        found = ease(batch.clean.logits, batch.clean.predicted)
         return [tuple(self._radius(0.2 * scale * margin, self.cap * scale, g, margin) for scale in (1.0, 0.1)) for g, margin in found]
 
     def _radius(self, r: float, cap: float, g: float, margin: float) -> Result:
@@ -82,9 +82,9 @@ class Tolerance(Estimator):
     def passes(self, classes: int) -> tuple[int, int]:
         return 1, 0
 
-    def estimate(self, work: Work) -> list[Result]:
+    def estimate(self, batch: ImageBatch) -> list[Result]:
         made = []
-        for g, margin in ease(work.clean.logits, work.clean.predicted):
+        for g, margin in ease(batch.clean.logits, batch.clean.predicted):
             r, clean = 0.1 * margin, CleanImage(margin, g)
             if r > 1:
                 made.append(

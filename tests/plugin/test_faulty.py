@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from robaudit import AuditSpec, Work, audit, plugins, read_run
+from robaudit import AuditSpec, ImageBatch, audit, plugins, read_run
 from robaudit.estimators import registry
 from tests.conftest import RunCli
 from tests.plugin.faulty import FAULTS, estimates
@@ -77,12 +77,12 @@ def test_memory_that_runs_out_is_not_the_plugins_fault(tmp_path: Path, monkeypat
     """The engine goes on with fewer images instead."""
     asked: list[int] = []
 
-    def hungry(work: Work) -> object:
-        count = len(work.ids)
+    def hungry(batch: ImageBatch) -> object:
+        count = len(batch.ids)
         asked.append(count)
         if count > 2:
             raise torch.OutOfMemoryError
-        return estimates(work)
+        return estimates(batch)
 
     monkeypatch.setitem(FAULTS, "hungry", (hungry, ""))
     spec = AuditSpec.model_validate(digits(limit=40, estimators=[{"faulty": {"fault": "hungry"}}]))

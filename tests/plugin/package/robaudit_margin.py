@@ -2,7 +2,7 @@ import math
 
 from pydantic import Field
 
-from robaudit import Estimator, Quantity, Result, Work
+from robaudit import Estimator, ImageBatch, Quantity, Result
 
 
 class Margin(Estimator):
@@ -16,9 +16,9 @@ class Margin(Estimator):
     def passes(self, classes: int) -> tuple[int, int]:
         return 1, 0
 
-    def estimate(self, work: Work) -> list[Result]:
-        leads = work.clean.margins.min(dim=1).values / self.scale
+    def estimate(self, batch: ImageBatch) -> list[Result]:
+        leads = batch.clean.margins.min(dim=1).values / self.scale
         return [
             Result(value=g, flips_to=c, forwards=1, backwards=0)
-            for g, c in zip(leads.tolist(), work.nearest(work.clean.margins), strict=True)
+            for g, c in zip(leads.tolist(), batch.nearest(batch.clean.margins), strict=True)
         ]

@@ -1,4 +1,4 @@
-"""Work for an estimator: a chunk of images at one noise level, with the passes that are shared."""
+"""The chunk of images that an estimator sees at one noise level, with the passes that estimators share."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class CleanPass:
 
         Noises that are clipped share another one: it is the clipped network's. The Jacobian has a pass of its own: a network may round
         otherwise where gradients are recorded, and no row is to depend on which estimators stand beside. With more than 33 classes
-        none is taken: :meth:`Work.tangent` does, where it matters at its level.
+        none is taken: :meth:`ImageBatch.tangent` does, where it matters at its level.
         """
         # What stays is allocated before what goes: with results between them, the C library (glibc below 2.38) would use none of the
         # freed blocks again, and hold as much as all passes together.
@@ -141,7 +141,7 @@ class Copies:
 
 
 @dataclass(frozen=True)
-class Work:
+class ImageBatch:
     """A chunk of images at one noise level.
 
     Attributes:
