@@ -144,7 +144,7 @@ def test_refused_unless_taken_as_given(low: float, high: float, sigma: float, sa
     assert not (tmp_path / "run").exists()
     with pytest.raises(DataError if sigma < 1 else SpecError) as refused:
         robaudit.audit(path, out=tmp_path / "run")
-    assert str(refused.value) == says + OVERRIDE
+    assert str(refused.value) == says + OVERRIDE.replace("--as-given", "as_given=True")
 
     code, _, err = run_cli("estimate", path, "--out", "run", "--as-given")
     assert code == 0
@@ -162,7 +162,7 @@ def test_objects_in_memory_follow_the_same_rule() -> None:
         data, options = (images(low, high), np.arange(4)), FEW
         with pytest.raises(DataError) as refused:
             robaudit.audit(network(), data, **options)
-        assert str(refused.value) == f"data in memory: {says}{OVERRIDE}"
+        assert str(refused.value) == f"data in memory: {says}{OVERRIDE}".replace("--as-given", "as_given=True")
         with pytest.warns(RobauditWarning, match="pixels run from"):
             assert len(robaudit.audit(network(), data, **options, as_given=True).rows) == 4
 
