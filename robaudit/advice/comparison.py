@@ -14,7 +14,7 @@ from robaudit.levels import NoiseLevel
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.quantities import P_ROBUST, IntervalKind, Quantity
 from robaudit.rows import Row
-from robaudit.stats.agreement import rank_correlation
+from robaudit.stats.ranks import rank_correlation
 
 
 @dataclass(frozen=True, slots=True)

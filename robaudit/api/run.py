@@ -145,7 +145,7 @@ class Run(stored.Run):
         """A section of ``robaudit show``: its records, which print and show as its tables.
 
         Args:
-            name: summary, levels, classes, confusion, flagged, certified, scores, curves, corruption, easiest, losses, agreement or sample.
+            name: summary, levels, classes, confusion, flagged, certified, scores, curves, corruption, easiest, losses or sample.
             with_: further runs, compared with this one; their records follow.
             label: names of the runs, this one first.
             estimator, noise, level, sigma: only these results.

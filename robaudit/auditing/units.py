@@ -56,7 +56,8 @@ def accepted(findings: Iterable[Finding], *, as_given: bool) -> tuple[str, ...]:
     found = []
     for one in findings:
         if isinstance(one, Impossible) and not as_given:
-            raise one.error(one.where, one.what, f"{one.remedy}, or audit this as it is given: run.as_given: true, or --as-given")
+            override = "audit this as it is given: run.as_given: true, or robaudit estimate --as-given"
+            raise one.error(one.where, one.what, f"{one.remedy}, or {override}")
         found.append(f"{one.where}: {one.what}; {one.remedy}" if isinstance(one, Impossible) else one)
     return tuple(found)
 

@@ -35,7 +35,6 @@ class SectionName(StrEnum):
     CORRUPTION = "corruption"
     EASIEST = "easiest"
     LOSSES = "losses"
-    AGREEMENT = "agreement"
     SAMPLE = "sample"
     ROWS = "rows"
 
@@ -52,7 +51,6 @@ _CLASSES: Mapping[SectionName, str] = {
     SectionName.CORRUPTION: "corruption_tables:CorruptionSection",
     SectionName.EASIEST: "easiest_tables:EasiestSection",
     SectionName.LOSSES: "loss_tables:LossSection",
-    SectionName.AGREEMENT: "agreement_tables:AgreementSection",
     SectionName.SAMPLE: "sample_tables:SampleSection",
 }
 

@@ -1,1 +1,1 @@
-"""Statistics over rows: summaries, classes, flagged samples, agreement of estimators, intervals."""
+"""Statistics over rows: summaries, classes, flagged samples, intervals."""

@@ -119,7 +119,7 @@ NORMALISED = (
     "give pixels that are not normalised, and mean and std for the model, which are applied after the noise"
 )
 GREY = "gaussian noise: sigma 8 is 8 times the whole range of pixels in [0, 1]; 8/255 = 0.0314 was probably meant: write 8/255"
-OVERRIDE = ", or audit this as it is given: run.as_given: true, or --as-given"
+OVERRIDE = ", or audit this as it is given: run.as_given: true, or robaudit estimate --as-given"
 
 
 FEW: Any = {"sigma": 0.1, "estimators": "softmax"}
@@ -144,7 +144,7 @@ def test_refused_unless_taken_as_given(low: float, high: float, sigma: float, sa
     assert not (tmp_path / "run").exists()
     with pytest.raises(DataError if sigma < 1 else SpecError) as refused:
         robaudit.audit(path, out=tmp_path / "run")
-    assert str(refused.value) == says + OVERRIDE
+    assert str(refused.value) == says + OVERRIDE.replace("robaudit estimate --as-given", "as_given=True")
 
     code, _, err = run_cli("estimate", path, "--out", "run", "--as-given")
     assert code == 0
@@ -162,7 +162,7 @@ def test_objects_in_memory_follow_the_same_rule() -> None:
         data, options = (images(low, high), np.arange(4)), FEW
         with pytest.raises(DataError) as refused:
             robaudit.audit(network(), data, **options)
-        assert str(refused.value) == f"data in memory: {says}{OVERRIDE}"
+        assert str(refused.value) == f"data in memory: {says}{OVERRIDE}".replace("robaudit estimate --as-given", "as_given=True")
         with pytest.warns(RobauditWarning, match="pixels run from"):
             assert len(robaudit.audit(network(), data, **options, as_given=True).rows) == 4
 

@@ -76,7 +76,7 @@ def test_however_the_level_is_given(options: tuple[str, str], tmp_path: Path, ru
     assert run_cli("estimate", path, "--out", "run", *options) == (
         2,
         "",
-        f"error: {MEANT}, or audit this as it is given: run.as_given: true, or --as-given\n",
+        f"error: {MEANT}, or audit this as it is given: run.as_given: true, or robaudit estimate --as-given\n",
     )
     assert not (tmp_path / "run").exists()
     code, out, err = run_cli("estimate", path, "--out", "run", *options, "--as-given")

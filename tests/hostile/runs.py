@@ -291,12 +291,12 @@ def all_cases() -> dict[str, Case]:
         for command in READERS:
             cases[f"escapes in {key} ({command})"] = Case(each(**{key: ESCAPE}), "run", (command, "run"), (0, 2))
     for form in ("csv", "json", "table"):
-        arguments = ("flag-samples", "run", "--threshold", "2", "--format", form)
+        arguments = ("flag-samples", "run", "--threshold", "1", "--format", form)
         cases[f"ids of half characters ({form})"] = Case(each(sample_id="\ud800"), "run", arguments, (0, 2))
     cases["pictures of a sample that leads out"] = Case(
         each(sample_id="../../../escaped"),
         "no longer has a sample",
-        ("flag-samples", "run", "--threshold", "2", "--images", "pictures"),
+        ("flag-samples", "run", "--threshold", "1", "--images", "pictures"),
         (2,),
     )
     states: dict[str, Callable[[Path], None]] = {
@@ -330,7 +330,7 @@ def all_cases() -> dict[str, Case]:
     for what in SPECIAL:
         if "GB" not in what:
             cases[f"state: {what}"] = Case(special("state.db", what), "", ("estimate", "spec.yaml", "--out", "run"), (0, 2))
-    outside = ("flag-samples", "run", "--threshold", "2", "--images", "pictures")
+    outside = ("flag-samples", "run", "--threshold", "1", "--images", "pictures")
     cases["pictures of a spec that runs code"] = Case(
         info(lambda d: d["spec"].update(dataset={"kind": "python", "target": "os:mkdir", "options": {"path": "canary"}})),
         "--trust",

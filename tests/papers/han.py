@@ -11,7 +11,7 @@ import numpy as np
 
 from robaudit.api.run import Run
 from robaudit.report.pictures.style import COLOURS
-from robaudit.stats.agreement import rank_correlation
+from robaudit.stats.ranks import rank_correlation
 from tests.papers.item import (
     Claim,
     Floats,

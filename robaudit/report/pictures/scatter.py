@@ -18,8 +18,8 @@ from robaudit.report.pictures.page import PictureSize, Sketch, few_ticks, fitted
 from robaudit.report.pictures.style import CROSS, DOT, FAINT, TRIANGLE
 from robaudit.report.sections import Ask, Found
 from robaudit.rows import Row
-from robaudit.stats.agreement import rank_correlation
 from robaudit.stats.groups import GroupKey
+from robaudit.stats.ranks import rank_correlation
 from robaudit.store.run import Run
 
 if TYPE_CHECKING:

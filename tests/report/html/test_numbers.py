@@ -17,11 +17,10 @@ from robaudit.report.html.cards import show, thumbnail
 from robaudit.report.html.content import Content, gather
 from robaudit.report.html.render import page
 from robaudit.report.html.verdict import glance
-from robaudit.report.sections import Ask, SectionName
+from robaudit.report.sections import Ask
 from robaudit.report.words import certainties
 from robaudit.results import Votes
 from robaudit.rows import Row
-from robaudit.stats.agreement import agreements
 from robaudit.stats.classes import class_bias
 from robaudit.stats.summary import GroupSummary, NoisyAccuracy
 from robaudit.store.run import Run
@@ -137,21 +136,6 @@ def test_robustness(found: Page, said: Content, made: Run, quantity: str) -> Non
             assert group.below_half.count == sum(value < 0.5 for value in values)
             assert group.below_ninety.count == sum(value < 0.9 for value in values)
     assert [line[-1] for line in lines] == (["6.00", "0.24", "", ""] if shares else ["", "2,400"])
-
-
-def test_agreement(found: Page, said: Content, made: Run) -> None:
-    """Six estimators in pairs with the first, or with each other where they are few."""
-    part = said.part(SectionName.AGREEMENT)
-    assert part is not None
-    heads, *lines = found.tables["table"]
-    assert heads == ["noise", "quantity", "estimators", "images", "mean difference", "RMS difference", "rank correlation"]
-    for line, sigma, group in zip(lines, RIGHT, agreements(made), strict=True):
-        (one,) = group.pairs
-        away = np.subtract(_values(made, "taylor", sigma), _values(made, "mc", sigma))
-        assert one.lower < away.mean() < one.upper
-        assert line[:4] == [f"sigma {sigma:g}", "p_robust", "taylor - mc", "12"]
-        assert line[4] == numbers.change(float(away.mean()), (one.lower, one.upper))
-        assert line[5:] == [f"{np.sqrt(np.mean(away**2)):.4f}", f"{one.rank:.3f}"]
 
 
 @pytest.mark.parametrize(("estimator", "worst"), [("mc", "bee"), ("splitting", "ant")])

@@ -94,11 +94,9 @@ def test_the_first_estimator_with_intervals_is_shown(content: Content, html: str
     assert view.shown == ("mc",)
     assert [one.key.at.level for one in content.flagged(view)] == [0.1, 0.3]
     found = Page.of(html)
-    assert "logit_gaussian - mc" in found.text("agreement")
-    assert "softmax" not in found.text("agreement")
     assert [attributes["class"] for tag, attributes in found.tags if tag == "img"].count("pixels") > 4
     ids = [attributes["id"] for tag, attributes in found.tags if tag == "section"]
-    assert ids == ["verdict", "levels", "summary", "classes", "confusion", "flagged", "agreement", "made"]
+    assert ids == ["verdict", "levels", "summary", "classes", "confusion", "flagged", "made"]
 
 
 def test_a_choice_narrows_everything(run: Run, without_pictures: None) -> None:
@@ -111,7 +109,6 @@ def test_a_choice_narrows_everything(run: Run, without_pictures: None) -> None:
     assert "<b>" not in text
     assert "Shown: the 2 least robust." in found.text("flagged")
     assert "no interval" in found.text("flagged")
-    assert found.text("agreement") == ""
     with pytest.raises(RobauditError, match=r"--threshold 2: 2 is outside the range of p_robust, 0 to 1"):
         gather([run], Ask(threshold=2.0))
 
@@ -125,7 +122,7 @@ def test_several_runs_are_side_by_side_in_every_section(run: Run, without_pictur
     assert "All runs used the same data" in found.text("verdict")
     for section in ("verdict", "summary", "classes"):
         assert "0 [0, 0]" in found.text(section), "the difference of a run from itself"
-    for section in ("verdict", "summary", "levels", "classes", "confusion", "flagged", "agreement", "made"):
+    for section in ("verdict", "summary", "levels", "classes", "confusion", "flagged", "made"):
         assert "old" in found.text(section)
         assert "new" in found.text(section)
     info = {**run.info, "data": {**run.info["data"], "sha256": "x"}}
@@ -240,7 +237,6 @@ def test_probabilities_and_log_scales_share_no_table(without_pictures: None) -> 
     log10 = rows([-3.0, -6.0], quantity="log10_p_fail", estimator="splitting")
     found = Page.of(page(gather([hand_made([*rows([0.2, 0.8]), *log10])]), images=False)[0])
     assert found.text("summary").count("is better") == 2
-    assert found.text("agreement") == ""
 
 
 def test_no_result_at_all() -> None:
