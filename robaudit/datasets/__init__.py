@@ -11,7 +11,7 @@ __all__ = ["open_dataset"]
 
 
 def __getattr__(name: str) -> Any:
-    """Load :func:`open_dataset` (and with it torch) when it is first asked for."""
+    """Load :func:`open_dataset` (and torch with it) on first use."""
     if name == "open_dataset":
         from robaudit.datasets.load import open_dataset
 

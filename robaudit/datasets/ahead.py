@@ -19,12 +19,12 @@ Read = tuple[int, Sample | SampleError]
 
 
 def default_workers(asked: int | Literal["auto"], device: torch.device, kind: str) -> int:
-    """How many threads read ahead.
+    """The number of threads that read ahead.
 
     Args:
         asked: the spec's run.workers.
         device: of the network, which needs the cores itself on the CPU.
-        kind: of the data set; ``python`` is code that may never have met a second thread.
+        kind: of the data set; ``python`` code may not be thread-safe.
     """
     if asked != "auto":
         return asked
@@ -35,7 +35,7 @@ def read_ahead(dataset: Dataset, indices: Iterable[int], workers: int, depth: in
     """Read samples in order, ahead of the caller; the number of workers does not change them.
 
     Reading begins with the first request. An unusable sample is given as its error; any other exception of the data set is
-    raised in its turn. The readers end when the generator is closed or exhausted.
+    raised in order. The readers end when the generator is closed or exhausted.
 
     Threads, not the processes of torch's DataLoader: decoders release the interpreter's lock, and a data set need not be pickled.
 

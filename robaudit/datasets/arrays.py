@@ -17,7 +17,7 @@ _CHANNELS = (1, 3)
 
 
 class ArrayDataset:
-    """Images in an array or a tensor; only the image asked for becomes float64.
+    """Images in an array or a tensor; only requested images become float64.
 
     Args:
         where: its name in messages.
@@ -61,7 +61,7 @@ class ArrayDataset:
         Raises:
             SampleError: its pixels are NaN or infinite, or of a type without a known scale.
         """
-        from robaudit.datasets.decode import as_pixels  # and with it torch: a spec is read without
+        from robaudit.datasets.decode import as_pixels  # imports torch, which reading a spec does not need
 
         sample_id, image = self.sample_id(index), self._images[index]
         pixels = as_pixels(channels_first(image) if self._layout == "nhwc" else image, f"{self.where}, sample {sample_id}", self._scale)
@@ -70,7 +70,7 @@ class ArrayDataset:
 
 
 def layout_of(image: Sequence[int]) -> Literal["nchw", "nhwc"] | None:
-    """The layout of images of this shape, by which axis has 1 or 3 entries; None in doubt."""
+    """The layout of images of this shape, by which axis has 1 or 3 entries; None if ambiguous."""
     first, last = image[0] in _CHANNELS, image[-1] in _CHANNELS
     return None if first == last else "nchw" if first else "nhwc"
 

@@ -57,7 +57,7 @@ class Dataset(Protocol):
         ...
 
     def labels(self) -> Labels | None:
-        """All labels as int64 (-1: none) if they are known without reading pixels, otherwise None."""
+        """All labels as int64 (-1: none) if known without reading pixels, otherwise None."""
         ...
 
     def __getitem__(self, index: int) -> Sample:
@@ -82,7 +82,7 @@ def find(written: str, base_dir: Path, kind: Literal["file", "folder"]) -> Path:
         if isinstance(error, FileNotFoundError | NotADirectoryError):
             raise _missing(written, path, kind) from None
         raise DataError(written, f"cannot be read ({reason(error)})", f"give a {kind} that you may read") from None
-    if kind == "file" and stat.S_ISREG(mode) and not path.stat().st_size:  # like the kernel's files in /proc, some of which never end
+    if kind == "file" and stat.S_ISREG(mode) and not path.stat().st_size:  # such as files in /proc, some of which never end
         raise DataError(written, "is an empty file", "write it again")
     if kind == "file" and not stat.S_ISREG(mode):
         raise DataError(written, "is a folder" if stat.S_ISDIR(mode) else "is not a regular file", "give a file")
@@ -103,12 +103,12 @@ def boundary(root: str | None, base_dir: Path, folder: Path) -> Path:
 
 
 def refuse_controls(text: str, where: str, what: str) -> str:
-    """The text, unless it could steer a terminal or begin a line of its own in what is written.
+    """The text, unless it could control a terminal or start a new line in outputs.
 
     Args:
         text: read from data: an id, the name of a class.
         where: the data set.
-        what: what the text is.
+        what: the kind of text, for messages.
 
     Raises:
         DataError: it has control characters (line breaks, ESC), marks that reverse the direction of text, or lone surrogates.
@@ -119,10 +119,10 @@ def refuse_controls(text: str, where: str, what: str) -> str:
 
 
 def different(ids: list[str], where: str, remedy: str) -> list[str]:
-    """The ids, unless two are the same.
+    """The ids, if they are distinct.
 
     Raises:
-        DataError: they are.
+        DataError: two are the same.
     """
     if len(set(ids)) < len(ids):
         ordered = sorted(ids)
@@ -132,7 +132,7 @@ def different(ids: list[str], where: str, remedy: str) -> list[str]:
 
 
 def _missing(written: str, path: Path, kind: str) -> DataError:
-    """Say which part of the path is missing, and name its neighbours."""
+    """The message for a missing path: which part is missing, and similar names."""
     parent, name = path.parent, path.name
     while not parent.is_dir() and parent != parent.parent:
         parent, name = parent.parent, parent.name

@@ -16,7 +16,7 @@ _MOST_DIGITS = 9
 class ClassIndex:
     """Class indices by name: an exact id or name, otherwise ignoring case, underscores and the other synonyms of a name.
 
-    ``golden_retriever`` and ``Golden retriever`` both find "golden retriever, goldie". A text that fits several classes finds none.
+    ``golden_retriever`` and ``Golden retriever`` both match "golden retriever, goldie". A text that fits several classes matches none.
 
     Args:
         names: by class index.
@@ -47,7 +47,7 @@ class ClassIndex:
 
     def _known(self, text: str) -> Iterable[str]:
         several = self._loose.get(_folded(text), set())
-        if not several:  # two classes of one name, told apart in brackets: "crane (n02012849)"
+        if not several:  # two classes with the same name, distinguished in brackets: "crane (n02012849)"
             several = {index for name, index in self._exact.items() if _folded(name).startswith(f"{_folded(text)} (")}
         return [name for name, index in self._exact.items() if index in several] if several else self._exact
 

@@ -20,7 +20,7 @@ from robaudit.errors import DataError, did_you_mean
 from robaudit.spec.data_files import DELIMITERS, SUFFIXES, USUAL_LABELS, USUAL_PATHS, usual
 from robaudit.spec.model import FilesSpec
 
-_LONGEST_LINE = 2**20  # characters; a longer line is read in pieces, which are no rows
+_LONGEST_LINE = 2**20  # characters; a longer line is read in pieces, which are not rows
 
 
 @dataclass(slots=True)
@@ -29,7 +29,7 @@ class _Rows:
 
     Attributes:
         first: the line on which each label first appears.
-        others: the values of a further column that is asked for.
+        others: the values of a further requested column.
     """
 
     ids: list[str] | None
@@ -50,10 +50,10 @@ class CsvSpec(FilesSpec):
     def open(self, base_dir: Path, *, trust: bool) -> FileDataset:
         """Read the rows; other columns are ignored, and an empty label means no label.
 
-        Until the columns are found, no message quotes the file: it may be any file.
+        Until the columns are known, no message quotes the file: it may be any file.
 
         Raises:
-            DataError: it is no such file, or its ids or labels do not fit.
+            DataError: the file is not such a table, or its ids or labels are invalid.
         """
         rows, path = self._rows(base_dir)
         root = boundary(self.root, base_dir, path.parent)
@@ -66,7 +66,7 @@ class CsvSpec(FilesSpec):
         """A further column.
 
         Raises:
-            DataError: there is none of this name.
+            DataError: there is no column of this name.
         """
         return self._rows(base_dir, name)[0].others
 
@@ -120,7 +120,7 @@ def _read(spec: CsvSpec, file: TextIO, other: str | None) -> _Rows:
 
 
 def _delimiter(spec: CsvSpec, header: str) -> str:
-    """The delimiter with which the header has the path's column, otherwise the most frequent one."""
+    """The delimiter that gives the header a path column, otherwise the most frequent one."""
     for delimiter in DELIMITERS:
         if spec.path_column in (name.strip().strip('"') for name in header.split(delimiter)):
             return delimiter
@@ -128,7 +128,7 @@ def _delimiter(spec: CsvSpec, header: str) -> str:
 
 
 def _columns(spec: CsvSpec, header: Sequence[str]) -> tuple[int, int | None, int | None]:
-    """The places of path, label and id; the last two may be absent under their usual names."""
+    """The indices of path, label and id; the last two may be absent under their usual names."""
     path, label, key = spec.path_column, spec.label_column, spec.id_column
     if path not in header:
         raise DataError(spec.path, f"has no column {path!r} in its first line", _remedy(spec, header))

@@ -32,15 +32,15 @@ from robaudit.errors import SampleError
 from robaudit.spec.model import ImageOptions
 
 MOST_BYTES = 2**29
-"""Of an image file: some of Pillow's decoders read it whole."""
+"""The largest image file: some of Pillow's decoders read it whole."""
 FORMATS = ("BMP", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TIFF", "WEBP")
-"""Plain rasters, which Pillow may decode. Others (EPS) start external programs."""
+"""Raster formats that Pillow may decode. Others (EPS) start external programs."""
 
 _SIXTEEN_BITS = 65535.0
-_MOST_AUDITED = 2**24  # pixels of an image as the network gets it: 400 MB as float64 with three channels
+_MOST_AUDITED = 2**24  # pixels of an image for the network: 400 MB as float64 with three channels
 
 
-warnings.filterwarnings("ignore", module=r"PIL\.")  # on metadata and size: what matters is refused
+warnings.filterwarnings("ignore", module=r"PIL\.")  # Pillow's warnings on metadata and size: what matters is refused
 
 
 def as_pixels(values: NDArray[Any] | Tensor, where: str, scale: float | None = None) -> Tensor:
@@ -57,7 +57,7 @@ def as_pixels(values: NDArray[Any] | Tensor, where: str, scale: float | None = N
         A new float64 tensor (channels, height, width) on the CPU: x / 255 to full precision, for fp64 audits.
 
     Raises:
-        SampleError: the shape is not that of an image, the type has no known scale, or a value is NaN or infinite.
+        SampleError: the shape is not an image's, the type has no known scale, or a value is NaN or infinite.
     """
     tensor = values.detach().cpu() if isinstance(values, Tensor) else _as_tensor(values, where)
     if tensor.ndim == 2:
@@ -114,7 +114,7 @@ def as_label(value: object, where: str) -> int | None:
 
 
 def read_image(path: Path, where: str, options: ImageOptions, root: Path) -> Tensor:
-    """Decode an image file that data name.
+    """Decode an image file named by a data set.
 
     Args:
         path: a regular file (or a link to one).
@@ -167,7 +167,7 @@ def _one_line(where: str) -> Iterator[None]:
 def _decoded(source: Path | io.BytesIO, where: str, options: ImageOptions) -> Tensor:
     with Image.open(source, formats=FORMATS) as image:
         if options.resize is None and options.crop is None:
-            _refuse_giant(image.size, where)  # before its pixels are decoded
+            _refuse_giant(image.size, where)  # before decoding pixels
         image.load()
         return image_pixels(image, where, options)
 
@@ -184,7 +184,7 @@ def image_pixels(image: Image.Image, where: str, options: ImageOptions) -> Tenso
     _refuse_giant(cropped.size, where)
     values = np.asarray(cropped)  # (height, width) or (height, width, 3)
     if values.dtype.kind == "f":
-        values = values.clip(0.0, scale)  # where a filter has overshot; Pillow does so itself with 8 bits
+        values = values.clip(0.0, scale)  # filters may overshoot; with 8 bits Pillow clips, too
     pixels = as_pixels(values if values.ndim == 2 else np.moveaxis(values, -1, 0), where, scale)
     return pixels.repeat(channels, 1, 1) if pixels.shape[0] < channels else pixels
 
@@ -262,7 +262,7 @@ def _refuse_special(path: Path, where: str) -> None:
 
 
 def _refuse_size(size: int, where: str) -> None:
-    if size == 0:  # like the kernel's files in /proc, some of which never end
+    if size == 0:  # such as files in /proc, some of which never end
         raise SampleError(where, "is an empty file", "repair or leave out this file")
     if size > MOST_BYTES:
         raise SampleError(where, f"has {size} bytes, more than {MOST_BYTES}", "give a smaller file")

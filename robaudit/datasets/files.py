@@ -14,11 +14,11 @@ class FileDataset:
 
     Args:
         where: the data set's name in messages, also before a path.
-        folder: that the paths are relative to.
+        folder: the folder of relative paths.
         root: the folder that must contain the files, links followed.
-        paths: of the files.
-        labels: of the files (-1: none); None: of no file.
-        options: how they are decoded.
+        paths: of the image files.
+        labels: of the files (-1: none); None without labels.
+        options: for decoding.
         class_names: by class index.
         ids: by index; default: the paths.
     """
@@ -53,9 +53,9 @@ class FileDataset:
         """Decode one image.
 
         Raises:
-            SampleError: it cannot be decoded, or lies elsewhere.
+            SampleError: it cannot be decoded, or lies outside the root.
         """
-        from robaudit.datasets.decode import read_image  # and with it torch: a spec is read without
+        from robaudit.datasets.decode import read_image  # imports torch, which reading a spec does not need
 
         path, label = self._paths[index], -1 if self._labels is None else int(self._labels[index])
         pixels = read_image(self._folder / path, self._before + name_text(path), self._options, self._root)

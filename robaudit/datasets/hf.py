@@ -1,6 +1,6 @@
 """Parquet, Arrow, WebDataset tars and JSON lines on disk, read by Hugging Face ``datasets``.
 
-Its own readers are called by name on local files: nothing is downloaded, and no code that comes with a data set runs. Parquet,
+The library's readers are called by name on local files: nothing is downloaded, and no code of a data set runs. Parquet,
 tars and JSON lines are converted to Arrow files once, in the library's cache (``HF_DATASETS_CACHE``); the files of ``save_to_disk`` are
 mapped where they are. From either, one image is read at a time.
 """
@@ -72,7 +72,7 @@ class HfSpec(FilesSpec):
         """A further column.
 
         Raises:
-            DataError: there is none of this name, or it holds no numbers, classes or texts.
+            DataError: there is no column of this name, or it holds no numbers, classes or texts.
         """
         data = HfDataset(self, base_dir)
         return read_texts(data.whole, name, data.where)
@@ -92,7 +92,7 @@ class HfDataset(ArrayDataset):
         self._spec, self._folder = spec, files[0].parent
         place = base_dir / expanded(spec.path)
         self._root = boundary(spec.root, base_dir, place if place.is_dir() else Path(os.path.commonpath([file.parent for file in files])))
-        if place.is_dir():  # else the spec names the files themselves
+        if place.is_dir():  # otherwise the spec names the files
             for file in files:
                 _refuse_elsewhere(file, self._root, where)
         whole = _opened(form, files, where).flatten()
@@ -121,7 +121,7 @@ class HfDataset(ArrayDataset):
         """Decode the image of one row.
 
         Raises:
-            SampleError: it cannot be read or decoded, or lies elsewhere.
+            SampleError: it cannot be read or decoded, or lies outside the root.
         """
         index = range(len(self))[index]
         sample_id = self.sample_id(index)
@@ -135,7 +135,7 @@ class HfDataset(ArrayDataset):
 
     def _decoded(self, value: object, where: str) -> Tensor:
         """The pixels of the bytes of a file, of its path, or of ``{bytes, path}``."""
-        from robaudit.datasets.decode import decode_image, read_image  # and with it torch: a spec is read without
+        from robaudit.datasets.decode import decode_image, read_image  # imports torch, which reading a spec does not need
 
         content, path = (value.get("bytes"), value.get("path")) if isinstance(value, Mapping) else (value, value)
         if isinstance(content, bytes):
@@ -217,7 +217,7 @@ def _split(spec: HfSpec, splits: Iterable[str]) -> str:
 
 
 def _listed(path: Path, get: Any, where: str) -> list[str]:
-    """Names in a JSON file that ``save_to_disk`` has written; they may not lead elsewhere."""
+    """Names in a JSON file of ``save_to_disk``; they may not lead outside the folder."""
     try:
         names = get(json.loads(find(path.name, path.parent, "file").read_bytes()))
         if not (names and all(isinstance(name, str) and PurePath(name).name == name for name in names)):
@@ -234,7 +234,7 @@ def _saved_files(folder: Path, where: str) -> list[Path]:
 
 
 def _matching(written: str, base_dir: Path) -> list[Path]:
-    """The file, the files of a pattern, or all of a folder that have the form of the first, in order.
+    """The file, the files of a pattern, or all files of a folder in the format of the first, in order.
 
     Raises:
         DataError: there are none.

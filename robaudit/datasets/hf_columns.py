@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Holds(Enum):
-    """What a column can be used for."""
+    """The possible use of a column."""
 
     IMAGES = auto()
     BYTES = auto()
@@ -34,7 +34,7 @@ KEY, TAR = "__key__", "__url__"  # columns of WebDataset tars
 
 
 def holds(feature: Any) -> Holds:
-    """What a column of this type can be used for."""
+    """The possible use of a column of this type."""
     kind, values = type(feature).__name__, str(getattr(feature, "dtype", ""))
     if kind != "Value":
         return {"Image": Holds.IMAGES, "ClassLabel": Holds.CLASSES}.get(kind, Holds.OTHER)
@@ -67,7 +67,7 @@ def _only(option: str, kind: Holds, known: Mapping[str, Holds], where: str) -> s
 
 
 def image_column(known: Mapping[str, Holds], spec: HfSpec, where: str) -> str:
-    """The column of the images: the spec's, otherwise the only possible one, otherwise one with a usual name.
+    """The column of images: the spec's, otherwise the only possible one, otherwise one with a usual name.
 
     Raises:
         DataError: there is none, or it holds something else.
@@ -83,7 +83,7 @@ def image_column(known: Mapping[str, Holds], spec: HfSpec, where: str) -> str:
 
 
 def label_column(known: Mapping[str, Holds], spec: HfSpec, where: str) -> str | None:
-    """The column of the labels, if any: the spec's, otherwise the only one of classes, otherwise one with a usual name.
+    """The column of labels, if any: the spec's, otherwise the only column of classes, otherwise one with a usual name.
 
     Raises:
         DataError: there is none, or it holds something else.
@@ -123,7 +123,7 @@ def encoded(images: Any, name: str, holds: Holds) -> Any:
 def read_labels(whole: Any, name: str, holds: Holds, spec: HfSpec, where: str) -> tuple[Labels, tuple[str, ...] | None]:
     """The labels as class indices, -1 for none, and the class names.
 
-    Class indices with names are matched by name if the user's ``class_names`` have all of these names, and by index if there are as
+    Class indices with names are matched by name if the user's ``class_names`` contain all of these names, and by index if there are as
     many and the common ones have the same index; if the names are the model's, at least half of them must be the same.
 
     Raises:
@@ -200,7 +200,7 @@ def read_texts(whole: Any, name: str, where: str) -> list[str]:
     """The values of a column as texts, names of classes for their indices; empty where one is missing.
 
     Raises:
-        DataError: there is no such column, or it holds something else.
+        DataError: the column is missing, or holds something else.
     """
     known = {column: holds(feature) for column, feature in whole.features.items()}
     name = _named("--by", name, _CAN_LABEL, known, where)

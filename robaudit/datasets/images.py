@@ -34,7 +34,7 @@ class ImagesSpec(FilesSpec):
         """List the images, ordered by path; an id is the path relative to the folder, with slashes.
 
         Raises:
-            DataError: there are none, or their folders are no classes.
+            DataError: there are no images, or their folders are not classes.
         """
         folder = find(self.path, base_dir, "folder")
         folders, loose = _visible(folder, self.path)
@@ -55,13 +55,13 @@ class ImagesSpec(FilesSpec):
 
 
 def _labels_of(spec: ImagesSpec, folders: Sequence[str], names: Sequence[str]) -> tuple[Labels, tuple[str, ...]]:
-    """Labels and class names of images whose class is the name of a folder, or of several."""
+    """Labels and class names of images in class folders, which may be nested."""
     if not names:
         suffixes = f"known suffixes: {' '.join(sorted(SUFFIXES))}"
         raise DataError(spec.path, f"has no images in its {count(len(folders), 'class folder')}", suffixes)
     if spec.classes == "top":
         _refuse_groups(spec, folders, names)
-        of_files, present = [name.split("/", 1)[0] for name in names], list(folders)  # a class folder without images is a class
+        of_files, present = [name.split("/", 1)[0] for name in names], list(folders)  # an empty class folder is a class, too
     else:
         parents = [name.rpartition("/")[0] for name in names]
         of_files = [parent.rpartition("/")[2] for parent in parents] if spec.classes == "leaf" else parents
@@ -90,7 +90,7 @@ def _classes(spec: ImagesSpec, present: Sequence[str]) -> tuple[dict[str, int], 
 
 
 def _refuse_groups(spec: ImagesSpec, folders: Sequence[str], names: Sequence[str]) -> None:
-    """Refuse folders that are no classes but hold them: splits, or a single folder around all others."""
+    """Refuse folders that contain class folders: splits, or a single folder around all others."""
     if "classes" in spec.model_fields_set or spec.class_names is not None:
         return
     places = [name.split("/") for name in names]
@@ -118,7 +118,7 @@ def _visible(root: Path, where: str) -> tuple[list[str], list[str]]:
 def _images_below(root: Path, folder: str, where: str) -> list[str]:
     """Relative posix paths of the images in one class folder, sorted."""
 
-    def refuse(error: OSError) -> NoReturn:  # os.walk would pass over it, and a class would be missing unnoticed
+    def refuse(error: OSError) -> NoReturn:  # os.walk would skip it silently, and a class would be missing
         raise DataError(f"{where}/{folder}", f"cannot be listed ({reason(error)})", "give folders that you may read") from None
 
     found = []

@@ -32,14 +32,14 @@ _SPLITS = "pass one of them, for example data['test']"
 _TABLES = ("DataFrame", "LazyFrame", "Table", "RecordBatch")  # of pandas, polars and Arrow
 _FORMS = "a torch or Hugging Face data set, a DataLoader, (x, y), or a list of images or of (image, label)"
 _WITH_ID = 3  # parts of a sample
-_CHECKED = 32  # of the first images; each is read twice
-_MOST_OBJECTS = 1000  # in which a normalisation is searched
+_CHECKED = 32  # number of first images, each read twice
+_MOST_OBJECTS = 1000  # objects searched for a normalisation
 _ONE_BY_ONE = threading.RLock()
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How a program's samples are read; None: inferred from the samples.
+    """Options for reading a program's samples; None: inferred from the samples.
 
     Attributes:
         limit: read at most this many.
@@ -58,12 +58,12 @@ class Reading:
 
 
 def open_in_memory(data: object, reading: Reading | None = None) -> Dataset:
-    """The samples of a Python program as a data set; an iterable that cannot be indexed is read now.
+    """The samples of a Python program as a data set; an iterable without indexing is read now.
 
     Args:
         data: a :class:`~robaudit.datasets.base.Dataset`; a torch data set or loader; a Hugging Face data set; arrays or tensors (x, y), or
             x alone; a sequence of images (PIL, arrays, tensors), of (image, label) or of mappings; or an iterable of such, with a limit.
-        reading: how.
+        reading: the options.
 
     Raises:
         DataError: it is none of these, or labels, ids or keys do not fit.
@@ -83,16 +83,16 @@ def open_in_memory(data: object, reading: Reading | None = None) -> Dataset:
 
 
 def refuse_unfit(dataset: Dataset, data: object, *, skip_bad: bool, as_given: bool = False) -> None:
-    """Refuse samples whose transform normalises them, or that differ from one reading to the next.
+    """Refuse samples that a transform normalises, or that differ between two reads.
 
     Args:
         dataset: the opened data set.
         data: what the program passed, where a torchvision Normalize is looked for.
         skip_bad: pass over unusable samples.
-        as_given: take normalised pixels as they are given.
+        as_given: accept normalised pixels.
 
     Raises:
-        DataError: they are.
+        DataError: samples are normalised, or differ.
     """
     found = None if as_given else _normalisation(data)
     if found is not None:
@@ -117,15 +117,15 @@ def _stack(where: str, images: Any, labels: object, how: Reading) -> ArrayDatase
 
 
 class Items:
-    """Samples that are read one by one, by one thread at a time: the program's code may never have met a second one.
+    """Samples read one by one, by one thread at a time, because the program's code may not be thread-safe.
 
     Args:
         where: its name in messages.
         items: gives a sample for an index.
-        labels: apart from the samples; None: the samples hold them.
-        how: they are read.
+        labels: separate labels; None: the samples have them.
+        how: options for reading.
         features: the columns of a Hugging Face data set with their types.
-        own_ids: the third part of samples that have three is their id.
+        own_ids: whether the third element of a sample is its id.
     """
 
     def __init__(self, where: str, items: Any, labels: object, how: Reading, features: Mapping[str, Any], *, own_ids: bool = False) -> None:
@@ -140,7 +140,7 @@ class Items:
         self._size = len(first) if own_ids and isinstance(first, tuple | list) else None
         if isinstance(first, Mapping) or (first is None and features):
             self._find_keys([str(key) for key in first or features], features)
-        with contextlib.suppress(SampleError):  # of pictures, the first says whether all are grey
+        with contextlib.suppress(SampleError):  # the first image decides whether all are grey
             self._pixels(self._parts(first, where)[0], where)
 
     def __len__(self) -> int:
@@ -159,14 +159,14 @@ class Items:
         return self._read_ids[index]
 
     def labels(self) -> Labels | None:
-        """All labels, if they are apart from the images."""
+        """All labels, if they are separate from the images."""
         return None if self._labels is None else self._labels[: self._length]
 
     def __getitem__(self, index: int) -> Sample:
         """Read one sample.
 
         Raises:
-            SampleError: the program's code raised something, or it is not an image (with a label).
+            SampleError: the program's code raised an exception, or the item is not an image (with a label).
         """
         sample_id = self.sample_id(index)
         where = f"{self.where}, sample {sample_id}"
@@ -224,7 +224,7 @@ class Items:
 
     def _pixels(self, image: Any, where: str) -> Tensor:
         if isinstance(image, Image.Image):
-            if not self._channels:  # of the first one: the others follow
+            if not self._channels:  # decided by the first sample
                 self._channels = len(image_pixels(image, where, _options(None)))
             return image_pixels(image, where, _options(self._channels))
         if not _is_array(image):
@@ -239,7 +239,7 @@ class Items:
 
 
 def _options(channels: int | None) -> ImageOptions:
-    """Images as they are, with so many channels; None: as many as they have."""
+    """Decoding options without resizing, for this number of channels; None: the image's own."""
     return ImageOptions.model_construct(kind="memory", channels=channels)  # type: ignore[arg-type]
 
 
@@ -265,12 +265,12 @@ def _label(value: Any, where: str, names: Sequence[str] | None) -> int | None:
 
 
 def _is_dataset(data: object) -> bool:
-    """Whether it is one of our own data sets."""
+    """Whether it implements our data set interface."""
     return all(hasattr(data, name) for name in ("where", "class_names", "sample_id", "labels", "__getitem__", "__len__"))
 
 
 def _is_indexed(data: object) -> bool:
-    """Whether its samples can be counted, and read in any order."""
+    """Whether it has a length and random access."""
     from torch.utils.data import IterableDataset
 
     return hasattr(data, "__len__") and hasattr(data, "__getitem__") and not isinstance(data, IterableDataset)
@@ -281,7 +281,7 @@ def _is_array(value: object) -> bool:
 
 
 def _name(data: object) -> str:
-    """What messages call it."""
+    """Its name in messages."""
     if isinstance(data, _ReadIn):
         return data.name
     kind = type(data)
@@ -314,7 +314,7 @@ def _loaded(data: object, how: Reading) -> object:
 
 
 class _ReadIn(list[Any]):
-    """Samples that were read from something that cannot be indexed, and what it is called."""
+    """Samples that were read from an iterable without indexing, and its name."""
 
     def __init__(self, name: str, samples: Iterable[Any]) -> None:
         super().__init__(samples)
@@ -322,7 +322,7 @@ class _ReadIn(list[Any]):
 
 
 def _of_batches(loader: Iterable[Any]) -> Iterator[Any]:
-    """The samples of batches (images, labels), of mappings of such, or of images alone."""
+    """The samples of batches: (images, labels), mappings of them, or images alone."""
     for batch in loader:
         if isinstance(batch, Mapping):
             sizes = [len(value) for value in batch.values() if hasattr(value, "__len__")]
@@ -363,7 +363,7 @@ def _parted(data: object) -> tuple[Any, object]:
         return data.tensors[0], data.tensors[1] if len(data.tensors) == 2 else None
     if isinstance(data, tuple | list) and len(data) == 2 and not isinstance(data, _ReadIn):
         images, labels = data
-        if not _is_array(labels) and hasattr(labels, "to_numpy"):  # a series of pandas or polars, an Arrow array
+        if not _is_array(labels) and hasattr(labels, "to_numpy"):  # a pandas or polars series, or an Arrow array
             labels = labels.to_numpy()
         flat = _is_array(images) and images.ndim == 2 and not (_is_array(labels) and labels.ndim > 1)  # refused later
         stacked = flat or (_is_array(images) and images.ndim in (3, 4))
@@ -385,10 +385,10 @@ def _is_scalar(value: object) -> bool:
 
 
 def _read_in(data: Any, where: str, how: Reading) -> _ReadIn:
-    """The first ``limit`` samples of something that cannot be indexed.
+    """The first ``limit`` samples of an iterable without indexing.
 
     Raises:
-        DataError: it is no such thing, has no end, or raises.
+        DataError: it is not iterable, has no end, or raises an exception.
     """
     if hasattr(data, "__getitem__") and not hasattr(data, "__len__") and not hasattr(data, "__iter__"):
         raise DataError("dataset", f"{type(data).__name__} has no __len__", "define it: the number of samples")
@@ -439,7 +439,7 @@ def _label_list(labels: Any, length: int, names: Sequence[str] | None) -> Labels
 
 
 def _layout_of(shape: Sequence[int], wanted: Layout | None, where: str, *, plain: bool) -> Layout:
-    """The layout of an image with three axes: as wanted, else by its shape; ``plain``: channels first in doubt.
+    """The layout of an image with three axes: as requested, else by its shape; ``plain``: channels first if ambiguous.
 
     Raises:
         DataError: it is unknown.
@@ -474,7 +474,7 @@ def _features(items: object) -> Mapping[str, Any]:
 
 
 def _names(items: Any) -> Sequence[str] | None:
-    """Class names that a torch data set, or the one it is a part of, knows."""
+    """The class names of a torch data set, or of the data set it is a subset of."""
     for _ in range(_MOST_OBJECTS):
         classes = getattr(items, "classes", None)
         if isinstance(classes, list | tuple) and classes:

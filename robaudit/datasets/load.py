@@ -39,7 +39,7 @@ def column_of(spec: BaseDatasetSpec, name: str, *, base_dir: Path, ids: Sequence
     """The values of a column of a data set, by sample id; no code runs, and nothing is downloaded.
 
     Raises:
-        DataError: it has no such column, or lacks a sample.
+        DataError: the column is missing, or lacks a sample.
     """
     if type(spec).column is BaseDatasetSpec.column:
         spec.column(name, base_dir)  # says that it has none
@@ -54,7 +54,7 @@ def column_of(spec: BaseDatasetSpec, name: str, *, base_dir: Path, ids: Sequence
 
 
 def _refuse_duplicates(dataset: Dataset, indices: Sequence[int]) -> None:
-    """Check ids that come with the items among the chosen samples only, so that the others need not be read."""
+    """For ids stored in the items, check only the selected samples, so that the others need not be read."""
     seen: dict[str, int] = {}
     for index in indices:
         first = seen.setdefault(dataset.sample_id(index), index)

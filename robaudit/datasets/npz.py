@@ -20,7 +20,7 @@ from robaudit.spec.model import BaseDatasetSpec
 
 _MOST_VALUES = 3 * 2**24
 _LISTED = 20
-_OF_MEMORY = 0.5  # the share of the free memory that the arrays may take
+_OF_MEMORY = 0.5  # share of the free memory for the arrays
 
 
 class NpzSpec(BaseDatasetSpec):
@@ -39,9 +39,9 @@ class NpzSpec(BaseDatasetSpec):
         """Read the arrays into memory, in the file's own type; an id is the index in the file.
 
         Raises:
-            DataError: the file or an array is missing, damaged, or not of images or labels.
+            DataError: the file or an array is missing, damaged, or has no images or labels.
         """
-        from robaudit.datasets.decode import known_scale  # and with it torch: a spec is read without
+        from robaudit.datasets.decode import known_scale  # imports torch, which reading a spec does not need
 
         path = find(self.path, base_dir, "file")
         images = _array(path, self.path, self.images_key, "images_key")
@@ -58,7 +58,7 @@ class NpzSpec(BaseDatasetSpec):
         """A further array, one value for each image.
 
         Raises:
-            DataError: there is none of this name, or it has another shape.
+            DataError: there is no array of this name, or it has another shape.
         """
         values = _array(find(self.path, base_dir, "file"), self.path, name, "--by")
         if values.ndim != 1:
@@ -104,7 +104,7 @@ def _layout_of(images: NDArray[Any], spec: NpzSpec) -> Literal["nchw", "nhwc", "
     """The requested layout, otherwise by which axis has 1 or 3 entries.
 
     Raises:
-        DataError: the shape is no stack of images, does not fit, or fits more than one layout.
+        DataError: the shape is not a stack of images, does not fit the layout, or fits more than one.
     """
     shape, where, array = images.shape, spec.path, f"array {spec.images_key!r}"
     if len(shape) not in (3, 4):

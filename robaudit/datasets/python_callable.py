@@ -24,13 +24,13 @@ class PythonDatasetSpec(BaseDatasetSpec):
     options: dict[str, Any] = Field(default_factory=dict)
 
     def open(self, base_dir: Path, *, trust: bool) -> Items:
-        """Call ``function(**options)``; samples are those that :func:`robaudit.audit` takes, or have their id as a third part.
+        """Call ``function(**options)``; samples are as in :func:`robaudit.audit`, or have their id as a third element.
 
-        Either all samples have an id or none has; then the chosen ones are read once now. The collection's attribute ``class_names``
-        is used where there is one.
+        Either all samples have an id or none has; with ids, the selected samples are read now. The collection's attribute ``class_names``
+        is used if present.
 
         Raises:
-            DataError: the code is not trusted, raises something, or returns no such collection.
+            DataError: the code is not trusted, raises an exception, or returns no such collection.
         """
         from robaudit.datasets.in_memory import Items, Reading  # which imports torch
 

@@ -1,4 +1,4 @@
-"""The samples of a data set that the audit sees: all, the first N, a seeded random subset, or those with given ids."""
+"""Select the samples of an audit: all, the first N, a seeded random subset, or given ids."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def random_subset(total: int, size: int, seed: int) -> array[int]:
     """
     words = np.frombuffer(hashlib.sha256(f"sample {seed}".encode()).digest(), dtype="<u4")
     order = np.random.RandomState(words.astype(np.uint32)).permutation(total)
-    kind = "i" if total <= 2**31 else "q"  # four bytes each where they suffice
+    kind = "i" if total <= 2**31 else "q"  # four bytes each if possible
     return array(kind, np.sort(order[:size]).astype(kind).tobytes())
 
 
 def choose(dataset: Dataset, spec: BaseDatasetSpec) -> Sequence[int]:
-    """The indices that ``limit``, ``sample`` or ``ids`` leave, in the order of the data set.
+    """The indices selected by ``limit``, ``sample`` or ``ids``, in the order of the data set.
 
     Raises:
         DataError: the data set is empty, smaller than ``sample.size``, or lacks an id.
@@ -48,15 +48,15 @@ def choose(dataset: Dataset, spec: BaseDatasetSpec) -> Sequence[int]:
 
 
 class Selected:
-    """The chosen samples of a data set, all of one shape; ids and labels are those of the whole set.
+    """The selected samples of a data set, all of the same shape, with the ids and labels of the whole set.
 
-    Here the names that data bring are checked, for all kinds of data: ids and class names are a line of text each, without control
+    Names in data of all kinds are checked here: each id and class name is a line of text without control
     characters.
 
     Args:
         whole: the data set.
-        indices: which of its samples, in order.
-        class_names: the names by class index that the user gave; else those of the data set.
+        indices: of the selected samples, in order.
+        class_names: the user's names by class index; default: the data set's.
     """
 
     def __init__(self, whole: Dataset, indices: Sequence[int], class_names: tuple[str, ...] | None = None) -> None:
@@ -71,17 +71,17 @@ class Selected:
             raise DataError(self.where, f"sample {self.sample_id(index)!r} {self._beyond(int(labels[index]))}", "add the missing names")
 
     def again(self, spec: BaseDatasetSpec) -> Selected:
-        """What another selection leaves of the whole data set."""
+        """Another selection from the same whole data set."""
         return Selected(self._whole, choose(self._whole, spec), self._class_names)
 
     @property
     def where(self) -> str:
-        """What messages call the data set."""
+        """The data set's name in messages."""
         return self._whole.where
 
     @property
     def class_names(self) -> tuple[str, ...] | None:
-        """Names by class index, where there are any."""
+        """Names by class index, if there are any."""
         return self._class_names
 
     def __len__(self) -> int:
@@ -96,7 +96,7 @@ class Selected:
         return refuse_controls(self._whole.sample_id(self._indices[index]), self.where, "id")
 
     def labels(self) -> Labels | None:
-        """The labels of the chosen samples, where they are known without reading pixels."""
+        """The labels of the selected samples, if known without reading pixels."""
         labels = self._whole.labels()
         if labels is None or not isinstance(self._indices, range):
             return None if labels is None else labels[np.asarray(self._indices)]
@@ -123,7 +123,7 @@ class Selected:
         return sample
 
     def _reference(self, index: int, sample: Sample) -> tuple[str, tuple[int, ...]]:
-        """Id and shape of the first readable sample, whichever is asked for first."""
+        """Id and shape of the first readable sample in order, independent of the order of requests."""
         if self._first is None:
             for earlier in range(index):
                 try:
@@ -133,7 +133,7 @@ class Selected:
                 self._first = found.id, tuple(found.pixels.shape)
                 break
             else:
-                if index < 0:  # counted from the end: not known to be the first readable one
+                if index < 0:  # a negative index: not known to be the first readable one
                     return self._reference(index + len(self), sample)
                 self._first = sample.id, tuple(sample.pixels.shape)
         return self._first

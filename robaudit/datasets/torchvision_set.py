@@ -46,10 +46,10 @@ class TorchvisionSpec(ImageOptions):
 class TorchvisionDataset:
     """A data set by its class name in torchvision.datasets; a sample's id is its index.
 
-    ``split`` becomes ``split=`` where the class takes one (SVHN, ImageNet) and ``train=`` where it takes that (MNIST, CIFAR10);
-    the default is left out where it takes neither. EMNIST takes both: ``split: letters`` with ``options: {train: false}``.
+    ``split`` becomes ``split=`` if the class takes it (SVHN, ImageNet) and ``train=`` if it takes that (MNIST, CIFAR10);
+    the default is left out if it takes neither. EMNIST takes both: ``split: letters`` with ``options: {train: false}``.
 
-    Several threads may read class folders at once; other data sets may keep state between reads, so only one thread reads them at a time.
+    Several threads may read class folders at once; other data sets may have state between reads, so one thread reads them at a time.
     """
 
     def __init__(self, spec: TorchvisionSpec, base_dir: Path) -> None:
@@ -62,7 +62,7 @@ class TorchvisionDataset:
         self._labels = _known_labels(self._items)
 
     def _turn(self) -> contextlib.AbstractContextManager[object]:
-        """When this thread may read an item."""
+        """A lock for reading, unless reads are thread-safe."""
         from torchvision.datasets import DatasetFolder
 
         return contextlib.nullcontext() if isinstance(self._items, DatasetFolder) else _ONE_BY_ONE
@@ -75,7 +75,7 @@ class TorchvisionDataset:
         return str(range(len(self))[index])
 
     def labels(self) -> Labels | None:
-        """The data set's own list of targets, where it has one."""
+        """The data set's own list of targets, if it has one."""
         return self._labels
 
     def __getitem__(self, index: int) -> Sample:
@@ -109,7 +109,7 @@ _UNPICKLED = ("LSUN", "LSUNClass")
 
 
 def _build(spec: TorchvisionSpec, where: str, base_dir: Path) -> Any:
-    """Construct the data set; what it prints goes to stderr."""
+    """Construct the data set, with its prints redirected to stderr."""
     from torchvision import datasets
 
     classes = {name: getattr(datasets, name) for name in datasets.__all__ if isinstance(getattr(datasets, name), type)}
@@ -162,7 +162,7 @@ def _arguments(spec: TorchvisionSpec, where: str, parameters: set[str], root: Pa
 
 
 def _parameters(kind: type) -> set[str]:
-    """The keyword arguments of a class, those it passes on to its bases included."""
+    """The keyword arguments of a class, including those passed on to its bases."""
     names: set[str] = set()
     for base in kind.__mro__:
         if "__init__" not in vars(base):
@@ -175,7 +175,7 @@ def _parameters(kind: type) -> set[str]:
 
 
 def _names(classes: object) -> tuple[str, ...] | None:
-    """Class names as text; where a class has several (ImageNet), the first."""
+    """Class names as text; the first if a class has several (ImageNet)."""
     if not isinstance(classes, Iterable) or isinstance(classes, str):
         return None
     names = tuple(name_text(str(name[0] if isinstance(name, tuple | list) and name else name)) for name in classes)
@@ -183,7 +183,7 @@ def _names(classes: object) -> tuple[str, ...] | None:
 
 
 def _known_labels(items: Any) -> Labels | None:
-    """The targets as an array, where the data set holds such a list and does not transform it."""
+    """The targets as an array, if the data set has such a list and does not transform it."""
     targets = getattr(items, "targets", getattr(items, "labels", None))
     if targets is None or getattr(items, "target_transform", None) is not None:
         return None

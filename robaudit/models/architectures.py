@@ -166,7 +166,7 @@ def build_architecture(source: Source, tensors: Mapping[str, torch.Tensor] | Non
 
     Args:
         source: where the model comes from.
-        tensors: its future weights; a network that is clearly larger is not built (trusted code is not limited). None: it has none yet.
+        tensors: its future weights; a clearly larger network is not built (trusted code is not limited). None: not known yet.
         meta: build it on torch's meta device, without memory for the weights, unless its builder (or trusted code) needs their values.
 
     Raises:
@@ -196,7 +196,7 @@ def build_architecture(source: Source, tensors: Mapping[str, torch.Tensor] | Non
 
 
 def families_of(name: str) -> list[str]:
-    """The full names, with a family, that a name without one may mean."""
+    """The full names, with a family, that match a name without one."""
     from torchvision import models
 
     found = [f"robaudit:{name}"] if name in ARCHITECTURES else []

@@ -1,4 +1,4 @@
-"""What a format of networks is, what its loader takes and returns, and checks of the weights."""
+"""Formats of networks, the input and output of their loaders, and checks of weights."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from robaudit.spec.model import ModelSpec
 
 @dataclass(frozen=True, slots=True)
 class LoadedNetwork:
-    """What a format's loader returns: the bare network in eval mode, and its description.
+    """A loader's result: the bare network in eval mode, and its description.
 
     Attributes:
         network: maps normalised images (n, channels, height, width) to its raw output.
@@ -40,7 +40,7 @@ class LoadedNetwork:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What a format's loader takes.
+    """The input of a format's loader.
 
     Attributes:
         spec: the model section of the spec.
@@ -79,7 +79,7 @@ class Format:
         name: in specs and messages.
         load: loads a network; the first line of its docstring says what.
         suffixes: of its files.
-        recognises: whether a file is one, by its first 32 bytes and, if it is a zip archive, the names of its members in its folder.
+        recognises: whether a file has this format, by its first 32 bytes and, for a zip archive, its members' names below its folder.
     """
 
     name: str

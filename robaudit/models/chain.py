@@ -24,7 +24,7 @@ _AFFINE = frozenset(
     upsample_nearest2d upsample_bilinear2d slice select""".split()  # noqa: SIM905  a list of one name a line would fill a screen
 )
 _BATCH_NORMS = frozenset({"native_batch_norm", "cudnn_batch_norm"})
-_TRAINING = 5  # the place of this argument of theirs
+_TRAINING = 5  # the position of this argument
 _RELU = frozenset({"relu", "relu_"})
 _FAR = 1e-3
 
@@ -34,7 +34,7 @@ class Chain:
     """logits = A_n relu(... relu(A_1 x + b_1) ...) + b_n.
 
     Attributes:
-        affine: the maps x -> A x + b (n, *shape) -> (n, *other shape), float64: one more than there are ReLUs.
+        affine: the maps x -> A x + b (n, *shape) -> (n, *other shape), float64: one more than the ReLUs.
         shapes: of the input of each, without the batch.
     """
 
@@ -47,7 +47,7 @@ class Chain:
         return max(torch.Size(shape).numel() for shape in self.shapes)
 
     def logits(self, x: Tensor) -> Tensor:
-        """The network once more, in float64."""
+        """Run the network again, in float64."""
         for i, function in enumerate(self.affine):
             x = function(x.reshape(-1, *self.shapes[i])).clamp_min(0) if i < len(self.affine) - 1 else function(x)
         return x
@@ -65,7 +65,7 @@ def chain_of(model: LogitModel, image: Tensor) -> Chain:
         image: one image (channels, height, width).
 
     Raises:
-        ModelError: the network is no such chain; the message names the operation in the way.
+        ModelError: the network is not such a chain; the message names the operation.
     """
     if not model.differentiable:
         raise _refusal(model, "its operations cannot be seen in this format")
@@ -101,7 +101,7 @@ def _refusal(model: LogitModel, why: str) -> ModelError:
 
 @dataclass(frozen=True)
 class _Step:
-    """An operation on the result of the last one.
+    """An operation on the previous operation's result.
 
     Attributes:
         name: of the operation.
@@ -137,7 +137,7 @@ def _composed(functions: Sequence[Function]) -> Function:
 
 
 class _Recorder(TorchDispatchMode):
-    """Records the operations on values that depend on the pixels, each with its other arguments."""
+    """Records operations on values that depend on the pixels, with their other arguments."""
 
     def __init__(self, x: Tensor) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -172,7 +172,7 @@ class _Recorder(TorchDispatchMode):
         else:
             self._older[id(self._latest)] = self._latest
             apply = _again(name, func, args, kwargs, self._latest, self._images)
-            self._older.pop(id(made), None)  # an operation in place gives its argument back
+            self._older.pop(id(made), None)  # an in-place operation returns its argument
             self._latest = made
             self.steps.append(_Step(name, apply, tuple(made.shape[1:])))
 

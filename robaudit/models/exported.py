@@ -110,7 +110,7 @@ def _check_archive(source: Source) -> None:
     for name in records:
         if _OBJECTS.search(name):
             raise ModelError(source.where, f"holds {name[:80]}, which is no tensor", "export a plain classifier, or use safetensors")
-        if name.lower().startswith("models/"):  # torch finds members in any case
+        if name.lower().startswith("models/"):  # torch ignores the case of members' names
             graphs.append(reader.get_record(name))
     for graph in graphs:
         check_graph(json.loads(graph), source.where, trust=source.trust)
@@ -207,7 +207,7 @@ def _moved(program: Any, device: torch.device) -> Any:
 
 @contextmanager
 def _weights_only() -> Iterator[None]:
-    """Every torch.load inside reads weights only, also where torch.export asks for more."""
+    """Force every torch.load within the block to read weights only, even if torch.export asks for more."""
     force, unsafe = "TORCH_FORCE_WEIGHTS_ONLY_LOAD", "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"
     before = {name: os.environ.pop(name, None) for name in (force, unsafe)}
     os.environ[force] = "1"
@@ -220,7 +220,7 @@ def _weights_only() -> Iterator[None]:
 
 @contextmanager
 def _quiet() -> Iterator[list[BaseException]]:
-    """Keep torch's log lines about the layouts it tries off stderr; the list gets the errors in them."""
+    """Keep torch's log lines about the layouts it tries off stderr; collect their errors in the list."""
     errors: list[BaseException] = []
 
     def keep(record: logging.LogRecord) -> bool:

@@ -25,7 +25,7 @@ class Operand(NamedTuple):
     Attributes:
         place: its position among the operands.
         node: the operation that it comes from.
-        output: which of its outputs.
+        output: index of its output.
     """
 
     place: int
@@ -39,11 +39,11 @@ class Graph:
 
     Attributes:
         nodes: those that depend on the pixels, inputs before outputs; the first is the pixels themselves. Empty: the logits are constant.
-        images: in the pass: the fewest that the network takes.
-        classes: how many logits each has.
-        device: where they are.
-        sizes: the l2 norm of what an operation returned in this pass, by its running number.
-        unseen: the first use of pixels that autograd does not see, such as a comparison; empty: none.
+        images: in the pass: the fewest the network accepts.
+        classes: number of logits.
+        device: of the pass.
+        sizes: the l2 norm of an operation's result in this pass, by its running number.
+        unseen: first non-differentiable use of the pixels, such as a comparison, or ''.
     """
 
     nodes: Sequence[Any]
@@ -67,7 +67,7 @@ class Graph:
         return frozenset(self.nodes)
 
     def consumers(self) -> dict[Any, list[Any]]:
-        """The operations that use each one's result."""
+        """The operations that use each operation's result."""
         found: dict[Any, list[Any]] = {node: [] for node in self.nodes}
         for node in self.nodes:
             for operand in self.operands(node):
@@ -75,7 +75,7 @@ class Graph:
         return found
 
     def size(self, node: Any) -> float:
-        """The l2 norm of an operation's result, of all images of the pass together; 0 where it is not known."""
+        """The l2 norm of an operation's result over all images of the pass; 0 if unknown."""
         return self.sizes.get(node._sequence_nr(), 0.0)
 
 
@@ -108,7 +108,7 @@ def shapes_of_results(node: Any) -> list[tuple[int, ...]]:
 
 
 def fewest_images(model: Model) -> int:
-    """The fewest images that a network takes at once; of fewer, its model would make copies, and these would be operations, too."""
+    """The fewest images a network accepts; with fewer, its model would make copies, which would be recorded, too."""
     info = getattr(model, "info", None)
     return info.least_batch if isinstance(info, LoadedNetwork) else 1
 
@@ -148,12 +148,12 @@ def _dependent(top: Any, x: Tensor) -> Iterator[Any]:
 
 
 def _next_number() -> int:
-    """The number that autograd gives to the next operation."""
+    """Autograd's number for the next operation."""
     return int(torch.autograd._get_sequence_nr())  # type: ignore[attr-defined]
 
 
 class _Watch(TorchDispatchMode):
-    """Follows values that depend on the pixels, and notes uses that autograd does not see.
+    """Follows values that depend on the pixels, and records non-differentiable uses.
 
     Comparisons, positions of maxima and rounded numbers have no gradient, and neither has what is computed under ``torch.no_grad()``: a
     network that uses them (``x * (x > 0)``, ``if x.mean() > 0``) depends on the pixels in ways that its graph does not show.
@@ -161,7 +161,7 @@ class _Watch(TorchDispatchMode):
 
     def __init__(self, x: Tensor, unseen: str = "") -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self._held: dict[int, Tensor] = {id(x): x}  # holding them keeps their ids from being given again
+        self._held: dict[int, Tensor] = {id(x): x}  # held so that their ids are not reused
         self._lost: set[int] = set()
         self.sizes: dict[int, float] = {}
         self.unseen = unseen
@@ -170,9 +170,9 @@ class _Watch(TorchDispatchMode):
         result = func(*args, **(kwargs or {}))
         given = [one for one in _tensors((args, kwargs)) if id(one) in self._held]
         name = func._schema.name.rpartition("::")[2]
-        if not given or name.endswith("_like") or name.startswith("new_"):  # those take the shape alone
+        if not given or name.endswith("_like") or name.startswith("new_"):  # these use only the shape
             return result
-        detaches = name == "detach"  # autograd itself does so with what it saves, which nothing uses further on
+        detaches = name == "detach"  # autograd does this with saved tensors, which nothing else uses
         made = list(_tensors(result))
         used = any(id(one) in self._lost for one in given) and any(one.is_floating_point() for one in made)
         if not self.unseen and not detaches and (used or name == "_local_scalar_dense"):
@@ -182,7 +182,7 @@ class _Watch(TorchDispatchMode):
             if detaches or not one.is_floating_point() or not torch.is_grad_enabled():
                 self._lost.add(id(one))
             elif one.numel():
-                number = _next_number() - 1  # autograd makes its node before the operation itself
+                number = _next_number() - 1  # autograd creates its node before the operation runs
                 size = float(torch.linalg.vector_norm(one.detach(), dtype=torch.float64))
                 self.sizes[number] = max(size, self.sizes.get(number, 0.0))
         return result
@@ -193,7 +193,7 @@ class _Watch(TorchDispatchMode):
 
 
 class _Numbers(TorchFunctionMode):
-    """Notes where pixels leave torch, as numbers or arrays: the dispatcher sees none of it."""
+    """Records where pixels leave torch as numbers or arrays, which the dispatcher does not see."""
 
     def __init__(self, watch: _Watch) -> None:
         super().__init__()
@@ -207,7 +207,7 @@ class _Numbers(TorchFunctionMode):
 
 
 def _leaving_scripts(model: Model) -> str:
-    """Where a TorchScript network takes numbers out of tensors, which no dispatcher sees; empty: nowhere."""
+    """Where a TorchScript network takes numbers out of tensors, which no dispatcher sees, or ''."""
     network = getattr(model, "network", model)
     scripts = [one for one in network.modules() if isinstance(one, torch.jit.ScriptModule)] if isinstance(network, nn.Module) else []
     graphs = [one.inlined_graph for one in scripts if hasattr(one, "forward")]

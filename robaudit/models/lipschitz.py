@@ -31,7 +31,7 @@ from robaudit.models.operations import (
 from robaudit.numerics.lipschitz import Norms, differences, rounded_up
 
 _MOST_CLASSES = 2048
-"""With more, pairs of classes are bounded by the sum of both."""
+"""With more classes, a pair is bounded by the sum of both."""
 _FEW = 16
 _MANY_LAYERS = 1 << 12  # rounding of products of the layers' norms
 
@@ -43,7 +43,7 @@ class Lipschitz:
     Attributes:
         constant: K with |z(x) - z(y)| <= K |x - y| for all x and y, both in l2 or both in linf, by norm.
         margins: constants of z_c - z_j with respect to a norm of the pixels (classes, classes), float64, by norm; 0 on the diagonal.
-        declared: whether they come from the user.
+        declared: whether the user gave them.
         span: how large intermediate results are, in l2, in units of what a perturbation of the pixels of norm 1 does to them at most: a
             perturbation of eps span is as large as what rounding them does. 0: not known.
     """
@@ -55,7 +55,7 @@ class Lipschitz:
 
     @staticmethod
     def of_declared(constant: dict[str, float], classes: int, pixels: int) -> Lipschitz:
-        """From declared constants of the logits, in one norm or both: z_c - z_j changes by sqrt(2) K |x - y|_2 and 2 K |x - y|_inf at most.
+        """Declared constants of the logits, in one or both norms: z_c - z_j changes by at most sqrt(2) K |x - y|_2 and 2 K |x - y|_inf.
 
         A norm without a constant takes the other's: |d|_inf <= |d|_2 <= sqrt(pixels) |d|_inf.
         """
@@ -72,7 +72,7 @@ class Lipschitz:
         return self.margins[norm].to(predicted.device)[predicted]
 
     def of_loss(self, norm: str, predicted: Tensor) -> Tensor:
-        """Constants of max over j of z_j - z_y (images,): the largest of those of its terms."""
+        """Constants of max over j of z_j - z_y (images,): the largest constant of its terms."""
         return self.of_margins(norm, predicted).amax(1)
 
 
@@ -83,7 +83,7 @@ class _Reach(NamedTuple):
     linf: float
 
     def through(self, norms: Norms, values: int) -> _Reach:
-        """After a layer with so many outputs, by whatever bound is least: |v|_inf <= |v|_2 <= sqrt(values) |v|_inf."""
+        """After a layer with ``values`` outputs, by the smallest bound: |v|_inf <= |v|_2 <= sqrt(values) |v|_inf."""
         linf = min(norms.linf * self.linf, norms.rows * self.l2)
         l2 = min(norms.l2 * self.l2, math.sqrt(values) * linf)
         return _Reach(l2, min(linf, l2))
@@ -118,7 +118,7 @@ def lipschitz_bound(model: LogitModel, image: Tensor) -> Lipschitz:
     if not model.differentiable:
         raise _refusal(model, "its operations cannot be seen in this format")
     graph = trace(model, torch.full(image.shape, 0.5, dtype=model.dtype, device=model.device))
-    if graph.unseen and not any(map(is_function, graph.nodes)):  # one of those computes behind autograd's back, and is named below
+    if graph.unseen and not any(map(is_function, graph.nodes)):  # these compute outside autograd, and are named below
         raise _refusal(model, f"it uses pixels in a way that has no gradient (the operation {graph.unseen})")
     if not graph.nodes:
         raise _refusal(model, "its logits have no gradient")
@@ -163,17 +163,17 @@ class _Walk:
         return (1, *shape[1:]) if shape and shape[0] == self.graph.images else shape
 
     def _values(self, node: Any) -> int:
-        """How many values a single image has there, of several results in the largest."""
+        """The number of values of a single image; the largest of several results."""
         return max(math.prod(shape) for shape in shapes_of_results(node)) // self.graph.images
 
     def visit(self, node: Any) -> None:
-        """Bound an operation whose operands are bounded."""
+        """Bound an operation from the bounds of its operands."""
         if node not in self.reach and node not in self._folded:
             self._bound(node)
             self._compare(node, 1.0)
 
     def _compare(self, node: Any, scale: float, at: Any = None) -> None:
-        """Take the size of a result into account: times what is behind it, up to an operation whose reach is known."""
+        """Account for the size of a result, times the gain behind it, up to an operation of known reach."""
         reach = self.reach[node if at is None else at][0].l2
         if reach > 0:
             self.span = max(self.span, scale * self.graph.size(node) / reach)
@@ -238,9 +238,9 @@ def _margins(walk: _Walk, graph: Graph) -> Lipschitz:
     rows = torch.eye(classes, dtype=torch.float64, device=device)  # (classes, values)
     constant = [walk.reach[node][0].l2, walk.reach[node][1].linf]
     best = [torch.full((classes, classes), math.inf, dtype=torch.float64, device=device) for _ in range(2)]
-    selects = True  # every row has one number that is not 0, at most: products are exact
+    selects = True  # every row has at most one nonzero: products are exact
     while True:
-        if node not in walk.reach:  # folded into the batch norm that came before
+        if node not in walk.reach:  # folded into the preceding batch norm
             break
         l2, l1 = _apart(rows, 2.0), _apart(rows, 1.0)
         for i in range(2):

@@ -25,7 +25,7 @@ from robaudit.spec.pretrained.folder import CONFIG, INDEX, weights_file
 from robaudit.spec.pretrained.torchvision_weights import weights_named
 
 FORMATS = (exported.FORMAT, torchscript.FORMAT, state_dict.SAFETENSORS, state_dict.STATE_DICT, onnx_file.FORMAT, python_callable.FORMAT)
-"""In the order in which they are asked whether a file is theirs."""
+"""The formats, in the order in which they are tried."""
 _KNOWN = ("torchscript", "pt2", "safetensors", "onnx")
 _FOREIGN = {
     b"version https://git-lfs": "a Git LFS pointer, not the weights; run git lfs pull",
@@ -39,7 +39,7 @@ def guess_format(path: Path, declared: str | None) -> str:
     """The format of a weights file: torchscript, pt2, safetensors, onnx or "state dict" (of ``torch.save``).
 
     Raises:
-        ModelError: there is no such file, it is empty, it is none of these, or not the declared one.
+        ModelError: the file is missing, empty, of an unknown format, or not of the declared one.
     """
     where = str(path)
     try:
@@ -69,7 +69,7 @@ def guess_format(path: Path, declared: str | None) -> str:
             raise ModelError(where, "neither its suffix nor its content says its format", f"write model.format: one of {', '.join(_KNOWN)}")
         return found
     if seen == "state dict":
-        return seen  # its loader takes plain tensors, or says what it holds instead and how to convert it
+        return seen  # its loader takes plain tensors, or explains how to convert the file
     if seen is None or seen == declared:
         return declared
     raise ModelError(where, f"is a {seen} file, but model.format says {declared}", f"write format: {seen}, or remove it")
@@ -180,7 +180,7 @@ def from_module(
 
 
 def _unwrapped(module: Any) -> Any:
-    """The network inside torch.compile's wrapper, and those of data parallel training, which cannot be copied."""
+    """The network inside the wrappers of torch.compile and data parallel training, which cannot be copied."""
     while isinstance(module, nn.Module):
         if isinstance(module, nn.DataParallel | nn.parallel.DistributedDataParallel):
             module = module.module
@@ -203,7 +203,7 @@ def _twin(module: nn.Module, where: str) -> nn.Module:
             raise ModelError(where, "its weights have no values yet", "load them, or call the network once, before the audit")
         values = parameter.detach()
         shared[id(parameter)] = nn.Parameter(values.clone() if values.is_inference() else values, requires_grad=False)
-    for part in module.modules():  # what a hook or forward has computed
+    for part in module.modules():  # computed by a hook or forward
         shared.update({id(one): one.detach() for one in vars(part).values() if isinstance(one, torch.Tensor) and one.grad_fn is not None})
     try:
         with torch.no_grad():

@@ -89,7 +89,7 @@ def as_logits(tensor: torch.Tensor, images: int, dtype: torch.dtype, where: str)
     """The tensor as logits (images, classes); one logit z becomes the two classes (0, z).
 
     Raises:
-        ModelError: another shape, whole numbers, or less than the requested precision.
+        ModelError: wrong shape, integers, or less than the requested precision.
     """
     shape = " x ".join(map(str, tensor.shape)) or "a single number"
     if not tensor.is_floating_point():
@@ -124,7 +124,7 @@ class LogitModel(nn.Module):
         mean: per channel, or one number for all; none: 0.
         std: the same; none: 1.
         output: key or index of the logits if the network returns a mapping or a sequence.
-        device: where the network is.
+        device: of the network.
         dtype: of the pixels and the logits, and of the network unless :meth:`compute_in` says otherwise.
         name: the model's name in messages.
 
@@ -176,7 +176,7 @@ class LogitModel(nn.Module):
 
     @property
     def sha256(self) -> str:
-        """Of the weights file, or of the state dict if there is no file."""
+        """Digest of the weights file, or of the state dict if there is no file."""
         return self.info.sha256
 
     @property
@@ -200,7 +200,7 @@ class LogitModel(nn.Module):
         return other
 
     def rounding(self, allowed: bool) -> LogitModel:
-        """The same model, with a network whose forward passes may round float32 products to TF32 on CUDA, or not; likewise."""
+        """The same model, with forward passes that may round float32 products to TF32 on CUDA, or not; it shares everything else."""
         if allowed == self.rounds:
             return self
         other = copy.copy(self)
@@ -292,7 +292,7 @@ class LogitModel(nn.Module):
 
 
 def once_a_model(compute: Callable[[LogitModel, torch.Tensor], T]) -> Callable[[LogitModel, torch.Tensor], T]:
-    """Compute a function once for a network, its normalisation and a shape of images (channels, height, width)."""
+    """Cache a function by network, normalisation and image shape (channels, height, width)."""
     known: WeakKeyDictionary[nn.Module, dict[tuple[object, ...], T]] = WeakKeyDictionary()
 
     @wraps(compute)

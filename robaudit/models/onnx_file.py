@@ -24,7 +24,7 @@ _MOST_BYTES = 2**31  # of a protobuf message
 
 
 class Contents(NamedTuple):
-    """What an ONNX file refers to.
+    """The files and operators that an ONNX file refers to.
 
     Attributes:
         files: names of the other files that hold weights, as written in it, sorted.
@@ -65,7 +65,7 @@ def load_onnx(source: Source) -> LoadedNetwork:
         ModelError: the file is damaged, has weights outside its folder, or does more than arithmetic without trust; or its inputs,
             precision or device do not fit.
     """
-    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # else it writes to the home folder, and reports to its maker
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # otherwise it writes to the home folder and sends telemetry
     try:
         import onnxruntime
     except ImportError as error:
@@ -78,7 +78,7 @@ def load_onnx(source: Source) -> LoadedNetwork:
     if not source.trust:
         check_operators(contents.operators, source.where)
     options = onnxruntime.SessionOptions()
-    options.add_session_config_entry("session.load_model_format", "ONNX")  # never its own format, which the walk cannot read
+    options.add_session_config_entry("session.load_model_format", "ONNX")  # never onnxruntime's own format, which the walk cannot read
     options.intra_op_num_threads, options.log_severity_level = torch.get_num_threads(), 4
     options.use_deterministic_compute = torch.are_deterministic_algorithms_enabled()
     providers = _providers(source, onnxruntime.get_available_providers())
@@ -97,7 +97,7 @@ FORMAT = Format("onnx", load_onnx, (".onnx",))
 
 
 def _providers(source: Source, available: list[str]) -> list[Any]:
-    """Where onnxruntime computes: on CUDA without TF32 (its default), and in deterministic mode without timing convolutions."""
+    """onnxruntime's providers: CUDA without TF32 (its default), in deterministic mode without timing convolutions."""
     if source.device.type == "cpu":
         return ["CPUExecutionProvider"]
     if source.device.type == "cuda" and "CUDAExecutionProvider" in available:
@@ -168,7 +168,7 @@ def read_contents(path: Path, where: str) -> Contents:
 
 
 def _messages(message: Any) -> Iterator[Any]:
-    """A protobuf message and all those inside it, apart from what describes training, which onnxruntime does not read."""
+    """A protobuf message and all messages inside it, except training data, which onnxruntime does not read."""
     yield message
     for field, value in message.ListFields():
         if field.message_type is not None and field.name != "training_info":

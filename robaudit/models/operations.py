@@ -1,4 +1,4 @@
-"""How far single operations of a graph stretch a perturbation: the norms of what autograd recorded."""
+"""Norms of single operations of a recorded graph: how far they stretch a perturbation."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ REARRANGED = frozenset(
     """Clone Copy ToCopy Alias View UnsafeView ReshapeAlias Reshape T Transpose Permute Squeeze Unsqueeze Flip Roll Slice Select Narrow
     Split SplitWithSizes Unbind ConstantPadNd PixelShuffle PixelUnshuffle ChannelShuffle Contiguous""".split()  # noqa: SIM905  a list of one name a line would fill a screen
 )
-"""Every input goes to one place at most."""
+"""Every input goes to at most one output."""
 IN_ORDER = frozenset("Clone Copy ToCopy Alias View UnsafeView ReshapeAlias Reshape Squeeze Unsqueeze Contiguous".split())  # noqa: SIM905  likewise
 """The values stay as they are, and in their order."""
 _REPEATED = frozenset(
@@ -36,11 +36,11 @@ _INTERPOLATED = frozenset({"UpsampleLinear1D", "UpsampleBilinear2D", "UpsampleTr
 """Every output is a weighted mean of inputs, with fixed weights."""
 _AVERAGED = frozenset({"AvgPool2D", "AvgPool3D", "AdaptiveAvgPool2D", "AdaptiveAvgPool3D", "MkldnnAdaptiveAvgPool2D"})
 _LARGEST = frozenset({"Max", "Amax", "Min", "Amin", "Sort", "Topk", "Logsumexp"})
-"""What the order of the inputs decides; none moves further than they do, in any of the norms."""
+"""Operations that select by order; no output moves further than the inputs, in any norm."""
 
 
 class NoBoundError(Exception):
-    """There is no bound for an operation; the text says why, if there is more to say than its name."""
+    """An operation has no bound; the text is the reason, if there is more than its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +59,10 @@ class Input:
     outside: tuple[int, ...]
 
     def saved(self, name: str) -> Any:
-        """What autograd saved of it under a name.
+        """A value that autograd saved for the operation.
 
         Raises:
-            NoBoundError: nothing.
+            NoBoundError: nothing is saved under this name.
         """
         value = getattr(self.node, f"_saved_{name}", None)
         if value is None:
@@ -71,10 +71,10 @@ class Input:
 
 
 def norms_of(part: Input) -> Norms:
-    """The norms of an operation as a function of an operand, the others being fixed.
+    """The norms of an operation as a function of one operand, with the others fixed.
 
     Raises:
-        NoBoundError: there are none, or they are not known.
+        NoBoundError: there is no bound, or it is unknown.
     """
     name = operation(part.node)
     if name in _LARGEST or name in REARRANGED:
@@ -91,7 +91,7 @@ def norms_of(part: Input) -> Norms:
 
 
 def _arrivals(part: Input) -> Tensor:
-    """The most that an input contributes to the outputs together: the largest column sum of a matrix without negative entries."""
+    """The largest total contribution of an input to the outputs: the largest column sum of a nonnegative matrix."""
     metadata = part.node._input_metadata[0]
     ones = torch.ones(tuple(metadata.shape), dtype=metadata.dtype, device=metadata.device)
     with torch.no_grad():
@@ -124,7 +124,7 @@ _PRODUCTS = {
     "Addmv": ("mat", "vec", 1),
     "Baddbmm": ("batch1", "batch2", 1),
 }
-"""Names of the factors that autograd saves, and the place of the left one."""
+"""Names of the factors that autograd saves, and the position of the left one."""
 
 
 def _product(part: Input) -> Norms:
@@ -172,7 +172,7 @@ def channel_scale(part: Input) -> Tensor:
     """gamma / sqrt(var + eps) of a batch norm with fixed statistics (channels,), float64.
 
     Raises:
-        NoBoundError: its statistics are those of the image.
+        NoBoundError: it uses the image's statistics.
     """
     node = part.node
     if getattr(node, "_saved_training", True) is not False or part.place != 0:
@@ -328,7 +328,7 @@ SUMS: dict[str, Callable[[Any], Sequence[float]]] = {
     "Sub": lambda node: (1.0, -float(getattr(node, "_saved_alpha", 1))),
     "Rsub": lambda node: (-float(getattr(node, "_saved_alpha", 1)), 1.0),
 }
-"""What sums multiply their operands with."""
+"""Factors of the operands of sums."""
 JOINED = frozenset({"Cat", "Stack"})
 """The result has all of the operands."""
 _LINEAR = REARRANGED | _REPEATED | _INTERPOLATED | _AVERAGED | JOINED | SUMS.keys() | {"Neg", "Mean", "Sum"}
@@ -338,7 +338,7 @@ LARGER = frozenset({"Maximum", "Minimum"})
 
 
 def is_affine(node: Any, places: Sequence[int]) -> bool:
-    """Whether an operation is an affine function of the operands at these places, the others being fixed."""
+    """Whether an operation is affine in the operands at these positions, with the others fixed."""
     name = operation(node)
     if name in _LINEAR:
         return True

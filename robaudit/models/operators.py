@@ -23,7 +23,7 @@ _ONLY = {
     "higher_order": frozenset(("cond", "wrap_with_set_grad_enabled", "wrap_with_autocast")),
     "torch": frozenset(("sym_float", "sym_int", "sym_ite", "sym_max", "sym_min", "sym_not", "sym_sum", "_sym_sqrt")),
 }
-"""Namespaces of which only these are arithmetic."""
+"""Namespaces in which only these operators are arithmetic."""
 _NEVER = {
     "aten": frozenset(("from_file", "save", "warn", "manual_seed", "seed", "set_data")),
     "prim": frozenset(("Print", "PythonOp", "IgnoredPythonOp", "rpc_async", "rpc_sync", "rpc_remote", "AddStatValue", "TimePoint")),
@@ -53,7 +53,7 @@ def check_operators(found: Iterable[tuple[str, str]], where: str) -> None:
     """Refuse, by name, the first of these (namespace, name) that is not arithmetic.
 
     Raises:
-        ModelError: there is one.
+        ModelError: one is not arithmetic.
     """
     for namespace, name in found:
         if not is_arithmetic(namespace, name):

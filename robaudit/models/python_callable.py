@@ -30,7 +30,7 @@ class CallableNetwork(nn.Module):
 
 
 def as_module(value: object) -> nn.Module | None:
-    """The value as a module: itself, or a callable wrapped; None when it is neither."""
+    """The value as a module: itself, or a wrapped callable; None if it is neither."""
     if isinstance(value, nn.Module):
         return value
     return CallableNetwork(value) if callable(value) and not isinstance(value, type) else None

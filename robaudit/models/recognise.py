@@ -20,11 +20,11 @@ from robaudit.spec.pretrained.hub import is_hub
 from robaudit.spec.pretrained.torchvision_weights import name_of_file
 
 _FAMILIES = ("timm:", "torchvision:")
-_IMAGENET = 1000  # classes, which architectures have unless told otherwise
+_IMAGENET = 1000  # the default number of classes of architectures
 
 
 def recognise(path: str, architecture: str | None, base: Path) -> tuple[dict[str, Any], Pretrained | None]:
-    """What the ``model`` section of a spec needs for this model, as far as its files tell.
+    """The keys of a spec's ``model`` section that the model's files determine.
 
     Args:
         path: as in the spec.
@@ -32,7 +32,7 @@ def recognise(path: str, architecture: str | None, base: Path) -> tuple[dict[str
         base: the folder of the spec.
 
     Returns:
-        The keys beside path, mean and std (architecture, its options, weights); and what the model's files say, if they say anything.
+        The keys besides path, mean and std (architecture, its options, weights), and the contents of the model's files, if any.
 
     Raises:
         RobauditError: a file is damaged, or of a model that is not supported.
@@ -50,7 +50,7 @@ def recognise(path: str, architecture: str | None, base: Path) -> tuple[dict[str
 
 
 def _classes_of(path: str, architecture: str, base: Path) -> dict[str, Any]:
-    """The option for a file of weights that has another number of classes than its architecture, as after fine-tuning."""
+    """The option for weights with another number of classes than the architecture's default, as after fine-tuning."""
     file = base / path
     format_ = guess_format(file, None) if file.is_file() else None
     if format_ not in ("state dict", "safetensors") or file.name.endswith(INDEX):
@@ -64,7 +64,7 @@ def needs_architecture(path: str, base: Path) -> bool:
     """Whether a model without a configuration is weights only; on the Hub, all are.
 
     Raises:
-        ModelError: there is no such file, or it is none of the known formats.
+        ModelError: the file is missing, or of an unknown format.
     """
     return is_hub(path) or guess_format(weights_file(base / path), None) in ("state dict", "safetensors")
 

@@ -1,4 +1,4 @@
-"""Archives and pickles that torch wrote: damage is found before they are used, and nothing in them runs."""
+"""Archives and pickles that torch wrote: detect damage before use, and run nothing in them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def members(path: Path, where: str, *, check: bool = False) -> list[str]:
 
 
 def reader_of(path: Path, where: str) -> Any:
-    """Torch's own reader of an archive: what it shows to a check is what torch loads afterwards.
+    """Torch's own reader of an archive, so that a check sees what torch loads afterwards.
 
     Raises:
         ModelError: torch cannot read it.
@@ -105,7 +105,7 @@ def refusal(error: BaseException, where: str) -> ModelError:
 
 
 def _named(error: BaseException) -> str:
-    """The class or function that torch would not import; empty where another reason stopped it."""
+    """The class or function that torch would not import, or '' for another reason."""
     found = re.search(r"GLOBAL ([\w.]+)", str(error)) or re.search(r"Unsupported (?:class|global)[: ]+([\w.]+)", str(error))
     return found[1] if found else ""
 
@@ -113,18 +113,18 @@ def _named(error: BaseException) -> str:
 def _torch_load(stream: BinaryIO) -> Any:
     stream.seek(0)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # odd tensors are reported when they are fitted
+        warnings.simplefilter("ignore", UserWarning)  # odd tensors are reported when weights are fitted
         return torch.load(stream, map_location="cpu", weights_only=True)
 
 
 class Unread:
-    """Stands for an object, class or function of a pickle that is not read: it holds nothing, and nothing of it has run."""
+    """Stand-in for an object, class or function of a pickle: empty, and nothing of it has run."""
 
     def __init__(self, *_: object, **__: object) -> None:
-        """Take the object's arguments, and leave them."""
+        """Ignore the object's arguments."""
 
     def __setstate__(self, _: object) -> None:
-        """Take the object's state, and leave it."""
+        """Ignore the object's state."""
 
 
 def _with_stand_ins(stream: BinaryIO) -> dict[Any, Any] | None:

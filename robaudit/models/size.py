@@ -1,4 +1,4 @@
-"""How large a network may become while it is built, judged by the weights that it is to hold."""
+"""Limit the size of a network while it is built, judged by the weights it will hold."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PARTS = 10, 1_000
 _NUMBERS = 2, 20_000_000
 """Numbers in them: so many for each number in the file (torchvision's and timm's: up to 1.2, with what is not saved), and more."""
 _OPTION = 100_000
-"""No option is too large below this: a small file may belong to large images."""
+"""Options up to this are always allowed: a small file may belong to large images."""
 
 
 def build_within(
@@ -39,7 +39,7 @@ def build_within(
         network: its name, for messages.
         options: what the user, or the model's configuration, says about it.
         build: builds it.
-        meta: on torch's meta device, where weights have shapes but no memory; for real where the builder needs their values.
+        meta: on torch's meta device, where weights take no memory; in memory if the builder needs their values.
 
     Raises:
         ModelError: it is larger, or an option (the sum of a list) exceeds the number of numbers in the file and 100,000.

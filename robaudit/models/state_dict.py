@@ -60,7 +60,7 @@ def check_state(network: nn.Module, tensors: Mapping[str, torch.Tensor], where: 
 
 
 def _beside(wanted: Mapping[str, torch.Tensor], tensors: Mapping[str, torch.Tensor]) -> str:
-    """What to do where the network is whole, below one prefix, and other tensors lie beside it (the loss of a LightningModule)."""
+    """The remedy if the network is complete below one prefix, next to other tensors (the loss of a LightningModule)."""
     for prefix in (f"{name}." for name in _PREFIXES):
         inside = {key.removeprefix(prefix) for key in tensors if key.startswith(prefix)}
         if inside and inside >= wanted.keys():
@@ -84,13 +84,13 @@ def _refuse_odd(tensors: Mapping[str, torch.Tensor], where: str) -> None:
 
 
 def _in_few_bits(key: str, tensor: torch.Tensor) -> bool:
-    """Whether a weight is an integer, or a number of 8 bits: it needs a scale, and without it would be another weight."""
+    """Whether a weight is an integer or an 8-bit number, which is wrong without its scale."""
     weight = key.rpartition(".")[2] in ("weight", "bias")
     return (weight and not tensor.is_floating_point() and not tensor.is_complex()) or (tensor.is_floating_point() and tensor.itemsize == 1)
 
 
 def _odd(tensor: torch.Tensor) -> str:
-    """Why a tensor is not plain real numbers in memory; empty where it is."""
+    """Why a tensor is not plain real numbers in memory, or ''."""
     if tensor.layout is not torch.strided:
         return f"sparse ({tensor.layout})"
     if tensor.is_meta:
@@ -118,7 +118,7 @@ def _other_classes(wanted: Mapping[str, torch.Tensor], tensors: Mapping[str, tor
 
 
 def other_classes(source: Source, found: Mapping[str, torch.Tensor]) -> int | None:
-    """The number of classes of weights that fit their architecture but for the last layer; None if they fit, or do not fit at all.
+    """The number of classes of weights that fit their architecture except for the last layer; None if they fit, or differ in more.
 
     Args:
         source: the file, and the name of its architecture.
@@ -184,7 +184,7 @@ def read_safetensors(path: Path, where: str) -> dict[str, torch.Tensor]:
 
 
 def _listed(index: Path) -> list[Path]:
-    """The files that an index of weights in several files lists, which must lie beside it."""
+    """The files listed in an index of sharded weights, which must lie in its folder."""
     names = read_object(index).get("weight_map")
     if not isinstance(names, dict) or not names or not all(isinstance(name, str) and Path(name).name == name for name in names.values()):
         raise ModelError(str(index), "does not list files beside it under weight_map", "restore the model's own file")
@@ -247,7 +247,7 @@ def _digest(files: list[Path]) -> str:
 def _stripped(tensors: Mapping[str, torch.Tensor], wanted: Iterable[str]) -> tuple[dict[str, torch.Tensor], tuple[str, ...]]:
     """The tensors without prefixes that all keys share and that the architecture does not have, and a note of what was removed.
 
-    What averaging weights counts (``n_averaged``) is left out, too; torchvision's first densenets had other names.
+    The counter of averaged weights (``n_averaged``) is left out, too; torchvision's first densenets had other names.
     """
     known, notes = set(wanted), list[str]()
     found = {key: value for key, value in tensors.items() if key != "n_averaged" or key in known}
@@ -260,7 +260,7 @@ def _stripped(tensors: Mapping[str, torch.Tensor], wanted: Iterable[str]) -> tup
         removed.append(prefix)
         found = {key.removeprefix(prefix): value for key, value in found.items()}
     if removed and not known & found.keys():
-        return dict(tensors), ()  # it does not help: the message is to name the keys as they are in the file
+        return dict(tensors), ()  # no help: the message names the keys as in the file
     if removed:
         notes.append(f"the prefix {''.join(removed)!r} was removed from every key")
     renamed = {_OLD_DENSENET.sub(r"\1\2", key): value for key, value in found.items()}
@@ -277,12 +277,12 @@ def _needs_architecture(source: Source, what: str) -> None:
 
 
 def state_of(found: Any, entry: str | None, where: str) -> dict[str, torch.Tensor]:
-    """The weights in what a file holds: the state dict itself, or that of a checkpoint.
+    """The weights in a file's contents: the state dict itself, or a checkpoint's.
 
     Args:
-        found: what was read.
+        found: the contents.
         entry: the key of the weights; None: the plain ones under one of the usual keys.
-        where: what messages call the file.
+        where: the file's name in messages.
 
     Raises:
         ModelError: there are none.
@@ -296,7 +296,7 @@ class _Chosen:
 
     Attributes:
         tensors: by key.
-        notes: what was taken, and what else there is.
+        notes: which entry was used, and what else there is.
     """
 
     tensors: dict[str, torch.Tensor]
@@ -304,12 +304,12 @@ class _Chosen:
 
 
 def _chosen(found: Any, entry: str | None, where: str) -> _Chosen:
-    """The state dict of a file: what it holds, or the entry of a checkpoint that holds it.
+    """The state dict of a file: its contents, or an entry of a checkpoint.
 
     Without ``entry``, plain weights come before averaged ones (EMA), and the note says what else there is.
 
     Raises:
-        ModelError: it holds none, or none under this key.
+        ModelError: there is no state dict, or none under this key.
     """
     if not isinstance(found, Mapping):
         raise ModelError(where, f"holds {type(found).__name__}, not a state dict", "save model.state_dict() as safetensors")
@@ -352,7 +352,7 @@ def _refusal(found: Mapping[Any, Any], states: Mapping[str, object], where: str)
 
 
 def _state(value: Any, depth: int = 3) -> dict[str, torch.Tensor] | None:
-    """The value as a state dict, or the one that it holds under one of the usual keys; None where it is neither."""
+    """The value as a state dict, or the one under one of its usual keys; None if there is neither."""
     if not isinstance(value, Mapping):
         return None
     if _is_state(value):

@@ -37,7 +37,7 @@ def load_torchscript(source: Source) -> LoadedNetwork:
     if not source.trust:
         _refuse_load_time_code(reader, source.where)
     try:
-        unit: Any = torch._C.CompilationUnit()  # as torch.jit.load does; it holds every function of the file
+        unit: Any = torch._C.CompilationUnit()  # as torch.jit.load does; has every function of the file
         code: Any = torch._C.import_ir_module(unit, str(path), source.device, {}, False)  # type: ignore[call-arg]
         if not source.trust:
             check_operators(_operators(unit.get_functions()), source.where)
@@ -87,7 +87,7 @@ class AsWritten(nn.Module):
         return self._frozen[0]
 
     def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> AsWritten:
-        """Every change of device, dtype or memory format discards the frozen copy."""
+        """Discard the frozen copy on every change of device, dtype or memory format."""
         self._frozen.clear()
         return super()._apply(fn, recurse)  # type: ignore[no-untyped-call, no-any-return]
 
@@ -104,7 +104,7 @@ def _frozen(network: nn.Module) -> nn.Module:
 
 
 def _refuse_load_time_code(reader: Any, where: str) -> None:
-    """Refuse what torch would run while it reads the file, before the graphs can be looked at.
+    """Refuse code that torch would run while reading the file, before its graphs can be checked.
 
     That is every ``__setstate__``, and calls with constant arguments, which its compiler evaluates. Torch finds members in any case.
     """
@@ -129,7 +129,7 @@ def _check_tensors(reader: Any, where: str) -> None:
 
 
 class _FalseClaimError(Exception):
-    """A pickle claims more than there is."""
+    """A pickle claims more data than there is."""
 
 
 class _Kind(NamedTuple):
@@ -139,7 +139,7 @@ class _Kind(NamedTuple):
 
 
 class _Storage(NamedTuple):
-    """A storage of so many elements."""
+    """A storage with a number of elements."""
 
     elements: int
 
@@ -150,7 +150,7 @@ _ITEM_BYTES |= dict.fromkeys(("Half", "BFloat16", "Short", "UInt16"), 2)  # all 
 
 
 class _Tensors(pickle.Unpickler):
-    """Reads a pickle of TorchScript with every class and function replaced by something inert, and checks the size of its tensors."""
+    """Reads a pickle of TorchScript with inert stand-ins for classes and functions, and checks the sizes of tensors."""
 
     def __init__(self, reader: Any, name: str) -> None:
         super().__init__(io.BytesIO(reader.get_record(name)))

@@ -40,7 +40,7 @@ class Logits(nn.Module):
 
 
 def config_of(source: Source) -> Path:
-    """The config.json that belongs to the weights."""
+    """The config.json next to the weights."""
     return source.file.parent / CONFIG
 
 
@@ -92,7 +92,7 @@ def _described(transformers: Any, values: dict[str, Any]) -> tuple[Any, Any]:
 
 
 def _check(about: Mapping[str, Any], where: str) -> None:
-    """Refuse weights of which the library has left any out, or made any up."""
+    """Refuse weights if the library left any out or initialised any at random."""
     missing = sorted(key for key in about["missing_keys"] if not key.endswith(_EXTRA))
     mismatched = sorted(str(entry[0]) if isinstance(entry, tuple) else str(entry) for entry in about["mismatched_keys"])
     for keys, what in (

@@ -20,7 +20,7 @@ def read_npy(path: Path, option: str) -> Tensor:
     """The array of a .npy file.
 
     Raises:
-        SpecError: at the option: the file is missing, holds no numbers, or has one that is not finite.
+        SpecError: at the option: the file is missing, holds no numbers, or has a non-finite number.
     """
     return _numbers(_opened(path, option, ".npy", lambda: np.lib.format.open_memmap(path, mode="r")), path, option)
 
@@ -57,7 +57,7 @@ def _opened(path: Path, option: str, suffix: str, load: Callable[[], T]) -> T:
 def _numbers(array: object, path: Path, option: str) -> Tensor:
     if not isinstance(array, np.ndarray) or array.dtype.kind not in "fiu":
         raise SpecError(option, f"{path} holds no numbers", "write it with numpy, as floats")
-    with torch.inference_mode(False):  # to be kept, and used where gradients are taken
+    with torch.inference_mode(False):  # cached, and used with gradients
         found = torch.from_numpy(np.array(array, dtype=np.float64, order="C"))
     if not found.isfinite().all():
         raise SpecError(option, f"{path} has numbers that are not finite", "replace NaN and infinity")

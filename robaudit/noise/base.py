@@ -53,8 +53,8 @@ class Ball:
 class NoiseKind(BaseModel, ABC):
     """A kind of noise. Options are fields (frozen; unknown ones are errors); everything else is declared on the class.
 
-    A kind is a map from independent standard normal variables to noisy pixels, at a level. Other variables that it needs (a uniform one, a
-    count) it makes from these: Phi(z) is uniform. So the draws belong to (run seed, kind, sample) and not to the level or the model,
+    A kind is a map from independent standard normal variables to noisy pixels, at a level. Other variables that it needs (uniform ones, a
+    count) are made from these: Phi(z) is uniform. So the draws belong to (run seed, kind, sample) and not to the level or the model,
     -z is as good a draw as z, and the failures of a network are a region in the space of z.
 
     Register a subclass under the entry-point group ``robaudit.noise``; the built-in ones are registered the same way.
@@ -64,14 +64,14 @@ class NoiseKind(BaseModel, ABC):
         least, most: the smallest and the largest possible level.
         whole: whether levels are whole numbers.
         differentiable: whether the noisy pixels have a meaningful gradient with respect to z.
-        guided: whether pixels jump as z moves, and :meth:`noisy` gives z the gradient of a smooth approximation, which chains may follow.
+        guided: whether pixels jump as z moves, and :meth:`noisy` gives the gradient of a smooth approximation, which chains may follow.
         nearly_normal: whether the noise is a sum of many small independent contributions, so that the margins of a network are close to
             jointly normal; False: estimators that fit a normal distribution to them count votes instead.
         quantises: whether its pixels are always in [0, 1], so that ``clip`` would be a mistake.
         bounded: whether the noise has a limit at each level, so that a largest loss exists.
         summary: its effect on a pixel x, in one line.
         prefer: what it models, in one line.
-        source: where the model is from.
+        source: paper or standard of the noise model.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -94,7 +94,7 @@ class NoiseKind(BaseModel, ABC):
 
     @property
     def random(self) -> bool:
-        """Whether two draws of an image differ; if not, estimators compute one."""
+        """Whether two draws of an image differ; if not, estimators compute a single copy."""
         return True
 
     @property
@@ -107,7 +107,7 @@ class NoiseKind(BaseModel, ABC):
 
         Args:
             shape: channels, height, width of the images.
-            levels: those of the run; each is in range already.
+            levels: the run's levels, each already in range.
 
         Raises:
             SpecError: they do not fit; ``where`` is the option, such as ``scale``, or the level's name.
@@ -143,20 +143,20 @@ class NoiseKind(BaseModel, ABC):
             level: of the noise.
 
         Returns:
-            (n, channels, height, width), or a number for all of them (); None if the map is to be differentiated.
+            (n, channels, height, width), or one number for all (); None if the map has to be differentiated.
         """
         return None
 
     @abstractmethod
     def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str], out: Tensor | None = None) -> Tensor:
-        """The noisy pixels, each row from its own image and z alone: the same bits in any batch.
+        """The noisy pixels; each row depends only on its own image and z: the same bits in any batch.
 
         Args:
             x: pixels in [0, 1] (n, channels, height, width), or (1, ...) if all rows are noisy copies of one image.
             z: independent standard normal variables (n, *latent_shape), of the dtype of x.
             level: of the noise.
             ids: sample ids of the rows of x, as many as it has.
-            out: may receive the result (n, channels, height, width); a kind is free to return a new tensor instead. It is never x or z.
+            out: may receive the result (n, channels, height, width); a kind may return a new tensor instead. It is never x or z.
 
         Returns:
             (n, channels, height, width), of the dtype of x. Neither x nor z is changed.
@@ -164,7 +164,7 @@ class NoiseKind(BaseModel, ABC):
 
     @property
     def by_row(self) -> bool:
-        """Whether :meth:`noisy_rows` is there: many levels at once, which a GPU does in one launch."""
+        """Whether :meth:`noisy_rows` is implemented: many levels at once, in one launch on a GPU."""
         return False
 
     def noisy_rows(self, x: Tensor, z: Tensor, levels: Tensor) -> Tensor:

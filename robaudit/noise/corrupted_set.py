@@ -76,7 +76,7 @@ class CorruptedSet(NoiseKind):
 
         Raises:
             SpecError: there is no such folder, corruption or severity.
-            DataError: the array cannot be read, has a number of rows that five severities cannot have, or images of another shape.
+            DataError: the array cannot be read, its rows are not a multiple of five, or its images have another shape.
         """
         copies = self._open()
         if isinstance(copies, _Arrays):
@@ -115,14 +115,14 @@ class CorruptedSet(NoiseKind):
             raise DataError(str(self._labels), f"differs from the data set in {len(wrong)} of {len(ours)} labels; {first}", remedy)
 
     def latent_shape(self, shape: Shape) -> tuple[int, ...]:
-        """No variables."""
+        """Empty: the copies are fixed."""
         return (0,)
 
     def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str], out: Tensor | None = None) -> Tensor:
         """The corrupted copies of the images with these ids.
 
         Raises:
-            SampleError: there is none, it cannot be decoded, or has another shape.
+            SampleError: a copy is missing, cannot be decoded, or has another shape.
             SpecError: the set has been removed.
         """
         copies, (channels, height, width) = self._open(), x.shape[1:]
@@ -195,7 +195,7 @@ class _Folders:
         path = self._file(name, self.folder / str(severity))
         try:
             with Image.open(path, formats=_FORMATS) as image:
-                if (image.height, image.width) != shape[1:]:  # before its pixels are decoded, however many there are
+                if (image.height, image.width) != shape[1:]:  # before decoding any pixels
                     what = f"has {image.height} x {image.width} pixels, and the image of the data set {shape[1]} x {shape[2]}"
                     raise SampleError(str(path), what, _SAME_SHAPE)
                 pixels: NDArray[np.uint8] = np.asarray(image.convert("L" if shape[0] == 1 else "RGB"))

@@ -38,8 +38,8 @@ class Form:
         imagenet, cifar: its parameters at severity 1 to 5, in the units of ``apply``.
         apply: from pixels (n, channels, height, width), or (1, ...), and the parameters to pixels; a random one takes uniform variables on
             [-1, 1], (n, variables), after the pixels.
-        variables: how many of them for an image; None: it is not random.
-        channels: the numbers of channels for which it is defined.
+        variables: number of uniform variables for an image; None: not random.
+        channels: the supported numbers of channels.
     """
 
     imagenet: tuple[Numbers, ...]
@@ -59,7 +59,7 @@ def _defocus(x: Tensor, radius: float, alias_sigma: float) -> Tensor:
 
 
 def _elastic(x: Tensor, u: Tensor, strength: float, smoothness: float, jitter: float) -> Tensor:
-    """All three in shares of the shorter side."""
+    """Elastic distortion; all three parameters are relative to the shorter side."""
     side = min(x.shape[2:])
     return stretched(x, u, strength * side, smoothness * side, jitter * side)
 
@@ -109,7 +109,7 @@ def _flattened(x: Tensor, factor: float) -> Tensor:
     return (x - mean) * factor + mean
 
 
-_IN_224 = 244 / 224  # theirs are shares of 244 pixels, on images of 224
+_IN_224 = 244 / 224  # the published values are relative to 244 pixels, on images of 224
 
 FORMS: Mapping[str, Form] = {
     "gaussian_blur": Form(
@@ -175,7 +175,7 @@ FORMS: Mapping[str, Form] = {
 
 
 def _known(name: str) -> str:
-    if name == "corruption":  # the label where the spec gives none
+    if name == "corruption":  # the default label
         raise ValueError("the key name says which corruption: " + ", ".join(FORMS))
     if name not in FORMS:
         raise ValueError(did_you_mean(name, FORMS))
@@ -218,7 +218,7 @@ class Corruption(NoiseKind):
         return self.form.variables is not None
 
     def check(self, shape: Shape, levels: Sequence[float]) -> None:
-        """Refuse corruptions of colours where there are none.
+        """Refuse corruptions of colour on grey images.
 
         Raises:
             SpecError: the corruption is not defined for this number of channels.
@@ -230,7 +230,7 @@ class Corruption(NoiseKind):
             raise SpecError("name", what, "leave it out")
 
     def latent_shape(self, shape: Shape) -> tuple[int, ...]:
-        """As many variables as the corruption takes; none if it is not random."""
+        """One dimension, of as many variables as the corruption takes; 0 if it is not random."""
         return (0 if self.form.variables is None else self.form.variables(shape),)
 
     def parameters(self, level: float, shape: Shape) -> Numbers:

@@ -22,11 +22,11 @@ class NormalDraws:
     The same z serves every level and every model, so differences between them are paired (common random numbers).
 
     Args:
-        kind: of the noise that is made of them.
+        kind: the kind of noise they are used for.
         seed: the run's seed.
         device: where the draws are made; CPU and CUDA streams differ from each other.
         dtype: of the draws.
-        stream: a name for draws that are independent of the unnamed ones at every seed: a check of a run must not share its noise.
+        stream: a name for draws independent of the unnamed ones at every seed: a check of a run must not share its noise.
 
     Attributes:
         device: where the draws are made.
@@ -37,7 +37,7 @@ class NormalDraws:
         self._name = f"{kind} {stream} stream" if stream else kind
         self._generator = generator(device)
         self._frames: OrderedDict[tuple[str, int, tuple[int, ...]], Tensor] = OrderedDict()
-        self._kept = 0  # bytes of them
+        self._kept = 0  # bytes of draws
 
     def blocks(self, sample_id: str, draws: int, shape: tuple[int, ...], start: int = 0) -> Iterator[Tensor]:
         """Yield ``draws`` draws of a sample from number ``start`` on, block by block, as (n, *shape) tensors.
@@ -51,7 +51,7 @@ class NormalDraws:
             yield z[max(0, start - block * size) : start + draws - block * size].to(self._dtype)
 
     def chosen(self, wanted: Sequence[tuple[str, NDArray[np.int64]]], shape: tuple[int, ...]) -> Iterator[tuple[int, Tensor]]:
-        """Yield chosen draws of several samples, block by block. Their numbers go to the device in one copy that does not block.
+        """Yield chosen draws of several samples, block by block. Their numbers go to the device in one non-blocking copy.
 
         Args:
             wanted: ids of samples, and the numbers of their draws, ascending.
@@ -77,14 +77,14 @@ class NormalDraws:
         return block_size(torch.Size(shape).numel(), self.device)
 
     def pool(self, ids: Sequence[str], shape: tuple[int, ...], most_bytes: int) -> DrawPool:
-        """The draws of several samples, kept for as long as they are chosen from."""
+        """A cache of the draws of several samples on the device."""
         return DrawPool([stream_key(self._seed, self._name, one) for one in ids], shape, self._block_size(shape), most_bytes, self)
 
     def _block(self, key: int, block: int, shape: tuple[int, ...]) -> Tensor:
         return self.fill(torch.empty(shape, device=self.device, dtype=torch.float32), key, block)
 
     def fill(self, block: Tensor, key: int, number: int) -> Tensor:
-        """Fill a float32 block of draws: that of this number in the stream of this key."""
+        """Fill a float32 block of draws: block ``number`` of the stream of this key."""
         self._generator.manual_seed(block_seed(key, number))
         return block.normal_(generator=self._generator)
 
@@ -101,7 +101,7 @@ class NormalDraws:
             yield frame[max(0, start - number * FRAME) : start + draws - number * FRAME].to(self._dtype)
 
     def _frame(self, sample_id: str, number: int, shape: tuple[int, ...]) -> Tensor:
-        """A frame, kept for the next call: the draws of an image are often continued where they stopped."""
+        """A frame, cached for the next call: the draws of an image often continue where they stopped."""
         name = sample_id, number, shape
         if name not in self._frames:
             channels, height, width = shape
@@ -115,14 +115,14 @@ class NormalDraws:
 
 
 class DrawPool:
-    """The draws of several samples that lie on a CUDA device, where a choice of many is one launch.
+    """The draws of several samples on a CUDA device, where choosing many takes one launch.
 
     Args:
         keys: of the samples' streams.
         shape: of a draw.
         size: draws in a block.
-        most_bytes: that may be kept.
-        draws: what fills the blocks.
+        most_bytes: largest size of the pool.
+        draws: fills the blocks.
     """
 
     def __init__(self, keys: Sequence[int], shape: tuple[int, ...], size: int, most_bytes: int, draws: NormalDraws) -> None:
@@ -132,12 +132,12 @@ class DrawPool:
         self._kept: Tensor | None = None  # (samples, draws, *shape)
 
     def holding(self, samples: Sequence[int], draws: int, like: Tensor) -> Tensor | None:
-        """The pool (samples, at least so many draws, *shape), float32, with those of these samples filled in; None if it grows too large.
+        """The pool (samples, at least ``draws``, *shape), float32, with the draws of these samples filled in; None if it grows too large.
 
         Args:
-            samples: whose draws are needed.
-            draws: how many of each.
-            like: says on which device.
+            samples: indices of the samples needed.
+            draws: number of draws of each.
+            like: a tensor on the device.
         """
         blocks = -(-draws // self._size)
         if self._kept is None or self._kept.shape[1] < blocks * self._size:

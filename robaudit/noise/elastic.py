@@ -44,7 +44,7 @@ def stretched(x: Tensor, u: Tensor, strength: float, smoothness: float, jitter: 
 
 
 def affine_grid(moves: Tensor, height: int, width: int) -> Tensor:
-    """Where every pixel of the moved image comes from, as :func:`unit` gives it: (n, 6) -> (n, 2, height, width).
+    """The source position of every pixel of the moved image, in the units of :func:`unit`: (n, 6) -> (n, 2, height, width).
 
     The points are a = c + (s, s), b = c + (s, -s), d = c + (-s, -s), with c the middle in whole pixels and s a third of the shorter side;
     their columns and rows move by ``moves``.

@@ -15,7 +15,7 @@ from robaudit.numerics.rowwise import product
 
 Floats = NDArray[np.float64]
 Edge = Literal["edge", "symmetric", "reflect"]
-"""What is beyond the border, by NumPy's name: the outermost pixel; the image reflected with, or without, its outermost pixel twice."""
+"""Padding modes by NumPy's names: repeat the outermost pixel; reflect with, or without, repeating it."""
 
 _NOTHING = 1e-9  # of a kernel that sums to 1: below the resolution of float32
 
@@ -77,7 +77,7 @@ def _pixelated_matrix(side: int, share: float) -> Tensor:
 def box_matrix(inputs: int, outputs: int) -> Floats:
     """Resampling from ``inputs`` to ``outputs`` values with a box filter, as Pillow does it: (outputs, inputs), rows sum to 1.
 
-    An output is the mean of the inputs whose centres are in its box; where it is narrower than one input, its box has the width of one.
+    An output is the mean of the inputs whose centres are in its box, which is at least as wide as one input.
     """
     scale = inputs / outputs
     width = max(scale, 1.0)

@@ -68,7 +68,7 @@ def orthogonal_frame(shape: tuple[int, int, int], generator: torch.Generator) ->
 
 
 def _offset(generator: torch.Generator, tall: int, wide: int) -> tuple[int, int]:
-    """Where the grid of patches begins. On CUDA it comes from the generator's seed, because reading a draw would wait for the device."""
+    """The offset of the grid of patches. On CUDA it comes from the generator's seed, because reading a draw would synchronise."""
     if generator.device.type == "cpu":
         top, left = (int(torch.randint(side, (1,), generator=generator)) for side in (tall, wide))
         return top, left
@@ -86,7 +86,7 @@ def _frames(count: int, generator: torch.Generator) -> Tensor:
     for part in matrices.split(_AT_ONCE if generator.device.type == "cpu" else count):
         normal = part.double()
         product = normal @ normal.transpose(1, 2)
-        factor, _ = torch.linalg.cholesky_ex(product)  # a singular G, with a probability of about 1e-13, gives copies that are lost
+        factor, _ = torch.linalg.cholesky_ex(product)  # a singular G (probability about 1e-13) gives non-finite copies, which count as lost
         factor /= product.diagonal(dim1=1, dim2=2).sqrt().unsqueeze(1)
         part.copy_(torch.linalg.solve_triangular(factor, normal, upper=False))
     return matrices

@@ -1,4 +1,4 @@
-"""Salt and pepper: a share of the values is lost to black or white."""
+"""Salt and pepper: a share of the values becomes black or white."""
 
 from __future__ import annotations
 

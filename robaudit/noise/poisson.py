@@ -13,7 +13,7 @@ from robaudit.noise.base import AdditiveNoise, Shape
 from robaudit.numerics.grams import diagonal_gram
 from robaudit.numerics.poisson import poisson_quantile
 
-_VALUES = {"cpu": 1 << 16, "other": 1 << 24}  # of one operation: what stays in the cache, or what keeps the device busy
+_VALUES = {"cpu": 1 << 16, "other": 1 << 24}  # values of one operation: fits the CPU's cache, or keeps the GPU busy
 
 
 class Poisson(AdditiveNoise):

@@ -34,7 +34,7 @@ class Noise:
 
     Attributes:
         label: in the results.
-        kind: the name that the plugin is registered under; it seeds the draws.
+        kind: the plugin's registered name, which seeds the draws.
         form: the map from normal variables to pixels.
         levels: in the spec's order.
     """
@@ -72,7 +72,7 @@ class Noise:
 
 @dataclass(frozen=True, slots=True)
 class NoiseSource:
-    """A kind of noise and the normal variables that it is made of."""
+    """A kind of noise with its normal variables."""
 
     form: NoiseKind
     draws: NormalDraws
@@ -86,7 +86,7 @@ class NoiseSource:
         return self.draws.chosen(wanted, self.form.latent_shape(shape))
 
     def pool(self, ids: Sequence[str], shape: Shape, most_bytes: int) -> DrawPool | None:
-        """The draws of :meth:`blocks` for many samples, kept on a CUDA device; None on the CPU, or where the kind takes a single level."""
+        """The draws of :meth:`blocks` for many samples, cached on a CUDA device; None on the CPU, or if the kind takes a single level."""
         usable = self.form.by_row and self.draws.device.type != "cpu"
         return self.draws.pool(ids, self.form.latent_shape(shape), most_bytes) if usable else None
 
@@ -130,7 +130,7 @@ class NoiseSource:
         """The kind, for estimators that use its covariance.
 
         Raises:
-            ValueError: it has none; estimators that need one declare it.
+            ValueError: it has no covariance; estimators that need one declare it.
         """
         if not isinstance(self.form, AdditiveNoise):
             raise ValueError("the noise has no known covariance; declare needs_noise")  # noqa: TRY004  a broken contract, not a type
@@ -138,7 +138,7 @@ class NoiseSource:
 
 
 def _valid(found: Tensor, method: str, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-    """What a method returned.
+    """Check what a method returned.
 
     Raises:
         BrokenContractError: it is not a finite tensor of this shape and type.

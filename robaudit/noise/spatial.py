@@ -26,7 +26,7 @@ class Spatial(NoiseKind):
     rotation * size * (2 u_3 - 1) degrees, counter-clockwise; and a crop after padding by pad = round(crop * size) pixels on
     each side, which begins floor(u_4 (2 pad + 1)) pixels from the left and floor(u_5 (2 pad + 1)) from the top.
 
-    Beyond the border, the image is reflected at its outermost pixels. A single resampling follows the whole transform, so nothing
+    Beyond the border, the image is reflected at its outermost pixels. A single resampling does the whole transform, so nothing
     is interpolated twice, and corners that rotate into the picture are reflections, too.
 
     Source: Rice et al. 2021, Robustness between the worst and average case: its spatial transforms have the ranges of size 1.

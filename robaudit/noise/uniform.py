@@ -17,7 +17,7 @@ from robaudit.noise.base import AdditiveNoise, Ball, Shape
 from robaudit.numerics.grams import diagonal_gram
 from robaudit.numerics.rowwise import total
 
-_SHORTEST = 1e-6  # no draw is as short; z = 0 is the image itself
+_SHORTEST = 1e-6  # shorter than any draw; z = 0 is the image itself
 
 
 class Uniform(AdditiveNoise):
@@ -86,7 +86,7 @@ class Uniform(AdditiveNoise):
 
     @property
     def by_row(self) -> bool:
-        """In the box."""
+        """True in the box."""
         return self.norm == "linf"
 
     def noisy_rows(self, x: Tensor, z: Tensor, levels: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 class Mirror(Enum):
-    """Where the plane beyond the image is reflected; NumPy's names for the same padding."""
+    """Where the image is reflected beyond its border, with NumPy's names of the padding."""
 
     REFLECT = "reflect"
     """At the centres of the outermost pixels, which are not repeated: c b | a b c | b a."""
@@ -30,10 +30,10 @@ def sample(x: Tensor, grid: Tensor, mirror: Mirror) -> Tensor:
     Args:
         x: (n, channels, height, width), or (1, ...) if all samples are of one image.
         grid: column and row of every new pixel as :func:`unit` gives them, (n, 2, height, width).
-        mirror: the one that the coordinates were made for.
+        mirror: the reflection that the coordinates were made for.
 
     Returns:
-        (n, channels, height, width); the bits of a row depend on its image and its coordinates alone.
+        (n, channels, height, width); a row's bits depend only on its image and coordinates.
     """
     images = x.expand(len(grid), *x.shape[1:])
     return torch.nn.functional.grid_sample(

@@ -16,7 +16,7 @@ from robaudit.files import expanded
 from robaudit.text import distinct
 
 BASE_DIR = "base_dir"
-"""The key of the validation context for the folder of relative paths."""
+"""Key in the validation context: the folder of relative paths."""
 _SYNSET_WORDS = re.compile(r"(n\d{8})[\s,]+(\S.*)")
 """A line of ImageNet's files of names: a synset and its synonyms."""
 _LARGEST = 2**24
@@ -86,7 +86,7 @@ def _lines(text: str) -> list[str]:
 
 
 def _first_synonyms(names: Sequence[str], synsets: Sequence[str]) -> tuple[str, ...]:
-    """The first synonym of each class; all of them if that is not unique, and with the synset if they are not either.
+    """The first synonym of each class; all synonyms if that is not unique; with the synset if they are not unique either.
 
     ImageNet has two classes with the single name crane.
     """

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 SUFFIXES = frozenset((".png", ".jpg", ".jpeg", ".bmp", ".ppm", ".pgm", ".pbm", ".tif", ".tiff", ".webp", ".gif"))
-"""Of image files."""
+"""Suffixes of image files."""
 SPLITS = ("test", "testing", "validation", "valid", "val", "dev", "eval", "evaluation", "train", "training")
-"""Names of the parts of a data set, the preferred ones first."""
+"""Names of splits, in order of preference."""
 USUAL_PATHS = ("path", "file_name", "filename", "file", "filepath", "file_path", "image_path", "img_path", "image", "img")
 """Usual names of columns of image paths."""
 USUAL_LABELS = (
@@ -22,7 +22,7 @@ USUAL_LABELS = (
 )
 """Usual names of columns of labels."""
 DELIMITERS = (",", ";", "\t")
-"""Between the fields of a CSV file."""
+"""Delimiters of a CSV file."""
 FORMS = {
     ".parquet": "parquet",
     ".pq": "parquet",
@@ -34,17 +34,17 @@ FORMS = {
 }
 """The readers of the library ``datasets``, by file suffix."""
 METADATA = "metadata.csv"
-"""The file with the labels of the images in its folder, as in the library ``datasets`` (also metadata.jsonl)."""
+"""The file with labels of the images in its folder, as in the library ``datasets`` (also metadata.jsonl)."""
 METADATA_PATH = "file_name"
-"""Its column of paths."""
+"""The column of paths in this file."""
 
 _SHARD = re.compile(r"(.+?)-\d+-of-\d+(-[0-9a-f]+)?")
-_MOST_LISTED = 10**5  # entries of a folder that are looked at
+_MOST_LISTED = 10**5  # entries of a folder that are examined
 _LONGEST_LINE = 2**20
 
 
 def recognised(written: str, base: Path) -> dict[str, Any] | None:
-    """The kind of a data set and the keys that its form needs; None if it is not recognised.
+    """The kind of a data set and the keys that its files need; None if not recognised.
 
     Args:
         written: the path, relative to ``base``: a file, a folder, or a pattern of files.
@@ -121,7 +121,7 @@ def usual(names: Sequence[str], columns: Sequence[str]) -> str | None:
 
 
 def columns_of(path: Path) -> list[str]:
-    """The names in the first line of a CSV file; none if it has no such line."""
+    """The names in the first line of a CSV file; empty if it has no header."""
     try:
         with path.open("rb") as file:
             line = file.readline(_LONGEST_LINE).decode("utf-8-sig")
@@ -132,7 +132,7 @@ def columns_of(path: Path) -> list[str]:
 
 
 def _renamed(columns: Sequence[str]) -> dict[str, Any]:
-    """The options for a CSV file with other column names than ours."""
+    """The options for a CSV file whose columns have other names than ours."""
     path, label = usual(USUAL_PATHS, columns), usual(USUAL_LABELS, columns)
     found = {"path_column": path if path and "path" not in columns else None, "label_column": label if "label" not in columns else None}
     return {key: name for key, name in found.items() if name is not None}

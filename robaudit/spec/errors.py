@@ -43,7 +43,7 @@ def explain(
         error: pydantic's errors.
         model: the validated model.
         where: the file or option, for the message.
-        below: the location in the spec of the validated part, if not all of it was validated.
+        below: the location of the validated part in the spec, if only a part was validated.
         kind: the section of the data set in a whole spec.
     """
     origin = Origin(where) if isinstance(where, str) else where
@@ -93,7 +93,7 @@ def _wanted(error: ErrorDetails) -> str:
 
 
 def _owner(model: type[BaseModel], location: Sequence[int | str], kind: type[BaseModel] | None) -> type[BaseModel] | None:
-    """The model whose field the last part of the location is (or should be)."""
+    """The model that has (or should have) the last part of the location as a field."""
     current: type[BaseModel] | None = model
     for part in location[:-1]:
         if current is not None and isinstance(part, str):

@@ -47,7 +47,7 @@ def as_bytes(value: object) -> object:
 
 
 def no_bool(value: object) -> object:
-    """Refuse YAML's true, false, yes and no for a number (Python treats them as 1 and 0)."""
+    """Refuse YAML's true, false, yes and no as numbers (Python treats them as 1 and 0)."""
     if isinstance(value, bool):
         raise ValueError("must be a number")  # noqa: TRY004  pydantic reports a ValueError
     return value

@@ -33,7 +33,7 @@ SCORES = (
     "easy_less_hard_r_m",
     "easy_less_hard",
 )
-"""Those that are scores of radii: :class:`robaudit.stats.scores.Score`."""
+"""Quantities that are scores of radii: :class:`robaudit.stats.scores.Score`."""
 CERTIFIED_ACCURACY = "certified_accuracy"
 """The share of images whose class is certified, and is the label, within a radius."""
 WARNINGS = "warnings"
@@ -51,7 +51,7 @@ QUANTITIES: Mapping[str, frozenset[str]] = {
     CERTIFIED_ACCURACY: frozenset({"radius"}),
     **dict.fromkeys(SCORES, frozenset[str]()),
 }
-"""The quantities of `robaudit gate`, each with the required arguments (apart from those that select results)."""
+"""The quantities of `robaudit gate`, each with its required arguments (besides those that select results)."""
 
 _GATE = re.compile(r"\s*(?P<quantity>\w+)\s*(?:\((?P<arguments>[^()]*)\))?\s*(?P<relation>[<>=!~]+)\s*(?P<number>.*?)\s*", re.DOTALL)
 _LONGEST = 300
@@ -64,11 +64,11 @@ class Gate(Document):
     Attributes:
         quantity: the compared quantity.
         relation, threshold: ``>=`` or ``<=``, and the number.
-        estimator, noise, level: select the results; None: the run's, if it has only one.
+        estimator, noise, level: select the results; None: the run's only one.
         level_name: the name of the level; None: any. The text ``sigma=0.1`` is a level with the name sigma.
-        t: the argument of share_below and the like; None for the others.
-        part: selects a value of an estimator that gives several (``q=100``); None: any.
-        radius: the argument of certified_accuracy; None for the others.
+        t: the argument of share_below and similar quantities; None for others.
+        part: selects a value of an estimator with several (``q=100``); None: any.
+        radius: the argument of certified_accuracy; None for others.
     """
 
     members = "gate=text quantity estimator=result noise level_name level t radius relation threshold"
@@ -86,23 +86,23 @@ class Gate(Document):
 
     @property
     def text(self) -> str:
-        """As it can be written on the command line."""
+        """The gate as text for the command line."""
         return str(self)
 
     @property
     def result(self) -> str | None:
-        """The name of the result that it is about; None if it names no estimator."""
+        """The name of its result; None if it names no estimator."""
         return None if self.estimator is None else str(ResultName(self.estimator, self.part))
 
     def means(self, name: str) -> bool:
-        """Whether it can be about the result of this name, at any noise level."""
+        """Whether it can apply to the result of this name, at any noise level."""
         parsed = ResultName.parse(name)
         same = self.part is None or str(parsed.part) == str(self.part)
         return same and self.estimator in (None, name, parsed.estimator)
 
     @property
     def levels(self) -> LevelChoice:
-        """The noise levels that it can be about."""
+        """The noise levels to which it can apply."""
         number = () if self.level is None else (self.level,)
         noises = () if self.noise is None else (self.noise,)
         sigma = self.level_name is LevelName.SIGMA
@@ -127,7 +127,7 @@ class Gate(Document):
 
 
 NO_WARNINGS = Gate(WARNINGS, "<=", 0.0)
-"""What ``--strict`` adds: a run that warned fails."""
+"""The gate that ``--strict`` adds: a run with warnings fails."""
 
 
 def number_text(number: float) -> str:
@@ -140,11 +140,11 @@ def parse_gate(text: str, quantities: Mapping[str, frozenset[str]], where: str) 
 
     Args:
         text: as the user wrote it.
-        quantities: the known ones, each with the required arguments (apart from those that select results).
+        quantities: the known quantities, each with its required arguments (besides those that select results).
         where: its location, for messages (``--gate``, ``spec.yaml, gates``, ``pyproject.toml``).
 
     Raises:
-        SpecError: it is not a gate, or names an unknown quantity or argument.
+        SpecError: the text is not a gate, or names an unknown quantity or argument.
     """
     where = f"{where} {text!r}"
     example = f"for example {_example(quantities)!r}"

@@ -21,7 +21,7 @@ from robaudit.spec.pretrained.base import Pretrained
 from robaudit.spec.pretrained.fill import for_dataset
 
 _EMBEDDED = "digits"
-_MOST_NAMES = 20  # written out
+_MOST_NAMES = 20  # most class names written out
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Answers:
         samples: noisy copies of each image.
         least: the mean robustness that a gate requires; None: no gate.
         source: the model's files that supply the rest of the section; empty: none.
-        names: the class names, if they are too many to be written out.
+        names: the class names, if there are too many to write out.
     """
 
     model: Mapping[str, Any]
@@ -51,10 +51,10 @@ def model_section(path: str, keys: Mapping[str, Any], normalise: str, known: Pre
     """The ``model`` section.
 
     Args:
-        path: of the model; empty: it has none.
+        path: of the model, or ''.
         keys: further keys (architecture, weights).
         normalise: a name or numbers.
-        known: the contents of the model's own files, whose mean and std are used if ``normalise`` is none.
+        known: the contents of the model's own files, whose mean and std are used if ``normalise`` gives none.
 
     Raises:
         SpecError: the normalisation is neither a name nor numbers.
@@ -72,7 +72,7 @@ def normalisation(text: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Mean and std from a name (``imagenet``) or from numbers (``0.5/0.25`` or ``0.4,0.5,0.6/0.2,0.2,0.2``).
 
     Raises:
-        SpecError: it is neither.
+        SpecError: the text is neither.
     """
     key = re.sub(r"[\s_-]", "", text).lower()
     if key in NORMALISATIONS:
@@ -140,7 +140,7 @@ def _without_labels(path: Path) -> dict[str, object]:
     try:
         with zipfile.ZipFile(path) as archive:
             return {"labels_key": None} if len(archive.namelist()) == 1 else {}
-    except (OSError, zipfile.BadZipFile):  # the data set says what is wrong with it
+    except (OSError, zipfile.BadZipFile):  # opening the data set will report the error
         return {}
 
 
@@ -148,7 +148,7 @@ def class_names(text: str, base: Path) -> str | list[str]:
     """The value of ``class_names``: a file, relative to the folder of the spec, or the names between commas.
 
     Raises:
-        SpecError: there is no such file.
+        SpecError: the file does not exist.
     """
     if (base / expanded(text)).is_file():
         return str(expanded(text))

@@ -62,9 +62,9 @@ def load_spec(
         text: its content, if the file is still to be written.
         settings: ``key=value`` with dotted keys (``model.mean=[0.5]``, ``mc.samples=2000``), values in YAML.
         sigmas: replace the levels of the noises whose level is a standard deviation.
-        noises: keep only the noises with these labels.
+        noises: restrict the noises to these labels.
         levels: replace the levels of the noises, which must all have levels of one name.
-        estimators: replace the spec's list; an estimator that the spec lists keeps its options.
+        estimators: replace the spec's list; estimators listed in the spec keep their options.
         overrides: further values by location, for example ``{("run", "seed"): 3}``.
         complete: fill in missing keys from the model's own files.
 
@@ -87,7 +87,7 @@ def load_spec(
         apply_setting(raw, setting)
     if noises:
         _keep_to(raw, noises, [label for label in known if label not in noises])
-    if noises:  # the list is another one: its entries have no lines
+    if noises:  # a new list: its entries have no lines
         lines = {
             location: line for location, line in lines.items() if location[:1] not in (("noise",), ("estimators",)) or len(location) == 1
         }
@@ -107,11 +107,11 @@ def validated(document: Mapping[str, Any], origin: Origin) -> AuditSpec:
     """The spec in a document of plain values.
 
     Args:
-        document: as YAML or JSON has it.
+        document: as read from YAML or JSON.
         origin: where it comes from.
 
     Raises:
-        SpecError: it is no valid spec.
+        SpecError: it is not a valid spec.
     """
     try:
         return AuditSpec.model_validate(document, context={BASE_DIR: origin.folder}).coming(origin)
@@ -120,7 +120,7 @@ def validated(document: Mapping[str, Any], origin: Origin) -> AuditSpec:
 
 
 def dataset_section(dataset: object) -> type[BaseDatasetSpec] | None:
-    """The section of the data set that a document names, for messages; None: it names no known kind."""
+    """The data set section of a document, for messages; None if its kind is unknown."""
     name = dataset.get("kind") if isinstance(dataset, Mapping) else None
     return dataset_kind(name) if isinstance(name, str) and name in DATASET_KINDS else None
 
@@ -194,7 +194,7 @@ def _loaded(text: str, lines: dict[Location, int]) -> Any:
 
 
 def _index(node: yaml.Node, location: Location, lines: dict[Location, int], count: list[int]) -> None:
-    """Record the line of every key, and refuse what no spec needs: aliases count as if written out."""
+    """Record the line of every key, and refuse oversized documents, counting aliases as written out."""
     count[0] += 1
     if count[0] > _MAX_NODES or len(location) > _MAX_DEPTH:
         raise yaml.YAMLError("too many or too deeply nested values")
@@ -213,7 +213,7 @@ def _index(node: yaml.Node, location: Location, lines: dict[Location, int], coun
 
 
 def _refuse_text(node: yaml.Node) -> None:
-    """Refuse lone surrogates, which no file or terminal can hold, and what is longer than any path."""
+    """Refuse lone surrogates, which no file or terminal can represent, and text longer than any path."""
     try:
         if len(str(node.value).encode()) > _LONGEST_TEXT:
             raise yaml.YAMLError(f"a value has more than {_LONGEST_TEXT} characters (line {node.start_mark.line + 1})")
@@ -235,7 +235,7 @@ def put(raw: dict[str, Any], location: Location, value: object) -> None:
     """Set a value of the raw spec by its location, creating missing sections.
 
     Raises:
-        SpecError: the location leads through something that is not a section.
+        SpecError: a part of the location is not a section.
     """
     target: Any = raw
     for i, part in enumerate(location[:-1]):
@@ -352,7 +352,7 @@ def choose_noise(raw: dict[str, Any], labels: Sequence[str], levels: Sequence[st
 
 
 def _keep_to(raw: dict[str, Any], labels: Sequence[str], left_out: Sequence[str]) -> None:
-    """Remove the other noises from the lists of the estimators, and estimators that are only for those from the spec.
+    """Remove the other noises from the estimators' lists, and remove estimators that apply only to those.
 
     Raises:
         SpecError: no estimator is left.
@@ -383,7 +383,7 @@ def _level_key(entry: Mapping[str, Any]) -> str | None:
 
 
 def choose_estimators(entries: object, names: Sequence[str]) -> list[Any]:
-    """The estimators named on the command line (by name or label), with the options that the spec gives them."""
+    """The estimators named on the command line (by name or label), with their options from the spec."""
     listed = entries if isinstance(entries, list) else []
     known = {_name(entry): entry for entry in reversed(listed)} | {label: entry for entry in listed if (label := _label(entry))}
     return [known.get(name, name) for name in names]

@@ -48,7 +48,7 @@ MOST_NOISES, MOST_LEVELS = 100, 1000
 MOST_ROWS, MOST_WORKERS, MOST_GATES = 2**20, 64, 1000
 MOST_RAY_WORKERS = 10_000
 HUB = "hf:"
-"""What the path of a model on the Hugging Face Hub begins with."""
+"""Prefix of the path of a model on the Hugging Face Hub."""
 
 
 class ModelSpec(SpecSection):
@@ -108,7 +108,7 @@ class BaseDatasetSpec(SpecSection):
     """Keys that all kinds of data set share; each kind adds its own, and opens itself."""
 
     names_from_model: ClassVar[bool] = False
-    """Whether class names that the model's own files give are taken where the spec has none; other kinds bring theirs."""
+    """Whether class names come from the model's own files if the spec has none; other kinds have their own."""
 
     kind: str
     limit: Count | None = Field(None, description="audit the first N samples")
@@ -135,11 +135,11 @@ class BaseDatasetSpec(SpecSection):
 
     @property
     def names_of_model(self) -> bool:
-        """Whether class_names are those that the model's own files give."""
+        """Whether class_names come from the model's own files."""
         return self._names_of_model
 
     def naming(self, names: tuple[str, ...] | None) -> Self:
-        """Record the class names that the model's own files give."""
+        """Record class names from the model's own files."""
         self._names_of_model = names is not None and self.class_names == names
         return self
 
@@ -147,11 +147,11 @@ class BaseDatasetSpec(SpecSection):
         """The whole :class:`~robaudit.datasets.base.Dataset`; no image is read yet.
 
         Args:
-            base_dir: the folder that relative paths start from.
+            base_dir: the folder of relative paths.
             trust: whether Python code that the spec names may run.
 
         Raises:
-            DataError: the data set is missing, damaged or not as the spec says.
+            DataError: the data set is missing, damaged or differs from the spec.
         """
         raise NotImplementedError
 
@@ -159,7 +159,7 @@ class BaseDatasetSpec(SpecSection):
         """The values of a further column, a text for each sample of the whole data set.
 
         Raises:
-            DataError: it has no such column, or this kind has none.
+            DataError: there is no such column, or this kind has no columns.
         """
         raise DataError(f"--by {name}", f"data of kind {self.kind} have no columns", "use label or predicted; csv, npz and hf have columns")
 
@@ -196,7 +196,7 @@ class ImageOptions(BaseDatasetSpec):
 
 
 class FilesSpec(ImageOptions):
-    """Image files that a folder or a list on disk names."""
+    """Image files in a folder or listed in a file."""
 
     names_from_model = True
 
@@ -217,7 +217,7 @@ DATASET_KINDS: Mapping[str, str] = {
 }
 """The kinds of data sets that a spec can name, each with its section; a module is imported when its kind is asked for."""
 IN_MEMORY = "memory"
-"""The kind of data, and the format of a model, that a Python program passed to :func:`robaudit.audit`."""
+"""The kind of data and format of models passed to :func:`robaudit.audit` by a Python program."""
 
 
 class MemorySpec(BaseDatasetSpec):
@@ -226,7 +226,7 @@ class MemorySpec(BaseDatasetSpec):
     kind: Literal["memory"] = "memory"
 
     def open(self, base_dir: Path, *, trust: bool) -> NoReturn:
-        """Refuse: only the program has them."""
+        """Refuse: only the program has the samples."""
         what = "the data were objects in the memory of a Python program, and are not kept"
         raise DataError("dataset", what, "pass them again: robaudit.audit(net, dataset, ..., out=RUN) checks that they are the same")
 
@@ -260,7 +260,7 @@ DatasetSpec = Annotated[SerializeAsAny[BaseDatasetSpec], BeforeValidator(_of_its
 
 
 def noise_entries(value: object) -> list[tuple[Location, object]]:
-    """The noises as they are written, each with its location below ``noise``.
+    """The noises as written, each with its location below ``noise``.
 
     A single one is a list of one, and one with several names is one for each name.
     """
@@ -325,18 +325,18 @@ class NoiseSpec(SpecSection):
 
     @property
     def level_name(self) -> LevelName:
-        """The key that its levels stand under."""
+        """The key of its levels."""
         return next(name for name in LEVEL_KEYS if getattr(self, name) is not None)
 
     @property
     def levels(self) -> tuple[float, ...]:
-        """The numbers."""
+        """The levels as numbers."""
         found: tuple[float, ...] = getattr(self, self.level_name)
         return found
 
     @property
     def options(self) -> dict[str, Any]:
-        """The keys that are the kind's own."""
+        """The options of the kind."""
         return dict(self.model_extra or {})
 
     @property
@@ -408,13 +408,15 @@ class RunSpec(SpecSection):
     @classmethod
     def _command_line_only(cls, values: Any) -> Any:
         for key, option in (("ray_address", "--ray-address"), ("ship", "--ship")):
-            if isinstance(values, Mapping) and key in values:  # whoever wrote the spec would choose who gets the model, and whose code runs
+            if isinstance(values, Mapping) and key in values:  # the spec's author would choose who receives the model and whose code runs
                 raise about_key(WRONG_KEY, key, f"is for the command line alone: {option}")
         return values
 
     @model_validator(mode="after")
     def _check(self) -> RunSpec:
-        if "engine" not in self.model_fields_set and self.gpus_per_worker != "auto":  # with "engine: local", it waits for the next time
+        if (
+            "engine" not in self.model_fields_set and self.gpus_per_worker != "auto"
+        ):  # allowed, though unused, with an explicit engine: local
             raise ValueError("gpus_per_worker is for engine: ray")
         if self.engine == "local" and self.workers != "auto" and self.workers > MOST_WORKERS:
             raise about_key(WRONG_KEY, "workers", f"{self.workers} threads are more than {MOST_WORKERS}, the most without engine: ray")
@@ -477,7 +479,7 @@ class AuditSpec(SpecSection):
 
     @property
     def base_dir(self) -> Path:
-        """The folder that paths in the spec are relative to."""
+        """The folder of relative paths in the spec."""
         return self._origin.folder
 
     @property
@@ -487,7 +489,7 @@ class AuditSpec(SpecSection):
 
     @property
     def title(self) -> str:
-        """What tables, pages and pictures call the run."""
+        """The run's name in tables, pages and pictures."""
         return self.name or self.stem
 
     def located(self, folder: Path, name: str) -> AuditSpec:

@@ -14,13 +14,13 @@ class Origin:
     """Where a spec comes from.
 
     Attributes:
-        where: the file, for messages; "": there is none.
-        folder: that relative paths in the spec start from.
-        name: of the audit: the stem of the file.
+        where: the file, for messages, or ''.
+        folder: of relative paths in the spec.
+        name: of the audit, the stem of the file.
         lines: line numbers in the file, by location.
         moved: locations in the file of the parts that have another location in the validated spec.
         arguments: there is no file: the parts are arguments of a function, and messages begin with them.
-        taken: lines for the user: what was taken from the model's own files.
+        taken: lines for the user about values from the model's own files.
     """
 
     where: str = ""

@@ -22,7 +22,7 @@ LIKELY: Mapping[str, str] = {
     "fashionmnist": " (FashionMNIST)",
     "half": "",
 }
-"""The ones that users most often forget, and the rest of the hint; CIFAR-100's works like CIFAR-10's."""
+"""The presets users forget most often, with the rest of the hint; CIFAR-100's works like CIFAR-10's."""
 
 
 def hint(name: str) -> str:

@@ -32,7 +32,7 @@ def spec_schema(
     listed = [{"$ref": f"#/$defs/{_dataset(definitions, kind)}"} for kind in DATASET_KINDS]
     schema["properties"]["dataset"] = {"description": schema["properties"]["dataset"]["description"], "oneOf": listed}
     for form in definitions["ModelSpec"]["properties"]["format"]["anyOf"]:
-        if IN_MEMORY in form.get("enum", ()):  # which no file can name
+        if IN_MEMORY in form.get("enum", ()):  # files cannot name it
             form["enum"].remove(IN_MEMORY)
     forms: list[dict[str, Any]] = [{"enum": sorted(estimators)}]
     for name, model in estimators.items():
@@ -50,7 +50,7 @@ def spec_schema(
 
 
 def _dataset(definitions: dict[str, Any], kind: str) -> str:
-    """The name of the definition of a kind of data set, which is added."""
+    """Add the definition of a kind of data set and return its name."""
     model = dataset_kind(kind)
     section = model.model_json_schema()
     definitions.update(section.pop("$defs", {}))
@@ -59,7 +59,7 @@ def _dataset(definitions: dict[str, Any], kind: str) -> str:
 
 
 def _options(definitions: dict[str, Any], name: str, model: type[BaseModel]) -> str:
-    """The name of the definition of an estimator's options, which is added."""
+    """Add the definition of an estimator's options and return its name."""
     options = model.model_json_schema()
     definitions.update(options.pop("$defs", {}))
     if "noise" in options.get("properties", {}):
