@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import cmath
 import math
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -40,13 +41,20 @@ def gaffke_lower(values: ArrayLike, low: float, alpha: float) -> float:
     Source: Gaffke, "Three test statistics for a nonparametric one-sided hypothesis on the mean of a nonnegative variable",
     Math. Methods of Statistics 14 (2005); Learned-Miller and Thomas, arXiv:1905.06208 (2019), section 3.
     """
-    from scipy.special import ndtri  # imported late: commands start without SciPy
-
     x, counts = _distinct(np.asarray(values, dtype=np.float64).ravel() - low)
-    top, n = float(x[-1]), float(counts.sum())
+    top = float(x[-1])
     if top <= 0.0:
         return low
-    x, counts = np.append(0.0, x / top), np.append(1.0, counts)
+    return low + top * _lower((x / top).tobytes(), counts.tobytes(), alpha)
+
+
+@lru_cache(maxsize=1024)  # the sections of a report, a page or a session ask for the same means again
+def _lower(distinct: bytes, often: bytes, alpha: float) -> float:
+    """The bound for distinct values in [0, 1], given as bytes of float64, and how often each occurs."""
+    from scipy.special import ndtri  # the start of a command imports no SciPy
+
+    x, counts = np.append(0.0, np.frombuffer(distinct)), np.append(1.0, np.frombuffer(often))
+    n = float(counts.sum()) - 1.0
     mean, target = float(x @ counts) / n, float(ndtri(alpha))
     first, last, old = 0.0, mean, mean  # P[weighted mean <= first] <= alpha; at the mean of all n + 1 it is about a half
     before = _quantile_at(x, counts, mean) - target
@@ -59,7 +67,7 @@ def gaffke_lower(values: ArrayLike, low: float, alpha: float) -> float:
         secant = guess - height * (guess - old) / (height - before) if height != before else first
         old, before = guess, height
         guess = secant if first < secant < last and iteration % 5 else (first + last) / 2.0
-    return low + top * guess
+    return guess
 
 
 def _distinct(values: Floats) -> tuple[Floats, Floats]:
