@@ -139,7 +139,7 @@ def _in_passes(work: Callable[[int], Tensor], rows: int, where: str) -> Tensor:
 
 
 def _check_labels(model: LogitModel, dataset: Dataset, labels: Labels, classes: int) -> None:
-    """Check every label if the data set knows them without reading pixels, else those of the first images; -1 is none."""
+    """Check every label if the data set knows them without reading pixels, else the labels of the first images; -1 is none."""
     highest, lowest = int(labels.max(initial=-1)), int(labels[labels >= 0].min(initial=classes))
     if highest == classes and lowest == 1:
         what = f"the labels run from 1 to {highest}, but {model.name} counts its {classes} classes from 0"

@@ -1,4 +1,4 @@
-"""Several workers on one audit: hands out jobs, and hands out again those of a lost worker."""
+"""Several workers on one audit: hand out jobs, and hand out a lost worker's jobs again."""
 
 from __future__ import annotations
 

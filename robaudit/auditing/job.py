@@ -37,7 +37,7 @@ class Job:
     """An audit whose parts are loaded, here or on workers, and fit together.
 
     Attributes:
-        spec: merged with that of the existing run.
+        spec: merged with the existing run's.
         noises: with their options and levels.
         tasks: every estimator at every noise level.
         samples: the data set.

@@ -314,7 +314,7 @@ class _Loop:
         return None
 
     def _refuse_another(self, sample: Clean) -> None:
-        """Refuse a sample whose image, label or prediction is not that of the rows it already has.
+        """Refuse a sample whose image, label or prediction differs from its existing rows.
 
         Raises:
             RunError: the data, the model's code or the machine has changed.

@@ -92,7 +92,7 @@ class OpenedAudit:
     """An audit before its model is loaded.
 
     Attributes:
-        spec: merged with that of the existing run.
+        spec: merged with the existing run's.
         estimators: with their options.
         noises: with their options and levels.
         tasks: every estimator at every noise level.

@@ -22,7 +22,7 @@ from robaudit.quantities import Interval, IntervalKind
 from robaudit.results import LossNorm, Result
 
 HELD_BYTES = 2**25
-"""Points of the starts held at once, unless those of a single image take more; their gradients and steps take as much each."""
+"""Bytes of the starts' points held at once, unless a single image takes more; gradients and steps take as much each."""
 
 PURPOSE = "adversarial loss"
 HOTTEST = 1e4

@@ -32,7 +32,7 @@ class Scope(Enum):
     LEVEL = auto()
     """Every level of every noise."""
     NOISE = auto()
-    """Every noise, whatever its levels."""
+    """Every noise, once for all its levels."""
     IMAGE = auto()
     """The image alone, without noise."""
 

@@ -271,7 +271,7 @@ class Engine:
         draws: Sequence[NDArray[np.int64]],
         kept: Tensor,
     ) -> Iterator[Tensor]:
-        """:meth:`chosen_logits` of draws that lie on the device: a batch is one piece of work, whatever images it is of."""
+        """:meth:`chosen_logits` of draws on the device: a batch is a single operation for any mix of images."""
         rows, sizes = self.rows(x.shape[1:]), [len(numbers) for numbers in draws]
         where = np.stack([np.repeat(images, sizes), np.concatenate(draws)])
         at = torch.from_numpy(where).to(x.device, non_blocking=True)

@@ -235,7 +235,7 @@ class SkewReview:
 def skew_warning(skewness: Sequence[float], at: NoiseLevel, label: str) -> list[str]:
     """One line if the deciding margins are skewed on average, beyond the error of the average (99 %) and by more than 0.2.
 
-    A single image's skewness is too noisy at 64 draws (standard error .3); that of an average over images is not. Networks whose
+    A single image's skewness is too noisy at 64 draws (standard error .3); an average over images is not. Networks whose
     normal fit was within .005 of converged `mc` had averages up to .11; fully connected ones with a bias of .04 to .1 had .4 to .9.
     """
     mean = _clear_mean(skewness, _HARMLESS)
@@ -248,7 +248,7 @@ def skew_warning(skewness: Sequence[float], at: NoiseLevel, label: str) -> list[
 def votes_warning(differences: Sequence[float], at: NoiseLevel, label: str) -> list[str]:
     """One line if the values are off the votes of the same copies on average, beyond the error of the average (99 %) and by more than .01.
 
-    The votes of one image are too coarse to judge its fit. Their average over images has no bias, whatever the margins' distribution: it
+    The votes of one image are too coarse to judge its fit. Their average over images is unbiased for any distribution of the margins: it
     shows what no margin's skewness does, as where several margins that are each nearly normal are not so together.
 
     Args:
@@ -365,7 +365,7 @@ class _Statistics(NamedTuple):
 
     Attributes:
         mean, covariance: of the margins that compete, from all pairs and without each group (batch, 1 + groups, k), (..., k, k).
-        shift: likewise, :func:`~robaudit.numerics.margins.reflection_shift` (batch, 1 + groups).
+        shift: :func:`~robaudit.numerics.margins.reflection_shift`, from the same pairs (batch, 1 + groups).
         pairs: how many (batch,), float64.
         mean_variance, deciding, omitted: of :class:`_Competing` (batch,).
         skewness, kurtosis, p_value: shape of the deciding margin (batch,).
@@ -407,8 +407,8 @@ def _left_out(even: Tensor, odd: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 def normal_margins(g: Tensor) -> NormalMargins:
     """Fit normal margins and evaluate the CDF, corrected for joint skewness, with a delete-one-group jackknife over the pairs.
 
-    The correction is that of :func:`~robaudit.numerics.margins.reflection_shift`, D, times max(0, 1 - 2 se_D^2 / D^2): what passes
-    for normal stays as it is, bit by bit. The interval holds that of the value and the same one about the wholly corrected value.
+    The correction is :func:`~robaudit.numerics.margins.reflection_shift`, D, times max(0, 1 - 2 se_D^2 / D^2): a value that passes
+    for normal is unchanged, bit by bit. The interval includes the value's interval and the same one around the fully corrected value.
 
     Only the classes that compete enter the CDF: at most 64, by smallest m / s; the others' failure probabilities, sum Phi(-z), are
     added to ``error``, up to the value itself. On the probit scale the standard error is the larger of the jackknife's and the delta

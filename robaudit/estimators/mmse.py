@@ -149,7 +149,7 @@ def fitted_limits(batch: ImageBatch, linear: LinearFit, leave_out: range) -> tup
 
 def _weighted(values: Tensor, counts: Sequence[int]) -> Tensor:
     """Mean over the groups (dimension 1), weighted by their counts. Element by element, so that an image's result is its own
-    whatever the number of images: matrix products would add in another order.
+    for any number of images: matrix products would add in another order.
     """
     weights = [count / sum(counts) for count in counts]
     total = values[:, 0] * weights[0]

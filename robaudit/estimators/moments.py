@@ -34,7 +34,7 @@ class Moments(Estimator):
     (:func:`robaudit.numerics.moments.through_relu`). The multivariate normal CDF of the margins is the value.
 
     For chains of linear layers, convolutions, batch norms, average pooling and ReLU; other networks are refused, naming the operation.
-    Exact for linear networks. Otherwise its error is that of the normal approximation before each ReLU, which nothing in the computation
+    Exact for linear networks. Otherwise its error comes from the normal approximation before each ReLU, which nothing in the computation
     shows: it claims no interval. The error is small with many inputs to each unit (docs/research/lipschitz.md); `mc` is the check.
 
     Cost: about twice as many forward passes as the widest layer has values, at any level; and the covariance of that layer in

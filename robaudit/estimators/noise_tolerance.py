@@ -45,7 +45,7 @@ class NoiseTolerance(Estimator):
     Args:
         level: the probability to keep the class.
         tolerance: width of the interval, relative to its lower end, at which an image is done.
-        most: the most passes for an image; where they do not suffice, the interval is that of the last complete look, and a note says so.
+        most: the most passes for an image; if they do not suffice, the interval comes from the last complete look, and a note says so.
         cap: the largest level searched; default: where the noise has a standard deviation of 1, the range of the pixels (for noise that is
             not added: the largest level, halved until the kind can do it).
         check: share of the results that were inferred from other levels, at both ends of the interval, to look at after all.

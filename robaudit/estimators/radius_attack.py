@@ -27,7 +27,7 @@ class RadiusAttack(SearchedRadius):
     """The norm of the smallest perturbation with another class that a search finds: an upper bound of the radius.
 
     Chains that follow the decision boundary towards the image, from the image itself for several classes and from noise
-    (:func:`robaudit.numerics.minimal_norm.shared_flips`); then the best point is polished, and its ray bisected. Every value is that of
+    (:func:`robaudit.numerics.minimal_norm.shared_flips`); then the best point is polished, and its ray bisected. Every value belongs to
     a perturbed image that the network, in its own precision, has classified differently in a plain pass. The norms are searched together: a
     flip found in one counts in the others, and each starts a chain at the best flip of the others.
 

@@ -60,7 +60,7 @@ class RadiusExact(RadiusEstimator):
         """The closed form.
 
         Raises:
-            ModelError: the logits are not those of a linear network.
+            ModelError: the logits are not linear in the pixels.
         """
         shape, model, y = shape_of(batch.x), batch.engine.model, batch.clean.predicted
         weights = matrix(model, batch.x[0], batch.classes, max(1, batch.engine.gradient_rows(shape, 1)))  # (classes, pixels)

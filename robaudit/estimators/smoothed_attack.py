@@ -30,7 +30,7 @@ PURPOSE = "smoothed attack"
 _LEVEL = 0.001  # level of the test that another class is ahead, over all tries
 _SCREEN, _STEPS = 1000, 5  # copies at each point of the ray, and bisections between two points
 _RAY = (-0.2, 0.0, 0.1, 0.25, 0.5, 1.0)  # beyond the soft vote's flip, in units of its distance or of the noise, whichever is larger
-_TRIES = (0.0, 0.02, 0.05, 0.1, 0.2)  # beyond the first flip of a look, likewise: they are verified in turn
+_TRIES = (0.0, 0.02, 0.05, 0.1, 0.2)  # beyond the first flip on the ray, in the same unit: verified in turn
 _AHEAD = 2.0  # standard errors, at a look
 _TINY = 1e-12
 _HEAD_START = 0.1  # head start of the vote's class, in log odds, if the soft vote differs at the image
@@ -48,7 +48,7 @@ class SmoothedAttack(SearchedRadius):
 
     Args:
         copies: of a point, in the soft vote.
-        verify: copies for the class of the image, and for that of a point.
+        verify: copies for the class of the image, and for the class of a point.
         candidates, targets, restarts, steps, polish: as in `radius_attack`; a gradient takes `copies` passes.
 
     Source: Salman et al. 2019, Provably robust deep learning via adversarially trained smoothed classifiers, for the gradient of the

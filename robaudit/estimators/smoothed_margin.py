@@ -35,7 +35,7 @@ class SmoothedMargin(LipschitzCertificate):
     1 - alpha. Clipping of noisy pixels changes none of this.
 
     Cost: ``samples`` forward passes. The radius does not grow with sigma, and in the limit of none it is `margin_radius` with the largest
-    constant. Copies go through the network in its own precision, whatever ``run.precision`` says of noisy passes.
+    constant. Copies go through the network in its own precision: ``run.precision`` does not apply.
 
     Args:
         norm: of the perturbations, for pixels in [0, 1].

@@ -90,7 +90,7 @@ def _no_larger(tensors: Mapping[str, torch.Tensor], where: str, network: str, op
 
 
 def _largest(value: object) -> float:
-    """The largest number in an option; of a list, the sum: the depth of a network is often that of its stages."""
+    """The largest number in an option; of a list, the sum: the depth of a network is often the sum over its stages."""
     if isinstance(value, Mapping):
         return max(map(_largest, value.values()), default=0)
     if isinstance(value, list | tuple):

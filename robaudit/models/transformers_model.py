@@ -1,4 +1,4 @@
-"""Image classifiers of Transformers: the class by the config.json beside the weights, the weights by the library's own key mapping."""
+"""Image classifiers of Transformers: the class by the config.json next to the weights, the weights by the library's own key mapping."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def config_of(source: Source) -> Path:
 
 
 def build_transformers(source: Source, tensors: Mapping[str, torch.Tensor]) -> nn.Module:
-    """The image classifier that the config.json beside the weights describes, with these weights, in eval mode.
+    """The image classifier described by the config.json next to the weights, with these weights, in eval mode.
 
     No code comes from the folder, and nothing is looked up on the Hub. Names of tensors that changed between versions of the library
     are translated by the library.

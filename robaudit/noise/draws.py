@@ -42,7 +42,7 @@ class NormalDraws:
     def blocks(self, sample_id: str, draws: int, shape: tuple[int, ...], start: int = 0) -> Iterator[Tensor]:
         """Yield ``draws`` draws of a sample from number ``start`` on, block by block, as (n, *shape) tensors.
 
-        Draws are made in float32 whatever the dtype, so that fp32 and fp64 runs see the same noise.
+        Draws are made in float32 for any dtype, so that fp32 and fp64 runs see the same noise.
         """
         key = stream_key(self._seed, self._name, sample_id)
         size = self._block_size(shape)

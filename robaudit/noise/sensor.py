@@ -47,7 +47,7 @@ class Sensor(NoiseKind):
         return (2 * channels if self.read_noise else channels, height, width)
 
     def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str], out: Tensor | None = None) -> Tensor:
-        """Electrons in units of white, quantised. The gradient to z is that of normal photons, and zero in black and white."""
+        """Electrons in units of white, quantised. The gradient with respect to z assumes normal photons, and is zero in black and white."""
         channels, steps = x.shape[1], 2.0**self.bits - 1.0
         found = z.new_empty(len(z), *x.shape[1:]) if out is None else out
         for rows, electrons in counts(x, z[:, :channels].detach(), level):

@@ -80,7 +80,7 @@ class Uniform(AdditiveNoise):
         if self.support == "sphere":
             length = total(z.flatten(1).double().square()).sqrt().clamp_min(_SHORTEST)
             return z * (level / length).to(z.dtype)[:, None, None, None] + x
-        length = total(z.double().square()).sqrt().clamp_min(_SHORTEST).unsqueeze(1)  # in this order, whatever the number of rows
+        length = total(z.double().square()).sqrt().clamp_min(_SHORTEST).unsqueeze(1)  # in this order for any number of rows
         inside: Tensor = (z[:, :-2] * (level / length).to(z.dtype)).unflatten(1, x.shape[1:])
         return inside + x
 

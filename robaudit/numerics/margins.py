@@ -106,7 +106,7 @@ def pair_moments(even: Tensor, odd: Tensor) -> PairMoments:
 
 
 def without_each_group(parts: Tensor, groups: int) -> Tensor:
-    """The pairs without those of each group in turn; pair j is of group j modulo ``groups``.
+    """The pairs, leaving out each group in turn; pair j is in group j modulo ``groups``.
 
     Args:
         parts: (batch, h, k), h a multiple of ``groups``.

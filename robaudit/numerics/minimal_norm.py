@@ -233,7 +233,7 @@ class _Passes:
         return torch.from_numpy(numbers).to(self.x.device, non_blocking=True)
 
     def look(self) -> None:
-        """Classify the images themselves; ``right`` are those of the given class."""
+        """Classify the images themselves; ``right`` marks the given class."""
         logits = self._looked(self.everything, torch.zeros_like(self.flat), FlipOrigin.MISCLASSIFIED)
         self._clean, self.right = logits, np.flatnonzero(self._labels(self.everything, logits) == self.y)
 

@@ -76,7 +76,7 @@ def path_estimates(
         temperatures: ascending.
         orders: q, none above the last temperature.
         begun: s, and the copies' part there, for each order.
-        exact: whether the gradients are those of log l, as the control variates need them.
+        exact: whether the gradients are exactly of log l, as the control variates need.
 
     Source: Rice et al., Robustness between the worst and average case, equation 17 (path sampling, Gelman and Meng 1998).
     """

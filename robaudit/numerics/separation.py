@@ -92,7 +92,7 @@ def separated_values(limit: Tensor, slope: Tensor, points: Tensor) -> Tensor:
     Args:
         limit: of an :class:`OrderedFactor` (rows, width).
         slope: its slopes (rows, width, width).
-        points: u, (width, points) in (0, 1). Their type is that of the computation: float32 is good to 1e-5 of results above .001, about;
+        points: u, (width, points) in (0, 1). Their type sets the computation's: float32 is good to about 1e-5 of results above .001;
             float64 has small relative errors everywhere.
 
     Returns:

@@ -414,9 +414,7 @@ class RunSpec(SpecSection):
 
     @model_validator(mode="after")
     def _check(self) -> RunSpec:
-        if (
-            "engine" not in self.model_fields_set and self.gpus_per_worker != "auto"
-        ):  # allowed, though unused, with an explicit engine: local
+        if "engine" not in self.model_fields_set and self.gpus_per_worker != "auto":  # unused with an explicit engine: local
             raise ValueError("gpus_per_worker is for engine: ray")
         if self.engine == "local" and self.workers != "auto" and self.workers > MOST_WORKERS:
             raise about_key(WRONG_KEY, "workers", f"{self.workers} threads are more than {MOST_WORKERS}, the most without engine: ray")
