@@ -128,8 +128,8 @@ class NoiseTolerance(Estimator):
             (found.censored, f"p is above {self.level:g} at the cap, {plan.cap:g}"),
             (0 < found.lower < plan.cap and math.isinf(found.upper), f"undecided at the cap, {plan.cap:g}"),
             (found.upper <= plan.floor, f"p is below {self.level:g} at the smallest level searched, {plan.floor:.3g}"),
-            (not found.reached and not found.restless, f"undecided: the tolerance was not reached in {self.most} passes"),
-            (not found.reached and found.restless, "undecided: many draws flip back as the level rises"),
+            (not found.reached and not found.non_monotone, f"undecided: the tolerance was not reached in {self.most} passes"),
+            (not found.reached and found.non_monotone, "undecided: many draws flip back as the level rises"),
             (found.falls_at is not None, f"p is below {self.level:g} at {found.falls_at or 0.0:.3g}, too: there are several crossings"),
         )
         numbers = {"samples": found.samples, "checked": found.checked, "reversals": found.reversals}

@@ -29,7 +29,7 @@ _MARGIN = 1.6  # draws of the first main look, in those whose mean width is as a
 _FIXED, _EACH = 500, 1.8  # passes of a search: fixed, and per draw of its last look
 _FINE, _COARSE = 16, 1.1  # ends are found to a sixteenth of the tolerance; on the way to 10 %
 _STEEPEST = 0.3  # or of so much of the width on a linear model, where that is more: passes are short
-_RESTLESS = 0.05
+_NON_MONOTONE = 0.05
 _LOWER, _LOWER_DRAWS, _LOWER_ALPHA = (0.5, 0.25), 32, 1e-3
 _OCTAVES = 13
 
@@ -170,7 +170,7 @@ class Tolerance:
         censored: whether p at the cap is above the threshold.
         reached: whether the interval, as far as it lies between the smallest level and the cap, is as narrow as asked; false where
             ``most`` came first, or draws are non-monotone.
-        restless: non-monotone: more than a twentieth of the checked inferred results were wrong; no narrower interval is tried.
+        non_monotone: more than a twentieth of the checked inferred results were wrong; no narrower interval is tried.
         std_error: of the value, None at an end of the range.
         samples: draws behind the interval.
         passes: results asked for.
@@ -185,7 +185,7 @@ class Tolerance:
     upper: float
     censored: bool
     reached: bool
-    restless: bool
+    non_monotone: bool
     std_error: float | None
     samples: int
     passes: int
@@ -331,7 +331,7 @@ class _Search:
         self.value = _middle(*(yield from self._bracket(math.ceil(look.draws * plan.flips), fine)))
         _, upper = yield from self._bracket(look.many, fine)
         self.best = yield from self._checked(_Ends(look, lower, upper))
-        return self._reached or self._restless
+        return self._reached or self._non_monotone
 
     def _seen_at(self, look: Look) -> _Ends:
         """The interval from the levels seen so far."""
@@ -360,9 +360,9 @@ class _Search:
         return best is not None and min(best.upper, cap) <= max(best.lower, floor) * (1.0 + self.plan.tolerance)
 
     @property
-    def _restless(self) -> bool:
+    def _non_monotone(self) -> bool:
         """Whether so many draws flip back that more draws would not help."""
-        return self.reversals > _RESTLESS * self.checked
+        return self.reversals > _NON_MONOTONE * self.checked
 
     def _result(self, falls_at: float | None) -> Tolerance:
         look, lower, upper = self.best or _Ends(Look(0, 0.0, False, -1, 1), 0.0, math.inf)
@@ -374,7 +374,7 @@ class _Search:
             upper=upper,
             censored=lower >= self.plan.cap,
             reached=self._reached,
-            restless=self._restless,
+            non_monotone=self._non_monotone,
             std_error=self._std_error(look) * (upper - lower) if inside else None,
             samples=look.draws,
             passes=self.passes,
