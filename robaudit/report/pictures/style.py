@@ -162,6 +162,7 @@ def styled(letters: float, fonttype: str = "path") -> Iterator[None]:
                 **dict.fromkeys(("axes.edgecolor", "grid.color"), GRID),
                 **dict.fromkeys(("axes.spines.top", "axes.spines.right", "legend.frameon"), False),
                 **dict.fromkeys(("xtick.major.size", "ytick.major.size", "xtick.minor.size", "ytick.minor.size"), 0),
+                "xtick.major.pad": 6.0,  # clear of the lowest label of the y axis
                 "axes.facecolor": "none",
                 "axes.grid": True,
                 "axes.axisbelow": True,
