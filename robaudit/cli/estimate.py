@@ -262,7 +262,7 @@ def estimate(
     as robaudit gate does: 0 if all pass, 1 if one fails, 4 if one is inconclusive. With --population all draws are taken at once.
 
     Example: robaudit estimate spec.yaml --sigma 0.05 --sigma 8/255 --limit 100
-    Example: robaudit estimate spec.yaml --gate "mean >= 0.9" --report report.html --junit gates.xml
+    Example: robaudit estimate spec.yaml --gate "mean(sigma=0.05) >= 0.9" --report report.html --junit gates.xml
     """
     from robaudit.cli.console import Reporter, say, starting
     from robaudit.progress import parse_duration

@@ -49,7 +49,7 @@ class ImagesSpec(FilesSpec):
             names, labels = sorted(loose), np.full(len(loose), -1, dtype=np.int64)
         else:
             holds_nothing = "holds no class folders" if any(folder.iterdir()) else "is an empty folder"
-            raise DataError(self.path, holds_nothing, "give a folder with one folder per class")
+            raise DataError(self.path, holds_nothing, "give a folder of images, or of one folder per class")
         root, ids = boundary(self.root, base_dir, folder), [name_text(name) for name in names]
         return FileDataset((self.path, f"{self.path}/"), folder, root, names, labels, self, class_names, ids)
 

@@ -27,24 +27,24 @@ NoiseNeed = Literal["random", "covariance", "bounded"]
 
 
 class Scope(Enum):
-    """What an estimator gives one result for, of each image."""
+    """What an estimator gives one result for, per image."""
 
     LEVEL = auto()
     """Every level of every noise."""
     NOISE = auto()
     """Every noise, whatever its levels."""
     IMAGE = auto()
-    """The image: no noise is involved."""
+    """The image alone, without noise."""
 
 
 class Review(Protocol):
-    """Sees the rows of an estimator at one noise level, one by one."""
+    """Reviews the rows of an estimator at one noise level, one by one."""
 
     def add(self, row: Row) -> None:
         """Take one more row."""
 
     def warnings(self) -> list[str]:
-        """What there is to say about all of them, one line each."""
+        """Warnings about all of them, one line each."""
         ...
 
 
@@ -56,9 +56,9 @@ class Estimator(BaseModel, ABC):
     Class attributes:
         quantity: what the values mean.
         needs: logits (any model), gradients (a differentiable model), labels.
-        needs_noise: what it asks of the noise: random draws, a known covariance (additive noise), or a limit to what it can do.
-            Nothing, for estimators that only look at noisy copies.
-        scope: whether it gives a result for each noise level, for each noise, or one that no noise has to do with.
+        needs_noise: what it needs of the noise: random draws, a known covariance (additive noise), or bounded changes of pixels.
+            Empty for estimators that only look at noisy copies.
+        scope: whether it gives a result for each noise level, for each noise, or one without noise.
         linearises_clean: whether it reads :attr:`ImageBatch.clean` gradients, so that the clean pass records them once for all.
         summary: one line: what it computes.
         prefer: one line: when to prefer it.
@@ -88,7 +88,7 @@ class Estimator(BaseModel, ABC):
 
     @abstractmethod
     def passes(self, classes: int) -> tuple[int, int]:
-        """(forwards, backwards) one image costs at one noise level, the clean pass included; for planning and progress."""
+        """(forwards, backwards) per image and noise level, including the clean pass; for planning and progress."""
 
     @property
     def needs_labels(self) -> bool:
@@ -97,38 +97,38 @@ class Estimator(BaseModel, ABC):
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """The values that one computation gives of an image, where it gives several: each is a result of its own, ``label:q=100``.
+        """The names of the values, where one computation gives several per image: each is a separate result, ``label:q=100``.
 
-        They share a quantity, and one computation's passes. Nothing (the default): one value, named by the label alone.
+        They share a quantity and the passes of the computation. Empty (the default): one value, named by the label.
         """
         return ()
 
     @property
     def rows_at_once(self) -> int | None:
-        """Rows of an image in a pass, where one pass waits for another (chains); None: all of its passes can be made at once.
+        """Rows of an image in a pass, for methods whose passes depend on each other (chains); None: passes are independent.
 
-        So many images share a chunk that their rows fill a pass: the time of a chunk hardly depends on their number.
+        A chunk has enough images to fill a pass: its time hardly depends on their number.
         """
         return None
 
     @property
     def fixed_draws(self) -> int | None:
-        """Noisy copies of each image; None where images stop adaptively, or no single option sets the number."""
+        """Noisy copies of each image; None if images stop adaptively, or no single option sets the number."""
         return None
 
     def with_draws(self, draws: int) -> Self | None:
-        """The same estimator with so many noisy copies of each image and no stopping rule.
+        """The same estimator with this many noisy copies of each image and no stopping rule.
 
         Args:
             draws: noisy copies of each image.
 
         Returns:
-            None if its number of draws cannot be chosen, or cannot be this one.
+            The estimator, or None if it cannot have this number of draws.
         """
         return None
 
     def having(self, *without: str, **options: Any) -> Self | None:
-        """The estimator with some options changed, and those named left at their defaults; None where that is not valid."""
+        """The estimator with some options changed and others reset to their defaults; None if that is invalid."""
         kept = self.model_dump(exclude_unset=True, exclude={*without, *options})
         try:
             return type(self).model_validate({**kept, **options})
@@ -136,31 +136,31 @@ class Estimator(BaseModel, ABC):
             return None
 
     def unfit(self, form: NoiseKind) -> str:
-        """Why it cannot work with a noise although its needs are met, in a few words; usually nothing."""
+        """Why it cannot work with a noise although its needs are met, in a few words; usually ''."""
         return ""
 
     def unfit_at(self, form: NoiseKind, level: float) -> str:
-        """Why it cannot work at a level of a noise that it can work with, in a few words; usually nothing."""
+        """Why it cannot work at this level of a noise that it can work with, in a few words; usually ''."""
         return ""
 
     def check_model(self, model: LogitModel, image: Tensor) -> None:
-        """Refuse a model that it cannot work with although its needs are met; usually none.
+        """Refuse a model that it cannot work with although its needs are met; by default accept any.
 
         Args:
             model: pixels to logits.
             image: one image (channels, height, width) on the model's device.
 
         Raises:
-            ModelError: it is refused.
+            ModelError: the model does not fit.
         """
 
     def review(self) -> Review | None:
-        """What looks at all rows of this estimator at one noise level together, for warnings at the end of a run; usually nothing."""
+        """A review of all rows of this estimator at one noise level, for warnings at the end of a run; usually None."""
         return None
 
     @abstractmethod
     def estimate(self, batch: ImageBatch) -> Sequence[Result] | Sequence[tuple[Result, ...]]:
         """One result for each image of ``batch``, in order.
 
-        With :attr:`parts`, one tuple of results for each image, in their order; each states the passes of the whole computation.
+        With :attr:`parts`, one tuple of results per image, in that order; each states the passes of the whole computation.
         """

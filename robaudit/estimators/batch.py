@@ -20,23 +20,23 @@ from robaudit.numerics.normal import normal_cdf
 from robaudit.numerics.rowwise import mean_over, total, variance_over
 
 ALL = 32
-"""A model with no more margins than this has all of them differentiated, always."""
+"""Up to this many margins, all are differentiated."""
 
 SELECTING_FORWARDS = 8
 _FEWEST, _BUDGET = 8, 1e-4
-_KEEPING, _REPORTING = 1.25, 1.125  # s larger than estimated by so much
+_KEEPING, _REPORTING = 1.25, 1.125  # factors on the estimated s
 _STEP = 1 / 64
 _FAILED = -1e30
-_ALIKE_ROWS = 8  # on the CPU as fast as more (measured), and fewer images wait for the one that keeps most
+_ALIKE_ROWS = 8  # on the CPU as fast as more (measured), and fewer images are padded to the one with most margins
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Margins kept of each image, the smallest estimated z first.
+    """The margins selected for each image, the smallest estimated z first.
 
     Attributes:
-        others: class behind each margin kept (images, most), -1 beyond an image's own number.
-        counts: margins kept (images,).
+        others: class of each selected margin (images, most), -1 as padding.
+        counts: number of selected margins (images,).
         failure: estimated sum of Phi(-z) over the classes left out, at most the estimated Phi(min z) (images,), float64.
         odds: estimated sum of exp(-z) over the classes left out (images,), float64.
     """
@@ -47,7 +47,7 @@ class Kept:
     odds: Tensor
 
     def odds_effect(self, p: Tensor) -> Tensor:
-        """How far the mv-sigmoid p of the margins kept would fall with those left out: p - 1 / (1 / p + sum exp(-z))."""
+        """How far the mv-sigmoid p would fall with the margins left out: p - 1 / (1 / p + sum exp(-z))."""
         return p * p * self.odds / (1 + p * self.odds)
 
 
@@ -55,14 +55,14 @@ class Kept:
 class LinearFit:
     """Linear fits g_i ~ c_i + u_i . eps of the margins, one for each image and group of draws.
 
-    A margin that is not kept (class -1) has c = 1 and u = 0: it never fails.
+    A padding margin (class -1) has c = 1 and u = 0: it never fails.
 
     Attributes:
         mean: margins c (images, groups, margins), float64.
         gradients: u (images, groups, margins, pixels).
         counts: draws in each group (groups,).
         others: class behind each margin (images, margins).
-        kept: what was selected, or None when all margins are there.
+        kept: the selection, or None if all margins are there.
     """
 
     mean: Tensor
@@ -99,14 +99,14 @@ class CleanPass:
 
     @classmethod
     def of(cls, engine: Engine, x: Tensor, *, gradients: Collection[str] = ()) -> CleanPass:
-        """Pass the clean images through the network once; one Jacobian serves all who linearise there, under the noises in ``gradients``.
+        """Pass the clean images through the network once; one Jacobian serves all estimators that linearise under ``gradients``' noises.
 
-        Noises that are clipped share another one: it is the clipped network's. The Jacobian has a pass of its own: a network may round
-        otherwise where gradients are recorded, and no row is to depend on which estimators stand beside. With more than 33 classes
-        none is taken: :meth:`ImageBatch.tangent` does, where it matters at its level.
+        Clipped noises share a second Jacobian, of the clipped network. The Jacobian has a separate pass: a network may round
+        differently while gradients are recorded, and no row may depend on the other estimators. With more than 33 classes
+        there is none here: :meth:`ImageBatch.tangent` computes the margins that matter at its level.
         """
-        # What stays is allocated before what goes: with results between them, the C library (glibc below 2.38) would use none of the
-        # freed blocks again, and hold as much as all passes together.
+        # Allocate results before temporaries: with results between them, the C library (glibc below 2.38) would reuse none of the
+        # freed blocks, and hold as much as all passes together.
         k = engine.classes - 1
         grams = {noise: torch.empty((len(x), k, k), dtype=torch.float64, device=x.device) for noise in gradients if k <= ALL}
         logits = engine.logits(x)
@@ -122,14 +122,14 @@ class CleanPass:
         return cls(logits, predicted, margins(logits, predicted), grams)
 
     def select(self, keep: Tensor) -> CleanPass:
-        """The clean pass of some of the images."""
+        """The clean pass of the selected images."""
         grams = {noise: gram[keep] for noise, gram in self.grams.items()}
         return CleanPass(self.logits[keep], self.predicted[keep], self.margins[keep], grams)
 
 
 @dataclass(frozen=True, slots=True)
 class ImageRows:
-    """The images of rows that are to be made noisy.
+    """The clean images of the rows of a batch of noisy copies.
 
     Attributes:
         x: their pixels (rows, channels, height, width).
@@ -150,8 +150,8 @@ class ImageBatch:
         labels: class indices (n,), -1 where unknown.
         at: the noise and its level.
         clean: the clean pass.
-        engine: where noisy passes go.
-        lost: noisy copies by image whose logits :meth:`noisy` found not finite.
+        engine: computes noisy passes.
+        lost: number of noisy copies with non-finite logits, by image, counted by :meth:`noisy`.
     """
 
     ids: Sequence[str]
@@ -186,7 +186,7 @@ class ImageBatch:
 
     @property
     def model(self) -> LogitModel:
-        """The model for passes that are differentiated; it clips where the noise asks for it."""
+        """The model for differentiated passes; it clips if the noise asks for it."""
         return self.engine.model_under(self.at.noise)
 
     @property
@@ -195,16 +195,16 @@ class ImageBatch:
         return self.noise.latent_shape(shape_of(self.x))
 
     def normals(self, purpose: str, image: int, draws: int, start: int = 0) -> Iterator[Tensor]:
-        """Standard normal variables of an image that no other purpose uses, as blocks (n, *latent_shape)."""
+        """Standard normal variables of an image for one purpose only, as blocks (n, *latent_shape)."""
         return self._source.blocks(f"{purpose}\x1f{self.ids[image]}", draws, shape_of(self.x), start)
 
     def scalars(self, purpose: str, image: int, draws: int) -> Iterator[Tensor]:
-        """Standard normal numbers of an image for a purpose of its own, as blocks (n,)."""
+        """Standard normal numbers of an image for one purpose only, as blocks (n,)."""
         blocks = self._source.draws.blocks(f"{purpose}\x1f{self.ids[image]}", draws, (1,))
         return (block[:, 0] for block in blocks)
 
     def pixels(self, image: Tensor, z: Tensor) -> Tensor:
-        """The noisy pixels made of normal variables.
+        """Noisy pixels from normal variables.
 
         Args:
             image: indices into the chunk (rows,), int64.
@@ -216,15 +216,15 @@ class ImageBatch:
         return self.pixels_of(self.copies(image), z)
 
     def copies(self, image: Tensor) -> ImageRows:
-        """The images and ids behind rows, for :meth:`pixels_of`."""
+        """The images and ids of the rows, for :meth:`pixels_of`."""
         return ImageRows(self.x[image], [self.ids[b] for b in image.tolist()])
 
     def pixels_of(self, copies: ImageRows, z: Tensor) -> Tensor:
-        """Like :meth:`pixels`, for rows whose images were looked up before."""
+        """Like :meth:`pixels`, for images already looked up."""
         return self._source.noisy(copies.x, z, self.at.level, ids=copies.ids)
 
     def derivative(self, z: Tensor) -> Tensor | None:
-        """The derivative of each noisy value with respect to its own normal variable, where the noise knows it."""
+        """The derivative of each noisy value with respect to its own normal variable, if the noise has a formula."""
         return self._source.derivative(z, self.at.level)
 
     def gram(self, gradients: Tensor, x: Tensor) -> Tensor:
@@ -237,14 +237,14 @@ class ImageBatch:
 
     @cached_property
     def others(self) -> Tensor:
-        """Class index behind each margin (n, classes - 1)."""
+        """Class of each margin (n, classes - 1)."""
         return other_classes(self.clean.predicted, self.classes)
 
     def noisy(self, draws: int) -> Iterator[tuple[Tensor, Tensor]]:
         """Logits of noisy copies, batch by batch: ``draws`` copies of each image in all.
 
         The copies are those that `mc` sees. A copy whose logits are not finite counts as a failure: its logits become 0, and -1e30 for
-        the class of the clean image; the note of the row will say how many there were. The tensors are the caller's to keep and change.
+        the class of the clean image; the row's note says how many there were. The caller may keep and change the tensors.
 
         Args:
             draws: noisy copies of each image.
@@ -268,10 +268,10 @@ class ImageBatch:
         return found
 
     def tangent(self, most: int | None = None) -> Tangent:
-        """Margins and gradients at the clean images, of all classes or of those that matter at this level, ``most`` at most.
+        """Margins and gradients at the clean images, of all classes or of at most ``most`` that matter at this level.
 
         Raises:
-            ValueError: if the clean pass should have recorded gradients and has not.
+            ValueError: the clean pass has not recorded the gradients.
         """
         if self.classes - 1 <= ALL:
             if self.at.noise not in self.clean.grams:
@@ -282,9 +282,9 @@ class ImageBatch:
         return self._tangents[most]
 
     def noisy_linear(self, draws: int, *, pairs: bool, groups: int, most: int | None = None) -> LinearFit:
-        """Mean margins and gradients over noisy copies, in groups of draws; computed once for all estimators that ask alike.
+        """Mean margins and gradients over noisy copies, in groups of draws; computed once for equal arguments.
 
-        Memory is images x groups x margins x pixels, whatever the number of draws; with ``most`` only so many margins are kept.
+        Memory is images x groups x margins x pixels for any number of draws; at most ``most`` margins are selected.
         """
         key = (draws, pairs, groups, most)
         if key not in self._fits:
@@ -352,22 +352,22 @@ class ImageBatch:
 
 
 def _alike(kept: Kept | None, images: int, device: torch.device) -> Tensor:
-    """An order of the images in which those that keep alike many margins share their passes."""
+    """An order in which images with similar numbers of margins share passes."""
     return torch.arange(images, device=device) if kept is None else kept.counts.argsort(stable=True)
 
 
 def keep_margins(mean: Tensor, variance: Tensor, others: Tensor, most: int) -> Kept:
-    """Keep the margins with the smallest z = m / s: as few as leave out an estimated failure probability below 1e-4, 8 to ``most``.
+    """Select the margins with the smallest z = m / s: as few as leave out an estimated failure probability below 1e-4, 8 to ``most``.
 
     A variance from few draws is easily too small: it is raised half-way to the median over the image's classes where it is below
-    it. The number kept is decided with s a quarter larger still, and what is left out is estimated with s an eighth larger.
+    it. The number selected uses s a quarter larger still, and the estimate of what is left out uses s an eighth larger.
     For any set K of margins that contains the smallest z, P[K] - sum over the rest of Phi(-z) <= P[all] <= P[K] <= Phi(min z).
 
     Args:
         mean: estimated means m (images, margins), float64.
         variance: estimated variances s^2 (images, margins), float64.
         others: class behind each margin (images, margins).
-        most: the most margins an image keeps, fewer than there are.
+        most: largest number of margins selected, fewer than there are.
     """
     raised = torch.maximum(variance, (variance + _median(variance)) / 2)
     flat = raised <= 0

@@ -1,4 +1,4 @@
-"""What the estimators of certified radii share: the shape of their rows."""
+"""The rows of estimators of certified radii."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from robaudit.quantities import Interval, IntervalKind
 from robaudit.results import Certificate, Result
 
 CERTIFICATE = Interval(IntervalKind.LOWER_BOUND)
-"""How a certified radius is to be read: the true one is at least as large, with the confidence that the estimator states."""
+"""How to read a certified radius: the true one is at least as large, with the stated confidence."""
 UNSTATED = Certificate()
 
 
@@ -27,12 +27,12 @@ def certificate(
     """The result of one image.
 
     Args:
-        radius: within which the class provably stays the same; negative: nothing is certified.
+        radius: the class provably stays the same within it; negative: nothing is certified.
         of_class: the class that is certified; None: the estimator abstains.
         predicted: the class of the clean image.
         passes: forwards and backwards, the clean pass included.
         note: a remark for the reader of the row.
-        about: what else is known of the certificate.
+        about: the certificate's details.
         numbers: further numbers, for people.
         lost: noisy copies whose logits were not finite.
     """

@@ -1,4 +1,4 @@
-"""`certified_radius`: within which the majority vote of the network under noise provably keeps its class."""
+"""`certified_radius`: the radius within which the majority vote under noise provably keeps its class."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ class CertifiedRadius(Estimator):
     R = sigma Phi^-1(p_lower) in l2 for Gaussian noise; :mod:`robaudit.numerics.smoothing` has the other two. The certificate is wrong
     with probability ``alpha`` at most, for each image. Where p_lower is at most 1/2 it abstains: value 0, no class.
 
-    It is about the *smoothed* classifier, the vote, whose class may be another than that of the clean image; a note says so.
+    It is about the *smoothed* classifier, the vote, whose class may differ from the clean image's; a note says so.
 
-    With ``decide`` an image is looked at after 16, 24, 32, ... copies and stops when it is certain, at level alpha, that R is at least
-    this radius, or nearly so that all copies would not certify it (:class:`robaudit.numerics.smoothing.Question`). The answers are those of
-    all copies but for images whose R is within a percent or so of the radius; the values are what was certain by then, and mean little.
+    With ``decide`` an image is analysed after 16, 24, 32, ... copies and stops when it is certain, at level alpha, that R is at least
+    this radius, or nearly certain that all copies would not certify it (:class:`robaudit.numerics.smoothing.Question`). The answers equal
+    those from all copies except for images whose R is within about a percent of the radius; the values themselves mean little.
 
     Args:
-        samples: copies that bound the probability; what they can certify at most grows as sqrt(log samples).
+        samples: copies that bound the probability; the largest radius they can certify grows as sqrt(log samples).
         selection: copies that choose the class.
         alpha: probability of a wrong certificate, for each image.
         norm: of the perturbations: l2 under gaussian noise, l1 under laplace noise and uniform noise in the box.
@@ -84,22 +84,22 @@ class CertifiedRadius(Estimator):
         return self.selection + self.samples if self.decide is None else None
 
     def with_draws(self, draws: int) -> Self | None:
-        """The same with so many copies, those of the selection among them."""
+        """The same with this many copies, including those of the selection."""
         return self.having("decide", samples=draws - self.selection)
 
     def passes(self, classes: int) -> tuple[int, int]:
-        """The clean pass, the selection and the samples; with ``decide`` about what is usual."""
+        """The clean pass, the selection and the samples; with ``decide`` a typical number."""
         return 1 + self.selection + (self.samples if self.decide is None else min(self.samples, _USUAL_TO_DECIDE)), 0
 
     def unfit(self, form: NoiseKind) -> str:
-        """Noise without a theorem, or with one in another norm."""
+        """Refuse noise without a theorem, or with one for another norm."""
         theorem = theorem_of(form)
         if theorem is None:
             return "certificates are known for gaussian (l2), laplace (l1) and uniform noise in the box (l1)"
         return "" if theorem.norm == self.norm else f"its certificates are in {theorem.norm} (norm: {theorem.norm})"
 
     def unfit_at(self, form: NoiseKind, level: float) -> str:
-        """A question that no draws could answer with yes."""
+        """Refuse a radius that no draws could certify."""
         theorem = theorem_of(form)
         if self.decide is None or theorem is None:
             return ""
@@ -126,7 +126,7 @@ class CertifiedRadius(Estimator):
         return _Bound(p, theorem.radius(p, level), votes[label], self.samples, votes[-1])
 
     def _select(self, images: NDArray[np.int64], votes: Counts, draws: int) -> list[_Chosen | None]:
-        """The classes that no later copy of the selection can change."""
+        """Stop once no later copy of the selection can change the class."""
         ahead = np.sort(votes[:, :-1], axis=1)
         clear = ahead[:, -1] - (ahead[:, -2] if ahead.shape[1] > 1 else 0) > self.selection - draws
         return [_chosen(row) if done or draws >= self.selection else None for done, row in zip(clear.tolist(), votes.tolist(), strict=True)]
@@ -171,7 +171,7 @@ class CertifiedRadius(Estimator):
 
 
 class _Chosen(NamedTuple):
-    """The class that most copies of the selection voted for, and how many there were."""
+    """The class with the most votes of the selection, and the number of copies."""
 
     label: int
     draws: int
@@ -179,13 +179,13 @@ class _Chosen(NamedTuple):
 
 
 class _Bound(NamedTuple):
-    """What the copies after the selection say.
+    """The bound from the copies after the selection.
 
     Attributes:
         p: lower bound of the probability of the class.
-        radius: what it certifies.
-        kept: copies of the class.
-        draws: copies.
+        radius: the radius that p certifies.
+        kept: copies with the class.
+        draws: number of copies.
         not_finite: copies whose logits were not finite.
     """
 
@@ -197,7 +197,7 @@ class _Bound(NamedTuple):
 
 
 def theorem_of(form: NoiseKind) -> Theorem | None:
-    """What a kind of noise certifies; None where nothing is known."""
+    """The theorem for a kind of noise, or None."""
     if isinstance(form, Gaussian):
         return GAUSSIAN
     if isinstance(form, Laplace):

@@ -17,7 +17,7 @@ from robaudit.results import CleanImage, Result
 class Difficulty(Estimator):
     """g = log(p_y / (1 - p_y)) = z_y - log sum_{j != y} exp(z_j), p the softmax scores of the clean image: larger is easier.
 
-    It equals -log(exp(CE) - 1) of the cross-entropy CE, which rounds to infinity where the network is sure; this form does not.
+    It equals -log(exp(CE) - 1) of the cross-entropy CE, which rounds to infinity if the network is confident; this form does not.
 
     Args:
         target: the class y.
@@ -54,7 +54,7 @@ class Difficulty(Estimator):
 
 
 def ease(logits: Tensor, y: Tensor) -> list[tuple[float, float]]:
-    """How easy images are: g of a class, and its margin to the largest other logit.
+    """The easiness of images: g of a class, and its margin to the largest other logit.
 
     Args:
         logits: (images, classes), float64.

@@ -25,10 +25,10 @@ _CPU_ROWS, _CUDA_ROWS, _FEWEST_ROWS = 128, 4096, 8
 _SINGLE_ROWS = 64  # on the CPU, of passes with a single gradient
 _TAIL = 8
 _GRADIENT_BYTES = 2**28  # in one pass, at most
-_PASS_SHARE = 0.25  # of the free memory; the rest is for the chunk, its noise and gaps
-_CAUTION = 4  # a batch may take more than as many single rows: libraries choose another way of computing it
+_PASS_SHARE = 0.25  # share of the free memory; the rest is for the chunk, its noise and fragmentation
+_CAUTION = 4  # a batch may take more than the sum of its rows: libraries choose another algorithm
 _POOL_SHARE = 0.125  # of the free memory of a CUDA device, for draws that are chosen from again and again
-_COPIES = 3  # of the gradients of a pass: as they are, and once more in float64
+_COPIES = 3  # bytes of a pass's gradients: float32, and a float64 copy
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class NoisyBatch:
         x: (n, channels, height, width).
         image: index of the image each row belongs to (n,).
         draw: number of the draw (n,).
-        padded: x, and copies of its last row up to a multiple of 8 rows: what a network runs best on.
+        padded: x, padded with copies of its last row to a multiple of 8 rows, which networks run fastest on.
     """
 
     x: Tensor
@@ -49,7 +49,7 @@ class NoisyBatch:
 
 
 class Fit(NamedTuple):
-    """The most rows of a pass that memory holds, by measured passes: a forward one, and one that is differentiated."""
+    """The most rows that fit into memory, as measured, for a forward pass and for a differentiated pass."""
 
     rows: int
     gradient_rows: int
@@ -71,10 +71,10 @@ class Engine:
     Args:
         model: pixels -> logits.
         noises: the run's noises by label; a single one is the run's isotropic Gaussian noise.
-        classes: how many logits the model has.
+        classes: number of logits.
         batch_size: rows in one pass, or None for the rule.
-        noisy: the model that noisy forward passes without gradients go through, in a lower precision; default: the model.
-        fit: the most rows in a pass that memory allows, for the rule; not measured where None.
+        noisy: the model for noisy forward passes without gradients, in a lower precision; default: the model.
+        fit: the most rows in a pass that memory allows, for the rule; None: not measured.
         free: bytes of memory, a share of which bounds the gradients of a pass; default, and on the CPU never more: 256 MB.
     """
 
@@ -101,13 +101,13 @@ class Engine:
 
     @contextmanager
     def counting(self, passed: Callable[[int], None]) -> Iterator[None]:
-        """Tell how many rows have gone through the network, pass by pass, within the block; one that is differentiated counts threefold."""
+        """Report rows through the network, pass by pass, within the block; a differentiated row counts threefold."""
 
         def told(_: nn.Module, arguments: tuple[Tensor, ...], __: object) -> None:
             differentiated = torch.is_grad_enabled() and arguments[0].requires_grad
             passed(len(arguments[0]) * (1 + 2 * differentiated))
 
-        models = {id(model.network): model for model in self.models}  # copies that clip or round share the hooks of theirs
+        models = {id(model.network): model for model in self.models}  # clipping or rounding copies share the hooks
         handles = [model.register_forward_hook(told) for model in models.values()]
         try:
             yield
@@ -117,11 +117,11 @@ class Engine:
 
     @property
     def models(self) -> list[LogitModel]:
-        """The model, and that of the noisy passes where it is another."""
+        """The model, and the model of noisy passes if it differs."""
         return [self.model] if self._noisy is self.model else [self.model, self._noisy]
 
     def batch_sizes(self, shape: Sequence[int], *, gradients: bool = False) -> list[int]:
-        """The numbers of rows, ascending, that passes for images of this shape may have: forward ones, or those that are differentiated."""
+        """The possible numbers of rows, ascending, of forward or differentiated passes for images of this shape."""
         most = self.steady(self.gradient_rows(shape, 1)) if gradients else self.rows(shape)
         return [*range(_TAIL, most, _TAIL), most]
 
@@ -132,7 +132,7 @@ class Engine:
         return rows_by_rule(shape, self.model.device, self._most_rows)
 
     def halve(self, shape: Sequence[int]) -> int | None:
-        """Half as many rows in a pass from now on, because memory ran out; returns how many, or None when there is one already."""
+        """Halve the rows in a pass after running out of memory; return the number, or None if it is one already."""
         rows = self.rows(shape)
         if rows == 1:
             return None
@@ -142,11 +142,11 @@ class Engine:
         return self._batch_size
 
     def gradient_rows(self, shape: Sequence[int], margins: int) -> int:
-        """Rows in one pass of which so many margins are differentiated.
+        """Rows in a pass in which ``margins`` margins are differentiated.
 
-        On CUDA as many as fit, where that was measured; else a quarter of a forward pass. On the CPU it is a quarter of what the rule says,
-        as far as the batch size goes: a quarter of a small batch would be so few rows that a network rounds them otherwise, and no batch
-        size is to change a byte. Where a single number is differentiated, 64 rows are the fastest there (measured on four networks, 16 to
+        On CUDA as many as fit, if measured; else a quarter of a forward pass. On the CPU it is a quarter of the rule's number,
+        up to the batch size: a network would round a quarter of a small batch differently, and no batch
+        size may change a byte. With a single margin, 64 rows are the fastest there (measured on four networks, 16 to
         128 rows: up to 1.5 times as fast as a quarter). The gradients themselves stay under their share of the memory.
         """
         row = math.prod(shape) * margins * torch.finfo(self.model.dtype).bits // 8
@@ -160,18 +160,18 @@ class Engine:
         return max(1, min(rows, self._gradient_bytes // row))
 
     def steady(self, rows: int) -> int:
-        """So many rows or somewhat more, for chains whose decisions hang on the last digits: on the CPU a multiple of 8.
+        """Round up to a multiple of 8 on the CPU, for chains whose decisions depend on the last digits.
 
-        In fewer rows a network rounds otherwise, and no batch size is to change what a chain does.
+        With fewer rows a network rounds differently, and no batch size may change a chain.
         """
         return rows if self._halved or self.model.device.type != "cpu" else _full(rows, rows + _TAIL)
 
     def model_under(self, noise: str) -> LogitModel:
-        """The model that this noise's copies go through: it clips their pixels if the noise asks for it."""
+        """The model for this noise's copies: it clips their pixels if the noise asks for it."""
         return self.model.clipping(self.noises[noise].form.clip)
 
     def logits(self, x: Tensor, under: str | None = None) -> Tensor:
-        """Logits of images (n, channels, height, width), batched; float64 (n, classes). ``under``: the noise that they are copies of."""
+        """Logits of images (n, channels, height, width), batched; float64 (n, classes). ``under``: the noise of the copies."""
         rows = self.rows(x.shape[1:])
         model = self.model if under is None else self.model_under(under)
         logits = torch.empty((len(x), self.classes), dtype=torch.float64, device=x.device)  # first: see `CleanPass.of`
@@ -220,7 +220,7 @@ class Engine:
             yield NoisyBatch(filled.x, index // draws, index % draws, filled.padded)
 
     def pool(self, x: Tensor, ids: Sequence[str], noise: str) -> DrawPool | None:
-        """A place for the draws of :meth:`chosen_logits`, where a CUDA device can keep them from call to call."""
+        """A cache on a CUDA device for the draws of :meth:`chosen_logits`."""
         room = free_bytes(x.device) if x.device.type != "cpu" else 0
         return self.noises[noise].pool(ids, shape_of(x), int(_POOL_SHARE * room))
 
@@ -239,10 +239,10 @@ class Engine:
         Args:
             x: images (n, channels, height, width).
             ids: their sample ids.
-            noise: its label.
-            images: which of them.
-            levels: one for each of these.
-            draws: numbers of draws for each, ascending; the same numbers are the same draws as those of :meth:`noisy_batches`.
+            noise: the noise's label.
+            images: indices into x.
+            levels: one for each of ``images``.
+            draws: draw numbers for each, ascending; the same draws as in :meth:`noisy_batches`.
             pool: of these images, from :meth:`pool`.
 
         Yields:
@@ -329,7 +329,7 @@ def rows_by_rule(shape: Sequence[int], device: torch.device, most: int | None = 
 
 
 def _power_of_two(number: float) -> int:
-    """The largest that is no larger, and at least 1."""
+    """The largest power of two that is at most this, and at least 1."""
     return 1 << math.floor(math.log2(max(1.0, number)))
 
 
@@ -337,8 +337,8 @@ def rows_that_fit(measure: Callable[[int], int], wanted: int, budget: int) -> in
     """Rows of a pass, ``wanted`` at most: doubled from one on for as long as twice the measured peak stays within the budget.
 
     Args:
-        measure: gives the peak (bytes) of a pass with so many rows.
-        wanted: where they fit.
+        measure: the peak bytes of a pass with this many rows.
+        wanted: the most rows.
         budget: bytes that a pass may take.
     """
     rows = 1
@@ -353,12 +353,12 @@ def rows_that_fit(measure: Callable[[int], int], wanted: int, budget: int) -> in
 
 
 def pass_bytes(model: LogitModel, image: Tensor, rows: int, *, gradient: bool = False) -> int:
-    """Bytes that a pass takes at its peak, beyond those held before; made twice, as libraries keep some work space from the first.
+    """Peak bytes of a pass, beyond those held before; measured on a second pass, as libraries keep workspace from the first.
 
     Args:
         model: pixels -> logits.
         image: (channels, height, width); all rows are copies of it.
-        rows: how many.
+        rows: number of rows.
         gradient: whether the pass is differentiated, too.
     """
 
@@ -375,7 +375,7 @@ def pass_bytes(model: LogitModel, image: Tensor, rows: int, *, gradient: bool = 
 
 
 def fitting_rows(noisy: LogitModel, exact: LogitModel | None, image: Tensor, free: int) -> Fit:
-    """The most rows of passes that fit into a quarter of the free memory, by the peaks of small ones.
+    """The most rows of passes that fit into a quarter of the free memory, extrapolated from small passes.
 
     Args:
         noisy: the network of noisy passes.

@@ -1,4 +1,4 @@
-"""Shared parts of the estimators that linearise margins: which classes are differentiated, and what the note says of it."""
+"""Options and notes of the estimators that linearise margins."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from robaudit.estimators.batch import ALL
 from robaudit.quantities import P_ROBUST, Quantity
 
 Link = Literal["normal_cdf", "mv_sigmoid"]
-"""What makes a probability of the standardised margins z: Phi_R(z), or 1 / (1 + sum_i exp(-z_i))."""
+"""The link from standardised margins z to a probability: Phi_R(z), or 1 / (1 + sum_i exp(-z_i))."""
 
 LINK = "normal_cdf: the normal CDF of the margins; mv_sigmoid: the cheaper published approximation"
 _VISIBLE, _VISIBLE_ERROR = 5e-4, 2e-3
 
 
 class FewClasses(Estimator):
-    """What the estimators that differentiate margins share: gradients of the classes that can matter only.
+    """An estimator that differentiates the margins of the classes that can matter.
 
     With at most 33 classes all margins are differentiated. With more, 8 further forward passes estimate mean and standard deviation
-    of every margin; the 8 to ``classes`` smallest in units of their standard deviation are kept, until those left out hold less
+    of every margin; the 8 to ``classes`` smallest in units of their standard deviation are selected, until those left out hold less
     than about 1e-4 of failure. Where more than 5e-4 may be missing, ``note`` says so: an estimate, not a bound.
     """
 
@@ -34,17 +34,17 @@ class FewClasses(Estimator):
     classes: int = Field(32, ge=8, le=10**6, description="with more than 33 classes: the most classes whose gradients are taken")
 
     def most(self, classes: int) -> int | None:
-        """The most margins kept of a model with so many classes; None where all of them are."""
+        """The most margins selected for a model with this many classes; None for all."""
         return None if classes - 1 <= max(ALL, self.classes) else self.classes
 
 
 def cdf_notes(error: Tensor) -> list[str]:
-    """A remark where the numerical error of the normal CDF (3 standard errors) could show in the third decimal."""
+    """A remark if the numerical error of the normal CDF (3 standard errors) could show in the third decimal."""
     return [f"normal CDF within {e:.1g}" if e > _VISIBLE_ERROR else "" for e in error.tolist()]
 
 
 def left_out_notes(missing: Tensor | None, notes: Sequence[str]) -> list[str]:
-    """The notes, with a remark where the estimated effect of the classes left out, (images,), could show."""
+    """The notes, with a remark if the estimated effect of the classes left out, (images,), could show."""
     if missing is None:
         return list(notes)
     remarks = [f"classes left out: about {m:.0e} of failure (estimated)" if m > _VISIBLE else "" for m in missing.tolist()]

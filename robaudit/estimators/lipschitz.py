@@ -1,4 +1,4 @@
-"""What the certificates from a Lipschitz constant share: the constant, computed or declared, and the check of the images against it."""
+"""Certificates from a Lipschitz constant: compute or declare the constant, and check it against the images."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from robaudit.quantities import CERTIFIED, Interval, Quantity
 from robaudit.spec.fields import as_tuple
 
 _FURTHEST = 1e9
-"""In place of an infinite radius, of logits that do not depend on the pixels."""
+"""Stands for an infinite radius, of logits that do not depend on the pixels."""
 _ROUNDING = 8
-"""Logits are rounded to so many units in the last place of the largest."""
+"""Rounding of logits, in units in the last place of the largest."""
 
 
 class Declared(BaseModel):
@@ -33,7 +33,7 @@ class Declared(BaseModel):
     Args:
         l2: |z(x) - z(y)|_2 <= l2 |x - y|_2.
         linf: |z(x) - z(y)|_inf <= linf |x - y|_inf.
-        source: where it is from; printed beside the results.
+        source: where it is from; printed with the results.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -50,7 +50,7 @@ class Declared(BaseModel):
 
     @property
     def constants(self) -> dict[str, float]:
-        """Those that are given, by norm."""
+        """The given constants, by norm."""
         return {norm: value for norm, value in (("l2", self.l2), ("linf", self.linf)) if value is not None}
 
 
@@ -58,7 +58,7 @@ class LipschitzCertificate(Estimator):
     """An estimator of certified radii that needs a Lipschitz constant of the network.
 
     Args:
-        norm: of the perturbations, for pixels in [0, 1]; each is a result of its own.
+        norm: of the perturbations, for pixels in [0, 1]; each gives a separate result.
         lipschitz: a constant of the logits with its source; without one it is computed (:func:`robaudit.models.lipschitz.lipschitz_bound`).
     """
 
@@ -87,7 +87,7 @@ class LipschitzCertificate(Estimator):
         """The constants.
 
         Raises:
-            ModelError: there are none, or the images contradict them.
+            ModelError: the network has no constants, or the images contradict them.
         """
         model, pixels = batch.engine.model, batch.x[0].numel()
         if self.lipschitz is None:
@@ -98,15 +98,15 @@ class LipschitzCertificate(Estimator):
         return found
 
     def remark(self) -> str:
-        """Where a declared constant is from, for the note of a row."""
+        """The source of a declared constant, for the row's note."""
         return "" if self.lipschitz is None else f"Lipschitz constant declared: {self.lipschitz.source}"
 
 
 def rounding(batch: ImageBatch, logits: Tensor, constants: Tensor, span: float = 0.0) -> Tensor:
-    """What the network's precision may add to margins: eps (8 max |z| + K max(span, sqrt(pixels))).
+    """The most that rounding may add to margins: eps (8 max |z| + K max(span, sqrt(pixels))).
 
     The rounding of a layer is as if its input were off by about eps of its size, which the layers behind it carry on no faster than the
-    constant says: the second term matters where the terms of a product nearly cancel, or the constant is huge. Where a large number
+    constant says: the second term matters if the terms of a product nearly cancel, or the constant is huge. If a large number
     is added and taken away again, the values in between are larger than the pixels can make them: the span. A network with a margin
     below it cannot be told from one with another class nearby, and nothing is certified.
 
@@ -124,7 +124,7 @@ def rounding(batch: ImageBatch, logits: Tensor, constants: Tensor, span: float =
 
 
 def furthest(margin: Tensor, constant: Tensor) -> Tensor:
-    """margin / constant, rounded down; 1e9 where nothing can change the margin."""
+    """margin / constant, rounded down; 1e9 if nothing can change the margin."""
     never = constant <= 0
     radius = torch.where(never, torch.where(margin > 0, _FURTHEST, 0.0), margin / torch.where(never, 1.0, constant))
     return (radius * (1 - 1e-12)).clamp_max(_FURTHEST)

@@ -62,17 +62,16 @@ class LogitGaussian(Estimator):
     nothing at all for most normal margins (``fit.skew_correction``).
 
     The interval is a delete-one-group jackknife (8 groups of pairs, Student's t on the probit scale), never narrower than the standard
-    error that so many normal draws leave, and holds the intervals of the value and of the wholly corrected one. It is approximate: what
-    of the bias is left it does not cover. So gates and comparisons rest on the votes of the same passes, which have none
-    (:meth:`robaudit.stats.frame.Columns.by_votes`). Skewness and kurtosis of the deciding margin are tested (false alarms at most 1 %): an
-    image
-    judged non-normal is decided by its votes, and says so in ``note``.
+    error of this many normal draws, and holds the intervals of the value and of the fully corrected value. It is approximate: it does not
+    cover the remaining bias. So gates and comparisons rest on the votes of the same passes, which are unbiased
+    (:meth:`robaudit.stats.frame.Columns.by_votes`). Skewness and kurtosis of the deciding margin are tested (false alarms at most 1 %):
+    an image judged non-normal is decided by its votes, and says so in ``note``.
 
     Noise of a few variables that move the whole image (fog, blur, rotation) makes no margins normal: under it the votes of the passes
     decide every image.
 
     The pairs of an image are coupled in frames of 48, so that what is quadratic in a patch of 48 values nearly cancels in the mean
-    (:func:`robaudit.noise.frames.orthogonal_frame`); each draw by itself is exactly normal. The standard error is that of independent
+    (:func:`robaudit.noise.frames.orthogonal_frame`); each single draw is exactly normal. The standard error is computed for independent
     pairs: somewhat too large.
 
     Where it fails: heavy or light tails (even orders are not corrected), as in deep fully connected networks at large noise, once
@@ -109,11 +108,11 @@ class LogitGaussian(Estimator):
         return self.samples if self.tolerance is None else None
 
     def with_draws(self, draws: int) -> Self | None:
-        """The same with so many draws of each image, a multiple of 16."""
+        """The same with this many draws of each image, a multiple of 16."""
         return self.having("tolerance", "max_samples", samples=draws)
 
     def passes(self, classes: int) -> tuple[int, int]:
-        """One clean pass and the draws; with a tolerance the number is not known in advance: about a quarter of the most."""
+        """One clean pass and the draws; with a tolerance about a quarter of the most, as the number is not known in advance."""
         return 1 + (self.samples if self.tolerance is None else _PILOT + max(_PILOT, self.max_samples // 4)), 0
 
     def estimate(self, batch: ImageBatch) -> Sequence[Result]:
@@ -126,11 +125,11 @@ class LogitGaussian(Estimator):
         return [self._after_pilot(one) for one in found]
 
     def review(self) -> SkewReview:
-        """Whether the margins are skewed over the images together."""
+        """Reviews the skewness of margins over all images."""
         return SkewReview()
 
     def _needed(self, error: float) -> int:
-        """Copies that bring a standard error of the pilot's copies to the tolerance, from the list of numbers that there are."""
+        """Copies that bring the pilot's standard error down to the tolerance, from the list of allowed numbers."""
         wanted = _PILOT * (error / self.tolerance) ** 2 if self.tolerance is not None else 0.0
         return min(next((n for n in _NUMBERS if n >= wanted), self.max_samples), self.max_samples)
 
@@ -142,9 +141,9 @@ class LogitGaussian(Estimator):
 
 
 def _pilot(batch: ImageBatch) -> list[float]:
-    """Standard errors of so few copies, with some reserve: in closed form, as a number of copies needs no more.
+    """Standard errors from the pilot's few copies, with some reserve; in closed form, which is enough to choose a number.
 
-    That of a normal fit is the delta method's, or half the one of the votes where this is larger: margins may not be normal.
+    A normal fit has the delta method's, or half that from the votes if larger: margins may not be normal.
     """
     images = list(range(len(batch.x)))
     g, winners = _draw(batch, images, _PILOT, start=_PILOT_START, frames=False)
@@ -160,7 +159,7 @@ def _pilot(batch: ImageBatch) -> list[float]:
 
 
 def _of_copies(batch: ImageBatch, draws: Sequence[int]) -> list[Result]:
-    """Estimates from so many copies of each image; those with equally many are drawn together, all are fitted together."""
+    """Estimates from the given copies of each image; images with equally many are drawn together, all are fitted together."""
     predicted, others = batch.clean.predicted.cpu(), batch.others.cpu()
     order, winners, kept, statistics = list[int](), list[Tensor](), list[str](), list[_Statistics]()
     for number in sorted(set(draws)):
@@ -201,7 +200,7 @@ def _kind(x: Tensor) -> str:
 
 
 def _estimate(fit: NormalMargins | None, row: int, votes: PairVotes, predicted: int, others: Tensor) -> Result:
-    """One image of a fit, or of noise that makes no margins normal."""
+    """The result of one image, by a fit or by votes."""
     if fit is None:
         return mc_instead(votes, predicted)
     if fit.normal[row]:
@@ -210,7 +209,7 @@ def _estimate(fit: NormalMargins | None, row: int, votes: PairVotes, predicted: 
 
 
 class SkewReview:
-    """Collects how skewed the deciding margins are, of the images that noise ever flips, and how far the fits are from the votes."""
+    """Collects, for images that noise ever flips, the skewness of the deciding margins and the distance of the fits from the votes."""
 
     def __init__(self) -> None:
         self._skewness = array("d")
@@ -278,11 +277,11 @@ class NormalMargins:
 
     Attributes:
         value, lower, upper, std_error: P[N(m, S) > 0], corrected for skewness, with its jackknife interval and standard error.
-        error: numerical error of the CDF and of the classes left out of it.
-        correction: what of the value corrects for skewness; exactly 0 where none is seen.
+        error: numerical error of the CDF, including classes left out.
+        correction: the part of the value that corrects for skewness; exactly 0 if none is seen.
         deciding: index of the margin with the smallest m / s.
         skewness, kurtosis: of that margin.
-        normal: whether they pass for normal.
+        normal: whether both pass the normality test.
     """
 
     value: Tensor
@@ -297,7 +296,7 @@ class NormalMargins:
     normal: Tensor
 
     def on_host(self) -> NormalMargins:
-        """The same on the CPU, where single numbers are read: copied once, as one table."""
+        """The same on the CPU, copied as one table."""
         table = torch.stack([getattr(self, field.name).double() for field in fields(self)]).cpu()
         host = NormalMargins(*table.unbind())
         return replace(host, deciding=host.deciding.long(), normal=host.normal.bool())
@@ -312,7 +311,7 @@ class NormalMargins:
         )
 
     def estimate(self, row: int, *, flips_to: int, votes: PairVotes) -> Result:
-        """One image as a row; the votes go along: gates and the accuracy under noise rest on them."""
+        """The result of one image with its votes, on which gates and the accuracy under noise rest."""
         error = float(self.error[row])
         return Result(
             value=float(self.value[row]),
@@ -355,14 +354,14 @@ class _Competing:
         return cls(even, odd, order[:, 0], total(normal_cdf(-left)) if left.shape[1] else torch.zeros_like(mean[:, 0]))
 
     def mean_variance(self) -> Tensor:
-        """Variance of the first margin's mean, in units of the margin's own variance (batch,)."""
+        """Variance of the first margin's mean, relative to the margin's variance (batch,)."""
         v_even = variance_over(self.even[:, :, 0], 1)
         both = v_even + mean_over(self.odd[:, :, 0].square(), 1)
         return torch.where(both > 0, v_even / torch.where(both > 0, both, 1.0), 0.0) / self.even.shape[1]
 
 
 class _Statistics(NamedTuple):
-    """What the fit needs to know of the margins, one entry an image.
+    """The statistics of the margins for the fit, one entry an image.
 
     Attributes:
         mean, covariance: of the margins that compete, from all pairs and without each group (batch, 1 + groups, k), (..., k, k).
@@ -422,7 +421,7 @@ def normal_margins(g: Tensor) -> NormalMargins:
 
 
 def _fitted(s: _Statistics) -> NormalMargins:
-    # One call for all images and groups: its parts are small beside what a call costs.
+    # One call for all images and groups: a call costs more than its parts.
     wanted = torch.full_like(s.shift, _CDF_APART)
     wanted[:, 0] = _CDF
     p, errors = (x.view(s.shift.shape) for x in _probability(s.mean.flatten(0, 1), s.covariance.flatten(0, 1), wanted.flatten()))
@@ -450,7 +449,7 @@ def _fitted(s: _Statistics) -> NormalMargins:
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """One version of a value on the probit scale: its centre, standard error and 95 % interval (batch,)."""
+    """A value on the probit scale: its centre, standard error and 95 % interval (batch,)."""
 
     centre: Tensor
     spread: Tensor
@@ -467,7 +466,7 @@ class _Side:
         return normal_cdf(self.centre + self.reach)
 
     def about(self, value: Tensor) -> _Side:
-        """The same interval on the probit scale, about another value."""
+        """The same interval on the probit scale, around another value."""
         return _Side(_probit(value), self.spread, self.reach)
 
     @classmethod
@@ -486,7 +485,7 @@ def _jackknife(left_out: Tensor) -> Tensor:
 
 
 def _shrinkage(shift: Tensor, error: Tensor) -> Tensor:
-    """The share of a shift that is believed, max(0, 1 - 2 error^2 / shift^2): exactly 0 within 1.4 standard errors and for rounding."""
+    """The shrinkage factor of a shift, max(0, 1 - 2 error^2 / shift^2): exactly 0 within 1.4 standard errors and for rounding."""
     square = shift.square().clamp_min(_ROUNDING**2)
     return torch.where(shift.abs() > _ROUNDING, 1 - 2 * error.square() / square, 0.0).clamp_min(0)
 
@@ -513,19 +512,19 @@ def _density(y: Tensor) -> Tensor:
 
 
 def _delta(mean_variance: Tensor, pairs: Tensor | int, centre: Tensor) -> Tensor:
-    """Standard error on the probit scale that so many pairs of normal draws leave."""
+    """Standard error on the probit scale of this many pairs of normal draws."""
     return (mean_variance + centre.square() / (4 * pairs)).sqrt()
 
 
 @dataclass(frozen=True, slots=True)
 class PairVotes:
-    """What the antithetic copies of an image were classified as.
+    """Votes of the antithetic copies of an image.
 
     Attributes:
         by_class: copies by class.
         draws: copies in all.
         kept: share that kept the class of the clean image.
-        split: pairs of which one copy kept it.
+        split: pairs in which one copy kept it.
         effective_draws: how many independent copies carry as much information: draws / (1 + rho), rho > 0 the correlation of a
             pair's two indicators, draws / 2 where all agree.
     """

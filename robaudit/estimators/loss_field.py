@@ -32,7 +32,7 @@ _Slopes = Callable[[_Part, Tensor], tuple[Tensor, Tensor]]
 class LossField:
     """log l of noisy copies of a chunk's images, l the cross-entropy against a class, with gradients, in full batches.
 
-    Passes are in the model's full precision. An image of which any copy had logits that are not finite is remembered.
+    Passes are in the model's full precision. Images with any non-finite logits are recorded in :attr:`broken`.
 
     Args:
         batch: the chunk.
@@ -76,8 +76,8 @@ class LossField:
     def slopes(self, image: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
         """log l and its gradient with respect to z (rows, *latent_shape), of the type of z; see :meth:`values`.
 
-        Where the noise gives its derivative, the network alone is recorded. Chains ask again and again with the same tensor of images,
-        which must not change meanwhile: what belongs to it is looked up once.
+        If the noise gives its derivative, only the network is recorded. Chains call again and again with the same tensor of images,
+        which must not change in between: its rows are looked up once.
         """
         if image is not self._image:
             parts = image.split(self._gradient_rows)
@@ -85,9 +85,9 @@ class LossField:
         return self._differentiated(self._parts, image, z, self._through)
 
     def pixel_slopes(self, image: Tensor, pixels: Tensor) -> tuple[Tensor, Tensor]:
-        """log l and its gradient with respect to the pixels (rows, channels, height, width) of images that are given themselves."""
+        """log l and its gradient with respect to the pixels, for given pixels (rows, channels, height, width)."""
         parts = [self._part(padded(part, self._gradient_rows)) for part in image.split(self._gradient_rows)]
-        copied = torch.clone  # to the beginning of a cache line
+        copied = torch.clone  # aligned to a cache line
         return self._differentiated(parts, image, pixels, lambda part, points: self._recorded(part, copied(points), _same))
 
     def _part(self, image: Tensor) -> _Part:

@@ -1,4 +1,4 @@
-"""What the estimators of losses share: against which class the loss is, and the orders of their norms."""
+"""Shared options of loss estimators: the target class, and the orders of the norms."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class LossEstimator(Estimator):
     """An estimator of the cross-entropy l of an image under its noise, in nats: 0 is certainty, lower is more robust.
 
     Args:
-        target: the class that the loss is against: the label, or the class predicted without noise.
+        target: the class of the loss: the label, or the class predicted without noise.
     """
 
     quantity: ClassVar[Quantity] = LOSS
@@ -54,7 +54,7 @@ class QNorm(LossEstimator):
     q = 1 is the mean of the loss, q -> infinity its maximum: larger q weigh the rare bad draws more.
 
     Args:
-        q: the orders; each is a result of its own.
+        q: the orders; each gives a separate result.
 
     Source: Rice et al., Robustness between the worst and average case, equation 3.
     """

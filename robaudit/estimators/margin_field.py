@@ -12,7 +12,7 @@ from robaudit.estimators.engine import padded
 
 
 class MarginField:
-    """The network at points about a chunk's images, for searches whose decisions hang on the last digits.
+    """The network at points near a chunk's images, for searches whose decisions depend on the last digits.
 
     Args:
         batch: the chunk.
@@ -27,7 +27,7 @@ class MarginField:
         self._gradient_rows = batch.engine.steady(batch.engine.gradient_rows(shape, 1))
 
     def logits(self, image: Tensor, pixels: Tensor) -> Tensor:
-        """Logits (rows, classes) of pixels (rows, channels, height, width); no number that is not finite: minus infinity instead."""
+        """Logits (rows, classes) of pixels (rows, channels, height, width); minus infinity where not finite."""
         parts = [self._passed(part) for part in pixels.split(self._rows)] if len(pixels) else [pixels.new_empty(0, self._classes)]
         return _joined(parts).nan_to_num(-torch.inf, torch.inf, -torch.inf)
 
@@ -50,7 +50,7 @@ class MarginField:
         return logits[: len(pixels)]
 
     def _sloped(self, image: Tensor, pixels: Tensor, to: Tensor) -> tuple[Tensor, Tensor]:
-        """One pass; the rows of its padding have no weight."""
+        """One pass; padding rows have no weight."""
         n = len(pixels)
         x = padded(pixels, self._gradient_rows).detach().requires_grad_(True)
         with torch.enable_grad():

@@ -1,4 +1,4 @@
-"""`margin_radius`: a radius that a Lipschitz constant of the network certifies."""
+"""`margin_radius`: the radius certified by a Lipschitz constant of the network."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class MarginRadius(LipschitzCertificate):
     """min over j of (z_c - z_j) / K_cj, c the predicted class and K_cj a Lipschitz constant of z_c - z_j: no shorter perturbation flips it.
 
     A proof, not a measurement: (z_c - z_j)(x + d) >= (z_c - z_j)(x) - K_cj |d| > 0 for |d| below the radius. The constants hold everywhere,
-    so the radius is often far below that of any attack; how far depends on the network (1-Lipschitz layers: hardly; deep networks trained
-    without a thought of it: useless). Exact for linear networks.
+    so the radius is often far below any attack's; how far depends on the network (1-Lipschitz layers: hardly; deep networks trained
+    without regard to it: useless). Exact for linear networks.
 
     A computed constant includes the model's own normalisation. A margin counts as far as it is larger than what the network's precision can
     add to it (:func:`robaudit.estimators.lipschitz.rounding`). A declared K of the logits makes K_cj = sqrt(2) K in l2 and 2 K in linf.

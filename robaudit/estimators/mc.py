@@ -1,6 +1,6 @@
 """`mc`: the fraction of noisy copies that keep the predicted class, with a fixed number of draws or as many as each image needs.
 
-Where an image stops by itself, nothing but its own counts after fixed numbers of draws decides: its row depends on no other image.
+Adaptive stopping looks only at the image's own counts after fixed numbers of draws: its row depends on no other image.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ T = TypeVar("T")
 class MonteCarlo(Estimator):
     """p = (noisy copies classified as the clean image) / samples, with the exact binomial (Clopper-Pearson) interval.
 
-    Unbiased for any model, without gradients; its standard error is at most 1 / (2 sqrt(samples)). Counts every class's votes,
-    so the accuracy under noise comes with it. Prefer it wherever it can be afforded; everything else is judged against it.
+    Unbiased for any model, without gradients; its standard error is at most 1 / (2 sqrt(samples)). It counts every class's votes,
+    which also gives the accuracy under noise. Prefer it whenever you can afford it; everything else is judged against it.
 
     With ``tolerance`` or ``decide`` each image is looked at after 16, 24, 32, ... draws (an eighth more each time) and stops when its
     rule is met; the images still open share full batches. Its interval is then a confidence sequence
@@ -53,8 +53,8 @@ class MonteCarlo(Estimator):
         samples: noisy copies of each image, without a tolerance and a decision.
         tolerance: stop an image when its interval is no wider than 2 x 1.96 of this standard error.
         decide: stop an image when its interval lies wholly above or below this probability. With a tolerance, too: at whichever
-            is first; a row that has come to the tolerance without a decision says so.
-        max_samples: the end of it; an image still open says "undecided".
+            is first; a row that reached the tolerance without a decision says so.
+        max_samples: the largest number; an image still open says "undecided".
 
     Source: Han et al., Average-case robustness, section 3.1 (p_mc); the sequence: Robbins 1970, Howard et al. 2021.
     """
@@ -81,11 +81,11 @@ class MonteCarlo(Estimator):
         return self.samples if self._rule is None else None
 
     def with_draws(self, draws: int) -> Self | None:
-        """The same with so many draws of each image."""
+        """The same with this many draws of each image."""
         return self.having("tolerance", "decide", "max_samples", samples=draws)
 
     def passes(self, classes: int) -> tuple[int, int]:
-        """One clean pass and one for each draw; with a tolerance or a decision about what is usual (:func:`usual_draws`)."""
+        """One clean pass and one for each draw; with a tolerance or a decision a typical number (:func:`usual_draws`)."""
         rule = self._rule
         return 1 + (self.samples if rule is None else usual_draws(rule)), 0
 
@@ -139,7 +139,7 @@ class MonteCarlo(Estimator):
 
 
 def looked_once(batch: ImageBatch) -> list[Result]:
-    """What one copy of each image says, under noise that does the same every time: p is 0 or 1, and exactly known."""
+    """Results from one copy of each image, for deterministic noise: p is 0 or 1, and exactly known."""
     counts: list[list[int]] = count_votes(batch, range(len(batch.x)), 0, 1).tolist()
     results = []
     for row, target in zip(counts, batch.clean.predicted.tolist(), strict=True):
@@ -157,7 +157,7 @@ def count_votes(batch: ImageBatch, images: Sequence[int], start: int, draws: int
         images: indices into it, in order (n,).
         start: number of the first draw.
         draws: how many of each image.
-        kept: gets, for all images, whether each draw kept the class of the clean image (n, draws), bool.
+        kept: output: whether each draw kept the class of the clean image (n, draws), bool, for all images.
 
     Returns:
         (n, classes + 1), int64.
@@ -239,7 +239,7 @@ class Rule:
         return (lower >= threshold) | (upper < threshold)
 
     def remark(self, lower: float, upper: float) -> str:
-        """What the row says when it could not do what was asked."""
+        """The row's remark if the rule was not met."""
         ends = np.asarray(lower), np.asarray(upper)
         if self.decide is None:
             return "" if self.narrow(*ends) else "undecided: the tolerance was not reached"
@@ -262,7 +262,7 @@ class Sequences:
 
     def __init__(self, images: int, rule: Rule) -> None:
         self._rule = rule
-        self._kept, self._lost = np.zeros(images), np.zeros(images)  # what the prior has learned from
+        self._kept, self._lost = np.zeros(images), np.zeros(images)  # counts that the prior has learned from
         self._ready = np.full(images, self._learned(0.0, 0.0, FIRST / 2))
 
     def look(self, images: NDArray[np.int64], kept: Floats, lost: Floats) -> tuple[Floats, Floats]:
@@ -304,7 +304,7 @@ class Stopped:
     Attributes:
         counts: its copies by class, and last those whose logits were not finite.
         lower, upper: its 95 % confidence sequence.
-        note: what it could not do.
+        note: remark if the rule was not met.
     """
 
     counts: Sequence[int]
@@ -348,7 +348,7 @@ def in_rounds(
         images: how many.
         most: draws of an image at the last look.
         count: (images, start, draws) -> copies by class (images, classes + 1), of so many draws from number ``start`` on.
-        look: (images, copies by class so far, draws so far) -> what each ends with, None where it stays open; at the last look none does.
+        look: (images, copies by class so far, draws so far) -> the result of each, None if it stays open; never None at the last look.
 
     Returns:
         One for each image, in order.
@@ -367,7 +367,7 @@ def in_rounds(
 
 
 def usual_draws(rule: Rule) -> int:
-    """About what an image takes, for planning: to decide, the mean over the images of a network; for a tolerance, at p = .9."""
+    """The typical number of draws, for planning: for a decision, the mean over a network's images; for a tolerance, at p = .9."""
     to_decide = rule.most if rule.decide is None else _USUAL_TO_DECIDE
     for_tolerance = rule.most if rule.tolerance is None else int(_USUAL_FOR_TOLERANCE / rule.tolerance**2)
     return max(FIRST, min(rule.most, to_decide, for_tolerance))

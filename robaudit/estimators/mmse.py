@@ -19,7 +19,7 @@ from robaudit.results import Result
 
 _GROUPS = 8
 AT_ONCE = 2**20
-"""Gradient values of so many are averaged at once."""
+"""Gradient values averaged at once."""
 
 
 class Mmse(FewClasses):
@@ -28,7 +28,7 @@ class Mmse(FewClasses):
     t stays the class of the clean image. Exact for linear models (with pairs at once; iid draws leave an error of sd
     1/sqrt(samples) in z). The interval is a delete-one-group jackknife over the draws, on the probit scale (``mv_sigmoid``: logit): it
     covers sampling and, to first order, the bias of few draws (noise in the mean gradients lengthens them), not the bias of
-    linearising, so rows say "approximate" (docs/research/coverage.md: how often it holds p). Prefer it to `taylor` for networks, and
+    linearising, so rows say "approximate" (docs/research/coverage.md measures coverage). Prefer it to `taylor` for networks, and
     `mc` to both if you can afford it.
 
     Args:
@@ -61,7 +61,7 @@ class Mmse(FewClasses):
         return self.samples
 
     def with_draws(self, draws: int) -> Self | None:
-        """The same with so many draws of each image, an even number with pairs."""
+        """The same with this many draws of each image, an even number with pairs."""
         return self.having(samples=draws)
 
     def passes(self, classes: int) -> tuple[int, int]:
@@ -74,7 +74,7 @@ class Mmse(FewClasses):
         return batch.noisy_linear(self.samples, pairs=self.pairs, groups=self._groups, most=self.most(batch.classes))
 
     def leave_out(self) -> range:
-        """The groups that the jackknife leaves out in turn; none if there is a single one."""
+        """The groups that the jackknife leaves out in turn; empty if there is a single group."""
         return range(self._groups if self._groups > 1 else 0)
 
     @property
@@ -133,7 +133,7 @@ class MmseMvSigmoid(Mmse):
 def fitted_limits(batch: ImageBatch, linear: LinearFit, leave_out: range) -> tuple[Tensor, Tensor]:
     """z and R of the mean fit over the groups, and then without each of some groups: (1 + those) * images rows.
 
-    The gradients' covariances are taken a few images at a time: nothing of the size of all gradients is held but they themselves.
+    The gradients' covariances are computed a few images at a time, so that memory holds the gradients only once.
     """
     whole: list[int] = linear.counts.tolist()
     fits = [whole, *([0 if g == without else count for g, count in enumerate(whole)] for without in leave_out)]

@@ -23,7 +23,7 @@ from robaudit.numerics.mvn import mvn_cdf
 from robaudit.quantities import P_ROBUST, Quantity
 from robaudit.results import Result
 
-_ENTRIES = 1 << 23  # values of a batch of rows that go through a layer at once
+_ENTRIES = 1 << 23  # values that go through a layer at once
 
 
 class Moments(Estimator):
@@ -35,9 +35,9 @@ class Moments(Estimator):
 
     For chains of linear layers, convolutions, batch norms, average pooling and ReLU; other networks are refused, naming the operation.
     Exact for linear networks. Otherwise its error is that of the normal approximation before each ReLU, which nothing in the computation
-    shows: it claims no interval. Small with many inputs to each unit (docs/research/lipschitz.md has measurements); `mc` is the check.
+    shows: it claims no interval. The error is small with many inputs to each unit (docs/research/lipschitz.md); `mc` is the check.
 
-    Cost: as much as so many forward passes as the widest layer has values, twice, whatever the level; and the covariance of that layer in
+    Cost: about twice as many forward passes as the widest layer has values, at any level; and the covariance of that layer in
     memory, a few times.
 
     The row's numbers have two closed forms of the smoothed margin paper from the same means and covariances: ``p_c``, the probability that
@@ -46,7 +46,7 @@ class Moments(Estimator):
 
     Args:
         order: terms of the series for covariances behind a ReLU.
-        features: the most values of a layer; their covariance has so many rows and columns.
+        features: the most values of a layer, which is the size of its covariance matrix.
 
     Source: Smoothed robustness analysis, section 3.1 and eqs. 14, 16 and 17, there for independent variables; Clark 1961.
     """
@@ -62,17 +62,17 @@ class Moments(Estimator):
     features: int = Field(4096, ge=1, le=65536, description="the most values of a layer; their covariance is held in memory a few times")
 
     def passes(self, classes: int) -> tuple[int, int]:
-        """The clean pass; what follows are products of matrices."""
+        """The clean pass; the rest are matrix products."""
         return 1, 0
 
     def unfit(self, form: NoiseKind) -> str:
-        """What enters the network has to be normal and isotropic."""
+        """The network's input has to be normal and isotropic."""
         if not isinstance(form, Gaussian):
             return "it follows isotropic Gaussian noise (kind: gaussian) alone"
         return "clipped pixels are not normal" if form.clip else ""
 
     def check_model(self, model: LogitModel, image: Tensor) -> None:
-        """Refuse what is no chain, and layers that are too wide."""
+        """Refuse networks that are not chains, and layers that are too wide."""
         widest = chain_of(model, image).widest
         if widest > self.features:
             what = f"moments would need the covariance of {widest} values ({widest**2 * 8 / 2**20:.0f} MiB, a few times)"

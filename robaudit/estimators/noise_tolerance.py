@@ -35,9 +35,9 @@ class NoiseTolerance(Estimator):
     level, and holds at all looks together (:func:`robaudit.numerics.tolerance.find_tolerance` has the proof, and what becomes of it
     where draws flip back). Nearly all draws pass at one level only.
 
-    p need not fall as the level rises: with much noise a network may see one class everywhere, a shift by a whole pixel jumps. The value is
+    p need not fall as the level rises: with much noise a network may see one class everywhere, and shifts jump by pixels. The value is
     *a crossing*: p is at least ``level`` just below it and less just above; the first one as far as 16 draws at each octave can tell.
-    Fewer copies than that would leave at a half or a quarter of the lower end are noted on the row.
+    If p is below ``level`` at a half or a quarter of the lower end, the row notes it.
 
     Where p is still above ``level`` at ``cap``, the row is censored: its value is the cap, and the tolerance is larger. Where it is
     below at the smallest level searched, cap / 8192, the value is 0.
@@ -74,11 +74,11 @@ class NoiseTolerance(Estimator):
 
     @property
     def rows_at_once(self) -> int:
-        """What a late step of a search asks for."""
+        """The request of a late step of a search."""
         return 8
 
     def unfit(self, form: NoiseKind) -> str:
-        """Levels that are steps, and those that count downwards."""
+        """Refuse levels that are whole steps or that count downwards."""
         if form.whole:
             return "its levels are whole numbers, and a tolerance lies between them"
         if form.level_name is LevelName.PHOTONS:
@@ -162,7 +162,7 @@ def _results(
 
 
 def _largest_possible(form: NoiseKind, shape: Shape) -> float:
-    """The largest level, halved until the kind can do it to images of this shape."""
+    """The largest level, halved until it is valid for images of this shape."""
     cap = float(form.most)
     while math.isfinite(cap) and cap / 2 > form.least:
         try:

@@ -17,7 +17,7 @@ from robaudit.quantities import Interval, IntervalKind
 from robaudit.results import LossNorm, Result
 
 FEW = 10.0
-"""An effective sample size below this is said in the row."""
+"""The row notes an effective sample size below this."""
 _TWO_SIDED = 1.959963984540054
 
 
@@ -48,7 +48,7 @@ class QNormMc(QNorm):
         return self.samples
 
     def with_draws(self, draws: int) -> Self | None:
-        """The same with so many copies."""
+        """The same with this many copies."""
         return self.having(samples=draws)
 
     def passes(self, classes: int) -> tuple[int, int]:
@@ -89,5 +89,5 @@ class QNormMc(QNorm):
 
 
 def few_effective(ess: float, q: float) -> str:
-    """What a row says of an effective sample size that is too small."""
+    """The row's remark on a small effective sample size."""
     return f"effective sample size {ess:.1f}: too small for q = {q:g}" if ess < FEW else ""

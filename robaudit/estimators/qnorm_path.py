@@ -25,7 +25,7 @@ from robaudit.results import LossNorm, Result
 
 _COPIES = Interval(IntervalKind.LOGNORMAL, covers_bias=False)
 _NO_VALUE = Interval(IntervalKind.NO_VALUE)
-_HIGHEST = 1000.0  # the chains go so far whatever the orders are: a far region that decides q = 10 may not pull below q = 1000
+_HIGHEST = 1000.0  # chains go this far for any orders: a far region that decides q = 10 may not attract them below q = 1000
 _CENTRES = (1.0, 10.0, 100.0)  # temperatures, besides the highest, about whose tilted distributions copies are made
 _FEWEST = 1950  # copies
 _FEW = 8  # normal variables, in which copies are made where copies counted
@@ -34,7 +34,7 @@ _SHORT = "no value: too few copies meet the losses that count, and there are no 
 
 
 class _Found(NamedTuple):
-    """What a sampler says of the images of a chunk.
+    """A sampler's results for the images of a chunk.
 
     Attributes:
         estimates: for every q.
@@ -173,7 +173,7 @@ class QNormPath(QNorm):
         )
 
     def _copies(self, batch: ImageBatch, field: LossField) -> _Found:
-        """Copies alone, two for each gradient that chains would take."""
+        """Only copies, two for each gradient that chains would take."""
         lots, few, values = 2 * self._lots, _few(batch), math.prod(batch.latent_shape)
         streams = Streams(batch, "qnorm_path copies", AT_ONCE, lots, ROUNDS if few else 0)
         if few:
@@ -185,12 +185,12 @@ class QNormPath(QNorm):
 
 
 def _few(batch: ImageBatch) -> bool:
-    """Whether there are so few variables that copies find the losses that count without gradients."""
+    """Whether there are so few variables that copies reach the large losses without gradients."""
     return math.prod(batch.latent_shape) <= _FEW
 
 
 def _refusal(std_error: float, gap: float) -> str:
-    """Why chains give no value: they disagree, or have not settled; usually nothing."""
+    """Why chains give no value (they disagree, or have not settled); usually ''."""
     if not std_error <= _FAR:
         return f"no value: the chains disagree (standard error of log Z {std_error:.2g})"
     if not abs(gap) / 2 <= _FAR:

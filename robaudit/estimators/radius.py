@@ -1,4 +1,4 @@
-"""What the estimators of the radius share: norms, the limit of a search, and the shape of their rows."""
+"""Shared parts of the radius estimators: norms, the limit of a search, and their rows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from robaudit.results import CleanImage, Result, Searched
 from robaudit.spec.fields import as_tuple
 
 LEAST_CAP = 1e-6
-"""Below it, perturbations are hardly more than the rounding of float32 pixels."""
+"""Smaller perturbations are hardly more than the rounding of float32 pixels."""
 
 
 def each_once(norms: tuple[Norm, ...]) -> tuple[Norm, ...]:
@@ -34,11 +34,11 @@ def each_once(norms: tuple[Norm, ...]) -> tuple[Norm, ...]:
 class RadiusEstimator(Estimator):
     """An estimator of the radius: the norm of the smallest perturbation of the clean image that changes the predicted class.
 
-    A row is relative to the predicted class, whether that is the label or not; :mod:`robaudit.stats.scores` counts misclassified images
+    A row is relative to the predicted class, right or wrong; :mod:`robaudit.stats.scores` counts misclassified images
     as 0. A row also says how easy the clean image is.
 
     Args:
-        norm: of the perturbations, for pixels in [0, 1]; each is a result of its own.
+        norm: of the perturbations, for pixels in [0, 1]; each gives a separate result.
 
     Source: Giraudon, Gripon, Loewe and Vermet, Intrinsic robustness, definition 2.1.
     """
@@ -59,7 +59,7 @@ class RadiusEstimator(Estimator):
 
 
 class SearchedRadius(RadiusEstimator):
-    """A radius that is looked for: what is found is never less than the true one.
+    """A radius found by search: an upper bound of the true one.
 
     Args:
         cap: where the search ends, in the norm's unit.
@@ -82,11 +82,11 @@ class SearchedRadius(RadiusEstimator):
 
 
 HELD_BYTES = 2**25
-"""Points of a search held at once, unless those of a single image take more; their gradients and steps take as much each."""
+"""Bytes of a search's points held at once, unless a single image takes more; gradients and steps take as much each."""
 
 
 def groups_of(batch: ImageBatch, points: int) -> tuple[Tensor, ...]:
-    """The images of a chunk in groups that memory allows, with so many points of each image at once."""
+    """Split the images of a chunk into groups that fit into memory, with ``points`` points of each image at once."""
     each = batch.x[0].numel() * batch.x.element_size() * points
     found: tuple[Tensor, ...] = torch.arange(len(batch.x), device=batch.x.device).split(max(1, HELD_BYTES // each))
     return found
@@ -112,12 +112,12 @@ def rows_of(
     Args:
         batch: the chunk.
         radius: of each image, infinite where there is no flip (images,), float64.
-        reached: the class behind it (images,).
+        reached: the class there (images,).
         cap: where the search ended; the value where there is no flip.
-        interval: how the values are to be read where there is one.
+        interval: the meaning of values with a flip.
         passes: forwards and backwards of each image.
-        lost: how many points of each image had logits that are not finite; a flip may be hidden behind them.
-        searches: what else is known of each.
+        lost: points of each image with non-finite logits, which may hide a flip.
+        searches: further details of each.
     """
     exact, missing = interval.kind is IntervalKind.EXACT, lost or [0] * len(batch.x)
     further: Sequence[Searched | None] = searches or [None] * len(batch.x)

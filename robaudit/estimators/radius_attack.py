@@ -28,11 +28,11 @@ class RadiusAttack(SearchedRadius):
 
     Chains that follow the decision boundary towards the image, from the image itself for several classes and from noise
     (:func:`robaudit.numerics.minimal_norm.shared_flips`); then the best point is polished, and its ray bisected. Every value is that of
-    a perturbed image which the network, in its own precision, has classified otherwise in a plain pass. The norms are searched together: a
-    flip that one of them meets counts in the others, and each begins a chain at the best flip of the others.
+    a perturbed image that the network, in its own precision, has classified differently in a plain pass. The norms are searched together: a
+    flip found in one counts in the others, and each starts a chain at the best flip of the others.
 
     Args:
-        candidates: classes whose linearised boundary is looked at, with a gradient each.
+        candidates: classes whose linearised boundary is computed, with a gradient each.
         targets: chains from the image, towards the nearest of them.
         restarts: chains from noise in l2; a third as many in linf, whose local minima differ less.
         steps: gradients of each chain.
@@ -59,12 +59,12 @@ class RadiusAttack(SearchedRadius):
         return self.targets
 
     def passes(self, classes: int) -> tuple[int, int]:
-        """The most that an image takes."""
+        """The most an image takes."""
         gradients, forwards = passes_of([self._search(norm, 1.0) for norm in self.norm])
         return 1 + gradients + forwards, gradients
 
     def estimate(self, batch: ImageBatch) -> list[tuple[Result, ...]]:
-        """Search, in groups of images that memory allows."""
+        """Search, in groups of images that fit into memory."""
         field, shape = MarginField(batch, batch.clean.predicted), shape_of(batch.x)
         searches = [self._search(norm, self.limit(norm, shape)) for norm in self.norm]
         groups = groups_of(batch, max(self.candidates, self.targets))

@@ -19,9 +19,9 @@ from robaudit.noise.base import shape_of
 from robaudit.quantities import Interval, IntervalKind
 from robaudit.results import Result, Searched
 
-_ROWS = 64  # differences of weights held at once
+_ROWS = 64  # bytes of weight differences held at once
 _FAR = 1e-3
-"""Logits may differ by so much of the largest one from the affine function, which rounding alone does not do."""
+"""Tolerated difference of logits from the affine function, relative to the largest logit; more than rounding."""
 
 _UNKNOWN = 1e9  # a radius that rounding decides
 
@@ -29,7 +29,7 @@ _UNKNOWN = 1e9  # a radius that rounding decides
 class RadiusExact(RadiusEstimator):
     """min_j (z_y - z_j) / |w_y - w_j| of a network with logits z = W x + b, y the predicted class; |.| is the dual norm.
 
-    The dual of l2 is l2, that of linf is l1. No perturbation that is shorter changes the class, and one that is longer by any amount does.
+    The dual of l2 is l2, of linf l1. No shorter perturbation changes the class, and one that is longer by any amount does.
     Networks are recognised by the operations that autograd records: products with fixed weights, sums, means, fixed normalisation,
     changes of shape. Every clean pass is compared with W x + b. The detail ``rounding`` is how far the value may be off because the logits
     are rounded (:func:`robaudit.estimators.lipschitz.rounding`): much, where they are large and their margin is small.

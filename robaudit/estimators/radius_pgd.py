@@ -24,7 +24,7 @@ PURPOSE = "growing balls"
 STEPS: dict[str, float] = {"l2": 0.32, "linf": 0.025}
 """The grids of the paper."""
 BALLS = 20
-"""Balls of a grid without a cap: twice as many as it takes to ruin the networks of the paper."""
+"""Balls of a grid without a cap: twice as many as the paper's networks need."""
 _LENGTH = 0.08
 _ROUNDING = 1e-9
 _DIGITS = 12  # of 3 * 0.025
@@ -37,10 +37,10 @@ class RadiusPgd(SearchedRadius):
 
     In each ball: ascent on -ReLU(max_{i != t} z_i - z_t), with t the class that is second on the clean image, in ``steps`` steps of .08 of
     the radius, from ``restarts`` starts that are uniform in the ball. Any iterate of another class than the predicted one counts, the
-    starts included, once a plain pass has confirmed it; then the image is done (:func:`robaudit.numerics.growing_balls.first_escapes`).
+    starts included, if a plain pass confirms it; then the image is done (:func:`robaudit.numerics.growing_balls.first_escapes`).
 
-    The true radius is smaller than the value, and usually by more than a step: `radius_attack` is nearer for fewer gradients. Take this
-    one to compare curves with published ones. Each ball in which nothing is found costs restarts x steps gradients.
+    The true radius is smaller than the value, usually by more than a step: `radius_attack` is closer with fewer gradients. Use this
+    estimator to compare curves with published ones. Each ball without a flip costs restarts x steps gradients.
 
     Args:
         step: D, in the norm's unit.
@@ -75,7 +75,7 @@ class RadiusPgd(SearchedRadius):
         return STEPS[norm] if self.step is None else self.step
 
     def balls(self, norm: str) -> int:
-        """How many radii the grid of a norm has."""
+        """The number of radii in the grid of a norm."""
         return BALLS if self.cap is None else math.floor(self.cap / self.spacing(norm) + _ROUNDING)
 
     def limit(self, norm: str, shape: Shape) -> float:
@@ -88,13 +88,13 @@ class RadiusPgd(SearchedRadius):
         return self.restarts
 
     def passes(self, classes: int) -> tuple[int, int]:
-        """The most that an image takes: nothing is found in any ball."""
+        """The most an image takes: no ball has a flip."""
         balls = sum(self.balls(norm) for norm in self.norm)
         gradients = balls * self.restarts * self.steps
         return 1 + gradients + (balls + len(self.norm)) * self.restarts, gradients
 
     def estimate(self, batch: ImageBatch) -> list[tuple[Result, ...]]:
-        """Attack, in groups of images that memory allows."""
+        """Attack, in groups of images that fit into memory."""
         field, target = MarginField(batch, batch.clean.predicted), _second(batch)
         groups = groups_of(batch, self.restarts)
         found = [_joined([self._escapes(batch, field, target, group, norm) for group in groups]) for norm in self.norm]

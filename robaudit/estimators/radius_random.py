@@ -33,10 +33,10 @@ class RadiusRandom(SearchedRadius):
     radius doubles from 1/1024 of the cap until a direction flips; then it is bisected to ``tolerance``. A direction that does not flip at
     the best radius so far, nor half way, needs nothing more (:func:`robaudit.numerics.random_radius.least_flip`).
 
-    It is far above the radius in many dimensions: on a linear boundary 1.4 times for 20 pixels, 7.6 for 784, 15 for 3,072 (l2).
+    In many dimensions it is far above the radius: on a linear boundary 1.4 times for 20 pixels, 7.6 for 784, 15 for 3,072 (l2).
 
     Args:
-        directions: how many.
+        directions: number of directions.
         tolerance: of the bisection, relative to its upper end.
 
     Source: Giraudon et al., Intrinsic robustness, section 5; its search is no bisection, and its absolute radii cannot be reproduced.
@@ -50,12 +50,12 @@ class RadiusRandom(SearchedRadius):
     tolerance: float = Field(0.01, ge=1e-6, le=0.5, description="of the bisection, relative to its upper end")
 
     def passes(self, classes: int) -> tuple[int, int]:
-        """About what an image takes: the first directions at every doubling, the others twice."""
+        """A typical image: the first directions at every doubling, the others twice."""
         first = min(_BLOCK, self.directions)
         return 1 + len(self.norm) * (1 + first * (1 + _DOUBLINGS) + 2 * (self.directions - first)), 0
 
     def estimate(self, batch: ImageBatch) -> list[tuple[Result, ...]]:
-        """Search, in groups of images that memory allows."""
+        """Search, in groups of images that fit into memory."""
         field, shape = MarginField(batch, batch.clean.predicted), shape_of(batch.x)
         directions = self._block(shape)
         groups = torch.arange(len(batch.x), device=batch.x.device).split(max(1, _HELD_VALUES // (directions * math.prod(shape))))
@@ -70,7 +70,7 @@ class RadiusRandom(SearchedRadius):
         return list(zip(*by_norm, strict=True))
 
     def _block(self, shape: Shape) -> int:
-        """Directions looked at together: it depends on the shape of the images alone, as the bisections do on it."""
+        """Directions tried together; a function of the image shape alone, because the bisections depend on it."""
         return min(self.directions, max(_FEWEST, min(_BLOCK, _BLOCK_VALUES // math.prod(shape))))
 
     def _of_norm(

@@ -39,14 +39,14 @@ class Chosen:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of its values in the results: one for each part, or the label where there is one value."""
+        """The names of its values in the results: one per part, or the label if there is one value."""
         parts = self.estimator.parts
         return tuple(str(ResultName(self.label, part)) for part in parts) or (self.label,)
 
     def results(self, batch: ImageBatch) -> list[tuple[Result, ...]]:
-        """What the estimator says of each image of a chunk, in order: a value for each name.
+        """The results of each image of a chunk, in order: one for each name.
 
-        The notes of an image tell how many copies :meth:`ImageBatch.noisy` found without finite logits.
+        The notes of an image state the number of copies with non-finite logits in :meth:`ImageBatch.noisy`.
 
         Raises:
             EstimatorError: a plugin raised an exception, or returned something other than one valid Result for each image and name.
@@ -80,16 +80,16 @@ class Task:
 
     @property
     def names(self) -> tuple[tuple[NoiseLevel, str], ...]:
-        """Its results of an image, in order: the noise level, and the name of the value."""
+        """The results per image, in order: the noise level, and the name of the value."""
         return tuple((self.at, name) for name in self.chosen.names)
 
     @property
     def text(self) -> str:
-        """What is computed, for people: "mc at sigma 0.05"."""
+        """The task for people: "mc at sigma 0.05"."""
         return self.chosen.label if self.at.levelless else f"{self.chosen.label} at {self.at}"
 
     def cost(self, classes: int) -> int:
-        """About what one image costs, in forward passes."""
+        """The approximate cost of one image, in forward passes."""
         forwards, backwards = self.chosen.estimator.passes(classes)
         return max(1, forwards + 2 * backwards)
 
@@ -102,10 +102,10 @@ def tasks_at(levels: Sequence[NoiseLevel], estimators: Sequence[Chosen]) -> tupl
 def tasks_of(spec: AuditSpec, estimators: Sequence[Chosen]) -> tuple[Task, ...]:
     """Every estimator at every noise level, noise levels outermost: the order of a sample's rows.
 
-    An estimator may name its noises. Those that need no level come behind: first for every noise, then without any.
+    An estimator may name its noises. Level-free tasks come last: first one per noise, then those without noise.
 
     Raises:
-        SpecError: an estimator names a noise that there is not, or has none, or no level, to work with.
+        SpecError: an estimator names an unknown noise, or lacks a noise or a level.
     """
     forms = {noise.label: noise for noise in spec.noise}
     wanted: dict[Scope, list[Task]] = {scope: [] for scope in Scope}
@@ -142,7 +142,7 @@ def refuse_unfit(tasks: Sequence[Task], noises: Mapping[str, NoiseKind], where: 
         where: the section, for messages.
 
     Raises:
-        SpecError: there is one.
+        SpecError: an estimator does not fit its noise.
     """
     for task in tasks:
         if task.at == NO_NOISE:
@@ -155,14 +155,14 @@ def refuse_unfit(tasks: Sequence[Task], noises: Mapping[str, NoiseKind], where: 
 
 
 class Unfit(NamedTuple):
-    """Why an estimator cannot work with a noise, and what can."""
+    """Why an estimator cannot work with a noise, and which one can."""
 
     what: str
     instead: str
 
 
 def unfit(task: Task, form: NoiseKind) -> Unfit | None:
-    """Why an estimator cannot work with a kind of noise; None where it can."""
+    """Why an estimator cannot work with a kind of noise; None if it can."""
     estimator = task.chosen.estimator
     lacks = (
         ("random", not form.random, "it does the same to an image every time", "use mc"),
@@ -177,7 +177,7 @@ def unfit(task: Task, form: NoiseKind) -> Unfit | None:
 
 
 def check_model(estimators: Sequence[Chosen], model: LogitModel, image: Tensor) -> None:
-    """Let every estimator refuse the model.
+    """Let every estimator check the model.
 
     Args:
         estimators: of the run.
@@ -185,7 +185,7 @@ def check_model(estimators: Sequence[Chosen], model: LogitModel, image: Tensor) 
         image: one image (channels, height, width).
 
     Raises:
-        ModelError: one does.
+        ModelError: one refuses it.
     """
     image = image.to(model.device, model.dtype)
     for chosen in estimators:
@@ -214,7 +214,7 @@ def load(name: str, where: str = "estimators") -> type[Estimator]:
 
 @contextmanager
 def _blaming(name: str, cls: type[Estimator], but: tuple[type[Exception], ...] = ()) -> Iterator[None]:
-    """Turn an exception in the code of somebody else's estimator into one that names it: :func:`robaudit.plugins.blaming`."""
+    """Turn an exception in a plugin's code into one that names it: :func:`robaudit.plugins.blaming`."""
     with blaming(f"estimator {name}", cls, EstimatorError, but):
         yield
 

@@ -27,29 +27,29 @@ from robaudit.results import Result, Searched
 from robaudit.spec.fields import as_tuple
 
 PURPOSE = "smoothed attack"
-_LEVEL = 0.001  # of the test that another class is ahead, over all tries
-_SCREEN, _STEPS = 1000, 5  # copies of a look along the ray, and bisections between two of its points
+_LEVEL = 0.001  # level of the test that another class is ahead, over all tries
+_SCREEN, _STEPS = 1000, 5  # copies at each point of the ray, and bisections between two points
 _RAY = (-0.2, 0.0, 0.1, 0.25, 0.5, 1.0)  # beyond the soft vote's flip, in units of its distance or of the noise, whichever is larger
 _TRIES = (0.0, 0.02, 0.05, 0.1, 0.2)  # beyond the first flip of a look, likewise: they are verified in turn
 _AHEAD = 2.0  # standard errors, at a look
 _TINY = 1e-12
-_HEAD_START = 0.1  # of the vote's class over the others, in log odds, where the soft vote is for another one at the image itself
+_HEAD_START = 0.1  # head start of the vote's class, in log odds, if the soft vote differs at the image
 
 
 class SmoothedAttack(SearchedRadius):
     """The norm of the smallest perturbation of an image with another majority vote that a search finds: an upper bound.
 
-    The smoothed class at a point is the one that most of its noisy copies are given. The search of `radius_attack`
+    The smoothed class at a point is the majority class of its noisy copies. The search of `radius_attack`
     (:func:`robaudit.numerics.minimal_norm.nearest_flips`) runs on the soft vote of `copies` fixed noisy copies, log of the mean softmax.
-    The ray to what it finds is searched for the vote's own flip, with 1,000 copies at each of about ten points (no more than `verify`).
-    What is found counts only if another class is ahead of the smoothed class of the image among `verify` fresh copies, significantly (an
+    The ray to its result is searched for the vote's own flip, with 1,000 copies at each of about ten points (no more than `verify`).
+    A flip counts only if another class is significantly ahead of the image's smoothed class among `verify` fresh copies (an
     exact sign test, level .001 over at most five tries): but for that chance, and the certificate's own, no value is below the certified
     radius of the same norm.
 
     Args:
         copies: of a point, in the soft vote.
         verify: copies for the class of the image, and for that of a point.
-        candidates, targets, restarts, steps, polish: of the search, as in `radius_attack`; a gradient takes `copies` passes.
+        candidates, targets, restarts, steps, polish: as in `radius_attack`; a gradient takes `copies` passes.
 
     Source: Salman et al. 2019, Provably robust deep learning via adversarially trained smoothed classifiers, for the gradient of the
     soft vote; for the search see :mod:`robaudit.numerics.minimal_norm`.
@@ -72,7 +72,7 @@ class SmoothedAttack(SearchedRadius):
     polish: int = Field(15, ge=0, le=10**5, description="gradients of the last chain, from the best point")
 
     def passes(self, classes: int) -> tuple[int, int]:
-        """The most that an image takes; most are done after one of five tries."""
+        """The most an image takes; usually one of five tries is enough."""
         search = self._search("l2", 1.0)
         votes = min(_SCREEN, self.verify) * (len(_RAY) + _STEPS) + self.verify * len(_TRIES)
         gradients, forwards = passes_of([search])
@@ -80,11 +80,11 @@ class SmoothedAttack(SearchedRadius):
         return 1 + self.verify + len(self.norm) * most, len(self.norm) * self.copies * gradients
 
     def unfit(self, form: NoiseKind) -> str:
-        """Noise that hangs on the pixels, or has no certificates to compare with."""
+        """Refuse noise that depends on the pixels, or has no certificates to compare with."""
         return "" if theorem_of(form) is not None else "it searches under gaussian, laplace and uniform noise in the box"
 
     def estimate(self, batch: ImageBatch) -> list[tuple[Result, ...]]:
-        """Search, in groups of images that memory allows."""
+        """Search, in groups of images that fit into memory."""
         votes = count_votes(batch, range(len(batch.x)), 0, self.verify)
         y = votes[:, :-1].argmax(1)
         groups = groups_of(batch, self.copies)
@@ -141,9 +141,9 @@ class _Found(NamedTuple):
     """The nearest flip of an image's vote.
 
     Attributes:
-        radius: the norm; infinite where none was verified.
+        radius: the norm; infinite if none was verified.
         label: the class that is ahead there.
-        kept, other: copies there with the class of the image's vote, and with this one.
+        kept, other: copies there with the class of the image's vote, and with ``label``.
         forwards, backwards: passes.
         lost: copies whose logits were not finite.
     """
@@ -158,14 +158,14 @@ class _Found(NamedTuple):
 
 
 class _Rays:
-    """The votes along the ray of each image of a group to what a search of the soft vote has found.
+    """The votes along the ray from each image of a group to the flip of its soft vote.
 
     Args:
         batch: the chunk.
         group: indices into it (images,).
-        added: what was found, less the image (images, channels, height, width).
+        added: the flip minus the image (images, channels, height, width).
         y: the class of each image's vote (images,).
-        verify: copies for a point that is to count.
+        verify: copies that verify a point.
         clipped: whether points stay in [0, 1].
 
     Attributes:
@@ -202,7 +202,7 @@ class _Rays:
             rows = rows[~sure]
 
     def _first(self, rows: Tensor) -> Tensor:
-        """The first flip of a look, in units of what was added; infinite where there is none."""
+        """The first flip on the ray, in units of ``added``; infinite if there is none."""
         lower = torch.zeros(len(self._y), dtype=torch.float64, device=rows.device)
         upper = torch.full_like(lower, torch.inf)
         still = rows
@@ -220,7 +220,7 @@ class _Rays:
         return upper
 
     def _flips(self, rows: Tensor, scale: Tensor) -> Tensor:
-        """Whether another class is well ahead in a look, always at the same draws; remembers which."""
+        """Whether another class is well ahead at a point, always with the same draws; records which."""
         if not len(rows):
             return torch.zeros(0, dtype=torch.bool, device=rows.device)
         kept, votes = self._votes(rows, scale, self._verify, self._screen)

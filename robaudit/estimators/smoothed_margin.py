@@ -61,7 +61,7 @@ class SmoothedMargin(LipschitzCertificate):
         return self.samples
 
     def with_draws(self, draws: int) -> Self | None:
-        """The same with so many draws of each image."""
+        """The same with this many draws of each image."""
         return self.having(samples=draws)
 
     def passes(self, classes: int) -> tuple[int, int]:
@@ -69,11 +69,11 @@ class SmoothedMargin(LipschitzCertificate):
         return 1 + self.samples, 0
 
     def unfit(self, form: NoiseKind) -> str:
-        """The concentration is that of isotropic normal variables."""
+        """The concentration bound needs isotropic normal noise."""
         return "" if isinstance(form, Gaussian) else "its proof needs isotropic Gaussian noise (kind: gaussian)"
 
     def estimate(self, batch: ImageBatch) -> list[tuple[Result, ...]]:
-        """Average L, and subtract what n draws leave open.
+        """Average L, and subtract the sampling error of n draws.
 
         Raises:
             ModelError: the network has no constant, or the images contradict the one declared.
@@ -95,7 +95,7 @@ class SmoothedMargin(LipschitzCertificate):
         return list(zip(*by_norm, strict=True))
 
     def _losses(self, batch: ImageBatch, constants: Tensor, span: float) -> Tensor:
-        """L of every noisy copy (images, draws), as much larger as rounding may have made it smaller; not finite where a logit is not."""
+        """L of every noisy copy (images, draws), rounded up by the possible rounding error; not finite where a logit is not."""
         n, y, model = len(batch.x), batch.clean.predicted, batch.model
         found = torch.empty(n * self.samples, dtype=torch.float64, device=batch.x.device)
         for noisy in batch.engine.noisy_batches(batch.x, batch.ids, batch.at, self.samples, batch.engine.rows(batch.x.shape[1:])):

@@ -19,7 +19,7 @@ from robaudit.quantities import LOG10_P_FAIL, Interval, IntervalKind, Quantity
 from robaudit.results import Result
 
 HELD_BYTES = 2**27
-"""Particles held at once, unless those of a single run take more."""
+"""Bytes of particles held at once, unless a single run takes more."""
 
 FAR_APART = 0.7
 """Standard deviation of ln p over repeats above which the row says that they differ."""
@@ -58,12 +58,12 @@ class Splitting(Estimator):
     p_min: float = Field(1e-12, ge=1e-100, le=1e-2, description="smaller probabilities are bounded, not measured")
 
     def passes(self, classes: int) -> tuple[int, int]:
-        """The clean pass and what a failure probability of 1e-6 (or p_min) takes; the number is not known in advance."""
+        """The clean pass and the passes for a failure probability of 1e-6 (or p_min); the number is not known in advance."""
         levels = min(6, math.ceil(-math.log10(self.p_min)))
         return 1 + self.repeats * self.particles * (1 + self.moves * levels), 0
 
     def estimate(self, batch: ImageBatch) -> Sequence[Result]:
-        """What the runs say together, image by image."""
+        """Combine the runs, image by image."""
         schedule = Schedule(self.particles, self.moves, self.p_min, batch.engine.rows(batch.x.shape[1:]))
         return [_together(lanes, schedule) for lanes in _runs(batch, self.repeats, schedule)]
 
@@ -94,7 +94,7 @@ class _Judge:
 def _scores(logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     """max_{j != t} f_j - f_t and its j: (n, classes) and (n,) -> (n,), (n,); infinite and -1 where a logit is not finite.
 
-    Of equal logits the first has the class, as everywhere: where that is t, the score is just below 0 (classes with the same weights, a
+    Of equal logits the first has the class, as everywhere: if that is t, the score is just below 0 (classes with the same weights, a
     network whose last layer sees zeros only).
     """
     others = logits.scatter(1, target[:, None], -math.inf)
@@ -127,7 +127,7 @@ def _runs(batch: ImageBatch, repeats: int, schedule: Schedule) -> list[list[Lane
 
 
 def _together(lanes: Sequence[Lane], schedule: Schedule) -> Result:
-    """What the runs of one image say together.
+    """Combine the runs of one image.
 
     All done at the first level: plain Monte Carlo with repeats * N draws and the exact binomial interval. Else
     :func:`~robaudit.numerics.intervals.log_mean`; a run that only bounds p enters with its bound. No run with a failure: a bound.
@@ -156,7 +156,7 @@ def _together(lanes: Sequence[Lane], schedule: Schedule) -> Result:
 
 
 def _estimate(lanes: Sequence[Lane], numbers: tuple[float, float, float, float | None], interval: Interval, note: str) -> Result:
-    """Value, ends and standard error with what else the runs say."""
+    """The result with value, ends, standard error and the runs' numbers."""
     value, lower, upper, std_error = numbers
     return Result(
         value=value,
@@ -173,7 +173,7 @@ def _estimate(lanes: Sequence[Lane], numbers: tuple[float, float, float, float |
 
 
 def _bound(lanes: Sequence[Lane], schedule: Schedule) -> tuple[float, str]:
-    """The bound on log10 p where no run met a failure: the highest of the runs' last levels, and none of their particles failed there."""
+    """The bound on log10 p if no run met a failure: the highest of the runs' last levels, at which no particle failed."""
     if all(lane.state == "below" for lane in lanes):
         return math.log10(schedule.p_min), f"p < {schedule.p_min:g} in all {len(lanes)} repeats"
     independent = schedule.particles if all(not lane.factors for lane in lanes) else schedule.particles - schedule.killed

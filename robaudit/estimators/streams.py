@@ -42,11 +42,11 @@ class Streams:
 
     Args:
         batch: the chunk.
-        purpose: no other shares these numbers.
+        purpose: names the stream; other purposes have other numbers.
         chains: of each image.
         draws: how often :meth:`normals` will be called.
         decisions: how often :meth:`uniforms` or :meth:`thresholds` will be.
-        images: indices into the chunk; all of them unless told.
+        images: indices into the chunk; default: all.
     """
 
     def __init__(

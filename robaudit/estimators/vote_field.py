@@ -12,11 +12,11 @@ from robaudit.estimators.engine import padded
 from robaudit.noise.base import shape_of
 from robaudit.numerics.rowwise import fold, total
 
-_LEAST = -1e4  # a log share: what the copies whose logits are not finite give to every class
+_LEAST = -1e4  # log share of every class in copies with non-finite logits
 
 
 class _Shares(NamedTuple):
-    """Of the copies of some points.
+    """The softmax of the copies of some points.
 
     Attributes:
         log_softmax: (points, copies, classes), float64.
@@ -30,11 +30,11 @@ class _Shares(NamedTuple):
 class VoteField:
     """Logits of the smoothed network: log p_c, p_c the mean over copies of the softmax.
 
-    The copies of a point are made with the same offsets at every point of an image, so that a search sees a fixed smooth function. Its
-    boundary is near that of the vote, not on it: only fresh draws can tell the class of the vote.
+    All points of an image use the same offsets, so that a search sees a fixed smooth function. Its
+    boundary is near the vote's, not on it: only fresh draws can tell the class of the vote.
 
     Args:
-        batch: the chunk; its noise is added to the pixels, whatever these are.
+        batch: the chunk; its noise does not depend on the pixels.
         y: a class of each image (images,), int64.
         offsets: the noise of each image's copies (images, copies, channels, height, width).
         handicap: added to the logit of class y of each image (images,), float64.
@@ -80,7 +80,7 @@ class VoteField:
         return log_mean + own * self._handicap[image][:, None]
 
     def _copies(self, image: Tensor, pixels: Tensor) -> Tensor:
-        """(points * copies, channels, height, width), the copies of a point together."""
+        """(points * copies, channels, height, width), copies of a point adjacent."""
         return (pixels[:, None] + self._offsets[image]).flatten(0, 1)
 
     def _shares(self, copies: Tensor, points: int) -> _Shares:
@@ -94,7 +94,7 @@ class VoteField:
         """log p_c, and the gradient."""
         copies, points = self._copies(image, pixels), len(pixels)
         parts = copies.split(self._gradient_rows)
-        known = self._shares(copies, points) if len(parts) > 1 else None  # the weight of a copy hangs on all of them
+        known = self._shares(copies, points) if len(parts) > 1 else None  # the weight of a copy depends on all of them
         gradients, start = [], 0
         for part in parts:
             x = padded(part, self._gradient_rows).detach().clone().requires_grad_(True)
@@ -134,9 +134,9 @@ def _rates(shares: _Shares, to: Tensor, y: Tensor) -> Tensor:
 
 
 def offsets_of(batch: ImageBatch, purpose: str, images: Tensor, copies: int, start: int = 0) -> Tensor:
-    """The noise of some images' copies, by itself (images, copies, channels, height, width), unclipped; of a purpose of its own.
+    """The noise alone of some images' copies (images, copies, channels, height, width), unclipped; drawn for one purpose.
 
-    The noise is one that is added to the pixels, whatever these are.
+    The noise must not depend on the pixels.
     """
     still = batch.x.new_zeros((1, *shape_of(batch.x)))
     found = batch.x.new_empty((len(images), copies, *shape_of(batch.x)))

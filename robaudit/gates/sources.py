@@ -154,7 +154,7 @@ def find_rules(
         raise SpecError(
             "robaudit gate",
             "there is no gate on the command line, in the run's spec or in pyproject.toml",
-            'write robaudit gate RUN "mean >= 0.9", or gates: [mean >= 0.9] in the spec',
+            'for example robaudit gate RUN "mean(sigma=0.05) >= 0.9"',
         )
     return rules
 

@@ -118,7 +118,7 @@ def sample_until_decided(
         RobauditError: the audit or a gate is refused, or ``out`` holds another run.
     """
     if not gates:
-        raise SpecError("--until-decided", "the spec has no gates", "for example gates: [mean >= 0.9]")
+        raise SpecError("--until-decided", "the spec has no gates", 'add --gate "mean(sigma=0.05) >= 0.9", or gates: to the spec')
     total = 0.95 if confidence is None else confidence
     check_confidence(total)
     refuse_beyond(spec, gates)

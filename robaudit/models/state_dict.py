@@ -203,7 +203,7 @@ def load_state_dict_file(source: Source) -> LoadedNetwork:
     """
     chosen = _chosen(load_tensors(source.file, source.where), source.spec.entry, source.where)
     _needs_architecture(source, "is a state dict: weights only")
-    notes = ("state dict of torch.save, read with weights_only; safetensors is the plainer format", *chosen.notes)
+    notes = ("state dict of torch.save: only its numbers are read, no code in it runs", *chosen.notes)
     return _fill(source, [source.file], chosen.tensors, "state dict", notes)
 
 

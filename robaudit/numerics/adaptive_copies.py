@@ -13,28 +13,28 @@ from robaudit.numerics.metropolis import Values
 from robaudit.numerics.rowwise import product, total
 
 ROUNDS = 12
-_SHARE = 39  # a round, and the copies of its kernels, are one lot each in so many
+_SHARE = 39  # one lot in this many for each round, and for the copies of its kernels
 _KERNELS = 25
-_STRIDE = 2  # temperatures that are tried
-_ENOUGH = 25.0  # the effective sample size at which copies show where the next ones belong
+_STRIDE = 2  # number of temperatures
+_ENOUGH = 25.0  # effective sample size at which copies place the next kernels
 _PLENTY = 4 * ENOUGH
 
 
 def adapted(
     values: Values, normals: Callable[[], Tensor], uniforms: Callable[[], Tensor], lots: int, temperatures: Sequence[float]
 ) -> Copies:
-    """Draw copies from N(0, I) and from kernels about where copies counted.
+    """Draw copies from N(0, I) and from kernels centred at copies with large weights.
 
-    Nearly half of the copies look for these places. The first are plain. A round weighs all so far by l^t / m, with the largest
-    temperature t that leaves an effective sample size of 25, draws 25 of them by these weights, and makes new ones about them: normal,
-    with the weighted standard deviations times (4 / (25 (d + 2)))^(1 / (d + 4)). Where plain copies are plenty at the last temperature,
-    the kernel is N(0, I). All of these are then forgotten: a density with kernels about its own copies is too large there. New ones are
+    Nearly half of the copies search for these centres. The first are plain. Each round weights all copies by l^t / m, with the largest
+    temperature t that leaves an effective sample size of 25, draws 25 of them by these weights, and makes new ones around them: normal,
+    with the weighted standard deviations times (4 / (25 (d + 2)))^(1 / (d + 4)). If plain copies suffice at the last temperature,
+    the kernel is N(0, I). All of these are then discarded: a density with kernels around its own copies is too large there. New ones are
     drawn from the kernels of all rounds and, two of five, from N(0, I), so that E[l^t] has no bias.
 
     Args:
         values: log l.
-        normals: standard normal variables (images x 50, d), new ones at each call.
-        uniforms: uniform numbers (images x 50,), float64, likewise; one call for each round.
+        normals: fresh standard normal variables (images x 50, d) at each call.
+        uniforms: fresh uniform numbers (images x 50,), float64; one call for each round.
         lots: of 50 copies, in all.
         temperatures: ascending from 0.
 
@@ -68,7 +68,7 @@ def adapted(
 
 
 class _Kernel(NamedTuple):
-    """The mean of normal distributions about several centres.
+    """A mixture of normal distributions with several centres.
 
     Attributes:
         centres: (images, K, d).
@@ -84,7 +84,7 @@ class _Kernel(NamedTuple):
 
     @classmethod
     def about(cls, z: Tensor, copies: Copies, temperatures: Sequence[float], uniform: Tensor) -> _Kernel:
-        """About some of the copies z (images, n, d), drawn systematically from a uniform number (images, 1)."""
+        """Centred at some of the copies z (images, n, d), drawn systematically from a uniform number (images, 1)."""
         z, d, log_density = z.double(), z.shape[2], copies.log_density
         t, ess = reach([(t, effective(copies.weights(t, log_density)[0])) for t in temperatures], _ENOUGH)
         cumulated = copies.weights(t[:, None], log_density)[0].cumsum(1)

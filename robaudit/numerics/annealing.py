@@ -1,13 +1,13 @@
 """Annealed Hamiltonian Monte Carlo between a standard normal distribution and its tilt by the power of a loss.
 
 The distributions are p_t(z) ~ l(z)^t N(z; 0, I) for temperatures t from 0 to q. Several chains an image go up from independent draws
-of p_0, climb to a high loss, and come down again. On the way up they lag behind towards small losses, on the way down towards large
-ones: the mean of both is nearly free of the lag, and their difference shows it.
+of p_0, climb to a high loss, and come down again. They lag towards small losses on the way up and towards large
+losses on the way down: the mean of both is nearly free of the lag, and their difference shows it.
 
 H(z, p) = |z|^2 / 2 + |p|^2 / 2 - t log l(z) is split: z - c and p rotate into each other exactly between kicks p += h (t grad log l - c),
 c = t times the mean gradient of the image's *other* chains. In the space of z there is no border to reflect from; at t = 0, and for a
-linear log l at any t, the rotation is all there is and every proposal is accepted. The angle of a trajectory adapts to an acceptance
-of 0.8, for each image by itself.
+linear log l at any t, only the rotation remains and every proposal is accepted. The angle of a trajectory adapts to an acceptance
+of 0.8, for each image separately.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ Slopes = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 CONTROLS = 3
 _RATE, _TARGET = 1.0, 0.8  # of the adaptation: log angle += rate (acceptance - target)
 _SMALLEST, _LARGEST = 1e-3, math.pi / 2  # angles of a trajectory
-_CORRECTED = (-3.0, 1.0)  # log of what the way down multiplies the angles of the way up by
+_CORRECTED = (-3.0, 1.0)  # log of the factor of the angles on the way down, relative to the way up
 _MEMORY = 0.9  # of the running means over temperatures
 _NEAR = 2  # temperatures on each side of an order that share its centre
-_CLIMBING, _CLIMB = 20, 0.25  # one gradient in so many of a way; radians
+_CLIMBING, _CLIMB = 20, 0.25  # one gradient in this many of a way; radians
 
 
 class Randomness(Protocol):
@@ -54,7 +54,7 @@ class Records:
         log_loss: log l after the moves at each temperature (temperatures, images, chains), float64.
         controls: functions of the same states whose mean under p_t is 0 (CONTROLS, temperatures, images, chains), float64: inner products
             of the score s = t grad log l - z with the mean state and the mean gradient of the *other* chains at earlier temperatures
-            (a mean that knew the present states would make what is fitted to one chain depend on another), and z . s + d.
+            (a mean of the current states would couple the fits of different chains), and z . s + d.
         acceptance: mean acceptance probability over the chains (temperatures, images), float64.
     """
 
@@ -68,11 +68,11 @@ class Annealed:
     """Both ways.
 
     Attributes:
-        up, down: what was recorded.
+        up, down: the records.
         centres: for each order q, q times the mean gradient of log l near it on the way down, which is about the mean of the states
             (orders, images, d).
         highest: the highest log l at any point that was evaluated (images,), float64.
-        evaluations: of log l, for each image; with a gradient each, unless the chains do without.
+        evaluations: of log l, for each image; each with a gradient, unless the chains use none.
     """
 
     up: Records
@@ -99,12 +99,12 @@ def anneal(
 
     Args:
         slopes: log l and its gradient.
-        random: where the randomness comes from.
-        images: how many.
+        random: source of random numbers.
+        images: number of images.
         chains: of each image, 2 or more.
         temperatures: ascending, the first 0.
         steps: leapfrog steps at each temperature.
-        orders: the temperatures whose centres are wanted.
+        orders: the temperatures whose centres are returned.
 
     Source: Rice et al., Robustness between the worst and average case, section 4.2, for Hamiltonian path sampling; Neal 2001 for annealing;
     the splitting, the two ways and the controls are robaudit's.
@@ -123,7 +123,7 @@ def anneal(
 
 
 def _around(place: int, n: int) -> list[int]:
-    """The places at most two away, the place itself first."""
+    """The indices at most two away, the index itself first."""
     return [place, *(i for i in range(max(0, place - _NEAR), min(n, place + _NEAR + 1)) if i != place)]
 
 
@@ -133,7 +133,7 @@ class _Chains:
     def __init__(self, slopes: Slopes, random: Randomness, image: Tensor, chains: int, z: Tensor, near: Sequence[Sequence[int]]) -> None:
         self._slopes, self._random, self._image, self._chains = slopes, random, image, chains
         self._known = z.new_zeros(4, *z.shape)
-        """Running means of z and of grad log l over temperatures, z, grad log l: beside each other for products with all of them."""
+        """Running means of z and of grad log l over temperatures, z, grad log l: adjacent, for products with all of them."""
         self._means, self._state = self._known[:2], self._known[2:]
         self._near, self.centres = near, z.new_zeros(len(near), len(image) // chains, z.shape[1])
         self.highest = torch.full((len(image) // chains,), -torch.inf, dtype=torch.float64, device=z.device)
@@ -145,8 +145,8 @@ class _Chains:
         Args:
             temperatures: in the order of the way.
             steps: of each trajectory.
-            angles: log of its angle at each temperature (images,); where ``absolute`` the first alone counts and adapts from there,
-                else an adapting factor multiplies them.
+            angles: log of its angle at each temperature (images,); if ``absolute`` only the first counts and adapts from there,
+                otherwise an adapting factor multiplies them.
             absolute: see ``angles``.
 
         Returns:
@@ -183,7 +183,7 @@ class _Chains:
         return Records(log_loss.unflatten(1, shape), controls.unflatten(2, shape), acceptance), used
 
     def climb(self, steps: int) -> None:
-        """Turn every state towards its gradient, step by step, whatever the loss does; its length stays."""
+        """Turn every state towards its gradient, step by step, without acceptance tests; its length stays."""
         z, slope = self._state
         for _ in range(steps):
             length, steepness = lengths(z)[:, None], lengths(slope)[:, None]
@@ -193,9 +193,9 @@ class _Chains:
             self._value = self._move_to(there * torch.where(turned > 0, length / turned.clamp_min(1e-30), 1.0).to(z.dtype))
 
     def _trajectory(self, t: float, angle: Tensor, steps: int, centre: Tensor) -> Tensor:
-        """One trajectory of every chain about a centre (rows, d); returns the mean acceptance probability of each image.
+        """One trajectory of every chain around a centre (rows, d); returns the mean acceptance probability of each image.
 
-        Between the gradients, half a kick -c, the rotation about c and half a kick -c are one: z' = cos z + sin p + a c, p' = cos p -
+        Between gradients, half a kick -c, the rotation and half a kick -c are one map: z' = cos z + sin p + a c, p' = cos p -
         sin z + b c, where h is half of the step, a = 1 - cos - h sin and b = sin - h cos - h.
         """
         start, start_slope = self._state

@@ -1,4 +1,4 @@
-"""Projected gradient ascent to the largest value of a function on balls about images."""
+"""Projected gradient ascent to the largest value of a function on balls around images."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ Slopes = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """A ball about each image, within [0, 1] where ``clipped``.
+    """A ball around each image, within [0, 1] if ``clipped``.
 
     Attributes:
         norm: of the difference to the image.
         radius: of the ball.
-        clipped: whether pixels stay in [0, 1], which those of the images do.
+        clipped: whether pixels stay in [0, 1]; the images' pixels are within it.
     """
 
     norm: Literal["linf", "l2"]
@@ -41,7 +41,7 @@ class Domain:
         return found.clamp(0.0, 1.0) if self.clipped else found
 
     def step(self, gradient: Tensor, size: float) -> Tensor:
-        """The steepest step of this size in the norm: its signs, or the gradient over its length; none where it is zero."""
+        """The steepest step of this size in the norm: the gradient's signs, or the gradient over its length; zero where it is zero."""
         if self.norm == "linf":
             return gradient.sign() * size
         long = lengths(gradient)
@@ -62,19 +62,19 @@ class Attack:
 
 
 def ascend(slopes: Slopes, x: Tensor, starts: Tensor, domain: Domain, steps: int) -> Attack:
-    """max log l over the domain about each image, as far as projected gradient ascent finds it, from several starts in lock-step.
+    """max log l over the domain around each image, as found by projected gradient ascent from several starts in lock-step.
 
     Step i of n has the length radius (1 + cos(pi i / n)) in the norm: from the diameter, which crosses the ball, down to zero. At 50 steps
-    that found 0.2 to 28 % more loss on six pairs of networks and norms than the constant 2.5 radius / n. The best of all iterates, the
-    starts included, is kept. log l has the maxima of l, and a gradient where l underflows. A row depends on its own image and start alone,
+    this found 0.2 to 28 % more loss on six pairs of networks and norms than the constant 2.5 radius / n. The best of all iterates, the
+    starts included, is returned. log l has the maxima of l, and a gradient where l underflows. A row depends only on its image and start,
     on the CPU in every bit.
 
     Args:
         slopes: log l and its gradient.
         x: the images (images, *shape).
         starts: (images, restarts, *shape), brought into the domain.
-        domain: about each image.
-        steps: gradient steps from each start; log l is computed once more often.
+        domain: the ball around each image.
+        steps: gradient steps from each start; log l is computed once more at the end.
 
     Source: Madry et al. 2018, Towards deep learning models resistant to adversarial attacks; the lengths are robaudit's, and begin as
     those of Croce and Hein 2020 do.
@@ -97,6 +97,6 @@ def ascend(slopes: Slopes, x: Tensor, starts: Tensor, domain: Domain, steps: int
 
 
 def best_rows(log_l: Tensor, each: int) -> tuple[Tensor, Tensor]:
-    """The highest of so many consecutive rows of each image (images,), and the first row that has it (images,)."""
+    """The highest value over each image's consecutive rows (images,), and the first row that has it (images,)."""
     ranked, order = log_l.view(-1, each).sort(dim=1, descending=True, stable=True)
     return ranked[:, 0], order[:, 0] + torch.arange(len(order), device=order.device) * each

@@ -17,9 +17,9 @@ AT_ONCE = 50
 """Copies of an image that are made together."""
 _ROUNDING = 1e-6
 _RIDGE = 1e-10
-_SAME = 1e-9  # root mean square of p / m - 1: the part is the mixture, its control rounding
+_SAME = 1e-9  # root mean square of p / m - 1, below which the control is only rounding
 _LEAST_FREE = 0.1  # of 1 - leverage
-_KNOWN = 10.0  # effective copies about a centre that tell what it is worth
+_KNOWN = 10.0  # effective copies that show how useful a centre is
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +29,8 @@ class Copies:
     Attributes:
         log_loss: log l (images, copies), float64.
         log_parts: log p / N(0, I) of the parts p (images, parts, copies), float64.
-        sizes: how many copies each part has; they lie in this order.
-        about: where the parts but the first are where tilted distributions are, their temperatures, ascending.
+        sizes: number of copies of each part, in this order.
+        about: ascending temperatures of the tilted distributions behind all parts but the first, if there are any.
     """
 
     log_loss: Tensor
@@ -53,7 +53,7 @@ class Copies:
         return torch.exp(log_weight - highest), highest[:, 0]
 
     def tells(self, q: float, weights: Tensor) -> Tensor:
-        """Whether the copies about the centres next to q have told what those are worth, much or nothing (images,), bool."""
+        """Whether the copies have shown how useful the centres next to q are (images,), bool."""
         parts = weights.split(list(self.sizes), 1)[1:]
         next_to = {*[i for i, t in enumerate(self.about) if t <= q][-1:], *[i for i, t in enumerate(self.about) if t >= q][:1]}
         return torch.stack([effective(parts[i]) >= _KNOWN for i in next_to]).any(0)
@@ -96,13 +96,13 @@ class Copies:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """How far the copies of an image reach: the largest temperature up to an order at which they are enough.
+    """How far the copies of an image reach: the largest temperature, up to an order, at which they suffice.
 
     Attributes:
         temperature: (images,), float64.
         log_mass, std_error, degrees: of E[l^t] there, see :meth:`Copies.log_mass` (images,), float64.
         ess: the effective sample size there (images,), float64.
-        known: whether the copies about the centres next to the order have told what those are worth (images,), bool.
+        known: whether the copies have shown how useful the centres next to the order are (images,), bool.
     """
 
     temperature: Tensor
@@ -120,7 +120,7 @@ def shifted(values: Values, normals: Callable[[], Tensor], plain: int, each: int
 
     Args:
         values: log l.
-        normals: standard normal variables (images x 50, *shape), new ones at each call.
+        normals: fresh standard normal variables (images x 50, *shape) at each call.
         plain, each: multiples of 50.
         centres: (centres, images, d).
         about: the temperature of each, ascending.
@@ -143,11 +143,11 @@ def shifted(values: Values, normals: Callable[[], Tensor], plain: int, each: int
 
 
 def starts(copies: Copies, temperatures: Sequence[float], orders: Sequence[float]) -> list[Start]:
-    """How far the copies reach for each order; the choice looks at the effective sample size alone, not at the value.
+    """How far the copies reach for each order; the choice depends on the effective sample size, not on the value.
 
     Args:
         copies: of the images.
-        temperatures: that are considered, besides the order; ascending from 0, where copies are always enough.
+        temperatures: candidates besides the order; ascending from 0, where copies always suffice.
         orders: q.
     """
     log_density, results = copies.log_density, []
@@ -161,7 +161,7 @@ def starts(copies: Copies, temperatures: Sequence[float], orders: Sequence[float
 
 
 def reach(found: Sequence[tuple[float, Tensor]], enough: float) -> tuple[Tensor, Tensor]:
-    """The last of ascending temperatures at which the effective sample size (images,) is enough, or the first; and that size."""
+    """The last of ascending temperatures with a sufficient effective sample size (images,), or the first; and that size."""
     reached, ess = torch.full_like(found[0][1], found[0][0]), found[0][1]
     for t, there in found:
         reached, ess = torch.where(there >= enough, t, reached), torch.where(there >= enough, there, ess)

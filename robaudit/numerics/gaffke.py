@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import cmath
 import math
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 Floats = NDArray[np.float64]
 
-_GRID = 2**11  # distinct values; more are split between the points of a grid
+_GRID = 2**11  # most distinct values; more are distributed over a grid
 _STEP, _STEPS, _NEWTON = 0.4, 13, 12
 _ITERATIONS, _BISECTIONS, _TOLERANCE = 200, 40, 1e-9
 _LEAST_LOG = -700.0
 
 
 def gaffke_lower(values: ArrayLike, low: float, alpha: float) -> float:
-    """A lower confidence bound of the mean of the distribution that independent values came from, missed with a chance of at most alpha.
+    """A lower confidence bound of the mean of a distribution from independent values; it fails with probability at most alpha.
 
     Add one value at the lower end of the range, give the n + 1 values random weights D ~ Dirichlet(1, ..., 1), and take the
     alpha-quantile of their weighted mean:
@@ -25,8 +26,8 @@ def gaffke_lower(values: ArrayLike, low: float, alpha: float) -> float:
         P[D_0 low + sum_i D_i x_i <= bound] = alpha.
 
     It needs no upper end of the range. For values of 0 and 1 it is Clopper-Pearson's bound; for many spread-out values it tends to
-    Student's. That it holds for every distribution and n is proven for n = 1 and for two values, one of them ``low``; in general it
-    is a conjecture for which no counterexample is known, unlike Student's t, which misses far too often where a rare value
+    Student's. Its coverage for every distribution is proven for n = 1 and for two values, one of them ``low``; in general it
+    is a conjecture without a known counterexample, unlike Student's t, which misses far too often if a rare value
     carries the mean.
 
     Args:
@@ -40,13 +41,20 @@ def gaffke_lower(values: ArrayLike, low: float, alpha: float) -> float:
     Source: Gaffke, "Three test statistics for a nonparametric one-sided hypothesis on the mean of a nonnegative variable",
     Math. Methods of Statistics 14 (2005); Learned-Miller and Thomas, arXiv:1905.06208 (2019), section 3.
     """
-    from scipy.special import ndtri  # the start of a command imports no SciPy
-
     x, counts = _distinct(np.asarray(values, dtype=np.float64).ravel() - low)
-    top, n = float(x[-1]), float(counts.sum())
+    top = float(x[-1])
     if top <= 0.0:
         return low
-    x, counts = np.append(0.0, x / top), np.append(1.0, counts)
+    return low + top * _lower((x / top).tobytes(), counts.tobytes(), alpha)
+
+
+@lru_cache(maxsize=1024)  # the sections of a report, a page or a session ask for the same means again
+def _lower(distinct: bytes, often: bytes, alpha: float) -> float:
+    """The bound for distinct values in [0, 1], given as bytes of float64, and how often each occurs."""
+    from scipy.special import ndtri  # the start of a command imports no SciPy
+
+    x, counts = np.append(0.0, np.frombuffer(distinct)), np.append(1.0, np.frombuffer(often))
+    n = float(counts.sum()) - 1.0
     mean, target = float(x @ counts) / n, float(ndtri(alpha))
     first, last, old = 0.0, mean, mean  # P[weighted mean <= first] <= alpha; at the mean of all n + 1 it is about a half
     before = _quantile_at(x, counts, mean) - target
@@ -59,7 +67,7 @@ def gaffke_lower(values: ArrayLike, low: float, alpha: float) -> float:
         secant = guess - height * (guess - old) / (height - before) if height != before else first
         old, before = guess, height
         guess = secant if first < secant < last and iteration % 5 else (first + last) / 2.0
-    return low + top * guess
+    return guess
 
 
 def _distinct(values: Floats) -> tuple[Floats, Floats]:

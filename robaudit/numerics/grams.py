@@ -16,11 +16,11 @@ def diagonal_gram(gradients: Tensor, deviations: Tensor | None = None) -> Tensor
         deviations: the standard deviations d, (n, pixels) or (1, pixels) for all images; None: all are 1.
 
     Returns:
-        (n, margins, margins), float64; on the CPU an image's numbers have the same bits whatever the others are.
+        (n, margins, margins), float64; on the CPU an image's bits do not depend on the other images.
     """
     n, margins, _ = gradients.shape
     found = gradients.new_empty(n, margins, margins, dtype=torch.float64)
-    step = 1 if gradients.device.type == "cpu" else max(1, n)  # one float64 copy at a time where memory is the host's
+    step = 1 if gradients.device.type == "cpu" else max(1, n)  # one float64 copy at a time on the host
     for start in range(0, n, step):
         rows = slice(start, start + step)
         u = gradients[rows].double()

@@ -1,4 +1,4 @@
-"""Attacks in balls that grow on a grid: the first one in which projected gradient ascent leaves the class."""
+"""Attacks in balls of growing radius: the first ball in which projected gradient ascent leaves the class."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ Starts = Callable[[Tensor, int], Tensor]
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Which balls, and how hard to try in each.
+    """The radii of the balls, and the effort in each.
 
     Attributes:
         norm: of the differences to the image.
-        step: radius of the first ball; that of ball j is j times as large.
-        balls: how many.
+        step: radius of the first ball; ball j has j times this radius.
+        balls: number of balls.
         steps: gradient steps from each start.
         length: of a step, relative to the radius.
         clipped: whether pixels stay in [0, 1].
@@ -42,12 +42,12 @@ class Escapes:
     """The first ball of each image in which it left its class.
 
     Attributes:
-        ball: its number, from 1 (images,), int64; 0 where there is none.
-        pixels: the point with another class (images, *shape); the image itself where there is none.
-        label: the class there (images,); the given one where there is none.
+        ball: its number, from 1 (images,), int64; 0 if there is none.
+        pixels: the point with another class (images, *shape); the image itself if there is none.
+        label: the class there (images,); the given one if there is none.
         gradients: rows of backward passes of each image (images,), int64.
         forwards: rows of further forward passes, without those that came with a gradient.
-        lost: points whose logits were not finite, which count as no flips.
+        lost: points with non-finite logits, which count as no flips.
     """
 
     ball: Tensor
@@ -62,20 +62,20 @@ def first_escapes(logits: Logits, slopes: Slopes, x: Tensor, y: Tensor, target: 
     """The first ball in which projected gradient ascent on z_t - max_{i != t} z_i from any start meets a class other than y.
 
     As long as the class is y, the maximum over the others is z_y: the gradient is that of z_t - z_y, and the ReLU of the loss has no part
-    in it. Every iterate counts, the starts included, once a plain pass has confirmed it; then the image needs nothing more. The starts of
-    an image are in lock-step, and so are all images of a ball. What an image finds depends on itself and its starts alone, on the CPU
+    in it. Every iterate counts, the starts included, if a plain pass confirms it; then the image is done. The starts of
+    an image are in lock-step, and so are all images of a ball. An image's result depends only on itself and its starts, on the CPU
     in every bit, if ``logits`` and ``slopes`` treat rows so.
 
     Args:
-        logits: of rows.
+        logits: the logits of rows.
         slopes: logits of rows, and the gradient of z_j - z_y.
         x: the images (images, *shape).
-        y: the class that each has (images,).
-        target: the class t that each is driven to (images,).
+        y: the class of each (images,).
+        target: the target class t of each (images,).
         starts: where the ascent begins, in the unit ball.
         grid: the balls.
 
-    Source: Madry et al. 2018 (the ascent); Carlini and Wagner 2017 (the loss, their sixth); the routine is that of "Smoothed robustness
+    Source: Madry et al. 2018 (the ascent); Carlini and Wagner 2017 (the loss, their sixth); the procedure: "Smoothed robustness
     analysis", section 3.4.
     """
     hunt = _BallSearch(logits, slopes, x, y, target, grid)
@@ -87,7 +87,7 @@ def first_escapes(logits: Logits, slopes: Slopes, x: Tensor, y: Tensor, target: 
 
 
 class _BallSearch:
-    """What is known of each image so far."""
+    """The state of the search of each image."""
 
     def __init__(self, logits: Logits, slopes: Slopes, x: Tensor, y: Tensor, target: Tensor, grid: Grid) -> None:
         self._logits, self._slopes, self._x, self._y, self._target, self._grid = logits, slopes, x, y, target, grid
@@ -116,7 +116,7 @@ class _BallSearch:
         self._confirm(ball, image, pixels)
 
     def _confirm(self, ball: int, image: Tensor, pixels: Tensor) -> None:
-        """Look at points in a plain pass, and keep the first flip of each image."""
+        """Check points in a plain pass, and record the first flip of each image."""
         found = self._logits(image, pixels)
         self.forwards.index_add_(0, image, torch.ones_like(image))
         self._count_lost(image, found)
@@ -124,7 +124,7 @@ class _BallSearch:
         if not len(rows):
             return
         first = torch.ones_like(rows, dtype=torch.bool)
-        first[1:] = image[rows[1:]] != image[rows[:-1]]  # the rows of an image are neighbours
+        first[1:] = image[rows[1:]] != image[rows[:-1]]  # the rows of an image are adjacent
         rows = rows[first]
         hit = image[rows]
         self.ball[hit], self.pixels[hit], self.label[hit] = ball, pixels[rows], found[rows].argmax(1)
@@ -133,6 +133,6 @@ class _BallSearch:
         self.lost.index_add_(0, image, (~found.isfinite().all(1)).long())
 
     def _flipped(self, image: Tensor, found: Tensor) -> Tensor:
-        """Whether the class of each row is another one; logits that are not finite have none."""
+        """Whether each row has another class; non-finite logits have none."""
         flipped: Tensor = found.isfinite().all(1) & (found.argmax(1) != self._y[image])
         return flipped

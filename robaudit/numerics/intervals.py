@@ -59,13 +59,13 @@ def paired_difference(lost: ArrayLike, won: ArrayLike, draws: ArrayLike, confide
         lower = d - sqrt((b - l_b)^2 + (u_a - a)^2 + 2 r (b - l_b)(u_a - a)),
         upper = d + sqrt((u_b - b)^2 + (a - l_a)^2 + 2 r (u_b - b)(a - l_a)),
 
-    r = sqrt(a' b' / ((1 - a')(1 - b'))) the correlation of a multinomial's cells, with a' = (lost + 1/2)/(n + 1) and b' alike: the
+    r = sqrt(a' b' / ((1 - a')(1 - b'))) the correlation of a multinomial's cells, with a' = (lost + 1/2)/(n + 1) and b' similarly: the
     "method of variance estimates recovery" (MOVER) on exact limits. Without a single discordant draw it is +- log(2/alpha)/n, never
     zero wide. Where all draws are discordant it is the exact binomial interval.
 
     Coverage, computed by enumeration (``tests/numerics/test_paired.py``): at least nominal in every case examined, at least .9543 for a
     nominal .95, for n from 1 to infinity (Poisson) and any share of discordant draws. Draws of images with other probabilities may
-    be pooled: their counts vary less than those of n equal draws.
+    be pooled: their counts vary less than in n equal draws.
 
     Args:
         lost, won, draws: counts, broadcast against each other; lost + won <= draws, draws >= 1.
@@ -91,12 +91,12 @@ def antithetic_share(kept: ArrayLike, split: ArrayLike, copies: ArrayLike, confi
     """The interval of the probability p that a copy keeps its class, from antithetic pairs of copies: independent pairs, dependent twins.
 
     Of h pairs let a share P2 keep both copies and P0 neither. Then p = (1 + P2 - P0)/2, and P2 - P0 is the difference of two cells of a
-    multinomial, whose interval is :func:`paired_difference`. What pairs save or cost shows in the number of those that disagree: where
-    none does, it is Clopper-Pearson's of h trials.
+    multinomial, whose interval is :func:`paired_difference`. The gain or loss from pairing shows in how many pairs disagree: if
+    none does, the interval is Clopper-Pearson's for h trials.
 
     Args:
         kept: copies that kept the class.
-        split: pairs of which one copy did, broadcast against ``kept``.
+        split: pairs in which one copy did, broadcast against ``kept``.
         copies: an even number of them.
         confidence: in (0, 1).
 
@@ -153,11 +153,11 @@ def _norm(x: Floats, y: Floats, r: Floats) -> Floats:
 
 
 def mean_interval(values: ArrayLike, low: float, high: float, confidence: float = 0.95) -> tuple[float, float]:
-    """An interval for the mean of the population that n images came from, for values in [low, high].
+    """An interval for the population mean from n images with values in [low, high].
 
     Each finite end of the range gives Gaffke's bound (:func:`robaudit.numerics.gaffke.gaffke_lower`), which misses with a chance of at
-    most (1 - confidence)/2 on its side wherever the mean lies: n images that all sit at ``high`` give the lower bound of Clopper and
-    Pearson, about high - 3.7 (high - low)/n at 95 %. Towards an infinite end it is Student's t, which trusts that no rare value
+    most (1 - confidence)/2 on its side wherever the mean lies: n images that are all at ``high`` give the lower bound of Clopper and
+    Pearson, about high - 3.7 (high - low)/n at 95 %. Towards an infinite end it is Student's t, which assumes that no rare value
     carries the mean.
 
     Args:
@@ -166,7 +166,7 @@ def mean_interval(values: ArrayLike, low: float, high: float, confidence: float 
         confidence: in (0, 1).
 
     Returns:
-        (lower, upper); an infinite end for n = 1, which says nothing about spread.
+        (lower, upper); an infinite end for n = 1, which gives no spread.
 
     Raises:
         ValueError: no values, a value that is not finite, or confidence outside (0, 1).
@@ -216,7 +216,7 @@ def pooled_measurement_interval(values: ArrayLike, lowers: ArrayLike, uppers: Ar
     """The interval of a mean of n independent measurements, from the interval of each ("MOVER").
 
     The distances add in quadrature, each side separately: lower = mean - sqrt(sum (value_i - lower_i)^2)/n, so that lopsided
-    intervals stay lopsided and measurements of exactly 0 or 1 keep a width, which their standard errors have lost.
+    intervals stay lopsided and measurements of exactly 0 or 1 have a width although their standard error is 0.
 
     Args:
         values, lowers, uppers: (n,), with lower <= value <= upper, all of one confidence.
@@ -231,7 +231,7 @@ def pooled_measurement_interval(values: ArrayLike, lowers: ArrayLike, uppers: Ar
 
 
 def quantile_ranks(n: int, q: float, confidence: float = 0.95) -> tuple[int, int]:
-    """Which order statistics bound the q-quantile of the population, whatever its distribution.
+    """The order statistics that bound the q-quantile of the population, for any distribution.
 
     With B ~ Binomial(n, q): the largest r with P[B < r] <= a/2 and the smallest s with P[B >= s] <= a/2.
 
@@ -271,7 +271,7 @@ class LogMean(NamedTuple):
 
 
 def log_mean(log_p: Sequence[float], variance: Sequence[float], confidence: float = 0.95) -> LogMean:
-    """The logarithm of the *mean* of estimates p_r, which is what is unbiased (the mean of log p_r is low by half its variance).
+    """The logarithm of the *mean* of estimates p_r, which is unbiased (the mean of log p_r is low by half its variance).
 
     The interval takes the p_r as lognormal: with m and v the mean and variance of the n logarithms, log E p = m + v / 2, and the
     intervals of m (Student's t) and of v (chi squared) are joined by the method of variance estimates recovery:
@@ -279,8 +279,8 @@ def log_mean(log_p: Sequence[float], variance: Sequence[float], confidence: floa
         lower = m + v/2 - sqrt(t^2 v/n + (v/2)^2 (1 - (n-1)/chi2_hi)^2),  upper = m + v/2 + sqrt(t^2 v/n + (v/2)^2 ((n-1)/chi2_lo - 1)^2).
 
     It reaches up much further than down once repeats differ: then most of E p is in repeats that were not drawn. Repeats may also be
-    anything but lognormal (some miss a region, some only bound p), so it always holds Student's t about the value, log p +- t s / sqrt(n).
-    And few repeats may agree by luck, so it is never narrower than the variance that theory gives in the ideal case allows.
+    far from lognormal (some miss a region, some only bound p), so it always includes Student's t around the value, log p +- t s / sqrt(n).
+    And few repeats may agree by luck, so it is never narrower than the theoretical variance of the ideal case allows.
 
     Args:
         log_p: natural logarithms, two at least.

@@ -16,7 +16,7 @@ _EDGE = 1e-15
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Values with jackknife intervals and standard errors; None for those when there was a single group."""
+    """Values with jackknife intervals and standard errors; both are None with a single group."""
 
     value: Tensor
     lower: Tensor | None
@@ -69,7 +69,7 @@ def jackknife(
 ) -> Spread:
     """Delete-one-group jackknife with Student's t on a transformed scale, wide enough for its own estimate of the bias.
 
-    With g groups, the transformed estimate y and y_j, that without group j: se_y^2 = (g - 1)/g sum_j (y_j - mean y)^2, and
+    With g groups, y the transformed estimate and y_j the same without group j: se_y^2 = (g - 1)/g sum_j (y_j - mean y)^2, and
     (g - 1)(mean y - y) estimates the bias of so few draws, y less the value at infinitely many, up to order 1/n^2. The interval holds both
     Tukey's, whose centre has that bias taken out, and the one around the estimate itself:
 
@@ -84,7 +84,7 @@ def jackknife(
         confidence: of the two-sided interval.
 
     Returns:
-        value, bounds that hold it and standard error; no bounds with fewer than two groups.
+        value, bounds that hold it and standard error; neither with fewer than two groups.
 
     Source: Quenouille, Biometrika 43 (1956) for the bias; Tukey, Annals of Mathematical Statistics 29 (1958) for the interval.
     """

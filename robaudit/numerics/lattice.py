@@ -31,7 +31,7 @@ _GENERATOR = (
 def lattice_points(dimension: int, start: int, stop: int, seed: int, device: torch.device) -> Tensor:
     """Points `start` to `stop` of a lattice sequence under `SHIFTS` random shifts, folded by the baker's transformation.
 
-    The first 2^m points of the sequence are a lattice, for every m, so a run is continued by asking for the next ones.
+    The first 2^m points of the sequence are a lattice, for every m, so a computation continues with the next points.
 
     Args:
         dimension: number of coordinates d; the first ones do not depend on it.

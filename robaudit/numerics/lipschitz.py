@@ -29,7 +29,7 @@ MISH = 1.0884981613
 
 
 class Norms(NamedTuple):
-    """How far a layer f stretches: each is an upper bound.
+    """Upper bounds of how far a layer f stretches perturbations.
 
     Attributes:
         l2: sup |f(x) - f(y)|_2 / |x - y|_2.
@@ -47,7 +47,7 @@ class Norms(NamedTuple):
 
 
 def rounded_up(value: float, operations: float) -> float:
-    """A number that is not below the exact one, for a value computed in float64 from sums and products without cancellation.
+    """An upper bound of the exact value, for a value computed in float64 from sums and products without cancellation.
 
     A sum of n products of non-negative numbers is off by at most n eps relative to itself, and so is the largest singular value of an
     m x n matrix by at most m n eps, also through the Gram matrix (|fl(A A^T) - A A^T|_2 <= n eps |A|_F^2 <= n min(m, n) eps |A|_2^2).
@@ -55,7 +55,7 @@ def rounded_up(value: float, operations: float) -> float:
 
     Args:
         value: at least 0.
-        operations: how many terms, or entries of the matrix, went into it.
+        operations: number of terms, or of entries of the matrix, in it.
     """
     return value * (1.0 + _CAUTION * operations * _EPS)
 
@@ -119,7 +119,7 @@ def convolution(
     phases = _phases(weight.detach().double(), steps, gaps)
     used = (phases, steps) if polyphase else (_phases(weight.detach().double(), [1] * dims, gaps), [1] * dims)
     l2 = rounded_up(_circular(used[0], size, used[1], pads, groups), entries * max(1, phases[0, 0].numel()))
-    if transposed:  # an output pixel hears from the taps of one phase, and from all channels of its group
+    if transposed:  # an output pixel depends on the taps of one phase, and on all channels of its group
         taps = phases.reshape(groups, weight.shape[0] // groups, phases.shape[1], -1)
         sums, squares = taps.abs().sum((1, 3)), taps.square().sum((1, 3))
     else:

@@ -26,7 +26,7 @@ def log_cross_entropy(logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     Source: Rice et al., Robustness between the worst and average case, for the loss; the forms are robaudit's.
     """
     f = logits.double()
-    f = f + (f - f)  # NaN where a logit is not finite, and so is all that is made of it
+    f = f + (f - f)  # NaN where a logit is not finite, which propagates
     column = target[:, None]
     others = f.scatter(1, column, -torch.inf)
     shares = others.softmax(1)

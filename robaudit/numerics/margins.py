@@ -12,7 +12,7 @@ from robaudit.numerics.normal import normal_cdf
 from robaudit.numerics.rowwise import gram, mean_over, total, variance_over
 
 SOFTNESS = 0.25
-"""Of the votes of :func:`reflection_shift`, in standard deviations of a margin."""
+"""Softness of the votes of :func:`reflection_shift`, in standard deviations of a margin."""
 
 
 def other_classes(target: Tensor, classes: int) -> Tensor:
@@ -30,7 +30,7 @@ def margins(logits: Tensor, target: Tensor) -> Tensor:
 def margin_gradients(
     f: Callable[[Tensor], Tensor], x: Tensor, target: Tensor | None = None, others: Tensor | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Logits, margins and margin gradients at x, by one forward and one backward pass for each margin asked for.
+    """Logits, margins and margin gradients at x, by one forward pass and one backward pass per requested margin.
 
     The gradient of the margin itself is taken, not the difference of two logit gradients: nothing cancels and no full
     Jacobian is held. ``f`` must treat the images of a batch independently (a network in eval mode does).
@@ -197,7 +197,7 @@ def shape_of_pairs(even: Tensor, odd: Tensor) -> Shape:
 
 
 def reflection_shift(even: Tensor, odd: Tensor, softness: float = SOFTNESS) -> Tensor:
-    """P[g > 0] less the same for margins of opposite skewness, halved: what the normal fit of skewed margins misses.
+    """Half of P[g > 0] minus the same for margins of opposite skewness: the error of a normal fit to skewed margins.
 
     A pair is g = m + e +- o: the mean, the centred even part and the odd part. Reflected, m - e +- o, it has the same mean and
     covariance, while every cumulant of odd order changes sign: those of three margins are E[e_i e_j e_k] and the three
@@ -206,9 +206,9 @@ def reflection_shift(even: Tensor, odd: Tensor, softness: float = SOFTNESS) -> T
 
         D = E[v(m + e + o) + v(m + e - o) - v(m - e + o) - v(m - e - o)] / 4
 
-    is how far P[g > 0] lies from it. This sees skewness of the *joint* distribution, which that of single margins hides. Cumulants
+    is how far P[g > 0] lies from it. This sees skewness of the *joint* distribution, which single margins hide. Cumulants
     of even order cancel, up to a bias of order 1 / pairs; D is 0 on average for normal margins, and exactly 0 for linear ones (e = 0).
-    A vote v is soft, Phi(T / softness) of the smallest standardised margin T = min_i g_i / s_i. On networks that lowers the variance
+    A vote v is soft, Phi(T / softness) of the smallest standardised margin T = min_i g_i / s_i. On networks this lowers the variance
     (what is linear in e has mean 0), and D itself by a factor of about (1 + softness^2)^(-3/2).
 
     Args:

@@ -22,18 +22,18 @@ TARGET = 0.3
 GAIN = 0.5
 LEAST_ANGLE = 1e-3
 MOST_COORDINATES = 64
-"""With more coordinates none is replaced by itself: as good as nothing would change."""
+"""With more coordinates, none is replaced singly: it would change almost nothing."""
 
 
 @dataclass(slots=True)
 class Walk:
-    """Chains of some images: rows = images x chains, those of an image beside each other.
+    """Chains of some images: rows = images x chains, chains of an image adjacent.
 
     Attributes:
-        z: where the chains are (rows, *shape).
+        z: positions of the chains (rows, *shape).
         log_l: log l there (rows,), float64.
         angle: of the moves, for each image (images,), float64, in (0, pi / 2].
-        best: where the highest log l of each row was met, proposals included (rows, *shape).
+        best: the point with the highest log l of each row, proposals included (rows, *shape).
         highest: that log l (rows,), float64.
     """
 
@@ -55,7 +55,7 @@ class Walk:
 
     @classmethod
     def at(cls, values: Values, z: Tensor, chains: int) -> Walk:
-        """Chains that begin at z (rows, *shape); the first moves are independent draws, which is right where t begins at 0."""
+        """Chains that start at z (rows, *shape); the first moves are independent draws, as is right if t starts at 0."""
         angle = torch.full((len(z) // chains,), math.pi / 2, dtype=torch.float64, device=z.device)
         walk = cls(z.clone(), z.new_empty(0, dtype=torch.float64), angle, z.clone(), z.new_empty(0, dtype=torch.float64))
         walk.log_l = values(walk.image, z)
@@ -77,7 +77,7 @@ def metropolis(
         values: log l.
         walk: the chains; changed.
         t: the inverse temperature, >= 0: one number, or one for each image (images,).
-        moves: how many.
+        moves: number of moves.
         normals: (rows, *shape) for the proposals of a move, of the type of z.
         thresholds: (rows,) for the decisions of a move: the proposal is accepted where Phi of it is below the probability.
         first: the number of the first move.

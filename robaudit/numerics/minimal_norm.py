@@ -8,12 +8,12 @@ the chain's last point, gives both:
 - d <- the point of the ball of the new radius (within [0, 1], if asked for) next to d + eta R s, s the steepest direction of norm 1.
 
 eta falls from 1 to .01 with a cosine. With eta -> infinity and l2 this is SuperDeepFool's iteration d <- c w / |w|^2, which jumps to and
-fro where the boundary is bent; with small eta it slides along the boundary. For l_inf it is projected gradient ascent in a ball that
+fro where the boundary is curved; with small eta it slides along the boundary. For l_inf it is projected gradient ascent in a ball that
 follows the boundary, as in FMN, whose radius changes by a fixed factor instead.
 
-Boundaries of networks have many local minima, and the better half of the work is in the starts: a few from the image itself, towards the
-nearest linearised boundaries, and most from noise, 1 to 10 times as far out as the best flip so far. A chain that keeps to one class ends
-where another one is nearer. Where no chain meets a flip, rays by the signs of gradients and of noise are looked at. Then the best point is
+Boundaries of networks have many local minima, so the starts matter most: a few from the image itself, towards the
+nearest linearised boundaries, and most from noise, 1 to 10 times as far out as the best flip so far. A chain with a fixed target class ends
+where another class is nearer. If no chain meets a flip, rays along the signs of gradients and of noise are tried. Then the best point is
 polished, its ray is searched for an earlier flip, and bisected. The chains of all images run in lock-step; one that has ended costs
 nothing further.
 
@@ -76,12 +76,12 @@ class Search:
 
     Attributes:
         norm: of the perturbation.
-        clipped: whether pixels stay in [0, 1], which those of the images do.
-        cap: the largest radius of interest; what lies farther counts as not found.
-        candidates: the classes with the largest other logits of which the linearised boundary is looked at, one gradient each.
-        targets: how many of them, the nearest linearised boundaries, a chain from the image goes to first.
+        clipped: whether pixels stay in [0, 1]; the images' pixels are within it.
+        cap: the largest radius of interest; flips farther out do not count.
+        candidates: number of classes, by largest other logit, whose linearised boundary is computed, with one gradient each.
+        targets: chains from the image, one towards each of the nearest linearised boundaries.
         restarts: chains from noise in l2; a third as many in linf, whose local minima differ less.
-        steps: gradients of each chain, that from the best flip in another norm included.
+        steps: gradients of each chain, including the one from the best flip in another norm.
         polish: gradients of the last chain, from the best point.
     """
 
@@ -129,13 +129,13 @@ _FIRST, _LAST = 1.0, 0.01  # eta of a chain
 _POLISH = 0.1  # eta of the last one, at first
 _BEYOND = 2e-4  # a chain aims this far past the boundary, relatively
 _CHANGE = 0.5  # of a radius in one step, at most
-_SPREADS = (2.0, 1.0, 10.0, 4.0)  # norms of the noise of restarts in turn, in radii found so far
+_SPREADS = (2.0, 1.0, 10.0, 4.0)  # norms of the restarts' noise in turn, in units of the best radius so far
 _BLIND = 0.1  # the noise of a restart where nothing was found: l_inf, or root mean square
 _SETTLED = 2e-5  # a chain ends where the nearest point of the linearised boundary is no nearer than this, relatively, than its own ray's
 _NEAR = 0.01  # and is on the boundary, relatively
 _GRID, _BISECTIONS = 16, 12  # of the ray: to 1 / 16 / 4096 of the radius
 _RAYS, _LENGTHS = 4, 6  # where no chain met a flip: rays of each kind, and points of each, the last with a step of 1 in every pixel
-_PUSHES = 12  # outwards, where a pass without gradients sees no flip
+_PUSHES = 12  # attempts to move outwards, if a pass without gradients sees no flip
 
 
 def nearest_flips(logits: Logits, slopes: Slopes, x: Tensor, y: Tensor, search: Search, random: RestartRandomness) -> Flips:
@@ -146,20 +146,20 @@ def nearest_flips(logits: Logits, slopes: Slopes, x: Tensor, y: Tensor, search: 
 def shared_flips(
     logits: Logits, slopes: Slopes, x: Tensor, y: Tensor, searches: Sequence[Search], random: RestartRandomness
 ) -> list[Flips]:
-    """The nearest pixels to each image that the model classifies otherwise, as far as the search finds them, in several norms.
+    """The nearest pixels to each image that the model classifies differently, as found by the search, in several norms.
 
-    Each is verified by a pass without gradients. A flip that is met on the way counts in every norm, whichever it was met for. An image's
-    result is a function of itself and its randomness alone, whatever else is in the batch, if those of ``logits`` and ``slopes`` are.
+    Each is verified by a pass without gradients. A flip that is met on the way counts in every norm. An image's
+    result depends only on itself and its randomness, not on the batch, if that holds for ``logits`` and ``slopes``.
 
     Args:
         logits, slopes: of the model; ``slopes`` counts as one gradient for each row.
         x: images (images, *shape).
         y: the class of each (images,).
-        searches: what to do, alike but for norm and cap.
+        searches: the options, which differ only in norm and cap.
         random: for the restarts.
 
     Returns:
-        The flips in each norm. Passes are those of all norms together.
+        The flips in each norm. Passes are counted over all norms together.
     """
     hunts: list[BoundarySearch] = []
     passes = _Passes(logits, slopes, x, y, searches[0].clipped, hunts)
@@ -174,7 +174,7 @@ def shared_flips(
         for hunt, search in zip(hunts, searches, strict=True):
             if restart < search.noisy:
                 hunt.restart(uniforms, restart)
-    blind = np.flatnonzero(np.isinf(hunts[0].radius))  # of all hunts: they share their flips
+    blind = np.flatnonzero(np.isinf(hunts[0].radius))  # shared by all searches
     if len(blind):
         passes.cast(blind, linear, [random.uniforms(restarts + ray) for ray in range(_RAYS)])
     for hunt in hunts:
@@ -191,7 +191,7 @@ def shared_flips(
 
 
 def passes_of(searches: Sequence[Search]) -> tuple[int, int]:
-    """The most gradients, and further passes, that an image takes in searches that share what they find."""
+    """The most gradients, and further passes, of an image in searches that share their flips."""
     norms = len(searches)
     chains = sum((one.targets + one.noisy + norms - 1) * one.steps + one.polish for one in searches)
     return searches[0].candidates + chains, 1 + 3 * _RAYS * _LENGTHS + norms * (_GRID - 1 + _BISECTIONS + _PUSHES)
@@ -207,7 +207,7 @@ class _Linear:
 
 
 class _Sloped(NamedTuple):
-    """What a gradient at some points says: z_y - z_j (rows,), whether the class is another, the class with the largest other logit, the
+    """A gradient at some points: z_y - z_j (rows,), whether the class is another, the class with the largest other logit, the
     gradient of z_j - z_y (rows, d) on the device, and :meth:`FeasibleSet.measured` (rows, m).
     """
 
@@ -219,7 +219,7 @@ class _Sloped(NamedTuple):
 
 
 class _Passes:
-    """The model at perturbed images. Every flip that it meets is shown to all hunts. No call has two rows of an image."""
+    """The model at perturbed images. Every flip that it meets is offered to all searches. No call has two rows of an image."""
 
     def __init__(self, logits: Logits, slopes: Slopes, x: Tensor, y: Tensor, clipped: bool, hunts: Sequence[BoundarySearch]) -> None:
         self._logits, self._slopes, self._clipped, self._hunts = logits, slopes, clipped, hunts
@@ -229,11 +229,11 @@ class _Passes:
         self.gradients, self.forwards = np.zeros((2, len(x)), dtype=np.int64)
 
     def placed(self, numbers: Ints | Floats) -> Tensor:
-        """Numbers of the host on the device, which nobody waits for."""
+        """Copy numbers from the host to the device without blocking."""
         return torch.from_numpy(numbers).to(self.x.device, non_blocking=True)
 
     def look(self) -> None:
-        """Judge the images themselves; ``right`` are those of the given class."""
+        """Classify the images themselves; ``right`` are those of the given class."""
         logits = self._looked(self.everything, torch.zeros_like(self.flat), FlipOrigin.MISCLASSIFIED)
         self._clean, self.right = logits, np.flatnonzero(self._labels(self.everything, logits) == self.y)
 
@@ -253,7 +253,7 @@ class _Passes:
         return _Linear(targets, margin, slope)
 
     def sloped(self, image: Ints, d: Tensor, target: Ints, origin: FlipOrigin, rooms: FeasibleSet | None = None) -> _Sloped:
-        """A gradient at each point, and what these rooms measure of it."""
+        """A gradient at each point, with its measures in this feasible set."""
         self.gradients[image] += 1
         at, to = self.placed(np.stack([image, target])).unbind()
         x, pixels = self._pixels(at, d)
@@ -268,10 +268,10 @@ class _Passes:
         return _Sloped(margin, flipped, z.argmax(1), w, measured)
 
     def cast(self, image: Ints, linear: _Linear, uniforms: Sequence[Tensor]) -> None:
-        """Look along rays, by the signs of the slopes at the image, of noise and of its negative, with steps up to 1 in every pixel.
+        """Try rays along the signs of the slopes at the image, of noise and of its negative, with steps up to 1 in every pixel.
 
         Args:
-            image: where to look (n,).
+            image: which images (n,).
             linear: the slopes.
             uniforms: noise on [0, 1] of all images (images, *shape).
         """
@@ -283,18 +283,18 @@ class _Passes:
                 self.flips(image, (pixels - x).flatten(1), FlipOrigin.RAY)
 
     def flips(self, image: Ints, d: Tensor, origin: FlipOrigin | None = None) -> NDArray[np.bool_]:
-        """Whether the class is another in a plain pass (rows,); a nearer flip is kept."""
+        """Whether a plain pass gives another class (rows,); a nearer flip is recorded."""
         flipped: NDArray[np.bool_] = self._labels(image, self._looked(image, d, origin)) != self.y[image]
         return flipped
 
     def label(self, image: Ints, d: Tensor) -> Ints:
-        """The class in a plain pass (rows,); no hunt sees it."""
+        """The class in a plain pass (rows,), without recording flips."""
         self.forwards[image] += 1
         at = self.placed(image)
         return self._labels(image, self._logits(at, self._pixels(at, d)[1]).double().cpu().numpy())
 
     def pixels(self, d: Tensor) -> Tensor:
-        """All images, perturbed (images, *shape), in [0, 1] to the last bit where they have to be."""
+        """All images, perturbed (images, *shape), exactly within [0, 1] if they have to be."""
         return self._boxed(self.x + d.view_as(self.x))
 
     def _pixels(self, at: Tensor, d: Tensor) -> tuple[Tensor, Tensor]:
@@ -306,7 +306,7 @@ class _Passes:
         return pixels.clamp(0.0, 1.0) if self._clipped else pixels
 
     def _labels(self, image: Ints, logits: Floats) -> Ints:
-        """The classes (rows,); the given one where a logit is not finite, as that is no flip."""
+        """The classes (rows,); the given class where a logit is not finite, which is no flip."""
         return np.where(np.isfinite(logits).all(1), logits.argmax(1), self.y[image])
 
     def _looked(self, image: Ints, d: Tensor, origin: FlipOrigin | None) -> Floats:
@@ -319,7 +319,7 @@ class _Passes:
     def _shown(
         self, image: Ints, d: Tensor, x: Tensor, pixels: Tensor, logits: Tensor, origin: FlipOrigin | None, sums: Sequence[Tensor] = ()
     ) -> tuple[Floats, Floats]:
-        """Bring logits and further sums (rows,) to the host, and let every hunt keep what is nearer than its best."""
+        """Bring logits and further sums (rows,) to the host, and let every search record nearer flips."""
         added = (pixels.double() - x.double()).flatten(1)
         sizes = [size(added, hunt.norm) for hunt in self._hunts]
         table = torch.cat([logits.double(), torch.stack([*sizes, *sums], 1)], 1).cpu().numpy()
@@ -335,7 +335,7 @@ class BoundarySearch:
 
     Attributes:
         norm: of the search.
-        radius: of the best flips (images,); infinite where there is none.
+        radius: of the best flips (images,); infinite if there is none.
     """
 
     def __init__(self, passes: _Passes, search: Search) -> None:
@@ -347,12 +347,12 @@ class BoundarySearch:
         self._label, self._origin = passes.y.copy(), np.full(len(flat), int(FlipOrigin.NONE))
 
     def keep(self, image: Ints, d: Tensor, radius: Floats, label: Ints, origin: FlipOrigin | None) -> None:
-        """Keep the flips that are nearer than the best of their image.
+        """Record the flips that are nearer than the best of their image.
 
         Args:
             image, d, label: of each row.
             radius: of what was added to the pixels, after rounding (rows,).
-            origin: of the rows; None: that of the best so far.
+            origin: of the rows; None: same as of the best so far.
         """
         rows = np.flatnonzero((label != self._passes.y[image]) & (radius < self.radius[image]))
         if not len(rows):
@@ -381,7 +381,7 @@ class BoundarySearch:
         self._nearest = np.concatenate([np.take_along_axis(targets, best, 1), targets[:, first:]], 1)
 
     def restart(self, uniforms: Tensor, number: int) -> None:
-        """A chain from noise, so many times as far out as the best flip."""
+        """A chain from noise, ``factor`` times as far out as the best flip."""
         noise = 2 * uniforms.flatten(1).to(self._best.dtype) - 1
         blind = _BLIND * 2.0**number * (1.0 if self.norm == "linf" else math.sqrt(noise.shape[1]))
         wanted = np.where(np.isfinite(self.radius), self.radius * _SPREADS[number % len(_SPREADS)], blind)
@@ -398,15 +398,15 @@ class BoundarySearch:
         """Run a chain of each image. The host waits for the device once a step.
 
         Args:
-            active: the images to do so for.
+            active: the images that have a chain.
             target: the class of the first gradient of each image (images,).
-            d: where they start (images, d).
+            d: starting perturbations (images, d).
             eta: of the first step, relative to the radius.
             steps: gradients of each.
-            origin: of what they find.
+            origin: of the flips they find.
 
         Returns:
-            The smallest flip of each (images,); infinite where there was none.
+            The radius of the smallest flip of each (images,); infinite if there was none.
         """
         reached = np.full(len(target), np.inf)
         d, target = d[self._passes.placed(active)], target[active]
@@ -445,7 +445,7 @@ class BoundarySearch:
         self.run_chains(self._flipped(), self._label, self._best, _POLISH, self._search.polish, FlipOrigin.POLISH)
 
     def bisect(self) -> None:
-        """Take the first flip on the ray to the best point, as far as a coarse grid sees it, and bisect before it."""
+        """Find the first flip on the ray to the best point, on a coarse grid, and bisect before it."""
         image = self._flipped()
         if not len(image):
             return
@@ -461,7 +461,7 @@ class BoundarySearch:
             lower, upper = np.where(flips, lower, middle), np.where(flips, middle, upper)
 
     def verify(self) -> None:
-        """Give every best flip a pass of its own, and move it outwards a little where it takes that."""
+        """Verify every best flip in a separate pass, and move it outwards a little if needed."""
         passes, image = self._passes, self._flipped()
         for number in range(_PUSHES):
             if not len(image):
@@ -476,7 +476,7 @@ class BoundarySearch:
         self.radius[image] = np.inf
 
     def result(self) -> Flips:
-        """What was found, once all hunts have verified it."""
+        """The flips, once all searches have verified them."""
         passes = self._passes
         pixels = passes.pixels(self._best)
         radius = size((pixels.double() - passes.x.double()).flatten(1), self.norm)

@@ -1,4 +1,4 @@
-"""Means and covariances of normal variables through the layers of a network, and what follows for their largest."""
+"""Means and covariances of normal variables through the layers of a network, and the mean of their largest."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SQRT_2PI = math.sqrt(2 * math.pi)
 
 
 class MeanCovariance(NamedTuple):
-    """Of a vector of random variables.
+    """Mean and covariance of a vector of random variables.
 
     Attributes:
         mean: (values,).
@@ -34,14 +34,14 @@ def _density(x: Tensor) -> Tensor:
 def mean_of_larger(first: Tensor, second: Tensor, spread: Tensor) -> Tensor:
     """E max(X, Y) = m1 Phi(a) + m2 Phi(-a) + T phi(a) with a = (m1 - m2) / T, for jointly normal X and Y.
 
-    Exact for two. As an estimate of the mean of the largest of more it is too small, so nothing can be certified with it.
+    Exact for two variables. For the largest of more it underestimates the mean, so nothing can be certified with it.
 
     Args:
         first, second: means m1, m2, any shape, float64.
         spread: T, the standard deviation of X - Y: T^2 = s1^2 + s2^2 - 2 cov(X, Y).
 
     Source: Clark 1961, The greatest of a finite set of random variables. Smoothed robustness analysis, eq. 12 is this for independent
-        variables, but for a 2 pi in its exponent and in its error function that has to be a 2.
+        variables, except that its exponent and its error function have 2 pi where 2 is right.
     """
     safe = spread.clamp_min(torch.finfo(spread.dtype).tiny)
     a = (first - second) / safe
@@ -54,7 +54,7 @@ def probability_of_larger(first: Tensor, second: Tensor, spread: Tensor) -> Tens
     With Y the largest of all other logits it is the paper's P_c: at least the probability that X is larger than all of them.
 
     Args:
-        first, second, spread: as of :func:`mean_of_larger`.
+        first, second, spread: as in :func:`mean_of_larger`.
 
     Source: Smoothed robustness analysis, eq. 14 (there with T^2 = s1^2 + s2^2).
     """
@@ -71,7 +71,7 @@ def relu_moments(mean: Tensor, deviation: Tensor) -> tuple[Tensor, Tensor]:
 
     Args:
         mean: m, any shape, float64.
-        deviation: s >= 0, likewise.
+        deviation: s >= 0, of the same shape.
 
     Source: Smoothed robustness analysis, eqs. 16 and 17.
     """
@@ -92,8 +92,8 @@ def through_relu(before: MeanCovariance, order: int = 4) -> MeanCovariance:
 
     cov(max(X, 0), max(Y, 0)) = s_x s_y sum_k rho^k / k! c_k(a_x) c_k(a_y), c_1 = Phi, c_k = (-1)^k phi He_{k-2} for k >= 2: the Hermite
     coefficients of max(a + Z, 0), by Mehler's formula. What is left out is below the same sum at rho = 1, which the variances show: of a
-    variable with mean 0 it is 3 % with two terms, 1.3 % with four; it matters for correlations near +-1 only. The result is positive
-    semi-definite like the covariance it is made of.
+    variable with mean 0 it is 3 % with two terms, 1.3 % with four; it matters only for correlations near +-1. The result is positive
+    semi-definite like the input covariance.
 
     Args:
         before: moments of X, float64.
@@ -119,7 +119,7 @@ def through_relu(before: MeanCovariance, order: int = 4) -> MeanCovariance:
 
 
 def _hermite_coefficients(a: Tensor, order: int) -> Tensor:
-    """E[max(a + Z, 0) He_k(Z)] / sqrt(k!) for k = 1, 2, ... (order, values), but for signs that leave products of two as they are."""
+    """E[max(a + Z, 0) He_k(Z)] / sqrt(k!) for k = 1, 2, ... (order, values), up to signs that cancel in products of two."""
     density, found = _density(a), [normal_cdf(a)]
     before, polynomial = torch.zeros_like(a), torch.ones_like(a)
     for k in range(2, order + 1):
@@ -135,7 +135,7 @@ def through_affine(function: Callable[[Tensor], Tensor], mean: Tensor, covarianc
         function: values (n, *shape) to A x + b, (n, *other shape).
         mean: m (*shape), float64.
         covariance: S (values, values).
-        rows: of ``function`` at once.
+        rows: values passed to ``function`` at once.
     """
     offset = function(torch.zeros_like(mean)[None])
 

@@ -38,15 +38,15 @@ def mvn_cdf(
     shifted lattice rule. Limits so high that they hardly ever fail leave the integral; they are bounded by sum Phi(-z_i). The matrix may
     be singular, with duplicate (+1) and opposite (-1) rows: see :func:`~robaudit.numerics.separation.ordered_factor`. The integrand is
     computed in single precision, and its rounding counted into the error, except for p below about .01 and tolerances below 1e-4. All rows
-    see the same random points, so the errors of different rows are *not* independent. On the CPU a row has the same bits whatever the
-    others are, and however many.
+    see the same random points, so the errors of different rows are *not* independent. On the CPU a row's bits do not depend on the
+    other rows or their number.
 
     Args:
         upper: limits z, (B, k), floating point, in standard deviations; +-inf allowed.
         correlation: R, (B, k, k), positive semi-definite with unit diagonal (not checked for definiteness).
         points: most lattice points a row may use; rows stop earlier once they are precise.
         seed: of the random shifts. The global generator is never used.
-        tolerance: wanted error, one for all rows or one a row (B,); a row also aims at 5 % of its value when that is less.
+        tolerance: wanted error, one number or one per row (B,); a row also aims at 5 % of its value when that is less.
         truncation: relative to p, the mass sum Phi(-z_i) that may be left out and bounded.
 
     Returns:
@@ -102,7 +102,7 @@ def _integrate(factor: OrderedFactor, points: int, seed: int, tolerance: Tensor)
     single = (factor.estimate > _COMMON) & (tolerance >= _FINE)
     steep = factor.slope.abs().amax((1, 2)) > _STEEP
     value, error = factor.estimate.clone(), torch.zeros_like(factor.estimate)
-    left = (factor.rank + single * (factor.limit.shape[1] + 1)).argsort(descending=True, stable=True)  # alike rows are adjacent
+    left = (factor.rank + single * (factor.limit.shape[1] + 1)).argsort(descending=True, stable=True)  # similar rows are adjacent
     left = left[factor.rank[left] > 1]
     sums = value.new_zeros(len(left), SHIFTS)
     start, stop = 0, min(_FIRST, most)

@@ -1,4 +1,4 @@
-"""Steps, projections and distances in l2 or l_inf, about images whose pixels may have to stay in [0, 1].
+"""Steps, projections and distances in l2 or l_inf, around images whose pixels may have to stay in [0, 1].
 
 On the CPU sums are taken in a fixed order between elements, so that a row's bits do not depend on the batch (see
 `robaudit.numerics.rowwise`); on CUDA each is one kernel.
@@ -20,7 +20,7 @@ from robaudit.numerics.rowwise import fold, scaled
 Norm = Literal["l2", "linf"]
 _NEWTON = 10  # steps of the projection; it converges from below, after finitely many
 TINY = 1e-30
-"""What is divided by is at least this."""
+"""Lower limit of divisors."""
 
 
 def dots(a: Tensor, b: Tensor) -> Tensor:
@@ -51,11 +51,11 @@ def _sums(x: Tensor) -> Tensor:
 
 @dataclass(frozen=True, slots=True)
 class FeasibleSet:
-    """Where the perturbations of some rows may go.
+    """The allowed perturbations of some rows.
 
     Attributes:
-        norm: in which they are measured.
-        lower, upper: what each pixel may change by (rows, d), or None where all may change by anything.
+        norm: of the perturbations.
+        lower, upper: bounds of each pixel's change (rows, d), or None without bounds.
     """
 
     norm: Norm
@@ -63,7 +63,7 @@ class FeasibleSet:
     upper: Tensor | None = None
 
     def of(self, rows: Tensor) -> FeasibleSet:
-        """Those of chosen rows."""
+        """The feasible sets of chosen rows."""
         return self if self.lower is None or self.upper is None else FeasibleSet(self.norm, self.lower[rows], self.upper[rows])
 
     def boxed(self, d: Tensor) -> Tensor:
@@ -73,7 +73,7 @@ class FeasibleSet:
         return torch.minimum(torch.maximum(d, self.lower), self.upper)
 
     def measured(self, w: Tensor, d: Tensor) -> list[Tensor]:
-        """What a step of a chain has to know: |d|, w . d, the dual norm of w, the two numbers behind :meth:`rate`, and the length of the
+        """The measures for a step of a chain: |d|, w . d, the dual norm of w, the two numbers behind :meth:`rate`, and the length of the
         direction of :meth:`steepest` (rows,) each, float64.
         """
         radius, along, dual = size(d, self.norm), dots(w, d), dual_size(w, self.norm)
@@ -89,13 +89,13 @@ class FeasibleSet:
         return [radius, along, dual, dots(w, moving), dots(moving, moving), size(self._free_slope(w, d), "l2")]
 
     def rate(self, measured: NDArray[np.float64]) -> NDArray[np.float64]:
-        """How fast w . d rises with the norm as d grows along its ray, at the border of the ball alone for l_inf (rows,)."""
+        """How fast w . d rises with the norm as d grows along its ray; for l_inf only at the border of the ball (rows,)."""
         radius, _, _, rising, square, _ = measured.T
         found: NDArray[np.float64] = rising if self.norm == "linf" else rising * radius / np.maximum(square, TINY)
         return found
 
     def unit(self, measured: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The factor that gives the direction of :meth:`steepest` norm 1 (rows,); 1 where its signs have it."""
+        """The factor that gives the direction of :meth:`steepest` norm 1 (rows,); 1 for signs, which have it."""
         return np.ones(len(measured)) if self.norm == "linf" else 1 / np.maximum(measured[:, 5], TINY)
 
     def steepest(self, w: Tensor, d: Tensor, unit: Tensor) -> Tensor:
@@ -104,13 +104,13 @@ class FeasibleSet:
         return w.sign() if self.norm == "linf" else scaled(w, unit)
 
     def _free_slope(self, w: Tensor, d: Tensor) -> Tensor:
-        """The slope without the pixels that the border stops."""
+        """The slope without the pixels stopped by the bounds."""
         if self.lower is None or self.upper is None:
             return w
         return torch.where(((d <= self.lower) & (w < 0)) | ((d >= self.upper) & (w > 0)), 0.0, w)
 
     def onto_ball(self, d: Tensor, radius: Tensor) -> Tensor:
-        """To the border of the ball of each row's radius (l2; what the box cuts off is made up for in part) or into it (l_inf)."""
+        """Project onto the sphere of each row's radius (l2; clipping by the box is partly compensated) or into the ball (l_inf)."""
         if self.norm == "linf":
             wide = radius.to(d.dtype)[:, None]
             return self.boxed(torch.minimum(torch.maximum(d, -wide), wide))

@@ -18,13 +18,13 @@ from robaudit.numerics.rowwise import cholesky, cholesky_solve, gram, hypot, mea
 _WINDOW = 8  # temperatures whose states share coefficients
 _TREND = 3  # constant, linear, quadratic in the number of the temperature
 _RIDGE = 1e-9
-_WORSE = 4.0  # times the sum of squares between chains: controls that raise it more are worth nothing
+_WORSE = 4.0  # controls that raise the sum of squares between chains by more than this factor are dropped
 _POWER = 3  # of the grid
 _SURE = 0.975
 
 
 def temperature_grid(highest: float, temperatures: int) -> tuple[float, ...]:
-    """So many temperatures from 0 to the highest, denser at small ones (t ~ i^3)."""
+    """``number`` temperatures from 0 to the highest, denser at small ones (t ~ i^3)."""
     return tuple(highest * (i / (temperatures - 1)) ** _POWER for i in range(temperatures))
 
 
@@ -37,7 +37,7 @@ class PathEstimate:
         std_error: between the chains.
         gap: how much larger the way down says it is than the way up.
         half_width: of a 95 % interval: Student's t times the standard error, and half of the gap.
-        begin: the temperature up to which copies give it.
+        begin: the temperature up to which copies are used.
         ess: the copies' effective sample size there.
     """
 
@@ -50,13 +50,13 @@ class PathEstimate:
 
     @classmethod
     def of(cls, q: float, start: Start, more: Tensor, each: Tensor, gap: Tensor) -> PathEstimate:
-        """The copies' part and the rest with its errors.
+        """Combine the copies' part and the rest with its errors.
 
         Args:
             q: the order.
-            start: what the copies say.
+            start: the copies' part.
             more: log E[l^q] / E[l^s], over q (images,).
-            each: what the independent chains or runs say of it, each by itself (images, chains).
+            each: the same from each independent chain or run (images, chains).
             gap: see the class.
         """
         error, copies_error = (variance_over(each, 1) / each.shape[1]).sqrt(), start.std_error / q
@@ -72,10 +72,10 @@ def path_estimates(
     """(log E[l^s] + int_s^q E_t[log l] dt) / q at every order: the copies give the first up to a temperature s, the chains the rest.
 
     Args:
-        annealed: what was recorded at the temperatures.
+        annealed: the records at the temperatures.
         temperatures: ascending.
         orders: q, none above the last temperature.
-        begun: s, and what the copies say there, for each order.
+        begun: s, and the copies' part there, for each order.
         exact: whether the gradients are those of log l, as the control variates need them.
 
     Source: Rice et al., Robustness between the worst and average case, equation 17 (path sampling, Gelman and Meng 1998).
@@ -85,18 +85,18 @@ def path_estimates(
 
 
 def copies_estimates(orders: Sequence[float], begun: Sequence[Start]) -> list[PathEstimate]:
-    """The same from the copies alone, whatever they reach."""
+    """The same from the copies alone, even if they do not suffice."""
     nothing = [torch.zeros_like(start.log_mass) for start in begun]
     return [PathEstimate.of(q, start, no, no[:, None].expand(-1, 2), no) for q, start, no in zip(orders, begun, nothing, strict=True)]
 
 
 def controlled(records: Records) -> Tensor:
-    """log l less what the control variates explain of it (temperatures, images, chains).
+    """log l minus the part explained by the control variates (temperatures, images, chains).
 
     In a window of temperatures, log l of the chains of an image is regressed on a quadratic trend and the control variates. Under p_t they
-    have mean 0, so that the mean of log l stays what it is while its variance falls; where a chain lags behind, their mean is not 0 and
-    the correction takes most of the lag with it. The coefficients of a chain are those of the *other* chains: fitted to its own states,
-    they would follow its noise, and the value would lean. Where a chain stands apart (alone in a narrow bad region), the coefficients of
+    have mean 0, so that the mean of log l is unchanged while its variance falls; where a chain lags, their mean is not 0 and
+    the correction removes most of the lag. The coefficients of a chain come from the *other* chains: fitted to its own states,
+    they would follow its noise and bias the value. If a chain is isolated (alone in a narrow bad region), the coefficients of
     the others can be worthless for it, and off by orders of magnitude: a window in which the chains come much further apart keeps
     its log l as it is.
     """
@@ -132,15 +132,15 @@ def _window(y: Tensor, controls: Tensor) -> Tensor:
 
 
 def _spread(y: Tensor) -> Tensor:
-    """How far the chains of an image are apart in a window: sum of squares about their mean at each temperature (images, 1)."""
+    """The spread of an image's chains in a window: sum of squares around their mean at each temperature (images, 1)."""
     return total(total((y - mean_over(y, 2)[..., None]).square()), 0)[:, None]
 
 
 @lru_cache(maxsize=4096)
 def integration_weights(temperatures: tuple[float, ...], begin: float, q: float) -> tuple[float, ...]:
-    """What every temperature weighs in 1 / q times the integral from a temperature to q.
+    """The weight of every temperature in 1 / q times the integral from a temperature to q.
 
-    Those of the cubic spline through all temperatures: on 80 of them the trapezoid rule would be off by up to .01 in log Z (a quadratic
+    From the cubic spline through all temperatures: with 80 of them the trapezoid rule would be off by up to .01 in log Z (a quadratic
     log l in 100 dimensions), the spline by 1e-5.
     """
     from scipy.interpolate import CubicSpline

@@ -29,7 +29,7 @@ def poisson_quantile(rate: Tensor, z: Tensor) -> Tensor:
         Q = rate r(s) + c0(s) + c1(s) / rate + O(rate^-2),     r log r - r + 1 = s^2 / 2,     r = 1 + s + s^2/6 - s^3/72 + ...
 
     For normal z, fewer than 1e-4 of the counts differ from the exact ones at a rate of 10 (by one), 1e-5 at 30, 2e-6 at 100. Beyond
-    z = 7.5 (a probability of 3e-14), counts of rates below the switch stay where they are; above it, beyond z = 2.5 sqrt(rate).
+    z = 7.5 (a probability of 3e-14), counts of rates below the switch no longer grow; above it, beyond z = 2.5 sqrt(rate).
 
     Args:
         rate: expected counts >= 0, float64: of the shape of z, or (1, ...) where all rows of z have the same.
@@ -87,7 +87,7 @@ def _by_summation(rate: Tensor, z: Tensor) -> Tensor:
 
 
 def _steps(rate: float, u: float) -> int:
-    """How many sums suffice for the largest count: no element has a larger one."""
+    """The number of sums that suffices for the largest count."""
     term = total = math.exp(-rate)
     k = 0
     while total < u and term > 0.0:

@@ -1,8 +1,8 @@
-"""The nearest flip on random rays: far from the decision boundary's distance, but witnessed.
+"""The nearest flip on random rays: far beyond the decision boundary's distance, but witnessed.
 
-The radius of a direction is where its ray first flips. Only the least over thousands of directions is wanted, so no direction needs a
-radius of its own: the first block doubles its radius until one of its rays flips; every later ray is only looked at up to the best radius
-so far, and needs nothing more unless it flips there. Those that do are bisected together, and whichever does not flip at the middle while
+The radius of a direction is where its ray first flips. Only the least over thousands of directions is wanted, so no direction needs
+its exact radius: the first block doubles its radius until one of its rays flips; every later ray is only tried up to the best radius
+so far, and is done unless it flips there. Rays that do are bisected together, and a ray that does not flip at the middle while
 another does is dropped. With monotone rays this is the least of all their radii, for little more than one pass each instead of about
 fifteen.
 """
@@ -26,15 +26,15 @@ Draws = Callable[[int], Tensor]
 
 @dataclass(frozen=True, slots=True)
 class Rays:
-    """Which rays, and how closely to look.
+    """The rays, and the resolution along them.
 
     Attributes:
         norm: of the directions: uniform on the sphere, or in the cube and scaled to the largest component 1.
         cap: the largest radius of interest, finite.
         first: the smallest radius that is tried.
-        blocks: of directions.
-        clipped: whether pixels are brought into [0, 1]; what is reported is the norm of what is left of the perturbation.
-        grid: points on each ray at which it is looked at, up to the best radius: more than one catches rays that flip and flip back.
+        blocks: number of blocks of directions.
+        clipped: whether pixels are clipped to [0, 1]; the reported norm is of the clipped perturbation.
+        grid: points tried on each ray, up to the best radius: more than one catches rays that flip and flip back.
         tolerance: of the bisection, relative to its upper end.
     """
 
@@ -52,9 +52,9 @@ class Witness:
     """The least flip on the rays of each image.
 
     Attributes:
-        pixels: where it is (images, *shape); the image itself where there is none.
+        pixels: the flipped image (images, *shape); the image itself if there is none.
         radius: the norm of the difference of these pixels and the image's (images,), float64; infinite where there is none up to the cap.
-        label: the class there (images,); the given one where there is none.
+        label: the class there (images,); the given one if there is none.
         forwards: passes that each image took (images,), int64; ``lost``: those of them without finite logits, which are no flips.
     """
 
@@ -68,14 +68,14 @@ class Witness:
 def least_flip(logits: Logits, x: Tensor, y: Tensor, draws: Draws, rays: Rays) -> Witness:
     """The least flip on random rays.
 
-    An image's result is a function of itself and its draws alone, whatever else is in the batch, if that of ``logits`` is.
+    An image's result depends only on itself and its draws, not on the batch, if that holds for ``logits``.
 
     Args:
         logits: of the model.
         x: images (images, *shape).
-        y: the class of each (images,); one that is classified otherwise has the radius 0.
+        y: the class of each (images,); an image classified differently has the radius 0.
         draws: the directions.
-        rays: how many, and how closely to look.
+        rays: their number, and the resolution.
 
     Raises:
         ValueError: if the cap is not finite or not positive.
@@ -108,13 +108,13 @@ class _Rays:
         self._lost = torch.zeros_like(self._forwards)
 
     def look(self) -> None:
-        """Judge the images themselves."""
+        """Classify the images themselves."""
         image = torch.arange(len(self._x), device=self._x.device)
         self._label = self._passed(image, self._x)
         self._done = self._label != self._y
 
     def block(self, directions: Tensor, *, doubling: bool) -> None:
-        """Look at a block's rays up to the best length, from near to far, and bisect before the first flips.
+        """Try a block's rays up to the best length, from near to far, and bisect before the first flips.
 
         Args:
             directions: of norm 1 (images, directions, *shape).
@@ -149,7 +149,7 @@ class _Rays:
         return upper * (step / self._rays.grid)
 
     def _bisect(self, image: Tensor, which: Tensor, directions: Tensor, lower: Tensor) -> None:
-        """Between the lower ends (images,) and the best lengths, at which these rays flip."""
+        """Bisect between the lower ends (images,) and the best lengths, at which these rays flip."""
         active = torch.zeros_like(self._done).index_fill_(0, image, True)
         while True:
             active = active & (self._length - lower > self._rays.tolerance * self._length)
@@ -171,7 +171,7 @@ class _Rays:
         return torch.zeros_like(self._forwards).index_add_(0, image, here.long()) > 0
 
     def _flipped(self, image: Tensor, which: Tensor, directions: Tensor, length: Tensor) -> Tensor:
-        """Which rays flip at their image's length (rows,); the first of each image is remembered."""
+        """Which rays flip at their image's length (rows,); the first of each image is recorded."""
         scale = length[image].to(directions.dtype).view(-1, *[1] * (self._x.ndim - 1))
         pixels = self._x[image] + directions[image, which] * scale
         if self._rays.clipped:

@@ -1,8 +1,8 @@
-"""Sums, products and solutions in which a row has the same bits whatever else is in the batch.
+"""Sums, products and solutions in which a row's bits do not depend on the rest of the batch.
 
 On the CPU, libraries pick their kernels by the number of rows, alignment and position, and each kernel sums in a different order.
 Here a row's numbers are a function of that row, of the versions and of the number of threads alone: additions happen in a fixed
-order, between elements (which round the same everywhere), and a matrix goes to BLAS or LAPACK by itself. Elementary functions of
+order, between elements (which round the same everywhere), and each matrix goes to BLAS or LAPACK alone. Elementary functions of
 torch treat every element the same way, except `pow`, `sigmoid`, `logaddexp` and `hypot`, whose last bits depend on the position. On CUDA,
 where a call costs more than the work, batches stay together.
 """
@@ -12,7 +12,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-_LINE = 64  # bytes of a cache line: what BLAS does may depend on where in a line a matrix begins
+_LINE = 64  # bytes of a cache line: BLAS may depend on where in a line a matrix begins
 
 
 def total(x: Tensor, dim: int = -1, dtype: torch.dtype | None = None) -> Tensor:
@@ -34,12 +34,12 @@ def lengths(x: Tensor) -> Tensor:
 
 
 def first_rows(chosen: Tensor, at: Tensor, places: int) -> tuple[Tensor, Tensor]:
-    """The first of the chosen rows of each place; where there is none, some row.
+    """The first chosen row of each place; an arbitrary row if there is none.
 
     Args:
         chosen: which rows are (n,), bool, n >= 1.
         at: the place of each row (n,), ascending.
-        places: how many.
+        places: number of places.
 
     Returns:
         (places,), int64, and whether there is one (places,), bool.
@@ -88,7 +88,7 @@ def hypot(a: Tensor, b: Tensor) -> Tensor:
 def product(a: Tensor, b: Tensor) -> Tensor:
     """a_i b_i of every row i.
 
-    A row's bits depend on the shapes as well: zeros that pad a matrix must be as many whatever else is in the batch. Gradients pass.
+    A row's bits also depend on the shapes: a matrix must have the same zero padding in every batch. Gradients pass through.
 
     Args:
         a: (rows, n, m), or (n, m) for all rows.

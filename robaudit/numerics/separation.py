@@ -13,7 +13,7 @@ from robaudit.numerics.normal import normal_cdf, normal_hazard
 from robaudit.numerics.rowwise import fold
 
 _LEAST_VARIANCE = 1e-8  # conditional variance of a variable that the earlier ones determine
-_LOOKS = 8  # after so many variables the host looks whether any row needs another: on CUDA it waits for that
+_LOOKS = 8  # variables between checks whether any row needs more: on CUDA each check synchronises
 _FAR = 40.0
 _SQRT_HALF = math.sqrt(0.5)
 

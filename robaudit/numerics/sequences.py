@@ -1,6 +1,6 @@
 """Confidence sequences for a probability: intervals that hold at all numbers of draws at once.
 
-Only scipy.special and scalar loops are used: a bound depends on its own counts to the last bit, whatever else is computed with it.
+Only scipy.special and scalar loops are used: a bound depends only on its own counts, to the last bit.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from numpy.typing import ArrayLike, NDArray
 
 Floats = NDArray[np.float64]
 
-_NEAR = 0.9  # weight of the prior on the side where the evidence decides
+_NEAR = 0.9  # weight of the prior on the deciding side
 _HALVINGS = 1130  # 2^-1074 is the smallest float, which has 53 bits; most ends take about 60
 
 
 class Prior(NamedTuple):
-    """A mixture of beta distributions over the probability: what the mixture martingale bets on.
+    """A mixture of beta distributions over the probability: the prior of the mixture martingale.
 
     The coverage holds for *any* prior that is fixed before the draws it is used on; a prior near the truth makes it narrower.
 
@@ -80,7 +80,7 @@ def log_marginal(successes: ArrayLike, failures: ArrayLike, prior: Prior = JEFFR
 def log_martingale(successes: ArrayLike, failures: ArrayLike, p: ArrayLike, prior: Prior = JEFFREYS) -> Floats:
     """log M_t(p) = log_marginal - S log p - F log(1 - p).
 
-    Under p, M_t is a martingale that starts at 1 and never negative: the chance that it ever reaches 1/a is at most a (Ville).
+    Under p, M_t is a nonnegative martingale that starts at 1: the chance that it ever reaches 1/a is at most a (Ville).
 
     Args:
         successes, failures: S and F, any shapes that broadcast.
@@ -124,7 +124,7 @@ def deciding_sequence(successes: ArrayLike, failures: ArrayLike, threshold: floa
     """A confidence sequence that soon lies wholly on one side of ``threshold``.
 
     Any family of martingales, one for each p, makes a confidence sequence. Here the p below the threshold share a prior with nine
-    tenths of its weight above it, and those from the threshold on one with nine tenths below: evidence is sought where it decides.
+    tenths of its weight above it, and those from the threshold on one with nine tenths below: the evidence goes to the deciding side.
     Both are :func:`prior_around`, each component cut in two at the threshold. The price is a wider far end. An interval that lies
     wholly above begins, as a rule, at the threshold itself; one that lies wholly below ends one float before it.
 
@@ -180,7 +180,7 @@ def _deciding_marginals(s: Floats, f: Floats, threshold: float) -> tuple[Floats,
 
 
 def _log(x: Floats) -> Floats:
-    """log x of each number by itself (NumPy's own may treat neighbours together); -inf below 1e-300."""
+    """log x of each number separately (NumPy's may vectorise neighbours); -inf below 1e-300."""
     from scipy.special import xlogy
 
     found: Floats = np.where(x > 1e-300, xlogy(1.0, np.maximum(x, 1e-300)), -np.inf)

@@ -1,7 +1,7 @@
-"""Certified radii of a majority vote under noise, from the probability of its class; pure numbers.
+"""Certified radii of a majority vote under noise, from the probability of its class.
 
 The smoothed class at x is the class c with the largest P_c(x) = P[f(x + e) = c]. If P_c(x) >= p > 1/2, no perturbation of a norm below
-R(p) brings P_c to 1/2, whatever f is. :class:`Theorem` holds R for the three kinds of noise with a closed form, and each is tight: some f
+R(p) brings P_c to 1/2, for any f. :class:`Theorem` holds R for the three kinds of noise with a closed form, and each is tight: some f
 with P_c(x) = p loses its majority just beyond. p is bounded from below by a count of draws (:func:`p_lower`).
 """
 
@@ -20,20 +20,20 @@ from robaudit.numerics.sequences import deciding_sequence
 Floats = NDArray[np.float64]
 
 EARLY = 0.1
-"""The share of alpha that a question spends on its answers before the last draw."""
+"""The share of alpha spent on answers before the last draw."""
 
 _NO_HOPE = 1e-4  # chance that all draws would answer yes, below which a question is answered no
 
 
 @dataclass(frozen=True, slots=True)
 class Theorem:
-    """What a probability above 1/2 certifies under one kind of noise.
+    """The radius that a probability above 1/2 certifies under one kind of noise.
 
     Attributes:
         norm: of the perturbations.
         unit_radius: p in [1/2, 1] -> the radius where the noise has the scale 1.
-        unit_probability: its inverse; above 1 where no probability is enough.
-        scale: of the noise in terms of its level: level times this number.
+        unit_probability: its inverse; above 1 if no probability suffices.
+        scale: the noise's scale per unit of level.
     """
 
     norm: Literal["l1", "l2"]
@@ -89,7 +89,7 @@ def p_lower(kept: ArrayLike, draws: ArrayLike, alpha: float) -> Floats:
 
     Args:
         kept: k, any shape.
-        draws: n >= 1, likewise; broadcast.
+        draws: n >= 1, broadcast against ``kept``.
         alpha: in (0, 1).
 
     Returns:
@@ -107,12 +107,12 @@ def p_lower(kept: ArrayLike, draws: ArrayLike, alpha: float) -> Floats:
 
 
 def largest_radius(theorem: Theorem, level: float, draws: int, alpha: float) -> float:
-    """What can be certified at most: the radius where every draw keeps the class."""
+    """The largest radius that can be certified: every draw keeps the class."""
     return theorem.radius(float(p_lower(draws, draws, alpha)), level)
 
 
 def fewest_draws(alpha: float, p: float = 0.5) -> int | None:
-    """The smallest n of which a bound above p is possible, alpha^(1/n) > p; None where p is 1 or more, so that no n will do."""
+    """The smallest n for which a bound above p is possible, alpha^(1/n) > p; None if p is 1 or more."""
     if p >= 1.0:
         return None
     n = max(1, math.ceil(math.log(alpha) / math.log(p)))
@@ -120,7 +120,7 @@ def fewest_draws(alpha: float, p: float = 0.5) -> int | None:
 
 
 def last_alpha(alpha: float) -> float:
-    """What a question leaves of alpha for the last draw."""
+    """The share of alpha left for the last draw."""
     return (1.0 - EARLY) * alpha
 
 
@@ -138,15 +138,15 @@ def needed(theorem: Theorem, level: float, radius: float, draws: int, alpha: flo
 
 @dataclass(frozen=True)
 class Question:
-    """Is the certified radius at least r? A rule that looks after some of the draws, and at the latest after all n.
+    """Decide whether the certified radius is at least r, after some of the draws, at the latest after all n.
 
     *Yes* before the last draw, where a confidence sequence at level alpha / 10 (:func:`robaudit.numerics.sequences.deciding_sequence`)
     lies above the probability p* that r takes; otherwise at the last draw, by Clopper-Pearson at 9/10 alpha, whose answer may be certain
     before because enough draws have kept the class. *No*, where it is nearly certain that the last draw would say so.
 
-    The lower bound that is reported is above p with probability alpha at most, whatever n, r and the times of the looks. The sequence
+    The reported lower bound is above p with probability at most alpha, for any n, r and times of the looks. The sequence
     is above p at *any* time with probability alpha / 10 at most (Ville), and the bound at the last draw with probability 9/10 alpha. What
-    is reported is one of these two, or the second with all draws that are missing counted as lost, which is smaller still. So the time
+    is reported is one of these two, or the second with all missing draws counted as lost, which is smaller still. So the time
     at which one stops may depend on everything, and stopping for *no* in particular needs no proof.
 
     It costs answers, though. An image is given up once P[K >= k* - k] <= 1e-4 for K ~ Binomial(n - t, U), where U is the upper end of the
@@ -178,7 +178,7 @@ class Question:
 
     @staticmethod
     def beyond(theorem: Theorem, level: float, radius: float, draws: int, alpha: float) -> str:
-        """Why such a question has no answer but no, in a few words; nothing where it has."""
+        """Why the answer can only be no, in a few words; '' if it can be yes."""
         last = last_alpha(alpha)
         if needed(theorem, level, radius, draws, last) is not None:
             return ""
@@ -193,7 +193,7 @@ class Question:
         return last_alpha(self.alpha)
 
     def look(self, kept: Floats, draws: int) -> tuple[NDArray[np.bool_], Floats, Floats]:
-        """What some images say after so many draws.
+        """Analyse some images after ``draws`` draws.
 
         Args:
             kept: draws that kept the class (n,).
@@ -203,7 +203,7 @@ class Question:
             Whether each stops (n,), and then its lower bound of p and its certified radius (n,); it is at least r where that is certain.
         """
         lower, upper = deciding_sequence(kept, draws - kept, self._p, 1.0 - EARLY * self.alpha)
-        least = p_lower(kept, self.draws, self._last)  # should all others be lost
+        least = p_lower(kept, self.draws, self._last)  # if all others are lost
         early, certain = lower >= self._p, kept >= self.needed
         stop = early | certain | (draws >= self.draws) | self._hopeless(kept, draws, upper)
         p = np.maximum(lower, least)

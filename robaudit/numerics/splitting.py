@@ -30,7 +30,7 @@ class Schedule:
         particles: N in each lane, a multiple of 10.
         moves: pCN moves of every particle at each level.
         p_min: a lane stops where the probability of its level falls below.
-        rows: points judged at once.
+        rows: points scored at once.
     """
 
     particles: int = 500
@@ -56,12 +56,12 @@ class Lane:
     Attributes:
         state: ``measured``; ``below``: the level's probability fell below p_min before anything failed often enough; ``stuck``: all
             particles have the same score, so that there is no next level.
-        log_p: natural logarithm of the estimate, or of the probability of the last level reached, which bounds p from above.
+        log_p: natural logarithm of the estimate, or of the last level's probability, an upper bound of p.
         variance: of log_p in the ideal case: sum over the factors f of (1 - f) / (f N).
         factors: shares of survivors, the last one of failures.
         accepted, proposed: moves at all levels.
         ties: levels at which equal scores changed the number of survivors.
-        calls: points judged.
+        calls: points scored.
         labels: of the failing particles at the end, with their counts.
     """
 
@@ -102,7 +102,7 @@ def split(judge: Judge, draw: Draw, lanes: int, schedule: Schedule) -> list[Lane
     Equal scores (quantised networks): only strictly higher particles survive, and the factor counts them; where the highest score is
     shared by more than a tenth, the level is the next lower score; where all are equal the lane is stuck.
 
-    A lane depends on its draws alone, whatever the others do. Finished lanes leave the batch.
+    A lane depends only on its draws. Finished lanes leave the batch.
 
     Args:
         judge: scores and labels.
@@ -175,7 +175,7 @@ def _raise_level(lane: Lane, scores: Tensor, labels: Tensor, schedule: Schedule)
 
 
 def _clone(z: Tensor, scores: Tensor, labels: Tensor, level: float, draw: Callable[[int, int], Iterable[Tensor]], start: int) -> None:
-    """Replace the particles at or below the level by clones of the others, equally many of each; the remainder goes to random ones."""
+    """Replace the particles at or below the level by clones of the others, equally many of each; the remainder is random."""
     survivors = (scores > level).nonzero()[:, 0]
     n, k = len(scores), len(survivors)
     if n % k:

@@ -1,6 +1,6 @@
-"""The largest noise level at which a probability stays above a threshold, by draws that every level shares.
+"""The largest noise level at which a probability stays above a threshold, with draws shared by all levels.
 
-Only NumPy and scipy.special are used, and nothing is drawn here: a search asks for results by the numbers of its draws.
+Only NumPy and scipy.special are used, and nothing is drawn here: a search requests results by draw number.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ KEPT = -1
 """The result of a draw that keeps the class; any other is the number of the class that it flips to."""
 
 CONFIDENCE = 0.95
-_EARLY, _MAIN = 0.1, 0.8  # of the 5 %: of all looks before the first that may be narrow enough; of what is left, each look's share
+_EARLY, _MAIN = 0.1, 0.8  # shares of the 5 %: of all early looks together; of each main look from the rest
 _GROWTH, _EARLY_GROWTH, _FEWEST = 2, 4, 160
-_ROWS = 8  # draws are asked for in so many: what a pass would hold as padding checks what was inferred
+_ROWS = 8  # draws are requested in multiples of 8: instead of padding, a pass checks inferred results
 _SCAN, _LOCATE = 16, 32
 _MARGIN = 1.6  # draws of the first main look, in those whose mean width is as asked: nine in ten searches end there
-_FIXED, _EACH = 500, 1.8  # passes of a search: to begin with, and for each draw of its last look
+_FIXED, _EACH = 500, 1.8  # passes of a search: fixed, and per draw of its last look
 _FINE, _COARSE = 16, 1.1  # ends are found to a sixteenth of the tolerance; on the way to 10 %
 _STEEPEST = 0.3  # or of so much of the width on a linear model, where that is more: passes are short
 _RESTLESS = 0.05
@@ -47,14 +47,14 @@ Steps = Generator[DrawRequest, Ints, T]
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """A number of draws after which the search may end.
+    """An analysis after a number of draws, at which the search may end.
 
     Attributes:
         draws: n.
         alpha: the chance that it is wrong.
-        main: whether it is expected to be narrow enough; those before end searches only where it is easily seen.
+        main: whether the interval is expected to be narrow enough; earlier looks end only easy searches.
         few, many: at a level where P[flip] is exactly 1 - p, at most ``few`` flips have a chance of alpha/2 at most, and so have
-            ``many`` or more; -1 and n + 1 where no number has.
+            ``many`` or more; -1 and n + 1 if there is no such number.
     """
 
     draws: int
@@ -66,14 +66,14 @@ class Look:
 
 @dataclass(frozen=True)
 class SearchPlan:
-    """What is searched, and how far.
+    """The target of a search, and its limits.
 
     Attributes:
         level: p, in (.5, 1).
         tolerance: upper/lower - 1 at which the search ends.
         most: the most passes.
         cap: the largest level; the smallest is cap / 2^13.
-        check: share of the inferred results at both ends that are looked at after all.
+        check: share of the inferred results at both ends that are checked.
         least: the smallest level allowed.
     """
 
@@ -99,7 +99,7 @@ class SearchPlan:
         """All looks, fixed before the first draw; their alphas sum to less than 5 %.
 
         The first main look has 1.6 times the draws that on average make an interval of the asked width on a linear model with two
-        classes, for which dp / d ln level = -z phi(z), z = Phi^-1(p); each later one twice as many. Those before prepare the next, and
+        classes, for which dp / d ln level = -z phi(z), z = Phi^-1(p); each later one twice as many. Early looks prepare the next, and
         end searches where p falls steeply, or does not cross the threshold between the smallest level and the largest.
         """
         from scipy.special import ndtri
@@ -125,7 +125,7 @@ class SearchPlan:
 
     @property
     def usual_passes(self) -> int:
-        """About what a search takes: the mean on a linear model."""
+        """The typical number of passes of a search: the mean on a linear model."""
         return min(self.most, int(1.55 * next(look for look in self.looks if look.main).draws) + 600)
 
     @property
@@ -162,20 +162,20 @@ def critical_counts(draws: int, share: float, tail: float) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """Where p crosses the threshold.
+    """The level at which p crosses the threshold.
 
     Attributes:
         value: the level of the crossing; the cap if p is above the threshold there, 0 if it is below at the smallest level searched.
         lower, upper: 95 % interval; the upper end is infinite where p at the cap is above the threshold, or undecided.
         censored: whether p at the cap is above the threshold.
         reached: whether the interval, as far as it lies between the smallest level and the cap, is as narrow as asked; false where
-            ``most`` came first, or draws are restless.
-        restless: whether more than a twentieth of the inferred results that were checked was wrong: no narrower interval is tried then.
+            ``most`` came first, or draws are non-monotone.
+        restless: non-monotone: more than a twentieth of the checked inferred results were wrong; no narrower interval is tried.
         std_error: of the value, None at an end of the range.
         samples: draws behind the interval.
         passes: results asked for.
-        checked: results that had been inferred and were looked at after all.
-        reversals: how many of them were otherwise.
+        checked: number of inferred results that were checked.
+        reversals: how many of them were wrong.
         falls_at: a level at most half the lower end at which p is below the threshold, too; None: none was seen.
         flips_to: the class of most flips up to the upper end, None without any.
     """
@@ -198,12 +198,12 @@ class Tolerance:
 def find_tolerance(plan: SearchPlan) -> Steps[Tolerance]:
     """The level at which P[draw j keeps the class at this level] falls below ``plan.level``, as a computation that asks for results.
 
-    Draw j stands for the same random variables at every level. Write T_j for the level at which it flips: where each draw flips once,
+    Draw j has the same random variables at every level. Write T_j for the level at which it flips: if each draw flips once,
     P[keep at t] = P[T > t], the tolerance t* is the (1 - p)-quantile of T, and of n draws the order statistics T_(few + 1) and T_(many)
     hold it: B = #{j: T_j <= t*} is Binomial(n, 1 - p), and t* lies outside only if B <= few or B >= many, whose chance is alpha. No
     choice of levels enters. The looks are at numbers of draws fixed beforehand, and their alphas sum to 5 %: it may end at any.
 
-    An order statistic takes few results: what was kept at a level is inferred to be kept at all lower ones. All n draws are made only at
+    An order statistic takes few results: a draw kept at a level is inferred to be kept at all lower ones. All n draws are made only at
     a level a little above t*; further down, those alone that flipped there, about 1 - p of them.
 
     Where a draw may flip back, the chance that few or many draws flip at t* is alpha all the same, so the interval still holds if the
@@ -212,10 +212,10 @@ def find_tolerance(plan: SearchPlan) -> Steps[Tolerance]:
     and at least ``many``. (A tenth of the results misses 30 wrong ones in 4 % of the cases.)
 
     If p itself crosses the threshold more than once, the value is the first crossing from below as far as 16 draws at octaves from
-    the smallest level on can tell. 32 draws at a half and at a quarter of the lower end are looked at again for p below the threshold.
+    the smallest level on can tell. 32 draws at a half and at a quarter of the lower end are checked for p below the threshold.
 
     Args:
-        plan: what is searched.
+        plan: the search.
 
     Returns:
         A generator: see :data:`Steps`, and :func:`run_all`.
@@ -227,14 +227,14 @@ def find_tolerance(plan: SearchPlan) -> Steps[Tolerance]:
 
 
 def run_all(searches: Sequence[Steps[T]], answer: Callable[[Sequence[int], Sequence[DrawRequest]], Sequence[Ints]]) -> list[T]:
-    """Run searches side by side, so that their draws share passes.
+    """Run searches in parallel, so that their draws share passes.
 
     Args:
-        searches: computations that ask.
-        answer: (indices of the searches that ask, what they ask for) -> results of each.
+        searches: computations that request results.
+        answer: (indices of the requesting searches, their requests) -> results of each.
 
     Returns:
-        What they return, in order.
+        Their return values, in order.
     """
     found: dict[int, T] = {}
     asks: dict[int, DrawRequest] = {}
@@ -256,11 +256,11 @@ def run_all(searches: Sequence[Steps[T]], answer: Callable[[Sequence[int], Seque
 
 
 class _SpentError(Exception):
-    """The passes do not suffice for what is asked next."""
+    """The passes do not suffice for the next request."""
 
 
 class _Ends(NamedTuple):
-    """An interval that a look has found."""
+    """The interval of a look."""
 
     look: Look
     lower: float
@@ -273,7 +273,7 @@ class _Ends(NamedTuple):
 
 
 class _Search:
-    """The state of one search: for each draw the highest level at which it was seen kept and the lowest at which it was seen flipped."""
+    """The state of a search: for each draw, the highest level at which it kept the class and the lowest at which it flipped."""
 
     def __init__(self, plan: SearchPlan) -> None:
         self.plan = plan
@@ -308,7 +308,7 @@ class _Search:
             self.top = min(2 * self.top, self.plan.cap)
 
     def _locate(self) -> Steps[None]:
-        """Bring the top down to where the first look will find many flips."""
+        """Lower the top to where the first look has many flips."""
         many = critical_counts(_LOCATE, self.plan.flips, 0.02)[1]
         self._more(_LOCATE)
         yield from self._raise_top(many)
@@ -327,14 +327,14 @@ class _Search:
             self.value = min(self.best.upper, plan.cap)
             return self._reached
         fine = 1.0 + max(plan.tolerance, _STEEPEST * plan.usual_width(look)) / _FINE
-        lower, _ = yield from self._bracket(look.few + 1, fine)  # from below: a draw that flips there is known further up
+        lower, _ = yield from self._bracket(look.few + 1, fine)  # from below: a draw that flips there also flips higher up
         self.value = _middle(*(yield from self._bracket(math.ceil(look.draws * plan.flips), fine)))
         _, upper = yield from self._bracket(look.many, fine)
         self.best = yield from self._checked(_Ends(look, lower, upper))
         return self._reached or self._restless
 
     def _seen_at(self, look: Look) -> _Ends:
-        """The interval that the levels seen so far make."""
+        """The interval from the levels seen so far."""
         upper = min((level for level, flips in self.seen.items() if flips >= look.many), default=math.inf)
         lower = max((level for level, flips in self.seen.items() if flips <= look.few and level < upper), default=0.0)
         return _Ends(look, lower, upper)
@@ -355,13 +355,13 @@ class _Search:
 
     @property
     def _reached(self) -> bool:
-        """Whether the interval is as narrow as asked, or what lies between the smallest level and the cap is."""
+        """Whether the interval, cut to the range from the smallest level to the cap, is as narrow as requested."""
         best, floor, cap = self.best, self.plan.floor, self.plan.cap
         return best is not None and min(best.upper, cap) <= max(best.lower, floor) * (1.0 + self.plan.tolerance)
 
     @property
     def _restless(self) -> bool:
-        """Whether so many draws flip back that more of them would not help."""
+        """Whether so many draws flip back that more draws would not help."""
         return self.reversals > _RESTLESS * self.checked
 
     def _result(self, falls_at: float | None) -> Tolerance:
@@ -385,11 +385,11 @@ class _Search:
         )
 
     def _std_error(self, look: Look) -> float:
-        """That of the number of flips, in widths of the interval."""
+        """The standard error of the number of flips, in widths of the interval."""
         return math.sqrt(look.draws * self.plan.level * self.plan.flips) / max(1, look.many - look.few)
 
     def _falls(self) -> Steps[float | None]:
-        """The first of some lower levels at which so many draws flip that p is below the threshold there."""
+        """The first of some lower levels at which enough draws flip to show that p is below the threshold."""
         from scipy.special import bdtrc
 
         lower = self.best.lower if self.best else 0.0
@@ -401,7 +401,7 @@ class _Search:
         return None
 
     def _checked(self, ends: _Ends) -> Steps[_Ends]:
-        """Check a share of what was inferred at both ends, and everything at both where one result was wrong."""
+        """Check a share of the inferred results at both ends, or all of them if one was wrong."""
         look, lower, upper = ends
         step, every = 1.0 + self.plan.tolerance / _ROWS, np.arange(look.draws)
         before = self.reversals
@@ -417,23 +417,23 @@ class _Search:
         return _Ends(look, lower, upper)
 
     def _check(self, level: float) -> Steps[None]:
-        """Look at a share of the results that were inferred at the level."""
+        """Check a share of the results inferred at the level."""
         inferred = np.flatnonzero((self.kept != level) & (self.flipped != level))
         wanted = min(len(inferred), _eights(self.plan.check * len(inferred)))
         if wanted:
             yield from self._ask(level, inferred[np.arange(wanted) * len(inferred) // wanted])
 
     def _raise_top(self, many: int) -> Steps[None]:
-        """Raise the top until so many draws flip there, or to the cap."""
+        """Raise the top until ``many`` draws flip there, or to the cap."""
         while (flips := (yield from self._count(self.top))) < many and self.top < self.plan.cap:
             further = math.exp(self._place(many) - self._place(flips))
             self.top = min(self.top * min(2.0, 1.05 * max(1.0, further)), self.plan.cap)
 
     def _bracket(self, rank: int, ratio: float) -> Steps[tuple[float, float]]:
-        """Levels (a, b] around the flip of this rank, b <= a * ratio: fewer draws flip at a, and so many at b.
+        """Levels (a, b] around the flip of this rank, b <= a * ratio: fewer draws flip at a, and at least ``rank`` at b.
 
         Returns:
-            (a, b); (0, floor) if so many flip at the smallest level, (cap, inf) if fewer do at the cap. The top is the b found.
+            (a, b); (0, floor) if ``rank`` flip at the smallest level, (cap, inf) if fewer do at the cap. The top becomes b.
         """
         floor, cap = self.plan.floor, self.plan.cap
         for turn in range(200):
@@ -466,14 +466,14 @@ class _Search:
         return -math.log(max(0.05, float(ndtri(1 - (flips + 0.5) / (len(self.kept) + 1)))))
 
     def _more(self, draws: int) -> None:
-        """Count so many draws from now on; the first ones are known."""
+        """Use ``draws`` draws from now on; the first ones are known."""
         new = draws - len(self.kept)
         self.kept, self.flipped = np.append(self.kept, np.zeros(new)), np.append(self.flipped, np.full(new, np.inf))
         self.to = np.append(self.to, np.zeros(new, dtype=np.int64))
         self.seen = {}
 
     def _count(self, level: float) -> Steps[int]:
-        """Flips at the level, inferred where other levels tell."""
+        """Flips at the level, inferred from other levels where possible."""
         unknown = np.flatnonzero((self.kept < level) & (self.flipped > level))
         if len(unknown):
             yield from self._ask(level, unknown)
@@ -481,7 +481,7 @@ class _Search:
         return self.seen[level]
 
     def _direct(self, level: float, draws: Ints) -> Steps[NDArray[np.bool_]]:
-        """Whether these draws flip at the level, each seen there."""
+        """Whether these draws flip at the level, without inference."""
         unseen = (self.kept[draws] != level) & (self.flipped[draws] != level)
         flips: NDArray[np.bool_] = self.kept[draws] != level
         if unseen.any():
@@ -490,7 +490,7 @@ class _Search:
         return flips
 
     def _ask(self, level: float, draws: Ints) -> Steps[tuple[Ints, Ints]]:
-        """The results of these draws, and of a few whose results are inferred, to make whole eights."""
+        """The results of these draws, and of a few inferred ones to fill a multiple of 8."""
         others = np.setdiff1d(np.arange(len(self.kept)), draws, assume_unique=True)
         fill = min(len(others), -len(draws) % _ROWS)
         if fill:
@@ -511,7 +511,7 @@ class _Search:
 
 
 def _middle(below: float, above: float) -> float:
-    """The geometric mean; the end that is a level where the other is none."""
+    """The geometric mean; if one end is 0 or infinite, the other."""
     if below == 0:
         return above
     return math.sqrt(below * above) if math.isfinite(above) else below

@@ -120,7 +120,7 @@ def _counts(group: GroupComparison) -> list[str]:
     side = "below" if group.higher_is_better else "above"
     lines = []
     if group.compared:
-        each = f"of {group.compared:,}, each by its own 95 % interval (the noise draws alone give up to 2.5 % of each)"
+        each = f"of {group.compared:,}, each by its own 95 % interval (chance alone: up to 2.5 % worse and 2.5 % better)"
         lines.append(f"worse: {group.worse:,}, better: {group.better:,} {each}.")
     bounds, size = group.counts, group.images + group.not_finite + group.skipped
     if bounds.worse is not None and bounds.newly_flagged is not None:

@@ -35,7 +35,7 @@ def checks(found: Consistency) -> Iterator[Table]:
     """What was compared, and what is inconsistent."""
     heading, compared = "Consistency of the results", [one for one in found.relations if one.comparisons]
     if not compared:
-        yield Table(heading, lines=("No two results of this run bound the same number.",))
+        yield Table(heading, lines=("Nothing to compare: no two results of this run say something about the same number.",))
         return
     rows = []
     for one in compared:

@@ -125,7 +125,7 @@ _PATIENCE = 600.0  # seconds to wait for a reader
 _LONGEST = 2**27  # bytes of a value
 HEADER = 512  # bytes; SQLite takes a shorter file for an empty one
 _SUPER_JOURNAL = bytes.fromhex("d9d505f920a163d7")  # ends a journal that names another
-_REMEDY = "delete this file and run the same command again: its samples are recomputed"
+_REMEDY = "delete this file and repeat robaudit estimate: its samples are recomputed"
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":")).encode
 
 

@@ -215,7 +215,7 @@ def test_a_run_whose_results_have_nothing_to_do_with_each_other(tmp_path: Path, 
     assert run_cli("estimate", write(tmp_path, digits(limit=2, estimators=["softmax"])), "--out", "run").code == 0
     outcome = run_cli("verify", "run", "--samples", "0")
     assert (outcome.code, outcome.err) == (0, "")
-    assert "No two results of this run bound the same number." in outcome.out
+    assert "Nothing to compare: no two results of this run say something about the same number." in outcome.out
 
 
 def test_a_wrong_estimator_is_found_and_named(tmp_path: Path, run_cli: RunCli) -> None:

@@ -123,7 +123,7 @@ def test_missing_folder(tmp_path: Path) -> None:
 
 def test_empty_folder(tmp_path: Path) -> None:
     (tmp_path / "pets").mkdir()
-    assert message(tmp_path) == "pets: is an empty folder; give a folder with one folder per class"
+    assert message(tmp_path) == "pets: is an empty folder; give a folder of images, or of one folder per class"
     (tmp_path / "pets" / "readme.txt").write_text("")
     assert "pets: holds no class folders; " in message(tmp_path)
 

@@ -120,7 +120,7 @@ def test_gates_of_pyproject(run: Path, straddled: str, run_cli: RunCli, refuse: 
     refuse("gate", copy, says="there is no gate on the command line")
     project = tmp_path / "pyproject.toml"
     project.write_text('[project]\nname = "x"\n', encoding="utf-8")
-    refuse("gate", copy, says='write robaudit gate RUN "mean >= 0.9"')
+    refuse("gate", copy, says='for example robaudit gate RUN "mean(sigma=0.05) >= 0.9"')
     project.write_text(f'[tool.robaudit]\ngates = ["{straddled}"]\ninconclusive = "fail"\n', encoding="utf-8")
     code, _, err = run_cli("gate", copy)
     assert (code, err.splitlines()[0]) == (1, "gates of pyproject.toml, [tool.robaudit]")

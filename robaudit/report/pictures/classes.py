@@ -78,7 +78,7 @@ def _draw(body: SubFigure, look: PictureSize, found: Sequence[Found[ClassBias]],
     several, classes = len(found) > 1, [{one.index: one for one in each.record.classes} for each in found]
     ends = [0.0]
     for run, of in enumerate(classes):
-        shift = 0.0 if not several else 0.6 * (run / (len(classes) - 1) - 0.5)
+        shift = 0.0 if not several else (run - (len(classes) - 1) / 2) / (len(classes) + 1)
         for place, index in enumerate(shown):
             one = of.get(index) if index is not None else None
             if one is not None and one.difference is not None:

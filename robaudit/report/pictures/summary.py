@@ -91,7 +91,7 @@ def _caption(shown: Sequence[_Panel], left: Sequence[_Panel]) -> Iterator[str]:
     most = max(group.images for group in groups)
     yield (
         f"{span([group.images for group in groups])} images, sorted from the least to the most robust: a curve gives the share of images "
-        f"with a value or a worse one. Numbers: mean [95 % interval, {LIKE_THESE}]."
+        f"with a value or a worse one. Numbers: mean and, where it fits, its [95 % interval, {LIKE_THESE}]."
     )
     limits = {panel.quantity.name: panel.threshold for panel in shown if math.isfinite(panel.threshold)}
     if len(set(limits.values())) == 1:
