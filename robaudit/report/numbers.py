@@ -156,7 +156,9 @@ def change(value: float, ends: tuple[float, float] | None) -> str:
         return f"~{value:+.4f}"
     if ends == (0.0, 0.0):
         return "0 [0, 0]"
-    return f"{_signed(value, _change_digits(ends), ROUND_HALF_UP)} {change_interval(ends)}"
+    digits = _change_digits(ends)
+    most = digits + 2 if ends[0] <= 0.0 <= ends[1] else _MOST_CHANGE_DIGITS  # its sign says nothing where the interval has both
+    return f"{_signed(value, digits, ROUND_HALF_UP, most)} {change_interval(ends)}"
 
 
 def gap(value: float, lower: float, upper: float) -> str:
@@ -291,12 +293,12 @@ def _rounded(value: float, digits: int, way: str) -> str:
     return f"{Decimal(repr(round(float(value), digits + 6))).quantize(Decimal(1).scaleb(-digits), rounding=way) + 0:f}"
 
 
-def _signed(value: float, digits: int, way: str) -> str:
-    """With a sign, and more digits as long as rounding puts it on the other side of 0."""
+def _signed(value: float, digits: int, way: str, most: int = _MOST_CHANGE_DIGITS) -> str:
+    """With a sign, and more digits, to this many, as long as rounding puts it on the other side of 0."""
     if not math.isfinite(value):
         return "..."
-    for more in range(digits, _MOST_CHANGE_DIGITS):
+    for more in range(digits, most):
         rounded = float(_rounded(value, more, way))
         if (rounded > 0) == (value > 0) and (rounded < 0) == (value < 0):
             return f"{rounded + 0.0:+.{more}f}"
-    return f"{value:+.2g}"
+    return f"{value:+.2g}" if most == _MOST_CHANGE_DIGITS else f"{0.0:+.{digits}f}"

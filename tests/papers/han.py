@@ -347,7 +347,7 @@ def fig5(session: Session) -> Part:
             rows += [(NAMES[net], e, f"{n:,}", with_ends(mean(away[e, n]))) for n in counts]
             below = (n for n in counts if float("inf" if (end := mean(away[e, n]).upper) is None else end) < 0.01)
             converged = next(below, None)
-            rows.append((NAMES[net], e, "first below .01", f"{converged:,}" if converged else "none"))
+            rows.append((NAMES[net], e, "first with its interval below .01", f"{converged:,}" if converged else "none"))
         lines[NAMES[net]] = {e: (counts, [away[e, n] for n in counts]) for e, counts in (("mc", MC), ("mmse", MMSE))}
         claims.append(
             lower(

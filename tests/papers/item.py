@@ -245,6 +245,8 @@ def judged(
 ) -> Claim:
     """A conclusion that holds if a statistic of the images is above a limit, or below one: decided at :data:`LEVEL`.
 
+    Where all images are alike a bootstrap knows nothing of others, and nothing is decided: no error in 75 images is no error below 1 %.
+
     Args:
         text: the conclusion.
         images: their number.
@@ -256,10 +258,11 @@ def judged(
     found = measured(images, lambda at: sign * (statistic(at) - limit))
     if found.p_value is None or found.lower is None or found.upper is None or not math.isfinite(found.value):
         return Claim(text, Verdict.OPEN, f"{about}: not defined on these images")
-    unclear = found.p_value > LEVEL or found.value == 0 or images < FEWEST
+    alike = found.lower == found.upper
+    unclear = found.p_value > LEVEL or found.value == 0 or images < FEWEST or alike
     verdict = Verdict.OPEN if unclear else Verdict.HOLDS if found.value > 0 else Verdict.FAILS
     value, *ends = (number(sign * one + limit) for one in (found.value, *sorted((found.lower, found.upper), reverse=sign < 0)))
-    p = "p <= .001" if found.p_value <= 0.001 else f"p = {number(found.p_value)}"
+    p = "all images alike" if alike else "p <= .001" if found.p_value <= 0.001 else f"p = {number(found.p_value)}"
     against = f" against {number(limit)}" if limit else ""
     return Claim(text, verdict, f"{about} {value} [{', '.join(ends)}]{against}, {p}, n = {images}")
 

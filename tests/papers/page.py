@@ -68,7 +68,7 @@ def _write(session: Session, paper: str, made: Mapping[str, Part]) -> Path:
             sections[name] = f"## {heading(one)}\n\nNot made yet.\n"
     tests = (
         f"Each conclusion is decided by a test at {LEVEL:g}; intervals are 95 %, both by robaudit's bootstrap over images unless stated. "
-        f"With fewer than {FEWEST} images nothing is decided."
+        f"With fewer than {FEWEST} images, or with images that are all alike, nothing is decided."
     )
     head = before.partition(_HEAD)[0].strip() or f"# {paper}"
     top = f"{head}\n\n{_HEAD}\n\n{tests}\n\n"
@@ -87,6 +87,7 @@ def _index(pages: Path) -> str:
         title = page.partition("\n")[0].lstrip("# ") or path.stem
         rows.append((f"[{title}]({path.name})" if page else title, f"{made} of {items}", *counts))
     found = table(("paper", "items made", *map(str, Verdict)), rows)
+    total = sum(count for _, _, *counts in rows for count in counts if isinstance(count, int))
     return f"""# The papers, again
 
 Tables and figures of the papers behind robaudit, made again with robaudit on networks and images that fit two cores, with error
@@ -101,7 +102,8 @@ It reads the networks and images in `../shared`, and keeps its runs in `build/pa
 {found}
 
 A conclusion *holds* or *does not hold* if a test at {LEVEL:g} says so, and *cannot be told* otherwise. The tests are about the
-networks and images named on the page: often others than the paper's. The quick form takes about a quarter of an hour of CPU time.
+networks and images named on the page: often others than the paper's. The {total} tests are not
+corrected for their number: one in a hundred may be wrong. The quick form takes about a quarter of an hour of CPU time.
 
 What depends on the estimator or the attack:
 

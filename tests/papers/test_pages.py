@@ -58,6 +58,8 @@ def test_verdicts_follow_the_tests() -> None:
     assert lower("x", near, near, "gain").verdict is Verdict.OPEN
     assert at_most("x", near, 0.2, "mean").verdict is Verdict.HOLDS
     assert at_most("x", far, 0.1, "mean").verdict is Verdict.FAILS
+    alike = at_most("x", np.zeros(75), 0.01, "mean")
+    assert (alike.verdict, alike.evidence) == (Verdict.OPEN, "mean .000 [.000, .000] against .010, all images alike, n = 75")
     open_claim = judged("x", 50, lambda at: float(near[at].mean()), "mean", above=0.05)
     assert open_claim.verdict is Verdict.OPEN
     assert open_claim.evidence.startswith("mean .050 [")

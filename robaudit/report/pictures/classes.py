@@ -41,7 +41,8 @@ def sketch(found: Sequence[Found[ClassBias]], _: Ask) -> Sketch:
     runs = [one.name for one in found]
     leads = [gap_sentence(one.record) for one in found]
     return Sketch(
-        title=f"Robustness by class: {key}",
+        title="Robustness by class",
+        about=str(key),
         lead=leads[0] if len(found) == 1 else " ".join(f"{name}: {text}" for name, text in zip(runs, leads, strict=True)),
         caption=" ".join(_caption(found, len(order) - len(shown) + 1 if None in shown else 0)),
         height=lambda look: len(shown) * look.line * (1.25 + 0.35 * (len(runs) - 1)) + 0.45 + legend_rows(runs, look) * look.line,

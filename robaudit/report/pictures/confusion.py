@@ -38,7 +38,8 @@ def sketch(found: Sequence[Found[Confusion]], ask: Ask) -> Sketch:
     parts = [(one.name, one.record.key.estimator, str(one.record.key.at)) for one in shown]
     same = {part[1:] for part in parts}
     return Sketch(
-        title="Which class turns into which under noise" + (f": {', '.join(next(iter(same)))}" if len(same) == 1 else ""),
+        title="Which class turns into which under noise",
+        about=str(shown[0].record.key) if len(same) == 1 else "",
         caption=" ".join(_caption(shown, len(found) - len(shown), as_list=as_list)),
         height=lambda look: rows_of(len(shown), look, _WIDE) * _height(shown, look, as_list=as_list),
         draw=lambda body, look: _draw(body, look, shown, told_apart(parts) if len(shown) > 1 else [], as_list=as_list),

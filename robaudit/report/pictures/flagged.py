@@ -46,7 +46,8 @@ def sketch(found: Sequence[Found[Flagged]], _: Ask, images: ImageSource | None =
     found = same_result(found, lambda record: record.key)
     drawn = [_pixels(one, images) for one in found]
     return Sketch(
-        title=f"Least robust images: {found[0].record.key}",
+        title="Least robust images",
+        about=str(found[0].record.key),
         caption=" ".join(_caption(found)),
         height=lambda look: sum(_height(one, look, several=len(found) > 1) for one in found),
         draw=lambda body, look: _draw(body, look, found, drawn),

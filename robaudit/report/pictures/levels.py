@@ -50,7 +50,8 @@ def sketch(found: Sequence[Found[LevelCurve]], _: Ask) -> Sketch:
     labels = dict(zip(shown, told_apart(shown), strict=True))
     single = {one.record.estimator for one in found}
     return Sketch(
-        title="Robustness and accuracy by noise level" + (f": {next(iter(single))}" if len(single) == 1 else ""),
+        title="Robustness and accuracy by noise level",
+        about=next(iter(single)) if len(single) == 1 else "",
         caption=" ".join(_caption([curve for _, curve in lines], told_apart(names)[_MOST_LINES:])),
         height=lambda look: rows_of(len(keys), look, _WIDE) * _HIGH + legend_rows(list(labels.values()), look) * look.line,
         draw=lambda body, look: _draw(body, look, keys, lines, labels),

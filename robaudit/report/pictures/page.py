@@ -63,6 +63,7 @@ class Sketch:
         height: inches of its body, for a look.
         draw: draws the body.
         lead: the main finding, before the caption; left out on a page that states it above the picture.
+        about: the estimator and noise level shown: after the title, or before the caption if there is no title.
     """
 
     title: str
@@ -70,12 +71,15 @@ class Sketch:
     height: Callable[[PictureSize], float]
     draw: Callable[[SubFigure, PictureSize], None]
     lead: str = ""
+    about: str = ""
 
 
 def page(sketch: Sketch, look: PictureSize) -> tuple[tuple[float, float], Callable[[Figure], None]]:
     """The size of the figure in inches, and a function that draws all of it."""
-    title = wrapped(sketch.title, look.body, look.size + 2, bold=True) if look.title else []
-    words = wrapped(signs(f"{sketch.lead} {sketch.caption}"), look.body, look.size) if look.caption else []
+    named = f"{sketch.title}: {sketch.about}" if sketch.about else sketch.title
+    title = wrapped(named, look.body, look.size + 2, bold=True) if look.title else []
+    about = f"{sketch.about}. " if sketch.about and not look.title else ""
+    words = wrapped(signs(f"{about}{sketch.lead} {sketch.caption}"), look.body, look.size) if look.caption else []
     above = len(title) * (look.size + 2) * _LEADING + _GAP if title else 0.0
     below = len(words) * look.line + 2 * _GAP if words else 0.0
     height = above + sketch.height(look) + below

@@ -85,6 +85,7 @@ def sketch(found: Sequence[Found[PairedResults]], _: Ask) -> Sketch:
     first = shown[0].record
     return Sketch(
         title=f"{first.up.estimator} against {first.across.estimator}",
+        about=str(next((key.at for key in (first.up, first.across) if not key.at.levelless), "")) if len(shown) == 1 else "",
         caption=" ".join(_caption(shown, len(found) - len(shown))),
         height=lambda look: rows_of(len(shown), look, _WIDE) * (_HIGH if len(shown) > 1 else 3.0) + look.line,
         draw=lambda body, look: _draw(body, look, shown),

@@ -11,8 +11,9 @@ import pytest
 
 from robaudit import audit
 from robaudit.report import pictures as pictures_module
-from robaudit.report.pictures import KINDS, Kind
+from robaudit.report.pictures import KINDS, Kind, page
 from robaudit.report.pictures.kinds import found_in, inline, sketch_of
+from robaudit.report.pictures.page import PictureSize
 from robaudit.report.sections import Ask
 from robaudit.results import Votes
 from robaudit.store.run import Run
@@ -133,5 +134,20 @@ def test_unusual_runs_are_drawn_without_a_word(made: Run, kinds: tuple[str, ...]
 def test_a_chosen_estimator_and_level_are_what_is_drawn() -> None:
     made = usual(8)
     chosen = Ask(estimators=("logit_gaussian",))
-    for ask, title in ((Ask(), "Robustness by class: mc at sigma 0.1"), (chosen, "Robustness by class: logit_gaussian at sigma 0.1")):
-        assert sketch_of("classes", found_in("classes", [made], ask), ask).title == title
+    for ask, about in ((Ask(), "mc at sigma 0.1"), (chosen, "logit_gaussian at sigma 0.1")):
+        assert sketch_of("classes", found_in("classes", [made], ask), ask).about == about
+
+
+def test_a_picture_without_a_title_still_names_its_estimator_and_level(monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[str] = []
+
+    def wrapped(text: str, *_: object, **__: object) -> list[str]:
+        written.append(text)
+        return [text]
+
+    monkeypatch.setattr(page, "wrapped", wrapped)
+    drawn = sketch_of("classes", found_in("classes", [usual(8)], Ask()), Ask())
+    for look in (PictureSize(), PictureSize(title=False)):
+        page.page(drawn, look)
+    assert written[0] == "Robustness by class: mc at sigma 0.1"
+    assert written[-1].startswith("mc at sigma 0.1. ")
