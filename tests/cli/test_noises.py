@@ -138,7 +138,7 @@ def test_compared(run: Path, tmp_path: Path, run_cli: RunCli) -> None:
 
 
 def test_pictures_and_page(run: Path, tmp_path: Path, run_cli: RunCli) -> None:
-    for kind in ("summary", "levels", "classes", "flagged", "confusion"):
+    for kind in ("levels", "confusion"):
         outcome = run_cli("plot", run, "--kind", kind, "--noise", "night", "--estimator", "mc", "-o", f"{kind}.png")
         assert outcome.code == 0, outcome.err
         assert (tmp_path / f"{kind}.png").read_bytes().startswith(b"\x89PNG")
