@@ -35,7 +35,7 @@ def user_function(target: str, folder: Path, refuse: Callable[[str, str], Robaud
         try:
             value: Any = importlib.import_module(module_name)
         except ModuleNotFoundError as error:
-            raise refuse(f"no module {error.name!r}", "install it, or put the file beside the spec file") from None
+            raise refuse(f"no module {error.name!r}", "install it, or put the file next to the spec") from None
         except Exception as error:  # noqa: BLE001  the user's module may raise anything
             raise refuse(f"importing {module_name} raised {describe(error)}", "fix the module") from None
         for part in attribute.split("."):

@@ -50,7 +50,7 @@ class AdversarialLoss(LossEstimator):
     needs: ClassVar[frozenset[Need]] = frozenset({"logits", "gradients"})
     needs_noise: ClassVar[frozenset[NoiseNeed]] = frozenset({"random", "bounded"})
     summary: ClassVar[str] = "the largest loss under the noise that an attack finds"
-    prefer: ClassVar[str] = "the worst case, beside the average case on the same scale"
+    prefer: ClassVar[str] = "the worst case, on the same scale as the average case"
     source: ClassVar[str] = "Madry et al. 2018; Rice et al. 2021"
     interval: ClassVar[Interval] = Interval(IntervalKind.LOWER_BOUND)
 

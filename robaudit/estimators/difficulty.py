@@ -29,7 +29,7 @@ class Difficulty(Estimator):
     needs: ClassVar[frozenset[Need]] = frozenset({"logits"})
     scope: ClassVar[Scope] = Scope.IMAGE
     summary: ClassVar[str] = "the logit of the clean score: how easy the image is"
-    prefer: ClassVar[str] = "to sort images by how easy they are; the radius estimators record it by themselves"
+    prefer: ClassVar[str] = "to sort images by how easy they are; the radius estimators record it anyway"
     source: ClassVar[str] = "Giraudon et al., Intrinsic robustness"
     interval: ClassVar[Interval] = Interval(IntervalKind.EXACT)
 

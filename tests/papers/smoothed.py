@@ -13,7 +13,24 @@ from robaudit.api.run import Run
 from robaudit.numerics.moments import mean_of_larger, probability_of_larger, relu_moments
 from robaudit.numerics.normal import normal_cdf
 from robaudit.stats.curves import CurveSummary
-from tests.papers.item import Floats, Part, Session, at_most, correct, item, judged, lower, mean, number, pixels, table, values, with_ends
+from tests.papers.item import (
+    Claim,
+    Floats,
+    Part,
+    Session,
+    Verdict,
+    at_most,
+    correct,
+    item,
+    judged,
+    lower,
+    mean,
+    number,
+    pixels,
+    table,
+    values,
+    with_ends,
+)
 from tests.papers.pictures import panels
 from tests.shared import SHARED, card
 
@@ -87,31 +104,36 @@ def computed(session: Session) -> dict[str, Floats]:
     return {name: np.array(each) for name, each in found.items()}
 
 
-LOSSES: dict[str, Any] = {
-    "SCE": "cross_entropy",
-    "SC-SCE": {"smoothed_cross_entropy": {"sigma": 0.1}},
-    "MH, d 1": {"hinge": {"d": 1}},
-    "MCR, d 1": {"mcr": {"d": 1}},
-    "Zhen, d 10, sigma 0.2": {"zhen": {"d": 10, "sigma": 0.2}},
-    "MSCR, d 1, sigma 0.1": {"mscr": {"d": 1, "sigma": 0.1}},
-    "MSCR, d 1, sigma 0.7": {"mscr": {"d": 1, "sigma": 0.7}},
-    "MSCR, d 3, sigma 0.1": {"mscr": {"d": 3, "sigma": 0.1}},
+LOSSES: dict[str, dict[str, Any]] = {
+    "MCR": {"d .5": {"mcr": {"d": 0.5}}, "d 1": {"mcr": {"d": 1}}},
+    "MSCR": {
+        "d .5, sigma .1": {"mscr": {"d": 0.5, "sigma": 0.1}},
+        "d 1, sigma .1": {"mscr": {"d": 1, "sigma": 0.1}},
+        "d .5, sigma .7": {"mscr": {"d": 0.5, "sigma": 0.7}},
+    },
+    "Zhen": {"d .5, sigma .1": {"zhen": {"d": 0.5, "sigma": 0.1}}, "d 1, sigma .1": {"zhen": {"d": 1, "sigma": 0.1}}},
+    "MH": {"d .5": {"hinge": {"d": 0.5}}},
+    "SCE": {"": "cross_entropy"},
+    "SC-SCE": {"sigma .1": {"smoothed_cross_entropy": {"sigma": 0.1}}},
 }
+"""A small grid of hyper-parameters for each objective of the paper."""
+IMAGES_TRAINED, EPOCHS, CLEAN = 20_000, 3, 5000
+TARGET, NEAR = 0.955, 0.01
+"""The clean accuracy of the paper's figures 4 and 5; how far apart two networks may be for a comparison at equal accuracy."""
+Point = tuple[str, str]
 
 
-QUICK_LOSSES = ("SCE", "MCR, d 1", "MSCR, d 1, sigma 0.1")
-"""Those of the quick form."""
-
-
-def by_objective(session: Session, name: str) -> Run:
-    """Curves of an orthogonal network with three layers of 512, trained by one of the objectives."""
-    slug = name.lower().replace(", ", "-").replace(" ", "")
+def by_objective(session: Session, point: Point) -> tuple[Run, Floats]:
+    """Curves of an orthogonal network with three layers of 512, trained by one of the objectives, and which test images it gets right."""
+    slug = " ".join(point).strip().lower().replace(", ", "-").replace(" ", "-")
     net = {"architecture": "robaudit:mlp", "architecture_options": {"sizes": [784, 512, 512, 512, 10]}, "orthogonal": True}
-    folder = session.trained(f"smoothed-{slug}", "mnist", net, LOSSES[name], 3000, 2, batch_size=100, lr=0.01)
+    recipe: dict[str, Any] = {"batch_size": 500, "lr": 0.01, "schedule": "cosine"}
+    folder = session.trained(f"smoothed-{slug}", "mnist", net, LOSSES[point[0]][point[1]], IMAGES_TRAINED, EPOCHS, **recipe)
     noise = [{"sigma": [round(0.32 * k, 2) for k in range(1, 9)]}, {"kind": "linear", "share": [round(0.1 * k, 1) for k in range(1, 11)]}]
     attack = {"norm": "linf", "step": 0.025, "cap": 0.3, "steps": session.draws(20), "restarts": 1}
     estimators = [{"mc": {"samples": 5}}, {"radius_pgd": attack}, {"radius_attack": {"norm": "linf"}}]
-    return session.run(f"smoothed-{slug}", folder, session.images(100), estimators, noise)
+    run = session.run(f"smoothed-{slug}", folder, session.images(100), estimators, noise)
+    return run, correct(session.run(f"smoothed-{slug}-clean", folder, CLEAN, ["softmax"], {"sigma": [0.1]})).astype(float)
 
 
 @item("smoothed-fig6", "Figure 6, probability of the class by integration and by sampling")
@@ -213,60 +235,79 @@ equation 12 is printed with 2 pi where a 2 belongs ([lipschitz.md](../research/l
 @item("smoothed-fig2", "Figures 2 to 5, training objectives")
 def fig2(session: Session) -> Part:
     """Accuracy, ASR, AMS and curves of networks trained by the objectives."""
-    runs = {name: by_objective(session, name) for name in (QUICK_LOSSES if session.budget.images <= 1 else LOSSES)}
-    right = {name: correct(run).astype(float) for name, run in runs.items()}
-    nearest = {name: np.where(right[name] > 0, values(run, "radius_attack:norm=linf"), 0.0) for name, run in runs.items()}
-    kinds = ("gaussian", "linear")
-    shares = {name: {kind: votes(run, kind) for kind in kinds} for name, run in runs.items()}
-    noisy, linear = ({name: one[kind].mean(0) for name, one in shares.items()} for kind in kinds)
-    rows = []
-    for name, run in runs.items():
-        (found,) = run.section("curves")
-        sums = {kind.value: curve.summary for kind, curve in found.curves.items()}
-        words = [summed(sums[kind]) if kind in sums else "" for kind in ("linf", "noise", "linear")]
-        rows.append((name, with_ends(mean(right[name])), *words, with_ends(mean(nearest[name]))))
-    base, wide, far = "MSCR, d 1, sigma 0.1", "MSCR, d 1, sigma 0.7", "MSCR, d 3, sigma 0.1"
-    mcr, zhen, plain, hinge, mean_loss = "MCR, d 1", "Zhen, d 10, sigma 0.2", "SCE", "MH, d 1", "SC-SCE"
-    asked = (
-        ("a larger d gives more adversarial robustness (MSCR, 3 against 1)", nearest, base, far, "mean linf radius, gain"),
-        ("a larger sigma gives more robustness to noise (MSCR, .7 against .1)", noisy, base, wide, "accuracy under noise, gain"),
-        ("robustness costs clean accuracy (MSCR, d 3 against 1)", right, far, base, "clean accuracy, fall"),
-        ("robustness costs clean accuracy (MSCR, sigma .7 against .1)", right, wide, base, "clean accuracy, fall"),
-        ("MSCR is more robust to noise than MCR", noisy, mcr, base, "accuracy under noise, gain"),
-        ("MSCR is at least a little more robust to attacks than MCR", nearest, mcr, base, "mean linf radius, gain"),
-        ("MSCR is more robust to attacks than Zhen", nearest, zhen, base, "mean linf radius, gain"),
-        ("MCR is more robust to attacks than Zhen", nearest, zhen, mcr, "mean linf radius, gain"),
-        ("Zhen is more robust to linear corruption than MCR", linear, mcr, zhen, "accuracy, gain"),
-        ("MH is less robust to attacks than MCR", nearest, hinge, mcr, "mean linf radius, gain of MCR"),
-        ("SCE is less robust to attacks than MCR", nearest, plain, mcr, "mean linf radius, gain of MCR"),
-        ("SC-SCE costs clean accuracy against SCE", right, mean_loss, plain, "clean accuracy, fall"),
+    points: list[Point] = [(objective, setting) for objective, settings in LOSSES.items() for setting in settings]
+    found = {point: by_objective(session, point) for point in points}
+    runs, sure = {point: run for point, (run, _) in found.items()}, {point: each for point, (_, each) in found.items()}
+    clean = {point: float(each.mean()) for point, each in sure.items()}
+    chosen = {name: min(((name, one) for one in LOSSES[name]), key=lambda point: abs(clean[point] - TARGET)) for name in LOSSES}
+    right = {point: correct(run).astype(float) for point, run in runs.items()}
+    nearest, stopped = (
+        {point: np.where(right[point] > 0, values(run, f"{e}:norm=linf"), 0.0) for point, run in runs.items()}
+        for e in ("radius_attack", "radius_pgd")
     )
-    claims = [lower(text, each[a], each[b], about) for text, each, a, b, about in asked if a in runs and b in runs]
-    sigmas = [key.at.strength for key in runs[plain].frame if key.estimator == "mc" and key.at.noise == "gaussian"]
-    gammas = [1 - key.at.strength for key in runs[plain].frame if key.estimator == "mc" and key.at.noise == "linear"]
+    shares = {kind: {point: votes(run, kind) for point, run in runs.items()} for kind in ("gaussian", "linear")}
+    noisy, linear = ({point: one.mean(0) for point, one in each.items()} for each in shares.values())
+    low, far, wide = ("MSCR", "d .5, sigma .1"), ("MSCR", "d 1, sigma .1"), ("MSCR", "d .5, sigma .7")
+    settings = (
+        ("a larger d gives more adversarial robustness (MSCR, 1 against .5)", nearest, low, far, "mean linf radius, gain"),
+        ("a larger sigma gives more robustness to noise (MSCR, .7 against .1)", noisy, low, wide, "accuracy under noise, gain"),
+        ("robustness costs clean accuracy (MSCR, d 1 against .5)", sure, far, low, "clean accuracy, fall"),
+        ("robustness costs clean accuracy (MSCR, sigma .7 against .1)", sure, wide, low, "clean accuracy, fall"),
+        ("SC-SCE costs clean accuracy against SCE", sure, chosen["SC-SCE"], chosen["SCE"], "clean accuracy, fall"),
+    )
+    claims = [lower(text, each[a], each[b], about) for text, each, a, b, about in settings]
+    at_equal = (
+        ("MSCR is more robust to noise than MCR", noisy, "MCR", "MSCR", "accuracy under noise, gain"),
+        ("MSCR is at least a little more robust to attacks than MCR", nearest, "MCR", "MSCR", "mean linf radius, gain"),
+        ("MSCR is more robust to attacks than Zhen", nearest, "Zhen", "MSCR", "mean linf radius, gain"),
+        ("MCR is more robust to attacks than Zhen", nearest, "Zhen", "MCR", "mean linf radius, gain"),
+        ("Zhen is more robust to linear corruption than MCR", linear, "MCR", "Zhen", "accuracy, gain"),
+        ("MH is less robust to attacks than MCR", nearest, "MH", "MCR", "mean linf radius, gain of MCR"),
+        ("SCE is less robust to attacks than MCR", nearest, "SCE", "MCR", "mean linf radius, gain of MCR"),
+    )
+    for text, each, a, b, about in at_equal:
+        one, other, compared = chosen[a], chosen[b], f"at equal clean accuracy, {text}"
+        both = f"clean accuracies {number(clean[one])} ({a}) and {number(clean[other])} ({b})"
+        if abs(clean[one] - clean[other]) > NEAR:
+            claims.append(Claim(compared, Verdict.OPEN, f"{both}: more than {number(NEAR)} apart, not compared"))
+        else:
+            claims.append(lower(compared, each[one], each[other], f"{both}; {about}"))
+    rows = []
+    for point, run in runs.items():
+        (section,) = run.section("curves")
+        sums = {kind.value: curve.summary for kind, curve in section.curves.items()}
+        words = [summed(sums[kind]) if kind in sums else "" for kind in ("linf", "noise", "linear")]
+        mark = " *" if len(LOSSES[point[0]]) > 1 and chosen[point[0]] == point else ""
+        rows.append((", ".join(filter(None, point)) + mark, with_ends(mean(sure[point])), *words, with_ends(mean(nearest[point]))))
     radii = [0.025 * k for k in range(1, 13)]
-    found_at = {name: np.where(right[name] > 0, values(run, "radius_pgd:norm=linf"), 0.0) for name, run in runs.items()}
-    shown: list[str] = []
-    few = list(runs)[:6]
+    levels = {kind: [key.at.strength for key in runs[points[0]].frame if key.estimator == "mc" and key.at.noise == kind] for kind in shares}
     panes = {
-        "linf attack": (radii, {n: [(found_at[n] > r).astype(float) for r in radii] for n in few}),
-        "Gaussian noise, sigma": (sigmas, {n: list(shares[n]["gaussian"]) for n in few}),
-        "linear corruption, gamma": (gammas, {n: list(shares[n]["linear"]) for n in few}),
+        "linf attack": (radii, {point: [(stopped[point] > r).astype(float) for r in radii] for point in points}),
+        "Gaussian noise, sigma": (levels["gaussian"], {point: list(each) for point, each in shares["gaussian"].items()}),
+        "linear corruption, gamma": ([1 - one for one in levels["linear"]], {p: list(each) for p, each in shares["linear"].items()}),
     }
+    shown: list[str] = []
     for title, (x, each) in panes.items():
-        lines = {title: {n: (x, one) for n, one in each.items()}}
+        lines = {title: {name: (x, each[point]) for name, point in chosen.items()}}
         shown.append(panels(session, f"smoothed-fig3-{len(shown)}", f"Accuracy under {title}", lines, title, "accuracy", across=1))
+    accuracies = [clean[point] for point in chosen.values()]
+    trained = min(60_000, session.images(IMAGES_TRAINED))
     body = f"""{" ".join(shown)}
 
-`robaudit.training`: three orthogonal layers of 512, the first 3,000 training images of MNIST, two epochs, one training each, where the
-paper searches grids of d and sigma with three trainings of all 60,000 images and compares at equal clean accuracy (98.5 and 95.5 %). Here
-the accuracies differ, so tests compare these networks, not the objectives at their best. The quick form trains {len(QUICK_LOSSES)}
-objectives; all {len(LOSSES)}, on 30,000 images, need a GPU:
-`.venv/bin/python -m tests.papers smoothed-fig2 --full --device cuda`. The grids of figure 2 are not made.
+`robaudit.training`: three orthogonal layers of 512, the first {trained:,} training images of MNIST, {EPOCHS} epochs in batches
+of 500, a learning rate of .01 that falls to 0, one training each of {len(points)} settings. The paper has three trainings each of a
+hundred settings, 300 epochs and 60,000 images, and compares at clean accuracies of 98.5 and 95.5 %. Here the curves, and the
+tests at equal clean accuracy, take the setting of each objective with the accuracy nearest to 95.5 % (* in the table; the paper
+takes the largest ASR within .3 % of it): {number(min(accuracies))} to {number(max(accuracies))} on {CLEAN:,} test images. Networks
+more than {number(NEAR)} apart are not compared, though each has its curve; a smaller difference still favours the less accurate
+network. Tests are about these networks, not about other trainings. Zhen's d is on the scale of the others; the paper's 5 to 30
+was not tried. Not made: 98.5 %, the heat maps of figure 2 (the table has a few of their points), and curves under attacks in l2.
+With all 60,000 images, and 1,000 audited:
+`.venv/bin/python -m tests.papers smoothed-fig2 --full --device cuda`.
 
 ASR: the plain attack of the paper with {session.draws(20)} steps (200 there) and one start (five), linf steps of .025 up to .3. It ranks
 networks by how weak the attack is on them: *nearest* is the mean radius that `radius_attack` finds, 0 where misclassified, and the tests
-above use it. Curves under attacks in l2 are left out.
+above use it. All but the accuracy: {session.images(100)} images.
 
 {table(("objective", "accuracy", "ASR linf", "AMS", "gamma at 50 %", "nearest, linf"), rows)}"""
     return Part(body, tuple(claims))
