@@ -103,7 +103,7 @@ def test_python_code_needs_trust(section: dict[str, Any], tmp_path: Path, refuse
 
 
 PYTHON = {
-    "no module": ("own_models_x:make", "no module 'own_models_x'; install it, or put the file beside the spec file"),
+    "no module": ("own_models_x:make", "no module 'own_models_x'; install it, or put the file next to the spec"),
     "no function": ("own_models:mak", "own_models has no function 'mak'; did you mean 'make'?"),
     "raises": ("own_models:fail", "raised RuntimeError: no luck"),
     "returns no model": ("own_models:make", "own_models:make returned int; return a torch.nn.Module or a callable"),

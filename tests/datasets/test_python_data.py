@@ -128,7 +128,7 @@ def test_the_folder_is_importable_only_during_the_import(folder: Path) -> None:
         ("a_set", "audited_images", "returned set, which cannot be indexed"),
         ("raises", "audited_images", "raised ValueError: no data today; "),
         ("empty", "audited_images", "has no samples; "),
-        ("f", "audited_nowhere", "no module 'audited_nowhere'; install it, or put the file beside the spec file"),
+        ("f", "audited_nowhere", "no module 'audited_nowhere'; install it, or put the file next to the spec"),
         ("f", "audited_needs", "no module 'surely_not_installed'; "),
         ("f", "audited_broken", "importing audited_broken raised ZeroDivisionError: division by zero; "),
         ("", "audited_images", "is not a Python target; write package.module:function"),
