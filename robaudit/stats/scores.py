@@ -462,7 +462,8 @@ class Change:
         base, new: in either run, on the common images.
         value: new - base; None where one is not defined.
         lower, upper: its interval for the population; infinite on the side where a censored image leaves it open; None without one.
-        p_value: of no difference (:class:`robaudit.stats.bootstrap.PairedDifference`); None without an interval.
+        p_value: of no difference (:class:`robaudit.stats.bootstrap.PairedDifference`); None without an interval, or where
+            censored images leave it open on both sides.
     """
 
     base: ScoreValue
@@ -547,4 +548,6 @@ def _change(score: Score, base: ScoreValue, new: ScoreValue, found: PairedDiffer
         return Change(base, new, value, None, None)
     if not (base.measured_lower is None or base.measured_upper is None or new.measured_lower is None or new.measured_upper is None):
         lower, upper = min(lower, new.measured_lower - base.measured_upper), max(upper, new.measured_upper - base.measured_lower)
+    if math.isinf(lower) and math.isinf(upper):
+        return Change(base, new, value, lower, upper)
     return Change(base, new, value, lower, upper, p if lower > 0.0 or upper < 0.0 or p > 0.05 else 1.0)

@@ -114,5 +114,6 @@ What depends on the estimator or the attack:
 - ASR depends on the strength of the attack; the tests use the nearest flip that a stronger one finds ([smoothed.md](smoothed.md)).
 
 Not made: CIFAR-100 and ResNet18; heat maps, a clean accuracy of 98.5 %, and l2 attacks of the smoothed analysis; training at
-q = 1,000; lambda .0001 and .001; times on a GPU. Where an item has a form for that, its part of the page names the command.
+q = 100 and 1,000, and Table 1 of Rice et al. on networks trained so; lambda .0001 and .001; times on a GPU. Where an item has a form
+for that, its part of the page names the command.
 """
