@@ -52,7 +52,9 @@ def inlined(made: Run) -> Callable[[str], tuple[str, str]]:
     return cache(draw)
 
 
-@pytest.mark.parametrize(("kind", "ending"), [*((kind, "svg") for kind in KINDS), ("levels", "png"), ("levels", "pdf")])
+@pytest.mark.parametrize(
+    ("kind", "ending"), [("levels", "svg"), ("flagged", "svg"), ("scatter", "svg"), ("levels", "png"), ("levels", "pdf")]
+)
 def test_it_is_a_file_and_the_same_one_whatever_the_settings_of_the_user(
     made: Run, kind: str, ending: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
