@@ -106,7 +106,7 @@ STATES: dict[str, tuple[Callable[[Path], object], str]] = {
 @pytest.mark.parametrize(("damage", "why"), STATES.values(), ids=list(STATES))
 def test_damaged_state(damage: Callable[[Path], object], why: str, run: Path, refuse: Refuse) -> None:
     damage(run / "state.db")
-    refuse("estimate", "spec.yaml", "--out", "run", says=f"run/state.db: is damaged ({why}); delete this file and run")
+    refuse("estimate", "spec.yaml", "--out", "run", says=f"run/state.db: is damaged ({why}); delete this file")
 
 
 UNFINISHED: dict[str, tuple[Callable[[Path], object], str]] = {
@@ -122,7 +122,7 @@ def test_damaged_state_of_an_unfinished_run(damage: Callable[[Path], object], wh
     change_info(run, status="running", files=None)
     damage(run / "state.db")
     for command in (("estimate", "spec.yaml", "--out", "run"), ("show", "run", "rows")):
-        refuse(*command, says=f"run/state.db: is damaged ({why}); delete this file and run")
+        refuse(*command, says=f"run/state.db: is damaged ({why}); delete this file")
 
 
 def test_run_of_another_spec(run: Path, refuse: Refuse) -> None:
