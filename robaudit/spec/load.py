@@ -99,7 +99,8 @@ def load_spec(
     for i, noise in enumerate(spec.noise):
         refuse_unknown(NOISES, "noise kind", noise.kind, origin.place(("noise", i, "kind")))
     for i, one in enumerate(spec.estimators):
-        refuse_unknown(ESTIMATORS, "estimator", one.name, f"estimators[{i}]")
+        where = f"estimators[{i}]" if estimators else origin.place(("estimators", i))
+        refuse_unknown(ESTIMATORS, "estimator", one.name, where)
     return filled(spec) if complete else spec
 
 
