@@ -128,7 +128,10 @@ DOCUMENTS: dict[str, tuple[dict[str, Any], str]] = {
     "noise is empty": ({**digits(), "noise": None}, "noise: is empty; must be a mapping"),
     "estimators is a number": (digits(estimators=3), "estimators[0]: got 3; must be a mapping (key: value)"),
     "no estimator": (digits(estimators=[]), "estimators: must have at least 1 in the list"),
-    "unknown estimator": (digits(estimators=["taylorr"]), "spec.yaml:11: estimators[0]: unknown estimator 'taylorr'; did you mean 'taylor'?"),
+    "unknown estimator": (
+        digits(estimators=["taylorr"]),
+        "spec.yaml:11: estimators[0]: unknown estimator 'taylorr'; did you mean 'taylor'",
+    ),
     "missing dash": (digits(estimators=[{"mc": None, "samples": 9}]), "an entry of the list has one key, the estimator's name"),
     "options are a number": (digits(estimators=[{"mc": 5}]), "must be a mapping"),
     "unknown option": (
