@@ -111,7 +111,8 @@ def _estimators() -> Iterator[Entry]:
         cls = registry.load(name)
         try:
             forwards, backwards = cls().passes(10)
-            cost = f"{forwards:,} forward" + (f", {backwards:,} backward" if backwards else "") + " passes an image, with 10 classes"
+            passes = "pass" if forwards + backwards == 1 else "passes"
+            cost = f"{forwards:,} forward{f', {backwards:,} backward' if backwards else ''} {passes} an image, with 10 classes"
         except ValidationError:  # an option has no default
             cost = "depends on its options"
         yield {
