@@ -90,7 +90,7 @@ def section(found: Mapping[str, float]) -> Section:
         reading=(
             f"First table: measured here, best of 5. Second: passes of {IMAGES:,} images, {CLASSES:,} classes and {SIGMAS} sigmas by the"
             f" estimators' own count (a backward pass counted as {BACKWARD} forward passes), and the time of GPUs that do"
-            f" {PER_SECOND:,.0f} a second and nothing else. What else there is: [scale.md](scale.md)."
+            f" {PER_SECOND:,.0f} a second and nothing else. What else there is: [scale.md](../scale.md)."
         ),
         tables=[
             Table(["what", "measured"], [[name, number(value)] for name, value in found.items()]),

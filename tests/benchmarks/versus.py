@@ -37,7 +37,7 @@ def measure(bench: Bench) -> Section:
                 "ours": _ours(network, "mmse", samples=5, pairs=False),
             },
             "mmse 10": {"published": partial(theirs.ask, "mmse", images, SIGMA, 10), "ours": _ours(network, "mmse", samples=10)},
-            "logit_gaussian 64": {"ours": _ours(network, "logit_gaussian", samples=64)},
+            "logit_gaussian 96": {"ours": _ours(network, "logit_gaussian", samples=96)},
         }
         raw = {}
         for name, contenders in cases.items():
