@@ -172,7 +172,7 @@ def test_several_values_of_each_image(installed: Path, tmp_path: Path, run_cli: 
 def test_unknown_without_the_package(tmp_path: Path, run_cli: RunCli) -> None:
     code, out, err = run_cli("estimate", write(tmp_path, digits(estimators=["margin"])))
     assert (code, out) == (2, "")
-    assert err.startswith("error: estimators[0]: unknown estimator 'margin'; ")
+    assert "spec.yaml:11: estimators[0]: unknown estimator 'margin'; " in err
 
 
 def test_a_noise_of_another_package(installed: Path, tmp_path: Path) -> None:
