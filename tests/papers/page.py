@@ -103,7 +103,7 @@ It reads the networks and images in `../shared`, and keeps its runs in `build/pa
 
 A conclusion *holds* or *does not hold* if a test at {LEVEL:g} says so, and *cannot be told* otherwise. The tests are about the
 networks and images named on the page: often others than the paper's. The {total} tests are not
-corrected for their number: one in a hundred may be wrong. The quick form takes about twenty minutes of CPU time.
+corrected for their number: one in a hundred may be wrong. The quick form takes about half an hour of CPU time.
 
 What depends on the estimator or the attack:
 
@@ -113,7 +113,7 @@ What depends on the estimator or the attack:
 - R_nu rewards a small slope of a logistic regression, which changes no decision ([giraudon.md](giraudon.md)).
 - ASR depends on the strength of the attack; the tests use the nearest flip that a stronger one finds ([smoothed.md](smoothed.md)).
 
-Not made: CIFAR-100 and ResNet18; heat maps, a clean accuracy of 98.5 %, and l2 attacks of the smoothed analysis; training at
-q = 100 and 1,000, and Table 1 of Rice et al. on networks trained so; lambda .0001 and .001; times on a GPU. Where an item has a form
-for that, its part of the page names the command.
+Not made: CIFAR-100 and ResNet18; heat maps, a clean accuracy of 98.5 %, and l2 attacks of the smoothed analysis; Table 1 of Rice et
+al. on CIFAR-10 networks trained here, and on one trained with PGD; times on a GPU. Where an item has a form for that, its part of the
+page names the command.
 """
