@@ -15,12 +15,10 @@ _DECLARED = "what the spec declares about the network (lipschitz, or linear: tru
 _MEANINGS = {
     Verdict.VIOLATION: "one of the two is wrong: a bug in an estimator",
     Verdict.DECLARED: _DECLARED,
-    Verdict.MISSED: "a search missed what another result found; no theorem says that it must find it",
     Verdict.APPROXIMATION: "an approximation is off by more than its interval says",
 }
 _COUNTED = {
     Verdict.DECLARED: "by a false declaration",
-    Verdict.MISSED: "missed by a search",
     Verdict.APPROXIMATION: "beyond an approximation's interval",
 }
 _BLAME = {Verdict.VIOLATION: "bug in an estimator", Verdict.DECLARED: _DECLARED}
@@ -39,8 +37,7 @@ def checks(found: Consistency) -> Iterator[Table]:
         return
     rows = []
     for one in compared:
-        bad = one.contradictions and one.relation.verdict is Verdict.VIOLATION
-        contradicted = Cell(f"{one.contradictions:,}", tone="bad" if bad else "")
+        contradicted = Cell(f"{one.contradictions:,}", tone="bad" if one.contradictions else "")
         rows.append((*cells((one.relation.name, f"{one.comparisons:,}", f"{one.images:,}")), contradicted, Cell(one.relation.says)))
     notes = []
     if found.tail < TAIL:  # else none of them is about anything random

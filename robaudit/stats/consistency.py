@@ -69,7 +69,7 @@ class Contradiction(Document):
 class CheckedRelation(Document):
     """A relation, and how often it was checked and did not hold."""
 
-    members = "relation=relation.name relation.says relation.source kind=relation.verdict comparisons images contradictions"
+    members = "relation=relation.name relation.says relation.source comparisons images contradictions"
 
     relation: Relation
     comparisons: int
@@ -149,17 +149,17 @@ def check(run: Results) -> Consistency:
 
 
 def _contradiction(relation: Relation, pair: BoundingPair, tail: float, setting: Setting) -> Contradiction:
-    wrong, verdict = _judged(relation.verdict, pair, setting)
+    wrong, verdict = _judged(pair, setting)
     keys = tuple(dict.fromkeys(map(GroupKey.of, wrong)))
     least, most = Bound.of(pair.least, tail), Bound.of(pair.most, tail)
     return Contradiction(pair.least.row.sample_id, relation.name, verdict, pair.number, least, most, keys)
 
 
-def _judged(verdict: Verdict, pair: BoundingPair, setting: Setting) -> tuple[Sequence[Row], Verdict]:
+def _judged(pair: BoundingPair, setting: Setting) -> tuple[Sequence[Row], Verdict]:
     """The results at fault, and what the contradiction means."""
     both = (pair.least, pair.most)
     if loose := [claim.row for claim in both if claim.approximate]:
-        return loose, Verdict.APPROXIMATION if verdict is Verdict.VIOLATION else verdict
-    if verdict is Verdict.VIOLATION and (declared := [claim.row for claim in both if setting.declares(claim.row)]):
+        return loose, Verdict.APPROXIMATION
+    if declared := [claim.row for claim in both if setting.declares(claim.row)]:
         return declared, Verdict.DECLARED
-    return [claim.row for claim in both] if pair.wrong is None else [pair.wrong], verdict
+    return [claim.row for claim in both] if pair.wrong is None else [pair.wrong], Verdict.VIOLATION

@@ -1,4 +1,4 @@
-"""What must hold between the results of an image: theorems, and what is expected of a good search.
+"""What must hold between the results of an image by a theorem.
 
 A result that measures or bounds a number is a :class:`Claim`: the number is at least, or at most, so much, at a given chance of missing it.
 A :class:`Relation` pairs claims about the same number; :func:`robaudit.stats.consistency.check` looks for pairs that exclude each other.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache, partial
@@ -16,23 +16,20 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from robaudit.levels import GAUSSIAN, NO_NOISE
-from robaudit.names import Part, PartName, ResultName
+from robaudit.names import PartName, ResultName
 from robaudit.numerics import smoothing
 from robaudit.numerics.intervals import antithetic_share, clopper_pearson
 from robaudit.quantities import CERTIFIED, LOG10_P_FAIL, LOSS, P_ROBUST, RADIUS, IntervalKind
 from robaudit.results import Certificate
 from robaudit.rows import Row
-from robaudit.stats.attacks import ROUNDING, highest_loss, is_attack, not_missed, target_of
-from robaudit.stats.intervals import TAIL
+from robaudit.stats.attacks import ROUNDING, target_of
+from robaudit.stats.intervals import TAIL, repeats_scale
 
-_ATTACK, _UNIFORM, _LAPLACE = "radius_attack", "uniform", "laplace"
-_THEOREMS = {GAUSSIAN: smoothing.GAUSSIAN, _LAPLACE: smoothing.LAPLACE, _UNIFORM: smoothing.BOX}
+_UNIFORM, _LAPLACE = "uniform", "laplace"
 _DECLARED = {"radius_exact": "linear", "margin_radius": "lipschitz", "smoothed_margin": "lipschitz"}
 """The options that declare something of the network which nobody checks."""
 _LEAST_DECADES = 1.0  # how far above a bound that no repeat of splitting reached the failure probability may be
 _CDF = 1e-8  # accuracy of a probability near 1 that is computed rather than counted
-_FEWEST_REPEATS = 4  # of estimators that measure their error by repeats
-_TRIES = 5  # points along its ray where a flip of the vote is tested, at most
 _RADII, _PROBABILITY = (1e-3, 1e-6), (1e-9, 1e-12)  # relative and absolute rounding
 
 
@@ -45,8 +42,6 @@ class Verdict(StrEnum):
     """One of them is an approximation whose error is larger than its interval, which does not cover bias."""
     DECLARED = "declared"
     """One of them depends on something that the spec declares of the network, and that is false."""
-    MISSED = "missed"
-    """A search missed what another result found; no theorem says that it must find it."""
 
 
 End = Callable[[float], float]
@@ -90,7 +85,6 @@ class Relation(NamedTuple):
     Attributes:
         name, says, source: the statement, and the theorem behind it.
         rounding: least > most (1 + relative) + absolute contradicts.
-        verdict: what a contradiction is, unless one of the results is an approximation.
         pairs: the comparisons among the results of an image.
     """
 
@@ -98,7 +92,6 @@ class Relation(NamedTuple):
     says: str
     source: str
     rounding: tuple[float, float]
-    verdict: Verdict
     pairs: Callable[[Sequence[Row], Setting], Iterator[BoundingPair]]
 
     def excludes(self, pair: BoundingPair, tail: float) -> bool:
@@ -124,14 +117,12 @@ class Setting:
 
     Attributes:
         noises: by label.
-        estimators: names by label.
         pixels: values in an image; None: unknown.
         plain: whether noisy passes are in the network's own precision.
         declared: labels of the estimators that were told something of the network which nobody checked.
     """
 
     noises: Mapping[str, NoiseFacts]
-    estimators: Mapping[str, str]
     pixels: int | None
     plain: bool
     declared: frozenset[str]
@@ -146,8 +137,7 @@ class Setting:
             label for label, one in options.items() if one.get("options", {}).get(_DECLARED.get(one["name"], "")) not in (None, False)
         )
         plain = spec.get("run", {}).get("precision", "fp32") in ("fp32", "fp64")
-        names = {label: str(one["name"]) for label, one in options.items()}
-        return Setting(noises, names, None if shape is None else math.prod(shape), plain, declared)
+        return Setting(noises, None if shape is None else math.prod(shape), plain, declared)
 
     def declares(self, row: Row) -> bool:
         """Whether a result depends on something that the spec declares of the network."""
@@ -245,16 +235,12 @@ def interval_ends(row: Row) -> tuple[End, End]:
 def widening(kind: IntervalKind, tail: float) -> float:
     """The width of an interval that misses on a given side with a chance of at most ``tail``, relative to the 95 % interval's.
 
-    With the logarithm of the tail where copies were counted (a normal error's grows more slowly), else as the quantiles of Student's t with
-    three degrees of freedom: the fewest repeats that estimators make are four.
+    With the logarithm of the tail where copies were counted (a normal error's grows more slowly), else as few repeats
+    (:func:`robaudit.stats.intervals.repeats_scale`).
     """
-    from scipy.special import stdtrit
-
-    if tail >= TAIL:
-        return 1.0
-    if kind in (IntervalKind.CLOPPER_PEARSON, IntervalKind.CONFIDENCE_SEQUENCE):
+    if tail < TAIL and kind in (IntervalKind.CLOPPER_PEARSON, IntervalKind.CONFIDENCE_SEQUENCE):
         return math.log(tail) / math.log(2.0 * TAIL)
-    return float(stdtrit(_FEWEST_REPEATS - 1, 1.0 - tail) / stdtrit(_FEWEST_REPEATS - 1, 1.0 - TAIL))
+    return repeats_scale(tail)
 
 
 def _p_fail(row: Row, setting: Setting) -> tuple[Claim, Claim] | None:
@@ -311,40 +297,6 @@ def _share(vote: Row) -> End:
     return lambda tail: min(bound, float(smoothing.p_lower(kept, draws, tail)))
 
 
-def _theorem(row: Row, setting: Setting) -> Callable[[float], float] | None:
-    """The radius that a probability of the class certifies under the noise of a row; None where no theorem is known."""
-    noise = setting.noises.get(row.at.noise)
-    theorem = None if noise is None else _THEOREMS.get(noise.kind)
-    if noise is None or theorem is None or Part.norm(theorem.norm).number != norm_of(row):
-        return None
-    if noise.kind == _UNIFORM and noise.options.get("norm", "linf") != "linf":
-        return None  # the theorem is about the box
-    return lambda p: theorem.radius(p, row.at.level)
-
-
-def _vote_claims(vote: Row, flip: Row, radius: float, setting: Setting) -> tuple[Claim, Claim]:
-    """The radius of a majority vote's certificate, and of a flip of it, in the certificate's norm.
-
-    The certificate is shortened as its probability is at another confidence. At the flip the class has the probability u at most, the upper
-    end of its share of the copies of the two classes ahead. What p certifies is then at most the flip's norm and what u itself certifies,
-    for the theorems bound how fast a function of the probability changes (under Gaussian noise, Phi^-1).
-    """
-    theorem, share = _theorem(vote, setting), _share(vote)
-    least, most = _fixed(vote, vote.value), _fixed(flip, radius)
-    if theorem is None:
-        return least, most
-    if stated := theorem(_p_lower(vote) or 0.0):
-        least = Claim(vote, lambda tail: vote.value * min(1.0, theorem(share(tail)) / stated), random=True)
-    kept, other = (None, None) if flip.search is None else (flip.search.kept, flip.search.other)
-    if kept is not None and other is not None and kept + other >= 1:
-
-        def end(tail: float) -> float:
-            return radius + theorem(1.0 - float(smoothing.p_lower(other, kept + other, tail / _TRIES)))
-
-        most = Claim(flip, end, random=True)
-    return least, most
-
-
 def leaving(noise: NoiseFacts, level: float, pixels: int, order: float, radius: float) -> float:
     """An upper bound of P[|e| > radius] of the noise e in a norm; 1 where nothing is known.
 
@@ -378,41 +330,15 @@ def leaving(noise: NoiseFacts, level: float, pixels: int, order: float, radius: 
 # --- what is compared
 
 
-def _radii(rows: Iterable[Row], setting: Setting, number: str = "radius") -> Iterator[BoundingPair]:
-    """Every lower bound of a radius with every upper one, in any norms."""
-    least = [(row, bound) for row in rows if (bound := _certified(row)) is not None]
-    most = [(row, bound) for row in rows if (bound := _witnessed(row)) is not None]
+def _radii(rows: Sequence[Row], setting: Setting) -> Iterator[BoundingPair]:
+    """Every lower bound of the network's radius with every upper one, in any norms."""
+    own = [row for row in rows if row.at == NO_NOISE]
+    least = [(row, bound) for row in own if (bound := _certified(row)) is not None]
+    most = [(row, bound) for row in own if (bound := _witnessed(row)) is not None]
     for (low, radius), (high, flip) in itertools.product(least, most):
-        if low is not high and low.at == high.at and (factor := setting.factor(low, high)) is not None:
+        if low is not high and (factor := setting.factor(low, high)) is not None:
             wrong = low if high.interval.kind is IntervalKind.UPPER_BOUND else None
-            yield BoundingPair(f"{number} ({named(low).part})", _fixed(low, radius), _fixed(high, factor * flip), wrong)
-
-
-def _network(rows: Sequence[Row], setting: Setting) -> Iterator[BoundingPair]:
-    yield from _radii([row for row in rows if row.at == NO_NOISE], setting)
-
-
-def _votes(rows: Sequence[Row], setting: Setting) -> Iterator[BoundingPair]:
-    here = [row for row in rows if not row.at.levelless and (is_vote(row) or row.quantity == RADIUS.name)]
-    for pair in _radii(here, setting, "radius of the majority vote"):
-        vote, flip = pair.least.row, pair.most.row
-        if is_vote(vote) and vote.certified_class == flip.certified_class:  # else the flip is of another class
-            least, most = _vote_claims(vote, flip, pair.most.end(TAIL), setting)
-            yield pair._replace(least=least, most=most)
-    for vote in filter(is_vote, rows):
-        if vote.value > 0.0 and (theorem := _theorem(vote, setting)) is not None:
-            allowed = theorem(_p_lower(vote) or 0.0)
-            yield BoundingPair("radius that p_lower certifies", _fixed(vote, vote.value), _fixed(vote, allowed), vote)
-
-
-def _searches(rows: Sequence[Row], setting: Setting) -> Iterator[BoundingPair]:
-    """Every attack with every other flip, whose own norm says how far it is at most in the attack's."""
-    own = [row for row in rows if row.at == NO_NOISE and row.quantity == RADIUS.name]
-    attacks = [row for row in own if setting.estimators.get(named(row).estimator, named(row).estimator) == _ATTACK]
-    for attack, other in itertools.product(attacks, own):
-        factor = None if other is attack or _witnessed(other) is None else setting.factor(attack, other)
-        if factor is not None:
-            yield BoundingPair(f"radius ({named(attack).part})", _fixed(attack, attack.value), _fixed(other, factor * other.value), attack)
+            yield BoundingPair(f"radius ({named(low).part})", _fixed(low, radius), _fixed(high, factor * flip), wrong)
 
 
 def _ball(rows: Sequence[Row], setting: Setting) -> Iterator[BoundingPair]:
@@ -449,18 +375,6 @@ def _others(share: End, tail: float) -> float:
     return 1.0 - share(tail)
 
 
-def _concentration(rows: Sequence[Row], setting: Setting) -> Iterator[BoundingPair]:
-    proofs = {  # the same for every norm
-        (named(row).estimator, row.at): (row, row.certificate.p_error)
-        for row in rows
-        if row.certificate is not None and row.certificate.p_error is not None
-    }
-    for (proof, p_error), row in itertools.product(proofs.values(), rows):
-        measured = _p_fail(row, setting) if row.at == proof.at and proof.value > 0 else None
-        if measured is not None and proof.certified_class in (None, proof.predicted):
-            yield BoundingPair(f"p_fail at {row.at}", measured[0], _fixed(proof, p_error))
-
-
 def _agreement(rows: Sequence[Row], setting: Setting) -> Iterator[BoundingPair]:
     """Measurements of the same probability by different estimators, but approximations: they are known to differ."""
     measured = [(row, ends) for row in rows if not approximate(row) and (ends := _p_fail(row, setting)) is not None]
@@ -482,51 +396,19 @@ def _orders(rows: Sequence[Row], _: Setting) -> Iterator[BoundingPair]:
             yield BoundingPair(f"loss at {low.at}", Claim(low, first, random=True), Claim(high, second, random=True))
 
 
-def _worst_losses(rows: Sequence[Row], _: Setting) -> Iterator[BoundingPair]:
-    losses = [row for row in rows if row.quantity == LOSS.name]
-    for row, attack in itertools.product(losses, losses):
-        if is_attack(attack) and not is_attack(row) and (row.at, target_of(row)) == (attack.at, target_of(attack)):
-            met, low = highest_loss(row), interval_ends(row)[0]
-            claim = Claim(row, partial(_met, low, met), random=not_missed(row) > met)
-            yield BoundingPair(f"largest loss at {row.at}", claim, _fixed(attack, attack.value), attack)
-
-
-def _met(lower: End, highest: float, tail: float) -> float:
-    """The largest loss is at least this."""
-    return max(highest, lower(tail))
-
-
 RELATIONS = (
     Relation(
         "certified <= witnessed",
         "no flip is nearer than a certificate of the network, or its exact radius, allows: r_inf <= r_2 <= r_1, r_p <= d^(1/p - 1/q) r_q",
         "definition of a certificate; Hoelder's inequality between norms",
         _RADII,
-        Verdict.VIOLATION,
-        _network,
-    ),
-    Relation(
-        "certified <= witnessed (majority vote)",
-        "no image nearer than the certificate of the majority vote under noise has another majority",
-        "Cohen et al. 2019, theorem 1; Teng et al. 2020; Yang et al. 2020",
-        _RADII,
-        Verdict.VIOLATION,
-        _votes,
-    ),
-    Relation(
-        "attacked <= other flips",
-        "radius_attack finds the nearest flip of all searches, in any norm: norm_p(v) <= d^(1/p - 1/q) norm_q(v)",
-        "expected of a good search, no theorem",
-        (1e-2, 1e-6),  # 1 %: the usual tolerance of the bisection along random directions
-        Verdict.MISSED,
-        _searches,
+        _radii,
     ),
     Relation(
         "noise within the certified ball",
         "p_fail <= P[the noise leaves the certified ball]: 0 where it cannot",
         "definition of a certificate; chi-squared, gamma and volumes for the noise",
         _PROBABILITY,
-        Verdict.VIOLATION,
         _ball,
     ),
     Relation(
@@ -534,23 +416,13 @@ RELATIONS = (
         "the share of noisy copies with the certified class is at least the bound of its certificate",
         "both are about the same probability",
         _PROBABILITY,
-        Verdict.VIOLATION,
         _of_vote,
-    ),
-    Relation(
-        "p_fail <= p_error",
-        "p_fail <= exp(-eps^2 / (2 sigma^2)), eps the smoothed margin",
-        "concentration of Lipschitz functions of normal variables (Borell; Tsirelson, Ibragimov and Sudakov)",
-        _PROBABILITY,
-        Verdict.VIOLATION,
-        _concentration,
     ),
     Relation(
         "p_robust = 1 - p_fail",
         "estimators of the same probability agree",
         "both are about the same probability",
         _PROBABILITY,
-        Verdict.VIOLATION,
         _agreement,
     ),
     Relation(
@@ -558,15 +430,6 @@ RELATIONS = (
         "norms of the same losses",
         "Lyapunov's inequality",
         (ROUNDING, 0.0),
-        Verdict.VIOLATION,
         _orders,
-    ),
-    Relation(
-        "Z_q <= adversarial loss",
-        "the attack finds a loss as large as every norm, and as the largest that a sampler met",
-        "expected of a good search: what it finds is a lower bound of the largest loss",
-        (ROUNDING, 0.0),
-        Verdict.MISSED,
-        _worst_losses,
     ),
 )

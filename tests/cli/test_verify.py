@@ -297,7 +297,7 @@ def test_no_violation_where_nothing_is_wrong(kind: str, tmp_path: Path, run_cli:
     write(tmp_path, digits(model={"path": "network.pt"}, dataset={"kind": "npz", "path": "x.npz"}, noise=noise, estimators=estimators))
     assert run_cli("estimate", "spec.yaml", "--out", "run", "-q").code == 0
     found = compared("run", run_cli)
-    for name in ("p_robust = 1 - p_fail", "certified <= witnessed", "certified <= witnessed (majority vote)", "p_lower <= p_robust"):
+    for name in ("p_robust = 1 - p_fail", "certified <= witnessed", "p_lower <= p_robust"):
         assert found[name] > 20, name
 
 
@@ -308,4 +308,3 @@ def test_a_real_network_on_which_everything_applies(tmp_path: Path, run_cli: Run
     assert run_cli("estimate", "spec.yaml", "--out", "run", "-q").code == 0
     found = compared("run", run_cli)
     assert found["noise within the certified ball"] > 0
-    assert found["p_fail <= p_error"] > 0
