@@ -16,7 +16,7 @@ from robaudit.errors import NothingLeftError
 from robaudit.numerics.intervals import antithetic_difference, paired_difference
 from robaudit.quantities import Quantity
 from robaudit.rows import Row
-from robaudit.stats.frame import NO_CLASS, Columns, Draft, Ids, alike, antithetic
+from robaudit.stats.frame import NO_CLASS, Columns, Draft, alike, antithetic
 from robaudit.stats.groups import GroupKey
 from robaudit.stats.intervals import Floats, MeasuredImages, measured_mean, opened, restated
 
@@ -168,7 +168,7 @@ class Pairs:
         known = key.estimator in matching.paired
         self._key, self._quantity, self._same_noise, self._paired = key, quantity, matching.same_noise, matching.same_noise and known
         self._why = "" if known else "it is another estimator in each run"
-        self._ids, self._shared = Ids(), array("d")
+        self._ids, self._shared = list[str](), array("d")
         self._drafts = Draft(key, self._ids), Draft(key, self._ids)
 
     def add(self, pair: Pair) -> None:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from robaudit.quantities import DIFFICULTY
-from robaudit.stats.frame import Columns, Mask, Results
-from robaudit.stats.intervals import Floats
+from robaudit.stats.frame import Columns, Results
+from robaudit.stats.intervals import Floats, Mask
 
 
 class Difficulties:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, reduce
 from itertools import chain
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar, overload
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,44 +20,13 @@ from robaudit.numerics.intervals import antithetic_share, clopper_pearson, share
 from robaudit.quantities import P_ROBUST, Interval, IntervalKind, Quantity
 from robaudit.rows import Row
 from robaudit.stats.groups import GroupKey
-from robaudit.stats.intervals import Floats, MeasuredImages
+from robaudit.stats.intervals import Floats, Mask, MeasuredImages
 
 Ints = NDArray[np.int64]
-Mask = NDArray[np.bool_]
-Kind = TypeVar("Kind", bound=np.generic)
 NO_CLASS = -1
 """In place of a class that is not known."""
-_COLUMNS = (
-    "place",
-    "label",
-    "predicted",
-    "correct",
-    "flips_to",
-    "value",
-    "lower",
-    "upper",
-    "std_error",
-    "interval",
-    "noted",
-    "forwards",
-    "kept",
-    "draws",
-    "split",
-    "hits",
-    "label_draws",
-    "label_split",
-    "certified_class",
-    "highest",
-    "difficulty",
-    "margin",
-    "alpha",
-    "largest",
-    "asked",
-    "step",
-)
-_NO_CLEAN, _NO_CERTIFICATE = (math.nan,) * 2, (math.nan,) * 3
 _MOST = 2.0**53  # of a whole number: a damaged file has larger ones
-_BLOCK = 4096  # rows that are turned into columns at a time
+_BLOCK = 1024  # rows that are turned into columns at a time
 
 
 class Results(Protocol):
@@ -82,33 +52,50 @@ class Results(Protocol):
     ) -> list[tuple[str, NoiseLevel]]: ...
 
 
-class _Column(Generic[Kind]):
-    """A column of :class:`Columns` as an array of one type (n,)."""
-
-    def __init__(self, name: str, kind: type[Kind]) -> None:
-        self._name, self._kind = name, kind
-
-    def __get__(self, columns: Columns, owner: type[Columns]) -> NDArray[Kind]:
-        return columns.column(self._name, self._kind)
+Reader = Callable[[Row], Any]
 
 
+def _number(read: Reader) -> dict[str, Any]:
+    """How a column of numbers is read, NaN where a row has none."""
+    return {"read": read, "kind": np.float64}
+
+
+def _whole(read: Reader, unknown: int = 0) -> dict[str, Any]:
+    """How a column of whole numbers is read."""
+    return {"read": read, "kind": np.int64, "unknown": unknown}
+
+
+def _fact(read: Reader) -> dict[str, Any]:
+    """How a column of yes and no is read."""
+    return {"read": read, "kind": np.bool_}
+
+
+def _kept(row: Row) -> int | None:
+    """The votes for the predicted class."""
+    return row.votes.counts[row.predicted] if row.votes is not None and row.predicted < len(row.votes.counts) else None
+
+
+def _label_split(row: Row) -> float | None:
+    if row.label is None or row.votes is None or row.votes.split is None:
+        return None
+    return row.votes.split if row.label == row.predicted else row.votes.of(row.label) % 2
+
+
+@dataclass(eq=False)
 class Columns:
-    """The results of one estimator at one noise level: a number of each row in every column, about 50 bytes a row.
-
-    Args:
-        key: estimator, noise level and quantity.
-        ids: names of the run's images; ``place`` says which is a row's.
-        columns: by name, as long as each other.
-        intervals: what the column ``interval`` numbers.
-        classes: the number of classes that votes are counted for; 0 without votes.
-        left_out: rows that had no finite value and are not among these.
+    """The results of one estimator at one noise level: a number of each row in every column (n,).
 
     Attributes:
-        memo: results that are costly to compute, kept by whoever computed them.
+        key: estimator, noise level and quantity.
+        ids: names of the run's images.
+        intervals: what the column ``interval`` numbers.
         place: places of the images in :attr:`ids`.
         label, predicted: classes of the clean images; a label is -1 where unknown.
+        judged, correct: whether it is known if the clean image is classified correctly, and whether it is.
         flips_to: classes that images flip to; -1 where unknown.
-        values, lower, upper: as they are written; an end is NaN where a row has none.
+        values, lower, upper, std_error: as they are written; an end is NaN where a row has none.
+        interval: the number of the interval.
+        remarked: whether a row has a note.
         forwards: forward passes.
         kept, draws: votes for the predicted class (-1 without votes), and the noisy copies behind them (0 without).
         split: antithetic pairs that disagree; NaN where copies are independent.
@@ -120,48 +107,44 @@ class Columns:
         highest: the largest losses that were met.
         difficulty, margin: how easy the clean images are.
         step: of the grids of radii.
+        classes: the number of classes that votes are counted for; 0 without votes.
+        left_out: rows that had no finite value and are not among these.
+        memo: results that are costly to compute, kept by whoever computed them.
     """
 
-    place = _Column("place", np.int64)
-    label = _Column("label", np.int64)
-    predicted = _Column("predicted", np.int64)
-    flips_to = _Column("flips_to", np.int64)
-    values = _Column("value", np.float64)
-    lower = _Column("lower", np.float64)
-    upper = _Column("upper", np.float64)
-    forwards = _Column("forwards", np.int64)
-    kept = _Column("kept", np.int64)
-    draws = _Column("draws", np.int64)
-    split = _Column("split", np.float64)
-    hits = _Column("hits", np.int64)
-    label_draws = _Column("label_draws", np.int64)
-    label_split = _Column("label_split", np.float64)
-    certified_class = _Column("certified_class", np.float64)
-    highest = _Column("highest", np.float64)
-    difficulty = _Column("difficulty", np.float64)
-    margin = _Column("margin", np.float64)
-    alpha = _Column("alpha", np.float64)
-    largest = _Column("largest", np.float64)
-    asked = _Column("asked", np.float64)
-    step = _Column("step", np.float64)
-
-    def __init__(
-        self,
-        key: GroupKey,
-        ids: Ids,
-        columns: Mapping[str, NDArray[Any]],
-        intervals: Sequence[Interval],
-        classes: int = 0,
-        left_out: int = 0,
-    ) -> None:
-        self.key, self.ids, self.classes = key, ids, classes
-        self.memo: dict[Any, Any] = {}
-        self._columns, self._intervals, self._left_out = columns, tuple(intervals), left_out
-
-    def column(self, name: str, kind: type[Kind]) -> NDArray[Kind]:
-        """A column as numbers of a type (n,); whole numbers that a damaged file made too large are cut off."""
-        column = self._columns[name]
-        return (column.clip(-_MOST, _MOST) if kind is np.int64 and column.dtype == np.float64 else column).astype(kind, copy=False)
+    key: GroupKey
+    ids: Sequence[str]
+    intervals: tuple[Interval, ...]
+    place: Ints
+    interval: Ints
+    label: Ints = field(metadata=_whole(lambda row: row.label, NO_CLASS))
+    predicted: Ints = field(metadata=_whole(lambda row: row.predicted))
+    judged: Mask = field(metadata=_fact(lambda row: row.correct is not None))
+    correct: Mask = field(metadata=_fact(lambda row: row.correct is True))
+    flips_to: Ints = field(metadata=_whole(lambda row: row.flips_to, NO_CLASS))
+    values: Floats = field(metadata=_number(lambda row: row.value))
+    lower: Floats = field(metadata=_number(lambda row: row.lower))
+    upper: Floats = field(metadata=_number(lambda row: row.upper))
+    std_error: Floats = field(metadata=_number(lambda row: row.std_error))
+    remarked: Mask = field(metadata=_fact(lambda row: bool(row.note)))
+    forwards: Ints = field(metadata=_whole(lambda row: row.forwards))
+    kept: Ints = field(metadata=_whole(_kept, -1))
+    draws: Ints = field(metadata=_whole(lambda row: row.votes and row.votes.draws))
+    split: Floats = field(metadata=_number(lambda row: row.votes and row.votes.split))
+    hits: Ints = field(metadata=_whole(lambda row: None if row.votes is None or row.label is None else row.votes.of(row.label)))
+    label_draws: Ints = field(metadata=_whole(lambda row: None if row.votes is None or row.label is None else row.votes.draws))
+    label_split: Floats = field(metadata=_number(_label_split))
+    certified_class: Floats = field(metadata=_number(lambda row: row.certified_class))
+    highest: Floats = field(metadata=_number(lambda row: row.loss and row.loss.highest))
+    difficulty: Floats = field(metadata=_number(lambda row: row.clean and row.clean.difficulty))
+    margin: Floats = field(metadata=_number(lambda row: row.clean and row.clean.margin))
+    alpha: Floats = field(metadata=_number(lambda row: row.certificate and row.certificate.alpha))
+    largest: Floats = field(metadata=_number(lambda row: row.certificate and row.certificate.largest))
+    asked: Floats = field(metadata=_number(lambda row: row.certificate and row.certificate.asked))
+    step: Floats = field(metadata=_number(lambda row: row.search and row.search.step))
+    classes: int = 0
+    left_out: int = 0
+    memo: dict[Any, Any] = field(default_factory=dict)
 
     @staticmethod
     def of(rows: Iterable[Row]) -> Columns:
@@ -170,13 +153,13 @@ class Columns:
         return columns
 
     def __len__(self) -> int:
-        return len(self._columns["value"])
+        return len(self.values)
 
     # --- selections
 
     def take(self, chosen: Mask | Ints) -> Columns:
         """Some of the rows, by a mask or by their places."""
-        return Columns(self.key, self.ids, {name: column[chosen] for name, column in self._columns.items()}, self._intervals, self.classes)
+        return replace(self, memo={}, left_out=0, **{name: getattr(self, name)[chosen] for name in ("place", "interval", *_READ)})
 
     def of_images(self, names: Sequence[str]) -> Columns:
         """The rows of some images, in this order."""
@@ -186,17 +169,13 @@ class Columns:
     @cached_property
     def finite(self) -> Columns:
         """The rows whose value is a finite number."""
-        known = np.isfinite(self._columns["value"])
-        if known.all():
-            return self
-        chosen = self.take(known)
-        chosen._left_out = self.not_finite
-        return chosen
+        known = np.isfinite(self.values)
+        return self if known.all() else replace(self.take(known), left_out=self.not_finite)
 
     @property
     def not_finite(self) -> int:
         """Number of rows without a finite value, among these or left out of them."""
-        return self._left_out + int((~np.isfinite(self._columns["value"])).sum())
+        return self.left_out + int((~np.isfinite(self.values)).sum())
 
     @property
     def names(self) -> list[str]:
@@ -204,21 +183,9 @@ class Columns:
         return [self.ids[place] for place in self.place.tolist()]
 
     @property
-    def judged(self) -> Mask:
-        """Whether it is known if the clean image is classified correctly (n,)."""
-        known: Mask = self._columns["correct"] >= 0
-        return known
-
-    @property
-    def correct(self) -> Mask:
-        """Whether the clean image is classified correctly (n,); False where that is not known."""
-        right: Mask = self._columns["correct"] == 1
-        return right
-
-    @property
     def noted(self) -> int:
         """Number of rows with a note."""
-        return int(self._columns["noted"].sum())
+        return int(self.remarked.sum())
 
     @property
     def label_errors(self) -> Floats:
@@ -229,12 +196,12 @@ class Columns:
 
     def of_kind(self, *kinds: IntervalKind) -> Mask:
         """Whether a row's interval is of one of these kinds (n,)."""
-        return np.isin(self._columns["interval"], [i for i, one in enumerate(self._intervals) if one.kind in kinds])
+        return np.isin(self.interval, [i for i, one in enumerate(self.intervals) if one.kind in kinds])
 
     @property
     def covers_bias(self) -> Mask:
         """Whether a row's interval covers all of its error."""
-        return np.isin(self._columns["interval"], [i for i, one in enumerate(self._intervals) if one.covers_bias])
+        return np.isin(self.interval, [i for i, one in enumerate(self.intervals) if one.covers_bias])
 
     @property
     def is_censored(self) -> Mask:
@@ -246,7 +213,7 @@ class Columns:
         """Number of such rows."""
         return int(self.is_censored.sum())
 
-    @property
+    @cached_property
     def ends(self) -> tuple[Floats, Floats]:
         """The ends of the rows' intervals: infinite where one is open on that side, NaN where there is none.
 
@@ -283,8 +250,7 @@ class Columns:
     @property
     def errors(self) -> Floats | None:
         """Standard errors (n,); None where a row has none."""
-        errors = self.column("std_error", np.float64)
-        return None if np.isnan(errors).any() else errors
+        return None if np.isnan(self.std_error).any() else self.std_error
 
     @property
     def bounded(self) -> int:
@@ -364,21 +330,24 @@ class Columns:
         pairs, ``split`` pairs disagree (NaN: they are independent); all (n,)."""
         if not of.any():
             return self
-        changed = {name: self.column(name, np.float64).copy() for name in ("value", "lower", "upper", "std_error", "split", "interval")}
-        kinds = (*self._intervals, Interval(IntervalKind.CLOPPER_PEARSON), Interval(IntervalKind.ANTITHETIC))
+        value, lower, upper, error, apart = (column.copy() for column in (self.values, self.lower, self.upper, self.std_error, self.split))
+        kind = self.interval.copy()
         for pairs in (False, True):
             some = of & (np.isnan(split) != pairs)
-            if not some.any():
-                continue
-            k, n, apart = kept[some], draws[some], split[some] if pairs else None
-            lower, upper = clopper_pearson(k, n) if apart is None else antithetic_share(k, apart, n)
-            value = k / n
-            changed["value"][some], changed["split"][some] = value, split[some]
-            changed["lower"][some], changed["upper"][some] = np.minimum(value, lower), np.maximum(value, upper)
-            changed["std_error"][some] = np.sqrt(share_variance(value, n.astype(np.float64), apart))
-            changed["interval"][some] = len(self._intervals) + pairs
-        columns = {**self._columns, **changed, "kept": np.where(of, kept, self.kept), "draws": np.where(of, draws, self.draws)}
-        return Columns(self.key, self.ids, columns, kinds, self.classes, self._left_out)
+            k, n = kept[some], draws[some]
+            ends = antithetic_share(k, split[some], n) if pairs else clopper_pearson(k, n)
+            value[some], apart[some], kind[some] = k / n, split[some], len(self.intervals) + pairs
+            lower[some], upper[some] = np.minimum(k / n, ends[0]), np.maximum(k / n, ends[1])
+            error[some] = np.sqrt(share_variance(k / n, n.astype(np.float64), split[some] if pairs else None))
+        kinds = (*self.intervals, Interval(IntervalKind.CLOPPER_PEARSON), Interval(IntervalKind.ANTITHETIC))
+        kept, draws = np.where(of, kept, self.kept), np.where(of, draws, self.draws)
+        found = replace(self, intervals=kinds, interval=kind, kept=kept, draws=draws, memo={})
+        found.values, found.lower, found.upper, found.std_error, found.split = value, lower, upper, error, apart
+        return found
+
+
+_READ: Mapping[str, Mapping[str, Any]] = {one.name: one.metadata for one in fields(Columns) if "read" in one.metadata}
+"""How each column is read from rows."""
 
 
 def antithetic(split: Floats) -> Floats | None:
@@ -399,129 +368,57 @@ class Draft:
         ids: names of the images.
     """
 
-    def __init__(self, key: GroupKey, ids: Ids) -> None:
+    def __init__(self, key: GroupKey, ids: Sequence[str]) -> None:
         self.key, self._ids, self._classes = key, ids, 0
-        self._lines: list[tuple[float, ...]] = []
-        self._blocks: list[tuple[int, list[NDArray[Any]]]] = []
+        self._rows: list[Row] = []
+        self._places = array("q")
+        self._kinds = array("q")
+        self._blocks: list[tuple[int, dict[str, NDArray[Any]]]] = []
         self._intervals: dict[Interval, int] = {}
 
     def add(self, row: Row, place: int = 0) -> None:
         """Add a row of the image at a place."""
-        label, votes, split = row.label, row.votes, math.nan
-        draws = kept = hits = -1
-        label_draws, label_split = 0, math.nan
-        if votes is not None and votes.counts:
-            self._classes = max(self._classes, len(votes.counts))
-            draws, kept = votes.draws, votes.counts[row.predicted] if row.predicted < len(votes.counts) else -1
-            if votes.split is not None:
-                split = votes.split
-            if label is not None:
-                hits, label_draws = votes.of(label), draws
-                if votes.split is not None:
-                    label_split = split if label == row.predicted else hits % 2
-        interval = self._intervals.setdefault(row.interval, len(self._intervals))
-        self._lines.append(
-            (
-                place,
-                NO_CLASS if label is None else label,
-                row.predicted,
-                -1 if row.correct is None else row.correct,
-                NO_CLASS if row.flips_to is None else row.flips_to,
-                row.value,
-                _or_nan(row.lower),
-                _or_nan(row.upper),
-                _or_nan(row.std_error),
-                interval,
-                bool(row.note),
-                row.forwards,
-                kept,
-                max(draws, 0),
-                split,
-                max(hits, 0),
-                label_draws,
-                label_split,
-                _or_nan(row.certified_class),
-                math.nan if row.loss is None else _or_nan(row.loss.highest),
-                *(_NO_CLEAN if row.clean is None else (_or_nan(row.clean.difficulty), _or_nan(row.clean.margin))),
-                *(_NO_CERTIFICATE if (of := row.certificate) is None else (_or_nan(of.alpha), _or_nan(of.largest), _or_nan(of.asked))),
-                math.nan if row.search is None else _or_nan(row.search.step),
-            )
-        )
-        if len(self._lines) >= _BLOCK:
+        if row.votes is not None:
+            self._classes = max(self._classes, len(row.votes.counts))
+        self._places.append(place)
+        self._kinds.append(self._intervals.setdefault(row.interval, len(self._intervals)))
+        self._rows.append(row)
+        if len(self._rows) >= _BLOCK:
             self._pack()
 
     def _pack(self) -> None:
-        if self._lines:
-            table = np.array(self._lines, dtype=np.float64)
-            self._blocks.append((len(table), [_small(column) for column in table.T]))
-            self._lines = []
+        self._blocks.append((len(self._rows), {name: _block(self._rows, **about) for name, about in _READ.items()}))
+        self._rows = []
 
     def columns(self) -> Columns:
         """The columns of the rows so far."""
         self._pack()
-        sizes = [size for size, _ in self._blocks]
-        parts = zip(*(block for _, block in self._blocks), strict=True)
-        columns = dict(zip(_COLUMNS, (_joined(blocks, sizes) for blocks in parts), strict=True))
-        columns = columns or dict.fromkeys(_COLUMNS, np.empty(0))
-        return Columns(self.key, self._ids, columns, tuple(self._intervals), self._classes)
+        columns: dict[str, Any] = {name: _joined([(size, block[name]) for size, block in self._blocks]) for name in _READ}
+        place, kinds = (np.array(numbers, dtype=np.int64) for numbers in (self._places, self._kinds))
+        return Columns(self.key, self._ids, tuple(self._intervals), place, kinds, **columns, classes=self._classes)
 
 
-def _or_nan(value: float | None) -> float:
-    return math.nan if value is None else value
+def _block(rows: Sequence[Row], read: Callable[[Row], Any], kind: type[np.generic], unknown: int = 0) -> NDArray[Any]:
+    """A column of some rows, or one number where all are the same, bit for bit."""
+    column = np.array([read(row) for row in rows], dtype=np.float64)
+    if kind is np.int64:
+        column = np.where(np.isnan(column), unknown, column).clip(-_MOST, _MOST)
+    bits = column.view(np.int64)
+    return (column[:1] if (bits == bits[:1]).all() else column).astype(kind)
 
 
-def _small(column: Floats) -> NDArray[Any]:
-    """The numbers in as few bytes as hold them: one number where all are equal, integers where they are whole."""
-    zero = column == 0
-    if not (zero & np.signbit(column)).any():  # which only a float has
-        if (column == column[0]).all() or np.isnan(column).all():
-            return column[:1].copy()
-        low, high = column.min(), column.max()
-        for kind in (np.int8, np.int16, np.int32):
-            if np.iinfo(kind).min <= low and high <= np.iinfo(kind).max and (column == np.trunc(column)).all():
-                return column.astype(kind)
-    return column.copy()
-
-
-def _joined(blocks: Sequence[NDArray[Any]], sizes: Sequence[int]) -> NDArray[Any]:
-    """The blocks one after the other; a single number is repeated for the whole block."""
-    if all(len(block) == 1 for block in blocks) and len({block.astype(np.float64).tobytes() for block in blocks}) == 1:
-        return np.broadcast_to(blocks[0], sum(sizes))
-    return np.concatenate([np.broadcast_to(_small(block) if len(block) == 1 else block, n) for block, n in zip(blocks, sizes, strict=True)])
-
-
-class Ids(Sequence[str]):
-    """Names in a few bytes more than their text."""
-
-    def __init__(self) -> None:
-        self._text, self._ends = bytearray(), array("Q", [0])
-
-    def append(self, name: str) -> None:
-        """Add a name behind the others."""
-        self._text += name.encode("utf-8", "surrogatepass")
-        self._ends.append(len(self._text))
-
-    def __len__(self) -> int:
-        return len(self._ends) - 1
-
-    @overload
-    def __getitem__(self, index: int) -> str: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> list[str]: ...
-
-    def __getitem__(self, index: int | slice) -> str | list[str]:
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
-        place = range(len(self))[index]
-        return self._text[self._ends[place] : self._ends[place + 1]].decode("utf-8", "surrogatepass")
+def _joined(blocks: Sequence[tuple[int, NDArray[Any]]]) -> NDArray[Any]:
+    """The blocks one after the other, in the memory of one number where they have no other."""
+    if len({block.tobytes() for _, block in blocks if len(block)}) == 1 and all(len(block) <= 1 for _, block in blocks):
+        return np.broadcast_to(next(block for _, block in blocks if len(block)), sum(size for size, _ in blocks))
+    return np.concatenate([np.broadcast_to(block, size) for size, block in blocks])
 
 
 class FrameBuilder:
     """Collects rows; the rows of an image come one after the other."""
 
     def __init__(self) -> None:
-        self._ids = Ids()
+        self._ids: list[str] = []
         self._last: str | None = None
         self._drafts: dict[tuple[Any, ...], Draft] = {}
 
@@ -549,7 +446,7 @@ class Frame(Mapping[GroupKey, Columns]):
         memo: results that are costly to compute, kept by whoever computed them.
     """
 
-    def __init__(self, ids: Ids, columns: Mapping[GroupKey, Columns]) -> None:
+    def __init__(self, ids: Sequence[str], columns: Mapping[GroupKey, Columns]) -> None:
         self.ids, self._columns = ids, columns
         self.memo: dict[Any, Any] = {}
 

@@ -264,7 +264,7 @@ def measured_share(images: MeasuredImages, t: float, confidence: float) -> Bound
     n, alpha = images.size, (1.0 - confidence) / 2.0
     lowers, uppers = images.ends(alpha / (2.0 * n))
     below = least_shown(images.uppers < t, uppers < t, n, images.tail, alpha)
-    return below / n, 1.0 - least_shown(images.lowers >= t, lowers >= t, n, images.tail, alpha) / n
+    return below / n, (n - least_shown(images.lowers >= t, lowers >= t, n, images.tail, alpha)) / n
 
 
 def population_share(images: MeasuredImages, t: float, confidence: float) -> Bounds:

@@ -256,16 +256,7 @@ def summarise(results: Frame | Iterable[Row], quantities: Mapping[str, Quantity]
     """
     every = list((results if isinstance(results, Frame) else Frame.of(results)).values())
     known = [one for one in every if len(one.finite)] or every
-    return tuple(_summary_of(one, quantity_of(one.key.quantity, quantities)) for one in known)
-
-
-def _summary_of(columns: Columns, quantity: Quantity) -> GroupSummary:
-    """The summary of one result, made once: several sections of a page ask for it."""
-    asked = "summary", quantity
-    if asked not in columns.memo:
-        columns.memo[asked] = _summary(columns, quantity)
-    found: GroupSummary = columns.memo[asked]
-    return found
+    return tuple(_summary(one, quantity_of(one.key.quantity, quantities)) for one in known)
 
 
 def _summary(columns: Columns, quantity: Quantity) -> GroupSummary:

@@ -45,12 +45,6 @@ def test_rows_of_an_image_need_not_come_together() -> None:
         assert (columns.names, columns.values.tolist()) == (["2", "0", "1"], [0.2, 0.0, 0.1])
 
 
-@pytest.mark.parametrize("name", ["a", "", "zw\u00f6lf", "\ud800", "x" * 300])
-def test_ids_come_back(name: str) -> None:
-    frame = Frame.of([row(0, 0.5, sample_id=name), row(0, 0.5, sample_id="b")])
-    assert list(frame.ids) == [name, "b"]
-
-
 def _ends(one: Row) -> tuple[float, float]:
     (lower,), (upper,) = Columns.of([one]).ends
     return float(lower), float(upper)
