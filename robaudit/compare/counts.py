@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from robaudit.compare.paired import Group, Mask
 from robaudit.compare.result import Counts, Limits
 from robaudit.gates.measure import Method
-from robaudit.numerics.intervals import clopper_pearson
-from robaudit.stats.intervals import TAIL, Floats, least_count
+from robaudit.stats.intervals import TAIL, Floats, least_share, least_shown
 
 _BY_COUNTS = "counts of the samples' intervals"
 
@@ -36,10 +33,8 @@ def sample_ends(group: Group, tail: float | None = None) -> tuple[Floats, Floats
 def counted(group: Group, below: float, confidence: float, *, same_model: bool) -> Counts:
     """Bounds on how many samples are truly worse, or truly newly flagged, given that each was measured with an error.
 
-    Of n samples whose intervals each miss on one side with a chance of g, about g n appear worse even if none is. The bounds allow for
-    that: by :func:`robaudit.stats.intervals.least_count` on the
-    samples' own 95 % intervals, and by intervals wide enough to hold simultaneously for all n (Bonferroni), whichever bound is tighter.
-    Each gets half of the error.
+    Of n samples whose intervals each miss on one side with a chance of g, about g n appear worse even if none is. The bounds
+    (:func:`robaudit.stats.intervals.least_shown`) allow for that.
 
     Args:
         group: at least one pair.
@@ -51,48 +46,31 @@ def counted(group: Group, below: float, confidence: float, *, same_model: bool) 
         return Counts(None, None, None)
     size, alpha = group.size, (1.0 - confidence) / 2.0
     strict = alpha / (4.0 * size)
-    (worse, not_worse), (flagged, not_flagged) = _worse(group, strict), _flagged(group, below, strict)
+    once, twice = max(_tails(group)), sum(_tails(group))
+    tail = twice if group.adds and not group.paired else TAIL
+    worse, not_worse = zip(_worse(group, None), _worse(group, strict), strict=True)
+    flagged, not_flagged = zip(_flagged(group, below, None), _flagged(group, below, strict), strict=True)
 
-    def bounds(yes: ShownCounts, no: ShownCounts) -> tuple[int, int, str]:
-        least = yes.least(size, alpha)
+    def bounds(yes: Shown, no: Shown, tail: float, tail_of_no: float) -> Limits:
+        least = least_shown(*yes, size, tail, alpha)
         if same_model and not least:
-            return least, size - len(group), Method.SAME_MODEL
-        return least, size - no.least(size, alpha), _BY_COUNTS
+            return Limits(0.0, size - len(group), Method.SAME_MODEL)
+        return Limits(least, size - least_shown(*no, size, tail_of_no, alpha), _BY_COUNTS)
 
-    least, most, method = bounds(worse, not_worse)
-    population = measured = Limits(least / size, most / size, method)
-    if method != Method.SAME_MODEL:
-        shares = (shown.least_share(size, strict, confidence) for shown in (worse, not_worse))
-        lower, not_so = shares
-        population = Limits(lower, 1.0 - not_so, f"{_BY_COUNTS}, Clopper-Pearson")
-    flags, most_flags, method = bounds(flagged, not_flagged)
-    return Counts(measured, population, Limits(float(flags), float(most_flags), method))
+    def share(shown: Shown) -> float:
+        usual, strictly = (int(of.sum()) for of in shown)
+        each = 1.0 - (1.0 - confidence) / 2.0
+        return max(least_share(usual, size, tail, each), least_share(strictly, size, 2.0 * strict, each))
+
+    number = bounds(worse, not_worse, tail, tail)
+    population = measured = Limits(number.lower / size, number.upper / size, number.method)
+    if number.method != Method.SAME_MODEL:
+        population = Limits(share(worse), 1.0 - share(not_worse), f"{_BY_COUNTS}, Clopper-Pearson")
+    return Counts(measured, population, bounds(flagged, not_flagged, once, twice))
 
 
-class ShownCounts(NamedTuple):
-    """Samples shown to be of a kind.
-
-    Attributes:
-        usual: by their own 95 % intervals (n,), each of which is wrong with a chance of at most ``tail``.
-        strict: by intervals that hold for all samples at once (n,).
-    """
-
-    usual: Mask
-    strict: Mask
-    tail: float
-
-    def least(self, size: int, alpha: float) -> int:
-        """A lower bound on the number of the kind, at confidence 1 - alpha."""
-        return max(least_count(int(self.usual.sum()), size, self.tail, alpha / 2.0), int(self.strict.sum()))
-
-    def least_share(self, size: int, strict: float, confidence: float) -> float:
-        """A lower bound on the share s of the kind among all images: a sample appears to be of it with a chance r <= s + g (1 - s)."""
-
-        def share(number: int, g: float) -> float:
-            rate = float(clopper_pearson(number, size, 1.0 - (1.0 - confidence) / 2.0)[0])
-            return max(0.0, (rate - g) / (1.0 - g))
-
-        return max(share(int(self.usual.sum()), self.tail), share(int(self.strict.sum()), 2.0 * strict))
+Shown = tuple[Mask, Mask]
+"""Samples shown to be of a kind: by their own 95 % intervals, and by intervals that hold for all samples at once (n,)."""
 
 
 def _tails(group: Group) -> list[float]:
@@ -100,23 +78,14 @@ def _tails(group: Group) -> list[float]:
     return [2 * TAIL if side.adaptive else TAIL for side in (group.base, group.new)]
 
 
-def _worse(group: Group, strict: float) -> tuple[ShownCounts, ShownCounts]:
+def _worse(group: Group, tail: float | None) -> tuple[Mask, Mask]:
     """The samples that are worse, and that are not."""
-    tail = sum(_tails(group)) if group.adds and not group.paired else TAIL
-    masks = []
-    for each in (None, strict):
-        lower, upper = sample_ends(group, each)
-        masks.append((upper < 0, lower >= 0) if group.sign > 0 else (lower > 0, upper <= 0))
-    (yes, no), (strictly, strictly_no) = masks
-    return ShownCounts(yes, strictly, tail), ShownCounts(no, strictly_no, tail)
+    lower, upper = sample_ends(group, tail)
+    return (upper < 0, lower >= 0) if group.sign > 0 else (lower > 0, upper <= 0)
 
 
-def _flagged(group: Group, below: float, strict: float) -> tuple[ShownCounts, ShownCounts]:
+def _flagged(group: Group, below: float, tail: float | None) -> tuple[Mask, Mask]:
     """The samples that are newly flagged, and that are not."""
-    edge, masks = group.sign * below, []
-    for tail in (None, strict):
-        ends = [side.ends(tail) for side in (group.base, group.new)]
-        (worst, best), (new_worst, new_best) = ends if group.sign > 0 else [(-upper, -lower) for lower, upper in ends]
-        masks.append(((worst >= edge) & (new_best < edge), (best < edge) | (new_worst >= edge)))
-    (yes, no), (strictly, strictly_no) = masks
-    return ShownCounts(yes, strictly, max(_tails(group))), ShownCounts(no, strictly_no, sum(_tails(group)))
+    edge, ends = group.sign * below, [side.ends(tail) for side in (group.base, group.new)]
+    (worst, best), (new_worst, new_best) = ends if group.sign > 0 else [(-upper, -lower) for lower, upper in ends]
+    return (worst >= edge) & (new_best < edge), (best < edge) | (new_worst >= edge)

@@ -17,7 +17,7 @@ from robaudit.gates.evidence import matching_groups, refuse_results_of
 from robaudit.gates.measure import ClassPart, Measured, Method, check_between
 from robaudit.spec.gates import Gate
 from robaudit.stats.flags import Certainty
-from robaudit.stats.intervals import Bounds, scaled
+from robaudit.stats.intervals import Bounds
 from robaudit.store.run import Run
 from robaudit.text import count
 
@@ -59,15 +59,16 @@ class Drop:
             limits = Limits(-limits.upper + 0.0, -limits.lower + 0.0, limits.method)
         return cls(-sign * difference.value + 0.0, limits, images, unknown, span)
 
-    def bounds(self, factor: float = 1.0) -> Bounds:
-        """The interval with a multiple of the draws or images (by the square-root law), unknown samples at both ends of the range."""
-        if self.limits is None:
-            return -self.span, self.span
-        lower, upper = (scaled(self.value, end, factor**-0.5) for end in self.limits.ends)
-        if not self.unknown:
-            return lower, upper
+    def bounds(self, limits: Bounds | None = None) -> Bounds:
+        """The interval, unknown samples at both ends of the range; or that which other limits give."""
+        lower, upper = limits or (self.limits.ends if self.limits else (-self.span, self.span))
         share = self.unknown / (self.images + self.unknown)
-        return lower * (1 - share) - self.span * share, upper * (1 - share) + self.span * share
+        return (lower * (1 - share) - self.span * share, upper * (1 - share) + self.span * share) if self.unknown else (lower, upper)
+
+    @property
+    def settled(self) -> Bounds:
+        """The interval that endless draws would leave."""
+        return self.bounds(None if self.limits is None else (self.value, self.value))
 
 
 def decide(comparison: Comparison, gates: Sequence[Gate], *, population: bool = False, point: bool = False) -> tuple[Decision, ...]:
@@ -100,72 +101,59 @@ def _decision(gate: Gate, comparison: Comparison, basis: Basis) -> Decision:
             raise RunError(f"gate {str(gate)!r}", "the runs share no sample with a label", "use data with labels")
         check_between(gate, -1.0, 1.0, gate.quantity, gate.threshold)
         drop = Drop.of(accuracy, 1.0, basis.population, comparison.samples, unknown, 1.0)
-        return settle(gate, _measured(drop, 0, basis), basis, _skipped(unknown, comparison.samples + unknown), *apart)
+        return settle(gate, _measured([drop], 0, basis), basis, _skipped(unknown, comparison.samples + unknown), *apart)
     group = _group_of(gate, comparison)
     gate = gate.about(group.key.estimator, group.key.at)
     _check_range(gate, group.span)
     remarks = [*_left_out(group), *apart]
     caveat = f"by the votes of its copies, not by the approximation of {group.key.estimator}" if group.voted else ""
-    sign, draws = 1.0 if group.higher_is_better else -1.0, group.draws or 0
+    draws = group.draws or 0
     if gate.quantity == "mean_drop":
-        drop = Drop.of(
-            group.mean, sign, basis.population, group.images, group.not_finite + group.skipped, group.span, approximate=group.approximate
-        )
-        return settle(gate, _measured(drop, draws, basis), basis, caveat, *remarks)
+        drop = _drop(group.mean, group, basis, group.images, group.not_finite + group.skipped)
+        return settle(gate, _measured([drop], draws, basis), basis, caveat, *remarks)
     if gate.quantity == "noisy_accuracy_drop":
         if group.noisy_accuracy is None:
             raise RunError(f"gate {str(gate)!r}", f"{group.key} has no votes for labels", "use mc with fixed samples, on data with labels")
         labelled = sum(one.images for one in group.classes)  # where there are labels, they are the classes
         drop = Drop.of(group.noisy_accuracy, 1.0, basis.population, labelled, group.unknown_labelled, 1.0)
-        return settle(gate, _measured(drop, draws, basis), basis, *remarks)
+        return settle(gate, _measured([drop], draws, basis), basis, *remarks)
     if gate.quantity == "worst_class_drop":
         return _worst_class(gate, group, basis, caveat, *remarks)
     return _count(gate, group, basis, caveat, *remarks)
 
 
-def _measured(drop: Drop, draws: int, basis: Basis) -> Measured:
-    """A drop as a quantity to decide on.
+def _drop(difference: Difference, group: GroupComparison, basis: Basis, images: int, unknown: int) -> Drop:
+    sign = 1.0 if group.higher_is_better else -1.0
+    return Drop.of(difference, sign, basis.population, images, unknown, group.span, approximate=group.approximate)
 
-    Args:
-        drop: the drop.
-        draws: per image.
-        basis: how it is decided.
-    """
-    if drop.limits is None:
-        return Measured(drop.value, None, Method.NONE, 0, images=drop.images + drop.unknown)
-    exact = drop.limits.method == Method.COUNTED
-    method = Method.EXACT if exact and not drop.unknown else drop.limits.method
-    return Measured(drop.value, drop.bounds, method, drop.images if basis.population else draws, images=drop.images + drop.unknown)
+
+def _measured(drops: Sequence[Drop], draws: int, basis: Basis, classes: tuple[ClassPart, ...] = ()) -> Measured:
+    """The largest of some drops as a quantity to decide on; ``draws``: per image."""
+    first, known = drops[0], [drop.limits for drop in drops if drop.images]
+    images, size = sum(drop.images for drop in drops), sum(drop.images + drop.unknown for drop in drops)
+    if None in known:
+        return Measured(first.value, None, Method.NONE, classes=classes, images=size)
+    ends, settled = [drop.bounds() for drop in drops], [drop.settled for drop in drops]
+    method = "" if first.limits is None else first.limits.method
+    if method == Method.COUNTED and not first.unknown:
+        method = Method.EXACT
+    if classes:
+        method = f"{method}, simultaneous over {len(classes)} classes"
+    worst, at_best = ((max(low for low, _ in some), max(high for _, high in some)) for some in (ends, settled))
+    return Measured(first.value, worst, method, images if basis.population else draws, at_best, classes, images=size)
 
 
 def _worst_class(gate: Gate, group: GroupComparison, basis: Basis, *remarks: str) -> Decision:
     """A gate on the largest drop of a class, which is below a bound if the drop of every class is."""
-    sign = 1.0 if group.higher_is_better else -1.0
     unknown = {index: number for index, number in group.unknown.items() if index >= 0}
-    drops, parts = list[Drop](), list[ClassPart]()
-    for one in group.classes:
-        drops.append(
-            Drop.of(
-                one.difference, sign, basis.population, one.images, unknown.pop(one.index, 0), group.span, approximate=group.approximate
-            )
-        )
-        ends = (None, None) if drops[-1].limits is None else drops[-1].bounds()
-        parts.append(ClassPart(one.index, one.name, one.images + drops[-1].unknown, drops[-1].value, *ends))
-    for index, number in sorted(unknown.items()):
-        drops.append(Drop(math.nan, None, 0, number, group.span))
-        parts.append(ClassPart(index, None, number, math.nan, -group.span, group.span))
-    first, size = parts[0], sum(part.images for part in parts)
-    if any(drop.limits is None for drop in drops[: len(group.classes)]):
-        return settle(gate, Measured(first.value, None, Method.NONE, 0, tuple(parts), images=size), basis, *remarks)
-
-    def worst(factor: float) -> Bounds:
-        ends = [drop.bounds(factor) for drop in drops]
-        return max(lower for lower, _ in ends), max(upper for _, upper in ends)
-
-    limits = drops[0].limits
-    method = f"{limits.method if limits else Method.NONE}, simultaneous over {len(parts)} classes"
-    now = group.images if basis.population else group.draws or 0
-    return settle(gate, Measured(first.value, worst, method, now, tuple(parts), images=size), basis, *remarks)
+    drops = [_drop(one.difference, group, basis, one.images, unknown.pop(one.index, 0)) for one in group.classes]
+    names = [(one.index, one.name) for one in group.classes] + [(index, None) for index in sorted(unknown)]
+    drops += [Drop(math.nan, None, 0, unknown[index], group.span) for index in sorted(unknown)]
+    parts = []
+    for (index, name), drop in zip(names, drops, strict=True):
+        ends = (None, None) if drop.images and drop.limits is None else drop.bounds()
+        parts.append(ClassPart(index, name, drop.images + drop.unknown, drop.value, *ends))
+    return settle(gate, _measured(drops, group.draws or 0, basis, tuple(parts)), basis, *remarks)
 
 
 def _count(gate: Gate, group: GroupComparison, basis: Basis, *remarks: str) -> Decision:
@@ -175,13 +163,13 @@ def _count(gate: Gate, group: GroupComparison, basis: Basis, *remarks: str) -> D
     size = group.images + group.not_finite + group.skipped
     if ends is None or group.approximate:
         value = float(group.flagged("newly flagged", *_SURE, Certainty.NO_INTERVAL)) if flags else group.declined / group.images
-        return settle(gate, Measured(value, None, Method.NONE, 0, images=size), basis, *remarks)
+        return settle(gate, Measured(value, None, Method.NONE, images=size), basis, *remarks)
     sure = group.flagged("newly flagged", *_SURE) if flags else group.worse
     likely = group.flagged("newly flagged", Certainty.LIKELY) if flags else 0
     about = f"{sure} of {size} samples, each beyond its own 95 % interval" + (f", {likely} more {Certainty.LIKELY}" if likely else "")
     value = min(max(float(sure) if flags else sure / size, ends.lower), ends.upper)
     stuck = "samples whose intervals contain the threshold leave it open"
-    measured = Measured(value, lambda _: (ends.lower, ends.upper), ends.method, 0, stuck=stuck, images=size)
+    measured = Measured(value, ends.ends, ends.method, stuck=stuck, images=size)
     return settle(gate, measured, replace(basis, population=basis.population and not flags), about, *remarks)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
@@ -40,7 +40,6 @@ class Covers(StrEnum):
 
 
 _POWER = 0.8  # probability of deciding with the number of further draws or images that is reported
-_LARGEST_FACTOR = 2.0**24
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +220,7 @@ def settle(gate: Gate, measured: Measured, basis: Basis, *remarks: str) -> Decis
         sentence = f"point estimate: {what}" if basis.point else f"{what} (--point: let the value decide)"
         verdict = judge(gate.relation, gate.threshold, measured.value, measured.value) if basis.point else "inconclusive"
     else:
-        lower, upper = measured.bounds(1.0)
+        lower, upper = measured.bounds
         covers = Covers.RUN if measured.method == Method.OF_THE_RUN else basis.covers
         verdict = judge(gate.relation, gate.threshold, lower, upper)
         more, sentence = _more(gate, measured, measured.bounds, basis) if verdict == "inconclusive" else (None, "")
@@ -241,40 +240,23 @@ def settle(gate: Gate, measured: Measured, basis: Basis, *remarks: str) -> Decis
     )
 
 
-def smallest_factor(decided: Callable[[float], bool]) -> float | None:
-    """The smallest factor that decides, to within 1 %; None if none up to 2^24 does.
-
-    Args:
-        decided: whether a given multiple of the draws or images would decide; monotone: if one does, so does every larger one.
-    """
-    high = 2.0
-    while not decided(high):
-        high *= 2.0
-        if high > _LARGEST_FACTOR:
-            return None
-    low = high / 2.0
-    while high - low > 0.01 * low:
-        middle = (low + high) / 2.0
-        low, high = (low, middle) if decided(middle) else (middle, high)
-    return high
-
-
-def _more(gate: Gate, measured: Measured, bounds: Callable[[float], Bounds], basis: Basis) -> tuple[int | None, str]:
+def _more(gate: Gate, measured: Measured, bounds: Bounds, basis: Basis) -> tuple[int | None, str]:
     """How many further draws or images would probably decide it: the number, and a sentence.
 
-    The value changes with them, too: the number at which the interval would just reach the threshold decides in half of the cases. Where
-    the error is normal, ((z + .84)/z)^2 times as many decide in 80 % of them, z being the normal quantile of the confidence; in
-    simulations, in more than 80 % for quantiles and classes. A share of images depends on those near t, about which the interval says
-    little.
+    Distances shrink with the square root of the number; where all votes agree, so that the value is an end of its interval, with the
+    number itself. The value changes with them, too: the number at which the interval would just reach the threshold decides in half of
+    the cases. Where the error is normal, ((z + .84)/z)^2 times as many decide in 80 % of them, z being the normal quantile of the
+    confidence.
     """
     from scipy.special import ndtri
 
     if not measured.now:
         return None, measured.stuck
-    factor = smallest_factor(lambda n: judge(gate.relation, gate.threshold, *bounds(n)) != "inconclusive")
-    if factor is None:
+    side = int(measured.value < gate.threshold)
+    end, settled = bounds[side], (measured.settled or (measured.value, measured.value))[side]
+    if not (settled - gate.threshold) * (0.5 - side) > 0.0 or math.isinf(end):
         return None, f"no number of {basis.unit} would decide it at this value"
+    factor = ((settled - end) / (settled - gate.threshold)) ** (1.0 if measured.value in bounds else 2.0)
     for_power = (1.0 + float(ndtri(_POWER)) / float(ndtri(0.5 + basis.confidence / 2.0))) ** 2
     more = max(1, math.ceil(measured.now * (factor * for_power - 1.0)))
-    provided = "if no image crosses t" if gate.quantity == "share_below" else "with a power of 80 % at this value"
-    return more, f"about {more:,} more {basis.unit} would decide it {provided}"
+    return more, f"about {more:,} more {basis.unit} would decide it with a power of {100 * _POWER:g} % at this value"

@@ -50,7 +50,7 @@ def measured_score(gate: Gate, scores: Scores, *, population: bool) -> Measured:
         raise SpecError(f"gate {str(gate)!r}", f"{gate.quantity} is not defined: {one.why}", "gate another score, such as r_m")
     lower, upper = (one.lower, one.upper) if population else (one.measured_lower, one.measured_upper)
     if lower is None or upper is None:
-        return Measured(one.value, None, Method.NONE, 0, images=size, remarks=remarks)
+        return Measured(one.value, None, Method.NONE, images=size, remarks=remarks)
     low, high = score_range(gate.quantity)
     if scores.radii.upper_bounds:
         lower, upper = low, upper if low == 0.0 and high == math.inf else high
@@ -59,7 +59,7 @@ def measured_score(gate: Gate, scores: Scores, *, population: bool) -> Measured:
         method, stuck = "over images", f"more than {size} images would narrow it"
     elif lower == one.value == upper:
         method = Method.EXACT
-    return Measured(one.value, lambda _: (lower, upper), method, 0, stuck=stuck, images=size, remarks=remarks)
+    return Measured(one.value, (lower, upper), method, stuck=stuck, images=size, remarks=remarks)
 
 
 def _of_radii(scores: Scores) -> Iterator[str]:
@@ -83,11 +83,11 @@ def measured_certified(gate: Gate, made: CertifiedAccuracy, *, population: bool)
     radius, given = gate.radius or 0.0, made.certificates
     one, images, remarks = made.at(radius), given.images, tuple(_of_certificates(radius, made))
     if radius > given.possible:
-        return Measured(0.0, lambda _: (0.0, 0.0), Method.EXACT, 0, images=images, remarks=remarks)
+        return Measured(0.0, (0.0, 0.0), Method.EXACT, images=images, remarks=remarks)
     if given.asked in (None, gate.radius):
-        return counted(one.count, one.total, made.confidence, population=population, images=images, remarks=remarks)
+        return counted(one.count, one.total, made.confidence, population=population, remarks=remarks)
     least, stuck = one.lower if population else one.value, "run it without decide, or with decide at this radius"
-    return Measured(one.value, lambda _: (least, 1.0), "lower bound", 0, stuck=stuck, images=images, remarks=remarks)
+    return Measured(one.value, (least, 1.0), "lower bound", stuck=stuck, images=images, remarks=remarks)
 
 
 def _of_certificates(radius: float, made: CertifiedAccuracy) -> Iterator[str]:

@@ -4,17 +4,16 @@ Two kinds, never mixed. *Measured* intervals are about these images: the images 
 other. *Population* intervals are about all images of the kind that these are an independent sample of. The proofs rest on one
 property: the interval of an image misses its true value on a given side with a chance of at most g (:attr:`MeasuredImages.tail`).
 
-Rows carry 95 % intervals. For another confidence their distances are scaled as a normal error's, up and down; distances of images that
-stopped adaptively are never narrowed, because their distance also bounds the bias due to stopping.
+Rows carry 95 % intervals. For means at another confidence their distances are scaled as a normal error's, up and down; distances of
+images that stopped adaptively are never narrowed, because their distance also bounds the bias due to stopping.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Self, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,8 +21,8 @@ from numpy.typing import ArrayLike, NDArray
 from robaudit.numerics.intervals import antithetic_share, clopper_pearson, mean_lower, pooled_measurement_interval, quantile_ranks
 
 Floats = NDArray[np.float64]
+Mask = NDArray[np.bool_]
 Bounds = tuple[float, float]
-BoundsByValue = tuple[Floats, NDArray[np.int64]]
 _Number = TypeVar("_Number", float, Floats)
 
 THESE_IMAGES = "these images"
@@ -44,10 +43,6 @@ def these_images(number: int, of: str = "", *, like: bool = False) -> str:
 ROW_CONFIDENCE = 0.95
 TAIL = 0.025
 """Chance that a row's interval misses on one given side."""
-
-_MANY_IMAGES = 2**12
-_RANKS = 32  # ranks examined one by one
-_SPENT_ON_BOUNDS = 0.1  # of the error
 
 
 class MeanMethod(StrEnum):
@@ -94,11 +89,6 @@ class MeasuredImages:
         return 2 * TAIL if self.adaptive else TAIL
 
     @property
-    def independent_draws(self) -> int | None:
-        """``draws`` where they are independent; else None."""
-        return self.draws if self.split is None else None
-
-    @property
     def method(self) -> MeanMethod:
         """The method of :func:`measured_mean`."""
         if self.draws is not None and self.split is not None:
@@ -120,20 +110,16 @@ class MeasuredImages:
         values, lowers, uppers = -self.values, -self.uppers, -self.lowers
         return replace(self, values=values, lowers=lowers, uppers=uppers, low=-self.high, high=-self.low, draws=None, split=None)
 
-    def with_draws(self, factor: float) -> MeasuredImages:
-        """The images as they would be with ``factor`` times as many draws and the same values.
+    def exact(self) -> MeasuredImages:
+        """The images as endless draws would show them, if the values are the true ones: an end that is open stays open."""
+        lowers, uppers = (np.where(np.isinf(ends), ends, self.values) for ends in (self.lowers, self.uppers))
+        return replace(self, lowers=lowers, uppers=uppers, draws=None, split=None)
 
-        Shares of votes: the interval of that many; others: the distance of each end times 1/sqrt(factor).
-        """
-        if factor == 1.0:
-            return self
-        if self.draws is None:
-            near = factor**-0.5
-            lowers, uppers = scaled(self.values, self.lowers, near), scaled(self.values, self.uppers, near)
-            return replace(self, lowers=lowers, uppers=uppers)
-        draws, split = self.draws * factor, None if self.split is None else self.split * factor
-        lowers, uppers = share_bounds(self.values, draws, ROW_CONFIDENCE, split)
-        return replace(self, lowers=lowers, uppers=uppers, draws=round(draws), split=split)
+    def ends(self, tail: float) -> tuple[Floats, Floats]:
+        """Intervals that each miss on a given side with a chance of at most ``tail`` (n,); NaN where images stopped adaptively."""
+        if self.adaptive:
+            return np.full_like(self.values, np.nan), np.full_like(self.values, np.nan)
+        return restated(self.values, self.lowers, self.uppers, self.draws or 0, tail, self.split)
 
 
 def normal_scale(confidence: float) -> float:
@@ -141,6 +127,14 @@ def normal_scale(confidence: float) -> float:
     from scipy.special import ndtri
 
     return 1.0 if confidence == ROW_CONFIDENCE else float(ndtri(0.5 + confidence / 2.0) / ndtri(0.5 + ROW_CONFIDENCE / 2.0))
+
+
+def repeats_scale(tail: float) -> float:
+    """The width of an interval that misses on a given side with a chance of at most ``tail``, relative to the 95 % interval's: as the
+    quantiles of Student's t with three degrees of freedom, for the fewest repeats that estimators make are four."""
+    from scipy.special import stdtrit
+
+    return 1.0 if tail >= TAIL else float(stdtrit(3, 1.0 - tail) / stdtrit(3, 1.0 - TAIL))
 
 
 def scaled(value: _Number, end: _Number, scale: float) -> _Number:
@@ -170,9 +164,9 @@ def restated(
         split: of each image's antithetic pairs, those that disagree; NaN where its votes are independent. None: they all are.
 
     Returns:
-        (lowers, uppers): recomputed for shares of votes; the others scaled as a normal error's.
+        (lowers, uppers): recomputed for shares of votes; the others scaled (:func:`repeats_scale`).
     """
-    scale = max(1.0, normal_scale(1.0 - 2.0 * tail))
+    scale = repeats_scale(tail)
     lower, upper = scaled(values, lowers, scale).copy(), scaled(values, uppers, scale).copy()
     counts = np.broadcast_to(np.asarray(draws, dtype=np.float64), values.shape)
     pairs = np.zeros_like(values, dtype=np.bool_) if split is None else ~np.isnan(split)
@@ -204,8 +198,7 @@ def measured_mean(images: MeasuredImages, confidence: float) -> Bounds:
     if not len(images.values):
         return images.low, images.high
     if images.draws is not None:
-        total, votes = images.draws * len(images.values), float(images.values.sum()) * images.draws
-        votes = float(round(votes)) if abs(votes - round(votes)) < 1e-6 else min(votes, float(total))  # not an integer: hypothetical draws
+        total, votes = images.draws * len(images.values), round(float(images.values.sum()) * images.draws)
         if images.split is None:
             lower, upper = (float(end) for end in clopper_pearson(votes, total, confidence))
         else:
@@ -245,11 +238,6 @@ def population_mean(images: MeasuredImages, confidence: float, *, light_tails: b
         confidence: in (0, 1).
         light_tails: trust Student's t towards an infinite end of the range.
     """
-    return repeated_mean(images, known_population_mean(images, confidence, light_tails=light_tails), 1.0)
-
-
-def known_population_mean(images: MeasuredImages, confidence: float, *, light_tails: bool = False) -> Bounds:
-    """The interval of :func:`population_mean` for the images with a known value only."""
     low, high, tail = images.low, images.high, (1.0 - confidence) / 2.0
     if not len(images.values):
         return low, high
@@ -257,22 +245,8 @@ def known_population_mean(images: MeasuredImages, confidence: float, *, light_ta
     below, above = below.clip(low, high), above.clip(low, high)
     open_below = np.isneginf(images.lowers.min()) or (np.isneginf(low) and not light_tails)
     open_above = np.isposinf(images.uppers.max()) or (np.isposinf(high) and not light_tails)
-    return low if open_below else mean_lower(below, low, tail), high if open_above else -mean_lower(-above, -high, tail)
-
-
-def repeated_mean(images: MeasuredImages, known: Bounds, factor: float) -> Bounds:
-    """The interval of a population mean with ``factor`` times as many images like these.
-
-    Args:
-        images: the present ones.
-        known: from :func:`known_population_mean`.
-        factor: the distances shrink by its square root; an end that an image leaves open stays.
-    """
-    if not len(images.values):
-        return known
-    mean, near = float(images.values.mean()), factor**-0.5
-    lower = known[0] if np.isneginf(images.lowers).any() else scaled(mean, known[0], near)
-    return widened(images, (lower, known[1] if np.isposinf(images.uppers).any() else scaled(mean, known[1], near)))
+    lower = low if open_below else mean_lower(below, low, tail)
+    return widened(images, (lower, high if open_above else -mean_lower(-above, -high, tail)))
 
 
 def population_mean_method(images: MeasuredImages) -> str:
@@ -285,15 +259,15 @@ def population_mean_method(images: MeasuredImages) -> str:
 
 
 def measured_share(images: MeasuredImages, t: float, confidence: float) -> Bounds:
-    """The share of these images below t: at least a lower bound on those below it, and at most all but a lower bound on the others
-    (:class:`OneSidedEnds`)."""
-    alpha = (1.0 - confidence) / 2.0
-    below = OneSidedEnds.upper(images, alpha).count_above(-t, alpha)
-    above = OneSidedEnds.lower(images, alpha).count_above(t, alpha, inclusive=True)
-    return below / images.size, 1.0 - above / images.size
+    """The share of these images below t: at least those shown to be below it, and at most all but those shown not to be
+    (:func:`least_shown`)."""
+    n, alpha = images.size, (1.0 - confidence) / 2.0
+    lowers, uppers = images.ends(alpha / (2.0 * n))
+    below = least_shown(images.uppers < t, uppers < t, n, images.tail, alpha)
+    return below / n, 1.0 - least_shown(images.lowers >= t, lowers >= t, n, images.tail, alpha) / n
 
 
-def population_share(images: MeasuredImages, t: float, confidence: float, factor: float = 1.0) -> Bounds:
+def population_share(images: MeasuredImages, t: float, confidence: float) -> Bounds:
     """The share s below t of the population: an image's whole interval is below t with a chance r <= s + g (1 - s), so
     s >= (r - g)/(1 - g), with Clopper-Pearson's lower end for r; and the same for those that are not below.
 
@@ -301,47 +275,41 @@ def population_share(images: MeasuredImages, t: float, confidence: float, factor
         images: one or more.
         t: the threshold.
         confidence: in (0, 1).
-        factor: the multiple of images like these to assume.
     """
-
-    def least(sure: int) -> float:
-        rate = float(clopper_pearson(sure * factor, images.size * factor, confidence)[0])
-        return max(0.0, (rate - images.tail) / (1.0 - images.tail))
-
-    below, above = images.padded(images.uppers, images.high) < t, images.padded(images.lowers, images.low) >= t
-    return least(int(below.sum())), 1.0 - least(int(above.sum()))
+    lower = least_share(int((images.uppers < t).sum()), images.size, images.tail, confidence)
+    return lower, 1.0 - least_share(int((images.lowers >= t).sum()), images.size, images.tail, confidence)
 
 
 def measured_quantile(images: MeasuredImages, q: float, confidence: float) -> Bounds:
-    """The q-quantile of these images: (1 - f) x_r + f x_s of two neighbouring order statistics (s = r where the place is whole).
-
-    Each is bounded by :class:`OneSidedEnds`; the error is split over the two by f, which is known in advance, so that both bounds hold
-    together. The bound of x_s is at least the bound of x_r, if it is larger: so the result is never less than the bound of x_r
-    alone. Upper ends: the same from above.
-    """
+    """The q-quantile of these images: (1 - f) x_r + f x_s of two neighbouring order statistics (s = r where the place is whole), each
+    bounded at half of the error."""
     n, alpha = images.size, (1.0 - confidence) / 2.0
     place = (n - 1) * q
     first, last = math.floor(place + 1e-9) + 1, math.ceil(place - 1e-9) + 1
-    weight = min(max(place - (first - 1), 0.0), 1.0) if last > first else 0.0
+    each, f = (alpha, 0.0) if first == last else (alpha / 2.0, place + 1.0 - first)
+    strict = images.ends(each / (2.0 * n))
 
-    def lower(error: float, far: bool) -> float:
-        return OneSidedEnds.lower(images, error).rank_bound(last if far else first, error)
+    def between(ends: Floats, surely: Floats, floor: float, near: int, far: int, weight: float) -> float:
+        ends, surely = (np.sort(np.append(np.full(images.unknown, -np.inf), some)) for some in (ends, np.nan_to_num(surely, nan=-np.inf)))
+        low, high = (max(floor, _rank_bound(ends, surely, rank, images.tail, each)) for rank in (near, far))
+        return low if high <= low or not math.isfinite(low) else low + weight * (high - low)
 
-    def upper(error: float, far: bool) -> float:
-        return OneSidedEnds.upper(images, error).rank_bound(n - (first if far else last) + 1, error)
-
-    return _between(images.low, weight, alpha, lower), -_between(-images.high, 1.0 - weight if last > first else 0.0, alpha, upper)
-
-
-def _between(floor: float, weight: float, alpha: float, bound: Callable[[float, bool], float]) -> float:
-    """A lower bound of (1 - weight) x + weight y, x <= y, from bounds of x (near) and y (far) at an error that is split over them;
-    none is below ``floor``."""
-    near = max(floor, bound(alpha * (1.0 - weight / 2.0), False))
-    far = bound(alpha * weight / 2.0, True) if weight > 0.0 else near
-    return near if far <= near or not math.isfinite(near) else near + weight * (far - near)
+    lower = between(images.lowers, strict[0], images.low, first, last, f)
+    return lower, -between(-images.uppers, -strict[1], -images.high, n - last + 1, n - first + 1, 1.0 - f)
 
 
-def population_quantile(images: MeasuredImages, q: float, confidence: float, factor: float = 1.0) -> Bounds:
+def _rank_bound(ends: Floats, strict: Floats, rank: int, tail: float, alpha: float) -> float:
+    """A lower bound of the ``rank``-th smallest true value, from sorted lower ends of which each misses with a chance of at most ``tail``,
+    and from those that hold together.
+
+    Some t is above that value only if e of the ``rank`` images up to it have ends above t that they should not have; e is such that as
+    many have a chance of at most alpha / 2.
+    """
+    place = rank - miss_quantile(rank, tail, alpha / 2.0)
+    return max(float(strict[rank - 1]), float(ends[place]) if place >= 0 else -math.inf)
+
+
+def population_quantile(images: MeasuredImages, q: float, confidence: float) -> Bounds:
     """The q-quantile of the population: at least (1 - g) q of them have a lower end that is not above it, and at most
     q + g (1 - q) an upper end below it, so order statistics of the ends bound it, by the binomial ranks of those shares; the end of
     the range where there are too few images.
@@ -350,187 +318,42 @@ def population_quantile(images: MeasuredImages, q: float, confidence: float, fac
         images: one or more.
         q: in (0, 1).
         confidence: in (0, 1).
-        factor: the multiple of images like these to assume.
     """
-    n, g = round(images.size * factor), images.tail
-    first, last = _ranks(n, (1.0 - g) * q, confidence, factor)[0], _ranks(n, q + g * (1.0 - q), confidence, factor)[1]
-
-    def ranked(ends: Floats, rank: int) -> float:
-        return float(np.partition(ends, rank - 1)[rank - 1])
-
-    lower = images.low if first < 1 else ranked(images.padded(images.lowers, images.low), math.ceil(first / factor))
-    upper = images.high if last > n else ranked(images.padded(images.uppers, images.high), min(images.size, math.ceil(last / factor)))
-    return max(lower, images.low), min(upper, images.high)
-
-
-def _ranks(n: int, q: float, confidence: float, factor: float) -> tuple[int, int]:
-    """Those of :func:`quantile_ranks`; of many hypothetical images, by the normal distribution."""
-    if n <= _MANY_IMAGES or factor == 1.0:
-        return quantile_ranks(n, q, confidence)
-    from scipy.special import ndtri
-
-    wide = float(ndtri(0.5 + confidence / 2.0)) * math.sqrt(n * q * (1.0 - q))
-    return math.floor(n * q - wide), math.ceil(n * q + wide) + 1
+    n, g = images.size, images.tail
+    first, last = quantile_ranks(n, (1.0 - g) * q, confidence)[0], quantile_ranks(n, q + g * (1.0 - q), confidence)[1]
+    lowers, uppers = np.sort(images.padded(images.lowers, images.low)), np.sort(images.padded(images.uppers, images.high))
+    lower = images.low if first < 1 else max(float(lowers[first - 1]), images.low)
+    return lower, images.high if last > n else min(float(uppers[last - 1]), images.high)
 
 
 # --- how many intervals may miss
 
 
-@dataclass(frozen=True, slots=True)
-class OneSidedEnds:
-    """One side of the images' intervals: their ends towards lower values.
+def least_shown(usual: Mask, strict: Mask, size: int, tail: float, alpha: float) -> int:
+    """A lower bound, at confidence 1 - alpha, of the number of images of a kind; each of two ways takes half of the error.
 
-    Bounds the order statistics of true values by how many of the images' intervals may miss. Images are fixed, their draws independent
-    of each other; an interval misses on a given side with a chance of at most g. Those misses matter only where an interval reaches
-    across the value asked about. With shares of votes it is known which can: all true shares lie within Clopper-Pearson at 1 - d/n
-    together with a chance of at least 1 - d (d: a tenth of the error), and an image whose bound is far from the value reaches across
-    it with a chance that the binomial gives. The bound on the number of misses only grows with those bounds, so it holds whenever they
-    do, though both come from the same votes.
-
-    Attributes:
-        ends: (n,), ascending: lower bounds of the true values; -inf where there is none.
-        tail: the largest chance that one of them is wrong.
-        counts: (n,) independent votes behind the ends, in their order; None without such votes.
-        draws: votes per image.
-        unknown: number of images without a known value (the first ones).
-        shift: added to an end, it gives a share of those votes.
-
-    Source: the number is at most Binomial(n, mean chance), for counts above its mean + 1: Hoeffding, Ann. Math. Statist. 27 (1956).
+    Args:
+        usual: images that their own intervals show to be of it; one is wrong with a chance of at most ``tail``.
+        strict: those that intervals show which hold for all images at once, at confidence 1 - alpha / 2.
+        size: number of images.
+        tail, alpha: as above.
     """
-
-    ends: Floats
-    tail: float
-    counts: Floats | None
-    draws: int
-    unknown: int
-    shift: float
-
-    @classmethod
-    def lower(cls, images: MeasuredImages, alpha: float) -> Self:
-        """The lower ends, each at a confidence that an error of alpha in all can use."""
-        (ends, _), tail = _restated_for(images, alpha)
-        return cls._of(ends, tail, images.values, images, 0.0)
-
-    @classmethod
-    def upper(cls, images: MeasuredImages, alpha: float) -> Self:
-        """The upper ends, all signs changed, and the votes that are missing."""
-        (_, ends), tail = _restated_for(images, alpha)
-        return cls._of(-ends, tail, 1.0 - images.values, images, 1.0)
-
-    @classmethod
-    def _of(cls, ends: Floats, tail: float, shares: Floats, images: MeasuredImages, shift: float) -> Self:
-        order, unbounded = np.argsort(ends, kind="stable"), np.full(images.unknown, -np.inf)
-        draws = images.independent_draws
-        counts = None if draws is None else np.append(np.zeros(images.unknown), shares[order] * draws)
-        return cls(np.append(unbounded, ends[order]), tail, counts, draws or 0, images.unknown, shift)
-
-    def rank_bound(self, rank: int, alpha: float) -> float:
-        """A lower bound of the ``rank``-th smallest true value, wrong with a chance of at most alpha; -inf where there is none.
-
-        Some t is above that value only if e of the ``rank`` images up to it have ends above t that they should not have; e is such
-        that as many have a chance of at most alpha.
-        """
-        bounds = self._bounds(alpha)
-        level = _miss_level(alpha, votes=bounds is not None)
-        plain = miss_quantile(rank, self.tail, level)
-        first = max(1, rank - plain + 1)
-        if bounds is not None and rank - plain + 1 >= 1:
-            ranks = np.unique(np.linspace(first, rank, min(_RANKS, rank - first + 1)).round().astype(np.int64)).tolist()
-            for r, s in zip(ranks, [*ranks[1:], rank + 1], strict=True):  # t between ends r and s: at least n - s + 1 ends are above it
-                first = r
-                if rank - s + 1 < min(plain, self._misses_from(r - 1, rank, bounds, level)):
-                    break
-        return max(self._simultaneous_bound(rank, alpha), float(self.ends[first - 1]) if rank - plain + 1 >= 1 else -math.inf)
-
-    def count_above(self, t: float, alpha: float, *, inclusive: bool = False) -> int:
-        """A lower bound, at confidence 1 - alpha, of the number of true values above t (``inclusive``: or equal to t).
-
-        With f such values, at most f plus the number of misses among the other n - f ends are above t.
-        """
-        size, sure = len(self.ends), int(((self.ends >= t) if inclusive else (self.ends > t)).sum())
-        if not sure:
-            return 0
-        bounds = self._bounds(alpha)
-        level = _miss_level(alpha, votes=bounds is not None)
-        least = least_count(sure, size, self.tail, level)
-        if bounds is None or self.counts is None or least == sure:
-            return least
-        votes = self._votes_above(t + self.shift, float(self.counts[size - sure]), inclusive=inclusive)
-        near, chance = self._reaching(bounds, t + self.shift, votes)
-        f = np.arange(least, sure, dtype=np.int64)
-        mean = np.minimum(near + self.unknown, size - f) * self.tail + chance
-        possible = (sure - f < mean + 1.0) | (_binomial_tail(sure - f, size - f, np.minimum(mean / (size - f), 1.0)) > level)
-        possible &= mean > level  # Markov
-        return int(f[np.argmax(possible)]) if possible.any() else sure
-
-    def _bounds(self, alpha: float) -> BoundsByValue | None:
-        """Simultaneous upper Clopper-Pearson bounds of all images with votes, each with the number of images that have it."""
-        if self.counts is None:
-            return None
-        votes, images = np.unique(self.counts[self.unknown :], return_counts=True)
-        return clopper_pearson(votes, np.full_like(votes, self.draws), self._together(alpha))[1], images
-
-    def _simultaneous_bound(self, rank: int, alpha: float) -> float:
-        """The lower bound of the ``rank``-th smallest true value if all true shares lie within their bounds; -inf where there is none."""
-        if self.counts is None or rank <= self.unknown:
-            return -math.inf
-        return float(clopper_pearson(self.counts[rank - 1], self.draws, self._together(alpha))[0]) - self.shift
-
-    def _together(self, alpha: float) -> float:
-        """The confidence at which the bounds of all images hold together, for the part of the error that is spent on them."""
-        return 1.0 - alpha * _SPENT_ON_BOUNDS / len(self.ends)
-
-    def _votes_above(self, share: float, most: float, *, inclusive: bool) -> float:
-        """The fewest votes whose end is above a share (``inclusive``: or equal to it); ``most`` votes suffice."""
-        low, high = 0.0, most
-        while low < high:
-            votes = float((low + high) // 2)
-            end = float(clopper_pearson(votes, self.draws, 1.0 - 2.0 * self.tail)[0])
-            low, high = (low, votes) if (end >= share if inclusive else end > share) else (votes + 1.0, high)
-        return high
-
-    def _reaching(self, bounds: BoundsByValue, share: float, votes: float) -> tuple[int, float]:
-        """How many images may have this share or more, and the largest expected number of others with at least ``votes`` votes."""
-        from scipy.special import betainc
-
-        shares, images = bounds
-        near = shares >= share
-        if votes <= 0.0 or votes > self.draws:
-            return int(images[near].sum()), float(images[~near].sum()) if votes <= 0.0 else 0.0
-        return int(images[near].sum()), float((betainc(votes, self.draws - votes + 1.0, shares[~near]) * images[~near]).sum())
-
-    def _misses_from(self, place: int, rank: int, bounds: BoundsByValue, level: float) -> int:
-        """The number of misses among ``rank`` images with values up to t that has a chance of at most ``level``, for t from that end on."""
-        if self.counts is None or place < self.unknown:
-            return rank + 1
-        near, chance = self._reaching(bounds, float(self.ends[place]) + self.shift, float(self.counts[place]) + 1.0)
-        mean = min(near + self.unknown, rank) * self.tail + chance
-        if mean <= level:  # Markov
-            return 1
-        return max(miss_quantile(rank, min(mean / rank, 1.0), level), math.ceil(mean + 1.0))
+    return max(least_count(int(usual.sum()), size, tail, alpha / 2.0), int(strict.sum()))
 
 
-def _miss_level(alpha: float, *, votes: bool) -> float:
-    """The part of the error that is left for the misses."""
-    return alpha * (1.0 - _SPENT_ON_BOUNDS) if votes else alpha
-
-
-def _restated_for(images: MeasuredImages, alpha: float) -> tuple[tuple[Floats, Floats], float]:
-    """The images' ends, and the chance that each misses: no more than is left of the error, so that a single image can count.
-    Confidence sequences stay unchanged."""
-    tail = min(images.tail, _miss_level(alpha, votes=images.independent_draws is not None) * (1.0 - 1e-9))
-    if tail == images.tail or images.adaptive:
-        return (images.lowers, images.uppers), images.tail
-    return restated(images.values, images.lowers, images.uppers, images.draws or 0, tail, images.split), tail
+def least_share(sure: int, size: int, tail: float, confidence: float) -> float:
+    """A lower bound of the share s of a kind in the population: an image appears to be of it with a chance r <= s + g (1 - s)."""
+    rate = float(clopper_pearson(sure, size, confidence)[0])
+    return max(0.0, (rate - tail) / (1.0 - tail))
 
 
 def miss_quantile(images: int, chance: float, alpha: float) -> int:
     """The smallest e >= 1 with P[Binomial(images, chance) >= e] <= alpha; images + 1 where there is none."""
-    mean = images * chance
-    first = max(1, math.floor(mean))
-    e = np.arange(first, min(images, math.ceil(mean + 12.0 * math.sqrt(mean) + 40.0)) + 1, dtype=np.int64)
-    few = _binomial_tail(e, images, chance) <= alpha
-    return int(e[np.argmax(few)]) if few.any() else images + 1
+    low, high = 1, images + 1
+    while low < high:
+        e = (low + high) // 2
+        low, high = (low, e) if _binomial_tail(e, images, chance) <= alpha else (e + 1, high)
+    return low
 
 
 def least_count(sure: int, size: int, tail: float, alpha: float) -> int:
@@ -539,14 +362,12 @@ def least_count(sure: int, size: int, tail: float, alpha: float) -> int:
     low, high = 0, sure  # the chance grows with f; it is 1 at sure
     while low < high:
         f = (low + high) // 2
-        low, high = (low, f) if float(_binomial_tail(sure - f, size - f, tail)) > alpha else (f + 1, high)
+        low, high = (low, f) if _binomial_tail(sure - f, size - f, tail) > alpha else (f + 1, high)
     return low
 
 
-def _binomial_tail(least: NDArray[np.int64] | int, trials: NDArray[np.int64] | int, chance: Floats | float) -> Floats:
-    """P[Binomial(trials, chance) >= least], least >= 1."""
-    from scipy.special import betainc
+def _binomial_tail(least: int, trials: int, chance: float) -> float:
+    """P[Binomial(trials, chance) >= least]."""
+    from scipy.special import bdtrc
 
-    k, n = np.asarray(least, dtype=np.float64), np.asarray(trials, dtype=np.float64)
-    tail: Floats = np.where(k > n, 0.0, betainc(np.maximum(k, 1.0), np.maximum(n - k, 0.0) + 1.0, chance))
-    return tail
+    return float(least <= 0 or bdtrc(least - 1.0, trials, chance))

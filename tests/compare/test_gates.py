@@ -255,7 +255,7 @@ def test_one_unit_in_one_line() -> None:
 def test_counts_either_way_round() -> None:
     flagged_before = between(shares([100] * 30, 1000), shares([90] * 30, 1000))
     assert decided(flagged_before, "newly_flagged <= 0")[0].verdict == "pass"
-    (one, share) = decided(between(logs([-3.0] * 20), logs([-3.0] * 19 + [-0.1])), "newly_flagged <= 0", "share_worse <= 0")
+    (one, share) = decided(between(logs([-3.0] * 20), logs([-3.0] * 19 + [-0.05])), "newly_flagged <= 0", "share_worse <= 0")
     assert (one.verdict, one.lower, one.upper) == ("fail", 1, 1), "lower is better"
     assert (share.verdict, share.lower) == ("fail", 1 / 20)
     (fixed, better) = decided(between(logs([-0.1] + [-3.0] * 19), logs([-3.0] * 20)), "newly_flagged <= 0", "share_worse <= 0")

@@ -132,7 +132,7 @@ def test_the_votes_of_the_copies_decide_for_an_approximation() -> None:
         assert (found.verdict, found.value) == (verdict, value)
         assert found.lower == pytest.approx(float(lower))
         assert found.upper == pytest.approx(float(upper))
-        assert found.method == "pooled antithetic pairs"
+        assert found.method == "antithetic pairs:pooled"
         assert found.evidence.startswith("by the votes of its copies, not by the approximation of logit_gaussian")
     assert decide(run, [gate("p05 >= 0.95")])[0].verdict == "fail"
     assert decide(run, [gate("mean >= 0.95")], population=True)[0].verdict == "fail"
@@ -154,8 +154,8 @@ def test_no_labels() -> None:
 
 @pytest.mark.parametrize("text", ["mean >= 0.72", "median >= 0.7", "worst_class >= 0.7", "noisy_accuracy >= 0.72", "p05 >= 0.55"])
 def test_so_many_more_draws_would_decide(text: str) -> None:
-    """With that many the same values decide, as with half of all, and with a tenth less than that half they do not: the rest is for
-    values that move."""
+    """With that many the same values decide; a mean is decided with half of all, too, and not with a tenth less: the rest is for values
+    that move."""
     kept = [72, 76, 74, 79, 68, 71, 73, 60, 75, 82] * 2
     labels = [0, 1] * 10
     (found,) = decide(run_of(votes(kept, 100, labels)), [gate(text)])
@@ -168,6 +168,8 @@ def test_so_many_more_draws_would_decide(text: str) -> None:
 
     enough = 100 * math.ceil((100 + found.more) / 100)  # the same shares
     assert verdict(enough) == "pass"
+    if text.startswith(("median", "p05")):
+        return
     half = (100 + found.more) / (1 + ndtri(0.8) / ndtri(0.975)) ** 2
     assert verdict(100 * math.ceil(1.1 * half / 100)) == "pass"
     fewer = round(0.9 * half) // 100 * 100

@@ -79,7 +79,7 @@ def test_formats_and_file(run: Path, run_cli: RunCli, tmp_path: Path, monkeypatc
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))
     found = json.loads(run_cli("gate", run, SURE, "--format", "json").out)
     (decided,) = found["gates"]
-    assert (found["verdict"], decided["method"]) == ("pass", "pooled Clopper-Pearson")
+    assert (found["verdict"], decided["method"]) == ("pass", "clopper-pearson:pooled")
     assert (decided["noise"], decided["level_name"], decided["level"]) == ("gaussian", "sigma", 0.35)
     code, out, _ = run_cli("gate", run, FALSE, "--format", "junit", "-o", "gates.xml")
     assert (code, out) == (1, "")

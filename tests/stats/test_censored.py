@@ -168,7 +168,7 @@ def test_a_search_never_passes_from_below(first: Row, quantity: str, population:
     """Neither what was found nor what was not is a lower end, however many images there are."""
     decision = decided([first, *(beyond(i, 4.0) for i in range(1, 40))], f"{quantity} >= 0.1", population=population)
     assert (decision.verdict, decision.more) == ("inconclusive", None)
-    assert "not found up to 4; upper bounds" in decision.evidence
+    assert "censored at 4; upper bounds" in decision.evidence
     found_ = decided([found(i, 3.0 + i / 40) for i in range(40)], f"{quantity} >= 0.1", population=population)
     assert (found_.verdict, found_.more) == ("inconclusive", None)
 
