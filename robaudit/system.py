@@ -14,6 +14,7 @@ from pathlib import Path
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # glibc's malloc.h
 _LARGEST_MMAP_THRESHOLD = 32 * 2**20  # glibc accepts no more
 _KEEP = 2**31 - 1
+_SPINS = "2000"  # about 50 microseconds; GNU's default is 300,000, and with 0 the embedded network takes a third longer on a quiet machine
 
 
 def cores(root: Path = Path("/")) -> int:
@@ -57,6 +58,21 @@ def give_back() -> None:
     """Return to the system the freed blocks that the C library keeps."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
+
+
+def share_cores() -> None:
+    """Let waiting threads sleep soon, and start no more threads than this process has cores; call it before torch is imported.
+
+    OpenMP's threads spin while they wait for each other. Where another process wants the cores, a spinning thread keeps the one it
+    waits for from running, and small networks become many times slower (docs/research/benchmarks.md, "Busy machines"). GNU's runtime, which
+    comes with torch's wheels for Linux, reads how long to spin when it is loaded. OpenMP itself starts one thread for each core that
+    this process may run on; a control group's quota may allow fewer (a container with two cores' worth of time on a machine of 64).
+    The user's own settings take precedence. The Python API leaves its caller's process alone.
+    """
+    if "OMP_WAIT_POLICY" not in os.environ:
+        os.environ.setdefault("GOMP_SPINCOUNT", _SPINS)
+    if (most := cores()) < (os.cpu_count() or 1):
+        os.environ.setdefault("OMP_NUM_THREADS", str(most))
 
 
 def keep_freed_memory() -> None:

@@ -27,17 +27,13 @@ _RESUMABLE = "; finished work is on disk: run the same command again to continue
 def main() -> NoReturn:
     """Run the command line and exit with 0, 2, 3, 5, 130 or 143; 1 and 4 come only from gates, `compare` and `verify`.
 
-    A process that does not end after SIGTERM or the second Ctrl-C is killed (137).
-
     Anything unexpected, including an installation that cannot be imported, is 3, so that no pipeline takes it for a failed gate.
     """
     try:
-        from robaudit.cli.process import GRACE, kill_if_stuck, share_cores
-        from robaudit.system import keep_freed_memory
+        from robaudit.system import keep_freed_memory, share_cores
 
         share_cores()
         keep_freed_memory()
-        kill_if_stuck(f"killed: something did not return within {GRACE:g} s of the signal{_how_to_resume()}\n")
         with ended_by_sigterm():
             _run()
     except Exception as error:  # noqa: BLE001  otherwise Python would exit with 1
