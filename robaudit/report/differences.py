@@ -32,13 +32,14 @@ def changes_of(found: Sequence[Found[Any]]) -> dict[str, Changes]:
 
 def _changes(base: Run, new: Run) -> Changes:
     """The comparison of two runs, made once: several sections of a page show it."""
-    memo, asked = base.frame.memo, ("changes", new.frame.ids)
+    memo, asked = base.frame.memo, id(new.frame)
     if asked not in memo:
         try:
-            memo[asked] = {(group.key.estimator, group.key.at): group for group in compare(base, new).groups}
+            made = {(group.key.estimator, group.key.at): group for group in compare(base, new).groups}
         except RobauditError:  # nothing in common
-            memo[asked] = {}
-    found: Changes = memo[asked]
+            made = {}
+        memo[asked] = made, new.frame  # which keeps its id
+    found: Changes = memo[asked][0]
     return found
 
 
