@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from robaudit.compare.paired import Group, Mask
+from robaudit.compare.paired import Group
 from robaudit.compare.result import Counts, Limits
 from robaudit.gates.measure import Method
-from robaudit.stats.intervals import TAIL, Floats, least_share, least_shown
+from robaudit.stats.intervals import TAIL, Floats, Mask, least_share, least_shown
 
 _BY_COUNTS = "counts of the samples' intervals"
 
@@ -20,7 +20,7 @@ def sample_ends(group: Group, tail: float | None = None) -> tuple[Floats, Floats
         tail: the chance that an interval misses on a given side; None: the chance of the rows' own 95 % intervals.
     """
     change, sides = group.changes, (group.base, group.new)
-    (low, high), (new_low, new_high) = (side.ends(tail) for side in sides)
+    (low, high), (new_low, new_high) = (side.restated(tail) for side in sides)
     below, above = (group.new.values - new_low, high - group.base.values), (new_high - group.new.values, group.base.values - low)
     join = np.add if group.adds else np.hypot
     lower, upper = change - join(*below), change + join(*above)
@@ -42,7 +42,7 @@ def counted(group: Group, below: float, confidence: float, *, same_model: bool) 
         confidence: of the bounds.
         same_model: then no sample is truly worse or newly flagged, unless the runs prove that the models differ.
     """
-    if np.isnan(group.base.lowers).any() or np.isnan(group.new.lowers).any():
+    if np.isnan(group.base.ends[0]).any() or np.isnan(group.new.ends[0]).any():
         return Counts(None, None, None)
     size, alpha = group.size, (1.0 - confidence) / 2.0
     strict = alpha / (4.0 * size)
@@ -86,6 +86,6 @@ def _worse(group: Group, tail: float | None) -> tuple[Mask, Mask]:
 
 def _flagged(group: Group, below: float, tail: float | None) -> tuple[Mask, Mask]:
     """The samples that are newly flagged, and that are not."""
-    edge, ends = group.sign * below, [side.ends(tail) for side in (group.base, group.new)]
+    edge, ends = group.sign * below, [side.restated(tail) for side in (group.base, group.new)]
     (worst, best), (new_worst, new_best) = ends if group.sign > 0 else [(-upper, -lower) for lower, upper in ends]
     return (worst >= edge) & (new_best < edge), (best < edge) | (new_worst >= edge)

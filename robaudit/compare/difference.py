@@ -16,7 +16,7 @@ import numpy as np
 
 from robaudit.compare.counts import counted, sample_ends
 from robaudit.compare.matching import Matching, Pair, match, other_images, pairs
-from robaudit.compare.paired import Group, Mask, Pairs, joined
+from robaudit.compare.paired import Group, Pairs, joined
 from robaudit.compare.result import (
     ClassChange,
     Comparison,
@@ -31,10 +31,11 @@ from robaudit.gates.measure import Method
 from robaudit.levels import LevelChoice, NoiseLevel
 from robaudit.numerics.intervals import paired_difference, share_variance
 from robaudit.stats.flags import Certainty, check_threshold, usual_threshold
-from robaudit.stats.frame import alike, antithetic
+from robaudit.stats.frame import Columns, alike, antithetic
 from robaudit.stats.groups import GroupKey
 from robaudit.stats.intervals import (
     Floats,
+    Mask,
     MeanMethod,
     MeasuredImages,
     measured_mean,
@@ -190,7 +191,7 @@ def compared(group: Group, matching: Matching, names: Sequence[str] | None, belo
         better=int(better.sum()),
         declined=int((sign * group.changes < 0).sum()),
         compared=int((~np.isnan(lower)).sum()),
-        approximate=group.base.approximate or group.new.approximate,
+        approximate=group.approximate,
         voted=group.voted,
         changed=_changed(group, below, lower, upper, worse),
         confidence=confidence,
@@ -209,11 +210,20 @@ def _measured(group: Group, of: Mask, confidence: float) -> Limits | None:
     """The interval for the measurement of these images: from pooled discordant draws, or from the two means' intervals."""
     if group.paired:
         return group.paired_limits(of, confidence)
-    sides = [(float(side.values[of].mean()), side.mean_limits(of, group.quantity, confidence)) for side in (group.base, group.new)]
-    (base, before), (new, now) = sides
+    (base, before), (new, now) = (
+        (side.values[of].mean(), _mean_limits(side.take(of), group, confidence)) for side in (group.base, group.new)
+    )
     if before is None or now is None:
         return None
-    return unpaired_difference((base, before), (new, now), same_noise=group.same_noise)
+    return unpaired_difference((float(base), before), (float(new), now), same_noise=group.same_noise)
+
+
+def _mean_limits(side: Columns, group: Group, confidence: float) -> Limits | None:
+    """The interval of the mean of one run's values; None where an image has none."""
+    images = side.images(group.quantity.low, group.quantity.high)
+    if images.draws is None and side.bounded < len(side):
+        return None
+    return Limits(*opened(images, measured_mean(images, confidence)), images.method)
 
 
 def _population(group: Group, of: Mask, confidence: float) -> Limits:
@@ -222,7 +232,7 @@ def _population(group: Group, of: Mask, confidence: float) -> Limits:
     by any amount. No gate rests on that."""
     base, new, span = group.base, group.new, group.quantity.high - group.quantity.low
     changes = group.changes[of]
-    lowers, uppers = new.lowers[of] - base.uppers[of], new.uppers[of] - base.lowers[of]
+    lowers, uppers = new.ends[0][of] - base.ends[1][of], new.ends[1][of] - base.ends[0][of]
     lowers, uppers = np.where(np.isnan(lowers), changes, lowers), np.where(np.isnan(uppers), changes, uppers)
     adaptive = base.adaptive or new.adaptive
     images = MeasuredImages(changes, lowers, uppers, -span, span, adaptive=adaptive)
@@ -244,11 +254,10 @@ def _saved(group: Group) -> float | None:
 
 
 def _noisy_accuracy(group: Group, same: bool, confidence: float) -> Difference | None:
-    of = (group.base.labels >= 0) & (group.new.labels >= 0)
-    sides = group.base, group.new
-    if not of.any() or not all((side.hit_draws[of] > 0).all() for side in sides):
+    of, sides = (group.base.label >= 0) & (group.new.label >= 0), (group.base, group.new)
+    if not of.any() or not all((side.share_draws[of] > 0).all() for side in sides):
         return None
-    shares = [side.hits[of] / side.hit_draws[of] for side in sides]
+    shares = [side.hits[of] / side.label_draws[of] for side in sides]
     base, new = (float(share.mean()) for share in shares)
     if same:
         return Difference(base, new, 0.0, _SAME, _SAME)
@@ -261,7 +270,7 @@ def _noisy_measured(group: Group, of: Mask, confidence: float) -> Limits | None:
     """The measurement interval of accuracy under noise. Where both models classify the image correctly, the draws that kept the class
     are the hits and can be paired; the other images cannot. The two parts are independent: their distances, weighted by their shares of
     the images, add in quadrature."""
-    right = of & (group.base.predicted == group.base.labels) & (group.new.predicted == group.new.labels)
+    right = of & (group.base.predicted == group.base.label) & (group.new.predicted == group.new.label)
     paired = right if group.paired and group.cut is None else np.zeros_like(of)
     parts: list[tuple[float, float, Limits]] = []
     if paired.any():
@@ -271,11 +280,11 @@ def _noisy_measured(group: Group, of: Mask, confidence: float) -> Limits | None:
     if rest.any():
         sides = []
         for side in (group.base, group.new):
-            hits, all_draws = side.hits[rest], side.hit_draws[rest]
-            if (number := alike(all_draws)) is None:
+            draws = side.label_draws[rest]
+            if (number := alike(draws)) is None:
                 return None
-            shares = hits / all_draws
-            images = MeasuredImages(shares, shares, shares, 0.0, 1.0, draws=number, split=antithetic(side.hit_split[rest]))
+            shares = side.hits[rest] / draws
+            images = MeasuredImages(shares, shares, shares, 0.0, 1.0, draws=number, split=antithetic(side.label_split[rest]))
             sides.append((float(shares.mean()), Limits(*measured_mean(images, confidence), images.method)))
         parts.append((rest.sum() / of.sum(), sides[1][0] - sides[0][0], unpaired_difference(*sides, same_noise=group.same_noise)))
     return joined(parts, "; ".join(ends.method for _, _, ends in parts))
@@ -283,7 +292,7 @@ def _noisy_measured(group: Group, of: Mask, confidence: float) -> Limits | None:
 
 def _classes(group: Group, same: bool, names: Sequence[str] | None, confidence: float) -> tuple[ClassChange, ...]:
     """By label where there are any, else by the base run's prediction; largest drop first. Bonferroni over the classes."""
-    indices = group.new.labels if group.by_label else group.base.predicted
+    indices = group.new.label if group.by_label else group.base.predicted
     present = [int(index) for index in np.unique(indices) if index >= 0]
     each = simultaneous(confidence, len(present))
     changes = []
@@ -298,18 +307,18 @@ def _changed(group: Group, below: float, lower: Floats, upper: Floats, worse: Ma
     sign = group.sign
     beyond = [sign * side.values < sign * below for side in (group.base, group.new)]
     # NaN compares as false: without an interval nothing is certain
-    wholly_beyond = [sign * (side.uppers if sign > 0 else side.lowers) < sign * below for side in (group.base, group.new)]
-    wholly_within = [sign * (side.lowers if sign > 0 else side.uppers) >= sign * below for side in (group.base, group.new)]
+    wholly_beyond = [sign * side.ends[int(sign > 0)] < sign * below for side in (group.base, group.new)]
+    wholly_within = [sign * side.ends[int(sign < 0)] >= sign * below for side in (group.base, group.new)]
     newly, fixed = beyond[1] & ~beyond[0], beyond[0] & ~beyond[1]
     certain = (newly & wholly_beyond[1] & wholly_within[0]) | (fixed & wholly_beyond[0] & wholly_within[1])
     places = np.flatnonzero(worse | newly | fixed)
     places = places[np.argsort(sign * group.changes[places], kind="stable")]
-    sure = Certainty.APPROXIMATE if group.base.approximate or group.new.approximate else Certainty.CONFIRMED
+    sure = Certainty.APPROXIMATE if group.approximate else Certainty.CONFIRMED
     changes = []
     for i in places.tolist():
         bounded = not math.isnan(lower[i])
         certainty = sure if certain[i] or not (newly[i] or fixed[i]) else Certainty.LIKELY
-        label = int(group.new.labels[i])
+        label = int(group.new.label[i])
         changes.append(
             SampleChange(
                 id=group.ids[i],

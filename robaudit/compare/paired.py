@@ -8,7 +8,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from robaudit.compare.matching import Common, Matching, Pair, common, why_unpaired
 from robaudit.compare.result import Limits
@@ -16,56 +15,9 @@ from robaudit.errors import NothingLeftError
 from robaudit.numerics.intervals import antithetic_difference, paired_difference
 from robaudit.quantities import Quantity
 from robaudit.rows import Row
-from robaudit.stats.frame import NO_CLASS, Columns, Draft, alike, antithetic
+from robaudit.stats.frame import NO_CLASS, Columns, Draft, antithetic
 from robaudit.stats.groups import GroupKey
-from robaudit.stats.intervals import Floats, MeasuredImages, measured_mean, opened, restated
-
-Mask = NDArray[np.bool_]
-
-
-class Side:
-    """One run's results, in the order of the pairs.
-
-    Args:
-        columns: of the pairs with a finite value in both runs, restricted to the draws that are compared.
-
-    Attributes:
-        values, lowers, uppers: (n,); ends are infinite where an interval is open on that side, NaN where there is none.
-        draws: that the value is a share of (n,); 0 where it is not such a share.
-        hits, hit_draws: votes for the label, of all draws (n,); 0 draws where there is no label or no such draws.
-        split, hit_split: antithetic pairs that disagree (n,); NaN where draws are independent.
-        predicted, labels: classes (n,); a label is -1 where unknown.
-        adaptive: whether the sampling of some rows stopped adaptively; ``approximate``: some intervals cover the draws only.
-    """
-
-    def __init__(self, columns: Columns) -> None:
-        self.values, self.draws = columns.values, columns.share_draws
-        self.lowers, self.uppers = columns.ends
-        self.hits, self.hit_draws = columns.hits, np.where(self.draws > 0, columns.label_draws, 0)
-        self.split, self.hit_split = columns.split, columns.label_split
-        self.predicted, self.labels = columns.predicted, columns.label
-        self.adaptive, self.approximate = columns.adaptive, columns.approximate > 0
-
-    def ends(self, tail: float | None) -> tuple[Floats, Floats]:
-        """Each image's interval that misses on a given side with a chance of at most ``tail``; None: its 95 % interval. NaN where there is
-        none, as for stricter ones of images that stopped adaptively."""
-        if tail is None:
-            return self.lowers, self.uppers
-        if self.adaptive:
-            unbounded = np.full_like(self.values, np.nan)
-            return unbounded, unbounded
-        return restated(self.values, self.lowers, self.uppers, self.draws, tail, self.split)
-
-    def mean_limits(self, of: Mask, quantity: Quantity, confidence: float) -> Limits | None:
-        """The interval of the mean of these images' values (:func:`robaudit.stats.intervals.measured_mean`); None where an image has
-        none."""
-        pooled = alike(self.draws[of])
-        if pooled is None and np.isnan(self.lowers[of]).any():
-            return None
-        split = None if pooled is None else antithetic(self.split[of])
-        given = self.values[of], self.lowers[of], self.uppers[of]
-        images = MeasuredImages(*given, quantity.low, quantity.high, draws=pooled, adaptive=self.adaptive, split=split)
-        return Limits(*opened(images, measured_mean(images, confidence)), images.method)
+from robaudit.stats.intervals import Floats, Mask
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,8 +42,8 @@ class Group:
     key: GroupKey
     quantity: Quantity
     ids: Sequence[str]
-    base: Side
-    new: Side
+    base: Columns
+    new: Columns
     shared: Floats
     same_noise: bool
     why: str
@@ -119,6 +71,11 @@ class Group:
         return self.new.values - self.base.values
 
     @property
+    def approximate(self) -> bool:
+        """Whether some intervals cover the draws only."""
+        return self.base.approximate + self.new.approximate > 0
+
+    @property
     def draws(self) -> Floats:
         """Draws that both runs share (n,); 0 where the rows do not record them."""
         return self.shared[:, 0]
@@ -136,7 +93,7 @@ class Group:
     @property
     def by_label(self) -> bool:
         """Whether classes are labels; else the base run's predictions."""
-        return bool((self.new.labels >= 0).any())
+        return bool((self.new.label >= 0).any())
 
     @property
     def adds(self) -> bool:
@@ -196,7 +153,7 @@ class Pairs:
         draws, sides = table[:, 0].astype(np.int64), []
         for which, columns in enumerate(taken):
             cut = (draws > 0) & (draws < columns.draws)
-            sides.append(Side(columns.of_votes(cut, table[:, 5 + which].astype(np.int64), draws, table[:, 7 + which])))
+            sides.append(columns.of_votes(cut, table[:, 5 + which].astype(np.int64), draws, table[:, 7 + which]))
         longer = np.flatnonzero((draws > 0) & ((taken[0].draws > draws) | (taken[1].draws > draws)))[:1]
         cut_at = (int(taken[0].draws[longer[0]]), int(taken[1].draws[longer[0]])) if len(longer) else None
         skipped = [(NO_CLASS if row.label is None else row.label, row.predicted) for row in lost]

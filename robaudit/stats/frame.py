@@ -20,7 +20,7 @@ from robaudit.numerics.intervals import antithetic_share, clopper_pearson, share
 from robaudit.quantities import P_ROBUST, Interval, IntervalKind, Quantity
 from robaudit.rows import Row
 from robaudit.stats.groups import GroupKey
-from robaudit.stats.intervals import Floats, Mask, MeasuredImages
+from robaudit.stats.intervals import Floats, Mask, MeasuredImages, restated
 
 Ints = NDArray[np.int64]
 NO_CLASS = -1
@@ -235,6 +235,15 @@ class Columns:
             upper[of] = np.inf
         return lower, upper
 
+    def restated(self, tail: float | None) -> tuple[Floats, Floats]:
+        """Intervals that miss on a given side with a chance of at most ``tail``; None: the :attr:`ends`. NaN where there is none, as for
+        stricter ones of images that stopped adaptively."""
+        if tail is None:
+            return self.ends
+        if self.adaptive:
+            return np.full(len(self), np.nan), np.full(len(self), np.nan)
+        return restated(self.values, *self.ends, self.share_draws, tail, self.split)
+
     @property
     def lowers(self) -> Floats:
         """The lower :attr:`ends`; the value itself where there is none. ``uppers``: the upper ones."""
@@ -289,7 +298,7 @@ class Columns:
 
     # --- votes
 
-    @property
+    @cached_property
     def share_draws(self) -> Ints:
         """The draws of which a row's value is the share of votes for the predicted class, their number fixed in advance; 0 where it is
         no such share (n,)."""

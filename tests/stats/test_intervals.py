@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from robaudit.compare.paired import Side
 from robaudit.gates.decide import decide
 from robaudit.quantities import P_ROBUST, Interval
 from robaudit.rows import Row
@@ -33,16 +32,15 @@ ROWS = {
 
 @pytest.mark.parametrize("confidence", LEVELS)
 @pytest.mark.parametrize("method", ROWS)
-def test_summaries_gates_and_comparisons_agree(method: str, confidence: float) -> None:
+def test_summaries_and_gates_agree(method: str, confidence: float) -> None:
     rows = ROWS[method]
     (decision,) = decide(run_of(rows), [gate("mean >= 0.5")], confidence=confidence)
-    limits = Side(Columns.of(rows)).mean_limits(np.ones(len(rows), dtype=np.bool_), P_ROBUST, confidence)
-    assert limits is not None
-    assert (decision.lower, decision.upper) == limits.ends
-    assert limits.method == method
+    images = Columns.of(rows).images(0.0, 1.0)
+    assert (decision.lower, decision.upper) == measured_mean(images, confidence)
+    assert decision.method == images.method == method
     if confidence == 0.95:
         mean = mean_of(Columns.of(rows), P_ROBUST)
-        assert (mean.measured_lower, mean.measured_upper, mean.measured_by) == (*limits.ends, method)
+        assert (mean.measured_lower, mean.measured_upper, mean.measured_by) == (decision.lower, decision.upper, method)
 
 
 def test_the_distances_scale_as_a_normal_errors_and_those_of_sequences_never_shrink() -> None:
