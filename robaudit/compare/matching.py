@@ -72,40 +72,15 @@ class Described:
 
 
 def described(run: Run) -> Described:
-    """Read the description from run.json.
-
-    Raises:
-        RunError: its spec is not valid.
-    """
+    """The description in run.json."""
     info, spec, files = run.info, run.info["spec"], run.info.get("noise_files", {})
-    try:
-        model = {key: value for key, value in spec["model"].items() if key not in ("path", "format")}
-        code = info["identity"] if info["model"]["format"] == "python" else None
-        return Described(
-            noises={
-                str(entry["name"]): {**without_levels(entry), **({"files": files[entry["name"]]} if entry["name"] in files else {})}
-                for entry in spec["noise"]
-            },
-            estimators=frozenset((label_of(entry), entry["name"]) for entry in spec["estimators"]),
-            model=(info["model"]["sha256"], info["model"]["format"], model, spec["run"].get("precision"), code),
-        )
-    except (LookupError, TypeError, AttributeError) as error:
-        raise RunError(str(run.path / "run.json"), "is damaged (its spec is not valid)", "run the audit again in another folder") from error
-
-
-def differing_noise(base: Mapping[str, Mapping[str, Any]], new: Mapping[str, Mapping[str, Any]]) -> str | None:
-    """In words, the first noise of both that is not the same, such as "the noise rain (clip False and True)"; None if all are.
-
-    Args:
-        base, new: noises by label, each without its levels.
-    """
-    for label, before in base.items():
-        now = new.get(label, before)
-        for key in (*before, *now):
-            if before.get(key) != now.get(key):
-                values = " and ".join(str(entry.get(key, "not set")) for entry in (before, now))
-                return f"the noise {label} ({'its files' if key == 'files' else f'{key} {values}'})"
-    return None
+    model = {key: value for key, value in spec["model"].items() if key not in ("path", "format")}
+    code = info["identity"] if info["model"]["format"] == "python" else None
+    return Described(
+        noises={str(entry["name"]): {**without_levels(entry), "files": files.get(entry["name"])} for entry in spec["noise"]},
+        estimators=frozenset((label_of(entry), entry["name"]) for entry in spec["estimators"]),
+        model=(info["model"]["sha256"], info["model"]["format"], model, spec["run"].get("precision"), code),
+    )
 
 
 def check_same_noise(base: Run, new: Run) -> tuple[Described, Described]:
@@ -115,8 +90,9 @@ def check_same_noise(base: Run, new: Run) -> tuple[Described, Described]:
         RunError: a noise that both have is not the same.
     """
     before, now = described(base), described(new)
-    if differing := differing_noise(before.noises, now.noises):
-        raise RunError(f"{base.path} and {new.path}", f"differ in {differing}", "compare runs with the same noise")
+    for label in before.noises.keys() & now.noises.keys():
+        if before.noises[label] != now.noises[label]:
+            raise RunError(f"{base.path} and {new.path}", f"differ in the noise {label}", "compare runs with the same noise")
     return before, now
 
 

@@ -6,7 +6,9 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from robaudit.errors import RobauditError, SpecError, did_you_mean
 from robaudit.gates.decide import Decision, Verdict, check_confidence, decide
@@ -16,8 +18,6 @@ from robaudit.spec.gates import NO_WARNINGS, QUANTITIES, Gate, parse_gate
 from robaudit.spec.model import AuditSpec
 from robaudit.store.info import until_decided
 from robaudit.store.run import Run
-
-_LARGEST = 2**20  # bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,46 +168,33 @@ def parsed(written: Sequence[str], where: str) -> tuple[Gate, ...]:
     return tuple(parse_gate(text, QUANTITIES, where) for text in written)
 
 
+class _Section(BaseModel):
+    """[tool.robaudit] of a pyproject.toml."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    gates: list[str] = []
+    inconclusive: Verdict | None = None
+    population: bool | None = None
+    point: bool | None = None
+    confidence: float | None = None
+
+
 def _from_pyproject(path: Path) -> GateRules | None:
     """The section [tool.robaudit]; None where it is missing or has no gates."""
-    section = _section(path)
-    known = ("gates", "inconclusive", "population", "point", "confidence")
     where = f"{path}, [tool.robaudit]"
-    for key in section:
-        if key not in known:
-            raise SpecError(where, f"unknown key {key!r}", did_you_mean(key, known))
-    if not section.get("gates"):
-        return None
-    gates = section["gates"]
-    if not isinstance(gates, list) or not all(isinstance(gate, str) for gate in gates):
-        raise SpecError(where, "gates must be a list of strings", 'for example gates = ["mean >= 0.9"]')
-    for key in ("population", "point"):
-        if not isinstance(section.get(key, False), bool):
-            raise SpecError(where, f"{key} must be true or false", f"for example {key} = true")
-    confidence = section.get("confidence")
-    if confidence is not None and (isinstance(confidence, bool) or not isinstance(confidence, int | float)):
-        raise SpecError(where, "confidence must be a number", "for example confidence = 0.95")
-    inconclusive = section.get("inconclusive")
-    if inconclusive is not None and inconclusive not in get_args(Verdict):
-        raise SpecError(where, f"inconclusive is {inconclusive!r}", "write one of " + ", ".join(map(repr, get_args(Verdict))))
-    return GateRules(parsed(gates, where), where, inconclusive, section.get("population"), section.get("point"), confidence)
-
-
-def _section(path: Path) -> Mapping[str, Any]:
     try:
-        if not path.is_file():
-            raise SpecError(str(path), "no such file", "name a pyproject.toml")
-        with path.open("rb") as file:
-            content = file.read(_LARGEST + 1)
-        if len(content) > _LARGEST:
-            raise SpecError(str(path), "is larger than 1 MB", "name a pyproject.toml")
-        document = tomllib.loads(content.decode())
-    except (ValueError, RecursionError) as error:  # not TOML, or not UTF-8
-        raise SpecError(str(path), f"is not valid TOML: {error}") from error
+        section = _Section.model_validate(tomllib.loads(path.read_text("utf-8")).get("tool", {}).get("robaudit", {}))
     except OSError as error:
         raise SpecError(str(path), f"cannot be read: {error.strerror or error}") from error
-    tool = document.get("tool")
-    section = tool.get("robaudit", {}) if isinstance(tool, dict) else {}
-    if not isinstance(section, dict):
-        raise SpecError(f"{path}, tool.robaudit", "is not a section", '[tool.robaudit] gates = ["mean >= 0.9"]')
-    return section
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        key = str(first["loc"][0]) if first["loc"] else "it"
+        remedy = did_you_mean(key, _Section.model_fields) if first["type"] == "extra_forbidden" else 'for example gates = ["mean >= 0.9"]'
+        raise SpecError(where, f"{key}: {first['msg']}", remedy) from error
+    except (ValueError, AttributeError) as error:  # not TOML, not UTF-8, or not a section
+        raise SpecError(str(path), f"is not valid: {error}") from error
+    if not section.gates:
+        return None
+    gates = parsed(section.gates, where)
+    return GateRules(gates, where, section.inconclusive, section.population, section.point, section.confidence)

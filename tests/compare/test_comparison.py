@@ -183,25 +183,12 @@ def test_more_draws_begin_with_the_same_ones(make: Make, ordinary: Run) -> None:
     assert {one.value for one in rows_of(few)} != {one.value for one in rows_of(ordinary)}
 
 
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        ({"clip": True}, "clip False and True"),
-        ({"kind": "blur"}, "kind gaussian and blur"),
-        ({"amount": 3}, "amount not set and 3"),
-    ],
-)
-def test_other_noise_is_refused(change: dict[str, object], says: str, ordinary: Run) -> None:
+@pytest.mark.parametrize("change", [{"clip": True}, {"kind": "blur"}, {"amount": 3}])
+def test_other_noise_is_refused(change: dict[str, object], ordinary: Run) -> None:
     info = json.loads(json.dumps(dict(ordinary.info)))
     info["spec"]["noise"][0] |= change
-    with pytest.raises(RunError, match=rf"differ in the noise gaussian \({says}\); compare runs with the same noise"):
+    with pytest.raises(RunError, match="differ in the noise gaussian; compare runs with the same noise"):
         compare(ordinary, replace(ordinary, info=info))
-
-
-@pytest.mark.parametrize("spec", [{}, {"model": 3}, {"model": {}, "noise": []}, {"model": {}, "noise": {"kind": "x"}, "estimators": [1]}])
-def test_a_spec_that_is_none_is_refused(spec: dict[str, object], ordinary: Run) -> None:
-    with pytest.raises(RunError, match="its spec is not valid"):
-        compare(ordinary, replace(ordinary, info={**ordinary.info, "spec": spec}))
 
 
 def test_what_has_nothing_in_common_is_refused(make: Make, ordinary: Run) -> None:
