@@ -13,7 +13,7 @@ from pathlib import Path
 from robaudit.compare.result import Comparison, Difference, GroupComparison, Limits
 from robaudit.errors import RunError
 from robaudit.gates.decide import Basis, Decision, settle
-from robaudit.gates.evidence import matching_groups, refuse_results_of
+from robaudit.gates.evidence import matching_groups, only_group, refuse_results_of
 from robaudit.gates.measure import ClassPart, Measured, Method, check_between
 from robaudit.spec.gates import Gate
 from robaudit.stats.flags import Certainty
@@ -191,7 +191,7 @@ def _check_range(gate: Gate, span: float) -> None:
 def _group_of(gate: Gate, comparison: Comparison) -> GroupComparison:
     """The group that a gate is about; one that it does not name must be the only one."""
     groups = {(group.key.estimator, group.key.at): group for group in comparison.groups}
-    return groups[matching_groups(gate, Run(Path(), {}, ()), groups, one=True, subject="the comparison")[0]]
+    return groups[only_group(gate, matching_groups(gate, Run(Path(), {}, ()), groups, subject="the comparison"))]
 
 
 def _left_out(group: GroupComparison) -> list[str]:

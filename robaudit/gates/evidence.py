@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from robaudit.errors import RunError, SpecError, did_you_mean
 from robaudit.levels import NoiseLevel
-from robaudit.names import Part, ResultName, series
+from robaudit.names import ResultName
 from robaudit.quantities import CERTIFIED, Quantity
 from robaudit.spec.gates import CERTIFIED_ACCURACY, SCORES, WARNINGS, Gate
 from robaudit.stats.frame import NO_CLASS, Columns, Ints
@@ -24,32 +23,11 @@ OF_THE_RUN = frozenset({"accuracy", WARNINGS})
 """Quantities that no estimator and no noise level has to do with."""
 
 
-@dataclass(frozen=True, slots=True)
-class Needed:
-    """The results that gates on a set of values are about.
-
-    Attributes:
-        quantities: names of theirs.
-        subject: what has them, in messages.
-        lacking: what a run without any lacks, and what would add some.
-    """
-
-    quantities: Sequence[str]
-    subject: str
-    lacking: tuple[str, str]
-
-
-_RADII = Needed(
-    RADII,
-    "the set of radii",
-    ("there are no radii, and so no scores", "add radius_attack, radius_exact or noise_tolerance to the estimators"),
-)
-_CERTIFICATES = Needed(
-    (CERTIFIED.name,),
-    "the set of certificates",
-    ("there are no certified radii", "add certified_radius, margin_radius or smoothed_margin to the estimators"),
-)
-_NEEDED = {**dict.fromkeys(SCORES, _RADII), CERTIFIED_ACCURACY: _CERTIFICATES}
+_NEEDED = {
+    **dict.fromkeys(SCORES, (RADII, "there are no radii, and so no scores", "add radius_attack, radius_exact or noise_tolerance")),
+    CERTIFIED_ACCURACY: ((CERTIFIED.name,), "there are no certified radii", "add certified_radius, margin_radius or smoothed_margin"),
+}
+"""The quantities of the results that gates on a set of values are about; what a run without any lacks, and what would add some."""
 
 
 class Evidence:
@@ -140,33 +118,34 @@ def group_of(gate: Gate, run: Run, quantities: Mapping[Group, str], voted: Conta
     if gate.quantity in OF_THE_RUN:
         refuse_results_of(gate)
         return None
-    needed = _NEEDED.get(gate.quantity)
-    if needed is not None:
-        able = [group for group, quantity in quantities.items() if quantity in needed.quantities]
-        if not able:
-            raise SpecError(f"gate {str(gate)!r}", *needed.lacking)
-        return matching_groups(gate, run, able, one=True, subject=needed.subject)[0]
-    groups = matching_groups(gate, run, quantities, one=gate.quantity != "noisy_accuracy")
-    if gate.quantity == "noisy_accuracy" and voted is not None:
-        groups = [group for group in groups if group in voted]
+    needed, lacking, remedy = _NEEDED.get(gate.quantity, (None, "", ""))
+    able = [group for group, quantity in quantities.items() if needed is None or quantity in needed]
+    if needed is not None and not able:
+        raise SpecError(f"gate {str(gate)!r}", lacking, f"{remedy} to the estimators")
+    groups = matching_groups(gate, run, able)
+    if gate.quantity == "noisy_accuracy":
+        groups = [group for group in groups if voted is None or group in voted]
         if not groups:
             what = "there are no results with labels and a fixed number of votes"
             raise SpecError(f"gate {str(gate)!r}", what, "audit labelled images with mc")
-        _refuse_several(gate, groups)
-    return groups[0]
+        if voted is None:
+            return groups[0]
+    return only_group(gate, groups)
 
 
-def matching_groups(gate: Gate, run: Run, keys: Iterable[Group], *, one: bool, subject: str = "the run") -> list[Group]:
-    """The groups that a gate can be about; with ``one``, exactly one. ``subject`` names what has them in messages.
+def matching_groups(gate: Gate, run: Run, keys: Iterable[Group], *, subject: str = "the run") -> list[Group]:
+    """The groups that a gate can be about, one at least. ``subject`` names what has them in messages.
 
     Raises:
-        SpecError: there is none, or there are several.
+        SpecError: there is none.
     """
     where, keys = f"gate {str(gate)!r}", list(keys)
     names = list(dict.fromkeys(name for name, _ in keys))
     named = [name for name in names if gate.means(name)]
     if not named:
-        raise SpecError(where, *_lacking(gate, names, subject))
+        known = dict.fromkeys([*(ResultName.parse(name).estimator for name in names), *names])
+        asked = gate.result or str(gate.part)
+        raise SpecError(where, f"{subject} has no {asked} for this gate", did_you_mean(asked, known))
     try:
         matches = run.chosen(keys, named, gate.levels)
     except RunError as error:
@@ -174,22 +153,23 @@ def matching_groups(gate: Gate, run: Run, keys: Iterable[Group], *, one: bool, s
     if not matches:
         present = ", ".join(f"{name} at {at}" for name, at in keys)
         raise SpecError(where, f"{subject} has no such results", f"it has {present}")
-    if one:
-        _refuse_several(gate, matches)
     return matches
 
 
-def _lacking(gate: Gate, names: Sequence[str], subject: str) -> tuple[str, str]:
-    """What the results lack that a gate names, and what there is instead."""
-    estimators = dict.fromkeys(ResultName.parse(name).estimator for name in names)
-    if gate.estimator is not None and gate.estimator not in estimators:
-        return f"{subject} has no estimator {gate.estimator}", did_you_mean(gate.estimator, estimators)
-    of = "" if gate.estimator is None else f" of {gate.estimator}"
-    there = dict.fromkeys(
-        str(part) for name in names if gate.estimator in (None, (one := ResultName.parse(name)).estimator) and (part := one.part)
-    )
-    have = f"it has {', '.join(there)}" if there else f"leave {gate.part.name if gate.part else 'it'} out: there is one value of each image"
-    return f"{subject} has no {gate.part}{of}", have
+def only_group(gate: Gate, groups: Sequence[Group]) -> Group:
+    """The one group that a gate is about.
+
+    Raises:
+        SpecError: there are several.
+    """
+    if len(groups) == 1:
+        return groups[0]
+    levels = dict.fromkeys(at for _, at in groups)
+    noises = dict.fromkeys(at.noise for at in levels)
+    of_levels = dict.fromkeys(f"{at.level:g}" for at in levels) if len(noises) == 1 else {}
+    choices = {"estimator": dict.fromkeys(name for name, _ in groups), "noise": noises, next(iter(levels)).argument: of_levels}
+    said = [f"{name}={' | '.join(values)}" for name, values in choices.items() if len(values) > 1]
+    raise SpecError(f"gate {str(gate)!r}", "does not say which results it is about", f"say {' and '.join(said)}")
 
 
 def refuse_results_of(gate: Gate) -> None:
@@ -206,24 +186,3 @@ def refuse_results_of(gate: Gate) -> None:
             f"{gate.quantity} is about the clean images",
             f"leave estimator and noise level out, or use noisy_{gate.quantity}",
         )
-
-
-def _refuse_several(gate: Gate, keys: Sequence[Group]) -> None:
-    if len(keys) > 1:
-        results, levels = list(dict.fromkeys(name for name, _ in keys)), dict.fromkeys(at for _, at in keys)
-        noises = dict.fromkeys(at.noise for at in levels)
-        alike = series(results)
-        if len(alike) == 1 and len(results) == len(numbers := next(iter(alike.values()))) > 1:
-            ((_, what),) = alike
-            choices = [f"{what}={' | '.join(Part(what, number).value for number, _ in numbers)}"]
-        else:
-            choices = [f"estimator={' | '.join(results)}"] if len(results) > 1 else []
-        choices += [f"noise={' | '.join(noises)}"] if len(noises) > 1 else []
-        if len(noises) == 1 and len(levels) > 1:
-            first = next(iter(levels))
-            choices += [f"{first.argument}={' | '.join(f'{at.level:g}' for at in levels)}"]
-        text, one = str(gate), ", ".join(choice.partition(" | ")[0] for choice in choices)
-        before, closing, after = text.rpartition(")")
-        example = f"{before}, {one}){after}" if closing else text.replace(gate.quantity, f"{gate.quantity}({one})", 1)
-        remedy = f"say {' and '.join(choices)}: {example}"
-        raise SpecError(f"gate {text!r}", "does not say which results it is about", remedy)
