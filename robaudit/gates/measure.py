@@ -141,7 +141,8 @@ def check_between(gate: Gate, low: float, high: float, what: str, number: float,
         SpecError: it does.
     """
     if not low <= number <= high:
-        raise SpecError(f"gate {str(gate)!r}", f"{what} lies from {low:g} to {high:g}, never {number:.15g}", f"give a {name} in that range")
+        limits = f"is at least {low:g}" if high == math.inf else f"lies from {low:g} to {high:g}"
+        raise SpecError(f"gate {str(gate)!r}", f"{what} {limits}, never {number:.15g}", f"give a {name} in that range")
 
 
 def measure(

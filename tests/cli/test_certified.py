@@ -91,7 +91,7 @@ def test_a_gate_is_refused_before_anything_is_computed(tmp_path: Path, run_cli: 
     write(tmp_path, spec)
     done = run_cli("estimate", "spec.yaml", "--out", "run", "-q", "--until-decided")
     assert done.code == 2
-    assert "the set of certificates has no norm=linf" in done.err
+    assert "the run has no norm=linf for this gate; known: smoothed, smoothed:norm=l2" in done.err
     assert not Path("run").exists()
 
 

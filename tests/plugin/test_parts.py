@@ -152,7 +152,7 @@ def test_gates(run: Path, run_cli: RunCli) -> None:
     assert "pass  mean(estimator=norms, q=10, sigma=0.8) <= 50 " in said
     assert "pass  median(estimator=norms, q=1, sigma=0.8) <= 50 " in said
     assert "pass  p05(estimator=norms, q=10, sigma=0.8) <= 50 " in said
-    assert "the 95th percentile: lower is better" in said
+    assert "lower is better: the bad end is the high one" in said
     values = {name: [float(row["value"]) for row in read_rows(run) if row["estimator"] == name] for name in NAMES}
     mean = sum(values["norms:q=10"]) / 20
     assert gate(run_cli, f"mean(estimator=norms, q=10) <= {mean / 3}", code=1).startswith("fail")
@@ -161,12 +161,12 @@ def test_gates(run: Path, run_cli: RunCli) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("mean(estimator=norms) <= 5", "does not say which results it is about; say q=1 | 10"),
+        ("mean(estimator=norms) <= 5", "does not say which results it is about; say estimator=norms:q=1 | norms:q=10"),
         ("mean <= 5", "does not say which results it is about; say estimator=mc | norms:q=1 | norms:q=10"),
-        ("mean(estimator=norms, q=5) <= 5", "the run has no q=5 of norms; it has q=1, q=10"),
-        ("mean(q=5) <= 5", "the run has no q=5; it has q=1, q=10"),
-        ("mean(estimator=mc, q=5) <= 5", "the run has no q=5 of mc; leave q out: there is one value of each image"),
-        ("mean(estimator=norm, q=1) <= 5", "the run has no estimator norm; did you mean 'norms'?"),
+        ("mean(estimator=norms, q=5) <= 5", "the run has no norms:q=5 for this gate; did you mean 'norms:q=1'?"),
+        ("mean(q=5) <= 5", "the run has no q=5 for this gate; known: mc, norms, norms:q=1, norms:q=10"),
+        ("mean(estimator=mc, q=5) <= 5", "the run has no mc:q=5 for this gate; known: mc, norms, norms:q=1, norms:q=10"),
+        ("mean(estimator=norm, q=1) <= 5", "the run has no norm:q=1 for this gate; did you mean 'norms:q=1'?"),
         ("mean(estimator=norms:q=1, q=10) <= 5", "says both q=10 and q=1; say one of them"),
         ("mean(estimator=norms, q=x) <= 5", "q is 'x', not a number"),
         ("mean(estimator=norms, q=1) <= -1", "mean of loss is at least 0, never -1"),

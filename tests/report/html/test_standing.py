@@ -19,7 +19,7 @@ def test_the_run_s_own_gates() -> None:
     assert (now["verdict"], now["value"]) == ("fail", 0.5)
     none, problem = decisions_of(replace(run, info={**run.info, "spec": {"gates": ["mean(estimator=taylor) >= 0.9"]}}))
     assert none == ()
-    assert "has no estimator taylor" in problem
+    assert "the run has no taylor for this gate; known: mc" in problem
 
 
 def test_what_is_not_known_is_a_dash() -> None:
