@@ -55,7 +55,7 @@ def test_a_gate_on_censored_radii_is_open(run: Path, run_cli: RunCli) -> None:
 
 BAD = {
     "r_m(norm=l2) >= 1": "gate 'r_m(norm=l2) >= 1': does not say which results it is about; say estimator=radii:norm=l2 | whole:norm=l2",
-    "r_m(estimator=whole) >= 1": "gate 'r_m(estimator=whole) >= 1': does not say which results it is about; say estimator=whole:norm=l2 | whole:norm=linf",
+    "r_m(estimator=whole) >= 1": "does not say which results it is about; say estimator=whole:norm=l2 | whole:norm=linf",
     "r_m(norm=l7) >= 1": "norm: 'l7' is none of l1, l2, linf; write norm=l2, norm=linf or norm=l1",
     "r_m(estimator=whole, norm=l2) >= -1": "r_m is at least 0, never -1; give a threshold in that range",
     "relative_variation(estimator=whole, norm=l2) <= 5": "relative_variation lies from 0 to 1, never 5",
