@@ -23,27 +23,9 @@ from robaudit.store.serialise import rows_csv, rows_json, stream_rows_json
 from robaudit.store.state import Flush, State
 from tests.compare.tools import with_bits
 from tests.estimators.tools import SHAPE, build, curved, linear, votes_of, work_on
+from tests.rows import ROW as PLAIN_ROW
 
-ROW = Row(
-    sample_id="a",
-    label=0,
-    predicted=0,
-    correct=True,
-    noise="gaussian",
-    level_name="sigma",
-    level=0.1,
-    estimator="mc",
-    quantity="p_robust",
-    value=0.7,
-    lower=0.3,
-    upper=0.9,
-    std_error=0.1,
-    flips_to=1,
-    forwards=11,
-    backwards=0,
-    note="",
-    interval=Interval.parse("clopper-pearson"),
-)
+ROW = replace(PLAIN_ROW, value=0.7, lower=0.3, std_error=0.1)
 bits = st.lists(st.booleans(), min_size=1, max_size=70)
 
 

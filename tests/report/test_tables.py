@@ -26,28 +26,10 @@ from robaudit.stats.flags import flag
 from robaudit.stats.summary import summarise
 from tests.levels import sigma
 from tests.report.html.tools import hand_made
+from tests.rows import ROW as PLAIN_ROW
 
 NAMES = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
-ROW = Row(
-    sample_id="a",
-    label=0,
-    predicted=0,
-    correct=True,
-    noise="gaussian",
-    level_name="sigma",
-    level=0.05,
-    estimator="mc",
-    quantity="p_robust",
-    value=0.8,
-    lower=0.7,
-    upper=0.9,
-    std_error=0.05,
-    flips_to=1,
-    forwards=11,
-    backwards=0,
-    note="",
-    interval=Interval.parse("clopper-pearson"),
-)
+ROW = replace(PLAIN_ROW, level=0.05)
 
 
 def mc(n: int = 48, draws: int = 2000, **more: object) -> list[Row]:

@@ -19,28 +19,9 @@ from robaudit.results import Votes
 from robaudit.rows import Row
 from robaudit.stats.frame import one_result
 from robaudit.stats.summary import summarise
+from tests.rows import ROW as PLAIN_ROW
 
-ROW = Row(
-    sample_id="a",
-    label=0,
-    predicted=0,
-    correct=True,
-    noise="gaussian",
-    level_name="sigma",
-    level=0.1,
-    estimator="mc",
-    quantity="p_robust",
-    value=0.8,
-    lower=0.4,
-    upper=0.97,
-    std_error=0.13,
-    flips_to=1,
-    forwards=11,
-    backwards=0,
-    note="",
-    interval=Interval.parse("clopper-pearson"),
-    votes=Votes((8, 2)),
-)
+ROW = replace(PLAIN_ROW, lower=0.4, upper=0.97, std_error=0.13, votes=Votes((8, 2)))
 
 
 def counted(votes: tuple[int, ...], label: int | None, predicted: int, name: str = "a") -> Row:

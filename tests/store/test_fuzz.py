@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from robaudit.results import LARGEST, Certificate, Votes
 from robaudit.rows import Row, read_row
 from robaudit.store.run import read_run
 from robaudit.store.serialise import rows_csv, rows_json, stream_rows_json
+from tests.rows import ROW
 from tests.specs import digits, read_info, write
 
 quickly = settings(max_examples=40, deadline=5_000, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -153,27 +155,7 @@ def test_results_read_back(written: list[Row]) -> None:
 
 EXACT = Interval.parse("clopper-pearson")
 ROWS = [
-    Row(
-        sample_id="a,b",
-        label=0,
-        predicted=0,
-        correct=True,
-        noise="gaussian",
-        level_name="sigma",
-        level=0.1,
-        estimator="mc",
-        quantity="p_robust",
-        value=0.8,
-        lower=0.7,
-        upper=0.9,
-        std_error=0.05,
-        flips_to=1,
-        forwards=11,
-        backwards=0,
-        note="",
-        interval=EXACT,
-        votes=Votes((8, 2)),
-    ),
+    replace(ROW, sample_id="a,b", interval=EXACT, votes=Votes((8, 2))),
     Row(
         sample_id="c",
         label=None,

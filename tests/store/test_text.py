@@ -19,29 +19,10 @@ from robaudit.results import LARGEST, Votes
 from robaudit.rows import COLUMNS, Row, read_row
 from robaudit.stats.summary import summarise
 from robaudit.store.serialise import document_json, rows_csv, rows_json, stream_rows_json, summary_json
+from tests.rows import ROW as PLAIN_ROW
 
 EXACT = Interval.parse("clopper-pearson")
-ROW = Row(
-    sample_id="a",
-    label=0,
-    predicted=0,
-    correct=True,
-    noise="gaussian",
-    level_name="sigma",
-    level=0.1,
-    estimator="mc",
-    quantity="p_robust",
-    value=0.8,
-    lower=0.7,
-    upper=0.9,
-    std_error=0.05,
-    flips_to=1,
-    forwards=11,
-    backwards=0,
-    note="",
-    interval=EXACT,
-    votes=Votes((8, 2)),
-)
+ROW = replace(PLAIN_ROW, interval=EXACT, votes=Votes((8, 2)))
 BARE = replace(ROW, sample_id="b", label=None, correct=None, lower=None, upper=None, std_error=None, flips_to=None, votes=None)
 
 text = st.text(max_size=20) | st.sampled_from(

@@ -8,32 +8,13 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-from robaudit.quantities import Interval
 from robaudit.rows import Row
 from robaudit.store.run import Run
+from tests.rows import ROW
 
 HOSTILE = ("<script>alert(1)</script>", 'a|b "q"\nc', "]](http://x) @me #1 `", "&amp;\x1b[31m")
 VOID = {"meta", "img", "input", "br", "hr", "link"}
-PLAIN = Row(
-    sample_id="0",
-    label=0,
-    predicted=0,
-    correct=True,
-    noise="gaussian",
-    level_name="sigma",
-    level=0.1,
-    estimator="mc",
-    quantity="p_robust",
-    value=0.5,
-    lower=0.4,
-    upper=0.6,
-    std_error=0.05,
-    flips_to=1,
-    forwards=21,
-    backwards=0,
-    note="",
-    interval=Interval.parse("clopper-pearson"),
-)
+PLAIN = replace(ROW, sample_id="0", value=0.5, lower=0.4, upper=0.6, forwards=21)
 
 DECISION: Mapping[str, Any] = {
     "gate": "mean >= 0.9",
