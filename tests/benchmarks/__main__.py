@@ -17,7 +17,7 @@ import torch
 
 from robaudit.auditing.environment import pick_device
 from robaudit.system import keep_freed_memory
-from tests.benchmarks import accuracy, busy, engine, imagenet, kinds, memory, ray, scaling, start, training, versus
+from tests.benchmarks import accuracy, engine, imagenet, kinds, memory, ray, scaling, start, training, versus
 from tests.benchmarks.machine import exact_products, machine
 from tests.benchmarks.networks import Bench
 from tests.benchmarks.report import ORDER, Section, write
@@ -31,7 +31,6 @@ PARTS: dict[str, Callable[[Bench], Section]] = {
     "kinds": kinds.measure,
     "scaling": scaling.measure,
     "memory": memory.measure,
-    "busy": busy.measure,
     "start": start.measure,
     "training": training.measure,
     "ray": ray.measure,
