@@ -8,7 +8,6 @@ source; and the structure of the inputs may import modules.
 
 from __future__ import annotations
 
-import inspect
 import json
 import logging
 import os
@@ -21,6 +20,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.export.passes import move_to_device_pass
 
 from robaudit.errors import ModelError
 from robaudit.models.base import Format, LoadedNetwork, Source, batch_note, check_finite, file_sha256
@@ -75,12 +75,9 @@ def load_exported(source: Source) -> LoadedNetwork:
     _refuse_training(program, source.where)
     least, most = _batch_sizes(program, source.where)
     if source.device.type != "cpu":
-        program = _moved(program, source.device)
-    # Guards are skipped: they are Python code in the file, compiled and run.
-    takes_guards = "check_guards" in inspect.signature(program.module).parameters
-    if hasattr(program, "_guards_code"):
-        program._guards_code = []
-    network: nn.Module = program.module(check_guards=False) if takes_guards else program.module()
+        program = move_to_device_pass(program, source.device)
+    program._guards_code = []  # they are Python code in the file, which would be compiled and run
+    network: nn.Module = program.module(check_guards=False)
     network = network.to(device=source.device, dtype=source.dtype)
     check_finite(network, source.where)
     notes = (NOTE, batch_note("pt2", least)) if least == most else (NOTE,)
@@ -197,12 +194,6 @@ def _refuse_training(program: Any, where: str) -> None:
                     f"was exported in training mode ({name} is active)",
                     "call model.eval() before torch.export.export, and export again",
                 )
-
-
-def _moved(program: Any, device: torch.device) -> Any:
-    from torch.export import passes
-
-    return passes.move_to_device_pass(program, device) if hasattr(passes, "move_to_device_pass") else program
 
 
 @contextmanager
