@@ -12,7 +12,7 @@ from robaudit.models.architectures import families_of
 from robaudit.models.base import Source
 from robaudit.models.load import guess_format
 from robaudit.models.safety import load_tensors
-from robaudit.models.state_dict import other_classes, read_safetensors, state_of
+from robaudit.models.state_dict import other_classes, read_safetensors, weights_of
 from robaudit.spec.model import ModelSpec
 from robaudit.spec.pretrained.base import Pretrained
 from robaudit.spec.pretrained.folder import INDEX, describe, weights_file
@@ -55,7 +55,7 @@ def _classes_of(path: str, architecture: str, base: Path) -> dict[str, Any]:
     format_ = guess_format(file, None) if file.is_file() else None
     if format_ not in ("state dict", "safetensors") or file.name.endswith(INDEX):
         return {}
-    found = read_safetensors(file, path) if format_ == "safetensors" else state_of(load_tensors(file, path), None, path)
+    found = read_safetensors(file, path) if format_ == "safetensors" else weights_of(load_tensors(file, path), None, path)[0]
     classes = other_classes(Source(ModelSpec(path=path, architecture=architecture), file, base), found)
     return {} if classes is None else {"architecture_options": {"num_classes": classes}}
 
@@ -87,7 +87,7 @@ def _stated(path: Path) -> dict[str, Any]:
         return {}
     timms = "version" in found or len(meant) == 1  # timm's checkpoints have a version
     keys: dict[str, Any] = {"architecture": next((one for one in meant if one.startswith("timm:") == timms), meant[0])}
-    classes = _classes(state_of(found, None, str(path)))
+    classes = _classes(weights_of(found, None, str(path))[0])
     return keys | ({"architecture_options": {"num_classes": classes}} if classes not in (None, _IMAGENET) else {})
 
 
