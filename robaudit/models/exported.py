@@ -26,6 +26,7 @@ from robaudit.errors import ModelError
 from robaudit.models.base import Format, LoadedNetwork, Source, batch_note, check_finite, file_sha256
 from robaudit.models.operators import check_operators
 from robaudit.models.safety import members, reader_of, refusal
+from robaudit.text import first_line
 
 NOTE = "pt2: a graph of torch operators, not only weights; load files only from people you trust"
 _DROPOUTS = ("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout", "native_dropout")
@@ -68,7 +69,7 @@ def load_exported(source: Source) -> LoadedNetwork:
     except Exception as error:
         if pickled := [one for one in (error, *logged) if isinstance(one, pickle.UnpicklingError)]:
             raise refusal(pickled[0], source.where) from error
-        reason = _line((*logged, error)[0])
+        reason = first_line((*logged, error)[0])
         raise ModelError(
             source.where, f"torch.export {torch.__version__} cannot load it: {reason}", "export it again with this version of torch"
         ) from error
@@ -230,7 +231,3 @@ def _quiet() -> Iterator[list[BaseException]]:
     finally:
         for logger, (handlers, propagate) in zip(loggers, before, strict=True):
             logger.handlers, logger.propagate = handlers, propagate
-
-
-def _line(error: BaseException) -> str:
-    return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)[:200]
