@@ -289,10 +289,9 @@ def _always(factor: float) -> Callable[[Input], float]:
 
 _FACTORS: dict[str, Callable[[Input], float]] = {
     **dict.fromkeys(
-        ("Relu", "Abs", "Neg", "Tanh", "Hardtanh", "Clamp", "ClampMin", "ClampMax", "LogSigmoid", "Softshrink", "Sin", "Cos"),
+        "Relu Abs Neg Tanh Hardtanh Clamp ClampMin ClampMax LogSigmoid Softshrink Sin Cos Atan Asinh".split(),  # noqa: SIM905  likewise
         _always(1.0),
     ),
-    **dict.fromkeys(("Atan", "Asinh"), _always(1.0)),
     "Sigmoid": _always(0.25),
     "Hardsigmoid": _always(rounded_up(1 / 6, 1)),
     "Hardswish": _always(1.5),

@@ -145,16 +145,16 @@ def load_safetensors(source: Source) -> LoadedNetwork:
     """
     _needs_architecture(source, "safetensors holds weights only")
     files = _listed(source.file) if source.file.name.endswith(INDEX) else [source.file]
-    tensors: dict[str, torch.Tensor] = {}
+    tensors, format_ = dict[str, torch.Tensor](), "safetensors"
     for path in files:
         if path == source.file or path.suffix == ".safetensors":
             tensors |= read_safetensors(path, str(path))
         else:
+            format_ = "state dict"
             tensors |= weights_of(load_tensors(path, str(path)), None, str(path))[0]
     if source.spec.entry is not None:
         raise ModelError(source.where, "has no entries: safetensors holds the weights themselves", "remove model.entry")
-    plain = all(path == source.file or path.suffix == ".safetensors" for path in files)
-    return _fill(source, files, tensors, "safetensors" if plain else "state dict", ())
+    return _fill(source, files, tensors, format_, ())
 
 
 def read_safetensors(path: Path, where: str) -> dict[str, torch.Tensor]:
