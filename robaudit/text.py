@@ -33,6 +33,11 @@ def clipped(text: str, width: int) -> str:
     return text if len(text) <= width else f"{text[:half]} ... {text[-half:]}"
 
 
+def first_line(error: BaseException) -> str:
+    """The first line of an error's text, at most 200 characters; the error's type if there is no text."""
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)[:200]
+
+
 def count(number: int, noun: str) -> str:
     """``1 sample``, ``1,200 samples``."""
     return f"{number:,} {noun}" + ("" if number == 1 else "s")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from robaudit.errors import ModelError
-from robaudit.models.graph import fewest_images
+from robaudit.models.graph import fewest_images, tensors_in
 from robaudit.models.logits import LogitModel, once_a_model
 
 Function = Callable[[Tensor], Tensor]
@@ -153,7 +153,7 @@ class _Recorder(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
-        given = [one for one in _tensors([*args, *kwargs.values()]) if one is self._latest or id(one) in self._older]
+        given = [one for one in tensors_in((args, kwargs)) if one is self._latest or id(one) in self._older]
         if given and not self.obstacle:
             name = func._schema.name.rpartition("::")[2]
             self._note(name, func, args, kwargs, given, result)
@@ -205,11 +205,3 @@ def _again(name: str, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any],
 
 def _is_constant(one: Any, value: Tensor) -> bool:
     return isinstance(one, Tensor) and one is not value and one.is_floating_point()
-
-
-def _tensors(values: Any) -> Iterator[Tensor]:
-    for value in values:
-        if isinstance(value, Tensor):
-            yield value
-        elif isinstance(value, list | tuple):
-            yield from _tensors(value)

@@ -8,7 +8,6 @@ source; and the structure of the inputs may import modules.
 
 from __future__ import annotations
 
-import inspect
 import json
 import logging
 import os
@@ -21,11 +20,13 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.export.passes import move_to_device_pass
 
 from robaudit.errors import ModelError
 from robaudit.models.base import Format, LoadedNetwork, Source, batch_note, check_finite, file_sha256
 from robaudit.models.operators import check_operators
 from robaudit.models.safety import members, reader_of, refusal
+from robaudit.text import first_line
 
 NOTE = "pt2: a graph of torch operators, not only weights; load files only from people you trust"
 _DROPOUTS = ("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout", "native_dropout")
@@ -68,19 +69,16 @@ def load_exported(source: Source) -> LoadedNetwork:
     except Exception as error:
         if pickled := [one for one in (error, *logged) if isinstance(one, pickle.UnpicklingError)]:
             raise refusal(pickled[0], source.where) from error
-        reason = _line((*logged, error)[0])
+        reason = first_line((*logged, error)[0])
         raise ModelError(
             source.where, f"torch.export {torch.__version__} cannot load it: {reason}", "export it again with this version of torch"
         ) from error
     _refuse_training(program, source.where)
     least, most = _batch_sizes(program, source.where)
     if source.device.type != "cpu":
-        program = _moved(program, source.device)
-    # Guards are skipped: they are Python code in the file, compiled and run.
-    takes_guards = "check_guards" in inspect.signature(program.module).parameters
-    if hasattr(program, "_guards_code"):
-        program._guards_code = []
-    network: nn.Module = program.module(check_guards=False) if takes_guards else program.module()
+        program = move_to_device_pass(program, source.device)
+    program._guards_code = []  # they are Python code in the file, which would be compiled and run
+    network: nn.Module = program.module(check_guards=False)
     network = network.to(device=source.device, dtype=source.dtype)
     check_finite(network, source.where)
     notes = (NOTE, batch_note("pt2", least)) if least == most else (NOTE,)
@@ -199,12 +197,6 @@ def _refuse_training(program: Any, where: str) -> None:
                 )
 
 
-def _moved(program: Any, device: torch.device) -> Any:
-    from torch.export import passes
-
-    return passes.move_to_device_pass(program, device) if hasattr(passes, "move_to_device_pass") else program
-
-
 @contextmanager
 def _weights_only() -> Iterator[None]:
     """Force every torch.load within the block to read weights only, even if torch.export asks for more."""
@@ -239,7 +231,3 @@ def _quiet() -> Iterator[list[BaseException]]:
     finally:
         for logger, (handlers, propagate) in zip(loggers, before, strict=True):
             logger.handlers, logger.propagate = handlers, propagate
-
-
-def _line(error: BaseException) -> str:
-    return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)[:200]

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.autograd.function import BackwardCFunction
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from robaudit.models.base import LoadedNetwork
 
@@ -168,12 +169,12 @@ class _Watch(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
-        given = [one for one in _tensors((args, kwargs)) if id(one) in self._held]
+        given = [one for one in tensors_in((args, kwargs)) if id(one) in self._held]
         name = func._schema.name.rpartition("::")[2]
         if not given or name.endswith("_like") or name.startswith("new_"):  # these use only the shape
             return result
         detaches = name == "detach"  # autograd does this with saved tensors, which nothing else uses
-        made = list(_tensors(result))
+        made = tensors_in(result)
         used = any(id(one) in self._lost for one in given) and any(one.is_floating_point() for one in made)
         if not self.unseen and not detaches and (used or name == "_local_scalar_dense"):
             self.unseen = name.lstrip("_")
@@ -189,7 +190,7 @@ class _Watch(TorchDispatchMode):
 
     def holds(self, values: Any) -> bool:
         """Whether a tensor among them depends on the pixels."""
-        return any(id(one) in self._held for one in _tensors(values))
+        return any(id(one) in self._held for one in tensors_in(values))
 
 
 class _Numbers(TorchFunctionMode):
@@ -218,11 +219,6 @@ def _leaving_scripts(model: Model) -> str:
 _LEAVING = frozenset({"numpy", "tolist", "__array__", "__dlpack__"})
 
 
-def _tensors(values: Any) -> Iterator[Tensor]:
-    if isinstance(values, Tensor):
-        yield values
-    elif isinstance(values, list | tuple):
-        for value in values:
-            yield from _tensors(value)
-    elif isinstance(values, dict):
-        yield from _tensors(list(values.values()))
+def tensors_in(values: Any) -> list[Tensor]:
+    """The tensors among the arguments or results of an operation, in containers, too."""
+    return [one for one in tree_leaves(values) if isinstance(one, Tensor)]

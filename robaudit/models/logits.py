@@ -310,7 +310,7 @@ def once_a_model(compute: Callable[[LogitModel, torch.Tensor], T]) -> Callable[[
 def rounded_products(allowed: bool) -> Iterator[None]:
     """Let CUDA's float32 products (matmul, cuDNN) round their factors to TF32's 10 bits, or forbid it (torch leaves it to cuDNN).
 
-    torch has two sets of switches for it, ``allow_tf32`` and (since 2.9) ``fp32_precision``, and the first cannot be read after the
+    torch has two sets of switches for it, ``allow_tf32`` and ``fp32_precision``, and the first cannot be read after the
     caller has used the second: both are set, and restored as far as they could be read.
     """
     before = [_readable(switch) for switch in _switches()], [one.fp32_precision for one in _formats()]
@@ -326,8 +326,7 @@ def _switches() -> list[Any]:
 
 
 def _formats() -> list[Any]:
-    found = torch.backends.cuda.matmul, getattr(torch.backends.cudnn, "conv", None), getattr(torch.backends.cudnn, "rnn", None)
-    return [one for one in found if hasattr(one, "fp32_precision")]
+    return [torch.backends.cuda.matmul, torch.backends.cudnn.conv, torch.backends.cudnn.rnn]  # type: ignore[attr-defined]
 
 
 def _readable(switch: Any) -> bool | None:

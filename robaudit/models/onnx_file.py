@@ -18,6 +18,7 @@ from torch import nn
 from robaudit.errors import ModelError, needs_extra
 from robaudit.models.base import Format, LoadedNetwork, Source, batch_note, file_sha256
 from robaudit.models.operators import NAMESPACES, check_operators
+from robaudit.text import first_line
 
 NOTE = "onnx: no gradients; estimators that need them refuse to run"
 _MOST_BYTES = 2**31  # of a protobuf message
@@ -85,8 +86,7 @@ def load_onnx(source: Source) -> LoadedNetwork:
     try:
         session = onnxruntime.InferenceSession(str(source.file), options, providers=providers)
     except Exception as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise ModelError(source.where, f"onnxruntime cannot load it: {reason[:200]}", "check the file with onnx.checker") from error
+        raise ModelError(source.where, f"onnxruntime cannot load it: {first_line(error)}", "check the file with onnx.checker") from error
     batch = _check_input(session, source.where)
     notes = (NOTE,) if batch is None else (NOTE, batch_note("onnx", batch))
     network, sha256 = OnnxNetwork(session, source.device).eval(), weights_sha256(source.file, contents.files)

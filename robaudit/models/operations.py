@@ -34,7 +34,8 @@ _REPEATED = frozenset(
 """Every output is one input, at fixed places."""
 _INTERPOLATED = frozenset({"UpsampleLinear1D", "UpsampleBilinear2D", "UpsampleTrilinear3D"})
 """Every output is a weighted mean of inputs, with fixed weights."""
-_AVERAGED = frozenset({"AvgPool2D", "AvgPool3D", "AdaptiveAvgPool2D", "AdaptiveAvgPool3D", "MkldnnAdaptiveAvgPool2D"})
+_WINDOWS = frozenset({"AvgPool2D", "AvgPool3D"})
+_ADAPTIVE_WINDOWS = frozenset({"AdaptiveAvgPool2D", "AdaptiveAvgPool3D", "MkldnnAdaptiveAvgPool2D"})
 _LARGEST = frozenset({"Max", "Amax", "Min", "Amin", "Sort", "Topk", "Logsumexp"})
 """Operations that select by order; no output moves further than the inputs, in any norm."""
 
@@ -289,10 +290,9 @@ def _always(factor: float) -> Callable[[Input], float]:
 
 _FACTORS: dict[str, Callable[[Input], float]] = {
     **dict.fromkeys(
-        ("Relu", "Abs", "Neg", "Tanh", "Hardtanh", "Clamp", "ClampMin", "ClampMax", "LogSigmoid", "Softshrink", "Sin", "Cos"),
+        "Relu Abs Neg Tanh Hardtanh Clamp ClampMin ClampMax LogSigmoid Softshrink Sin Cos Atan Asinh".split(),  # noqa: SIM905  likewise
         _always(1.0),
     ),
-    **dict.fromkeys(("Atan", "Asinh"), _always(1.0)),
     "Sigmoid": _always(0.25),
     "Hardsigmoid": _always(rounded_up(1 / 6, 1)),
     "Hardswish": _always(1.5),
@@ -313,8 +313,8 @@ _RULES: dict[str, Callable[[Input], Norms]] = {
     **dict.fromkeys(NORMALISATIONS, _batch_norm),
     **dict.fromkeys(("Mul", "Div"), _scale),
     "Convolution": convolution_norms,
-    **dict.fromkeys(("AvgPool2D", "AvgPool3D"), _average_pool),
-    **dict.fromkeys(("AdaptiveAvgPool2D", "AdaptiveAvgPool3D", "MkldnnAdaptiveAvgPool2D"), _adaptive_average_pool),
+    **dict.fromkeys(_WINDOWS, _average_pool),
+    **dict.fromkeys(_ADAPTIVE_WINDOWS, _adaptive_average_pool),
     **dict.fromkeys(("MaxPool2DWithIndices", "MaxPool3DWithIndices"), _max_pool),
     **dict.fromkeys(("AdaptiveMaxPool2D", "AdaptiveMaxPool3D"), _adaptive_max_pool),
     "Mean": _mean,
@@ -331,7 +331,7 @@ SUMS: dict[str, Callable[[Any], Sequence[float]]] = {
 """Factors of the operands of sums."""
 JOINED = frozenset({"Cat", "Stack"})
 """The result has all of the operands."""
-_LINEAR = REARRANGED | _REPEATED | _INTERPOLATED | _AVERAGED | JOINED | SUMS.keys() | {"Neg", "Mean", "Sum"}
+_LINEAR = REARRANGED | _REPEATED | _INTERPOLATED | _WINDOWS | _ADAPTIVE_WINDOWS | JOINED | SUMS.keys() | {"Neg", "Mean", "Sum"}
 """Linear in all of the operands together."""
 LARGER = frozenset({"Maximum", "Minimum"})
 """Every output is one of two values."""

@@ -6,13 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from robaudit.models.architectures import families_of
 from robaudit.models.base import Source
 from robaudit.models.load import guess_format
 from robaudit.models.safety import load_tensors
-from robaudit.models.state_dict import other_classes, read_safetensors, state_of
+from robaudit.models.state_dict import other_classes, read_safetensors, weights_of
 from robaudit.spec.model import ModelSpec
 from robaudit.spec.pretrained.base import Pretrained
 from robaudit.spec.pretrained.folder import INDEX, describe, weights_file
@@ -43,8 +41,8 @@ def recognise(path: str, architecture: str | None, base: Path) -> tuple[dict[str
     known = describe(ModelSpec(path=path, **keys), base)
     if known is not None:
         return {"architecture": known.architecture, **keys}, known
-    if architecture is None and not is_hub(path) and _is_state_dict(base / path):
-        keys = _by_file(weights_file(base / path))
+    if architecture is None and not is_hub(path) and guess_format(file := weights_file(base / path), None) == "state dict":
+        keys = {"weights": name} if (name := name_of_file(file.name)) else _stated(file)
         known = describe(ModelSpec(path=path, **keys), base) if keys else None
     return keys, known
 
@@ -55,7 +53,7 @@ def _classes_of(path: str, architecture: str, base: Path) -> dict[str, Any]:
     format_ = guess_format(file, None) if file.is_file() else None
     if format_ not in ("state dict", "safetensors") or file.name.endswith(INDEX):
         return {}
-    found = read_safetensors(file, path) if format_ == "safetensors" else state_of(load_tensors(file, path), None, path)
+    found = read_safetensors(file, path) if format_ == "safetensors" else weights_of(load_tensors(file, path), None, path)[0]
     classes = other_classes(Source(ModelSpec(path=path, architecture=architecture), file, base), found)
     return {} if classes is None else {"architecture_options": {"num_classes": classes}}
 
@@ -69,15 +67,6 @@ def needs_architecture(path: str, base: Path) -> bool:
     return is_hub(path) or guess_format(weights_file(base / path), None) in ("state dict", "safetensors")
 
 
-def _is_state_dict(path: Path) -> bool:
-    return guess_format(weights_file(path), None) == "state dict"
-
-
-def _by_file(path: Path) -> dict[str, Any]:
-    weights = name_of_file(path.name)
-    return {"weights": weights} if weights else _stated(path)
-
-
 def _stated(path: Path) -> dict[str, Any]:
     """The architecture that a checkpoint states under ``arch``, as the scripts of timm and of torchvision's users write it."""
     found = load_tensors(path, str(path))
@@ -87,11 +76,6 @@ def _stated(path: Path) -> dict[str, Any]:
         return {}
     timms = "version" in found or len(meant) == 1  # timm's checkpoints have a version
     keys: dict[str, Any] = {"architecture": next((one for one in meant if one.startswith("timm:") == timms), meant[0])}
-    classes = _classes(state_of(found, None, str(path)))
+    matrices = [tensor for tensor in weights_of(found, None, str(path))[0].values() if tensor.dim() == 2]
+    classes = matrices[-1].shape[0] if matrices else None
     return keys | ({"architecture_options": {"num_classes": classes}} if classes not in (None, _IMAGENET) else {})
-
-
-def _classes(tensors: Mapping[str, torch.Tensor]) -> int | None:
-    """The rows of the last matrix."""
-    matrices = [tensor for tensor in tensors.values() if tensor.dim() == 2]
-    return matrices[-1].shape[0] if matrices else None

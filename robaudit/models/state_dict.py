@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -53,10 +52,12 @@ def check_state(network: nn.Module, tensors: Mapping[str, torch.Tensor], where: 
         raise ModelError(where, ", ".join(complaints), _beside(wanted, tensors) or "check architecture and architecture_options")
     differing = [key for key in wanted if key in tensors and wanted[key].shape != tensors[key].shape]
     if differing:
+        classes = _other_classes(wanted, tensors, differing)
+        remedy = "check architecture and architecture_options"
+        if classes is not None:
+            remedy = f"the last layer has {classes} rows: write architecture_options: {{num_classes: {classes}}}"
         shown = [f"{key} is {_shape(tensors[key])}, the architecture has {_shape(wanted[key])}" for key in differing]
-        raise ModelError(
-            where, f"{len(differing)} of {len(wanted)} tensors have another shape: {_few(shown)}", _hint(wanted, tensors, differing)
-        )
+        raise ModelError(where, f"{len(differing)} of {len(wanted)} tensors have another shape: {_few(shown)}", remedy)
 
 
 def _beside(wanted: Mapping[str, torch.Tensor], tensors: Mapping[str, torch.Tensor]) -> str:
@@ -98,14 +99,6 @@ def _odd(tensor: torch.Tensor) -> str:
     if tensor.is_quantized:
         return f"quantised ({tensor.dtype})"
     return "complex" if tensor.is_complex() else ""
-
-
-def _hint(wanted: Mapping[str, torch.Tensor], tensors: Mapping[str, torch.Tensor], differing: list[str]) -> str:
-    """Suggest num_classes when only the last layer's number of rows differs."""
-    classes = _other_classes(wanted, tensors, differing)
-    if classes is not None:
-        return f"the last layer has {classes} rows: write architecture_options: {{num_classes: {classes}}}"
-    return "check architecture and architecture_options"
 
 
 def _other_classes(wanted: Mapping[str, torch.Tensor], tensors: Mapping[str, torch.Tensor], differing: list[str]) -> int | None:
@@ -152,16 +145,16 @@ def load_safetensors(source: Source) -> LoadedNetwork:
     """
     _needs_architecture(source, "safetensors holds weights only")
     files = _listed(source.file) if source.file.name.endswith(INDEX) else [source.file]
-    tensors: dict[str, torch.Tensor] = {}
+    tensors, format_ = dict[str, torch.Tensor](), "safetensors"
     for path in files:
         if path == source.file or path.suffix == ".safetensors":
             tensors |= read_safetensors(path, str(path))
         else:
-            tensors |= state_of(load_tensors(path, str(path)), None, str(path))
+            format_ = "state dict"
+            tensors |= weights_of(load_tensors(path, str(path)), None, str(path))[0]
     if source.spec.entry is not None:
         raise ModelError(source.where, "has no entries: safetensors holds the weights themselves", "remove model.entry")
-    plain = all(path == source.file or path.suffix == ".safetensors" for path in files)
-    return _fill(source, files, tensors, "safetensors" if plain else "state dict", ())
+    return _fill(source, files, tensors, format_, ())
 
 
 def read_safetensors(path: Path, where: str) -> dict[str, torch.Tensor]:
@@ -201,10 +194,10 @@ def load_state_dict_file(source: Source) -> LoadedNetwork:
     Raises:
         ModelError: it holds more than tensors, no architecture is given, or the weights do not fit or are not finite.
     """
-    chosen = _chosen(load_tensors(source.file, source.where), source.spec.entry, source.where)
+    tensors, notes = weights_of(load_tensors(source.file, source.where), source.spec.entry, source.where)
     _needs_architecture(source, "is a state dict: weights only")
-    notes = ("state dict of torch.save: only its numbers are read, no code in it runs", *chosen.notes)
-    return _fill(source, [source.file], chosen.tensors, "state dict", notes)
+    notes = ("state dict of torch.save: only its numbers are read, no code in it runs", *notes)
+    return _fill(source, [source.file], tensors, "state dict", notes)
 
 
 def _recognises_safetensors(head: bytes, _: Sequence[str]) -> bool:
@@ -276,37 +269,13 @@ def _needs_architecture(source: Source, what: str) -> None:
         raise ModelError(source.where, what, remedy)
 
 
-def state_of(found: Any, entry: str | None, where: str) -> dict[str, torch.Tensor]:
-    """The weights in a file's contents: the state dict itself, or a checkpoint's.
+def weights_of(found: Any, entry: str | None, where: str) -> tuple[dict[str, torch.Tensor], tuple[str, ...]]:
+    """The state dict in a file's contents, or in an entry of a checkpoint; and notes: which entry was used, and what else there is.
 
     Args:
         found: the contents.
-        entry: the key of the weights; None: the plain ones under one of the usual keys.
+        entry: the key of the weights; None: one of the usual keys, of plain weights before averaged ones (EMA).
         where: the file's name in messages.
-
-    Raises:
-        ModelError: there are none.
-    """
-    return _chosen(found, entry, where).tensors
-
-
-@dataclass(frozen=True, slots=True)
-class _Chosen:
-    """A state dict of a checkpoint.
-
-    Attributes:
-        tensors: by key.
-        notes: which entry was used, and what else there is.
-    """
-
-    tensors: dict[str, torch.Tensor]
-    notes: tuple[str, ...]
-
-
-def _chosen(found: Any, entry: str | None, where: str) -> _Chosen:
-    """The state dict of a file: its contents, or an entry of a checkpoint.
-
-    Without ``entry``, plain weights come before averaged ones (EMA), and the note says what else there is.
 
     Raises:
         ModelError: there is no state dict, or none under this key.
@@ -319,9 +288,9 @@ def _chosen(found: Any, entry: str | None, where: str) -> _Chosen:
             raise ModelError(
                 where, f"has no weights under the key {entry!r}", did_you_mean(entry, states) if states else "remove model.entry"
             )
-        return _Chosen(states[entry], (f"the weights are those under the key {entry!r}",))
+        return states[entry], (f"the weights are those under the key {entry!r}",)
     if _is_state(found):
-        return _Chosen(dict(found), ())
+        return dict(found), ()
     names = [name for name in (*_PLAIN, *_AVERAGED) if name in states] or (list(states) if len(states) == 1 else [])
     if not names:
         raise _refusal(found, states, where)
@@ -332,7 +301,7 @@ def _chosen(found: Any, entry: str | None, where: str) -> _Chosen:
     left_out = sorted({str(key) for key, value in found.items() if str(key) != names[0] and str(key) not in others})
     if left_out:
         note += f"; not read: {_few(left_out, 6)}"
-    return _Chosen(states[names[0]], (note,))
+    return states[names[0]], (note,)
 
 
 def _refusal(found: Mapping[Any, Any], states: Mapping[str, object], where: str) -> ModelError:

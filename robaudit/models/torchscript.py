@@ -17,6 +17,7 @@ from robaudit.errors import ModelError
 from robaudit.models.base import Format, LoadedNetwork, Source, check_finite, file_sha256
 from robaudit.models.operators import check_operators
 from robaudit.models.safety import Unread, members, reader_of
+from robaudit.text import first_line
 
 NOTE = "torchscript: a graph of torch operators, not only weights; load files only from people you trust"
 _RUNS_AT_LOAD = re.compile(rb"__setstate__|(?<![\w.])ops\b(?!\.(?:aten|prim|torchvision)\.)")
@@ -45,8 +46,7 @@ def load_torchscript(source: Source) -> LoadedNetwork:
     except ModelError:
         raise
     except Exception as error:
-        reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
-        raise ModelError(source.where, f"torch.jit cannot load it: {reason[:200]}", "save it again with torch.jit.save") from error
+        raise ModelError(source.where, f"torch.jit cannot load it: {first_line(error)}", "save it again with torch.jit.save") from error
     network = network.eval().to(dtype=source.dtype)
     _refuse_training(network, source.where)
     check_finite(network, source.where)

@@ -17,7 +17,7 @@ from robaudit.models.base import Source
 from robaudit.models.size import build_within
 from robaudit.spec.pretrained.base import read_object
 from robaudit.spec.pretrained.folder import CONFIG
-from robaudit.text import clipped, count
+from robaudit.text import clipped, count, first_line
 
 _EXTRA = "num_batches_tracked"
 _NOT_TAKEN = frozenset(
@@ -71,7 +71,7 @@ def build_transformers(source: Source, tensors: Mapping[str, torch.Tensor]) -> n
         except ModelError:
             raise
         except Exception as error:
-            what = f"is of a model that Transformers {transformers.__version__} does not build ({_first_line(error)})"
+            what = f"is of a model that Transformers {transformers.__version__} does not build ({first_line(error)})"
             raise ModelError(str(path), what, "use the version that saved it; code that a folder brings along never runs") from error
         if kind.__name__ != wanted:
             raise ModelError(where, f"{path} describes a {kind.__name__}", did_you_mean(wanted, [kind.__name__]))
@@ -80,7 +80,7 @@ def build_transformers(source: Source, tensors: Mapping[str, torch.Tensor]) -> n
                 None, config=config, state_dict=state, output_loading_info=True, ignore_mismatched_sizes=True
             )
         except Exception as error:
-            raise ModelError(source.where, f"Transformers cannot load it ({_first_line(error)})", "save the model again") from error
+            raise ModelError(source.where, f"Transformers cannot load it ({first_line(error)})", "save the model again") from error
     _check(about, source.where)
     return Logits(network.eval())
 
@@ -128,7 +128,3 @@ def _quiet(transformers: Any) -> Iterator[None]:
         log.set_verbosity(level)
         if bars:
             log.enable_progress_bar()
-
-
-def _first_line(error: Exception) -> str:
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)[:200]

@@ -15,45 +15,37 @@ STORED, DEFLATED = 0, 8
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One member as it is written: every number may be a lie; None is the truth.
+    """One member as it is written.
 
     Attributes:
         data: its bytes on disk.
         method: STORED or DEFLATED.
-        size: what it claims to expand to.
-        packed: what it claims to take on disk.
-        local_name: its name in its own header, where that differs from the directory's.
+        size: what it claims to expand to; None: the truth.
+        crc: its checksum; None: that of the bytes on disk.
     """
 
     name: str
     data: bytes
     method: int = STORED
     size: int | None = None
-    packed: int | None = None
     crc: int | None = None
-    flags: int = 0
-    local_name: str | None = None
-    offset: int | None = None
 
 
-def write_zip(path: Path, *members: Member, comment: bytes = b"", directory_offset: int | None = None) -> Path:
+def write_zip(path: Path, *members: Member, directory_offset: int | None = None) -> Path:
     """Write an archive, lies included."""
     body, directory = b"", b""
     for member in members:
-        size = len(member.data) if member.size is None else member.size
-        packed = len(member.data) if member.packed is None else member.packed
-        crc = zlib.crc32(member.data) if member.crc is None else member.crc
-        offset = len(body) if member.offset is None else member.offset
+        size, packed, name = len(member.data) if member.size is None else member.size, len(member.data), member.name.encode()
         large = b"" if max(size, packed) < 2**32 else struct.pack("<HHQQ", 1, 16, size, packed)
         sizes = (2**32 - 1, 2**32 - 1) if large else (packed, size)
-        name, local = member.name.encode(), (member.name if member.local_name is None else member.local_name).encode()
-        head = struct.pack("<HHHHHIII", 45, member.flags, member.method, 0, 33, crc, *sizes)
-        body += b"PK\3\4" + head + struct.pack("<HH", len(local), len(large)) + local + large + member.data
-        tail = struct.pack("<HHHHHII", len(name), len(large), 0, 0, 0, 0, offset)
-        directory += b"PK\1\2" + struct.pack("<H", 45) + head + tail + name + large
+        head = struct.pack(
+            "<HHHHHIII", 45, 0, member.method, 0, 33, zlib.crc32(member.data) if member.crc is None else member.crc, *sizes
+        ) + struct.pack("<HH", len(name), len(large))
+        directory += b"PK\1\2" + struct.pack("<H", 45) + head + struct.pack("<HHHII", 0, 0, 0, 0, len(body)) + name + large
+        body += b"PK\3\4" + head + name + large + member.data
     begin = len(body) if directory_offset is None else directory_offset
-    end = struct.pack("<HHHHIIH", 0, 0, len(members), len(members), len(directory), begin, len(comment))
-    path.write_bytes(body + directory + b"PK\5\6" + end + comment)
+    end = struct.pack("<HHHHIIH", 0, 0, len(members), len(members), len(directory), begin, 0)
+    path.write_bytes(body + directory + b"PK\5\6" + end)
     return path
 
 

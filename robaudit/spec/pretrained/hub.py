@@ -7,6 +7,7 @@ from pathlib import Path
 
 from robaudit.errors import ModelError, needs_extra
 from robaudit.spec.model import HUB
+from robaudit.text import first_line
 
 _NAME = re.compile(r"[\w.-]+/[\w.-]+")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -67,6 +68,5 @@ def _folder(path: str, revision: str | None, patterns: tuple[str, ...], wanted: 
     try:
         return Path(snapshot_download(name, revision=revision, allow_patterns=list(patterns)))
     except Exception as error:  # the library's, and those of the HTTP client it uses
-        reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
-        what = f"cannot be downloaded ({type(error).__name__}: {reason[:200]})"
+        what = f"cannot be downloaded ({type(error).__name__}: {first_line(error)})"
         raise ModelError(path, what, "check the name, the revision and the network; or give the local folder of a copy") from error
