@@ -47,31 +47,13 @@ def read_ahead(dataset: Dataset, indices: Iterable[int], workers: int, depth: in
 
     Yields:
         The index, and the sample or its error.
-
-    Raises:
-        ValueError: workers or depth out of range.
     """
-    if workers < 0 or (workers and depth < 1):
-        raise ValueError(f"{workers} workers and {depth} samples ahead; at least 0 and 1")
-    return _by_threads(dataset, indices, min(workers, depth), depth) if workers else _in_turn(dataset, indices)
-
-
-def _in_turn(dataset: Dataset, indices: Iterable[int]) -> Generator[Read, None, None]:
-    for index in indices:
-        yield index, _read(dataset, index)
-
-
-def _read(dataset: Dataset, index: int) -> Sample | SampleError:
-    try:
-        return dataset[index]
-    except SampleError as error:
-        return error
-
-
-def _by_threads(dataset: Dataset, indices: Iterable[int], workers: int, depth: int) -> Generator[Read, None, None]:
+    if not workers:
+        yield from (_read(dataset, index) for index in indices)
+        return
     waiting: deque[Future[Read]] = deque()
-    pool = ThreadPoolExecutor(workers, thread_name_prefix="reader")
-    ordered = (pool.submit(_numbered, dataset, index) for index in indices)
+    pool = ThreadPoolExecutor(min(workers, depth), thread_name_prefix="reader")
+    ordered = (pool.submit(_read, dataset, index) for index in indices)
     try:
         waiting.extend(islice(ordered, depth))
         while waiting:
@@ -82,5 +64,8 @@ def _by_threads(dataset: Dataset, indices: Iterable[int], workers: int, depth: i
         pool.shutdown(cancel_futures=True)
 
 
-def _numbered(dataset: Dataset, index: int) -> Read:
-    return index, _read(dataset, index)
+def _read(dataset: Dataset, index: int) -> Read:
+    try:
+        return index, dataset[index]
+    except SampleError as error:
+        return index, error

@@ -1,4 +1,4 @@
-"""Images in one array, with labels, as a data set."""
+"""Images in one array, with labels, as a data set; the base of those whose images are elsewhere."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from robaudit.datasets.base import Labels, Sample
 
@@ -17,11 +16,11 @@ _CHANNELS = (1, 3)
 
 
 class ArrayDataset:
-    """Images in an array or a tensor; only requested images become float64.
+    """Images in an array or a tensor; only requested images become float64. A subclass may keep anything else for them.
 
     Args:
         where: its name in messages.
-        images: (n, ...), in the type they are stored in.
+        images: (n, ...), in the type they are stored in; or what a subclass reads them from, one for each image.
         labels: (n,); -1: none.
         layout: of the images.
         scale: full intensity in the images; None: by their type.
@@ -32,7 +31,7 @@ class ArrayDataset:
     def __init__(
         self,
         where: str,
-        images: NDArray[Any] | Tensor,
+        images: Any,
         labels: Labels | None = None,
         *,
         layout: Literal["nchw", "nhwc", "nhw"] = "nchw",
@@ -59,14 +58,19 @@ class ArrayDataset:
         """Read one sample.
 
         Raises:
-            SampleError: its pixels are NaN or infinite, or of a type without a known scale.
+            SampleError: its image is unusable.
         """
+        index = range(len(self))[index]
+        sample_id = self.sample_id(index)
+        label = -1 if self._labels is None else int(self._labels[index])
+        return Sample(sample_id, self._pixels(index, f"{self.where}, sample {sample_id}"), None if label < 0 else label)
+
+    def _pixels(self, index: int, where: str) -> Tensor:
+        """The pixels of one image; a SampleError if they are NaN or infinite, or of a type without a known scale."""
         from robaudit.datasets.decode import as_pixels  # imports torch, which reading a spec does not need
 
-        sample_id, image = self.sample_id(index), self._images[index]
-        pixels = as_pixels(channels_first(image) if self._layout == "nhwc" else image, f"{self.where}, sample {sample_id}", self._scale)
-        label = -1 if self._labels is None else int(self._labels[index])
-        return Sample(sample_id, pixels, None if label < 0 else label)
+        image = self._images[index]
+        return as_pixels(channels_first(image) if self._layout == "nhwc" else image, where, self._scale)
 
 
 def layout_of(image: Sequence[int]) -> Literal["nchw", "nhwc"] | None:

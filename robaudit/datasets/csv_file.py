@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import csv
+import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -23,22 +23,6 @@ from robaudit.spec.model import FilesSpec
 _LONGEST_LINE = 2**20  # characters; a longer line is read in pieces, which are not rows
 
 
-@dataclass(slots=True)
-class _Rows:
-    """Paths, ids and labels of a CSV file; ids and labels are None without such a column.
-
-    Attributes:
-        first: the line on which each label first appears.
-        others: the values of a further requested column.
-    """
-
-    ids: list[str] | None
-    labels: list[str] | None
-    paths: list[str] = field(default_factory=list)
-    first: dict[str, int] = field(default_factory=dict)
-    others: list[str] = field(default_factory=list)
-
-
 class CsvSpec(FilesSpec):
     """A CSV file with columns path, label and optionally id; paths are relative to the file."""
 
@@ -55,12 +39,14 @@ class CsvSpec(FilesSpec):
         Raises:
             DataError: the file is not such a table, or its ids or labels are invalid.
         """
-        rows, path = self._rows(base_dir)
+        path = find(self.path, base_dir, "file")
+        found, first = self._table(path)
         root = boundary(self.root, base_dir, path.parent)
-        different(rows.ids or rows.paths, self.path, "ids must differ" if rows.ids else "add a column id to use a path twice")
-        indices, names = class_indices(rows.first, self.path, self.class_names, self.class_ids)
-        labels = None if rows.labels is None else np.array([indices.get(text, -1) for text in rows.labels], dtype=np.int64)
-        return FileDataset((self.path, f"{self.path}, "), path.parent, root, rows.paths, labels, self, names, rows.ids)
+        ids = found.get("id")
+        different(ids or found["path"], self.path, "ids must differ" if ids else "add a column id to use a path twice")
+        indices, names = class_indices(first, self.path, self.class_names, self.class_ids)
+        labels = np.array([indices.get(text, -1) for text in found["label"]], dtype=np.int64) if "label" in found else None
+        return FileDataset((self.path, f"{self.path}, "), path.parent, root, found["path"], labels, self, names, ids)
 
     def column(self, name: str, base_dir: Path) -> list[str]:
         """A further column.
@@ -68,32 +54,29 @@ class CsvSpec(FilesSpec):
         Raises:
             DataError: there is no column of this name.
         """
-        return self._rows(base_dir, name)[0].others
+        return self._table(find(self.path, base_dir, "file"), name)[0]["other"]
 
-    def _rows(self, base_dir: Path, other: str | None = None) -> tuple[_Rows, Path]:
-        path = find(self.path, base_dir, "file")
+    def _table(self, path: Path, other: str | None = None) -> tuple[dict[str, list[str]], dict[str, int]]:
         try:
             with path.open(encoding="utf-8-sig", newline="") as file:
-                return _read(self, file, other), path
+                return _read(self, file, other)
         except UnicodeDecodeError:
             raise DataError(self.path, "is not UTF-8 text", "save the file as UTF-8") from None
         except OSError as error:
             raise DataError(self.path, f"cannot be read ({reason(error)})", "give a file that you may read") from None
 
 
-def _read(spec: CsvSpec, file: TextIO, other: str | None) -> _Rows:
+def _read(spec: CsvSpec, file: TextIO, other: str | None) -> tuple[dict[str, list[str]], dict[str, int]]:
+    """The values of the columns by their use (path, label, id, other), and the line on which each label first appears."""
     lines: Iterator[str] = iter(partial(file.readline, _LONGEST_LINE), "")
-    first = next(lines, "")
-    delimiter = _delimiter(spec, first)
-    reader = csv.reader(chain([first], lines), delimiter=delimiter, strict=True)
-    same = dict[str, str]()
+    head = next(lines, "")
+    delimiter = _delimiter(spec, head)
+    reader = csv.reader(chain([head], lines), delimiter=delimiter, strict=True)
+    first = dict[str, int]()
     try:
         header = [name.strip() for name in next(reader, [])]
-        path, label, key = _columns(spec, header)
-        if other is not None and other not in header:
-            raise DataError(spec.path, f"has no column {other!r}", f"it has {', '.join(header)}")
-        further = None if other is None else header.index(other)
-        rows = _Rows(None if key is None else [], None if label is None else [])
+        places = _columns(spec, header, other)
+        found: dict[str, list[str]] = {use: [] for use in places}
         for fields in reader:
             if not fields:
                 continue
@@ -101,22 +84,16 @@ def _read(spec: CsvSpec, file: TextIO, other: str | None) -> _Rows:
             if len(fields) != len(header):
                 what = f"has {len(fields)} fields, but the header has {len(header)}"
                 raise DataError(where, what, f"quote fields with {delimiter!r}")
-            name = fields[path].strip()
-            if not name or (key is not None and not fields[key].strip()):
-                raise DataError(where, f"has an empty {spec.id_column if name else spec.path_column}", "fill it in, or remove the line")
-            rows.paths.append(name)
-            if further is not None:
-                rows.others.append(fields[further])
-            if key is not None and rows.ids is not None:
-                rows.ids.append(fields[key].strip())
-            if label is not None and rows.labels is not None:
-                text = fields[label].strip()
-                rows.labels.append(same.setdefault(text, text))
-                if text:
-                    rows.first.setdefault(text, reader.line_num)
+            for use, place in places.items():
+                text = fields[place].strip()
+                if not text and use in ("path", "id"):
+                    raise DataError(where, f"has an empty {header[place]}", "fill it in, or remove the line")
+                if text and use == "label":
+                    first.setdefault(text, reader.line_num)
+                found[use].append(sys.intern(text) if use == "label" else text)
     except csv.Error as error:
         raise DataError(f"{spec.path}:{reader.line_num}", f"is not valid CSV ({error})", 'fields are quoted by "') from None
-    return rows
+    return found, first
 
 
 def _delimiter(spec: CsvSpec, header: str) -> str:
@@ -127,21 +104,23 @@ def _delimiter(spec: CsvSpec, header: str) -> str:
     return str(max(DELIMITERS, key=header.count))
 
 
-def _columns(spec: CsvSpec, header: Sequence[str]) -> tuple[int, int | None, int | None]:
-    """The indices of path, label and id; the last two may be absent under their usual names."""
+def _columns(spec: CsvSpec, header: Sequence[str], other: str | None) -> dict[str, int]:
+    """The places of the columns by their use; those of label and id may be absent under their usual names."""
     path, label, key = spec.path_column, spec.label_column, spec.id_column
     if path not in header:
         raise DataError(spec.path, f"has no column {path!r} in its first line", _remedy(spec, header))
     for option, name, usually in (("label_column", label, "label"), ("id_column", key, "id")):
         if name not in (None, usually, *header):
             raise DataError(spec.path, f"has no column {name!r}", f"{option}: {did_you_mean(str(name), header)}")
-    if label is not None and label not in header and (other := usual(USUAL_LABELS, header)) is not None:
-        raise DataError(spec.path, f"has no column {label!r}, but {other!r}", f"set label_column: {other} (null: no labels)")
+    if label is not None and label not in header and (near := usual(USUAL_LABELS, header)) is not None:
+        raise DataError(spec.path, f"has no column {label!r}, but {near!r}", f"set label_column: {near} (null: no labels)")
     for name in (path, label, key):
         if name is not None and header.count(name) > 1:
             raise DataError(spec.path, f"has the column {name!r} twice", "keep one")
-    places = (header.index(name) if name is not None and name in header else None for name in (label, key))
-    return header.index(path), next(places), next(places)
+    if other is not None and other not in header:
+        raise DataError(spec.path, f"has no column {other!r}", f"it has {', '.join(header)}")
+    uses = {"path": path, "label": label, "id": key, "other": other}
+    return {use: header.index(name) for use, name in uses.items() if name is not None and name in header}
 
 
 def _remedy(spec: CsvSpec, header: Sequence[str]) -> str:

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from robaudit.datasets.base import Labels, Sample
+from robaudit.datasets.arrays import ArrayDataset
+from robaudit.datasets.base import Labels
 from robaudit.spec.model import ImageOptions
 
+if TYPE_CHECKING:
+    from torch import Tensor
 
-class FileDataset:
+
+class FileDataset(ArrayDataset):
     """Image files, decoded on request.
 
     Args:
@@ -34,32 +39,14 @@ class FileDataset:
         class_names: tuple[str, ...] | None,
         ids: Sequence[str] | None = None,
     ) -> None:
-        (self.where, self._before), self.class_names = where, class_names
-        self._folder, self._root, self._paths, self._labels, self._options = folder, root, paths, labels, options
-        self._ids = paths if ids is None else ids
+        super().__init__(where[0], paths, labels, ids=paths if ids is None else ids, class_names=class_names)
+        self._before, self._folder, self._root, self._options = where[1], folder, root, options
 
-    def __len__(self) -> int:
-        return len(self._paths)
-
-    def sample_id(self, index: int) -> str:
-        """The id, or the path."""
-        return self._ids[index]
-
-    def labels(self) -> Labels | None:
-        """The class of every file, or None without labels."""
-        return self._labels
-
-    def __getitem__(self, index: int) -> Sample:
-        """Decode one image.
-
-        Raises:
-            SampleError: it cannot be decoded, or lies outside the root.
-        """
+    def _pixels(self, index: int, where: str) -> Tensor:
         from robaudit.datasets.decode import read_image  # imports torch, which reading a spec does not need
 
-        path, label = self._paths[index], -1 if self._labels is None else int(self._labels[index])
-        pixels = read_image(self._folder / path, self._before + name_text(path), self._options, self._root)
-        return Sample(self._ids[index], pixels, None if label < 0 else label)
+        path = self._images[index]
+        return read_image(self._folder / path, self._before + name_text(path), self._options, self._root)
 
 
 def name_text(name: str) -> str:

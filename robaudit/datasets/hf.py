@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field
 
 from robaudit.datasets.arrays import ArrayDataset
-from robaudit.datasets.base import Sample, boundary, find, reason
+from robaudit.datasets.base import boundary, find, reason
 from robaudit.datasets.hf_columns import (
     KEY,
     TAR,
@@ -114,29 +114,17 @@ class HfDataset(ArrayDataset):
             ids = read_ids(whole, self._image_column, where)
         else:
             ids = None
-        self._rows = encoded(whole.select_columns([self._image_column]), self._image_column, known[self._image_column])
-        super().__init__(where, self._rows, labels, ids=ids, class_names=class_names)
+        rows = encoded(whole.select_columns([self._image_column]), self._image_column, known[self._image_column])
+        super().__init__(where, rows, labels, ids=ids, class_names=class_names)
 
-    def __getitem__(self, index: int) -> Sample:
-        """Decode the image of one row.
-
-        Raises:
-            SampleError: it cannot be read or decoded, or lies outside the root.
-        """
-        index = range(len(self))[index]
-        sample_id = self.sample_id(index)
-        where = f"{self.where}, sample {sample_id}"
-        try:
-            value = self._rows[index][self._image_column]
-        except Exception as error:  # noqa: BLE001  the library raises nearly anything on damaged files
-            raise SampleError(where, f"cannot be read ({reason(error)})", "repair the data set, or leave out this sample") from None
-        label = -1 if self._labels is None else int(self._labels[index])
-        return Sample(sample_id, self._decoded(value, where), None if label < 0 else label)
-
-    def _decoded(self, value: object, where: str) -> Tensor:
+    def _pixels(self, index: int, where: str) -> Tensor:
         """The pixels of the bytes of a file, of its path, or of ``{bytes, path}``."""
         from robaudit.datasets.decode import decode_image, read_image  # imports torch, which reading a spec does not need
 
+        try:
+            value = self._images[index][self._image_column]
+        except Exception as error:  # noqa: BLE001  the library raises nearly anything on damaged files
+            raise SampleError(where, f"cannot be read ({reason(error)})", "repair the data set, or leave out this sample") from None
         content, path = (value.get("bytes"), value.get("path")) if isinstance(value, Mapping) else (value, value)
         if isinstance(content, bytes):
             return decode_image(content, where, self._spec)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
@@ -14,6 +14,18 @@ import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor
+from torch.utils.data import (
+    DataLoader,
+    IterableDataset,
+    RandomSampler,
+    SequentialSampler,
+    Subset,
+    SubsetRandomSampler,
+    TensorDataset,
+    default_collate,
+    default_convert,
+)
+from torch.utils.data import Dataset as TorchDataset
 
 from robaudit.datasets.arrays import ArrayDataset, channels_first, layout_of
 from robaudit.datasets.base import Dataset, Labels, Sample, first_samples
@@ -116,7 +128,7 @@ def _stack(where: str, images: Any, labels: object, how: Reading) -> ArrayDatase
     return ArrayDataset(where, images[:end], None if known is None else known[:end], layout=layout, ids=ids, class_names=names)
 
 
-class Items:
+class Items(ArrayDataset):
     """Samples read one by one, by one thread at a time, because the program's code may not be thread-safe.
 
     Args:
@@ -129,11 +141,11 @@ class Items:
     """
 
     def __init__(self, where: str, items: Any, labels: object, how: Reading, features: Mapping[str, Any], *, own_ids: bool = False) -> None:
-        self.where, self._items, self._how = where, items, how
-        self._length = len(items) if how.limit is None else min(len(items), how.limit)
-        self.class_names = _texts(how.class_names if how.class_names is not None else _names(items))
-        self._labels = _label_list(labels, len(items), self.class_names)
-        self._ids = _checked_ids(how.ids, len(items))
+        length = len(items)
+        class_names = _texts(how.class_names if how.class_names is not None else _names(items))
+        known, ids = _label_list(labels, length, class_names), _checked_ids(how.ids, length)
+        super().__init__(where, items, None if known is None else known[: how.limit], ids=ids, class_names=class_names)
+        self._how, self._length = how, length if how.limit is None else min(length, how.limit)
         self._read_ids = dict[int, str]()
         self._image_key, self._label_key, self._channels = how.image_key, how.label_key, 0
         first = self._first_item()
@@ -141,26 +153,22 @@ class Items:
         if isinstance(first, Mapping) or (first is None and features):
             self._find_keys([str(key) for key in first or features], features)
         with contextlib.suppress(SampleError):  # the first image decides whether all are grey
-            self._pixels(self._parts(first, where)[0], where)
+            self._decoded(self._parts(first, where)[0], where)
 
     def __len__(self) -> int:
         return self._length
 
     def sample_id(self, index: int) -> str:
         """The given id, the sample's own, or the index as text (also of a sample that cannot be read)."""
-        index = range(self._length)[index]
         if self._size != _WITH_ID:
-            return str(index) if self._ids is None else self._ids[index]
+            return super().sample_id(index)
+        index = range(self._length)[index]
         if index not in self._read_ids:
             try:
                 self._read_ids[index] = str(self._item(index, self.where)[2])
             except (SampleError, IndexError, TypeError):
                 self._read_ids[index] = str(index)
         return self._read_ids[index]
-
-    def labels(self) -> Labels | None:
-        """All labels, if they are separate from the images."""
-        return None if self._labels is None else self._labels[: self._length]
 
     def __getitem__(self, index: int) -> Sample:
         """Read one sample.
@@ -171,7 +179,7 @@ class Items:
         sample_id = self.sample_id(index)
         where = f"{self.where}, sample {sample_id}"
         image, label = self._parts(self._item(index, where), where)
-        pixels = self._pixels(image, where)
+        pixels = self._decoded(image, where)
         if self._labels is not None:
             label = int(self._labels[index])
         return Sample(sample_id, pixels, _label(label, where, self.class_names))
@@ -179,7 +187,7 @@ class Items:
     def _item(self, index: int, where: str) -> Any:
         try:
             with _ONE_BY_ONE:
-                return self._items[index]
+                return self._images[index]
         except Exception as error:  # noqa: BLE001  the program's code may raise anything
             raise SampleError(where, f"raised {describe(error)}", "repair or leave out this sample") from None
 
@@ -222,7 +230,7 @@ class Items:
         if self._how.class_names is None and features:
             self.class_names = _texts(getattr(features.get(labels or ""), "names", None))
 
-    def _pixels(self, image: Any, where: str) -> Tensor:
+    def _decoded(self, image: Any, where: str) -> Tensor:
         if isinstance(image, Image.Image):
             if not self._channels:  # decided by the first sample
                 self._channels = len(image_pixels(image, where, _options(None)))
@@ -271,8 +279,6 @@ def _is_dataset(data: object) -> bool:
 
 def _is_indexed(data: object) -> bool:
     """Whether it has a length and random access."""
-    from torch.utils.data import IterableDataset
-
     return hasattr(data, "__len__") and hasattr(data, "__getitem__") and not isinstance(data, IterableDataset)
 
 
@@ -299,9 +305,6 @@ def _loaded(data: object, how: Reading) -> object:
         raise DataError("dataset", f"is the class {data.__name__}", f"pass {_FORMS}")
     if type(data).__name__ in _TABLES and not isinstance(data, Mapping) and hasattr(data, "columns"):
         raise DataError("dataset", f"is a {type(data).__name__}", "pass its columns: (list(table['image']), list(table['label']))")
-    from torch.utils.data import DataLoader, IterableDataset, RandomSampler, SequentialSampler, Subset, SubsetRandomSampler, default_collate
-    from torch.utils.data._utils.collate import default_convert
-
     if isinstance(data, DataLoader):
         plain = data.collate_fn in (default_collate, default_convert) and not isinstance(data.dataset, IterableDataset)
         sampler: object = getattr(data, "sampler", None)
@@ -338,7 +341,7 @@ def _of_batches(loader: Iterable[Any]) -> Iterator[Any]:
 def _columns(data: Mapping[Any, Any], how: Reading) -> object:
     """A mapping of arrays as (x, y)."""
     known = [str(key) for key in data]
-    if any(hasattr(value, "features") or (hasattr(value, "__getitem__") and _is_map_style(value)) for value in data.values()):
+    if any(hasattr(value, "features") or isinstance(value, TorchDataset) for value in data.values()):
         raise DataError("dataset", f"has the splits {', '.join(known)}", _SPLITS)
     image, label = (_key(f"{what}_key", given, known, (), usual) for what, given, usual in (
         ("image", how.image_key, _IMAGE_KEYS), ("label", how.label_key, _LABEL_KEYS)))  # fmt: skip
@@ -349,16 +352,8 @@ def _columns(data: Mapping[Any, Any], how: Reading) -> object:
     return data[image], None if label is None else data[label]
 
 
-def _is_map_style(value: object) -> bool:
-    from torch.utils.data import Dataset as TorchDataset
-
-    return isinstance(value, TorchDataset)
-
-
 def _parted(data: object) -> tuple[Any, object]:
     """Images and labels; the labels are None if the samples hold them."""
-    from torch.utils.data import TensorDataset
-
     if isinstance(data, TensorDataset) and len(data.tensors) in (1, 2):
         return data.tensors[0], data.tensors[1] if len(data.tensors) == 2 else None
     if isinstance(data, tuple | list) and len(data) == 2 and not isinstance(data, _ReadIn):
@@ -376,12 +371,9 @@ def _like_labels(labels: Any, count: int | None) -> bool:
     """Whether it is a list of labels rather than a sample."""
     if _is_array(labels):
         return int(labels.ndim) in (1, 2) and (count is None or len(labels) == count)
-    fits = isinstance(labels, list | tuple) and all(isinstance(one, int | np.integer | str | None) or _is_scalar(one) for one in labels)
-    return fits and (count is None or len(labels) == count)
-
-
-def _is_scalar(value: object) -> bool:
-    return isinstance(value, Tensor | np.ndarray) and value.ndim == 0
+    if not isinstance(labels, list | tuple) or (count is not None and len(labels) != count):
+        return False
+    return all(isinstance(one, int | np.integer | str | None) or getattr(one, "ndim", 1) == 0 for one in labels)
 
 
 def _read_in(data: Any, where: str, how: Reading) -> _ReadIn:
@@ -394,14 +386,13 @@ def _read_in(data: Any, where: str, how: Reading) -> _ReadIn:
         raise DataError("dataset", f"{type(data).__name__} has no __len__", "define it: the number of samples")
     if not hasattr(data, "__iter__"):
         raise DataError("dataset", f"is {type(data).__name__}", f"pass {_FORMS}")
-    if how.limit is None and hasattr(data, "__len__"):
-        how = replace(how, limit=len(data))
-    if how.limit is None:
+    limit = len(data) if how.limit is None and hasattr(data, "__len__") else how.limit
+    if limit is None:
         raise DataError(
             "dataset", f"{type(data).__name__} has no length: how many samples to read is not known", "give limit=, for example 1000"
         )
     try:
-        return _ReadIn(where, islice(iter(data), how.limit))
+        return _ReadIn(where, islice(iter(data), limit))
     except Exception as error:
         raise DataError("dataset", f"reading it raised {describe(error)}", "repair it, or pass a list") from error
 

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field
 
+from robaudit.datasets.arrays import ArrayDataset
 from robaudit.datasets.base import Labels, Sample, reason
 from robaudit.datasets.files import name_text
 from robaudit.errors import DataError, SampleError, did_you_mean
@@ -43,7 +44,7 @@ class TorchvisionSpec(ImageOptions):
         return TorchvisionDataset(self, base_dir)
 
 
-class TorchvisionDataset:
+class TorchvisionDataset(ArrayDataset):
     """A data set by its class name in torchvision.datasets; a sample's id is its index.
 
     ``split`` becomes ``split=`` if the class takes it (SVHN, ImageNet) and ``train=`` if it takes that (MNIST, CIFAR10);
@@ -55,28 +56,16 @@ class TorchvisionDataset:
     def __init__(self, spec: TorchvisionSpec, base_dir: Path) -> None:
         from PIL import EpsImagePlugin
 
-        self.where, self._spec = f"torchvision {spec.name}", spec
+        where, self._spec = f"torchvision {spec.name}", spec
         EpsImagePlugin.gs_binary = False  # it opens any file that Pillow knows; no external program (Ghostscript) is started for one
-        self._items = _build(spec, self.where, base_dir)
-        self.class_names: tuple[str, ...] | None = _names(getattr(self._items, "classes", None))
-        self._labels = _known_labels(self._items)
+        items = _build(spec, where, base_dir)
+        super().__init__(where, items, _known_labels(items), class_names=_names(getattr(items, "classes", None)))
 
     def _turn(self) -> contextlib.AbstractContextManager[object]:
         """A lock for reading, unless reads are thread-safe."""
         from torchvision.datasets import DatasetFolder
 
-        return contextlib.nullcontext() if isinstance(self._items, DatasetFolder) else _ONE_BY_ONE
-
-    def __len__(self) -> int:
-        return len(self._items)
-
-    def sample_id(self, index: int) -> str:
-        """The index as text."""
-        return str(range(len(self))[index])
-
-    def labels(self) -> Labels | None:
-        """The data set's own list of targets, if it has one."""
-        return self._labels
+        return contextlib.nullcontext() if isinstance(self._images, DatasetFolder) else _ONE_BY_ONE
 
     def __getitem__(self, index: int) -> Sample:
         """Read one sample; the target -1 is no label.
@@ -93,7 +82,7 @@ class TorchvisionDataset:
         where = f"{self.where}, sample {sample_id}"
         try:
             with self._turn():
-                image, target = self._items[int(sample_id)]
+                image, target = self._images[int(sample_id)]
         except Exception as error:  # noqa: BLE001  every data set and every decoder raises its own
             raise SampleError(where, f"cannot be read ({reason(error)})", "repair or leave out this sample") from None
         if isinstance(image, Image.Image):

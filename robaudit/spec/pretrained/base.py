@@ -76,19 +76,19 @@ class Entries:
     values: Mapping[str, Any]
     where: str
 
-    def text(self, key: str, default: str | None = None) -> str | None:
+    def text(self, key: str) -> str | None:
         """A text."""
-        found: str | None = self._get(key, default, str, "text")
+        found: str | None = self._get(key, None, str, "text")
         return found
 
-    def flag(self, key: str, default: bool | None) -> bool:
+    def flag(self, key: str, default: bool) -> bool:
         """True or false; null is false."""
         return bool(self._get(key, default, bool, "true or false"))
 
     def number(self, key: str, default: float | None) -> float | None:
         """A number above 0, and neither tiny nor huge."""
         found = self._get(key, default, (int, float), "a number above 0")
-        if found is not None and not (not isinstance(found, bool) and 1 / _HUGE < found < _HUGE):
+        if found is not None and (isinstance(found, bool) or not 1 / _HUGE < found < _HUGE):
             raise self.wrong(key, "a number above 0")
         return None if found is None else float(found)
 
