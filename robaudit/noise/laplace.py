@@ -11,7 +11,7 @@ from torch import Tensor
 
 from robaudit.levels import LevelName
 from robaudit.noise.base import AdditiveNoise, Shape
-from robaudit.numerics.grams import diagonal_gram
+from robaudit.numerics.rowwise import diagonal_gram
 
 _SQRT_HALF = math.sqrt(0.5)
 

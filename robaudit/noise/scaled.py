@@ -15,7 +15,7 @@ from robaudit.errors import SpecError
 from robaudit.levels import LevelName
 from robaudit.noise.arrays import Placed, read_npy
 from robaudit.noise.base import AdditiveNoise, File, Shape
-from robaudit.numerics.grams import diagonal_gram
+from robaudit.numerics.rowwise import diagonal_gram
 from robaudit.spec.fields import Number, as_tuple
 
 

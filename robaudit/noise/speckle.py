@@ -10,7 +10,7 @@ from torch import Tensor
 
 from robaudit.levels import LevelName
 from robaudit.noise.base import AdditiveNoise, Shape
-from robaudit.numerics.grams import diagonal_gram
+from robaudit.numerics.rowwise import diagonal_gram
 
 
 class Speckle(AdditiveNoise):
