@@ -25,21 +25,36 @@ LEAST_CAP = 1e-6
 """Smaller perturbations are hardly more than the rounding of float32 pixels."""
 
 
-def each_once(norms: tuple[Norm, ...]) -> tuple[Norm, ...]:
+def _each_once(norms: tuple[Norm, ...]) -> tuple[Norm, ...]:
     """Refuse a norm that is given twice."""
     if len(set(norms)) != len(norms):
         raise ValueError("give each norm once")
     return norms
 
 
-class RadiusEstimator(Estimator):
+Norms = Annotated[tuple[Norm, ...], BeforeValidator(as_tuple), AfterValidator(_each_once), Field(min_length=1)]
+
+
+class ByNorm(Estimator):
+    """An estimator of lengths, in each norm that its options name.
+
+    Args:
+        norm: of the perturbations, for pixels in [0, 1]; each gives a separate result.
+    """
+
+    norm: Norms = Field(("l2", "linf"), description="of the perturbations, for pixels in [0, 1]; each is a result of its own")
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """One value for each norm."""
+        return tuple(Part.norm(norm) for norm in self.norm)
+
+
+class RadiusEstimator(ByNorm):
     """An estimator of the radius: the norm of the smallest perturbation of the clean image that changes the predicted class.
 
     A row is relative to the predicted class, right or wrong; :mod:`robaudit.stats.scores` counts misclassified images
     as 0. A row also says how easy the clean image is.
-
-    Args:
-        norm: of the perturbations, for pixels in [0, 1]; each gives a separate result.
 
     Source: Giraudon, Gripon, Loewe and Vermet, Intrinsic robustness, definition 2.1.
     """
@@ -48,15 +63,6 @@ class RadiusEstimator(Estimator):
     needs: ClassVar[frozenset[Need]] = frozenset({"logits", "gradients"})
     scope: ClassVar[Scope] = Scope.IMAGE
     source: ClassVar[str] = "Giraudon et al., Intrinsic robustness"
-
-    norm: Annotated[tuple[Norm, ...], BeforeValidator(as_tuple), AfterValidator(each_once), Field(min_length=1)] = Field(
-        ("l2", "linf"), description="of the perturbations, for pixels in [0, 1]; each is a result of its own"
-    )
-
-    @property
-    def parts(self) -> tuple[Part, ...]:
-        """One value for each norm."""
-        return tuple(Part.norm(norm) for norm in self.norm)
 
 
 class SearchedRadius(RadiusEstimator):
