@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import ClassVar, Literal
 
+import torch
 from pydantic import Field
 from torch import Tensor
 
 from robaudit.estimators.base import Estimator, Need, NoiseNeed
-from robaudit.estimators.batch import ALL
+from robaudit.estimators.batch import ALL, Kept
+from robaudit.numerics.margins import mv_sigmoid
+from robaudit.numerics.mvn import mvn_cdf
 from robaudit.quantities import P_ROBUST, Quantity
 
 Link = Literal["normal_cdf", "mv_sigmoid"]
@@ -43,9 +45,18 @@ def cdf_notes(error: Tensor) -> list[str]:
     return [f"normal CDF within {e:.1g}" if e > _VISIBLE_ERROR else "" for e in error.tolist()]
 
 
-def left_out_notes(missing: Tensor | None, notes: Sequence[str]) -> list[str]:
-    """The notes, with a remark if the estimated effect of the classes left out, (images,), could show."""
-    if missing is None:
-        return list(notes)
-    remarks = [f"classes left out: about {m:.0e} of failure (estimated)" if m > _VISIBLE else "" for m in missing.tolist()]
-    return ["; ".join(filter(None, pair)) for pair in zip(notes, remarks, strict=True)]
+def linked(link: Link, z: Tensor, r: Tensor, kept: Kept | None, images: int) -> tuple[Tensor, Tensor | None, list[str]]:
+    """Probabilities of all rows of standardised margins (rows, k), of which the first are the images' values; the numerical errors of the
+    normal CDF, if it is one; and a note for each image where an error, or the estimated effect of classes left out, could show.
+    """
+    if link == "mv_sigmoid":
+        found, errors, notes = mv_sigmoid(z), None, [""] * images
+    else:
+        found, errors = mvn_cdf(z, r)
+        found, notes = found.clamp(0, 1), cdf_notes(errors[:images])
+    if kept is not None:
+        p = found[:images]
+        missing = kept.odds_effect(p) if errors is None else torch.minimum(kept.failure, p)
+        remarks = [f"classes left out: about {m:.0e} of failure (estimated)" if m > _VISIBLE else "" for m in missing.tolist()]
+        notes = ["; ".join(filter(None, pair)) for pair in zip(notes, remarks, strict=True)]
+    return found, errors, notes

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, ClassVar, Self
+from typing import ClassVar, Self
 
 import torch
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from torch import Tensor
 
 from robaudit.errors import ModelError
-from robaudit.estimators.base import Estimator, Need
+from robaudit.estimators.base import Need
 from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.certificate import CERTIFICATE
-from robaudit.estimators.radius import each_once
+from robaudit.estimators.radius import ByNorm
 from robaudit.models.lipschitz import Lipschitz, lipschitz_bound
 from robaudit.models.logits import LogitModel
-from robaudit.names import Part
-from robaudit.numerics.norm_steps import Norm
 from robaudit.quantities import CERTIFIED, Interval, Quantity
-from robaudit.spec.fields import as_tuple
 
 _FURTHEST = 1e9
 """Stands for an infinite radius, of logits that do not depend on the pixels."""
@@ -54,11 +51,10 @@ class Declared(BaseModel):
         return {norm: value for norm, value in (("l2", self.l2), ("linf", self.linf)) if value is not None}
 
 
-class LipschitzCertificate(Estimator):
+class LipschitzCertificate(ByNorm):
     """An estimator of certified radii that needs a Lipschitz constant of the network.
 
     Args:
-        norm: of the perturbations, for pixels in [0, 1]; each gives a separate result.
         lipschitz: a constant of the logits with its source; without one it is computed (:func:`robaudit.models.lipschitz.lipschitz_bound`).
     """
 
@@ -66,17 +62,9 @@ class LipschitzCertificate(Estimator):
     needs: ClassVar[frozenset[Need]] = frozenset({"logits"})
     interval: ClassVar[Interval] = CERTIFICATE
 
-    norm: Annotated[tuple[Norm, ...], BeforeValidator(as_tuple), AfterValidator(each_once), Field(min_length=1)] = Field(
-        ("l2", "linf"), description="of the perturbations, for pixels in [0, 1]; each is a result of its own"
-    )
     lipschitz: Declared | None = Field(
         None, description="a Lipschitz constant of the logits and its source, {l2: K, source: ...}; default: computed from the network"
     )
-
-    @property
-    def parts(self) -> tuple[Part, ...]:
-        """One value for each norm."""
-        return tuple(Part.norm(norm) for norm in self.norm)
 
     def check_model(self, model: LogitModel, image: Tensor) -> None:
         """Refuse a network without a constant, before the run."""

@@ -10,14 +10,14 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from robaudit.estimators.batch import SELECTING_FORWARDS, ImageBatch, LinearFit
-from robaudit.estimators.linear import LINK, FewClasses, Link, cdf_notes, left_out_notes
+from robaudit.estimators.linear import LINK, FewClasses, Link, linked
 from robaudit.numerics.jackknife import jackknife, logit, logit_inverse, probit, probit_inverse
-from robaudit.numerics.margins import mv_sigmoid, standardise
-from robaudit.numerics.mvn import mvn_cdf
+from robaudit.numerics.margins import standardise
 from robaudit.quantities import NO_INTERVAL, Interval, IntervalKind
 from robaudit.results import Result
 
 _GROUPS = 8
+_SCALES = {"normal_cdf": (probit, probit_inverse), "mv_sigmoid": (logit, logit_inverse)}
 AT_ONCE = 2**20
 """Gradient values averaged at once."""
 
@@ -86,19 +86,14 @@ class Mmse(FewClasses):
         linear = self.linear(batch)
         kept, (z, r) = linear.kept, fitted_limits(batch, linear, self.leave_out())
         n = len(batch.x)
-        if self.link == "mv_sigmoid":
-            (p, *left_out), notes = mv_sigmoid(z).split(n), [""] * n
-            spread = jackknife(p, left_out, logit, logit_inverse)
-            missing = None if kept is None else kept.odds_effect(p)
-        else:
-            found, errors = mvn_cdf(z, r)
-            (p, *left_out), error = found.split(n), errors[:n]
-            p, notes = p.clamp(0, 1), cdf_notes(error)
-            spread = jackknife(p, left_out, probit, probit_inverse).widened(error)
-            missing = None if kept is None else torch.minimum(kept.failure, p)
+        found, errors, notes = linked(self.link, z, r, kept, n)
+        p, *left_out = found.split(n)
+        spread = jackknife(p, left_out, *_SCALES[self.link])
+        if errors is not None:
+            spread = spread.widened(errors[:n])
         forwards, backwards = self.passes(batch.classes)
         taken = [backwards] * n if kept is None else (self.samples * kept.counts).tolist()
-        rows = zip(*spread.lists(), batch.nearest(z[:n], linear.others), taken, left_out_notes(missing, notes), strict=True)
+        rows = zip(*spread.lists(), batch.nearest(z[:n], linear.others), taken, notes, strict=True)
         return [
             Result(
                 value=value,

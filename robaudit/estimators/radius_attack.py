@@ -11,8 +11,7 @@ from pydantic import Field
 from torch import Tensor
 
 from robaudit.estimators.batch import ImageBatch
-from robaudit.estimators.margin_field import MarginField
-from robaudit.estimators.radius import SearchedRadius, groups_of, rows_of
+from robaudit.estimators.radius import MarginField, SearchedRadius, groups_of, rows_of
 from robaudit.noise.base import shape_of
 from robaudit.numerics.minimal_norm import Search, passes_of, shared_flips
 from robaudit.numerics.norm_steps import Norm

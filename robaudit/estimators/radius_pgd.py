@@ -10,8 +10,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from torch import Tensor
 
 from robaudit.estimators.batch import ImageBatch
-from robaudit.estimators.margin_field import MarginField
-from robaudit.estimators.radius import LEAST_CAP, SearchedRadius, groups_of, rows_of
+from robaudit.estimators.radius import LEAST_CAP, MarginField, SearchedRadius, groups_of, rows_of
 from robaudit.noise.base import Shape, shape_of
 from robaudit.numerics.growing_balls import Escapes, Grid, first_escapes
 from robaudit.numerics.norm_steps import Norm

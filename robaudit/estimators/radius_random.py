@@ -12,8 +12,7 @@ from torch import Tensor
 
 from robaudit.estimators.base import Need
 from robaudit.estimators.batch import ImageBatch
-from robaudit.estimators.margin_field import MarginField
-from robaudit.estimators.radius import SearchedRadius, rows_of
+from robaudit.estimators.radius import MarginField, SearchedRadius, rows_of
 from robaudit.noise.base import Shape, shape_of
 from robaudit.numerics.norm_steps import Norm
 from robaudit.numerics.normal import normal_cdf

@@ -133,13 +133,12 @@ def tasks_of(spec: AuditSpec, estimators: Sequence[Chosen]) -> tuple[Task, ...]:
     return (*sorted(wanted[Scope.LEVEL], key=lambda task: order[task.at]), *wanted[Scope.NOISE], *wanted[Scope.IMAGE])
 
 
-def refuse_unfit(tasks: Sequence[Task], noises: Mapping[str, NoiseKind], where: str = "estimators") -> None:
+def refuse_unfit(tasks: Sequence[Task], noises: Mapping[str, NoiseKind]) -> None:
     """Refuse an estimator that cannot work with a noise it is asked for.
 
     Args:
         tasks: of the run.
         noises: the run's noises by label.
-        where: the section, for messages.
 
     Raises:
         SpecError: an estimator does not fit its noise.
@@ -151,7 +150,7 @@ def refuse_unfit(tasks: Sequence[Task], noises: Mapping[str, NoiseKind], where: 
             others = ", ".join(label for label in noises if label != task.at.noise)
             limit = f", or limit {task.chosen.label} to other noises (noise: [...], of {others})" if others else ""
             what = f"cannot work with the noise {task.at.noise}: {why.what}"
-            raise SpecError(f"{where}: {task.chosen.label}", what, f"{why.instead}{limit}")
+            raise SpecError(f"estimators: {task.chosen.label}", what, f"{why.instead}{limit}")
 
 
 class Unfit(NamedTuple):

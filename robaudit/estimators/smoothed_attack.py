@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import torch
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import Field
 from torch import Tensor
 
 from robaudit.estimators.base import Scope
 from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.certified_radius import theorem_of
 from robaudit.estimators.mc import count_votes
-from robaudit.estimators.radius import SearchedRadius, each_once, groups_of, rows_of
+from robaudit.estimators.radius import Norms, SearchedRadius, groups_of, rows_of
 from robaudit.estimators.radius_attack import Restarts
 from robaudit.estimators.vote_field import VoteField, offsets_of
 from robaudit.noise.base import NoiseKind, shape_of
@@ -24,7 +24,6 @@ from robaudit.numerics.norm_steps import Norm, size
 from robaudit.numerics.rowwise import lengths
 from robaudit.numerics.smoothing import p_lower
 from robaudit.results import Result, Searched
-from robaudit.spec.fields import as_tuple
 
 PURPOSE = "smoothed attack"
 _LEVEL = 0.001  # level of the test that another class is ahead, over all tries
@@ -60,9 +59,7 @@ class SmoothedAttack(SearchedRadius):
     prefer: ClassVar[str] = "how far a certified_radius is from the truth: it lies between the two"
     source: ClassVar[str] = "Salman et al. 2019; DeepFool, DDN, FMN, FAB"
 
-    norm: Annotated[tuple[Norm, ...], BeforeValidator(as_tuple), AfterValidator(each_once), Field(min_length=1)] = Field(
-        ("l2",), description="of the perturbations, for pixels in [0, 1]; each is a result of its own"
-    )
+    norm: Norms = Field(("l2",), description="of the perturbations, for pixels in [0, 1]; each is a result of its own")
     copies: int = Field(64, ge=1, le=10**5, description="noisy copies of a point in the soft vote")
     verify: int = Field(10_000, ge=50, le=10**7, description="noisy copies for the class of the image, and for that of a point")
     candidates: int = Field(5, ge=1, le=1000, description="classes whose linearised boundary is looked at, with a gradient each")

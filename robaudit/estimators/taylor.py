@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar, Literal
 
-import torch
 from pydantic import Field
 
 from robaudit.estimators.batch import SELECTING_FORWARDS, ImageBatch
-from robaudit.estimators.linear import LINK, FewClasses, Link, cdf_notes, left_out_notes
-from robaudit.numerics.margins import mv_sigmoid, standardise
-from robaudit.numerics.mvn import mvn_cdf
+from robaudit.estimators.linear import LINK, FewClasses, Link, linked
+from robaudit.numerics.margins import standardise
 from robaudit.results import Result
 
 
@@ -46,16 +44,10 @@ class Taylor(FewClasses):
         """Put the tangent's margins, c_i = g_i(x) with covariance sigma^2 u_i . u_j, through the link."""
         tangent = batch.tangent(self.most(batch.classes))
         kept, (z, r) = tangent.kept, standardise(tangent.mean, batch.amplitude**2 * tangent.gram)
-        if self.link == "mv_sigmoid":
-            p, notes = mv_sigmoid(z), [""] * len(z)
-            missing = None if kept is None else kept.odds_effect(p)
-        else:
-            p, error = mvn_cdf(z, r)
-            p, notes = p.clamp(0, 1), cdf_notes(error)
-            missing = None if kept is None else torch.minimum(kept.failure, p)
+        p, _, notes = linked(self.link, z, r, kept, len(z))
         forwards, backwards = self.passes(batch.classes)
         taken = [backwards] * len(p) if kept is None else kept.counts.tolist()
-        rows = zip(p.tolist(), batch.nearest(z, tangent.others), taken, left_out_notes(missing, notes), strict=True)
+        rows = zip(p.tolist(), batch.nearest(z, tangent.others), taken, notes, strict=True)
         return [Result(value=v, flips_to=c, forwards=forwards, backwards=k, note=note) for v, c, k, note in rows]
 
 

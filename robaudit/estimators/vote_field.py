@@ -133,7 +133,7 @@ def _rates(shares: _Shares, to: Tensor, y: Tensor) -> Tensor:
     return of(to) - of(y)
 
 
-def offsets_of(batch: ImageBatch, purpose: str, images: Tensor, copies: int, start: int = 0) -> Tensor:
+def offsets_of(batch: ImageBatch, purpose: str, images: Tensor, copies: int) -> Tensor:
     """The noise alone of some images' copies (images, copies, channels, height, width), unclipped; drawn for one purpose.
 
     The noise must not depend on the pixels.
@@ -141,6 +141,6 @@ def offsets_of(batch: ImageBatch, purpose: str, images: Tensor, copies: int, sta
     still = batch.x.new_zeros((1, *shape_of(batch.x)))
     found = batch.x.new_empty((len(images), copies, *shape_of(batch.x)))
     for out, image in zip(found, images.tolist(), strict=True):
-        z = torch.cat([*batch.normals(purpose, image, copies, start)])
+        z = torch.cat([*batch.normals(purpose, image, copies)])
         out.copy_(batch.noise.noisy(still, z, batch.level, ids=[batch.ids[image]]))
     return found

@@ -201,3 +201,16 @@ class AdditiveNoise(NoiseKind):
         Returns:
             (n, margins, margins), float64.
         """
+
+
+class SigmaNoise(AdditiveNoise):
+    """Additive noise whose level is its standard deviation, or scales that."""
+
+    level_name: ClassVar[LevelName] = LevelName.SIGMA
+    least: ClassVar[float] = 1e-6
+    most: ClassVar[float] = 1e3
+    differentiable: ClassVar[bool] = True
+
+    def amplitude(self, level: float, shape: Shape) -> float:
+        """Sigma itself."""
+        return level

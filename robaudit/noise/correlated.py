@@ -10,14 +10,13 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from robaudit.levels import LevelName
 from robaudit.noise.arrays import Placed
-from robaudit.noise.base import AdditiveNoise, Shape
+from robaudit.noise.base import Shape, SigmaNoise
 from robaudit.numerics.rowwise import gram, product
 from robaudit.spec.fields import Positive
 
 
-class CorrelatedGaussian(AdditiveNoise):
+class CorrelatedGaussian(SigmaNoise):
     """x + sigma e, with normal e of variance 1 and correlation exp(-r^2 / (2 length^2)) between values at a distance of r pixels.
 
     The level is the standard deviation of every value. Channels are independent, or all have the same e. The covariance of the pixels of
@@ -28,10 +27,6 @@ class CorrelatedGaussian(AdditiveNoise):
     Source: Rasmussen and Williams (2006), Gaussian Processes for Machine Learning, section 4.2.1 (squared exponential covariance).
     """
 
-    level_name: ClassVar[LevelName] = LevelName.SIGMA
-    least: ClassVar[float] = 1e-6
-    most: ClassVar[float] = 1e3
-    differentiable: ClassVar[bool] = True
     normal: ClassVar[bool] = True
     summary: ClassVar[str] = "x + sigma e, e normal with correlation exp(-r^2 / 2 length^2)"
     prefer: ClassVar[str] = "noise after demosaicing, resizing or compression; blotches and stains"
@@ -47,10 +42,6 @@ class CorrelatedGaussian(AdditiveNoise):
     def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str], out: Tensor | None = None) -> Tensor:
         """x + sigma Kh^1/2 Z Kw^1/2 for every channel."""
         return _smoothed(z, self.length).mul(level) + x
-
-    def amplitude(self, level: float, shape: Shape) -> float:
-        """Sigma itself."""
-        return level
 
     def gram(self, gradients: Tensor, x: Tensor) -> Tensor:
         """V V^T with V = Kh^1/2 U Kw^1/2, in float64."""

@@ -13,13 +13,12 @@ from pydantic import Field
 from torch import Tensor
 
 from robaudit.errors import SpecError
-from robaudit.levels import LevelName
 from robaudit.noise.arrays import Placed, read_npz
-from robaudit.noise.base import AdditiveNoise, File, Shape
+from robaudit.noise.base import File, Shape, SigmaNoise
 from robaudit.numerics.rowwise import gram, product
 
 
-class CovarianceGaussian(AdditiveNoise):
+class CovarianceGaussian(SigmaNoise):
     """x + sigma (F w + d v): normal noise of covariance sigma^2 (F F^T + diag(d)^2), with independent standard normal w and v.
 
     The level scales the noise; at 1 its covariance is the file's. The .npz file has
@@ -31,10 +30,6 @@ class CovarianceGaussian(AdditiveNoise):
     Source: factor analysis; Tipping and Bishop (1999), JRSS B 61, for F and d from measured residuals.
     """
 
-    level_name: ClassVar[LevelName] = LevelName.SIGMA
-    least: ClassVar[float] = 1e-6
-    most: ClassVar[float] = 1e3
-    differentiable: ClassVar[bool] = True
     normal: ClassVar[bool] = True
     summary: ClassVar[str] = "x + sigma (F w + d v), of covariance F F^T + diag(d)^2 from a file"
     prefer: ClassVar[str] = "noise whose covariance has been measured: banding, fixed patterns, lighting"
@@ -101,10 +96,6 @@ class CovarianceGaussian(AdditiveNoise):
             found = found + z[:, rank:] * self._diagonal.like(x)
         noise: Tensor = found.mul(level).unflatten(1, x.shape[1:])
         return noise + x
-
-    def amplitude(self, level: float, shape: Shape) -> float:
-        """Sigma itself."""
-        return level
 
     def gram(self, gradients: Tensor, x: Tensor) -> Tensor:
         """(U F) (U F)^T + (U d) (U d)^T."""

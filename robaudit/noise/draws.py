@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 
@@ -11,9 +12,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from robaudit.noise.frames import FRAME, orthogonal_frame, patch_of
-from robaudit.noise.stream import block_seed, block_size, generator, stream_key
 
 _KEPT_BYTES = 2**26
+_MASK32 = 0xFFFFFFFF
+_CPU = torch.device("cpu")
 
 
 class NormalDraws:
@@ -35,7 +37,7 @@ class NormalDraws:
     def __init__(self, kind: str, seed: int, device: torch.device, dtype: torch.dtype = torch.float32, *, stream: str = "") -> None:
         self._seed, self.device, self._dtype = seed, device, dtype
         self._name = f"{kind} {stream} stream" if stream else kind
-        self._generator = generator(device)
+        self._generator = torch.Generator(device=device)  # of its own: the global one is never touched
         self._frames: OrderedDict[tuple[str, int, tuple[int, ...]], Tensor] = OrderedDict()
         self._kept = 0  # bytes of draws
 
@@ -152,3 +154,39 @@ class DrawPool:
                 self._draws.fill(self._kept[sample, block * self._size : (block + 1) * self._size], self._keys[sample], block)
             self._filled[sample] = max(self._filled[sample], blocks)
         return self._kept
+
+
+def stream_key(seed: int, kind: str, sample_id: str) -> int:
+    """64 bits that identify the noise of one sample: blake2b of seed, kind and id (never of the level, batch or order)."""
+    text = f"{seed}\x1f{kind}\x1f{sample_id}".encode()
+    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
+
+
+def block_seed(key: int, block: int) -> int:
+    """The generator seed of one block of draws of a sample.
+
+    torch's CPU generator uses only the low 32 bits of a seed. They are a permutation of the block number that the key chooses
+    (murmur3's finaliser twice, each half of the key mixed in before one of them): no two of a sample's first 2^32 blocks share
+    a stream, and two samples share single blocks only by coincidence (2^-32 a pair of blocks), never a run of them.
+    The high 32 bits, used on CUDA, are the key's.
+    """
+    low = _mix(_mix((block & _MASK32) ^ (key & _MASK32)) ^ (key >> 32))
+    return ((key >> 32) << 32 | low) & 0x7FFFFFFFFFFFFFFF
+
+
+def _mix(x: int) -> int:
+    """murmur3's finaliser: a bijection of 32 bits in which every bit depends on every other."""
+    x ^= x >> 16
+    x = (x * 0x85EBCA6B) & _MASK32
+    x ^= x >> 13
+    x = (x * 0xC2B2AE35) & _MASK32
+    return x ^ (x >> 16)
+
+
+def block_size(values_per_draw: int, device: torch.device = _CPU) -> int:
+    """Draws in a block, 1 to 256: a fixed function of the image size and the kind of device.
+
+    A block has about 2^16 values on the CPU, for its caches, and 2^23 on CUDA, where a block is a launch.
+    """
+    values = 2**16 if device.type == "cpu" else 2**23
+    return max(1, min(256, values // max(1, values_per_draw)))

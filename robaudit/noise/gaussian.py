@@ -8,21 +8,16 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from robaudit.levels import LevelName
-from robaudit.noise.base import AdditiveNoise, Shape
+from robaudit.noise.base import SigmaNoise
 from robaudit.numerics.rowwise import gram
 
 
-class Gaussian(AdditiveNoise):
+class Gaussian(SigmaNoise):
     """x + sigma z: independent normal noise of one standard deviation on every value.
 
     Source: Han et al., Average-case robustness, section 3.
     """
 
-    level_name: ClassVar[LevelName] = LevelName.SIGMA
-    least: ClassVar[float] = 1e-6
-    most: ClassVar[float] = 1e3
-    differentiable: ClassVar[bool] = True
     normal: ClassVar[bool] = True
     summary: ClassVar[str] = "x + sigma z, independent on every value"
     prefer: ClassVar[str] = "amplifier and thermal noise; the reference of the literature"
@@ -44,10 +39,6 @@ class Gaussian(AdditiveNoise):
     def derivative(self, z: Tensor, level: float) -> Tensor:
         """Sigma."""
         return z.new_full((), level)
-
-    def amplitude(self, level: float, shape: Shape) -> float:
-        """Sigma itself."""
-        return level
 
     def gram(self, gradients: Tensor, x: Tensor) -> Tensor:
         """U U^T."""

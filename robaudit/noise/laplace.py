@@ -9,14 +9,13 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from robaudit.levels import LevelName
-from robaudit.noise.base import AdditiveNoise, Shape
-from robaudit.numerics.grams import diagonal_gram
+from robaudit.noise.base import SigmaNoise
+from robaudit.numerics.rowwise import diagonal_gram
 
 _SQRT_HALF = math.sqrt(0.5)
 
 
-class Laplace(AdditiveNoise):
+class Laplace(SigmaNoise):
     """x + e, with independent e of density exp(-sqrt 2 |e| / sigma) / (sqrt 2 sigma).
 
     The level is the standard deviation; the scale of the density is b = sigma / sqrt 2. A standard normal z becomes the value of the same
@@ -26,10 +25,6 @@ class Laplace(AdditiveNoise):
     Source: density and quantile: Johnson, Kotz and Balakrishnan (1995), Continuous Univariate Distributions 2, chapter 24.
     """
 
-    level_name: ClassVar[LevelName] = LevelName.SIGMA
-    least: ClassVar[float] = 1e-6
-    most: ClassVar[float] = 1e3
-    differentiable: ClassVar[bool] = True
     normal: ClassVar[bool] = False
     summary: ClassVar[str] = "x + e, e Laplace of standard deviation sigma on every value"
     prefer: ClassVar[str] = "occasional large errors; privacy mechanisms"
@@ -38,10 +33,6 @@ class Laplace(AdditiveNoise):
     def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str], out: Tensor | None = None) -> Tensor:
         """x - sign(z) sigma / sqrt 2 log erfc(|z| / sqrt 2)."""
         return _log_erfc(z.abs() * _SQRT_HALF) * torch.copysign(torch.full_like(z, level * _SQRT_HALF), -z) + x
-
-    def amplitude(self, level: float, shape: Shape) -> float:
-        """Sigma itself."""
-        return level
 
     def gram(self, gradients: Tensor, x: Tensor) -> Tensor:
         """U U^T."""

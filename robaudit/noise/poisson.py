@@ -10,8 +10,8 @@ from torch import Tensor
 
 from robaudit.levels import LevelName
 from robaudit.noise.base import AdditiveNoise, Shape
-from robaudit.numerics.grams import diagonal_gram
 from robaudit.numerics.poisson import poisson_quantile
+from robaudit.numerics.rowwise import diagonal_gram
 
 _VALUES = {"cpu": 1 << 16, "other": 1 << 24}  # values of one operation: fits the CPU's cache, or keeps the GPU busy
 

@@ -12,10 +12,9 @@ from pydantic import BeforeValidator, Field, field_validator
 from torch import Tensor
 
 from robaudit.errors import SpecError
-from robaudit.levels import LevelName
 from robaudit.noise.arrays import Placed, read_npy
-from robaudit.noise.base import AdditiveNoise, File, Shape
-from robaudit.numerics.grams import diagonal_gram
+from robaudit.noise.base import File, Shape, SigmaNoise
+from robaudit.numerics.rowwise import diagonal_gram
 from robaudit.spec.fields import Number, as_tuple
 
 
@@ -23,7 +22,7 @@ def _list_or_path(value: object) -> object:
     return value if isinstance(value, str | Path) else as_tuple(value)
 
 
-class ScaledGaussian(AdditiveNoise):
+class ScaledGaussian(SigmaNoise):
     """x + sigma s z: independent normal noise; a value's standard deviation is sigma times its scale s.
 
     The level is the standard deviation at scale 1. Scales are numbers >= 0, not all zero: one for each channel, written in the
@@ -32,10 +31,6 @@ class ScaledGaussian(AdditiveNoise):
     Source: variance maps of sensors: Huang et al. (2013), Nature Methods 10, for cameras whose pixels differ in their noise.
     """
 
-    level_name: ClassVar[LevelName] = LevelName.SIGMA
-    least: ClassVar[float] = 1e-6
-    most: ClassVar[float] = 1e3
-    differentiable: ClassVar[bool] = True
     normal: ClassVar[bool] = True
     summary: ClassVar[str] = "x + sigma s z, with a scale s for each channel or pixel"
     prefer: ClassVar[str] = "channels or regions of different noise, as calibration frames show"
@@ -95,10 +90,6 @@ class ScaledGaussian(AdditiveNoise):
     def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str], out: Tensor | None = None) -> Tensor:
         """x + sigma s z."""
         return torch.mul(z, self._map.like(x), out=out).mul_(level).add_(x)
-
-    def amplitude(self, level: float, shape: Shape) -> float:
-        """Sigma itself."""
-        return level
 
     def gram(self, gradients: Tensor, x: Tensor) -> Tensor:
         """(U s) (U s)^T."""

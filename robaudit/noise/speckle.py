@@ -8,12 +8,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from robaudit.levels import LevelName
-from robaudit.noise.base import AdditiveNoise, Shape
-from robaudit.numerics.grams import diagonal_gram
+from robaudit.noise.base import SigmaNoise
+from robaudit.numerics.rowwise import diagonal_gram
 
 
-class Speckle(AdditiveNoise):
+class Speckle(SigmaNoise):
     """x (1 + sigma z): the noise of a value is normal with standard deviation sigma x; black stays black.
 
     The level is the standard deviation relative to the pixel.
@@ -22,10 +21,6 @@ class Speckle(AdditiveNoise):
     Optics, for many looks.
     """
 
-    level_name: ClassVar[LevelName] = LevelName.SIGMA
-    least: ClassVar[float] = 1e-6
-    most: ClassVar[float] = 1e3
-    differentiable: ClassVar[bool] = True
     normal: ClassVar[bool] = True
     summary: ClassVar[str] = "x (1 + sigma z), independent on every value"
     prefer: ClassVar[str] = "radar, ultrasound and laser images; gain that fluctuates"
@@ -34,10 +29,6 @@ class Speckle(AdditiveNoise):
     def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str], out: Tensor | None = None) -> Tensor:
         """X (1 + sigma z)."""
         return torch.mul(z, level, out=out).mul_(x).add_(x)
-
-    def amplitude(self, level: float, shape: Shape) -> float:
-        """Sigma itself."""
-        return level
 
     def gram(self, gradients: Tensor, x: Tensor) -> Tensor:
         """(U x) (U x)^T."""

@@ -270,7 +270,7 @@ class LogMean(NamedTuple):
     spread: float
 
 
-def log_mean(log_p: Sequence[float], variance: Sequence[float], confidence: float = 0.95) -> LogMean:
+def log_mean(log_p: Sequence[float], variance: Sequence[float]) -> LogMean:
     """The logarithm of the *mean* of estimates p_r, which is unbiased (the mean of log p_r is low by half its variance).
 
     The interval takes the p_r as lognormal: with m and v the mean and variance of the n logarithms, log E p = m + v / 2, and the
@@ -285,7 +285,6 @@ def log_mean(log_p: Sequence[float], variance: Sequence[float], confidence: floa
     Args:
         log_p: natural logarithms, two at least.
         variance: of each logarithm, in the ideal case.
-        confidence: in (0, 1).
 
     Raises:
         ValueError: fewer than two.
@@ -298,7 +297,7 @@ def log_mean(log_p: Sequence[float], variance: Sequence[float], confidence: floa
     n = len(log_p)
     if n < 2:
         raise ValueError("log_mean: needs at least two estimates")
-    tail = (1 - confidence) / 2
+    tail = (1 - 0.95) / 2
     top = max(log_p)
     value = top + math.log(math.fsum(math.exp(x - top) for x in log_p) / n)
     centre = math.fsum(log_p) / n

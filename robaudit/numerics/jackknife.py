@@ -65,7 +65,6 @@ def jackknife(
     left_out: Sequence[Tensor],
     scale: Callable[[Tensor], Tensor],
     inverse: Callable[[Tensor], Tensor],
-    confidence: float = 0.95,
 ) -> Spread:
     """Delete-one-group jackknife with Student's t on a transformed scale, wide enough for its own estimate of the bias.
 
@@ -81,10 +80,9 @@ def jackknife(
         value: estimates in [0, 1] (n,).
         left_out: for each group the estimates without it (n,).
         scale, inverse: the transformation (probit, logit) and its inverse.
-        confidence: of the two-sided interval.
 
     Returns:
-        value, bounds that hold it and standard error; neither with fewer than two groups.
+        value, 95 % bounds that hold it and standard error; neither with fewer than two groups.
 
     Source: Quenouille, Biometrika 43 (1956) for the bias; Tukey, Annals of Mathematical Statistics 29 (1958) for the interval.
     """
@@ -93,7 +91,7 @@ def jackknife(
         return Spread(value, None, None, None)
     from scipy.stats import t as student
 
-    quantile = float(student.ppf((1 + confidence) / 2, groups - 1))
+    quantile = float(student.ppf((1 + 0.95) / 2, groups - 1))
     p = torch.stack([p.clamp(_EDGE, 1 - _EDGE) for p in left_out])
     y = scale(p)
     factor = (groups - 1) / groups

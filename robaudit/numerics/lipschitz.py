@@ -92,7 +92,6 @@ def convolution(
     dilation: Sequence[int] | int = 1,
     groups: int = 1,
     transposed: bool = False,
-    polyphase: bool = True,
 ) -> Norms:
     """The norms of a convolution with zero padding, of any number of dimensions.
 
@@ -108,7 +107,6 @@ def convolution(
         stride, padding, dilation: for each dimension, or one number for all.
         groups: blocks of channels that do not see each other.
         transposed: the adjoint of the convolution with this weight, from its output to its input.
-        polyphase: False ignores the stride: the norm with stride 1, which bounds it, too (usually not as well).
 
     Source: Sedghi, Gupta and Long 2019, The singular values of convolutional layers, for circular convolutions; polyphase components:
         Vaidyanathan 1993, Multirate Systems and Filter Banks, chapter 4.
@@ -117,8 +115,7 @@ def convolution(
     steps, pads, gaps = (list(v) if isinstance(v, Sequence) else [v] * dims for v in (stride, padding, dilation))
     entries = float(weight[0].numel() * weight.shape[0])
     phases = _phases(weight.detach().double(), steps, gaps)
-    used = (phases, steps) if polyphase else (_phases(weight.detach().double(), [1] * dims, gaps), [1] * dims)
-    l2 = rounded_up(_circular(used[0], size, used[1], pads, groups), entries * max(1, phases[0, 0].numel()))
+    l2 = rounded_up(_circular(phases, size, steps, pads, groups), entries * max(1, phases[0, 0].numel()))
     if transposed:  # an output pixel depends on the taps of one phase, and on all channels of its group
         taps = phases.reshape(groups, weight.shape[0] // groups, phases.shape[1], -1)
         sums, squares = taps.abs().sum((1, 3)), taps.square().sum((1, 3))

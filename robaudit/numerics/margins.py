@@ -196,7 +196,7 @@ def shape_of_pairs(even: Tensor, odd: Tensor) -> Shape:
     return Shape(torch.where(flat, 0.0, skewness), torch.where(flat, 0.0, kurtosis), torch.where(flat, 1.0, p))
 
 
-def reflection_shift(even: Tensor, odd: Tensor, softness: float = SOFTNESS) -> Tensor:
+def reflection_shift(even: Tensor, odd: Tensor) -> Tensor:
     """Half of P[g > 0] minus the same for margins of opposite skewness: the error of a normal fit to skewed margins.
 
     A pair is g = m + e +- o: the mean, the centred even part and the odd part. Reflected, m - e +- o, it has the same mean and
@@ -208,12 +208,11 @@ def reflection_shift(even: Tensor, odd: Tensor, softness: float = SOFTNESS) -> T
 
     is how far P[g > 0] lies from it. This sees skewness of the *joint* distribution, which single margins hide. Cumulants
     of even order cancel, up to a bias of order 1 / pairs; D is 0 on average for normal margins, and exactly 0 for linear ones (e = 0).
-    A vote v is soft, Phi(T / softness) of the smallest standardised margin T = min_i g_i / s_i. On networks this lowers the variance
-    (what is linear in e has mean 0), and D itself by a factor of about (1 + softness^2)^(-3/2).
+    A vote v is soft, Phi(T / SOFTNESS) of the smallest standardised margin T = min_i g_i / s_i. On networks this lowers the variance
+    (what is linear in e has mean 0), and D itself by a factor of about (1 + SOFTNESS^2)^(-3/2).
 
     Args:
         even, odd: (batch, pairs, k), at least 2 pairs.
-        softness: in standard deviations of a margin, positive.
 
     Returns:
         D (batch,), in [-1/2, 1/2].
@@ -228,7 +227,7 @@ def reflection_shift(even: Tensor, odd: Tensor, softness: float = SOFTNESS) -> T
     def votes(pair: Tensor) -> Tensor:
         """Both members of every pair together: (batch, pairs)."""
         plus, minus = ((part / scale).amin(2) for part in (pair + odd, pair - odd))
-        return normal_cdf(plus / softness) + normal_cdf(minus / softness)
+        return normal_cdf(plus / SOFTNESS) + normal_cdf(minus / SOFTNESS)
 
     return mean_over(votes(even) - votes(reflected), 1) / 4
 

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 Floats = NDArray[np.float64]
 
+_CONCENTRATIONS = 30.0, 300.0, 3000.0
 _NEAR = 0.9  # weight of the prior on the deciding side
 _HALVINGS = 1130  # 2^-1074 is the smallest float, which has 53 bits; most ends take about 60
 
@@ -37,7 +38,7 @@ JEFFREYS = Prior((1.0,), (0.5,), (0.5,))
 Trofimov 1981); Beta(1, 1) loses log(n) at 0 and 1, where most images are."""
 
 
-def prior_around(threshold: float, concentrations: Sequence[float] = (30.0, 300.0, 3000.0)) -> Prior:
+def prior_around(threshold: float) -> Prior:
     """A prior for deciding on which side of ``threshold`` a probability lies: Jeffreys' and betas around it, equally weighted.
 
     A beta of concentration c, Beta(c threshold, c (1 - threshold)), loses about log(1 + n/c)/2 for not knowing p and 1/(1 + n/c) of
@@ -46,16 +47,11 @@ def prior_around(threshold: float, concentrations: Sequence[float] = (30.0, 300.
 
     Args:
         threshold: in (0, 1).
-        concentrations: c of each beta.
 
     Source: mixtures over the size of the effect: Robbins 1970; Howard et al. 2021, section 3.
     """
-    share = 1.0 / (1 + len(concentrations))
-    return Prior(
-        (share,) * (1 + len(concentrations)),
-        (0.5, *(c * threshold for c in concentrations)),
-        (0.5, *(c * (1.0 - threshold) for c in concentrations)),
-    )
+    a, b = (tuple(c * share for c in _CONCENTRATIONS) for share in (threshold, 1.0 - threshold))
+    return Prior((0.25,) * 4, (0.5, *a), (0.5, *b))
 
 
 def log_marginal(successes: ArrayLike, failures: ArrayLike, prior: Prior = JEFFREYS) -> Floats:

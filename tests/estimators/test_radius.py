@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from robaudit.errors import ModelError
 from robaudit.estimators.batch import CleanPass, ImageBatch
 from robaudit.estimators.engine import Engine
-from robaudit.estimators.margin_field import MarginField
+from robaudit.estimators.radius import MarginField
 from robaudit.estimators.radius_attack import RadiusAttack
 from robaudit.estimators.radius_exact import RadiusExact, matrix, other_operation
 from robaudit.estimators.radius_random import RadiusRandom

@@ -10,7 +10,7 @@ import torch
 from pydantic import ValidationError
 from torch import nn
 
-from robaudit.estimators.margin_field import MarginField
+from robaudit.estimators.radius import MarginField
 from robaudit.estimators.radius_exact import RadiusExact
 from robaudit.estimators.radius_pgd import RadiusPgd
 from robaudit.quantities import IntervalKind

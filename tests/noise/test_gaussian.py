@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from robaudit.noise.base import NoiseKind
-from robaudit.noise.draws import NormalDraws
+from robaudit.noise.draws import NormalDraws, block_seed, block_size, stream_key
 from robaudit.noise.gaussian import Gaussian
-from robaudit.noise.stream import block_seed, block_size, stream_key
 from robaudit.noise.uniform import Uniform
 
 CPU = torch.device("cpu")
