@@ -11,9 +11,9 @@ from typing import Protocol
 from robaudit.auditing.chunks import Chunk, Signs, Step, step_name
 from robaudit.auditing.messages import Done, Failed, Finished, Item, Lost, Noted, Opened, Underway
 from robaudit.auditing.shipping import Sent
-from robaudit.auditing.worker import ChunkJob, other_weights
+from robaudit.auditing.worker import ChunkJob
 from robaudit.datasets.base import Dataset
-from robaudit.errors import RobauditError, SpecError
+from robaudit.errors import ModelError, RobauditError, SpecError
 from robaudit.estimators.registry import Task
 from robaudit.store.info import RowBits, kind_of
 from robaudit.text import clipped, count
@@ -183,7 +183,7 @@ class Crew:
 
     def _job(self, flight: _InFlight) -> ChunkJob:
         samples = tuple(map(Sent.of, flight.chunk.samples))
-        return ChunkJob(tuple(flight.chunk.tasks), tuple(flight.chunk.places), flight.ids, samples, self.facts.model["sha256"])
+        return ChunkJob(tuple(flight.chunk.tasks), tuple(flight.chunk.places), flight.ids, samples)
 
     def _hear(self, worker: _Worker, item: Item | Opened | Lost, signs: Signs) -> Step | None:
         """Handle an item from a worker.
@@ -236,8 +236,10 @@ class Crew:
             SpecError: it is of another kind.
         """
         facts = opened.facts
-        if facts.model["sha256"] != self.facts.model["sha256"]:
-            raise other_weights(opened, self.facts.model["sha256"])
+        here, first = facts.model["sha256"], self.facts.model["sha256"]
+        if here != first:
+            what = f"has other weights there (sha256 {here[:12]}, and {first[:12]} on the first worker)"
+            raise ModelError(f"{opened.host}: {facts.model['name']}", what, "put the same file on all machines, or send it: --ship")
         if kind_of(facts.device) != kind_of(self.facts.device):
             what = f"is {facts.device}, and the first worker {self.facts.device}: they draw other noise"
             raise SpecError(name, what, "use devices of one kind")

@@ -12,7 +12,7 @@ import pytest
 
 from robaudit import AuditSpec, ImageBatch, Result
 from robaudit.auditing import worker as worker_module
-from robaudit.auditing.messages import Done, Failed, Opened
+from robaudit.auditing.messages import Done, Failed
 from robaudit.auditing.prepare import OpenedAudit, Request, open_audit
 from robaudit.auditing.worker import ChunkJob, Worker, WorkerPlan
 from robaudit.estimators.mc import MonteCarlo
@@ -32,15 +32,15 @@ def worker_of(parts: OpenedAudit) -> Worker:
     return Worker(WorkerPlan(parts.spec))
 
 
-def order_of(parts: OpenedAudit, opened: Opened | Failed, *places: int) -> ChunkJob:
-    assert isinstance(opened, Opened)
+def order_of(parts: OpenedAudit, *places: int) -> ChunkJob:
     names = tuple(parts.samples.sample_id(place) for place in places)
-    return ChunkJob(parts.tasks, places, names, (), opened.facts.model["sha256"])
+    return ChunkJob(parts.tasks, places, names, ())
 
 
 def test_the_next_images_are_read_while_others_are_computed(parts: OpenedAudit, monkeypatch: pytest.MonkeyPatch) -> None:
     worker, read = worker_of(parts), threading.Event()
-    opened, real, chunk = worker.open(), MonteCarlo.estimate, worker_module._Open.chunk
+    worker.open()
+    real, chunk = MonteCarlo.estimate, worker_module._Open.chunk
     waited: list[bool] = []
     chunks: list[object] = []
 
@@ -57,7 +57,7 @@ def test_the_next_images_are_read_while_others_are_computed(parts: OpenedAudit, 
     monkeypatch.setattr(MonteCarlo, "estimate", estimate)
     monkeypatch.setattr(worker_module._Open, "chunk", reading)
     with ThreadPoolExecutor(2) as callers:
-        orders = [order_of(parts, opened, 0, 1), order_of(parts, opened, 2, 3)]
+        orders = [order_of(parts, 0, 1), order_of(parts, 2, 3)]
         items = [item for some in callers.map(lambda order: list(worker.compute(order)), orders) for item in some]
     assert waited
     assert all(waited)
@@ -80,7 +80,8 @@ def test_what_ends_a_local_audit_with_a_line_does_so_from_a_worker(
 
     monkeypatch.setattr(MonteCarlo, "estimate", estimate)
     worker = worker_of(parts)
-    *_, last = worker.compute(order_of(parts, worker.open(), 0))
+    worker.open()
+    *_, last = worker.compute(order_of(parts, 0))
     assert isinstance(last, Failed)
     assert last.error is not None
     assert says in str(last.error)

@@ -12,7 +12,7 @@ from robaudit.auditing.messages import Done, Failed, Finished, Item
 from robaudit.auditing.prepare import open_audit
 from robaudit.auditing.shipping import Sent, first_sent, packed
 from robaudit.auditing.worker import ChunkJob, Worker, WorkerPlan
-from robaudit.errors import DataError, ModelError
+from robaudit.errors import DataError
 from robaudit.progress import Listener
 from robaudit.rows import Row
 from tests.ray.teams import opened, plan, refusal
@@ -21,11 +21,11 @@ from tests.specs import WEIGHTS, digits, save_npz
 SPEC = digits(estimators=[{"mc": {"samples": 5}}, "softmax"])
 
 
-def order_for(given: WorkerPlan, places: tuple[int, ...], sha256: str, *, sent: bool = False) -> ChunkJob:
+def order_for(given: WorkerPlan, places: tuple[int, ...], *, sent: bool = False) -> ChunkJob:
     """An order for everything that some images need."""
     parts = open_audit(given, Listener())
     samples = tuple(Sent.of(parts.samples[place]) for place in places) if sent else ()
-    return ChunkJob(parts.tasks, places, tuple(map(parts.samples.sample_id, places)), samples, sha256)
+    return ChunkJob(parts.tasks, places, tuple(map(parts.samples.sample_id, places)), samples)
 
 
 def rows(items: list[Item]) -> list[Row]:
@@ -41,13 +41,13 @@ def test_an_order_is_carried_out() -> None:
     said = opened(worker)
     assert (said.facts.check.classes, said.facts.check.checked) == (10, 8)
     assert any("clean accuracy 100.0%" in text for _, text in said.told)
-    order = order_for(given, (2, 5), said.facts.model["sha256"])
+    order = order_for(given, (2, 5))
     items = list(worker.compute(order))
     assert isinstance(items[-1], Finished)
     assert not any(isinstance(item, Finished | Failed) for item in items[:-1])
     assert {(row.sample_id, row.estimator) for row in rows(items)} == {(name, label) for name in order.ids for label in ("mc", "softmax")}
     assert [name for item in items if isinstance(item, Done) for name in item.step.finished] == list(order.ids)
-    sent = order_for(given, (2, 5), said.facts.model["sha256"], sent=True)
+    sent = order_for(given, (2, 5), sent=True)
     assert rows(list(worker.compute(sent))) == rows(items)
     assert worker.open() is said, "it is loaded once"
 
@@ -59,18 +59,18 @@ def test_files_that_were_sent(tmp_path: Path) -> None:
     document = {**SPEC, "model": {**SPEC["model"], "path": "w.safetensors"}, "dataset": {"kind": "npz", "path": "x.npz"}}
     given = plan(document, tmp_path)
     parts = open_audit(given, Listener())
-    order = order_for(given, (1, 3), "", sent=True)
+    order = order_for(given, (1, 3), sent=True)
     here = Worker(given)
-    expected = rows(list(here.compute(replace(order, sha256=opened(here).facts.model["sha256"]))))
+    weights = opened(here).facts.model["sha256"]
+    expected = rows(list(here.compute(order)))
     spec, files, home = packed(given.spec, parts.noises)
     assert list(files) == ["w.safetensors"]
     sent = replace(given, spec=spec, files=files, home=home, dataset=first_sent(parts.samples, skip_bad=False))
     for name in ("w.safetensors", "x.npz"):
         (tmp_path / name).unlink()
     there = Worker(sent)
-    said = opened(there)
-    assert said.facts.model["sha256"] == opened(here).facts.model["sha256"]
-    assert rows(list(there.compute(replace(order, sha256=said.facts.model["sha256"])))) == expected
+    assert opened(there).facts.model["sha256"] == weights
+    assert rows(list(there.compute(order))) == expected
 
 
 def failed(items: list[Item]) -> Exception:
@@ -80,19 +80,11 @@ def failed(items: list[Item]) -> Exception:
     return items[-1].error
 
 
-def test_another_model_is_refused() -> None:
-    given = plan(SPEC)
-    worker = Worker(given)
-    error = failed(list(worker.compute(order_for(given, (0,), "0" * 64))))
-    assert isinstance(error, ModelError)
-    assert "has other weights there (sha256 75f1b664" in str(error)
-    assert "and 000000000000 on the first worker)" in str(error)
-
-
 def test_other_data_are_refused() -> None:
     given = plan(SPEC)
     worker = Worker(given)
-    order = order_for(given, (0, 1), opened(worker).facts.model["sha256"])
+    opened(worker)
+    order = order_for(given, (0, 1))
     for other in (replace(order, ids=("0", "elsewhere")), replace(order, places=(0, 10_000))):
         error = failed(list(worker.compute(other)))
         assert isinstance(error, DataError)
@@ -114,7 +106,8 @@ def test_what_a_worker_lacks_names_the_machine(tmp_path: Path, monkeypatch: pyte
 def test_a_bug_is_sent_with_its_trace(monkeypatch: pytest.MonkeyPatch) -> None:
     given = plan(SPEC)
     worker = Worker(given)
-    order = order_for(given, (0,), opened(worker).facts.model["sha256"])
+    opened(worker)
+    order = order_for(given, (0,))
     monkeypatch.setattr("robaudit.auditing.chunks.CleanPass.of", lambda *_, **__: 1 / 0)
     last = list(worker.compute(order))[-1]
     assert isinstance(last, Failed)
