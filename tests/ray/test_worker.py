@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import shutil
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from robaudit import ImageBatch, Result
+from robaudit.auditing import worker as worker_module
 from robaudit.auditing.messages import Done, Failed, Finished, Item
 from robaudit.auditing.prepare import open_audit
 from robaudit.auditing.shipping import Sent, first_sent, packed
 from robaudit.auditing.worker import ChunkJob, Worker, WorkerPlan
 from robaudit.errors import DataError
+from robaudit.estimators.mc import MonteCarlo
 from robaudit.progress import Listener
 from robaudit.rows import Row
 from tests.ray.teams import opened, plan, refusal
@@ -113,3 +120,63 @@ def test_a_bug_is_sent_with_its_trace(monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(last, Failed)
     assert last.error is None
     assert last.trace.rstrip().endswith("ZeroDivisionError: division by zero")
+
+
+def test_the_next_images_are_read_while_others_are_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    given, read = plan(SPEC), threading.Event()
+    worker = Worker(given)
+    opened(worker)
+    real, chunk = MonteCarlo.estimate, worker_module._Open.chunk
+    waited: list[bool] = []
+    chunks: list[object] = []
+
+    def estimate(self: MonteCarlo, batch: ImageBatch) -> Sequence[Result]:
+        waited.append(read.wait(30))
+        return real(self, batch)
+
+    def reading(self: Any, order: ChunkJob) -> Any:
+        chunks.append(found := chunk(self, order))
+        if len(chunks) > 1:
+            read.set()
+        return found
+
+    monkeypatch.setattr(MonteCarlo, "estimate", estimate)
+    monkeypatch.setattr(worker_module._Open, "chunk", reading)
+    with ThreadPoolExecutor(2) as callers:
+        orders = [order_for(given, (0, 1)), order_for(given, (2, 3))]
+        items = [item for some in callers.map(lambda order: list(worker.compute(order)), orders) for item in some]
+    assert waited
+    assert all(waited)
+    done = [name for item in items if isinstance(item, Done) for name in item.step.finished]
+    assert done == [name for order in orders for name in order.ids]
+
+
+@pytest.mark.parametrize(
+    ("raised", "says"),
+    [
+        (SystemExit(4), "code of the model, the data set or a plugin: called sys.exit; let it return or raise"),
+        (RuntimeError("cumsum_cuda does not have a deterministic implementation, but you set it."), "leave --deterministic out"),
+    ],
+)
+def test_what_ends_a_local_audit_with_a_line_does_so_from_a_worker(
+    raised: BaseException, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def estimate(*_: Any) -> None:
+        raise raised
+
+    monkeypatch.setattr(MonteCarlo, "estimate", estimate)
+    given = plan(SPEC)
+    worker = Worker(given)
+    opened(worker)
+    *_, last = worker.compute(order_for(given, (0,)))
+    assert isinstance(last, Failed)
+    assert last.error is not None
+    assert says in str(last.error)
+
+
+def test_freed_memory_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the command line does."""
+    called = list[bool]()
+    monkeypatch.setattr(worker_module, "keep_freed_memory", lambda: called.append(True))
+    opened(Worker(plan(SPEC)))
+    assert called == [True]
