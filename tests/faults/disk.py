@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+import functools
 import io
 import json
 import os
@@ -154,7 +155,7 @@ class Disk:
             target = self.mine(file) if mode == "wb" else None
             if target is None:
                 return original(file, mode, *args, **options)
-            make = lambda: _RawFile(self, target, file)  # noqa: E731  as short as a definition
+            make = functools.partial(_RawFile, self, target, file)
             return io.BufferedWriter(make() if isinstance(file, int) else self.operate("open", (target,), make))
 
         return function
