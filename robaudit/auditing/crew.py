@@ -29,10 +29,6 @@ class Transport(Protocol):
     A worker does its jobs in the order given, and their items come in that order.
     """
 
-    def names(self) -> Sequence[str]:
-        """What messages call them."""
-        ...
-
     def give(self, worker: int, job: ChunkJob) -> None:
         """Send a job."""
         ...
@@ -85,7 +81,7 @@ class _Worker:
     """A worker.
 
     Attributes:
-        opened: what it reported when it was ready.
+        name: what messages call it.
         images: size of its next chunk.
         seconds: time of its last job.
         jobs: its jobs in order; it computes the first.
@@ -93,7 +89,6 @@ class _Worker:
     """
 
     name: str
-    opened: Opened
     images: int
     ready: bool = True
     seconds: float = math.inf
@@ -122,9 +117,9 @@ class Crew:
         self.facts = replace(opened[0].facts, rows=max((one.facts.rows for one in opened), key=lambda rows: rows.largest_difference))
         self._mixed = self.facts.rows.bits is RowBits.MIXED
         self.reading = reading and not self._mixed  # then a chunk must have as many usable images as here
-        for name, one in zip(transport.names(), opened, strict=True):
-            self._check(name, one)
-        self._workers = [_Worker(name, one, one.images) for name, one in zip(transport.names(), opened, strict=True)]
+        self._workers = [_Worker(f"worker {number} on {one.host}", one.images) for number, one in enumerate(opened)]
+        for worker, one in zip(self._workers, opened, strict=True):
+            self._check(worker.name, one)
         self._returned: deque[_InFlight] = deque()
         self._wanted = opened[0].images
         self._left = 0
@@ -208,7 +203,7 @@ class Crew:
                 raise failure(worker.name, error, trace)
             case Opened():
                 self._check(worker.name, item)
-                worker.opened, worker.images, worker.ready = item, item.images, True
+                worker.images, worker.ready = item.images, True
             case Lost(why, returns):
                 self._lose(worker, why, signs, returns=returns)
         return None
