@@ -11,9 +11,9 @@ from typing import Protocol
 from robaudit.auditing.chunks import Chunk, Signs, Step, step_name
 from robaudit.auditing.messages import Done, Failed, Finished, Item, Lost, Noted, Opened, Underway
 from robaudit.auditing.shipping import Sent
-from robaudit.auditing.worker import ChunkJob, other_weights
+from robaudit.auditing.worker import ChunkJob
 from robaudit.datasets.base import Dataset
-from robaudit.errors import RobauditError, SpecError
+from robaudit.errors import ModelError, RobauditError, SpecError
 from robaudit.estimators.registry import Task
 from robaudit.store.info import RowBits, kind_of
 from robaudit.text import clipped, count
@@ -28,10 +28,6 @@ class Transport(Protocol):
 
     A worker does its jobs in the order given, and their items come in that order.
     """
-
-    def names(self) -> Sequence[str]:
-        """What messages call them."""
-        ...
 
     def give(self, worker: int, job: ChunkJob) -> None:
         """Send a job."""
@@ -85,7 +81,7 @@ class _Worker:
     """A worker.
 
     Attributes:
-        opened: what it reported when it was ready.
+        name: what messages call it.
         images: size of its next chunk.
         seconds: time of its last job.
         jobs: its jobs in order; it computes the first.
@@ -93,7 +89,6 @@ class _Worker:
     """
 
     name: str
-    opened: Opened
     images: int
     ready: bool = True
     seconds: float = math.inf
@@ -122,9 +117,9 @@ class Crew:
         self.facts = replace(opened[0].facts, rows=max((one.facts.rows for one in opened), key=lambda rows: rows.largest_difference))
         self._mixed = self.facts.rows.bits is RowBits.MIXED
         self.reading = reading and not self._mixed  # then a chunk must have as many usable images as here
-        for name, one in zip(transport.names(), opened, strict=True):
-            self._check(name, one)
-        self._workers = [_Worker(name, one, one.images) for name, one in zip(transport.names(), opened, strict=True)]
+        self._workers = [_Worker(f"worker {number} on {one.host}", one.images) for number, one in enumerate(opened)]
+        for worker, one in zip(self._workers, opened, strict=True):
+            self._check(worker.name, one)
         self._returned: deque[_InFlight] = deque()
         self._wanted = opened[0].images
         self._left = 0
@@ -183,7 +178,7 @@ class Crew:
 
     def _job(self, flight: _InFlight) -> ChunkJob:
         samples = tuple(map(Sent.of, flight.chunk.samples))
-        return ChunkJob(tuple(flight.chunk.tasks), tuple(flight.chunk.places), flight.ids, samples, self.facts.model["sha256"])
+        return ChunkJob(tuple(flight.chunk.tasks), tuple(flight.chunk.places), flight.ids, samples)
 
     def _hear(self, worker: _Worker, item: Item | Opened | Lost, signs: Signs) -> Step | None:
         """Handle an item from a worker.
@@ -208,7 +203,7 @@ class Crew:
                 raise failure(worker.name, error, trace)
             case Opened():
                 self._check(worker.name, item)
-                worker.opened, worker.images, worker.ready = item, item.images, True
+                worker.images, worker.ready = item.images, True
             case Lost(why, returns):
                 self._lose(worker, why, signs, returns=returns)
         return None
@@ -236,8 +231,10 @@ class Crew:
             SpecError: it is of another kind.
         """
         facts = opened.facts
-        if facts.model["sha256"] != self.facts.model["sha256"]:
-            raise other_weights(opened, self.facts.model["sha256"])
+        here, first = facts.model["sha256"], self.facts.model["sha256"]
+        if here != first:
+            what = f"has other weights there (sha256 {here[:12]}, and {first[:12]} on the first worker)"
+            raise ModelError(f"{opened.host}: {facts.model['name']}", what, "put the same file on all machines, or send it: --ship")
         if kind_of(facts.device) != kind_of(self.facts.device):
             what = f"is {facts.device}, and the first worker {self.facts.device}: they draw other noise"
             raise SpecError(name, what, "use devices of one kind")

@@ -83,11 +83,7 @@ def prepared(
             if budget is not None:
                 measured = speed()
                 ready = within_budget(ready, SPARE * budget - (time.perf_counter() - started), measured, listener)
-
-            def compute(state: State, told: Listener, on_error: OnError) -> int:
-                return ready.compute_missing(state, ready.samples, told, on_error=on_error)
-
-            yield Job(ready.spec, ready.noises, ready.tasks, ready.samples, ready.facts, 1, speed, compute)
+            yield Job(ready.spec, ready.noises, ready.tasks, ready.samples, ready.facts, 1, speed, ready.compute_missing)
         return
     if budget is not None:
         raise SpecError("--budget", "is for a single device, whose speed is measured first", "lower --limit or the samples instead")

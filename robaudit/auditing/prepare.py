@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -131,10 +131,10 @@ class PreparedAudit:
     limit: int
     facts: Facts
 
-    def sizer(self, engine: Engine | None = None, tasks: Sequence[Task] | None = None) -> ChunkSizer:
-        """The chunk sizes, for the audit's engine and tasks or for others."""
-        tasks, engine = self.tasks if tasks is None else tasks, engine or self.engine
-        return make_sizer(self.spec, engine, tasks, self.first.pixels, self.limit, mixed=self.facts.rows.bits is RowBits.MIXED)
+    def sizer(self) -> ChunkSizer:
+        """The chunk sizes."""
+        mixed = self.facts.rows.bits is RowBits.MIXED
+        return make_sizer(self.spec, self.engine, self.tasks, self.first.pixels, self.limit, mixed=mixed)
 
     def at_levels(self, listener: Listener) -> PreparedAudit:
         """The same audit without the estimators that have no noise level; a note names them.
@@ -153,21 +153,10 @@ class PreparedAudit:
             )
         return replace(self, tasks=kept)
 
-    def compute_missing(
-        self,
-        state: State,
-        samples: Dataset,
-        listener: Listener,
-        *,
-        engine: Engine | None = None,
-        tasks: Sequence[Task] | None = None,
-        on_error: OnError = "stop",
-    ) -> int:
-        """Compute what a state lacks, with the audit's engine and tasks or with others; see the function of the same name."""
-        here = ThisProcess(engine or self.engine, self.sizer(engine, tasks), samples.where)
-        return compute_missing(
-            state, samples, self.tasks if tasks is None else tasks, here, listener, on_error=on_error, readers=self.readers
-        )
+    def compute_missing(self, state: State, listener: Listener, on_error: OnError) -> int:
+        """Compute what a state lacks; see the function of the same name."""
+        here = ThisProcess(self.engine, self.sizer(), self.samples.where)
+        return compute_missing(state, self.samples, self.tasks, here, listener, on_error=on_error, readers=self.readers)
 
 
 def open_audit(request: Request, listener: Listener) -> OpenedAudit:
@@ -239,7 +228,9 @@ def prepare(request: Request, device: torch.device, listener: Listener, opened: 
     engine = make_engine(spec, opened.noises, network, noisy, check.classes, image, limit, gradients=gradients)
     listener.doing("comparing batches of different sizes")
     rows = check_rows(engine, torch.stack([sample.pixels for sample in first]), gradients=gradients)
-    _report_rows(rows, network.name, listener)
+    unsteady = rows.warnings(network.name)
+    for text in unsteady:
+        listener.warn(text)
     facts = Facts(
         device=device_name(network.device),
         versions=versions(),
@@ -250,7 +241,7 @@ def prepare(request: Request, device: torch.device, listener: Listener, opened: 
             "classes": check.classes,
             "notes": list(network.notes),
         },
-        check=replace(check, warnings=(*check.warnings, *rows.warnings(network.name))),
+        check=replace(check, warnings=(*check.warnings, *unsteady)),
         rows=rows,
         image_shape=tuple(image.shape),
         batch_rows=engine.rows(image.shape),
@@ -282,9 +273,4 @@ def _report(check: InputCheck, listener: Listener) -> None:
     else:
         listener.note("no labels: accuracy is not measured; robustness needs none")
     for text in check.warnings:
-        listener.warn(text)
-
-
-def _report_rows(rows: RowCheck, model: str, listener: Listener) -> None:
-    for text in rows.warnings(model):
         listener.warn(text)

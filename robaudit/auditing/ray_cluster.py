@@ -78,17 +78,12 @@ class RayWorkers:
         ray: the package.
         actors: of :class:`RayWorker`.
         plan: their plan, in Ray's object store.
-        names: what messages call them.
     """
 
-    def __init__(self, ray: Any, actors: Sequence[Any], plan: Any, names: Sequence[str]) -> None:
-        self._ray, self._actors, self._plan, self._names = ray, actors, plan, names
+    def __init__(self, ray: Any, actors: Sequence[Any], plan: Any) -> None:
+        self._ray, self._actors, self._plan = ray, actors, plan
         self._calls: list[deque[Any]] = [deque() for _ in actors]
         self._opening: dict[Any, int] = {}
-
-    def names(self) -> Sequence[str]:
-        """What messages call them."""
-        return self._names
 
     def give(self, worker: int, job: ChunkJob) -> None:
         """Send a job."""
@@ -175,8 +170,7 @@ def ray_workers(
             kind = ray.remote(**options)(RayWorker)
             actors = [kind.options(scheduling_strategy=placement).remote() for _ in range(several)]
             opened = _opened(ray, actors, sent, listener)
-            names = [f"worker {number} on {one.host}" for number, one in enumerate(opened)]
-            yield RayWorkers(ray, actors, sent, names), opened
+            yield RayWorkers(ray, actors, sent), opened
 
 
 def _on_cpu(model: nn.Module | None) -> nn.Module | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -251,7 +251,7 @@ def compute(
     """
     with State() as state:
         state.begin(samples, task_names(tasks))
-        ready.compute_missing(state, samples, listener, engine=engine, tasks=tasks, on_error=on_error)
+        replace(ready, engine=engine, samples=samples, tasks=tuple(tasks)).compute_missing(state, listener, on_error)
         seconds = state.seconds()
         spent = {(task.chosen.label, task.at): seconds.get(step_name(task), 0.0) for task in tasks}
         return Computed({row.key: row for sample in state.results() for row in sample.rows}, spent, tuple(state.skips()))

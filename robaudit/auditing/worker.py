@@ -49,14 +49,12 @@ class ChunkJob:
         places: their indices in the data set.
         ids: their sample ids.
         samples: the images, unless the worker reads them.
-        sha256: of the audited model.
     """
 
     tasks: tuple[Task, ...]
     places: tuple[int, ...]
     ids: tuple[str, ...]
     samples: tuple[Sent, ...]
-    sha256: str
 
 
 class _Heard(Listener):
@@ -73,7 +71,7 @@ class _Heard(Listener):
 
 
 class Worker:
-    """A worker; it loads its model on first use.
+    """A worker.
 
     Several threads may give it jobs: while one is computed, the images of the next are read.
 
@@ -92,10 +90,6 @@ class Worker:
 
     def compute(self, job: ChunkJob) -> Iterator[Item]:
         """Read the images of a job, and run it after those that came before; the last item is Finished or Failed."""
-        opened = self._opened.opened if self._opened is not None else self.open()  # which would wait for what is computed
-        if isinstance(opened, Failed):
-            yield opened
-            return
         try:
             chunk, refused = self._ready.chunk(job)
         except Exception as error:  # noqa: BLE001  sent to whoever gave the job
@@ -157,11 +151,8 @@ class _Open:
         """The images of a job, read if need be, and those that cannot be used.
 
         Raises:
-            ModelError: this worker's model is not the audited one.
             DataError: its data set has other samples at these places.
         """
-        if self.ready.facts.model["sha256"] != job.sha256:
-            raise other_weights(self.opened, job.sha256)
         if job.samples:
             return Chunk(list(job.tasks), samples=[one.sample() for one in job.samples]), []
         dataset, refused, samples = self.ready.samples, list[Refused](), list[Sample]()
@@ -241,12 +232,6 @@ def failed_by(error: BaseException) -> Failed:
 def _there(plan: WorkerPlan, folder: str, text: str) -> str:
     """Replace the folder of unpacked files in a text by the folder where the audit was started."""
     return text.replace(f"{folder}{os.sep}", f"{plan.home}{os.sep}") if plan.files else text
-
-
-def other_weights(worker: Opened, sha256: str) -> ModelError:
-    """The error for a worker whose model has another digest."""
-    what = f"has other weights there (sha256 {worker.facts.model['sha256'][:12]}, and {sha256[:12]} on the first worker)"
-    return ModelError(f"{worker.host}: {worker.facts.model['name']}", what, "put the same file on all machines, or send it: --ship")
 
 
 def _opened(request: Request, heard: _Heard) -> OpenedAudit:

@@ -29,8 +29,6 @@ RUNS = Path("runs")
 """The default folder of run folders."""
 OUTPUTS = ("samples.csv", "samples.json", "summary.json")
 _LOCK = ".lock"
-_ALWAYS = ("status", "name", "spec", "spec_folder", "identity", "base_identity", "model", "data", "noise")
-_COMPLETE = ("quantities", "totals", "seconds", "skipped", "files")
 _lock_handles: set[int] = set()  # descriptors of the locks that this process holds
 
 
@@ -166,9 +164,6 @@ class RunFolder:
         if not isinstance(info, dict) or info.get("schema_version") != SCHEMA_VERSION:
             raise RunError(where, f"is not of schema version {SCHEMA_VERSION}", "read it with the robaudit that wrote it")
         info = unsealed(info, self.path / "run.json")
-        missing = [key for key in (*_ALWAYS, *(_COMPLETE if info.get("status") == "complete" else ())) if key not in info]
-        if missing:
-            raise RunError(where, f"is damaged ({missing[0]!r} is missing)", "run the audit again in another folder")
         check_info(info, where)
         return info
 

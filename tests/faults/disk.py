@@ -1,13 +1,14 @@
 """What this process does to a folder, operation by operation, and what goes wrong at the k-th.
 
-The functions of ``os`` that change a file system, the raw files below ``open`` and the system calls of SQLite are replaced, so that
-whoever uses them, an operation is seen once, as the system call it becomes. What does not come this way is found by `watch`.
+The functions of ``os`` with which robaudit changes files, the raw files below ``open`` and the system calls of SQLite are replaced, so
+that whoever uses them, an operation is seen once, as the system call it becomes. What does not come this way is found by `watch`.
 """
 
 from __future__ import annotations
 
 import builtins
 import contextlib
+import functools
 import io
 import json
 import os
@@ -21,13 +22,8 @@ from tests.faults.sqlite_calls import replace_calls
 from tests.faults.watch import Watch
 
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-OF_PATH = ("mkdir", "rmdir", "unlink", "remove", "chmod", "lchmod", "truncate", "utime", "chown", "mkfifo", "mknod", "setxattr")
-OF_TWO_PATHS = ("rename", "replace", "link", "symlink")
-OF_FILE = (
-    *("fsync", "fdatasync", "fchmod", "fchown", "ftruncate", "pwrite", "writev", "pwritev", "posix_fallocate"),
-    *("sendfile", "copy_file_range", "splice"),  # the file that is written comes first only in the first of these
-)
-KNOWN_BY = {"copy_file_range": 1, "splice": 1}
+OF_PATH = ("mkdir", "rmdir", "unlink", "remove", "chmod", "fsync", "fchmod", "ftruncate")  # or of a descriptor
+OF_TWO_PATHS = ("rename", "replace")
 DIRECTORIES = ("dir_fd", "src_dir_fd", "dst_dir_fd")
 
 
@@ -107,9 +103,8 @@ class Disk:
 
     def replace_functions(self) -> None:
         """From now on nobody in this process changes the folder unseen."""
-        for name in (*OF_PATH, *OF_TWO_PATHS, *OF_FILE):
-            if hasattr(os, name):
-                setattr(os, name, self._counted(name, getattr(os, name)))
+        for name in (*OF_PATH, *OF_TWO_PATHS):
+            setattr(os, name, self._counted(name, getattr(os, name)))
         opening = self._open(io.open)
         own = (
             (os, "open", self._os_open(os.open)),
@@ -122,14 +117,13 @@ class Disk:
         replace_calls(self.mine, self.operate)
 
     def _counted(self, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
-        first = KNOWN_BY.get(name, 0)
         count = 2 if name in OF_TWO_PATHS else 1
 
         def function(*args: Any, **options: Any) -> Any:
             if name == "mkdir" and os.path.isdir(args[0]):  # noqa: PTH112  the kernel says that it is there, whatever else is wrong
                 return original(*args, **options)
             directories = [options[key] for key in DIRECTORIES if options.get(key) is not None]
-            targets = [self.mine(path, *directories[:1]) for path in args[first : first + count]]
+            targets = [self.mine(path, *directories[:1]) for path in args[:count]]
             paths = tuple(path for path in targets if path is not None)
             return self.operate(name, paths, lambda: original(*args, **options)) if paths else original(*args, **options)
 
@@ -157,33 +151,12 @@ class Disk:
         return function
 
     def _open(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def function(
-            file: Any,
-            mode: str = "r",
-            buffering: int = -1,
-            encoding: str | None = None,
-            errors: str | None = None,
-            newline: str | None = None,
-            closefd: bool = True,
-            opener: Any = None,
-        ) -> Any:
-            target = self.mine(file) if set(mode) & set("wxa+") else None
+        def function(file: Any, mode: str = "r", *args: Any, **options: Any) -> Any:
+            target = self.mine(file) if mode == "wb" else None
             if target is None:
-                return original(file, mode, buffering, encoding, errors, newline, closefd, opener)
-            bare = mode.replace("b", "").replace("t", "")
-            if isinstance(file, int) or opener is not None:
-                raw = _RawFile(self, target, file, bare, closefd, opener)
-            else:
-                raw = self.operate("open", (target,), lambda: _RawFile(self, target, file, bare, closefd, opener))
-            if "b" in mode and buffering == 0:
-                return raw
-            size = buffering if buffering > 1 else io.DEFAULT_BUFFER_SIZE
-            binary = io.BufferedRandom(raw, size) if "+" in mode else io.BufferedWriter(raw, size)
-            if "b" in mode:
-                return binary
-            text = io.TextIOWrapper(binary, encoding, errors, newline, line_buffering=buffering == 1)
-            vars(text)["mode"] = mode
-            return text
+                return original(file, mode, *args, **options)
+            make = functools.partial(_RawFile, self, target, file)
+            return io.BufferedWriter(make() if isinstance(file, int) else self.operate("open", (target,), make))
 
         return function
 
@@ -191,16 +164,11 @@ class Disk:
 class _RawFile(io.FileIO):
     """A file of the run folder: each write is one system call."""
 
-    def __init__(self, disk: Disk, target: str, file: Any, mode: str, closefd: bool, opener: Any) -> None:
-        super().__init__(file, mode, closefd, opener)
+    def __init__(self, disk: Disk, target: str, file: Any) -> None:
+        super().__init__(file, "w")
         self._disk, self._target = disk, target
 
     def write(self, data: Any) -> int:
         write, size = super().write, len(data)
         done: int = self._disk.operate("write", (self._target,), lambda: write(data), lambda: write(data[: size // 2]), size)
-        return done
-
-    def truncate(self, size: int | None = None) -> int:
-        truncate = super().truncate
-        done: int = self._disk.operate("truncate", (self._target,), lambda: truncate(size))
         return done

@@ -62,9 +62,6 @@ class DirectTeam:
         self.given: list[tuple[int, ChunkJob]] = []
         self.items_sent = 0
 
-    def names(self) -> Sequence[str]:
-        return [f"worker {number}" for number in range(len(self._queues))]
-
     def give(self, worker: int, order: ChunkJob) -> None:
         self.given.append((worker, order))
         killed = self._deadly in order.ids

@@ -102,7 +102,9 @@ def test_lost_workers(worker: Worker, alone: list[Row], members: int, lost_at: l
     said, heard = replace(opened(worker), images=images), Heard()
     team = DirectTeam(worker, members, lost_at, returns=said)
     assert carried_out(team, [said] * members, heard=heard, reading=reading) == alone
-    notes = [text for text in heard.told if re.fullmatch(r"worker \d: lost \(killed\); its work goes to others until it is back", text)]
+    notes = [
+        text for text in heard.told if re.fullmatch(r"worker \d on \S+: lost \(killed\); its work goes to others until it is back", text)
+    ]
     assert notes == heard.told
     assert len(notes) == sum(at < team.items_sent for at in lost_at)
 
@@ -111,7 +113,9 @@ def test_a_sample_that_kills_workers_ends_the_audit(worker: Worker) -> None:
     said = replace(opened(worker), images=2)
     name = opened(worker).facts.check.seen
     team = DirectTeam(worker, 2, deadly=list(name)[5], returns=said)
-    with pytest.raises(RobauditError, match=r"^worker \d: was lost 4 times at sample '.*' \(lost \(killed\)\); look for lack of memory"):
+    with pytest.raises(
+        RobauditError, match=r"^worker \d on \S+: was lost 4 times at sample '.*' \(lost \(killed\)\); look for lack of memory"
+    ):
         carried_out(team, [said] * 2)
     assert sum(list(name)[5] in order.ids for _, order in team.given) == 4
 
@@ -154,10 +158,12 @@ def test_workers_must_be_alike(worker: Worker) -> None:
     refuse(other_model, ModelError, r"^elsewhere: .*: has other weights there \(sha256 0{12}, and 75f1b664.... on the first worker\)")
     other_device = with_facts(said, device="cuda:0 (A)")
     refuse(
-        other_device, SpecError, r"^worker 1: is cuda:0 \(A\), and the first worker cpu .*: they draw other noise; use devices of one kind$"
+        other_device,
+        SpecError,
+        r"^worker 1 on elsewhere: is cuda:0 \(A\), and the first worker cpu .*: they draw other noise; use devices of one kind$",
     )
     other_torch = with_facts(said, versions={**said.facts.versions, "torch": "1"})
-    refuse(other_torch, SpecError, r"^worker 1: has torch 1, and the first worker .*; install the same version everywhere$")
+    refuse(other_torch, SpecError, r"^worker 1 on elsewhere: has torch 1, and the first worker .*; install the same version everywhere$")
     other_threads = with_facts(said, device=re.sub(r"\d+ thread.*\)", "77 threads)", said.facts.device))
     Crew(DirectTeam(worker, 2), [said, other_threads], parts.samples, reading=True)
 
@@ -180,7 +186,7 @@ def test_a_worker_that_fails_ends_the_audit(worker: Worker) -> None:
 
     with pytest.raises(SpecError, match=r"^here: is wrong; do better$"):
         carried_out(Failing(Failed(SpecError("here", "is wrong", "do better"))), [opened(worker)])
-    with pytest.raises(RuntimeError, match="worker 0:\nTraceback of a bug"):
+    with pytest.raises(RuntimeError, match=r"worker 0 on \S+:\nTraceback of a bug"):
         carried_out(Failing(Failed(None, "Traceback of a bug")), [opened(worker)])
 
 

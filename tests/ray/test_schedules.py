@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from random import Random
 
@@ -142,9 +142,6 @@ class Pretenders:
 
     def __post_init__(self) -> None:
         self.orders = [deque() for _ in range(self.members)]
-
-    def names(self) -> Sequence[str]:
-        return [f"worker {number}" for number in range(self.members)]
 
     def give(self, worker: int, order: ChunkJob) -> None:
         assert worker not in self.away
