@@ -115,7 +115,7 @@ class NoiseLevel:
 
 
 def whole_noise(label: str) -> NoiseLevel:
-    """Where results stand that belong to a noise, whatever its levels."""
+    """The address of results that belong to a noise at all its levels."""
     return NoiseLevel(label, 0.0, LevelName.NONE)
 
 
@@ -165,7 +165,7 @@ class LevelChoice:
 
     Attributes:
         noises: labels.
-        levels: numbers, whatever they are called.
+        levels: numbers, under any name.
         sigmas: standard deviations: levels that are called sigma.
     """
 
@@ -175,7 +175,7 @@ class LevelChoice:
 
     @staticmethod
     def of(chosen: LevelChoice | Iterable[float]) -> LevelChoice:
-        """The choice itself, or that of the numbers given."""
+        """The choice itself, or the choice of the numbers given."""
         return chosen if isinstance(chosen, LevelChoice) else LevelChoice(levels=tuple(chosen))
 
     def __bool__(self) -> bool:
@@ -201,7 +201,7 @@ class LevelChoice:
         )
 
     def among(self, present: Iterable[NoiseLevel], where: str) -> list[NoiseLevel]:
-        """Those of the levels that are meant, in their order.
+        """The levels that are meant, in their order.
 
         A number is met exactly, or by the only level within half a percent of it: tables print 8/255 as 0.0314.
 

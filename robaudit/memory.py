@@ -70,7 +70,7 @@ def free_bytes(device: torch.device) -> int:
 
 
 def reset_peak(device: torch.device = CPU) -> None:
-    """Start measuring :func:`peak`; only Linux can reset that of a process, elsewhere an earlier, higher peak counts."""
+    """Start measuring :func:`peak`; only Linux can reset a process's peak; elsewhere an earlier, higher peak counts."""
     give_back()
     if device.type != "cpu":
         torch.cuda.reset_peak_memory_stats(device)

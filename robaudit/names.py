@@ -90,7 +90,7 @@ class ResultName:
 
 
 def matches(name: str, asked: str) -> bool:
-    """Whether a result is meant by a name: its own, or that of its estimator, which means all of its values."""
+    """Whether a name means a result: its own name, or its estimator's, which means all of the estimator's values."""
     return str(ResultName.parse(asked)) in (name, ResultName.parse(name).estimator)
 
 

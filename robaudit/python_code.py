@@ -22,7 +22,7 @@ def user_function(target: str, folder: Path, refuse: Callable[[str, str], Robaud
 
     Args:
         target: the name, from a spec.
-        folder: that of the spec file.
+        folder: the spec file's.
         refuse: makes the error to raise, from what is wrong and how to fix it.
 
     Raises:

@@ -147,4 +147,4 @@ def _parsed(text: str) -> Interval:
 
 
 NO_INTERVAL = Interval(IntervalKind.NONE)
-"""That of an estimator without intervals."""
+"""The interval of an estimator that has none."""

@@ -193,7 +193,7 @@ class NormalFit(Checked):
 class Result(Checked):
     """What an estimator says of one image: at one noise level, under one noise, or without noise.
 
-    Fields up to ``interval`` are columns of samples.csv; samples.json has all of them. The types are those of a stored result:
+    Fields up to ``interval`` are columns of samples.csv; samples.json has all of them. The types are as in a stored result:
     :func:`robaudit.rows.read_row` checks by them.
 
     Attributes:

@@ -91,7 +91,7 @@ def keep_freed_memory() -> None:
 def _groups(controller: str, root: Path) -> Iterator[Path]:
     """Folders of the control groups of this process, each before its parents; version 1 has a tree for each controller.
 
-    A container may see its own group as the root, whatever the path says: folders that do not exist simply hold no files.
+    A container may see its own group as the root under any path: folders that do not exist simply hold no files.
     """
     for line in text(root / "proc/self/cgroup").splitlines():
         number, names, path = line.split(":", 2)

@@ -1,4 +1,4 @@
-"""Text for people, whatever a file contains: lines, class names, ids and counts."""
+"""Text for people, safe to print: lines, class names, ids and counts."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ _WIDTH_WITHOUT_TERMINAL = 120
 
 
 class _Harmless(RenderHook):
-    """Lets a console print harmless text only, whatever is given to it."""
+    """Let a console print harmless text only."""
 
     def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
         """Wrap what is about to be printed."""

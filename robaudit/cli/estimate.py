@@ -230,7 +230,7 @@ def estimate(
         typer.Option(
             "--until-decided",
             rich_help_panel=GATES,
-            help="Sample until the gates are decided: those of --gate (which implies this) or the spec's.",
+            help="Sample until the gates are decided: --gate's (which implies this) or the spec's.",
         ),
     ] = False,
     max_samples: Annotated[

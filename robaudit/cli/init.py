@@ -154,7 +154,7 @@ def init(
         section |= {"mean": [], "std": []}  # none, although the model's own files say otherwise
     many = () if known is None or "class_names" in dataset else known.class_names or ()
     text = spec_text(Answers(section, dataset, chosen, samples, least, source, many))
-    written = load_spec(spec, text=text)  # never write an invalid spec, whatever the answers were
+    written = load_spec(spec, text=text)  # never write an invalid spec
     _check_levels(written)
     if not no_check:
         _check(written, spec, trust=trust or own)

@@ -311,7 +311,7 @@ def _terminal(name: SectionName, runs: Sequence[Run], ask: Ask) -> tuple[Termina
 
 
 def _write_rows(paths: Sequence[Path], ask: Ask, form: ShowFormat, to: Path | None) -> None:
-    """Write the rows of a run, all or those of some results; of an unfinished run those that it has so far.
+    """Write a run's rows, all of them or some results' only; an unfinished run's rows so far.
 
     Raises:
         SpecError: several runs or a table are asked for.

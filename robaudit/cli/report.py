@@ -134,7 +134,7 @@ def write_reports(run: Run, files: Sequence[Path], decisions: Sequence[Decision]
     Args:
         run: it is about.
         files: to write.
-        decisions: on its gates; None: on those of its spec.
+        decisions: on its gates; None: on its spec's.
         source: where the images are read.
 
     Returns:

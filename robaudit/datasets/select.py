@@ -115,7 +115,7 @@ class Selected:
         if shape != first_shape:
             raise SampleError(
                 f"{self.where}, sample {sample.id!r}",
-                f"its shape is {shape}, but that of the first sample {first_id!r} is {first_shape}",
+                f"its shape is {shape}, but the first sample {first_id!r} has {first_shape}",
                 "bring all to one shape: resize: [height, width] in the spec, or a transform such as Resize((224, 224))",
             )
         if sample.label is not None and self._class_names is not None and sample.label >= len(self._class_names):

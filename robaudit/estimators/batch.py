@@ -181,7 +181,7 @@ class ImageBatch:
 
     @property
     def amplitude(self) -> float:
-        """The number that scales additive noise at this level: its covariance is amplitude^2 times that of unit noise."""
+        """The number that scales additive noise at this level: the covariance is amplitude^2 times the covariance of unit noise."""
         return self._source.amplitude(self.at.level, shape_of(self.x))
 
     @property

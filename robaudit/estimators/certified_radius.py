@@ -84,7 +84,7 @@ class CertifiedRadius(Estimator):
         return self.selection + self.samples if self.decide is None else None
 
     def with_draws(self, draws: int) -> Self | None:
-        """The same with this many copies, including those of the selection."""
+        """The same with this many copies, including the copies that select the class."""
         return self.having("decide", samples=draws - self.selection)
 
     def passes(self, classes: int) -> tuple[int, int]:
@@ -154,7 +154,7 @@ class CertifiedRadius(Estimator):
         remarks = (
             (not certified and not open_, "abstains: no class is sure of a majority"),
             (open_, f"stopped: {self.samples} copies would not certify {self.decide:g}" if self.decide is not None else ""),
-            (chosen.label != predicted, "the class of the vote is not that of the clean image"),
+            (chosen.label != predicted, "the vote's class differs from the clean image's"),
             (lost > 0, f"{lost} noisy copies gave non-finite logits, counted as votes for no class"),
         )
         about = Certificate(alpha=self.alpha, p_lower=bound.p, kept=bound.kept, draws=bound.draws, largest=largest, asked=self.decide)

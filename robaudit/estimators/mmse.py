@@ -122,7 +122,7 @@ class MmseMvSigmoid(Mmse):
     prefer: ClassVar[str] = "comparison with published numbers; else mmse"
     source: ClassVar[str] = "Han et al., p_mmse_mvs"
 
-    link: Literal["mv_sigmoid"] = Field("mv_sigmoid", description="that of this name; mmse has both")
+    link: Literal["mv_sigmoid"] = Field("mv_sigmoid", description="the link of this name; mmse has both")
 
 
 def fitted_limits(batch: ImageBatch, linear: LinearFit, leave_out: range) -> tuple[Tensor, Tensor]:

@@ -61,7 +61,7 @@ class SmoothedAttack(SearchedRadius):
 
     norm: Norms = Field(("l2",), description="of the perturbations, for pixels in [0, 1]; each is a result of its own")
     copies: int = Field(64, ge=1, le=10**5, description="noisy copies of a point in the soft vote")
-    verify: int = Field(10_000, ge=50, le=10**7, description="noisy copies for the class of the image, and for that of a point")
+    verify: int = Field(10_000, ge=50, le=10**7, description="noisy copies for the class of the image, and for the class of a point")
     candidates: int = Field(5, ge=1, le=1000, description="classes whose linearised boundary is looked at, with a gradient each")
     targets: int = Field(2, ge=1, le=1000, description="chains from the image itself, for the nearest of them")
     restarts: int = Field(2, ge=0, le=1000, description="chains from noise")

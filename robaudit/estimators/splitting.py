@@ -72,7 +72,7 @@ class _Judge:
     """Scores of the noisy images made of normal variables z, and the class each would go to.
 
     score = max_{j != t} f_j - f_t, t the class of the clean image: a failure where it is >= 0 (for equal logits see :func:`_scores`).
-    Logits that are not finite are failures, as for mc. Passes are in the model's full precision, whatever ``run.precision`` says for noisy
+    Logits that are not finite are failures, as for mc. Passes are in the model's full precision, with any ``run.precision`` for noisy
     passes: levels are finer than that.
 
     Args:

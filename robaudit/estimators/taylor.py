@@ -63,4 +63,4 @@ class TaylorMvSigmoid(Taylor):
     prefer: ClassVar[str] = "comparison with published numbers; else taylor"
     source: ClassVar[str] = "Han et al., p_taylor_mvs"
 
-    link: Literal["mv_sigmoid"] = Field("mv_sigmoid", description="that of this name; taylor has both")
+    link: Literal["mv_sigmoid"] = Field("mv_sigmoid", description="the link of this name; taylor has both")

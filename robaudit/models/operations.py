@@ -177,7 +177,7 @@ def channel_scale(part: Input) -> Tensor:
     """
     node = part.node
     if getattr(node, "_saved_training", True) is not False or part.place != 0:
-        raise NoBoundError("its mean and variance are those of the image")
+        raise NoBoundError("its mean and variance come from the image")
     eps = getattr(node, "_saved_eps", getattr(node, "_saved_epsilon", None))
     weight, variance = getattr(node, "_saved_weight", None), part.saved("running_var").detach().double()
     if eps is None:

@@ -81,7 +81,7 @@ def _refuse_odd(tensors: Mapping[str, torch.Tensor], where: str) -> None:
         if _in_few_bits(key, value):
             raise quantised(where, f"{key} is {str(value.dtype).removeprefix('torch.')}")
         if kind := _odd(value):
-            raise ModelError(where, f"the tensor {key} is {kind}", "save it as plain dense numbers, like those of state_dict()")
+            raise ModelError(where, f"the tensor {key} is {kind}", "save it as plain dense numbers, as state_dict() does")
 
 
 def _in_few_bits(key: str, tensor: torch.Tensor) -> bool:
@@ -258,7 +258,7 @@ def _stripped(tensors: Mapping[str, torch.Tensor], wanted: Iterable[str]) -> tup
         notes.append(f"the prefix {''.join(removed)!r} was removed from every key")
     renamed = {_OLD_DENSENET.sub(r"\1\2", key): value for key, value in found.items()}
     if renamed.keys() != found.keys() and len(known & renamed.keys()) > len(known & found.keys()):
-        notes.append("the layers' names are those of torchvision's first densenets and were brought up to date")
+        notes.append("the layers had the names of torchvision's first densenets and were renamed")
         found = renamed
     return found, tuple(notes)
 

@@ -166,7 +166,7 @@ class _Arrays:
         height, width, channels = self._images.shape[1:]
         if (channels, height, width) != shape:
             there, here = (" x ".join(map(str, sides)) for sides in ((channels, height, width), shape))
-            what = f"its images have {there} values (channels, height, width), and those of the data set {here}"
+            what = f"its images have {there} values (channels, height, width), and the data set's have {here}"
             raise DataError(self._where, what, _SAME_SHAPE)
 
     def row(self, name: str) -> int:

@@ -183,7 +183,7 @@ def _known(name: str) -> str:
 
 
 class Corruption(NoiseKind):
-    """A corruption like those of ImageNet-C and CIFAR-10-C, with their parameters at each severity; ``name`` says which.
+    """A corruption as in ImageNet-C and CIFAR-10-C, with their parameters at each severity; ``name`` says which.
 
     Pixels are clipped to [0, 1] afterwards, as in the benchmarks, and not rounded to 8 bits (except by ``jpeg``). Motion blur, fog and
     elastic distortions are random; the others have one result for each image.

@@ -77,7 +77,7 @@ def ascend(slopes: Slopes, x: Tensor, starts: Tensor, domain: Domain, steps: int
         steps: gradient steps from each start; log l is computed once more at the end.
 
     Source: Madry et al. 2018, Towards deep learning models resistant to adversarial attacks; the lengths are robaudit's, and begin as
-    those of Croce and Hein 2020 do.
+    Croce and Hein's (2020) do.
     """
     images, restarts = starts.shape[:2]
     image = torch.arange(images, device=x.device).repeat_interleave(restarts)

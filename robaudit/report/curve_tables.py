@@ -77,7 +77,7 @@ class CurveSection(Section[Curves]):
             yield _table(found, ask)
 
     def documents(self, found: Sequence[Found[Curves]], ask: Ask) -> list[dict[str, Any]]:
-        """The curves; of several runs, with the differences of the summaries from those of the first."""
+        """The curves; of several runs, with the differences of the summaries from the first run's."""
         made, changes = super().documents(found, ask), _changes(found, ask)
         for one in made[1:]:
             differences = {kind.value: json_values(change) for kind, change in changes[one["run"]].items()}
@@ -85,7 +85,7 @@ class CurveSection(Section[Curves]):
         return made
 
     def sheet(self, found: Sequence[Found[Curves]], ask: Ask) -> list[dict[str, Any]]:
-        """The points; of several runs, then a line for each difference of a summary from that of the first, at no point."""
+        """The points; of several runs, then a line for each difference of a summary from the first run's, at no point."""
         lines = super().sheet(found, ask)
         for name, changes in _changes(found, ask).items():
             for kind, change in changes.items():

@@ -54,7 +54,7 @@ class RunImages:
     Args:
         run: whose data set is opened again.
         ids: the samples that will be needed.
-        source: the data set; None: that of the run's own spec, whose code never runs.
+        source: the data set; None: the one of the run's own spec, whose code never runs.
 
     Raises:
         RobauditError: the data set is not where it was, no longer has one of the samples, or the run has no digests.
@@ -97,12 +97,12 @@ class RunImages:
         except SampleError as error:
             raise RobauditError(error.where, error.what, error.remedy) from error
         if not self._kept and self._digests.get(sample_id) != image_digest(sample):
-            what = "holds other images than those of the run, by the digests in its folder"
+            what = "holds other images than the run, by the digests in its folder"
             raise RobauditError(self._dataset.where, what, "name the spec of the right data: --data SPEC.yaml")
         return sample.pixels
 
     def noisy(self, sample_id: str, clean: Tensor, at: NoiseLevel) -> Tensor:
-        """Its first noisy copy at this level, clipped only if the noise is; the draw is the CPU's, whatever device the run was on."""
+        """Its first noisy copy at this level, clipped only if the noise is; the draw is the CPU's, also after a run on another device."""
         return first_copy(self._noises[at.noise], sample_id, clean, at)
 
 

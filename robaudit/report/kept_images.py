@@ -1,4 +1,4 @@
-"""The images that a run of data in memory keeps in its folder: those of its least robust samples, for reports and galleries."""
+"""The images that a run of data in memory keeps in its folder, of its least robust samples, for reports and galleries."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ class LossSection(Section[ByOrder]):
     uses = Section.uses | {"bottom"}
 
     def applies(self, run: Run) -> bool:
-        """Whether it has losses by q, not those of attacks alone."""
+        """Whether it has losses by q, not only by attacks."""
         return LOSS.name in run.quantities and any(key.quantity == LOSS.name and _finite(key.estimator) for key in run.frame)
 
     def records(self, run: Run, ask: Ask) -> list[ByOrder]:
@@ -86,7 +86,7 @@ class LossSection(Section[ByOrder]):
         return {"levels": [_document(of) for of in one.record.losses]}
 
     def documents(self, found: Sequence[Found[ByOrder]], ask: Ask) -> list[dict[str, Any]]:
-        """The same of each run; of several runs, with the differences of the means from those of the first."""
+        """The same of each run; of several runs, with the differences of the means from the first run's."""
         made, changes = super().documents(found, ask), _changes(found, ask)
         for one in made[1:]:
             moved = changes[one["run"]].items()
@@ -95,7 +95,7 @@ class LossSection(Section[ByOrder]):
         return made
 
     def sheet(self, found: Sequence[Found[ByOrder]], ask: Ask) -> list[dict[str, Any]]:
-        """A line for each run, noise level and result; of several runs, with the difference of the mean from that of the first."""
+        """A line for each run, noise level and result; of several runs, with the difference of the mean from the first run's."""
         changes = _changes(found, ask)
         lines = []
         for one in found:

@@ -76,7 +76,7 @@ def ends(lower: float | None, upper: float | None, low: float = 0.0, high: float
 
 
 def mean_estimate(one: Mean, low: float = 0.0, high: float = 1.0) -> str:
-    """A mean with its interval over images; that of upper bounds keeps its upper end: "<= 0.520 [..., 0.581]"."""
+    """A mean with its interval over images; a mean of upper bounds keeps its upper end: "<= 0.520 [..., 0.581]"."""
     if one.lower == -math.inf and one.measured_upper == one.value < one.upper < math.inf:
         value, upper = (_rounded(end, _digits_of(one.value), ROUND_CEILING) for end in (one.value, one.upper))
         return f"<= {value} [..., {upper}]"
@@ -186,7 +186,7 @@ def p_value(p: float) -> str:
 
 
 def level_numbers(levels: Iterable[NoiseLevel]) -> dict[NoiseLevel, str]:
-    """The numbers of noise levels as the shortest texts (three digits or more) that tell those of one name apart."""
+    """The numbers of noise levels as the shortest texts (three digits or more) that tell levels of one name apart."""
     found = {}
     by_name: dict[LevelName, list[NoiseLevel]] = {}
     for at in dict.fromkeys(levels):

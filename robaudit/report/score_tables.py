@@ -58,7 +58,7 @@ class ScoreSection(Section[Scores]):
             yield replace(table, heading=f"{one.name}: {table.heading}") if several else table
 
     def documents(self, found: Sequence[Found[Scores]], ask: Ask) -> list[dict[str, Any]]:
-        """All scores; of several runs, each result against that of the first."""
+        """All scores; of several runs, each result against the first run's."""
         compared, alone = _compared(found, ask)
         return [{"run": name, "base": base, **changes.document()} for base, name, changes in compared] + super().documents(alone, ask)
 
@@ -91,10 +91,10 @@ def _confidence(ask: Ask) -> float:
 
 
 def _radii(run: Run, ask: Ask) -> list[Radii]:
-    """The radii of a run, or those of its correct images.
+    """The radii of a run, or of its correct images.
 
     Raises:
-        SpecError: those of the misclassified ones are asked for, which are 0.
+        SpecError: radii of misclassified images are asked for; they are 0.
         NothingLeftError: every image is misclassified.
     """
     found = radii_of(run, ask.estimators, ask.levels)

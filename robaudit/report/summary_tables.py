@@ -105,7 +105,7 @@ def headline(info: Mapping[str, Any]) -> list[str]:
 
 
 def warning_lines(info: Mapping[str, Any]) -> list[str]:
-    """The lines that lead whatever is printed about a run that warned."""
+    """The lines that lead everything printed about a run that warned."""
     return [printable(f"warning         {text}") for text in info["warnings"]]
 
 

@@ -176,7 +176,7 @@ class _Laid:
 
     @property
     def width(self) -> int:
-        """That of the longest line of a cell, or of the longest word of the head."""
+        """The width of the longest line of a cell, or of the longest word of the head."""
         head = _broken(printable(self.column.head), 1, most=_LONGEST_WORD, pieces=_HEADS)
         return max(cell_len(line) for text in (head, *self.texts) for line in text.split("\n"))
 

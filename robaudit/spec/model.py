@@ -202,7 +202,7 @@ class FilesSpec(ImageOptions):
 
     path: str
     root: str | None = Field(
-        None, description="the folder that all image files must lie in, links followed; default: that of the data (path)"
+        None, description="the folder that all image files must lie in, links followed; default: the data's own (path)"
     )
 
 

@@ -40,7 +40,7 @@ class ImageErrors:
     mean: Mapping[str, Floats]
 
     def of(self, names: Sequence[str]) -> ImageErrors | None:
-        """Those of some images, in this order; None where one is missing."""
+        """The values of some images, in this order; None where one is missing."""
         places = {name: i for i, name in enumerate(self.names)}
         if not places.keys() >= set(names):
             return None

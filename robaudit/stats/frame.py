@@ -461,7 +461,7 @@ class Frame(Mapping[GroupKey, Columns]):
 
     @staticmethod
     def of(rows: Iterable[Row]) -> Frame:
-        """The frame of some rows. Those of an iterator must have the rows of an image together, as a run has them."""
+        """The frame of some rows. An iterator must give the rows of an image together, as a run does."""
         builder = FrameBuilder()
         for row in _together(rows) if isinstance(rows, list | tuple) else rows:
             builder.add(row)

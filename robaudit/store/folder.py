@@ -274,7 +274,7 @@ def in_runs(name: str, out: Path | None = None) -> Path:
 
 
 def refuse_existing(folder: Path) -> None:
-    """Refuse an existing run folder, whatever its contents (``--fresh``).
+    """Refuse an existing run folder with any contents (``--fresh``).
 
     Raises:
         RunError: it is there.

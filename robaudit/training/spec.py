@@ -59,7 +59,7 @@ class ObjectiveSpec(SpecSection):
 
 
 class Recipe(SpecSection):
-    """How the weights are found, whatever the network and the objective are."""
+    """How the weights are found, for any network and objective."""
 
     epochs: Count = Field(10, description="passes over the images")
     batch_size: Count = Field(128, description="images of a step, at most: the batches of an epoch are of one size, or differ by one image")
@@ -74,7 +74,7 @@ class TrainingSpec(Recipe):
     """A whole training: network, data, objective, and how the weights are found."""
 
     name: Annotated[str, Field(min_length=1, max_length=100)] | None = Field(
-        None, description="of the model; default: that of the spec's file"
+        None, description="of the model; default: the name of the spec's file"
     )
     network: NetworkSpec = Field(description="the network, for example {architecture: robaudit:small_cnn}")
     dataset: DatasetSpec = Field(description="the labelled images to train on, for example {kind: npz, path: train.npz}")

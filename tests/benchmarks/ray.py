@@ -85,7 +85,7 @@ def section(speed: Mapping[str, Any], free: Mapping[str, Mapping[str, float]], g
         tables=tables,
         targets=targets,
         notes=[
-            "Ray's own processes and the workers share the cores with the driver, and with whatever else the machine does.",
+            "Ray's own processes and the workers share the cores with the driver, and with anything else the machine does.",
             f"The audits of the third table, start and outputs included, rows/s: {', '.join(rates)}.",
         ],
         raw={"speed": dict(speed), "free": dict(free), "grown": dict(grown)},

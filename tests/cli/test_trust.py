@@ -136,7 +136,7 @@ def test_a_run_whose_spec_names_other_data(tmp_path: Path, run_cli: RunCli) -> N
     problems = [line for line in shown.err.splitlines() if "no images" in line]
     assert shown.code == 0
     assert len(problems) == 1
-    assert "private/data.npz: holds other images than those of the run, by the digests in its folder; name the spec" in problems[0]
+    assert "private/data.npz: holds other images than the run, by the digests in its folder; name the spec" in problems[0]
     assert b"<img" not in (tmp_path / "report.html").read_bytes()
     pictures = ("flag-samples", "run", "--threshold", "1", "--images", "worst")
     assert run_cli(*pictures).code == 2

@@ -99,9 +99,8 @@ def test_two_shapes(tmp_path: Path) -> None:
     draw(tmp_path, "cat/b.png", size=(6, 9))
     with pytest.raises(SampleError) as caught:
         opened(tmp_path)[1]
-    assert (
-        "pets, sample 'cat/b.png': its shape is (3, 9, 6), but that of the first sample 'cat/a.png' is (3, 6, 8); bring all to one"
-        in str(caught.value)
+    assert "pets, sample 'cat/b.png': its shape is (3, 9, 6), but the first sample 'cat/a.png' has (3, 6, 8); bring all to one" in str(
+        caught.value
     )
 
 

@@ -85,7 +85,7 @@ def test_the_first_readable_sample_sets_the_shape_whatever_is_read_first(order: 
             with pytest.raises(SampleError) as caught:
                 selected[index]
             assert str(caught.value) == (
-                "fake, sample 's2': its shape is (1, 5, 4), but that of the first sample 's1' is (1, 4, 4); "
+                "fake, sample 's2': its shape is (1, 5, 4), but the first sample 's1' has (1, 4, 4); "
                 "bring all to one shape: resize: [height, width] in the spec, or a transform such as Resize((224, 224))"
             )
         elif index == 0:

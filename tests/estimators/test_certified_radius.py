@@ -161,7 +161,7 @@ def test_a_vote_for_another_class_than_that_of_the_clean_image() -> None:
     found = one(CertifiedRadius(samples=500), under(Gaussian(), 0.5, network, GREY))
     assert found.value == pytest.approx(0.5 * 2.2, rel=0.02)
     assert proof_of(found).label == found.flips_to == 0
-    assert found.note == "the class of the vote is not that of the clean image"
+    assert found.note == "the vote's class differs from the clean image's"
 
 
 def test_copies_without_finite_logits_vote_for_no_class() -> None:

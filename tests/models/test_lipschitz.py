@@ -259,7 +259,7 @@ class Attention(nn.Module):
     [
         (nn.LayerNorm(6), "the operation NativeLayerNorm has none"),
         (nn.GroupNorm(1, 2), "the operation NativeGroupNorm has none"),
-        (nn.InstanceNorm2d(2), "the operation NativeBatchNorm has none: its mean and variance are those of the image"),
+        (nn.InstanceNorm2d(2), "the operation NativeBatchNorm has none: its mean and variance come from the image"),
         (Attention(), "the operation Bmm has none: several of its operands depend on the pixels"),
         (nn.Softsign(), "the operation Div has none: several of its operands depend on the pixels"),
         (nn.Hardshrink(), "the operation Hardshrink has none"),

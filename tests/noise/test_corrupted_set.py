@@ -196,7 +196,7 @@ def test_a_row_that_the_set_does_not_have(arrays: Path) -> None:
 
 def test_images_of_another_size(arrays: Path, folders: Path) -> None:
     text = one_line(lambda: kind(arrays).check((3, 28, 28), [1.0]), DataError)
-    assert "its images have 3 x 12 x 12 values (channels, height, width), and those of the data set 3 x 28 x 28" in text
+    assert "its images have 3 x 12 x 12 values (channels, height, width), and the data set's have 3 x 28 x 28" in text
     assert "1 x 12 x 12" in one_line(lambda: kind(arrays).check((1, SIDE, SIDE), [1.0]), DataError)
     x = photographs(1, (3, 28, 28))
     text = one_line(lambda: kind(folders).noisy(x, torch.zeros(1, 0), 1, ids=IDS[:1]), SampleError)

@@ -89,13 +89,13 @@ class Content:
 
 
 def gather(runs: Sequence[Run], ask: Ask | None = None, *, most: int = 60, decisions: Sequence[Decision] | None = None) -> Content:
-    """Everything that is said about some runs: of each those of the named estimators and noise levels that it has.
+    """Everything that is said about some runs: each run's results for the named estimators and noise levels.
 
     Args:
         runs: at least one.
         ask: estimators, levels, threshold and labels.
         most: the most samples listed for each estimator and noise level.
-        decisions: on the gates of a single run; None: of each run on those of its spec.
+        decisions: on the gates of a single run; None: of each run on its spec's.
 
     Raises:
         RunError: no run has one of the estimators or noise levels.

@@ -31,7 +31,7 @@ def narrowed(runs: Sequence[Run], ask: Ask) -> Ask:
 
 
 def sketch(found: Sequence[Found[Confusion]], ask: Ask) -> Sketch:
-    """The picture of one matrix of each run, or of those of the results that are named."""
+    """The picture of one matrix of each run, or of the results that are named."""
     named = ask.estimators or ask.levels
     shown = (found if named else same_result(found, lambda record: record.key))[:_MOST_PANELS]
     as_list = max(len(one.record.classes) for one in shown) > _MOST_CLASSES

@@ -1,4 +1,4 @@
-"""The pictures by name: those of the sections, and others; as files, as figures and as parts of an HTML page."""
+"""The pictures by name, of sections and others: as files, as figures and as parts of an HTML page."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ def _caption(shown: Mapping[NoiseLevel, Sequence[Line]], left: Sequence[NoiseLev
 
 
 def _known(one: LossResult) -> bool:
-    """Whether the interval of the mean says anything: that of a single image does not."""
+    """Whether the interval of the mean says anything: with a single image it does not."""
     return math.isfinite(one.mean.upper) or one.mean.lower > 0
 
 

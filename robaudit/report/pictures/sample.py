@@ -283,7 +283,7 @@ def sketch(found: Sequence[Found[Spectrum]], _: Ask, images: ImageSource | None 
 
 
 def _caption(shown: Sequence[tuple[str, Portrait]]) -> Iterator[str]:
-    yield "Sizes in l2; that of noise is its root mean square."
+    yield "Sizes in l2; the size of noise is its root mean square."
     if any(one.attacked is not None and one.exact is None for _, one in shown):
         yield "Grey: neither certified nor attacked."
     if any(one.points for _, one in shown):

@@ -37,7 +37,7 @@ def sketch(found: Sequence[Found[Scores]], _: Ask) -> Sketch:
 
 
 def _each(found: Sequence[Found[Scores]]) -> list[tuple[str, Scores]]:
-    """The scores of each result and run, those of one result together."""
+    """The scores of each result and run, grouped by result."""
     keys = [one.record.radii.key for one in found]
     return [(one.name, one.record) for one in sorted(found, key=lambda one: keys.index(one.record.radii.key))]
 

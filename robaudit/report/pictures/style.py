@@ -79,7 +79,7 @@ def saved(
     dpi: int = 300,
     text: bool = False,
 ) -> bytes:
-    """The bytes of a picture; the same ones for the same drawing, whatever the user's matplotlibrc says.
+    """The bytes of a picture; the same for the same drawing, with any matplotlibrc.
 
     Args:
         kind: png, svg or pdf. Letters are outlines (svg) or an embedded font (pdf).
@@ -138,7 +138,7 @@ def _round(figure: Figure | SubFigure) -> None:
 
 @contextmanager
 def styled(letters: float, fonttype: str = "path") -> Iterator[None]:
-    """Our settings within the block, whatever the user's are."""
+    """Our settings within the block, not the user's."""
     import matplotlib as mpl
 
     with mpl.rc_context(), warnings.catch_warnings():

@@ -67,6 +67,6 @@ def _folder(path: str, revision: str | None, patterns: tuple[str, ...], wanted: 
             raise ModelError(path, "is not on this machine, and a run folder downloads nothing", "fetch it first: robaudit estimate SPEC")
     try:
         return Path(snapshot_download(name, revision=revision, allow_patterns=list(patterns)))
-    except Exception as error:  # the library's, and those of the HTTP client it uses
+    except Exception as error:  # the library's, and its HTTP client's
         what = f"cannot be downloaded ({type(error).__name__}: {first_line(error)})"
         raise ModelError(path, what, "check the name, the revision and the network; or give the local folder of a copy") from error
