@@ -116,20 +116,9 @@ class Estimator(BaseModel, ABC):
         """Noisy copies of each image; None if images stop adaptively, or no single option sets the number."""
         return None
 
-    def with_draws(self, draws: int) -> Self | None:
-        """The same estimator with this many noisy copies of each image and no stopping rule.
-
-        Args:
-            draws: noisy copies of each image.
-
-        Returns:
-            The estimator, or None if it cannot have this number of draws.
-        """
-        return None
-
-    def having(self, *without: str, **options: Any) -> Self | None:
-        """The estimator with some options changed and others reset to their defaults; None if that is invalid."""
-        kept = self.model_dump(exclude_unset=True, exclude={*without, *options})
+    def having(self, **options: Any) -> Self | None:
+        """The estimator with some options changed; None if that is invalid."""
+        kept = self.model_dump(exclude_unset=True, exclude=set(options))
         try:
             return type(self).model_validate({**kept, **options})
         except ValidationError:

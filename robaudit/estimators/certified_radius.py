@@ -78,15 +78,6 @@ class CertifiedRadius(Estimator):
         """The norm."""
         return (Part.norm(self.norm),)
 
-    @property
-    def fixed_draws(self) -> int | None:
-        """``selection`` and ``samples``, unless images stop early."""
-        return self.selection + self.samples if self.decide is None else None
-
-    def with_draws(self, draws: int) -> Self | None:
-        """The same with this many copies, including the copies that select the class."""
-        return self.having("decide", samples=draws - self.selection)
-
     def passes(self, classes: int) -> tuple[int, int]:
         """The clean pass, the selection and the samples; with ``decide`` a typical number."""
         return 1 + self.selection + (self.samples if self.decide is None else min(self.samples, _USUAL_TO_DECIDE)), 0

@@ -7,7 +7,7 @@ from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from statistics import fmean, stdev
-from typing import ClassVar, NamedTuple, Self
+from typing import ClassVar, NamedTuple
 
 import torch
 from pydantic import Field
@@ -101,15 +101,6 @@ class LogitGaussian(Estimator):
     max_samples: int = Field(
         1024, ge=32, le=10**6, multiple_of=16, description="with a tolerance: the most copies of an image, without its pilot"
     )
-
-    @property
-    def fixed_draws(self) -> int | None:
-        """``samples``, unless images stop adaptively."""
-        return self.samples if self.tolerance is None else None
-
-    def with_draws(self, draws: int) -> Self | None:
-        """The same with this many draws of each image, a multiple of 16."""
-        return self.having("tolerance", "max_samples", samples=draws)
 
     def passes(self, classes: int) -> tuple[int, int]:
         """One clean pass and the draws; with a tolerance about a quarter of the most, as the number is not known in advance."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Self, TypeVar
+from typing import ClassVar, TypeVar
 
 import numpy as np
 import torch
@@ -79,10 +79,6 @@ class MonteCarlo(Estimator):
     def fixed_draws(self) -> int | None:
         """``samples``, unless images stop adaptively."""
         return self.samples if self._rule is None else None
-
-    def with_draws(self, draws: int) -> Self | None:
-        """The same with this many draws of each image."""
-        return self.having("tolerance", "decide", "max_samples", samples=draws)
 
     def passes(self, classes: int) -> tuple[int, int]:
         """One clean pass and one for each draw; with a tolerance or a decision a typical number (:func:`usual_draws`)."""

@@ -55,15 +55,6 @@ class Mmse(FewClasses):
             raise ValueError(f"pairs need an even number of samples, got {self.samples}; take {self.samples + 1} or pairs: false")
         return self
 
-    @property
-    def fixed_draws(self) -> int:
-        """``samples``."""
-        return self.samples
-
-    def with_draws(self, draws: int) -> Self | None:
-        """The same with this many draws of each image, an even number with pairs."""
-        return self.having(samples=draws)
-
     def passes(self, classes: int) -> tuple[int, int]:
         """The clean pass, a forward pass for each draw and a backward pass for each draw and margin; those that select classes."""
         most = self.most(classes)

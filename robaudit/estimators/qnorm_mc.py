@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import torch
 from pydantic import Field
@@ -41,15 +41,6 @@ class QNormMc(QNorm):
     interval: ClassVar[Interval] = Interval(IntervalKind.LOGNORMAL, covers_bias=False)
 
     samples: int = Field(2000, ge=2, le=10**7, description="noisy copies of each image")
-
-    @property
-    def fixed_draws(self) -> int | None:
-        """The number of copies."""
-        return self.samples
-
-    def with_draws(self, draws: int) -> Self | None:
-        """The same with this many copies."""
-        return self.having(samples=draws)
 
     def passes(self, classes: int) -> tuple[int, int]:
         """The clean pass and the copies."""

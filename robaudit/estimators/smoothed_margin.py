@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import torch
 from pydantic import Field
@@ -54,15 +54,6 @@ class SmoothedMargin(LipschitzCertificate):
 
     samples: int = Field(1000, ge=1, le=10**7, description="noisy copies of each image")
     alpha: float = Field(0.001, gt=0, lt=1, description="the probability that an image's radius is too large")
-
-    @property
-    def fixed_draws(self) -> int:
-        """``samples``."""
-        return self.samples
-
-    def with_draws(self, draws: int) -> Self | None:
-        """The same with this many draws of each image."""
-        return self.having(samples=draws)
 
     def passes(self, classes: int) -> tuple[int, int]:
         """The clean pass and the draws."""
