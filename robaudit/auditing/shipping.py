@@ -69,7 +69,7 @@ class SentSamples:
         return self.samples[index].id
 
     def labels(self) -> Labels | None:
-        """The packed form of these samples."""
+        """The labels of these samples."""
         return np.array([-1 if one.label is None else one.label for one in self.samples], dtype=np.int64)
 
     def __getitem__(self, index: int) -> Sample:

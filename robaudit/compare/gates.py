@@ -27,7 +27,7 @@ QUANTITIES: Mapping[str, frozenset[str]] = dict.fromkeys(
 """The quantities of `robaudit compare`; none needs an argument besides estimator and noise level."""
 
 _SURE = (Certainty.CONFIRMED, Certainty.APPROXIMATE)
-_WHATEVER = "the interval holds for any such values"
+_WHATEVER = "the interval holds whatever their values are"
 
 
 @dataclass(frozen=True, slots=True)

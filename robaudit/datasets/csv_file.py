@@ -85,7 +85,7 @@ def _read(spec: CsvSpec, file: TextIO, other: str | None) -> tuple[dict[str, lis
                 what = f"has {len(fields)} fields, but the header has {len(header)}"
                 raise DataError(where, what, f"quote fields with {delimiter!r}")
             for use, place in places.items():
-                text = fields[place].strip()
+                text = fields[place] if use == "other" else fields[place].strip()
                 if not text and use in ("path", "id"):
                     raise DataError(where, f"has an empty {header[place]}", "fill it in, or remove the line")
                 if text and use == "label":

@@ -210,7 +210,7 @@ def _caveats(gate: Gate, evidence: Evidence, scale: Quantity, *, population: boo
     if rows.lower_bounds:
         yield "lower bounds: the true values may be as large as the range allows"
     if rows.not_finite:
-        yield f"{rows.not_finite} of {size} images have no finite value: the interval holds for any such values"
+        yield f"{rows.not_finite} of {size} images have no finite value: the interval holds whatever those values are"
     if population and not (math.isfinite(scale.low) and math.isfinite(scale.high)) and gate.quantity in OF_CLASSES | {"mean"}:
         yield f"the mean of an unbounded quantity has no interval for {LIKE_THESE} on that side: median and p05 have one"
 
