@@ -10,7 +10,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from robaudit.estimators.base import Need, NoiseNeed
+from robaudit.estimators.base import Need
 from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.loss_field import LossField
 from robaudit.estimators.losses import LossEstimator
@@ -47,8 +47,7 @@ class AdversarialLoss(LossEstimator):
     Source: Madry et al. 2018 (projected gradient ascent); Rice et al. 2021, appendix A.3 (50 steps, 10 restarts).
     """
 
-    needs: ClassVar[frozenset[Need]] = frozenset({"logits", "gradients"})
-    needs_noise: ClassVar[frozenset[NoiseNeed]] = frozenset({"random", "bounded"})
+    needs: ClassVar[Need] = Need.LEVEL | Need.GRADIENTS | Need.RANDOM | Need.BOUNDED
     summary: ClassVar[str] = "the largest loss under the noise that an attack finds"
     prefer: ClassVar[str] = "the worst case, on the same scale as the average case"
     source: ClassVar[str] = "Madry et al. 2018; Rice et al. 2021"

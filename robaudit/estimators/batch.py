@@ -95,10 +95,10 @@ class CleanPass:
     logits: Tensor
     predicted: Tensor
     margins: Tensor
-    grams: Mapping[str, Tensor]
+    grams: Mapping[str | None, Tensor]
 
     @classmethod
-    def of(cls, engine: Engine, x: Tensor, *, gradients: Collection[str] = ()) -> CleanPass:
+    def of(cls, engine: Engine, x: Tensor, *, gradients: Collection[str | None] = ()) -> CleanPass:
         """Pass the clean images through the network once; one Jacobian serves all estimators that linearise under ``gradients``' noises.
 
         Clipped noises share a second Jacobian, of the clipped network. The Jacobian has a separate pass: a network may round
@@ -171,8 +171,8 @@ class ImageBatch:
 
     @property
     def level(self) -> float:
-        """The level of the noise, in its own unit."""
-        return self.at.level
+        """The level of the noise, in its own unit; 0 without one."""
+        return self.at.number
 
     @property
     def noise(self) -> NoiseKind:
@@ -182,7 +182,7 @@ class ImageBatch:
     @property
     def amplitude(self) -> float:
         """The number that scales additive noise at this level: the covariance is amplitude^2 times the covariance of unit noise."""
-        return self._source.amplitude(self.at.level, shape_of(self.x))
+        return self._source.amplitude(self.level, shape_of(self.x))
 
     @property
     def model(self) -> LogitModel:
@@ -221,11 +221,11 @@ class ImageBatch:
 
     def pixels_of(self, copies: ImageRows, z: Tensor) -> Tensor:
         """Like :meth:`pixels`, for images already looked up."""
-        return self._source.noisy(copies.x, z, self.at.level, ids=copies.ids)
+        return self._source.noisy(copies.x, z, self.level, ids=copies.ids)
 
     def derivative(self, z: Tensor) -> Tensor | None:
         """The derivative of each noisy value with respect to its own normal variable, if the noise has a formula."""
-        return self._source.derivative(z, self.at.level)
+        return self._source.derivative(z, self.level)
 
     def gram(self, gradients: Tensor, x: Tensor) -> Tensor:
         """u_i^T S u_j of unit noise for gradients (n, margins, pixels) of the images ``x``; float64."""
@@ -275,7 +275,7 @@ class ImageBatch:
         """
         if self.classes - 1 <= ALL:
             if self.at.noise not in self.clean.grams:
-                raise ValueError("the clean pass has recorded no gradients; declare linearises_clean")
+                raise ValueError("the clean pass has recorded no gradients; declare Need.JACOBIAN")
             return Tangent(self.clean.margins, self.clean.grams[self.at.noise], self.others, None)
         if most not in self._tangents:
             self._tangents[most] = self._tangent(most)
@@ -309,7 +309,7 @@ class ImageBatch:
 
     def _slopes(self) -> Tensor:
         """Estimated variance of each margin's tangent, (n, classes - 1): differences over a short step along each of 8 draws."""
-        short = replace(self.at, level=self._source.additive.shrunk(self.at.level, _STEP))
+        short = replace(self.at, level=self._source.additive.shrunk(self.level, _STEP))
         g = self._few_margins(short, pairs=False) - self.clean.margins[:, None]
         return mean_over(g.square(), 1) / _STEP**2
 

@@ -50,7 +50,7 @@ class CertifiedRadius(Estimator):
     """
 
     quantity: ClassVar[Quantity] = CERTIFIED
-    needs: ClassVar[frozenset[Need]] = frozenset({"logits"})
+    needs: ClassVar[Need] = Need.LEVEL
     summary: ClassVar[str] = "radius within which the majority vote under noise provably keeps its class"
     prefer: ClassVar[str] = (
         "a proof for any network, of its vote under noise rather than of the network itself; costs `samples` forward passes"

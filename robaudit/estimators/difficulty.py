@@ -8,7 +8,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from robaudit.estimators.base import Estimator, Need, Scope
+from robaudit.estimators.base import Estimator, Need
 from robaudit.estimators.batch import ImageBatch
 from robaudit.quantities import DIFFICULTY, Interval, IntervalKind, Quantity
 from robaudit.results import CleanImage, Result
@@ -26,8 +26,7 @@ class Difficulty(Estimator):
     """
 
     quantity: ClassVar[Quantity] = DIFFICULTY
-    needs: ClassVar[frozenset[Need]] = frozenset({"logits"})
-    scope: ClassVar[Scope] = Scope.IMAGE
+    needs: ClassVar[Need] = Need.NOTHING
     summary: ClassVar[str] = "the logit of the clean score: how easy the image is"
     prefer: ClassVar[str] = "to sort images by how easy they are; the radius estimators record it anyway"
     source: ClassVar[str] = "Giraudon et al., Intrinsic robustness"

@@ -10,7 +10,6 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from torch import Tensor
 
 from robaudit.errors import ModelError
-from robaudit.estimators.base import Need
 from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.certificate import CERTIFICATE
 from robaudit.estimators.radius import ByNorm
@@ -59,7 +58,6 @@ class LipschitzCertificate(ByNorm):
     """
 
     quantity: ClassVar[Quantity] = CERTIFIED
-    needs: ClassVar[frozenset[Need]] = frozenset({"logits"})
     interval: ClassVar[Interval] = CERTIFICATE
 
     lipschitz: Declared | None = Field(

@@ -88,7 +88,7 @@ class LogitGaussian(Estimator):
     """
 
     quantity: ClassVar[Quantity] = P_ROBUST
-    needs: ClassVar[frozenset[Need]] = frozenset({"logits"})
+    needs: ClassVar[Need] = Need.LEVEL
     summary: ClassVar[str] = "normal CDF of the margins, their moments from noisy forward passes"
     prefer: ClassVar[str] = "convolutional and residual networks: tens of forward passes, no gradients; checked for normality, not proof"
     source: ClassVar[str] = "robaudit; Han et al., p_mvn-cdf for the CDF"

@@ -60,7 +60,7 @@ class MonteCarlo(Estimator):
     """
 
     quantity: ClassVar[Quantity] = P_ROBUST
-    needs: ClassVar[frozenset[Need]] = frozenset({"logits"})
+    needs: ClassVar[Need] = Need.LEVEL
     summary: ClassVar[str] = "fraction of noisy copies that keep the predicted class"
     prefer: ClassVar[str] = "the reference: unbiased for any model, with an exact interval; costs `samples` forward passes"
     source: ClassVar[str] = "Han et al., p_mc"

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from robaudit.errors import SpecError
-from robaudit.estimators.base import Estimator, Need, NoiseNeed, Scope
+from robaudit.estimators.base import Estimator, Need
 from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.difficulty import ease
 from robaudit.levels import LevelName
@@ -54,9 +54,7 @@ class NoiseTolerance(Estimator):
     """
 
     quantity: ClassVar[Quantity] = TOLERANCE
-    needs: ClassVar[frozenset[Need]] = frozenset({"logits"})
-    needs_noise: ClassVar[frozenset[NoiseNeed]] = frozenset({"random"})
-    scope: ClassVar[Scope] = Scope.NOISE
+    needs: ClassVar[Need] = Need.NOISE | Need.RANDOM
     summary: ClassVar[str] = "the largest noise level that keeps the class with probability `level`"
     prefer: ClassVar[str] = "how much noise an image can take, in the noise's own unit, rather than what a chosen level does to it"
     source: ClassVar[str] = "Giraudon et al., isotropic trade-off"

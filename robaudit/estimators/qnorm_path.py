@@ -11,7 +11,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from robaudit.estimators.base import Need, NoiseNeed
+from robaudit.estimators.base import Need
 from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.loss_field import LossField
 from robaudit.estimators.losses import QNorm
@@ -74,8 +74,7 @@ class QNormPath(QNorm):
     Source: Rice et al., Robustness between the worst and average case, equations 8 and 17; sampler, controls and errors are robaudit's.
     """
 
-    needs: ClassVar[frozenset[Need]] = frozenset({"logits", "gradients"})
-    needs_noise: ClassVar[frozenset[NoiseNeed]] = frozenset({"random"})
+    needs: ClassVar[Need] = Need.LEVEL | Need.GRADIENTS | Need.RANDOM
     summary: ClassVar[str] = "q-norm of the loss under noise, by annealed chains: from the average to nearly the worst case"
     prefer: ClassVar[str] = "q of 10 and more, where plain copies never meet the losses that count"
     source: ClassVar[str] = "Rice et al., equations 8 and 17; robaudit for the sampler"

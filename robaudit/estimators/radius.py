@@ -10,7 +10,7 @@ import torch
 from pydantic import AfterValidator, BeforeValidator, Field
 from torch import Tensor
 
-from robaudit.estimators.base import Estimator, Need, Scope
+from robaudit.estimators.base import Estimator, Need
 from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.difficulty import ease
 from robaudit.estimators.engine import padded
@@ -60,8 +60,7 @@ class RadiusEstimator(ByNorm):
     """
 
     quantity: ClassVar[Quantity] = RADIUS
-    needs: ClassVar[frozenset[Need]] = frozenset({"logits", "gradients"})
-    scope: ClassVar[Scope] = Scope.IMAGE
+    needs: ClassVar[Need] = Need.GRADIENTS
     source: ClassVar[str] = "Giraudon et al., Intrinsic robustness"
 
 

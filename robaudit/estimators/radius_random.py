@@ -41,7 +41,7 @@ class RadiusRandom(SearchedRadius):
     Source: Giraudon et al., Intrinsic robustness, section 5; its search is no bisection, and its absolute radii cannot be reproduced.
     """
 
-    needs: ClassVar[frozenset[Need]] = frozenset({"logits"})
+    needs: ClassVar[Need] = Need.NOTHING
     summary: ClassVar[str] = "the norm of the smallest perturbation that changes the class, along random directions"
     prefer: ClassVar[str] = "comparison with published numbers, or a network without gradients; radius_attack is much nearer"
 

@@ -11,7 +11,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from robaudit.estimators.base import Scope
+from robaudit.estimators.base import Need
 from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.certified_radius import theorem_of
 from robaudit.estimators.mc import count_votes
@@ -54,7 +54,7 @@ class SmoothedAttack(SearchedRadius):
     soft vote; for the search see :mod:`robaudit.numerics.minimal_norm`.
     """
 
-    scope: ClassVar[Scope] = Scope.LEVEL
+    needs: ClassVar[Need] = Need.LEVEL | Need.GRADIENTS
     summary: ClassVar[str] = "the norm of the smallest perturbation that changes the majority vote under noise, as attacks find it"
     prefer: ClassVar[str] = "how far a certified_radius is from the truth: it lies between the two"
     source: ClassVar[str] = "Salman et al. 2019; DeepFool, DDN, FMN, FAB"

@@ -9,7 +9,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from robaudit.estimators.base import NoiseNeed, Scope
+from robaudit.estimators.base import Need
 from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.certificate import certificate
 from robaudit.estimators.lipschitz import LipschitzCertificate, furthest, rounding
@@ -46,8 +46,7 @@ class SmoothedMargin(LipschitzCertificate):
     Source: Smoothed robustness analysis, theorem 4, with the sampling error that its estimate leaves out.
     """
 
-    needs_noise: ClassVar[frozenset[NoiseNeed]] = frozenset({"random"})
-    scope: ClassVar[Scope] = Scope.LEVEL
+    needs: ClassVar[Need] = Need.LEVEL | Need.RANDOM
     summary: ClassVar[str] = "a radius within which the mean margin under Gaussian noise stays positive, from a Lipschitz constant"
     prefer: ClassVar[str] = "networks with a small Lipschitz constant; certified_radius needs none, and certifies the majority vote"
     source: ClassVar[str] = "Smoothed robustness analysis, theorem 4"

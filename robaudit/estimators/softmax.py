@@ -27,7 +27,7 @@ class Softmax(Estimator):
     """
 
     quantity: ClassVar[Quantity] = CONFIDENCE
-    needs: ClassVar[frozenset[Need]] = frozenset({"logits"})
+    needs: ClassVar[Need] = Need.LEVEL
     summary: ClassVar[str] = "softmax score of the predicted class on the clean image"
     prefer: ClassVar[str] = "never as a measure of robustness: the free baseline to compare with"
     source: ClassVar[str] = "Han et al., p_softmax"

@@ -11,7 +11,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from robaudit.estimators.base import Estimator, Need, NoiseNeed
+from robaudit.estimators.base import Estimator, Need
 from robaudit.estimators.batch import ImageBatch
 from robaudit.numerics.intervals import LN10, clopper_pearson, log_mean
 from robaudit.numerics.splitting import Lane, Schedule, split
@@ -45,8 +45,7 @@ class Splitting(Estimator):
     """
 
     quantity: ClassVar[Quantity] = LOG10_P_FAIL
-    needs: ClassVar[frozenset[Need]] = frozenset({"logits"})
-    needs_noise: ClassVar[frozenset[NoiseNeed]] = frozenset({"random"})
+    needs: ClassVar[Need] = Need.LEVEL | Need.RANDOM
     summary: ClassVar[str] = "probability of a rare failure, as a product of probabilities that are not rare"
     prefer: ClassVar[str] = "very robust images (p_fail below 1e-4), where mc sees no failure; thousands of passes for each factor of ten"
     source: ClassVar[str] = "Webb et al. 2019; Cerou et al. 2012"

@@ -10,6 +10,7 @@ from statistics import fmean
 import torch
 from torch import Tensor
 
+from robaudit.estimators.base import Need
 from robaudit.estimators.batch import CleanPass, ImageBatch
 from robaudit.estimators.mmse import Mmse
 from robaudit.levels import GAUSSIAN
@@ -66,7 +67,7 @@ class Trial:
         fits: dict[tuple[int, bool], tuple[ImageBatch, float]] = {}
         found: list[Outcome] = []
         for k, one in enumerate(chosen):
-            passed, passing = clean[one.linearises_clean]
+            passed, passing = clean[Need.JACOBIAN in one.needs]
             chunk = self._work(replay, passed)
             if isinstance(one, Mmse):
                 key = (one.samples, one.pairs)

@@ -239,7 +239,7 @@ class SensorLine(Golden):
         return -3 + self.slope * delta.sum(1)
 
     def log_norm(self, q: float) -> float:
-        photons, steps = self.level.level, 255
+        photons, steps = self.level.number, 255
         number, value = np.arange(400), np.arange(steps + 1)
         edges = (np.append(value - 0.5, np.inf) / steps * photons)[None] - number[:, None]  # of the readings
         edges[:, 0] = -np.inf

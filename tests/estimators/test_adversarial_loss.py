@@ -10,12 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from robaudit.errors import SpecError
-from robaudit.estimators import adversarial_loss, registry
+from robaudit.estimators import adversarial_loss
 from robaudit.estimators.adversarial_loss import AdversarialLoss
 from robaudit.estimators.batch import CleanPass, ImageBatch
 from robaudit.estimators.engine import Engine
 from robaudit.estimators.loss_field import LossField
-from robaudit.estimators.registry import refuse_unfit, tasks_at
+from robaudit.estimators.registry import Task, refuse_unfit
 from robaudit.levels import LevelName, NoiseLevel
 from robaudit.models import from_module
 from robaudit.noise.base import NoiseKind
@@ -24,8 +24,8 @@ from robaudit.noise.gaussian import Gaussian
 from robaudit.noise.registry import NoiseSource
 from robaudit.noise.spatial import Spatial
 from robaudit.noise.uniform import Uniform
-from robaudit.spec.model import EstimatorSpec
 from tests.estimators.tools import SHAPE, curved, linear, loss_of, weights
+from tests.levels import sigma
 
 IMAGES = 6
 
@@ -141,13 +141,11 @@ def test_logits_that_are_not_finite_give_no_value(form: NoiseKind) -> None:
 
 
 def test_noise_without_a_limit_is_refused() -> None:
-    chosen = registry.build([EstimatorSpec(name="mc")])
-    attack = replace(chosen[0], label="worst", name="adversarial_loss", estimator=AdversarialLoss())
+    attack = Task(AdversarialLoss(), "worst", NoiseLevel("uniform", 0.1, LevelName.EPS))
     noises = {"gaussian": Gaussian(), "uniform": Uniform()}
-    levels = (NoiseLevel("uniform", 0.1, LevelName.EPS), NoiseLevel("gaussian", 0.1))
-    refuse_unfit(tasks_at(levels[:1], [attack]), noises)
+    refuse_unfit([attack], noises)
     with pytest.raises(SpecError) as caught:
-        refuse_unfit(tasks_at(levels, [attack]), noises)
+        refuse_unfit([attack, replace(attack, at=sigma(0.1))], noises)
     assert str(caught.value) == (
         "estimators: worst: cannot work with the noise gaussian: it has no limit that a search could keep to; "
         "use uniform or spatial noise, or limit worst to other noises (noise: [...], of uniform)"

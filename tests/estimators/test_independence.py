@@ -17,7 +17,7 @@ import robaudit.demo
 from robaudit.datasets import open_dataset
 from robaudit.datasets.digits import DigitsSpec
 from robaudit.datasets.npz import NpzSpec
-from robaudit.estimators.base import Estimator
+from robaudit.estimators.base import Estimator, Need
 from robaudit.estimators.batch import CleanPass, ImageBatch
 from robaudit.estimators.engine import Engine
 from robaudit.levels import GAUSSIAN
@@ -189,7 +189,7 @@ def crowd() -> tuple[Setting, dict[str, list[tuple[Result, ...]]]]:
 def test_whatever_other_estimators_and_noise_levels_there_are(case: str) -> None:
     here, together = crowd()
     estimator = CASES[case]
-    assert values(estimator, here.batch(range(IMAGES), gradients=estimator.linearises_clean)) == together[case]
+    assert values(estimator, here.batch(range(IMAGES), gradients=Need.JACOBIAN in estimator.needs)) == together[case]
 
 
 @needs_shared

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from robaudit.errors import SpecError
 from robaudit.estimators.batch import CleanPass, ImageBatch
 from robaudit.estimators.engine import Engine
-from robaudit.estimators.registry import Chosen, Task, refuse_unfit
+from robaudit.estimators.registry import Task, refuse_unfit
 from robaudit.models import from_module, load_model
 from robaudit.noise.base import AdditiveNoise
 from robaudit.noise.registry import Noise
@@ -140,7 +140,7 @@ def test_a_real_linear_model_has_the_closed_form(kind: str) -> None:
         "speckle": {"kind": "speckle"},
     }
     noise = noise_of({**entries[kind], "sigma": {"scaled": 0.1, "correlated": 0.05, "speckle": 0.4}[kind]})
-    sigma = noise.levels[0].level
+    sigma = noise.levels[0].number
     written = ModelSpec(path=str(path), mean=about["mean"], std=about["std"])
     model = load_model(written, path, base_dir=path.parent, device=CPU, dtype=torch.float32, trust=False)
     engine = Engine(model, {noise.label: noise.source(0, CPU)}, 10)
@@ -216,7 +216,7 @@ def test_noise_that_does_the_same_every_time_is_looked_at_once() -> None:
 )
 def test_estimators_refuse_what_they_cannot_do(name: str, entry: dict[str, Any], why: str) -> None:
     noise = noise_of(entry)
-    task = Task(noise.levels[0], Chosen(name, name, build(name)))
+    task = Task(build(name), name, noise.levels[0])
     with pytest.raises(SpecError, match=why):
         refuse_unfit([task], {noise.label: noise.form})
 

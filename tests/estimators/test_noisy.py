@@ -9,7 +9,7 @@ from torch import Tensor
 from robaudit import clopper_pearson, margins
 from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.mc import MonteCarlo
-from robaudit.estimators.registry import Chosen
+from robaudit.estimators.registry import Task
 from tests.estimators.tools import build, curved, votes_of, work_on
 
 DRAWS = 30
@@ -67,7 +67,7 @@ def test_the_note_tells_of_them() -> None:
             return [MonteCarlo(samples=1).estimate(batch)[b] for b in range(len(kept))]
 
     batch = work_on(broken, images=4)
-    chosen = Chosen("share", "share", Share())
+    chosen = Task(Share(), "share")
     lost = [votes_of(one).lost for one in MonteCarlo(samples=DRAWS).estimate(batch)]
     for _ in range(2):  # counted anew for each estimator
         for (one,), n in zip(chosen.results(batch), lost, strict=True):

@@ -18,7 +18,7 @@ from robaudit.estimators.radius import MarginField
 from robaudit.estimators.radius_attack import RadiusAttack
 from robaudit.estimators.radius_exact import RadiusExact, matrix, other_operation
 from robaudit.estimators.radius_random import RadiusRandom
-from robaudit.levels import NO_NOISE
+from robaudit.levels import NoiseLevel
 from robaudit.models import from_module
 from robaudit.numerics.minimal_norm import Search, nearest_flips
 from robaudit.quantities import IntervalKind
@@ -43,7 +43,7 @@ def test_the_golden_corner() -> None:
     batch = work_on(corner(), images=1)
     x = batch.x.clone()
     x.view(-1)[:2] = torch.tensor([1.0, 0.5])
-    batch = type(batch)(batch.ids, x, batch.labels, NO_NOISE, type(batch.clean).of(batch.engine, x), batch.engine)
+    batch = type(batch)(batch.ids, x, batch.labels, NoiseLevel(), type(batch.clean).of(batch.engine, x), batch.engine)
     ((l2, linf),) = values(RadiusExact(), batch)
     assert l2.value == pytest.approx(0.67082039, abs=1e-7)
     assert linf.value == pytest.approx(0.5, abs=1e-7)

@@ -18,7 +18,6 @@ from robaudit.models.lipschitz import lipschitz_bound
 from robaudit.noise.gaussian import Gaussian
 from robaudit.noise.uniform import Uniform
 from robaudit.numerics.normal import normal_cdf
-from robaudit.spec.model import EstimatorSpec
 from tests.estimators.test_margin_radius import golden_work, work_at
 from tests.estimators.tools import SHAPE, curved, linear, proof_of, values, work_on
 
@@ -100,8 +99,7 @@ def test_a_draw_without_finite_logits_certifies_nothing() -> None:
 
 
 def test_other_noise_is_refused() -> None:
-    (chosen,) = registry.build([EstimatorSpec(name="smoothed_margin")])
-    task = registry.Task(NoiseLevel("box", 0.1, LevelName.EPS), chosen)
+    task = registry.Task(SmoothedMargin(), "smoothed_margin", NoiseLevel("box", 0.1, LevelName.EPS))
     with pytest.raises(SpecError, match="cannot work with the noise box: its proof needs isotropic Gaussian noise"):
         registry.refuse_unfit([task], {"box": Uniform()})
     assert SmoothedMargin().unfit(Gaussian()) == ""

@@ -11,7 +11,7 @@ import pytest
 
 from robaudit import Estimator, ImageBatch, Interval, Part, Result, plugins
 from robaudit.estimators import registry
-from robaudit.estimators.base import Scope
+from robaudit.estimators.base import Need
 from robaudit.estimators.certificate import CERTIFICATE, certificate
 from robaudit.estimators.radius_attack import RadiusAttack
 from robaudit.quantities import CERTIFIED
@@ -23,7 +23,7 @@ class Planted(Estimator):
     Source: a test.
     """
 
-    quantity, needs, scope = CERTIFIED, frozenset({"logits", "gradients"}), Scope.IMAGE
+    quantity, needs = CERTIFIED, Need.GRADIENTS
     summary, prefer, source = "a wrong certificate", "a test", "a test"
     interval: ClassVar[Interval] = CERTIFICATE
 

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from robaudit import Estimator, ImageBatch, Interval, IntervalKind, Part, Result, plugins
 from robaudit.estimators import registry
-from robaudit.estimators.base import Scope
+from robaudit.estimators.base import Need
 from robaudit.estimators.difficulty import ease
 from robaudit.quantities import RADIUS, TOLERANCE
 from robaudit.results import CleanImage
@@ -26,7 +26,7 @@ class Radii(Estimator):
     Source: a test.
     """
 
-    quantity, needs, scope = RADIUS, frozenset({"logits"}), Scope.IMAGE
+    quantity, needs = RADIUS, Need.NOTHING
     summary, prefer, source = "a multiple of the margin", "a test", "a test"
     interval: ClassVar[Interval] = Interval(IntervalKind.UPPER_BOUND)
 
@@ -75,7 +75,7 @@ class Tolerance(Estimator):
     Source: a test.
     """
 
-    quantity, needs, scope = TOLERANCE, frozenset({"logits"}), Scope.NOISE
+    quantity, needs = TOLERANCE, Need.NOISE
     summary, prefer, source = "a multiple of the margin", "a test", "a test"
     interval: ClassVar[Interval] = Interval(IntervalKind.OTHER, remark="bisection")
 

@@ -2,12 +2,12 @@ import math
 
 from pydantic import Field
 
-from robaudit import Estimator, ImageBatch, Quantity, Result
+from robaudit import Estimator, ImageBatch, Need, Quantity, Result
 
 
 class Margin(Estimator):
     quantity = Quantity("margin", "logits", 0.0, math.inf)
-    needs = frozenset({"logits"})
+    needs = Need.LEVEL
     summary = "lead of the predicted class over the next one on the clean image"
     prefer = "a first look; says nothing about noise"
     source = "folklore"
