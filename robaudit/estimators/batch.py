@@ -127,19 +127,6 @@ class CleanPass:
         return CleanPass(self.logits[keep], self.predicted[keep], self.margins[keep], grams)
 
 
-@dataclass(frozen=True, slots=True)
-class ImageRows:
-    """The clean images of the rows of a batch of noisy copies.
-
-    Attributes:
-        x: their pixels (rows, channels, height, width).
-        ids: their sample ids.
-    """
-
-    x: Tensor
-    ids: Sequence[str]
-
-
 @dataclass(frozen=True)
 class ImageBatch:
     """A chunk of images at one noise level.
@@ -186,8 +173,8 @@ class ImageBatch:
 
     @property
     def model(self) -> LogitModel:
-        """The model for differentiated passes; it clips if the noise asks for it."""
-        return self.engine.model_under(self.at.noise)
+        """The model for passes in full precision; it clips if there is a noise that asks for it."""
+        return self.engine.model_under(self.at.noise) if self.at.noise in self.engine.noises else self.engine.model
 
     @property
     def latent_shape(self) -> tuple[int, ...]:
@@ -213,15 +200,16 @@ class ImageBatch:
         Returns:
             (rows, channels, height, width).
         """
-        return self.pixels_of(self.copies(image), z)
+        return self.noisy_pixels(self.x[image], [self.ids[b] for b in image.tolist()], z)
 
-    def copies(self, image: Tensor) -> ImageRows:
-        """The images and ids of the rows, for :meth:`pixels_of`."""
-        return ImageRows(self.x[image], [self.ids[b] for b in image.tolist()])
+    def noisy_pixels(self, x: Tensor, ids: Sequence[str], z: Tensor) -> Tensor:
+        """Like :meth:`pixels`, for clean pixels and sample ids already looked up."""
+        return self._source.noisy(x, z, self.at.level, ids=ids)
 
-    def pixels_of(self, copies: ImageRows, z: Tensor) -> Tensor:
-        """Like :meth:`pixels`, for images already looked up."""
-        return self._source.noisy(copies.x, z, self.at.level, ids=copies.ids)
+    def steady_rows(self) -> tuple[int, int]:
+        """Rows of a pass, and of one that differentiates a number a row, for searches whose decisions depend on the last digits."""
+        engine, shape = self.engine, self.x.shape[1:]
+        return engine.steady(engine.rows(shape)), engine.steady(engine.gradient_rows(shape, 1))
 
     def derivative(self, z: Tensor) -> Tensor | None:
         """The derivative of each noisy value with respect to its own normal variable, if the noise has a formula."""

@@ -14,7 +14,7 @@ from robaudit.estimators import adversarial_loss, registry
 from robaudit.estimators.adversarial_loss import AdversarialLoss
 from robaudit.estimators.batch import CleanPass, ImageBatch
 from robaudit.estimators.engine import Engine
-from robaudit.estimators.loss_field import LossField
+from robaudit.estimators.objective import Objective
 from robaudit.estimators.registry import refuse_unfit, tasks_at
 from robaudit.levels import LevelName, NoiseLevel
 from robaudit.models import from_module
@@ -74,10 +74,10 @@ def test_no_draw_of_the_noise_has_a_larger_loss(form: NoiseKind) -> None:
     """And its class, its logarithm and its bounds belong to it."""
     batch = work_under(curved(), form, 0.3)
     estimates = AdversarialLoss(steps=100, restarts=10).estimate(batch)
-    field = LossField(batch, batch.labels)
+    loss = Objective(batch, batch.labels, latent=True)
     for image, one in enumerate(estimates):
         z = next(batch.normals("other", image, 200))
-        drawn = field.values(torch.full((len(z),), image), z)
+        drawn = loss.losses(torch.full((len(z),), image), z)
         assert one.value >= float(drawn.max().exp())
         assert (one.lower, one.upper, one.interval.text) == (one.value, None, "lower bound")
         assert one.value == pytest.approx(math.exp(one.numbers["log_loss"]))

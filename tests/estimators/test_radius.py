@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from robaudit.errors import ModelError
 from robaudit.estimators.batch import CleanPass, ImageBatch
 from robaudit.estimators.engine import Engine
-from robaudit.estimators.radius import MarginField
+from robaudit.estimators.objective import Objective
 from robaudit.estimators.radius_attack import RadiusAttack
 from robaudit.estimators.radius_exact import RadiusExact, matrix, other_operation
 from robaudit.estimators.radius_random import RadiusRandom
@@ -124,7 +124,7 @@ def test_a_flip_is_one_in_a_plain_pass() -> None:
     """Of the network in its own precision, at the pixels that were found."""
     network, x = curved(), torch.rand(30, *SHAPE, generator=torch.Generator().manual_seed(9))
     batch = work_on(network, images=30)
-    field = MarginField(batch, batch.clean.predicted)
+    field = Objective(batch, batch.clean.predicted)
     for norm in ("l2", "linf"):
         for clipped in (False, True):
             search = Search(norm, clipped, steps=10)
@@ -148,7 +148,7 @@ class Seeded:
     def __init__(self, like: Tensor) -> None:
         self._like = like
 
-    def uniforms(self, restart: int) -> Tensor:
+    def __call__(self, restart: int) -> Tensor:
         return torch.rand(self._like.shape, generator=torch.Generator().manual_seed(restart))
 
 

@@ -10,7 +10,7 @@ import torch
 from pydantic import ValidationError
 from torch import nn
 
-from robaudit.estimators.radius import MarginField
+from robaudit.estimators.objective import Objective
 from robaudit.estimators.radius_exact import RadiusExact
 from robaudit.estimators.radius_pgd import RadiusPgd
 from robaudit.quantities import IntervalKind
@@ -42,7 +42,7 @@ def test_a_trained_linear_network_is_left_between_its_nearest_boundary_and_that_
     found, exact = values(RadiusPgd(restarts=1), work), values(RadiusExact(), work)
     z = work.clean.logits
     y, target = z.topk(2, dim=1).indices.T
-    field = MarginField(work, y)
+    field = Objective(work, y)
     _, slopes = field.slopes(torch.arange(len(y)), work.x, target)
     margin = (z.gather(1, y[:, None]) - z.gather(1, target[:, None]))[:, 0]
     steep = slopes.flatten(1).double()
@@ -104,7 +104,7 @@ def test_a_flip_is_one_of_the_network_itself() -> None:
         assert one.flips_to is not None
         gap = work.clean.logits[i, y] - work.clean.logits[i, one.flips_to]
         assert gap / (w[y] - w[one.flips_to]).norm() <= one.value * (1 + 1e-6)
-    assert MarginField(work, work.clean.predicted).logits(torch.zeros(0, dtype=torch.int64), work.x[:0]).shape == (0, 5)
+    assert Objective(work, work.clean.predicted).logits(torch.zeros(0, dtype=torch.int64), work.x[:0]).shape == (0, 5)
 
 
 @pytest.mark.parametrize(
