@@ -82,15 +82,17 @@ class AdversarialLoss(LossEstimator):
         ball = batch.noise.ball(batch.level)
         values = max(math.prod(batch.x.shape[1:]), math.prod(batch.latent_shape))
         few = max(1, HELD_BYTES // (batch.x.element_size() * values * self.restarts))
-        found, broken = list[Attack](), list[Tensor]()
+        found, classes, broken = list[Attack](), list[Tensor](), list[Tensor]()
         for group in torch.arange(len(batch.x), device=batch.x.device).split(few):
             loss = Objective(batch, target[group], group, latent=ball is None)
             found.append(self._search(batch, loss, group) if ball is None else self._ascend(batch, loss, group, ball))
+            classes.append(loss.logits(torch.arange(len(group), device=group.device), found[-1].points).argmax(1))
             broken.append(loss.broken)
         log_l = torch.where(torch.cat(broken), torch.nan, torch.cat([attack.log_l for attack in found]))
-        classes = torch.cat([batch.engine.logits(attack.pixels, under=batch.at.noise).argmax(1) for attack in found])
         forwards, backwards = (2 + self.restarts * (self._moves + 1), 0) if ball is None else self.passes(batch.classes)
-        rows = zip(log_l.exp().tolist(), log_l.tolist(), classes.tolist(), batch.clean.predicted.tolist(), target.tolist(), strict=True)
+        rows = zip(
+            log_l.exp().tolist(), log_l.tolist(), torch.cat(classes).tolist(), batch.predicted.tolist(), target.tolist(), strict=True
+        )
         return [
             Result(
                 value=value,
@@ -133,4 +135,4 @@ class AdversarialLoss(LossEstimator):
                 first=step * self.moves,
             )
         highest, row = best_rows(walk.highest, chains)
-        return Attack(highest, batch.pixels(group, walk.best[row]))
+        return Attack(highest, walk.best[row])

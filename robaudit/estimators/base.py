@@ -59,7 +59,7 @@ class Estimator(BaseModel, ABC):
         needs_noise: what it needs of the noise: random draws, a known covariance (additive noise), or bounded changes of pixels.
             Empty for estimators that only look at noisy copies.
         scope: whether it gives a result for each noise level, for each noise, or one without noise.
-        linearises_clean: whether it reads :attr:`ImageBatch.clean` gradients, so that the clean pass records them once for all.
+        linearises_clean: whether it reads :attr:`ImageBatch.grams`, so that the clean pass records them once for all.
         summary: one line: what it computes.
         prefer: one line: when to prefer it.
         source: paper and equation.

@@ -127,7 +127,7 @@ def rows_of(
     """
     exact, missing = interval.kind is IntervalKind.EXACT, lost or [0] * len(batch.x)
     further: Sequence[Searched | None] = searches or [None] * len(batch.x)
-    eases = ease(batch.clean.logits, batch.clean.predicted)
+    eases = ease(batch.logits, batch.predicted)
     results = []
     for found, to, (forwards, backwards), without, more, (g, margin) in zip(
         radius.tolist(), reached.tolist(), passes, missing, further, eases, strict=True

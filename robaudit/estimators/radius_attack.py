@@ -81,7 +81,7 @@ class RadiusAttack(SearchedRadius):
 
     def _nearest(self, batch: ImageBatch, group: Tensor, searches: Sequence[Search]) -> Tensor:
         """Radius, class, gradients and further passes of each image of a group (norms, 4, images), float64."""
-        y = batch.clean.predicted[group]
+        y = batch.predicted[group]
         model, uniforms = Objective(batch, y, group), partial(restart_uniforms, batch, group, PURPOSE)
         found = shared_flips(model.logits, model.slopes, batch.x[group], y, searches, uniforms)
         return torch.stack([torch.stack([one.radius, *(n.double() for n in (one.label, one.gradients, one.forwards))]) for one in found])

@@ -109,7 +109,7 @@ class RadiusPgd(SearchedRadius):
 
     def _escapes(self, batch: ImageBatch, target: Tensor, group: Tensor, norm: Norm) -> Escapes:
         """The first balls of the images of a group."""
-        y = batch.clean.predicted[group]
+        y = batch.predicted[group]
         model = Objective(batch, y, group)
         return first_escapes(
             model.logits,
@@ -137,7 +137,7 @@ class RadiusPgd(SearchedRadius):
 
 def _second(batch: ImageBatch) -> Tensor:
     """The class of the largest logit but the predicted one (images,)."""
-    others = batch.clean.logits.scatter(1, batch.clean.predicted[:, None], -torch.inf)
+    others = batch.logits.scatter(1, batch.predicted[:, None], -torch.inf)
     return others.argmax(1)
 
 

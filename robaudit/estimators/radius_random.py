@@ -86,6 +86,6 @@ class RadiusRandom(SearchedRadius):
                 z = torch.stack([torch.cat([*batch.normals(PURPOSE, image, count, start)]) for image in images])
                 return z if norm == "l2" else (2 * normal_cdf(z.double()) - 1).to(z.dtype)
 
-            y = batch.clean.predicted[group]
+            y = batch.predicted[group]
             found.append(least_flip(Objective(batch, y, group).logits, batch.x[group], y, draws, rays))
         return tuple([getattr(one, name) for one in found] for name in ("radius", "label", "forwards", "lost"))

@@ -65,7 +65,7 @@ class Splitting(Estimator):
 
     def estimate(self, batch: ImageBatch) -> Sequence[Result]:
         """Combine the runs, image by image."""
-        schedule = Schedule(self.particles, self.moves, self.p_min, batch.engine.rows(batch.x.shape[1:]))
+        schedule = Schedule(self.particles, self.moves, self.p_min, batch.steady_rows()[0])
         return [_together(lanes, schedule) for lanes in _runs(batch, self.repeats, schedule)]
 
 
@@ -82,7 +82,7 @@ class _Judge:
     """
 
     def __init__(self, batch: ImageBatch, images: Sequence[int]) -> None:
-        self._objective, self._target = Objective(batch, batch.clean.predicted, latent=True), batch.clean.predicted
+        self._objective, self._target = Objective(batch, batch.predicted, latent=True), batch.predicted
         self._image = torch.tensor(images, device=batch.x.device)
 
     def __call__(self, z: Tensor, lane: Tensor) -> tuple[Tensor, Tensor]:

@@ -244,7 +244,7 @@ def test_losses_against_the_predicted_class() -> None:
     work = work_on(curved())
     label = values(QNormPath(q=(1.0,), temperatures=20), work)
     predicted = values(QNormPath(q=(1.0,), temperatures=20, target="predicted"), work)
-    for one, other, t, p in zip(label, predicted, work.labels.tolist(), work.clean.predicted.tolist(), strict=True):
+    for one, other, t, p in zip(label, predicted, work.labels.tolist(), work.predicted.tolist(), strict=True):
         assert (loss_of(one[0]).target, loss_of(other[0]).target) == (t, p)
         assert (one[0].value == other[0].value) == (t == p)
 
