@@ -15,7 +15,7 @@ from robaudit.auditing.setup import ChunkSizer
 from robaudit.datasets.base import Dataset, Sample
 from robaudit.errors import DataError, ModelError, SampleError
 from robaudit.estimators.base import Need
-from robaudit.estimators.batch import CleanPass, ImageBatch
+from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.engine import Engine
 from robaudit.estimators.registry import Task
 from robaudit.memory import is_out_of_memory
@@ -111,26 +111,24 @@ def steps(engine: Engine, samples: Sequence[Sample], tasks: Sequence[Task], wher
     """
     started = time.perf_counter()
     x = torch.stack([sample.pixels.to(engine.model.dtype) for sample in samples]).to(engine.model.device)
-    clean = CleanPass.of(engine, x, gradients=_linearised(tasks))
-    finite: list[bool] = clean.logits.isfinite().all(1).tolist()
+    labels = torch.tensor([-1 if s.label is None else s.label for s in samples], device=x.device)
+    batch = ImageBatch.of(engine, x, ids=[s.id for s in samples], labels=labels, gradients=_linearised(tasks))
+    finite: list[bool] = batch.logits.isfinite().all(1).tolist()
     refused = [_not_finite(sample, where) for sample, ok in zip(samples, finite, strict=True) if not ok]
     kept = [sample for sample, ok in zip(samples, finite, strict=True) if ok]
     if refused:
-        keep = torch.tensor(finite, device=x.device)
-        x, clean = x[keep], clean.select(keep)
-    predicted: list[int] = clean.predicted.tolist()
+        batch = batch.select(torch.tensor(finite, device=x.device))
+    predicted: list[int] = batch.predicted.tolist()
     seconds = time.perf_counter() - started  # without the digests
     known = [Clean(sample.id, sample.label, target, image_digest(sample)) for sample, target in zip(kept, predicted, strict=True)]
     yield Step(None, seconds, len(samples), clean=known, refused=refused)
     if not kept:
         return
-    labels = torch.tensor([-1 if s.label is None else s.label for s in kept], device=x.device)
-    ids, broken = [s.id for s in kept], set[str]()
-    batch: ImageBatch | None = None
+    broken = set[str]()
     for task in tasks:
         started = time.perf_counter()
-        if batch is None or batch.at != task.at:
-            batch = ImageBatch(ids, x, labels, task.at, clean, engine)
+        if batch.at != task.at:
+            batch = batch.under(task.at)
         results = task.results(batch)
         rows, refused, names = [], [], task.values
         for sample, target, values in zip(kept, predicted, results, strict=True):

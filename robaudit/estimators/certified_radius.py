@@ -108,7 +108,7 @@ class CertifiedRadius(Estimator):
         else:
             chosen = in_rounds(len(batch.x), self.selection, lambda *part: count_votes(batch, *part).cpu().numpy(), self._select)
             bounds = self._decide(batch, theorem, self.decide, np.array([one.label for one in chosen]))
-        rows = zip(chosen, bounds, batch.clean.predicted.tolist(), strict=True)
+        rows = zip(chosen, bounds, batch.predicted.tolist(), strict=True)
         largest = largest_radius(theorem, batch.level, self.samples, self.alpha if self.decide is None else last_alpha(self.alpha))
         return [(self._estimate(*row, largest),) for row in rows]
 

@@ -45,10 +45,10 @@ class Difficulty(Estimator):
 
     def estimate(self, batch: ImageBatch) -> list[Result]:
         """g of each image, without uncertainty; with its margin."""
-        y = batch.labels if self.target == "label" else batch.clean.predicted
+        y = batch.labels if self.target == "label" else batch.predicted
         return [
             Result(g, lower=g, upper=g, flips_to=None, forwards=1, backwards=0, interval=self.interval, clean=CleanImage(margin))
-            for g, margin in ease(batch.clean.logits, y)
+            for g, margin in ease(batch.logits, y)
         ]
 
 

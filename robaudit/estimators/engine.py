@@ -171,14 +171,13 @@ class Engine:
         """The model for this noise's copies: it clips their pixels if the noise asks for it."""
         return self.model.clipping(self.noises[noise].form.clip)
 
-    def logits(self, x: Tensor, under: str | None = None) -> Tensor:
-        """Logits of images (n, channels, height, width), batched; float64 (n, classes). ``under``: the noise of the copies."""
+    def logits(self, x: Tensor) -> Tensor:
+        """Logits of images (n, channels, height, width), batched; float64 (n, classes)."""
         rows = self.rows(x.shape[1:])
-        model = self.model if under is None else self.model_under(under)
-        logits = torch.empty((len(x), self.classes), dtype=torch.float64, device=x.device)  # first: see `CleanPass.of`
+        logits = torch.empty((len(x), self.classes), dtype=torch.float64, device=x.device)  # first: see `ImageBatch.of`
         for out, part in zip(logits.split(rows), x.split(rows), strict=True):
             with torch.inference_mode():
-                out.copy_(model(padded(part, rows))[: len(part)])
+                out.copy_(self.model(padded(part, rows))[: len(part)])
         return logits
 
     def noisy_logits(

@@ -118,7 +118,7 @@ def furthest(margin: Tensor, constant: Tensor) -> Tensor:
 
 def _refuse_contradicted(bound: Lipschitz, batch: ImageBatch) -> None:
     """Compare each image of the chunk with the next: no difference of logits may have changed faster than the bound says."""
-    logits, x = batch.clean.logits, batch.x.double()
+    logits, x = batch.logits, batch.x.double()
     for a, b in zip(range(len(x)), range(1, len(x)), strict=False):
         moved, apart = logits[a] - logits[b], (x[a] - x[b]).flatten()
         constants = bound.margins["l2"].to(logits.device)

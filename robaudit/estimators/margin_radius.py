@@ -45,7 +45,7 @@ class MarginRadius(LipschitzCertificate):
         Raises:
             ModelError: the network has no constant, or the images contradict the one declared.
         """
-        bound, logits, predicted = self.bound(batch), batch.clean.logits, batch.clean.predicted
+        bound, logits, predicted = self.bound(batch), batch.logits, batch.predicted
         own = logits.gather(1, predicted[:, None])  # (images, 1)
         margins = own - logits - rounding(batch, logits, bound.of_margins("l2", predicted), bound.span)
         itself = torch.arange(batch.classes, device=logits.device) == predicted[:, None]

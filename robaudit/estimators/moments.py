@@ -83,7 +83,7 @@ class Moments(Estimator):
         first = first_covariance(chain, batch.x[0])
         found = [logit_moments(chain, x, batch.level, self.order, first) for x in batch.x]
         mean, covariance = torch.stack([one.mean for one in found]), torch.stack([one.covariance for one in found])
-        y = batch.clean.predicted
+        y = batch.predicted
         margins, spread = margin_moments(mean, covariance, y, batch.others)
         z, r = standardise(margins, spread)
         p, error = mvn_cdf(z, r)

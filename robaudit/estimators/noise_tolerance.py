@@ -88,7 +88,7 @@ class NoiseTolerance(Estimator):
     def estimate(self, batch: ImageBatch) -> Sequence[Result]:
         """Search all images side by side."""
         plan, pool = self._plan(self.largest(batch), batch.noise.least), batch.engine.pool(batch.x, batch.ids, batch.at.noise)
-        predicted: NDArray[np.int64] = batch.clean.predicted.cpu().numpy()
+        predicted: NDArray[np.int64] = batch.predicted.cpu().numpy()
 
         def answer(images: Sequence[int], asks: Sequence[DrawRequest]) -> list[NDArray[np.int64]]:
             found = _results(batch, images, asks, predicted, pool)
@@ -97,7 +97,7 @@ class NoiseTolerance(Estimator):
             return found
 
         found = run_all([find_tolerance(plan) for _ in batch.ids], answer)
-        eases = ease(batch.clean.logits, batch.clean.predicted)
+        eases = ease(batch.logits, batch.predicted)
         return [
             self._estimate(plan, one, batch.lost[image], batch.classes, *eased)
             for image, (one, eased) in enumerate(zip(found, eases, strict=True))

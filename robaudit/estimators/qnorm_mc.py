@@ -49,7 +49,7 @@ class QNormMc(QNorm):
         """Every q from the same copies."""
         target = self.targets(batch)
         log_loss = torch.empty((len(batch.x), self.samples), dtype=torch.float64, device=batch.x.device)
-        for noisy, logits in batch.engine.noisy_logits(batch.x, batch.ids, batch.at, self.samples):
+        for noisy, logits in batch.noisy_logits(self.samples):
             log_loss[noisy.image, noisy.draw] = log_cross_entropy(logits, target[noisy.image])[0]
         highest = log_loss.amax(1)
         values = []

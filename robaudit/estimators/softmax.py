@@ -40,6 +40,6 @@ class Softmax(Estimator):
 
     def estimate(self, batch: ImageBatch) -> Sequence[Result]:
         """softmax_t(f / T) = mv-sigmoid(g / T)."""
-        z = batch.clean.margins / self.temperature
+        z = batch.margins / self.temperature
         rows = zip(mv_sigmoid(z).tolist(), batch.nearest(z), strict=True)
         return [Result(value=p, flips_to=c, forwards=1, backwards=0) for p, c in rows]

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from robaudit.estimators.base import Estimator, Need
 from robaudit.estimators.batch import ImageBatch
+from robaudit.estimators.objective import Objective
 from robaudit.numerics.intervals import LN10, clopper_pearson, log_mean
 from robaudit.numerics.splitting import Lane, Schedule, split
 from robaudit.quantities import LOG10_P_FAIL, Interval, IntervalKind, Quantity
@@ -63,7 +64,7 @@ class Splitting(Estimator):
 
     def estimate(self, batch: ImageBatch) -> Sequence[Result]:
         """Combine the runs, image by image."""
-        schedule = Schedule(self.particles, self.moves, self.p_min, batch.engine.rows(batch.x.shape[1:]))
+        schedule = Schedule(self.particles, self.moves, self.p_min, batch.steady_rows()[0])
         return [_together(lanes, schedule) for lanes in _runs(batch, self.repeats, schedule)]
 
 
@@ -80,14 +81,13 @@ class _Judge:
     """
 
     def __init__(self, batch: ImageBatch, images: Sequence[int]) -> None:
-        self._batch = batch
+        self._objective, self._target = Objective(batch, batch.predicted, latent=True), batch.predicted
         self._image = torch.tensor(images, device=batch.x.device)
 
     def __call__(self, z: Tensor, lane: Tensor) -> tuple[Tensor, Tensor]:
         """Scores and classes of points z (n, *latent_shape) of lanes (n,)."""
         image = self._image[lane]
-        logits = self._batch.engine.logits(self._batch.pixels(image, z), under=self._batch.at.noise)
-        return _scores(logits, self._batch.clean.predicted[image])
+        return _scores(self._objective.logits(image, z), self._target[image])
 
 
 def _scores(logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:

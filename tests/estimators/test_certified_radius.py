@@ -15,7 +15,7 @@ from torch import Tensor
 
 import robaudit
 from robaudit.errors import SpecError
-from robaudit.estimators.batch import CleanPass, ImageBatch
+from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.certified_radius import CertifiedRadius, theorem_of
 from robaudit.estimators.engine import Engine
 from robaudit.estimators.mc import MonteCarlo
@@ -47,7 +47,7 @@ def under(form: NoiseKind, level: float, network: Callable[[Tensor], Tensor], x:
     source = NoiseSource(form, NormalDraws("some", seed, model.device, model.dtype))
     engine = Engine(model, {"some": source}, classes)
     at = NoiseLevel("some", level, LevelName.EPS if isinstance(form, Uniform) else LevelName.SIGMA)
-    return ImageBatch([f"image {i}" for i in range(len(x))], x, torch.zeros(len(x), dtype=torch.int64), at, CleanPass.of(engine, x), engine)
+    return ImageBatch.of(engine, x, at, ids=[f"image {i}" for i in range(len(x))])
 
 
 def half_space(distance: float, weights: Tensor) -> Callable[[Tensor], Tensor]:

@@ -57,7 +57,7 @@ def test_estimates_are_sane(name: str) -> None:
     assert {len(of_image) for of_image in found} == {len(parts) or 1}
     assert all(isinstance(part, Part) for part in parts)
     for estimate, predicted in (
-        (one, predicted) for of_image, predicted in zip(found, work.clean.predicted.tolist(), strict=True) for one in of_image
+        (one, predicted) for of_image, predicted in zip(found, work.predicted.tolist(), strict=True) for one in of_image
     ):
         assert math.isfinite(estimate.value)
         assert quantity.low <= estimate.value <= quantity.high

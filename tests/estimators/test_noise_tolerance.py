@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 import robaudit
 from robaudit.errors import SpecError
-from robaudit.estimators.batch import CleanPass, ImageBatch
+from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.engine import Engine
 from robaudit.estimators.noise_tolerance import NoiseTolerance
 from robaudit.estimators.registry import Task, refuse_unfit
@@ -74,8 +74,7 @@ def work_under(form: NoiseKind, model: LogitModel, x: Tensor, classes: int, firs
     kind = "gaussian" if isinstance(form, Gaussian) else "uniform"
     source = NoiseSource(form, NormalDraws(kind, seed, model.device, model.dtype))
     engine = Engine(model, {kind: source}, classes)
-    labels = torch.full((len(x),), -1)
-    return ImageBatch([str(first + i) for i in range(len(x))], x, labels, NoiseLevel(kind), CleanPass.of(engine, x), engine)
+    return ImageBatch.of(engine, x, NoiseLevel(kind), ids=[str(first + i) for i in range(len(x))])
 
 
 def found_in(estimator: NoiseTolerance, form: NoiseKind, model: LogitModel, x: Tensor, classes: int) -> list[Result]:
@@ -177,7 +176,7 @@ def test_every_pass_is_counted_and_rows_say_how_easy_the_image_is() -> None:
     network.images = 0
     found = NoiseTolerance(tolerance=0.5).estimate(batch)
     assert network.images == sum(one.forwards - 1 for one in found)
-    for one, logits in zip(found, batch.clean.logits, strict=True):
+    for one, logits in zip(found, batch.logits, strict=True):
         ranked = logits.sort(descending=True).values
         assert clean_of(one).margin == pytest.approx(float(ranked[0] - ranked[1]))
         assert clean_of(one).difficulty == pytest.approx(float(torch.logit(logits.softmax(0).max())), abs=1e-6)
@@ -244,7 +243,7 @@ def test_beyond_the_cap_the_row_is_censored() -> None:
 def _under(form: NoiseKind, network: object, x: Tensor) -> ImageBatch:
     model = from_module(network)  # type: ignore[arg-type]
     engine = Engine(model, {"it": NoiseSource(form, NormalDraws("it", 0, CPU))}, 2)
-    return ImageBatch(["0"], x, torch.zeros(1, dtype=torch.int64), NoiseLevel("it"), CleanPass.of(engine, x), engine)
+    return ImageBatch.of(engine, x, NoiseLevel("it"))
 
 
 def test_an_image_on_the_boundary_has_none() -> None:

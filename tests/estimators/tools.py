@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from robaudit.errors import ModelError
 from robaudit.estimators import registry
 from robaudit.estimators.base import Estimator, Need
-from robaudit.estimators.batch import CleanPass, ImageBatch
+from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.engine import Engine
 from robaudit.estimators.registry import Task
 from robaudit.levels import GAUSSIAN, LevelName, NoiseLevel
@@ -89,9 +89,8 @@ def work_on(
     with torch.no_grad():
         classes = model(x[:1]).shape[1]
     engine = Engine(model, sources(seed, dtype, device), classes, batch_size)
-    clean = CleanPass.of(engine, x, gradients=[GAUSSIAN] if gradients else ())
-    ids = [str(i) for i in range(first, first + images)]
-    return ImageBatch(ids, x, torch.zeros(images, dtype=torch.int64, device=device), levels.sigma(sigma), clean, engine)
+    ids, labels = [str(i) for i in range(first, first + images)], torch.zeros(images, dtype=torch.int64, device=device)
+    return ImageBatch.of(engine, x, levels.sigma(sigma), ids=ids, labels=labels, gradients=[GAUSSIAN] if gradients else ())
 
 
 @cache

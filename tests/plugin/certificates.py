@@ -37,8 +37,8 @@ class Margins(Estimator):
         return 1, 0
 
     def estimate(self, batch: ImageBatch) -> list[tuple[Result, ...]]:
-        predicted = batch.clean.predicted.tolist()
-        margins = [margin for _, margin in ease(batch.clean.logits, batch.clean.predicted)]
+        predicted = batch.predicted.tolist()
+        margins = [margin for _, margin in ease(batch.logits, batch.predicted)]
         return [
             tuple(
                 certificate(self.scale * scale * margin, of if margin > self.least else None, of, self.passes(batch.classes))
@@ -72,7 +72,7 @@ class Smoothed(Estimator):
         made: list[tuple[Result, ...]] = []
         sigma = batch.at.number
         largest = sigma * 2.0
-        for of, (_, margin) in zip(batch.clean.predicted.tolist(), ease(batch.clean.logits, batch.clean.predicted), strict=True):
+        for of, (_, margin) in zip(batch.predicted.tolist(), ease(batch.logits, batch.predicted), strict=True):
             radius, class_ = min(sigma * (margin - 2.0) / 5.0, largest), of
             if margin <= 1.0:
                 radius, class_ = 0.1 * sigma, (of + 1) % batch.classes

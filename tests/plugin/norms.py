@@ -40,7 +40,7 @@ class Norms(Estimator):
     def estimate(self, batch: ImageBatch) -> list[tuple[Result, ...]]:
         losses: list[list[float]] = [[] for _ in batch.ids]
         for logits, image in batch.noisy(self.samples):
-            target = batch.clean.predicted[image]
+            target = batch.predicted[image]
             for index, loss in zip(
                 image.tolist(), torch.nn.functional.cross_entropy(logits, target, reduction="none").tolist(), strict=True
             ):

@@ -38,7 +38,7 @@ class Planted(Estimator):
 
     def estimate(self, batch: ImageBatch) -> list[tuple[Result, ...]]:
         attacked = RadiusAttack(norm=("l2",), steps=5, restarts=0, polish=5).estimate(batch)
-        predicted = batch.clean.predicted.tolist()
+        predicted = batch.predicted.tolist()
         return [(certificate(self.factor * one[0].value, c, c, (1, 1)),) for one, c in zip(attacked, predicted, strict=True)]
 
 

@@ -41,7 +41,7 @@ class Radii(Estimator):
         return 1, 0
 
     def estimate(self, batch: ImageBatch) -> list[tuple[Result, ...]]:
-        found = ease(batch.clean.logits, batch.clean.predicted)
+        found = ease(batch.logits, batch.predicted)
         return [tuple(self._radius(0.2 * scale * margin, self.cap * scale, g, margin) for scale in (1.0, 0.1)) for g, margin in found]
 
     def _radius(self, r: float, cap: float, g: float, margin: float) -> Result:
@@ -84,7 +84,7 @@ class Tolerance(Estimator):
 
     def estimate(self, batch: ImageBatch) -> list[Result]:
         made = []
-        for g, margin in ease(batch.clean.logits, batch.clean.predicted):
+        for g, margin in ease(batch.logits, batch.predicted):
             r, clean = 0.1 * margin, CleanImage(margin, g)
             if r > 1:
                 made.append(

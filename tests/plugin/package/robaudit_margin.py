@@ -17,8 +17,7 @@ class Margin(Estimator):
         return 1, 0
 
     def estimate(self, batch: ImageBatch) -> list[Result]:
-        leads = batch.clean.margins.min(dim=1).values / self.scale
+        leads = batch.margins.min(dim=1).values / self.scale
         return [
-            Result(value=g, flips_to=c, forwards=1, backwards=0)
-            for g, c in zip(leads.tolist(), batch.nearest(batch.clean.margins), strict=True)
+            Result(value=g, flips_to=c, forwards=1, backwards=0) for g, c in zip(leads.tolist(), batch.nearest(batch.margins), strict=True)
         ]
