@@ -88,9 +88,9 @@ class _Tally:
     """Accumulates totals, summaries and reviews in one pass over a run's results."""
 
     def __init__(self, tasks: Sequence[Task]) -> None:
-        self.quantities = {task.chosen.estimator.quantity.name: task.chosen.estimator.quantity for task in tasks}
+        self.quantities = {task.estimator.quantity.name: task.estimator.quantity for task in tasks}
         self.results = FrameBuilder()
-        reviews = [(task, review) for task in tasks if (review := task.chosen.estimator.review()) is not None]
+        reviews = [(task, review) for task in tasks if (review := task.estimator.review()) is not None]
         self.reviews = [review for _, review in reviews]
         self.review_of = {name: review for task, review in reviews for name in task.names}
         self.further = {name for task in tasks for name in task.names[1:]}  # they share the passes of the first

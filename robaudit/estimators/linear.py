@@ -8,7 +8,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from robaudit.estimators.base import Estimator, Need, NoiseNeed
+from robaudit.estimators.base import Estimator, Need
 from robaudit.estimators.batch import ALL, Kept
 from robaudit.numerics.margins import mv_sigmoid
 from robaudit.numerics.mvn import mvn_cdf
@@ -30,8 +30,7 @@ class FewClasses(Estimator):
     """
 
     quantity: ClassVar[Quantity] = P_ROBUST
-    needs: ClassVar[frozenset[Need]] = frozenset({"logits", "gradients"})
-    needs_noise: ClassVar[frozenset[NoiseNeed]] = frozenset({"covariance"})
+    needs: ClassVar[Need] = Need.LEVEL | Need.GRADIENTS | Need.COVARIANCE
 
     classes: int = Field(32, ge=8, le=10**6, description="with more than 33 classes: the most classes whose gradients are taken")
 

@@ -88,7 +88,7 @@ class LogitGaussian(Estimator):
     """
 
     quantity: ClassVar[Quantity] = P_ROBUST
-    needs: ClassVar[frozenset[Need]] = frozenset({"logits"})
+    needs: ClassVar[Need] = Need.LEVEL
     summary: ClassVar[str] = "normal CDF of the margins, their moments from noisy forward passes"
     prefer: ClassVar[str] = "convolutional and residual networks: tens of forward passes, no gradients; checked for normality, not proof"
     source: ClassVar[str] = "robaudit; Han et al., p_mvn-cdf for the CDF"
@@ -138,7 +138,7 @@ def _pilot(batch: ImageBatch) -> list[float]:
     """
     images = list(range(len(batch.x)))
     g, winners = _draw(batch, images, _PILOT, start=_PILOT_START, frames=False)
-    predicted = batch.clean.predicted.tolist()
+    predicted = batch.predicted.tolist()
     votes = [PairVotes.of(row, label, batch.classes) for row, label in zip(winners, predicted, strict=True)]
     if not batch.noise.nearly_normal:
         return [_RESERVE_VOTES * (mc_instead(one, label).std_error or 0.0) for one, label in zip(votes, predicted, strict=True)]
@@ -151,7 +151,7 @@ def _pilot(batch: ImageBatch) -> list[float]:
 
 def _of_copies(batch: ImageBatch, draws: Sequence[int]) -> list[Result]:
     """Estimates from the given copies of each image; images with equally many are drawn together, all are fitted together."""
-    predicted, others = batch.clean.predicted.cpu(), batch.others.cpu()
+    predicted, others = batch.predicted.cpu(), batch.others.cpu()
     order, winners, kept, statistics = list[int](), list[Tensor](), list[str](), list[_Statistics]()
     for number in sorted(set(draws)):
         alike = [b for b, wanted in enumerate(draws) if wanted == number]
@@ -177,10 +177,9 @@ def _of_copies(batch: ImageBatch, draws: Sequence[int]) -> list[Result]:
 
 def _draw(batch: ImageBatch, images: list[int], draws: int, *, start: int = 0, frames: bool = True) -> tuple[Tensor, Tensor]:
     """Margins of noisy copies (images, draws, classes - 1), float64, and the winners (images, draws) on the host, -1 for none."""
-    x, target = batch.x[images], batch.clean.predicted[images]
-    logits = torch.empty((len(images) * draws, batch.classes), dtype=torch.float64, device=x.device)
-    ids = [batch.ids[b] for b in images]
-    for noisy, part in batch.engine.noisy_logits(x, ids, batch.at, draws, start=start, pairs=True, frames=frames):
+    target = batch.predicted[images]
+    logits = torch.empty((len(images) * draws, batch.classes), dtype=torch.float64, device=target.device)
+    for noisy, part in batch.noisy_logits(draws, images, start=start, pairs=True, frames=frames):
         logits[noisy.image * draws + noisy.draw] = part.double()
     g = margins(logits, target.repeat_interleave(draws)).view(len(images), draws, -1)
     return g, torch.where(logits.isfinite().all(1), logits.argmax(1), -1).view(len(images), draws).cpu()

@@ -10,7 +10,7 @@ from pydantic import Field
 from torch import Tensor
 
 from robaudit.errors import ModelError
-from robaudit.estimators.base import Estimator, Need, NoiseNeed
+from robaudit.estimators.base import Estimator, Need
 from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.linear import cdf_notes
 from robaudit.models.chain import Chain, chain_of
@@ -52,8 +52,7 @@ class Moments(Estimator):
     """
 
     quantity: ClassVar[Quantity] = P_ROBUST
-    needs: ClassVar[frozenset[Need]] = frozenset({"logits"})
-    needs_noise: ClassVar[frozenset[NoiseNeed]] = frozenset({"covariance"})
+    needs: ClassVar[Need] = Need.LEVEL | Need.COVARIANCE
     summary: ClassVar[str] = "normal CDF of the margins, their moments followed through the layers in closed form"
     prefer: ClassVar[str] = "small networks of linear layers, convolutions and ReLU: no sampling error; its own bias is unknown"
     source: ClassVar[str] = "Smoothed robustness analysis, eqs. 12 (corrected), 14, 16 and 17"
@@ -84,7 +83,7 @@ class Moments(Estimator):
         first = first_covariance(chain, batch.x[0])
         found = [logit_moments(chain, x, batch.level, self.order, first) for x in batch.x]
         mean, covariance = torch.stack([one.mean for one in found]), torch.stack([one.covariance for one in found])
-        y = batch.clean.predicted
+        y = batch.predicted
         margins, spread = margin_moments(mean, covariance, y, batch.others)
         z, r = standardise(margins, spread)
         p, error = mvn_cdf(z, r)

@@ -62,9 +62,9 @@ class RadiusExact(RadiusEstimator):
         Raises:
             ModelError: the logits are not linear in the pixels.
         """
-        shape, model, y = shape_of(batch.x), batch.engine.model, batch.clean.predicted
+        shape, model, y = shape_of(batch.x), batch.engine.model, batch.predicted
         weights = matrix(model, batch.x[0], batch.classes, max(1, batch.engine.gradient_rows(shape, 1)))  # (classes, pixels)
-        pixels, logits = batch.x.flatten(1).double(), batch.clean.logits
+        pixels, logits = batch.x.flatten(1).double(), batch.logits
         expected = logits[0] + (pixels - pixels[0]) @ weights.T
         if ((expected - logits).abs().amax() > _FAR * logits.abs().amax().clamp_min(1e-30)).item():
             raise ModelError(model.name, "is not linear: its logits are not W x + b", "use radius_attack")

@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from robaudit.estimators.base import Need
 from robaudit.estimators.batch import SELECTING_FORWARDS, ImageBatch
 from robaudit.estimators.linear import LINK, FewClasses, Link, linked
 from robaudit.numerics.margins import standardise
@@ -28,7 +29,7 @@ class Taylor(FewClasses):
     Source: Han et al., Average-case robustness, Lemma 3.1 and Proposition 3.1 (p_taylor); section 3.2.3 (p_taylor_mvs).
     """
 
-    linearises_clean: ClassVar[bool] = True
+    needs: ClassVar[Need] = Need.LEVEL | Need.GRADIENTS | Need.COVARIANCE | Need.JACOBIAN
     summary: ClassVar[str] = "normal CDF of the margins, linearised at the clean image"
     prefer: ClassVar[str] = "linear models (exact there) or a first look in seconds; optimistic for networks"
     source: ClassVar[str] = "Han et al., p_taylor"

@@ -296,8 +296,8 @@ def _sources(run: Results, estimators: Sequence[str], levels: LevelChoice | Sequ
                 some.append(columns)
     if not any((one.label != NO_CLASS).any() for one in run.frame.values()):
         raise RunError(str(run.path), "has no labels, and the errors of curves are relative to them", "audit labelled images")
-    ordered = {kind: sorted(found[kind], key=lambda one: one.key.at.level) for kind in CurveKind if kind in found}
-    return {kind: some for kind, some in ordered.items() if kind is not CurveKind.NOISE or _even([one.key.at.level for one in some])}
+    ordered = {kind: sorted(found[kind], key=lambda one: one.key.at.number) for kind in CurveKind if kind in found}
+    return {kind: some for kind, some in ordered.items() if kind is not CurveKind.NOISE or _even([one.key.at.number for one in some])}
 
 
 Sum = Callable[[Floats], Ends]
@@ -386,7 +386,7 @@ def _wrong(columns: Sequence[Columns]) -> Floats:
 
 
 def _noise(columns: Sequence[Columns]) -> _Parts:
-    levels, classes, wrong = [one.key.at.level for one in columns], columns[0].classes, _wrong(columns)
+    levels, classes, wrong = [one.key.at.number for one in columns], columns[0].classes, _wrong(columns)
     step, most = levels[0], len(levels)
 
     def total(drawn: Floats) -> Ends:
@@ -407,7 +407,7 @@ def _noise(columns: Sequence[Columns]) -> _Parts:
 
 
 def _linear(columns: Sequence[Columns]) -> _Parts:
-    gammas, wrong = np.round(1.0 - np.array([0.0, *(one.key.at.level for one in columns)]), 12), _wrong(columns)
+    gammas, wrong = np.round(1.0 - np.array([0.0, *(one.key.at.number for one in columns)]), 12), _wrong(columns)
     least = float(gammas[-1])
 
     def total(drawn: Floats) -> Ends:

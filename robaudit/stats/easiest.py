@@ -87,7 +87,7 @@ def kept_curve(run: Results, estimators: Sequence[str] = (), levels: LevelChoice
         RunError: as :func:`easiest_errors`; or no noise has severities.
     """
     errors = _errors(run, estimators, levels, one_noise=False)
-    labels = tuple(dict.fromkeys(at.noise for at in errors.levels))
+    labels = tuple(dict.fromkeys(str(at.noise) for at in errors.levels))
     of_noise = [np.array([at.noise == label for at in errors.levels]) for label in labels]
     each = np.stack([errors.errors[:, chosen].mean(1) for chosen in of_noise])  # (noises, images)
     counts, whole = np.arange(1, errors.images + 1), each.mean(0)

@@ -69,8 +69,8 @@ def level_curves(run: Results, estimators: Sequence[str] = (), levels: LevelChoi
     groups = {(group.key.estimator, group.key.at): group for group in summarise(run.frame, run.quantities)}
     curves: dict[tuple[str, str], list[GroupSummary]] = {}
     for name, at in run.chosen(groups, estimators, levels):
-        if not at.levelless and groups[name, at].key.quantity != CONFIDENCE.name:
-            curves.setdefault((name, at.noise), []).append(groups[name, at])
+        if at.level is not None and groups[name, at].key.quantity != CONFIDENCE.name:
+            curves.setdefault((name, str(at.noise)), []).append(groups[name, at])
     if not curves:
         raise RunError(str(run.path), "has no result at a noise level", "audit with mc at several levels, such as --sigma 0.05 --sigma 0.1")
     return tuple(_curve(sorted(some, key=lambda group: group.key.at.strength), run) for some in curves.values())

@@ -183,7 +183,7 @@ def band_of(row: Row) -> Band:
 def _band(key: GroupKey, exact: bool) -> Band:
     if key.quantity == RADIUS.name and exact:  # an infinite one belongs with the finite ones
         return Band.EXACT
-    if key.quantity in (CERTIFIED.name, RADIUS.name) and not key.at.levelless:
+    if key.quantity in (CERTIFIED.name, RADIUS.name) and key.at.level is not None:
         return Band.SMOOTHED
     return _BANDS.get(key.quantity, Band.OTHER)
 

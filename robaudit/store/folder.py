@@ -198,7 +198,7 @@ class RunFolder:
         """
         info = self.info()
         spec = info["spec"]
-        labels = [label_of(entry) for entry in spec["estimators"]]
+        labels = [entry["label"] for entry in spec["estimators"]]
         tasks = {task: i for i, task in enumerate((at, label) for at in levels_in(spec["noise"]) for label in labels)}
         with self._existing_state(info) as state:
             rows = list(state.rows())
@@ -281,11 +281,6 @@ def refuse_existing(folder: Path) -> None:
     """
     if os.path.lexists(folder):
         raise RunError(str(folder), "is there already, and --fresh starts a new run", "delete it, or choose another --out")
-
-
-def label_of(entry: Mapping[str, Any]) -> str:
-    """The name of an estimator in the results, from its entry in a spec's document."""
-    return str(entry["options"].get("label") or entry["name"])
 
 
 def refuse_other_gates(folder: Path, info: Mapping[str, Any], gates: Sequence[str]) -> None:

@@ -414,7 +414,9 @@ class State:
     def entries(self) -> Iterator[tuple[str, Any]]:
         """The estimators that rows were computed with: their names in the results and their entries in the spec."""
         with self._reading():
-            yield from [(name, EstimatorSpec.model_validate(entry).model_dump()) for name, entry in self._specified("estimator", "entry")]
+            yield from [
+                (name, EstimatorSpec.model_validate(entry).model_dump(mode="json")) for name, entry in self._specified("estimator", "entry")
+            ]
 
     def noises(self) -> Iterator[tuple[str, Any]]:
         """The noises that rows were computed under: their labels and their entries in the spec, without levels."""
@@ -471,7 +473,7 @@ class State:
         for name in dict.fromkeys(names):
             at, label = name
             entry = _encode(self._entries[label]) if label in self._entries else None
-            form = _encode(self._noises[at.noise]) if at.noise in self._noises else None
+            form = _encode(self._noises[at.noise]) if at.noise is not None and at.noise in self._noises else None
             self._db.execute(_INSERT_TASK, (flush, *_named(name), entry, form))
             ids[name] = self._value(f"SELECT id FROM tasks WHERE {_IS_TASK}", *_named(name))  # noqa: S608
         return ids
@@ -529,10 +531,10 @@ class State:
         return damaged(self._where, why)
 
 
-def _named(task: TaskName) -> tuple[str, str, float, str]:
+def _named(task: TaskName) -> tuple[str | float, ...]:
     """A task in the columns of :data:`_TASK`."""
     at, label = task
-    return at.noise, at.name.value, at.level, label
+    return *at.document().values(), label
 
 
 def _values(row: Row) -> list[Any]:

@@ -15,11 +15,11 @@ from torch import Tensor
 
 import robaudit
 from robaudit.errors import SpecError
-from robaudit.estimators.batch import CleanPass, ImageBatch
+from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.certified_radius import CertifiedRadius, theorem_of
 from robaudit.estimators.engine import Engine
 from robaudit.estimators.mc import MonteCarlo
-from robaudit.estimators.registry import Chosen, Task, refuse_unfit
+from robaudit.estimators.registry import Task, refuse_unfit
 from robaudit.levels import LevelName, NoiseLevel
 from robaudit.models import from_module
 from robaudit.noise.base import NoiseKind
@@ -47,7 +47,7 @@ def under(form: NoiseKind, level: float, network: Callable[[Tensor], Tensor], x:
     source = NoiseSource(form, NormalDraws("some", seed, model.device, model.dtype))
     engine = Engine(model, {"some": source}, classes)
     at = NoiseLevel("some", level, LevelName.EPS if isinstance(form, Uniform) else LevelName.SIGMA)
-    return ImageBatch([f"image {i}" for i in range(len(x))], x, torch.zeros(len(x), dtype=torch.int64), at, CleanPass.of(engine, x), engine)
+    return ImageBatch.of(engine, x, at, ids=[f"image {i}" for i in range(len(x))])
 
 
 def half_space(distance: float, weights: Tensor) -> Callable[[Tensor], Tensor]:
@@ -219,7 +219,7 @@ TRADE = "certificates are known for gaussian (l2), laplace (l1) and uniform nois
     ],
 )
 def test_refuses(form: NoiseKind, options: dict[str, Any], why: str) -> None:
-    task = Task(NoiseLevel("noise", 0.25), Chosen("c", "certified_radius", CertifiedRadius.model_validate(options)))
+    task = Task(CertifiedRadius.model_validate(options), "c", NoiseLevel("noise", 0.25, LevelName.SIGMA))
     with pytest.raises(SpecError) as caught:
         refuse_unfit([task], {"noise": form})
     assert str(caught.value) == f"estimators: c: cannot work with the noise noise: {why}; change the noise or the options"

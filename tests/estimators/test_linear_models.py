@@ -21,7 +21,7 @@ def test_two_classes_have_the_closed_form(name: str, sigma: float) -> None:
         work = work_on(network, sigma=sigma, dtype=dtype)
         weight = weights(network).double()
         length = float((weight[0] - weight[1]).norm())
-        for estimate, margin in zip(build(name, **_few(name)).estimate(work), work.clean.margins[:, 0].tolist(), strict=True):
+        for estimate, margin in zip(build(name, **_few(name)).estimate(work), work.margins[:, 0].tolist(), strict=True):
             assert estimate.value == pytest.approx(norm.cdf(margin / (sigma * length)), abs=tolerance)
 
 
@@ -36,11 +36,11 @@ def test_many_classes_agree_with_scipy(name: str) -> None:
     work = work_on(network, sigma=sigma, dtype=torch.float64)
     weight = weights(network)
     for b, estimate in enumerate(build(name, **_few(name)).estimate(work)):
-        t = int(work.clean.predicted[b])
+        t = int(work.predicted[b])
         u = weight[t] - weight[work.others[b]]
         s = sigma * u.norm(dim=1)
         correlation = (u @ u.T) * sigma**2 / (s[:, None] * s[None, :])
-        limits = (work.clean.margins[b] / s).numpy()
+        limits = (work.margins[b] / s).numpy()
         expected = multivariate_normal.cdf(limits, cov=correlation.numpy(), maxpts=10**6, abseps=1e-6, releps=1e-6, rng=1)
         assert estimate.value == pytest.approx(expected, abs=1.5e-3)  # the CDF's own tolerance of 1e-3 and SciPy's
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from robaudit.datasets import open_dataset
 from robaudit.datasets.digits import DigitsSpec
-from robaudit.estimators.batch import CleanPass, ImageBatch
+from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.engine import Engine
 from robaudit.estimators.logit_gaussian import LogitGaussian, PairVotes, mc_instead, normal_margins, skew_warning, votes_warning
 from robaudit.levels import LevelName, NoiseLevel
@@ -107,7 +107,7 @@ def test_a_tolerance_favours_no_value() -> None:
         layer.bias.copy_(torch.tensor([0.1 * float(torch.special.ndtri(torch.tensor(p))) - 0.5 * 12**0.5, 0.0]))
     x = torch.full((n, 3, 2, 2), 0.5)
     engine = Engine(from_module(score), gaussian_source(3, torch.device("cpu")), 2)
-    batch = ImageBatch([str(i) for i in range(n)], x, torch.zeros(n, dtype=torch.int64), sigma(0.1), CleanPass.of(engine, x), engine)
+    batch = ImageBatch.of(engine, x, sigma(0.1))
     rows = LogitGaussian(tolerance=0.03).estimate(batch)
     assert len({e.forwards for e in rows}) > 1
     shares = np.array([votes_of(e).counts[0] / sum(votes_of(e).counts) for e in rows])
@@ -160,8 +160,7 @@ def test_the_interval_covers_where_coupled_draws_could_hurt(network: Callable[[T
     n, limit = 250, float(torch.special.ndtr(torch.tensor(z, dtype=torch.float64)))
     x = torch.full((n, 3, 24, 24), 0.5)
     engine = Engine(from_module(network), gaussian_source(3, torch.device("cpu")), 2)
-    ids = [str(i) for i in range(n)]
-    batch = ImageBatch(ids, x, torch.zeros(n, dtype=torch.int64), sigma(0.1), CleanPass.of(engine, x), engine)
+    batch = ImageBatch.of(engine, x, sigma(0.1))
     rows = [e for e in LogitGaussian(samples=samples).estimate(batch) if e.interval.kind is IntervalKind.JACKKNIFE]
     covered = sum(e.lower is not None and e.upper is not None and e.lower <= limit <= e.upper for e in rows)
     assert covered / len(rows) >= 0.95 - 3 * math.sqrt(0.95 * 0.05 / len(rows))

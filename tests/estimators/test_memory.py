@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from robaudit.estimators.base import Need
 from robaudit.estimators.engine import Engine, fitting_rows, pass_bytes, rows_by_rule, rows_that_fit
 from robaudit.memory import CPU
 from robaudit.models import from_module
@@ -28,7 +29,7 @@ def test_smaller_chunks_change_no_bit(name: str, classes: int, most: int | None)
     estimator = build(name, **options, **({"classes": most} if most and name.endswith("mvs") else {}))
 
     def estimates(first: int, images: int) -> list[Result]:
-        return list(estimator.estimate(work_on(curved(classes), images=images, first=first, gradients=estimator.linearises_clean)))
+        return list(estimator.estimate(work_on(curved(classes), images=images, first=first, gradients=Need.JACOBIAN in estimator.needs)))
 
     whole = estimates(0, 11)
     for size in (1, 3, 8):

@@ -70,7 +70,7 @@ def test_near_monte_carlo(make: Callable[[], nn.Module]) -> None:
         assert ((moments.mean - logits.mean(0)).abs() <= 6 * error + 0.05 * covariance.diagonal().sqrt()).all()
         scale = covariance.diagonal().sqrt()
         assert ((moments.covariance - covariance).abs() <= 0.08 * scale[:, None] * scale).all()
-        p = (logits.argmax(1) == work.clean.predicted[i]).double().mean().item()
+        p = (logits.argmax(1) == work.predicted[i]).double().mean().item()
         assert found.value == pytest.approx(p, abs=0.03)
         assert found.numbers["p_c"] >= found.value - 1e-3
 

@@ -10,8 +10,8 @@ import torch
 from pydantic import ValidationError
 from scipy.stats import binom
 
-from robaudit.estimators.loss_field import LossField
 from robaudit.estimators.losses import QNorm
+from robaudit.estimators.objective import Objective
 from robaudit.estimators.qnorm_mc import QNormMc
 from robaudit.estimators.qnorm_path import QNormPath
 from robaudit.results import Result
@@ -81,7 +81,7 @@ def test_the_loss_is_what_was_meant(name: str) -> None:
     golden = GOLDENS[name]
     work = work_of(golden, 3)
     z = next(work.normals("test", 0, 3))
-    found = LossField(work, work.labels).values(torch.arange(3), z)
+    found = Objective(work, work.labels, latent=True).losses(torch.arange(3), z)
     delta = work.pixels(torch.arange(3), z).flatten(1) - 0.5
     assert torch.allclose(found, golden.log_loss(delta), atol=1e-9)
 
@@ -244,7 +244,7 @@ def test_losses_against_the_predicted_class() -> None:
     work = work_on(curved())
     label = values(QNormPath(q=(1.0,), temperatures=20), work)
     predicted = values(QNormPath(q=(1.0,), temperatures=20, target="predicted"), work)
-    for one, other, t, p in zip(label, predicted, work.labels.tolist(), work.clean.predicted.tolist(), strict=True):
+    for one, other, t, p in zip(label, predicted, work.labels.tolist(), work.predicted.tolist(), strict=True):
         assert (loss_of(one[0]).target, loss_of(other[0]).target) == (t, p)
         assert (one[0].value == other[0].value) == (t == p)
 

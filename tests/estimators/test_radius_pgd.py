@@ -10,7 +10,7 @@ import torch
 from pydantic import ValidationError
 from torch import nn
 
-from robaudit.estimators.radius import MarginField
+from robaudit.estimators.objective import Objective
 from robaudit.estimators.radius_exact import RadiusExact
 from robaudit.estimators.radius_pgd import RadiusPgd
 from robaudit.quantities import IntervalKind
@@ -40,9 +40,9 @@ def test_a_trained_linear_network_is_left_between_its_nearest_boundary_and_that_
     network, x = fashion()
     work = work_on_images(network, x[:12])
     found, exact = values(RadiusPgd(restarts=1), work), values(RadiusExact(), work)
-    z = work.clean.logits
+    z = work.logits
     y, target = z.topk(2, dim=1).indices.T
-    field = MarginField(work, y)
+    field = Objective(work, y)
     _, slopes = field.slopes(torch.arange(len(y)), work.x, target)
     margin = (z.gather(1, y[:, None]) - z.gather(1, target[:, None]))[:, 0]
     steep = slopes.flatten(1).double()
@@ -84,8 +84,7 @@ def test_nothing_finite() -> None:
 
     work = work_on(curved(), images=2)
     x = work.x.round(decimals=2)
-    work = type(work)(work.ids, x, work.labels, work.at, work.clean, work_on(Broken(), images=2).engine)
-    work = type(work)(work.ids, x, work.labels, work.at, type(work.clean).of(work.engine, x), work.engine)
+    work = type(work).of(work_on(Broken(), images=2).engine, x, work.at)
     for image in values(RadiusPgd(steps=2, restarts=1, cap=0.64, norm="l2"), work):
         assert image[0].interval.kind is IntervalKind.CENSORED
         assert image[0].numbers["not_finite"] == 2 * 3
@@ -100,11 +99,11 @@ def test_a_flip_is_one_of_the_network_itself() -> None:
     assert isinstance(layer, nn.Linear)
     w = layer.weight.detach().double()
     for i, image in enumerate(values(RadiusPgd(norm="l2", step=0.1, cap=5, steps=40), work)):
-        one, y = image[0], int(work.clean.predicted[i])
+        one, y = image[0], int(work.predicted[i])
         assert one.flips_to is not None
-        gap = work.clean.logits[i, y] - work.clean.logits[i, one.flips_to]
+        gap = work.logits[i, y] - work.logits[i, one.flips_to]
         assert gap / (w[y] - w[one.flips_to]).norm() <= one.value * (1 + 1e-6)
-    assert MarginField(work, work.clean.predicted).logits(torch.zeros(0, dtype=torch.int64), work.x[:0]).shape == (0, 5)
+    assert Objective(work, work.predicted).logits(torch.zeros(0, dtype=torch.int64), work.x[:0]).shape == (0, 5)
 
 
 @pytest.mark.parametrize(

@@ -132,7 +132,8 @@ def test_gradients_of_chosen_classes() -> None:
 _RESNET18 = """
 import resource, torch, torchvision
 from robaudit.estimators.engine import Engine
-from robaudit.estimators.batch import CleanPass, ImageBatch
+from robaudit.estimators.batch import ImageBatch
+from robaudit.levels import NoiseLevel
 from robaudit.models import from_module
 from robaudit.noise.registry import gaussian_source
 from tests.estimators.tools import build
@@ -142,7 +143,7 @@ with torch.no_grad():
     network.fc.bias.copy_((3 * torch.randn(1000)).sort().values)
 x = torch.rand(3, 3, 224, 224)
 engine = Engine(from_module(network), gaussian_source(0, torch.device("cpu")), 1000)
-work = ImageBatch(["a", "b", "c"], x, torch.zeros(3, dtype=torch.int64), 0.25, CleanPass.of(engine, x, gradients=True), engine)
+work = ImageBatch.of(engine, x, NoiseLevel("gaussian", 0.25), gradients=["gaussian"])
 for estimator in (build("taylor"), build("mmse", samples=10)):
     for estimate in estimator.estimate(work):
         print(estimate.value)

@@ -13,7 +13,7 @@ from robaudit.stats.levels import level_curves
 from robaudit.stats.summary import summarise
 from tests.radius_rows import radius, row, run_of
 
-SIGMAS = [NoiseLevel("gaussian", sigma) for sigma in (0.2, 0.1)]
+SIGMAS = [NoiseLevel("gaussian", sigma, LevelName.SIGMA) for sigma in (0.2, 0.1)]
 PHOTONS = [NoiseLevel("photon", number, LevelName.PHOTONS) for number in (100.0, 1000.0)]
 
 

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from robaudit.errors import DataError, RunError
-from robaudit.estimators.registry import Task, build, tasks_at
+from robaudit.estimators.registry import Task, build
 from robaudit.rows import Row
 from robaudit.spec.model import EstimatorSpec
 from robaudit.store.state import Flush, Skip, State, TaskName
@@ -24,8 +24,11 @@ from tests.levels import sigma
 from tests.store.test_runs import ROWS, row
 
 LABELS = ("mc", "taylor")
-TASKS = tasks_at([sigma(0.1), sigma(0.2)], build([EstimatorSpec(name=name) for name in LABELS]))
-NAMES = [(task.at, task.chosen.label) for task in TASKS]
+BUILT = build([EstimatorSpec(name=name) for name in LABELS])
+TASKS = tuple(
+    Task(one, label, at) for at in (sigma(0.1), sigma(0.2)) for label, one in build([EstimatorSpec(name=name) for name in LABELS]).items()
+)
+NAMES = [(task.at, task.label) for task in TASKS]
 OTHER = sigma(0.3), "mc"
 PLACES = st.integers(0, 7)
 
@@ -126,7 +129,7 @@ def test_seconds_add_up_and_steps_keep_their_order() -> None:
 
 def test_tasks_cost_what_their_passes_do() -> None:
     specs = [EstimatorSpec(name="mc", options={"samples": 99}), EstimatorSpec(name="taylor")]
-    mc, taylor = (Task(sigma(0.1), chosen) for chosen in build(specs))
+    mc, taylor = (Task(one, label, sigma(0.1)) for label, one in build(specs).items())
     assert (mc.cost(10), taylor.cost(10)) == (100, 2 + 2 * 9)
 
 

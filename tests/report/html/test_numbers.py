@@ -125,7 +125,7 @@ def test_robustness(found: Page, said: Content, made: Run, quantity: str) -> Non
     assert len(lines) == len(groups)
     known = said.views[0].quantity(quantity)
     for line, group in zip(lines, groups, strict=True):
-        values, mean = _values(made, group.key.estimator, group.key.at.level), group.mean
+        values, mean = _values(made, group.key.estimator, group.key.at.number), group.mean
         mark = "~" if group.key.estimator == "taylor" else ""
         assert line[:2] == [group.key.estimator, f"{group.key.at.level:g}"]
         assert line[2] == f"{mark}{np.mean(values):.3f} {_ends(mean.lower, mean.upper)}"
