@@ -17,7 +17,6 @@ from robaudit.quantities import P_ROBUST, Quantity
 Link = Literal["normal_cdf", "mv_sigmoid"]
 """The link from standardised margins z to a probability: Phi_R(z), or 1 / (1 + sum_i exp(-z_i))."""
 
-LINK = "normal_cdf: the normal CDF of the margins; mv_sigmoid: the cheaper published approximation"
 _VISIBLE, _VISIBLE_ERROR = 5e-4, 2e-3
 
 
