@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
 from robaudit.errors import RunError
 from robaudit.files import file_sha256
@@ -14,7 +15,6 @@ from robaudit.names import ResultName, matches
 from robaudit.quantities import Quantity
 from robaudit.rows import Row
 from robaudit.store.folder import RunFolder
-from robaudit.store.info import check_rows
 from robaudit.store.serialise import stream_rows_json
 
 if TYPE_CHECKING:
@@ -40,43 +40,37 @@ class StoredRows(Sequence[Row]):
 
     def __init__(self, path: Path, info: Mapping[str, Any], *, kept: bool = False) -> None:
         self.owner: object = None
-        self._path, self._info, self._kept = path, info, kept
+        self._path, self._kept = path, kept
+        self._quantities = {quantity["name"] for quantity in info["quantities"]}
         self._version = self._file_version()
-        self._rows: tuple[Row, ...] | None = None
 
     def __iter__(self) -> Iterator[Row]:
-        return self._stream() if self._rows is None else iter(self._rows)
-
-    def __len__(self) -> int:
-        return len(self._all())
-
-    @overload
-    def __getitem__(self, index: int) -> Row: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> tuple[Row, ...]: ...
-
-    def __getitem__(self, index: int | slice) -> Row | tuple[Row, ...]:
-        return self._all()[index]
-
-    def _all(self) -> tuple[Row, ...]:
-        if self._rows is None:
-            self._rows = tuple(self._stream())
-        return self._rows
-
-    def _stream(self) -> Iterator[Row]:
         where = str(self._path)
         if self._file_version() != self._version:
             raise RunError(where, "has changed since it was opened", "read the run again")
         with self._path.open("rb") as file:
-            yield from check_rows(stream_rows_json(file, where, bits=self._kept), self._info, where)
+            for row in stream_rows_json(file, where, bits=self._kept):
+                if row.quantity not in self._quantities:
+                    what = f"has results of {row.quantity!r}, which run.json does not describe"
+                    raise RunError(where, what, "run the audit again in another folder")
+                yield row
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._all[index]
+
+    @cached_property
+    def _all(self) -> tuple[Row, ...]:
+        return tuple(iter(self))
 
     def _file_version(self) -> tuple[int, int]:
         about = self._path.stat()
         return about.st_ino, about.st_mtime_ns
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Run:
     """A finished run, for the commands that read runs and the Python API.
 
@@ -89,16 +83,13 @@ class Run:
     path: Path
     info: Mapping[str, Any]
     rows: Sequence[Row]
-    _made: dict[str, Frame] = field(default_factory=dict, init=False, repr=False, compare=False)
 
-    @property
+    @cached_property
     def frame(self) -> Frame:
         """The results as columns of numbers; the rows are read when it is first asked for."""
         from robaudit.stats.frame import Frame
 
-        if not self._made:
-            self._made["frame"] = Frame.of(self.rows)
-        return self._made["frame"]
+        return Frame.of(self.rows)
 
     @property
     def class_names(self) -> tuple[str, ...] | None:
