@@ -1,9 +1,14 @@
-"""A row of mc that tests change where they need another."""
+"""A row of mc that tests change where they need another, and statistics of rows."""
 
 from __future__ import annotations
 
-from robaudit.quantities import Interval
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from robaudit.quantities import Interval, Quantity
 from robaudit.rows import Row
+from robaudit.stats import classes, flags, summary
+from robaudit.stats.frame import Columns, Frame
 
 ROW = Row(
     sample_id="a",
@@ -25,3 +30,15 @@ ROW = Row(
     note="",
     interval=Interval.parse("clopper-pearson"),
 )
+
+
+def summarise(rows: Iterable[Row], quantities: Mapping[str, Quantity] | None = None) -> tuple[summary.GroupSummary, ...]:
+    return summary.summarise(Frame.of(rows), quantities)
+
+
+def flag(rows: Iterable[Row], **options: Any) -> flags.Flagged:
+    return flags.flag(Columns.of(rows), **options)
+
+
+def class_bias(rows: Iterable[Row], **options: Any) -> classes.ClassBias:
+    return classes.class_bias(Columns.of(rows), **options)

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, reduce
 from itertools import chain
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from robaudit.errors import NothingLeftError, RunError
-from robaudit.levels import LevelChoice, NoiseLevel
 from robaudit.numerics.intervals import antithetic_share, clopper_pearson, share_variance
-from robaudit.quantities import P_ROBUST, Interval, IntervalKind, Quantity
+from robaudit.quantities import P_ROBUST, Interval, IntervalKind
 from robaudit.rows import Row
 from robaudit.stats.groups import GroupKey
 from robaudit.stats.intervals import Floats, Mask, MeasuredImages, restated
@@ -28,29 +25,6 @@ NO_CLASS = -1
 """In place of a class that is not known."""
 _MOST = 2.0**53  # of a whole number: a damaged file has larger ones
 _BLOCK = 1024  # rows that are turned into columns at a time
-
-
-class Results(Protocol):
-    """A finished run (:class:`robaudit.store.run.Run`), as far as statistics need it."""
-
-    @property
-    def path(self) -> Path: ...  # noqa: D102
-    @property
-    def info(self) -> Mapping[str, Any]: ...  # noqa: D102
-    @property
-    def rows(self) -> Iterable[Row]: ...  # noqa: D102
-    @property
-    def frame(self) -> Frame: ...  # noqa: D102
-    @property
-    def quantities(self) -> Mapping[str, Quantity]: ...  # noqa: D102
-
-    def groups(  # noqa: D102
-        self, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()
-    ) -> dict[tuple[str, NoiseLevel], Columns]: ...
-
-    def chosen(  # noqa: D102
-        self, keys: Iterable[tuple[str, NoiseLevel]], estimators: Sequence[str], levels: LevelChoice | Sequence[float]
-    ) -> list[tuple[str, NoiseLevel]]: ...
 
 
 Reader = Callable[[Row], Any]
@@ -527,37 +501,6 @@ def _together(rows: Sequence[Row]) -> Iterable[Row]:
     return chain.from_iterable(of_image.values())
 
 
-def measuring(
-    run: Results,
-    quantities: Collection[str],
-    estimators: Sequence[str],
-    levels: LevelChoice | Sequence[float],
-    *,
-    called: str,
-    lacking: tuple[str, str],
-) -> list[Columns]:
-    """The results of some quantities, in the run's order.
-
-    Args:
-        run: a finished run.
-        quantities: their names.
-        estimators, levels: only these.
-        called: what such values are called in messages, in the plural.
-        lacking: what a run without any lacks, and what would add some.
-
-    Raises:
-        RunError: the run has no such result among those named.
-    """
-    kept = [one for one in run.groups(estimators, levels).values() if one.key.quantity in quantities]
-    if kept:
-        return kept
-    there = [key.estimator for key in run.frame if key.quantity in quantities]
-    if there:
-        known = ", ".join(dict.fromkeys(there))
-        raise RunError(str(run.path), f"has no {called} among the results asked for", f"its {called}: {known}")
-    raise RunError(str(run.path), *lacking)
-
-
 def common_names(columns: Iterable[Columns]) -> list[str]:
     """The ids of the images that all of some results have, of different runs perhaps, in the order of the first."""
     first, *others = (one.names for one in columns)
@@ -568,20 +511,3 @@ def common_names(columns: Iterable[Columns]) -> list[str]:
 def common_places(columns: Iterable[Columns]) -> Ints:
     """The places of the images that all of some results have (n,), ascending."""
     return reduce(np.intersect1d, (one.place for one in columns))
-
-
-def one_result(rows: Columns | Iterable[Row], where: str) -> Columns:
-    """The columns of one result, from its rows if need be.
-
-    Raises:
-        NothingLeftError: there is no row.
-        ValueError: the rows belong to several results.
-    """
-    if isinstance(rows, Columns):
-        return rows
-    frame = Frame.of(rows)
-    if not frame:
-        raise NothingLeftError(where, "there are no results to read", "audit at least one sample")
-    if len(frame) > 1:
-        raise ValueError(f"{where}: rows of several groups: {', '.join(map(str, frame))}")
-    return next(iter(frame.values()))

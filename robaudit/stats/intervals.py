@@ -167,10 +167,10 @@ def restated(
     Returns:
         (lowers, uppers): recomputed for shares of votes; the others scaled (:func:`repeats_scale`).
     """
-    scale, level = repeats_scale(tail), 1.0 - 2.0 * tail
-    if np.ndim(draws) == 0 and draws:
-        return share_bounds(values, float(draws), level, split)
-    counts = np.broadcast_to(np.asarray(draws), values.shape)
+    scale, level, given = repeats_scale(tail), 1.0 - 2.0 * tail, np.asarray(draws)
+    if given.ndim == 0 and given > 0:
+        return share_bounds(values, float(given), level, split)
+    counts = np.broadcast_to(given, values.shape)
     lower, upper = scaled(values, lowers, scale), scaled(values, uppers, scale)
     if not counts.any():
         return lower, upper

@@ -17,9 +17,9 @@ from robaudit.levels import LevelName
 from robaudit.quantities import Interval
 from robaudit.results import LARGEST, Votes
 from robaudit.rows import COLUMNS, Row, read_row
-from robaudit.stats.summary import summarise
 from robaudit.store.serialise import document_json, rows_csv, rows_json, stream_rows_json, summary_json
 from tests.rows import ROW as PLAIN_ROW
+from tests.rows import summarise
 
 EXACT = Interval.parse("clopper-pearson")
 ROW = replace(PLAIN_ROW, interval=EXACT, votes=Votes((8, 2)))
