@@ -20,7 +20,8 @@ from robaudit.spec.model import EstimatorSpec
 from robaudit.store.state import Flush, Skip, State, TaskName
 from tests import states
 from tests.levels import sigma
-from tests.store.test_runs import ROWS, row
+from tests.rows import ROWS
+from tests.store.test_runs import row
 
 LABELS = ("mc", "taylor")
 TASKS = tasks_at([sigma(0.1), sigma(0.2)], build([EstimatorSpec(name=name) for name in LABELS]))
