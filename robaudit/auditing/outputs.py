@@ -13,7 +13,7 @@ from robaudit.auditing.prepare import Facts
 from robaudit.datasets.base import Dataset
 from robaudit.errors import NothingLeftError
 from robaudit.estimators.registry import Task
-from robaudit.files import writing
+from robaudit.files import file_sha256, writing
 from robaudit.levels import GAUSSIAN
 from robaudit.rows import Row
 from robaudit.spec.model import AuditSpec, NoiseSpec, base_identity, identity
@@ -170,7 +170,12 @@ def finish(
         summaries = summarise(tally.results.frame(), tally.quantities)
         summary.write(summary_json(summaries).encode())
         review_warnings = tally.warnings()
-        digests = {"samples.csv": csv.sha256, "samples.json": json.sha256, "summary.json": summary.sha256, STATE: folder.state_digest()}
+        digests = {
+            "samples.csv": csv.sha256,
+            "samples.json": json.sha256,
+            "summary.json": summary.sha256,
+            STATE: file_sha256(folder.path / STATE),
+        }
     folder.write_info(
         {
             **info,
