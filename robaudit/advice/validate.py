@@ -26,6 +26,7 @@ from robaudit.estimators.mc import MonteCarlo
 from robaudit.estimators.registry import Task
 from robaudit.levels import NoiseLevel
 from robaudit.models.logits import rounded_products
+from robaudit.models.pretrained import filled
 from robaudit.progress import Listener
 from robaudit.rows import Row
 from robaudit.spec.model import AuditSpec
@@ -119,6 +120,7 @@ def validate(
         NothingLeftError: every sample was skipped.
     """
     listener = listener or Listener()
+    spec = filled(spec)
     device = pick_device(spec.run.device)
     whole = dataset if dataset is not None else open_dataset(spec.dataset, base_dir=spec.base_dir, trust=trust)
     subset = Selected(whole, random_subset(len(whole), images, spec.run.seed))

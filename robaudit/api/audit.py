@@ -282,7 +282,9 @@ def _changed(spec: AuditSpec, given: Mapping[str, Any], name: str | None, *, net
     """The spec with what the arguments say, and with objects in memory in place of what it names."""
     if not (given or name or net_given or data_given):
         return spec
-    document = spec.document()
+    from robaudit.models.pretrained import filled
+
+    document = filled(spec).document()
     if "engine" not in spec.run.model_fields_set:
         del document["run"]["engine"]  # the default; what is for another engine is then refused
     if net_given:

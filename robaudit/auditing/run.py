@@ -34,11 +34,11 @@ from robaudit.estimators.engine import Engine
 from robaudit.estimators.registry import Task
 from robaudit.files import remove_leftovers
 from robaudit.levels import NoiseLevel, without_levels
+from robaudit.models.pretrained import filled
 from robaudit.progress import Listener
 from robaudit.rows import Row
 from robaudit.spec.load import load_spec
 from robaudit.spec.model import IN_MEMORY, AuditSpec
-from robaudit.spec.pretrained.fill import filled
 from robaudit.store.folder import OUTPUTS, RunFolder, locked, refuse_existing, refuse_other_gates
 from robaudit.store.info import UntilDecided, until_decided
 from robaudit.store.log import Logged
@@ -92,7 +92,8 @@ def audit(
     """
     if on_error not in ("stop", "skip"):
         raise RunError(f"on_error={on_error!r}", "is neither 'stop' nor 'skip'", "give one of them")
-    asked = load_spec(Path(spec)) if isinstance(spec, str | Path) else spec if model is not None else filled(spec)
+    asked = load_spec(Path(spec)) if isinstance(spec, str | Path) else spec
+    asked = asked if model is not None else filled(asked)
     if ray_address == "":
         raise SpecError("--ray-address", "is empty", "give HOST:PORT of the head node, or auto")
     for option, given in (("--ray-address", ray_address is not None), ("--ship", ship)):

@@ -15,6 +15,7 @@ from robaudit.estimators.engine import Engine, fitting_rows
 from robaudit.estimators.registry import Task
 from robaudit.levels import NONE, NoiseLevel
 from robaudit.memory import free_bytes, peak, reset_peak, used
+from robaudit.models.files import model_path
 from robaudit.models.load import from_module, load_model
 from robaudit.models.logits import PIXELS, LogitModel
 from robaudit.noise.base import shape_of
@@ -22,7 +23,6 @@ from robaudit.noise.draws import NormalDraws
 from robaudit.noise.gaussian import Gaussian
 from robaudit.noise.registry import Noise, NoiseSource
 from robaudit.spec.model import AuditSpec
-from robaudit.spec.pretrained.folder import model_path
 
 MOST_IMAGES = 1024
 FLUSH_ROWS = 4096

@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 from robaudit.datasets.base import Dataset, Labels, Sample, first_samples
 from robaudit.errors import ModelError, SpecError
 from robaudit.models.architectures import FAMILIES
+from robaudit.models.files import CONFIG, INDEX, model_path, weights_file
 from robaudit.models.load import guess_format
 from robaudit.models.onnx_file import read_contents
 from robaudit.noise.registry import Noise
 from robaudit.spec.model import AuditSpec
-from robaudit.spec.pretrained.folder import CONFIG, INDEX, model_path, weights_file
 
 _CHECKED = 256  # bytes of the first samples, for the check of model and data
 

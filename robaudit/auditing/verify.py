@@ -23,12 +23,12 @@ from robaudit.estimators.registry import tasks_of
 from robaudit.files import file_sha256
 from robaudit.levels import NoiseLevel
 from robaudit.memory import memory_limit
+from robaudit.models.files import hub_weights, is_hub
 from robaudit.models.logits import LogitModel, for_noisy_passes, rounded_products
 from robaudit.progress import Listener
 from robaudit.quantities import IntervalKind
 from robaudit.rows import Row, bits_of
 from robaudit.spec.model import AuditSpec
-from robaudit.spec.pretrained.hub import is_hub, weights_folder
 from robaudit.store.folder import OUTPUTS, RunFolder
 from robaudit.store.info import RowBits, device_type, kind_of
 from robaudit.store.run import Run
@@ -145,7 +145,7 @@ def _here(spec: AuditSpec) -> AuditSpec:
     """
     if not is_hub(spec.model.path):
         return spec
-    folder = weights_folder(spec.model.path or "", spec.model.revision, fetch=False)
+    folder = hub_weights(spec.model.path or "", spec.model.revision, fetch=False)
     return spec.model_copy(update={"model": spec.model.model_copy(update={"path": str(folder)})})
 
 

@@ -20,10 +20,10 @@ from robaudit.auditing.shipping import Sent, unpacked
 from robaudit.datasets.base import Sample
 from robaudit.errors import DataError, ModelError, RobauditError, SampleError
 from robaudit.estimators.registry import Task
+from robaudit.models.files import model_path
 from robaudit.models.logits import rounded_products
 from robaudit.progress import Listener
 from robaudit.spec.model import AuditSpec
-from robaudit.spec.pretrained.folder import model_path
 from robaudit.system import keep_freed_memory
 
 

@@ -110,9 +110,8 @@ class _Files:
             write_output(self.junit, [junit(decisions, Subject.of(run.info, "estimate"), inconclusive=inconclusive)])
         if self.reports:
             from robaudit.report.gallery import ImageSource
-            from robaudit.spec.pretrained.fill import filled
 
-            problems = write_reports(run, self.reports, decisions, ImageSource(filled(spec), self.trust))
+            problems = write_reports(run, self.reports, decisions, ImageSource(spec, self.trust))
             with Reporter(quiet=quiet) as reporter:
                 for problem in problems:
                     reporter.note(problem)
@@ -312,7 +311,9 @@ def estimate(
     with starting(quiet=quiet):
         from robaudit.auditing.environment import command_line
         from robaudit.auditing.run import audit
+        from robaudit.models.pretrained import filled
 
+        asked = filled(asked)
     files.remove()
     command = command_line(sys.argv[1:])
 

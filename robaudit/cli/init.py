@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from robaudit.cli.options import RUNNING, SPEC, TrustOption, is_own_code
+from robaudit.cli.options import RUNNING, SPEC, SetOption, TrustOption, is_own_code
 from robaudit.errors import RobauditError, SpecError
 
 if TYPE_CHECKING:
     from robaudit.spec.model import AuditSpec
-    from robaudit.spec.pretrained.base import Pretrained
 
 T = TypeVar("T")
 _SIGMA, _NORMALISE = "0.02,0.05", "none"
@@ -48,15 +47,6 @@ def init(
             help="The images: a .npz, .csv, .parquet or .tar file, a folder, digits, or torchvision:CIFAR10.",
         ),
     ] = None,
-    names: Annotated[
-        str | None,
-        typer.Option(
-            "--class-names",
-            metavar="NAMES",
-            rich_help_panel=_MODEL,
-            help="The class names: a file with one on each line, or the names separated by commas.",
-        ),
-    ] = None,
     normalise: Annotated[
         str | None,
         typer.Option(
@@ -68,20 +58,12 @@ def init(
     sigma: Annotated[
         str | None, typer.Option(metavar="LEVELS", rich_help_panel=SPEC, help=f"Noise levels, for example 0.05,8/255. Default: {_SIGMA}.")
     ] = None,
-    resize: Annotated[
-        int | None, typer.Option(min=1, metavar="N", rich_help_panel=_MODEL, help="For image files: resize the shorter side.")
-    ] = None,
-    crop: Annotated[
-        int | None, typer.Option(min=1, metavar="N", rich_help_panel=_MODEL, help="For image files: centre crop after the resize.")
-    ] = None,
-    channels: Annotated[
-        int | None, typer.Option(min=1, max=3, metavar="1|3", rich_help_panel=_MODEL, help="For image files: 1 for grey, 3 for colour.")
-    ] = None,
     limit: Annotated[int, typer.Option(min=1, metavar="N", rich_help_panel=SPEC, help="How many images to audit.")] = 500,
     samples: Annotated[int, typer.Option(min=1, metavar="N", rich_help_panel=SPEC, help="Noisy copies of each image.")] = 1000,
     gate: Annotated[
         str | None, typer.Option(metavar="SHARE", rich_help_panel=SPEC, help="The mean robustness that CI should require, for example 0.9.")
     ] = None,
+    set_: SetOption = None,
     no_input: Annotated[bool, typer.Option("--no-input", rich_help_panel=RUNNING, help="Ask nothing, even on a terminal.")] = False,
     no_check: Annotated[bool, typer.Option("--no-check", rich_help_panel=RUNNING, help="Write the spec without trying the model.")] = False,
     force: Annotated[bool, typer.Option("--force", rich_help_panel=RUNNING, help="Overwrite an existing file.")] = False,
@@ -97,8 +79,8 @@ def init(
     from robaudit.cli.console import say
     from robaudit.cli.streams import emit
     from robaudit.files import expanded, write_atomically
-    from robaudit.spec.init import Answers, class_names, dataset_section, levels, model_section, spec_text, with_images
-    from robaudit.spec.load import load_spec
+    from robaudit.spec.init import dataset_section, levels, normalisation, spec_text
+    from robaudit.spec.load import apply_setting, load_spec
     from robaudit.spec.model import HUB
 
     if spec.exists() and not force:
@@ -118,43 +100,37 @@ def init(
             raise SpecError(f"--model {text}", "no such file", "give the path of the trained model, relative to the spec's folder")
         return text
 
-    def known_data(text: str) -> dict[str, object]:
-        section = dataset_section(text, base, resize=resize, crop=crop, channels=channels, limit=limit)
-        if names is not None:
-            section["class_names"] = class_names(names, base)
-        if "sample" in section and _count_images(section, base) <= limit:
-            del section["sample"]  # the subset would be all of them
-        return section
-
     path = _answer("The trained model (a file)", model, None, known_file, asking, "--model", "model.pt")
-    keys, known, own = _keys_of(path, architecture, base, asking)
+    section, source, own = _model_section(path, architecture, base, asking)
     dataset = _answer(
         "The images (.npz, a folder, .csv, .parquet, .tar, digits, torchvision:CIFAR10)",
         data,
         None,
-        known_data,
+        lambda text: dataset_section(text, base, limit),
         asking,
         "--data",
         "images/",
     )
-    if known is not None:
-        dataset = with_images(dataset, known)
-    section = _answer(
-        "Normalisation used in training (none, imagenet, cifar10, ..., or mean/std)",
-        normalise,
-        _NORMALISE,
-        lambda text: model_section("" if "format" in keys else path, keys, text, known if normalise is None else None),
-        asking and known is None,
-        "--normalise",
-    )
+    question = "Normalisation used in training (none, imagenet, cifar10, ..., or mean/std)"
+    mean, std = _answer(question, normalise, _NORMALISE, normalisation, asking and not source, "--normalise")
+    if mean or (source and normalise is not None):  # none, although the model's own files say otherwise
+        section |= {"mean": list(mean), "std": list(std)}
     chosen = _answer("Noise levels, for pixels in [0, 1]", sigma, _SIGMA, levels, asking, "--sigma")
     least = _answer("Mean robustness that CI should require (empty: no gate)", gate, "", _share, asking, "--gate")
-    source = "" if known is None else known.source.replace(f"{base}/", "")
-    if known is not None and normalise is not None and "mean" not in section:
-        section |= {"mean": [], "std": []}  # none, although the model's own files say otherwise
-    many = () if known is None or "class_names" in dataset else known.class_names or ()
-    text = spec_text(Answers(section, dataset, chosen, samples, least, source, many))
-    written = load_spec(spec, text=text)  # never write an invalid spec
+    document: dict[str, Any] = {
+        "model": section,
+        "dataset": dataset,
+        "noise": {"sigma": chosen},
+        "estimators": [{"mc": {"samples": samples}}],
+        **({} if least is None else {"gates": [f"mean(sigma={one}) >= {least!r}" for one in chosen]}),
+    }
+    for setting in set_ or ():
+        apply_setting(document, setting)
+    written = load_spec(spec, text=spec_text(document))  # never write an invalid spec
+    if "sample" in dataset and _count_images(written) <= limit:
+        del dataset["sample"]  # the subset would be all of them
+    text = spec_text(document, source.replace(f"{base}/", ""))
+    written = load_spec(spec, text=text)
     _check_levels(written)
     if not no_check:
         _check(written, spec, trust=trust or own)
@@ -193,8 +169,8 @@ def _answer(
             say(f"{error.what}; {error.remedy}")
 
 
-def _keys_of(path: str, architecture: str | None, base: Path, asking: bool) -> tuple[dict[str, Any], Pretrained | None, bool]:
-    """What the ``model`` section needs beside the path, what the model's own files say, and whether the user named code of their own.
+def _model_section(path: str, architecture: str | None, base: Path, asking: bool) -> tuple[dict[str, Any], str, bool]:
+    """The ``model`` section, the model's own files that say the rest (or ''), and whether the user named code of their own.
 
     Naming code is consent to run it, but not to run the programs in a model file: only weights go with it.
 
@@ -204,13 +180,13 @@ def _keys_of(path: str, architecture: str | None, base: Path, asking: bool) -> t
     from robaudit.models.recognise import needs_architecture, recognise
 
     if is_own_code(path):
-        return {"format": "python", "architecture": path}, None, True
-    keys, known = recognise(path, architecture, base)
-    if not keys and needs_architecture(path, base):
+        return {"format": "python", "architecture": path}, "", True
+    keys, source = recognise(path, architecture, base)
+    if not keys and not source and needs_architecture(path, base):
         keys["architecture"] = _answer(
             "The architecture of these weights", None, None, str, asking, "--architecture", "torchvision:resnet18 or module:Class"
         )
-    return keys, known, is_own_code(keys.get("architecture", "")) and needs_architecture(path, base)
+    return {"path": path, **keys}, source, is_own_code(keys.get("architecture", "")) and needs_architecture(path, base)
 
 
 def _refuse_architecture(text: str) -> None:
@@ -226,19 +202,15 @@ def _refuse_architecture(text: str) -> None:
         raise SpecError(f"--model {text}", "is an architecture, which has no weights", remedy)
 
 
-def _count_images(section: dict[str, object], base: Path) -> int:
+def _count_images(spec: AuditSpec) -> int:
     """The number of images in the data set, which a subset must not exceed.
 
     Raises:
         DataError: it cannot be read.
     """
-    from pydantic import TypeAdapter
-
     from robaudit.datasets.load import open_dataset
-    from robaudit.spec.model import DatasetSpec
 
-    whole = {key: value for key, value in section.items() if key != "sample"}
-    return len(open_dataset(TypeAdapter(DatasetSpec).validate_python(whole), base_dir=base, trust=False))
+    return len(open_dataset(spec.dataset.model_copy(update={"sample": None}), base_dir=spec.base_dir, trust=False))
 
 
 def _share(text: str) -> float | None:
@@ -277,10 +249,11 @@ def _check(spec: AuditSpec, path: Path, *, trust: bool) -> None:
     from robaudit.auditing.expected import measure_speed
     from robaudit.auditing.prepare import Request, prepare
     from robaudit.cli.console import Reporter, say
+    from robaudit.models.pretrained import filled
 
     with Reporter() as reporter:
         try:
-            ready = prepare(Request(spec, folder=str(path), trust=trust), pick_device("cpu"), reporter)
+            ready = prepare(Request(filled(spec), folder=str(path), trust=trust), pick_device("cpu"), reporter)
         except RobauditError:
             say("nothing was written; to edit the spec by hand, write it with --no-check")
             raise

@@ -171,9 +171,9 @@ def image_source(data: Path | None, trust: bool) -> ImageSource | None:
         if trust:
             raise SpecError("--trust", "is about the spec of --data: code that a run folder names never runs", "add --data SPEC.yaml")
         return None
+    from robaudit.models.pretrained import filled
     from robaudit.report.gallery import ImageSource
     from robaudit.spec.load import load_spec
-    from robaudit.spec.pretrained.fill import filled
 
     return ImageSource(filled(load_spec(data)), trust)
 

@@ -136,7 +136,7 @@ def find_rules(
     if spec is not None:
         from robaudit.spec.load import load_spec
 
-        written = load_spec(spec, complete=False).gates
+        written = load_spec(spec).gates
         if not written:
             raise SpecError(str(spec), "has no gates", "for example gates: [mean >= 0.9]")
         return GateRules(parsed(written, str(spec)), str(spec))

@@ -16,13 +16,13 @@ from robaudit.errors import ModelError, did_you_mean
 from robaudit.models import exported, onnx_file, python_callable, state_dict, torchscript
 from robaudit.models.architectures import FAMILIES
 from robaudit.models.base import LoadedNetwork, Source, check_finite
+from robaudit.models.files import CONFIG, INDEX, weights_file
 from robaudit.models.fingerprint import fingerprint
 from robaudit.models.logits import LogitModel
+from robaudit.models.pretrained import weights_named
 from robaudit.models.python_callable import as_module
 from robaudit.models.safety import ZIP, members
 from robaudit.spec.model import IN_MEMORY, ModelSpec
-from robaudit.spec.pretrained.folder import CONFIG, INDEX, weights_file
-from robaudit.spec.pretrained.torchvision_weights import weights_named
 
 FORMATS = (exported.FORMAT, torchscript.FORMAT, state_dict.SAFETENSORS, state_dict.STATE_DICT, onnx_file.FORMAT, python_callable.FORMAT)
 """The formats, in the order in which they are tried."""

@@ -8,20 +8,18 @@ from typing import Any
 
 from robaudit.models.architectures import families_of
 from robaudit.models.base import Source
+from robaudit.models.files import INDEX, is_hub, weights_file
 from robaudit.models.load import guess_format
+from robaudit.models.pretrained import describe, name_of_file
 from robaudit.models.safety import load_tensors
 from robaudit.models.state_dict import other_classes, read_safetensors, weights_of
 from robaudit.spec.model import ModelSpec
-from robaudit.spec.pretrained.base import Pretrained
-from robaudit.spec.pretrained.folder import INDEX, describe, weights_file
-from robaudit.spec.pretrained.hub import is_hub
-from robaudit.spec.pretrained.torchvision_weights import name_of_file
 
 _FAMILIES = ("timm:", "torchvision:")
 _IMAGENET = 1000  # the default number of classes of architectures
 
 
-def recognise(path: str, architecture: str | None, base: Path) -> tuple[dict[str, Any], Pretrained | None]:
+def recognise(path: str, architecture: str | None, base: Path) -> tuple[dict[str, Any], str]:
     """The keys of a spec's ``model`` section that the model's files determine.
 
     Args:
@@ -30,7 +28,7 @@ def recognise(path: str, architecture: str | None, base: Path) -> tuple[dict[str
         base: the folder of the spec.
 
     Returns:
-        The keys besides path, mean and std (architecture, its options, weights), and the contents of the model's files, if any.
+        The keys besides path, mean and std (architecture, its options, weights), and the files that give the rest, or ''.
 
     Raises:
         RobauditError: a file is damaged, or of a model that is not supported.
@@ -40,11 +38,11 @@ def recognise(path: str, architecture: str | None, base: Path) -> tuple[dict[str
         keys |= _classes_of(path, architecture, base)
     known = describe(ModelSpec(path=path, **keys), base)
     if known is not None:
-        return {"architecture": known.architecture, **keys}, known
+        return keys, known.source
     if architecture is None and not is_hub(path) and guess_format(file := weights_file(base / path), None) == "state dict":
         keys = {"weights": name} if (name := name_of_file(file.name)) else _stated(file)
         known = describe(ModelSpec(path=path, **keys), base) if keys else None
-    return keys, known
+    return keys, "" if known is None else known.source
 
 
 def _classes_of(path: str, architecture: str, base: Path) -> dict[str, Any]:

@@ -14,11 +14,9 @@ from torch import nn
 from robaudit.errors import ModelError, did_you_mean
 from robaudit.models.architectures import build_architecture
 from robaudit.models.base import Format, LoadedNetwork, Source, check_finite, file_sha256
+from robaudit.models.files import INDEX, adapter, quantised, read_object
 from robaudit.models.safety import Unread, load_tensors
-from robaudit.models.transformers_model import build_transformers, config_of
-from robaudit.spec.pretrained.base import read_object
-from robaudit.spec.pretrained.folder import INDEX, adapter, quantised
-from robaudit.spec.pretrained.transformers_config import FAMILY
+from robaudit.models.transformers_model import TRANSFORMERS, build_transformers, config_of
 from robaudit.text import clipped
 
 _PLAIN = ("state_dict", "model_state_dict", "model", "net", "network", "module", "weights", "params")
@@ -215,7 +213,7 @@ STATE_DICT = Format("state dict", load_state_dict_file, (".pth",), _recognises_s
 
 def _fill(source: Source, files: list[Path], tensors: Mapping[str, torch.Tensor], format_: str, notes: tuple[str, ...]) -> LoadedNetwork:
     _refuse_odd(tensors, source.where)
-    if (source.spec.architecture or "").startswith(FAMILY):
+    if (source.spec.architecture or "").startswith(TRANSFORMERS):
         network: nn.Module = build_transformers(source, tensors)
         files = [*files, config_of(source)]
     else:

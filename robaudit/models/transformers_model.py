@@ -14,11 +14,12 @@ from torch import nn
 
 from robaudit.errors import ModelError, did_you_mean, needs_extra
 from robaudit.models.base import Source
+from robaudit.models.files import CONFIG, read_object
 from robaudit.models.size import build_within
-from robaudit.spec.pretrained.base import read_object
-from robaudit.spec.pretrained.folder import CONFIG
 from robaudit.text import clipped, count, first_line
 
+TRANSFORMERS = "transformers:"
+"""Prefix of the names of its classes."""
 _EXTRA = "num_batches_tracked"
 _NOT_TAKEN = frozenset(
     ("dtype", "torch_dtype", "auto_map", "attn_implementation", "experts_implementation", "use_kernels", "use_pretrained_backbone")
@@ -65,7 +66,7 @@ def build_transformers(source: Source, tensors: Mapping[str, torch.Tensor]) -> n
     wanted = (source.spec.architecture or "").partition(":")[2]
     values = _architecture_only(read_object(path))
     state = {key: tensor.float() if tensor.is_floating_point() else tensor for key, tensor in tensors.items()}
-    with _quiet(transformers), torch.random.fork_rng(devices=[]):
+    with quiet(transformers), torch.random.fork_rng(devices=[]):
         try:
             config, kind = build_within(tensors, source.where, wanted, values, partial(_described, transformers, values), meta=True)
         except ModelError:
@@ -114,7 +115,7 @@ def _architecture_only(values: Any) -> Any:
 
 
 @contextmanager
-def _quiet(transformers: Any) -> Iterator[None]:
+def quiet(transformers: Any) -> Iterator[None]:
     """Keep the library from printing, and from asking the Hub for anything."""
     log, hub = transformers.utils.logging, importlib.import_module("huggingface_hub").constants
     level, bars, offline = log.get_verbosity(), log.is_progress_bar_enabled(), hub.HF_HUB_OFFLINE

@@ -18,7 +18,6 @@ from robaudit.spec.class_names import BASE_DIR
 from robaudit.spec.errors import explain
 from robaudit.spec.model import DATASET_KINDS, DEFAULT_ESTIMATOR, IN_MEMORY, AuditSpec, BaseDatasetSpec, dataset_kind, noise_entries
 from robaudit.spec.origin import Location, Origin
-from robaudit.spec.pretrained.fill import filled
 
 _MAX_BYTES, _MAX_NODES, _MAX_DEPTH = 2**20, 20_000, 50
 _LONGEST_TEXT = 5000  # a path has at most 4096
@@ -53,7 +52,6 @@ def load_spec(
     levels: Sequence[str] = (),
     estimators: Sequence[str] = (),
     overrides: Mapping[Location, Any] | None = None,
-    complete: bool = True,
 ) -> AuditSpec:
     """Read a spec file and apply the command line's changes.
 
@@ -66,12 +64,10 @@ def load_spec(
         levels: replace the levels of the noises, which must all have levels of one name.
         estimators: replace the spec's list; estimators listed in the spec keep their options.
         overrides: further values by location, for example ``{("run", "seed"): 3}``.
-        complete: fill in missing keys from the model's own files.
 
     Raises:
         SpecError: the file is missing, is not YAML, or is not a valid spec; the line is named. Names of estimators and noises are
             looked up; their options are checked when they are built, which imports torch.
-        ModelError: the model's own files are damaged, or of a model that is not supported.
     """
     raw, lines = read_document(path, text)
     single = isinstance(raw.get("estimators"), str | dict)
@@ -101,7 +97,7 @@ def load_spec(
     for i, one in enumerate(spec.estimators):
         where = f"estimators[{i}]" if estimators else origin.place(("estimators", i))
         refuse_unknown(ESTIMATORS, "estimator", one.name, where)
-    return filled(spec) if complete else spec
+    return spec
 
 
 def validated(document: Mapping[str, Any], origin: Origin) -> AuditSpec:

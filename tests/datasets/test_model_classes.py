@@ -11,6 +11,7 @@ import pytest
 
 from robaudit.datasets.load import open_dataset
 from robaudit.errors import DataError
+from robaudit.models.pretrained import filled
 from robaudit.spec.load import load_spec
 from tests.datasets.forms import COUNT, LABELS, hub, opened, write_files, write_parquet
 
@@ -68,7 +69,7 @@ def test_as_many_classes_of_other_names(tmp_path: Path, written: str) -> None:
     config = {"architecture": "resnet18", "num_classes": 3, "label_names": ["bird", "horse", "owl"], "pretrained_cfg": {}}
     (tmp_path / "net/config.json").write_text(json.dumps(config))
     text = f"model: {{path: net}}\ndataset: {{kind: hf, path: hub.parquet{written}}}\nnoise: {{sigma: 0.05}}\n"
-    spec = load_spec(tmp_path / "spec.yaml", text=text).dataset
+    spec = filled(load_spec(tmp_path / "spec.yaml", text=text)).dataset
     hub(names=("owls", "birds", "horses")).to_parquet(tmp_path / "hub.parquet")
     with pytest.raises(DataError, match=r"^hub.parquet: its class 'owls' is not in class_names; did you mean 'owl'\?"):
         open_dataset(spec, base_dir=tmp_path, trust=False)

@@ -342,11 +342,11 @@ def folder_cases() -> dict[str, Case]:
     return {
         "folder: a configuration 200,000 deep": Case(folder(config=b"[" * 200_000), "config.json: is not valid JSON"),
         "folder: an architecture that is a path": Case(folder(config={"architecture": "local-dir:/etc"}), "timm has no such model"),
-        "folder: 10^9 classes": Case(
-            folder(config={"architecture": "resnet18", "label_names": {"999999999": "x"}}), "by class index below 1,000,000"
+        "folder: images of 10^9 pixels": Case(
+            folder(config={"architecture": "resnet18", "pretrained_cfg": {"input_size": [3, 10**9, 10**9]}}), "not known here"
         ),
         "folder: numbers that are not": Case(
-            folder(config=b'{"architecture": "resnet18", "pretrained_cfg": {"mean": [NaN]}}'), "its 'mean' is not"
+            folder(config=b'{"architecture": "resnet18", "pretrained_cfg": {"mean": [NaN]}}'), "not known here"
         ),
         "folder: an escape sequence": Case(folder(config={**vit, "architectures": ["\x1b[31mViT"]}), "which is not an image classifier"),
         "folder: weights elsewhere": Case(listed, "does not list files beside it under weight_map"),

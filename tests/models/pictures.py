@@ -10,6 +10,7 @@ from PIL import Image
 
 from robaudit.auditing.setup import make_model
 from robaudit.datasets.load import open_dataset
+from robaudit.models.pretrained import filled
 from robaudit.spec.load import load_spec
 from robaudit.spec.model import AuditSpec
 
@@ -35,9 +36,9 @@ def files(folder: Path) -> list[Path]:
 
 
 def spec_of(folder: Path, model: str, dataset: str = "kind: images, path: images", **settings: str) -> AuditSpec:
-    """The spec of an audit of these images, as read from a file in the folder."""
+    """The spec of an audit of these images, as read from a file in the folder and filled in from the model's files."""
     text = f"model: {{{model}}}\ndataset: {{{dataset}}}\nnoise: {{sigma: 0.05}}\nestimators: [{{mc: {{samples: 10}}}}]\n"
-    return load_spec(folder / "spec.yaml", text=text, settings=[f"{key}={value}" for key, value in settings.items()])
+    return filled(load_spec(folder / "spec.yaml", text=text, settings=[f"{key}={value}" for key, value in settings.items()]))
 
 
 def audited(spec: AuditSpec) -> tuple[torch.Tensor, torch.Tensor, list[int | None]]:

@@ -227,9 +227,9 @@ def test_init_takes_the_architecture_that_a_checkpoint_states(tmp_path: Path, ru
     options = {"architecture_options": {"num_classes": 10}}
     assert recognise("net.ckpt", None, tmp_path)[0] == {"architecture": "timm:resnet18", **options}
     saved(tmp_path, {"arch": "resnet18", "state_dict": state}, "plain.pth")
-    assert recognise("plain.pth", None, tmp_path) == ({"architecture": "torchvision:resnet18", **options}, None)
+    assert recognise("plain.pth", None, tmp_path) == ({"architecture": "torchvision:resnet18", **options}, "")
     saved(tmp_path, {"arch": "mine", "state_dict": state}, "mine.pth")
-    assert recognise("mine.pth", None, tmp_path) == ({}, None)
+    assert recognise("mine.pth", None, tmp_path) == ({}, "")
     code, _, err = run_cli("init", "--model", "net.ckpt", "--data", "digits", "--no-check")
     assert code == 0, err
     assert 'architecture: "timm:resnet18"' in (tmp_path / "audit.yaml").read_text()

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from robaudit.errors import ModelError, RobauditError
-from robaudit.spec.pretrained.fill import filled
+from robaudit.models.pretrained import filled
 from tests.conftest import RunCli
 from tests.models.pictures import audited, draw, spec_of
 

@@ -14,8 +14,8 @@ from safetensors.torch import load_file, save_file
 
 from robaudit.datasets.decode import read_image
 from robaudit.errors import RobauditError
-from robaudit.spec.model import ImageOptions
-from robaudit.spec.pretrained.timm_config import from_config, from_name, imagenet_names
+from robaudit.models.pretrained import describe, imagenet_names
+from robaudit.spec.model import ImageOptions, ModelSpec
 from tests.conftest import RunCli
 from tests.models.conftest import refusal
 from tests.models.pictures import CLASSES, audited, difference, draw, files, spec_of
@@ -64,8 +64,7 @@ def test_an_audit_by_path_alone(home: Path, tmp_path: Path, run_cli: RunCli) -> 
     code, _, err = run_cli("init", "--model", "resnet18", "--data", "images", "--samples", "4", "--sigma", "0.05")
     assert code == 0, err
     written = (tmp_path / "audit.yaml").read_text()
-    assert 'architecture: "timm:resnet18"' in written
-    assert "mean: [0.485, 0.456, 0.406]" in written
+    assert '# the rest, the size of images and the class names are from "resnet18/config.json"' in written
     (tmp_path / "spec.yaml").write_text(
         "model: {path: resnet18}\ndataset: {kind: images, path: images}\nnoise: {sigma: 0.05}\nestimators: [{mc: {samples: 4}}]\n"
     )
@@ -89,8 +88,11 @@ def test_an_audit_by_path_alone(home: Path, tmp_path: Path, run_cli: RunCli) -> 
 def test_the_pixels_of_timm(tmp_path: Path, mode: str, size: tuple[int, int, int], share: float, interpolation: str) -> None:
     """Every crop mode and filter, for square and other sizes, to the last bit."""
     cfg = {"input_size": size, "crop_pct": share, "crop_mode": mode, "interpolation": interpolation, "mean": [0.4, 0.5, 0.6]}
-    about = from_config({"architecture": "resnet18", "num_classes": 3, "pretrained_cfg": cfg}, tmp_path / "config.json")
-    options = ImageOptions(kind="images", **about.images)
+    (tmp_path / "config.json").write_text(json.dumps({"architecture": "resnet18", "num_classes": 3, "pretrained_cfg": cfg}))
+    about = describe(ModelSpec(path="."), tmp_path)
+    assert about is not None
+    assert about.input is not None
+    options = ImageOptions(kind="images", **about.input.images)
     transform = timm.data.create_transform(
         input_size=size, crop_pct=share, crop_mode=mode, interpolation=interpolation, mean=(0.4, 0.5, 0.6), normalize=False
     )
@@ -107,7 +109,7 @@ def test_a_name_alone_takes_the_entry_of_timm(home: Path) -> None:
     assert spec.dataset.model_dump(include={"resize", "crop", "interpolation"}) == {"resize": 235, "crop": 224, "interpolation": "bicubic"}
     assert spec.dataset.class_names is None  # three classes of the user's, not ImageNet's
     assert spec.origin.taken[0].startswith("from timm's entry for resnet18.a1_in1k: mean 0.485 0.456 0.406; ")
-    whole = from_name("timm:resnet18", {}, "here")
+    whole = describe(ModelSpec(path="net.onnx", architecture="timm:resnet18"), home)
     assert whole is not None
     assert whole.class_names is not None
     assert whole.class_names[0] == "tench, Tinca tinca"
@@ -115,7 +117,7 @@ def test_a_name_alone_takes_the_entry_of_timm(home: Path) -> None:
 
 def test_imagenet_by_synset(home: Path) -> None:
     """Ten of ImageNet's thousand classes: folders with synsets or with names find their indices, and two cranes stay apart."""
-    names, synsets = imagenet_names("here")
+    names, synsets = imagenet_names()
     assert len(set(names)) == len(set(synsets)) == 1000
     folders = (synsets[1], "crane (n03126707)", "red fox")
     draw(home / "some", folders)
@@ -150,11 +152,9 @@ def test_names_and_options_that_are_wrong(home: Path, fields: dict[str, Any], sa
 
 def test_without_timm(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "timm", None)
-    spec = spec_of(home, "path: resnet18")  # its configuration needs no timm
-    with pytest.raises(
-        RobauditError, match=r"architecture timm:resnet18: needs timm, which is not installed; pip install 'robaudit\[timm\]'"
-    ):
-        audited(spec)
+    monkeypatch.setitem(sys.modules, "timm.data", None)
+    with pytest.raises(RobauditError, match=r"resnet18/config.json: needs timm, which is not installed; pip install 'robaudit\[timm\]'"):
+        spec_of(home, "path: resnet18")
 
 
 def test_saved_by_the_wrapper_of_transformers(home: Path, tmp_path: Path) -> None:

@@ -13,8 +13,9 @@ from PIL import Image
 from torchvision import models
 
 from robaudit.errors import ModelError, SpecError
+from robaudit.models.pretrained import Pretrained, describe, name_of_file
 from robaudit.spec.load import load_spec
-from robaudit.spec.pretrained.torchvision_weights import from_weights, name_of_file
+from robaudit.spec.model import ModelSpec
 from tests.conftest import RunCli
 from tests.models.conftest import load
 from tests.models.pictures import audited, difference, draw, files, spec_of
@@ -54,14 +55,22 @@ def test_the_logits_of_torchvision(home: Path) -> None:
     )
 
 
+def from_weights(name: str) -> Pretrained:
+    found = describe(ModelSpec(weights=name, download=True), Path())
+    assert found is not None
+    return found
+
+
 @pytest.mark.parametrize(
     "name", ["EfficientNet_B0_Weights.IMAGENET1K_V1", "ViT_B_16_Weights.IMAGENET1K_SWAG_E2E_V1", "Swin_T_Weights.DEFAULT"]
 )
 def test_the_transforms_of_other_weights(name: str) -> None:
     about = from_weights(name)
     transform = models.get_weight(name).transforms()
-    assert (about.images["resize"], about.images["crop"]) == (transform.resize_size[0], transform.crop_size[0])
-    assert about.images["interpolation"] == transform.interpolation.value
+    assert about.input is not None
+    images = about.input.images
+    assert (images["resize"], images["crop"]) == (transform.resize_size[0], transform.crop_size[0])
+    assert images["interpolation"] == transform.interpolation.value
     assert about.options == ({"image_size": 384} if name.startswith("ViT") else {})
 
 
@@ -146,7 +155,6 @@ def test_init_knows_the_files_of_torchvision_by_their_names(home: Path, tmp_path
     assert code == 0, err
     text = (tmp_path / "audit.yaml").read_text()
     assert 'weights: "ResNet18_Weights.IMAGENET1K_V1"' in text
-    assert "resize: 256" in text
     code, _, err = run_cli("init", "none.yaml", "--model", "resnet18-f37072fd.pth", "--data", "images", "--normalise", "none")
     assert code == 0, err
     assert load_spec(tmp_path / "none.yaml").model.mean == ()

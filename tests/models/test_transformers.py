@@ -19,9 +19,8 @@ from safetensors.torch import load_file, save_file
 
 from robaudit.datasets.decode import read_image
 from robaudit.errors import ModelError, RobauditError
-from robaudit.spec.model import ImageOptions
-from robaudit.spec.pretrained.base import read_object
-from robaudit.spec.pretrained.transformers_config import from_config
+from robaudit.models.pretrained import describe
+from robaudit.spec.model import ImageOptions, ModelSpec
 from tests.conftest import RunCli
 from tests.models.pictures import CLASSES, audited, difference, draw, files, spec_of
 
@@ -126,7 +125,10 @@ def test_the_pixels_of_image_processors(tmp_path: Path, name: str, options: dict
     processor = pil_processor(name, **options)
     processor.save_pretrained(tmp_path)
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "vit", "architectures": ["ViTForImageClassification"]}))
-    about = from_config(read_object(tmp_path / "config.json"), tmp_path / "config.json")
+    known = describe(ModelSpec(path="."), tmp_path)
+    assert known is not None
+    about = known.input
+    assert about is not None
     mean, std = (torch.tensor(values or (default,)).reshape(-1, 1, 1) for values, default in ((about.mean, 0.0), (about.std, 1.0)))
     for path in files(draw(tmp_path / "images")):
         wanted = np.asarray(processor(Image.open(path).convert("RGB"))["pixel_values"][0])
@@ -191,7 +193,7 @@ Change = dict[str, Any]
         ("config.json", {"num_hidden_layers": 3}, "16 tensors of the network are missing (vit.layers.2."),
         ("config.json", {"num_hidden_layers": 1}, "16 tensors are not the network's (vit."),
         ("config.json", {"intermediate_size": 47}, "6 tensors have another shape than the network's (vit.layers.0.mlp.fc1.bias"),
-        ("config.json", {"id2label": {"zero": "cat"}}, "its 'id2label' is not an object by class index"),
+        ("config.json", {"id2label": {"zero": "cat"}}, "config.json: is not as transformers writes it (ValueError: invalid literal"),
         (
             "config.json",
             {"quantization_config": {"quant_method": "bitsandbytes"}},
@@ -201,14 +203,13 @@ Change = dict[str, Any]
         ("config.json", {"quantization_config": {"quant_method": "torchao"}}, "holds quantised weights (torchao)"),
         (
             "preprocessor_config.json",
-            {"image_processor_type": "ImageGPTImageProcessor"},
-            "not known here (ImageGPTImageProcessor); write mean",
+            {"image_processor_type": "MobileViTImageProcessor"},
+            "in a way that is not known here; write mean and",
         ),
-        ("preprocessor_config.json", {"resample": "best"}, "its 'resample' is not the number of one of Pillow's filters"),
-        ("preprocessor_config.json", {"size": {"longest_edge": 3}}, "its 'size' is not a height and width, or a shortest_edge"),
-        ("preprocessor_config.json", {"size": {"height": 0, "width": 3}}, "its 'height' is not a whole number above 0"),
-        ("preprocessor_config.json", {"rescale_factor": "1/255"}, "its 'rescale_factor' is not a number above 0"),
-        ("preprocessor_config.json", {"do_resize": "yes"}, "its 'do_resize' is not true or false"),
+        ("preprocessor_config.json", {"size": {"height": 32, "width": 10**6}}, "in a way that is not known here; write mean and std"),
+        ("preprocessor_config.json", {"size": {"longest_edge": 3}}, "is not as transformers writes it (KeyError: 'height'); restore the"),
+        ("preprocessor_config.json", {"resample": "best"}, "preprocessor_config.json: is not as transformers writes it ("),
+        ("preprocessor_config.json", {"rescale_factor": "1/255"}, "preprocessor_config.json: is not as transformers writes it ("),
         (
             "adapter_config.json",
             {"peft_type": "LORA"},
@@ -255,6 +256,5 @@ def test_code_in_the_folder_never_runs(home: Path, tmp_path: Path) -> None:
 
 def test_without_transformers(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "transformers", None)
-    spec = spec_of(home, "path: vit")  # its configuration needs no Transformers
     with pytest.raises(RobauditError, match=r"needs transformers, which is not installed; pip install 'robaudit\[hf\]'"):
-        audited(spec)
+        spec_of(home, "path: vit")

@@ -95,6 +95,6 @@ def test_init_writes_a_spec_that_opens(tmp_path: Path, run_cli: RunCli) -> None:
         ("images", {"kind": "images", "path": "data/images/val"}),
         ("list.tsv", {"kind": "csv", "path": "data/list.tsv", "path_column": "filename", "label_column": "class"}),
     ):
-        code, _, err = run_cli("init", *model, "--data", f"data/{path}", "--resize", "8", "--limit", "5")
+        code, _, err = run_cli("init", *model, "--data", f"data/{path}", "--set", "dataset.resize=8", "--limit", "5")
         assert code == 0, err
-        assert yaml.safe_load((tmp_path / "audit.yaml").read_text())["dataset"] == {**expected, "resize": 8, "sample": {"size": 5}}
+        assert yaml.safe_load((tmp_path / "audit.yaml").read_text())["dataset"] == {**expected, "sample": {"size": 5}, "resize": 8}

@@ -9,7 +9,6 @@ import select
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -21,7 +20,7 @@ from PIL import Image
 from safetensors.torch import save_file
 from torch import nn
 
-from robaudit.spec.init import Answers, dataset_section, levels, model_section, spec_text
+from robaudit.spec.init import dataset_section, spec_text
 from robaudit.spec.load import load_spec
 from tests.conftest import RunCli
 from tests.models.test_files import script
@@ -74,7 +73,6 @@ def test_asked_on_a_terminal(tmp_path: Path) -> None:
             "init: needs the architecture of these weights; add --architecture torchvision:resnet18 or",
         ),
         ([*MODEL], "; add --data images/"),
-        ([*MODEL, "--data", "digits", "--class-names", "no.txt"], "--class-names no.txt: no such file; give a file with a name on each"),
         ([*MODEL, "--data", "x.npz"], "--data x.npz: no such file or folder; give an existing one, digits or torchvision:CIFAR10"),
         ([*MODEL, "--data", "x.txt"], "--data x.txt: is not a supported kind of data"),
         ([*MODEL, "--data", "digits", "--normalise", "imagenett"], "did you mean 'imagenet'?"),
@@ -82,7 +80,7 @@ def test_asked_on_a_terminal(tmp_path: Path) -> None:
         ([*MODEL, "--data", "digits", "--sigma", "0"], "--sigma 0: '0' is not a positive number"),
         ([*MODEL, "--data", "digits", "--sigma", " "], "--sigma  : '' is not a positive number"),
         ([*MODEL, "--data", "digits", "--sigma", "inf"], "--sigma inf: 'inf' is not a positive number"),
-        ([*MODEL, "--data", "digits", "--sigma", "0.1,1/10"], "--sigma 0.1,1/10: 1/10 appears twice; list each level once"),
+        ([*MODEL, "--data", "digits", "--sigma", "0.1,1/10"], "noise.sigma: the same sigma appears twice; list each once"),
         ([*MODEL, "--data", "digits", "--sigma", "1e9"], "noise.sigma: 1e+09 is not a level of gaussian; give one from 1e-06 to 1000"),
         (
             [*MODEL, "--data", "digits", "--normalise", "0.5/0"],
@@ -90,8 +88,7 @@ def test_asked_on_a_terminal(tmp_path: Path) -> None:
         ),
         ([*MODEL, "--data", "digits", "--normalise", "0.5,0.4/1"], "is not a valid mean and std"),
         ([*MODEL, "--data", "digits", "--normalise", "nan/nan"], "'nan' is not a list of numbers"),
-        ([*MODEL, "--data", "digits", "--channels", "2"], "--channels 2: is neither 1 (grey) nor 3 (colour); give one of them"),
-        ([*MODEL, "--data", "digits", "--resize", "9"], "--resize: does not apply to digits; it is for image files; leave it out"),
+        ([*MODEL, "--data", "digits", "--set", "dataset.resize=9"], "unknown key 'dataset.resize'"),
         ([*MODEL, "--data", "torchvision:"], "--data torchvision:: does not name a data set"),
         (
             [*MODEL, "--data", "digits", "--gate", "90"],
@@ -126,7 +123,7 @@ def test_odd_names_are_found_again(name: str, tmp_path: Path, run_cli: RunCli) -
         Image.new("L", (8, 8)).save(folder / "3" / "x.png")
     else:
         (tmp_path / "plain.npz").rename(folder)
-    options = ["--channels", "1"] if name == "on" else []
+    options = ["--set", "dataset.channels=1"] if name == "on" else []
     code, _, err = run_cli("init", *MODEL, f"--data={name}", *options, "--gate", "0.9999999")
     assert code == 0, err
     assert "clean accuracy" in err
@@ -160,7 +157,7 @@ def test_a_flat_folder_without_labels(tmp_path: Path, run_cli: RunCli) -> None:
     (tmp_path / "flat").mkdir()
     for number in range(12):
         Image.new("L", (8, 8), 20 * number).save(tmp_path / "flat" / f"{number:02}.png")
-    code, _, err = run_cli("init", *MODEL, "--data", "flat", "--channels", "1", "--limit", "5", "--samples", "20")
+    code, _, err = run_cli("init", *MODEL, "--data", "flat", "--set", "dataset.channels=1", "--limit", "5", "--samples", "20")
     assert code == 0, err
     assert "no labels: accuracy is not measured; robustness needs none" in err
     done = run_cli("estimate", "audit.yaml", "--out", "run")
@@ -168,10 +165,12 @@ def test_a_flat_folder_without_labels(tmp_path: Path, run_cli: RunCli) -> None:
     assert "clean accuracy  not measured (no labels)" in done.out
 
 
-@pytest.mark.parametrize("given", ["names.txt", "a,b,c,d,e,f,g,h,i,j"])
-def test_class_names(given: str, tmp_path: Path, run_cli: RunCli) -> None:
+def test_any_key_can_be_set(tmp_path: Path, run_cli: RunCli) -> None:
     (tmp_path / "names.txt").write_text("\n".join("abcdefghij"))
-    assert run_cli("init", *MODEL, "--data", "digits", "--class-names", given).code == 0
+    options = ("--set", "dataset.class_names=names.txt", "--set", "mc.samples=7", "--set", "run.seed=3")
+    assert run_cli("init", *MODEL, "--data", "digits", *options).code == 0
+    found = load_spec(tmp_path / "audit.yaml")
+    assert (found.estimators[0].options, found.run.seed) == ({"samples": 7}, 3)
     assert load_spec(tmp_path / "audit.yaml").dataset.class_names == tuple("abcdefghij")
 
 
@@ -249,20 +248,17 @@ def test_kinds_of_data(tmp_path: Path) -> None:
     Image.new("RGB", (8, 8)).save(tmp_path / "folders" / "cat" / "1.png")
     for name in ("a.npz", "m.csv"):
         (tmp_path / name).touch()
-
-    def section(text: str, **more: Any) -> dict[str, Any]:
-        return dataset_section(text, tmp_path, **{"resize": None, "crop": None, "channels": None, "limit": 9, **more})
-
-    assert section("a.npz") == {"kind": "npz", "path": "a.npz", "limit": 9}
-    assert section("m.csv", channels=1) == {"kind": "csv", "path": "m.csv", "channels": 1, "sample": {"size": 9}}
-    assert section("folders", resize=32, crop=24) == {"kind": "images", "path": "folders", "resize": 32, "crop": 24, "sample": {"size": 9}}
-    assert section("torchvision:CIFAR10") == {"kind": "torchvision", "name": "CIFAR10", "root": "data", "limit": 9}
+    for text, section in {
+        "a.npz": {"kind": "npz", "path": "a.npz", "limit": 9},
+        "m.csv": {"kind": "csv", "path": "m.csv", "sample": {"size": 9}},
+        "folders": {"kind": "images", "path": "folders", "sample": {"size": 9}},
+        "torchvision:CIFAR10": {"kind": "torchvision", "name": "CIFAR10", "root": "data", "limit": 9},
+    }.items():
+        assert dataset_section(text, tmp_path, 9) == section
 
 
 @given(path=st.text(min_size=1), names=st.lists(st.text(), max_size=3))
 def test_any_text_stays_text(path: str, names: list[str]) -> None:
-    answers = Answers(model_section(path, {}, "none"), {"kind": "npz", "path": path, "class_names": names}, levels("0.1"), 5, 0.9)
-    text = spec_text(answers)
-    found = yaml.safe_load(text)
+    found = yaml.safe_load(spec_text({"model": {"path": path}, "dataset": {"kind": "npz", "path": path, "class_names": names}}, path))
     assert found["model"]["path"] == path
     assert found["dataset"]["class_names"] == names

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -84,3 +86,12 @@ def test_choose_estimators_keeps_their_options() -> None:
 def test_keys_that_are_not_text(key: str, tmp_path: Path) -> None:
     with pytest.raises(SpecError):
         load(tmp_path, f"? {key}\n: 1\n" + yaml.safe_dump(digits()))
+
+
+def test_reading_needs_no_torch_and_no_model(tmp_path: Path) -> None:
+    """Nor the model's own files: gates are read where the model is gone."""
+    write(tmp_path, digits(model={"path": "gone"}, gates=["mean >= 0.9"]))
+    program = "import sys\nfrom pathlib import Path\nfrom robaudit.spec.load import load_spec\nprint(load_spec(Path('spec.yaml')).gates)\n"
+    heavy = "print([name for name in ('torch', 'timm', 'transformers', 'torchvision', 'huggingface_hub') if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", program + heavy], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout == "('mean >= 0.9',)\n[]\n"

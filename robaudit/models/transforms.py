@@ -1,0 +1,103 @@
+"""Translate a library's transform of images into the keys of a spec, and check the translation on images."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from robaudit.datasets.decode import image_pixels
+from robaudit.errors import SampleError
+from robaudit.spec.model import ImageOptions
+
+Transform = Callable[[Image.Image], Tensor]
+"""From an image to the network's input (channels, height, width), normalised."""
+_MOST_SIDE = 4096
+_LOST = 5e-7  # by float32, of normalised pixels
+_SAME = 1e-3  # of pixels in [0, 1]; one step of 8 bits is 4e-3
+
+
+@dataclass(frozen=True, slots=True)
+class Translation:
+    """A transform in the keys of a spec.
+
+    Attributes:
+        mean, std: of the pixels in [0, 1], per channel, with any rescale factor in them. Empty: none.
+        images: the keys of `ImageOptions`.
+    """
+
+    mean: tuple[float, ...] = ()
+    std: tuple[float, ...] = ()
+    images: Mapping[str, Any] = field(default_factory=dict)
+
+
+def translated(transform: Transform, candidates: Sequence[Mapping[str, Any]], channels: int) -> Translation | None:
+    """The first candidate that makes the same pixels as the transform, with the transform's mean and std.
+
+    Args:
+        transform: the library's.
+        candidates: keys of `ImageOptions`, without channels.
+        channels: of the network's input.
+
+    Returns:
+        None if no candidate does; larger sizes than 4096 are not tried.
+    """
+    largest = max(_sides(candidates), default=1)
+    if channels not in (1, 3) or largest > _MOST_SIDE:
+        return None
+    mode = "L" if channels == 1 else "RGB"
+    # pixels are (x - mean) / std: -mean / std of black, (1 - mean) / std of white
+    black, white = (_centre(transform(Image.new(mode, (64, 64), colour))) for colour in ("black", "white"))
+    std = 1 / (white - black)
+    mean = -black * std
+    if not bool(torch.isfinite(mean).all()) or not bool((std > 0).all()):
+        return None
+    images = next((one for one in candidates if _agree(transform, {**one, "channels": channels}, mean, std, mode, largest)), None)
+    if images is None:
+        return None
+    means, stds = (tuple(map(_shortest, values.tolist(), (_LOST * std).tolist())) for values in (mean, std))
+    if not any(means) and set(stds) == {1.0}:
+        means, stds = (), ()
+    return Translation(means, stds, {**images, "channels": channels})
+
+
+def _sides(candidates: Sequence[Mapping[str, Any]]) -> Iterator[int]:
+    """All heights and widths."""
+    for one in candidates:
+        for size in (one.get("resize"), one.get("crop")):
+            yield from () if size is None else (size,) if isinstance(size, int) else size
+
+
+def _centre(pixels: Tensor) -> Tensor:
+    """The middle pixel, where no border reaches: (channels,)."""
+    return pixels[:, pixels.shape[1] // 2, pixels.shape[2] // 2].double()
+
+
+def _shortest(value: float, within: float) -> float:
+    """The number with the fewest digits at this distance, for values that float32 has rounded: 0.485 of 0.48500001."""
+    return next((short for digits in range(20) if abs((short := round(value, digits)) - value) <= within), value)
+
+
+def _agree(transform: Transform, images: Mapping[str, Any], mean: Tensor, std: Tensor, mode: str, largest: int) -> bool:
+    """Whether transform and keys make the same pixels of an image in landscape and of one in portrait."""
+    try:
+        options = ImageOptions(kind="images", **images)
+        for width, height in ((largest + 51, largest + 14), (largest + 8, largest + 33)):
+            image = _picture(width, height).convert(mode)
+            wanted = transform(image) * std.view(-1, 1, 1) + mean.view(-1, 1, 1)
+            found = image_pixels(image, "a picture", options)
+            if found.shape != wanted.shape or float((found - wanted).abs().max()) > _SAME:
+                return False
+    except (SampleError, ValueError):  # a value that no spec can have
+        return False
+    return True
+
+
+def _picture(width: int, height: int) -> Image.Image:
+    coarse = np.random.default_rng(width).integers(0, 256, (height // 8 + 2, width // 8 + 2, 3), dtype=np.uint8)
+    return Image.fromarray(coarse).resize((width, height), Image.Resampling.BICUBIC)

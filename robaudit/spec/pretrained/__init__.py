@@ -1,1 +1,0 @@
-"""Read a trained model's own files: architecture, normalisation, size of the images, class names."""
