@@ -10,12 +10,11 @@ from itertools import chain
 from pathlib import Path
 from typing import Literal, TextIO
 
-import numpy as np
 from pydantic import Field
 
 from robaudit.datasets.base import boundary, different, find, reason
-from robaudit.datasets.classes import class_indices
-from robaudit.datasets.files import FileDataset
+from robaudit.datasets.classes import text_labels
+from robaudit.datasets.image_set import ImageSet
 from robaudit.errors import DataError, did_you_mean
 from robaudit.spec.data_files import DELIMITERS, SUFFIXES, USUAL_LABELS, USUAL_PATHS, usual
 from robaudit.spec.model import FilesSpec
@@ -31,7 +30,7 @@ class CsvSpec(FilesSpec):
     label_column: str | None = Field("label", description="null: no labels")
     id_column: str = Field("id", description="where there is no such column, ids are the paths")
 
-    def open(self, base_dir: Path, *, trust: bool) -> FileDataset:
+    def open(self, base_dir: Path, *, trust: bool) -> ImageSet:
         """Read the rows; other columns are ignored, and an empty label means no label.
 
         Until the columns are known, no message quotes the file: it may be any file.
@@ -39,14 +38,15 @@ class CsvSpec(FilesSpec):
         Raises:
             DataError: the file is not such a table, or its ids or labels are invalid.
         """
+        from robaudit.datasets.decode import file_pixels  # imports torch, which reading a spec does not need
+
         path = find(self.path, base_dir, "file")
-        found, first = self._table(path)
-        root = boundary(self.root, base_dir, path.parent)
-        ids = found.get("id")
-        different(ids or found["path"], self.path, "ids must differ" if ids else "add a column id to use a path twice")
-        indices, names = class_indices(first, self.path, self.class_names, self.class_ids)
-        labels = np.array([indices.get(text, -1) for text in found["label"]], dtype=np.int64) if "label" in found else None
-        return FileDataset((self.path, f"{self.path}, "), path.parent, root, found["path"], labels, self, names, ids)
+        found, labels, names = self._table(path), None, self.class_names
+        if "label" in found:
+            labels, names = text_labels(found["label"], self.path, self.class_names, self.class_ids)
+        decode = partial(file_pixels, folder=path.parent, root=boundary(self.root, base_dir, path.parent), options=self)
+        ids = different(found.get("id", found["path"]), self.path)
+        return ImageSet(self.path, found["path"], decode, labels=labels, ids=ids, class_names=names)
 
     def column(self, name: str, base_dir: Path) -> list[str]:
         """A further column.
@@ -54,9 +54,9 @@ class CsvSpec(FilesSpec):
         Raises:
             DataError: there is no column of this name.
         """
-        return self._table(find(self.path, base_dir, "file"), name)[0]["other"]
+        return self._table(find(self.path, base_dir, "file"), name)["other"]
 
-    def _table(self, path: Path, other: str | None = None) -> tuple[dict[str, list[str]], dict[str, int]]:
+    def _table(self, path: Path, other: str | None = None) -> dict[str, list[str]]:
         try:
             with path.open(encoding="utf-8-sig", newline="") as file:
                 return _read(self, file, other)
@@ -66,13 +66,12 @@ class CsvSpec(FilesSpec):
             raise DataError(self.path, f"cannot be read ({reason(error)})", "give a file that you may read") from None
 
 
-def _read(spec: CsvSpec, file: TextIO, other: str | None) -> tuple[dict[str, list[str]], dict[str, int]]:
-    """The values of the columns by their use (path, label, id, other), and the line on which each label first appears."""
+def _read(spec: CsvSpec, file: TextIO, other: str | None) -> dict[str, list[str]]:
+    """The values of the columns by their use: path, label, id, other."""
     lines: Iterator[str] = iter(partial(file.readline, _LONGEST_LINE), "")
     head = next(lines, "")
     delimiter = _delimiter(spec, head)
     reader = csv.reader(chain([head], lines), delimiter=delimiter, strict=True)
-    first = dict[str, int]()
     try:
         header = [name.strip() for name in next(reader, [])]
         places = _columns(spec, header, other)
@@ -88,12 +87,10 @@ def _read(spec: CsvSpec, file: TextIO, other: str | None) -> tuple[dict[str, lis
                 text = fields[place] if use == "other" else fields[place].strip()
                 if not text and use in ("path", "id"):
                     raise DataError(where, f"has an empty {header[place]}", "fill it in, or remove the line")
-                if text and use == "label":
-                    first.setdefault(text, reader.line_num)
                 found[use].append(sys.intern(text) if use == "label" else text)
     except csv.Error as error:
         raise DataError(f"{spec.path}:{reader.line_num}", f"is not valid CSV ({error})", 'fields are quoted by "') from None
-    return found, first
+    return found
 
 
 def _delimiter(spec: CsvSpec, header: str) -> str:

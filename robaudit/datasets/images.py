@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Literal, NoReturn
 
 import numpy as np
 from pydantic import Field
 
-from robaudit.datasets.base import Labels, boundary, find, reason
+from robaudit.datasets.base import Labels, boundary, find, name_text, reason
 from robaudit.datasets.classes import ClassIndex
-from robaudit.datasets.files import FileDataset, name_text
+from robaudit.datasets.image_set import ImageSet
 from robaudit.errors import DataError
 from robaudit.spec.data_files import METADATA, METADATA_PATH, SPLITS, SUFFIXES, preferred
 from robaudit.spec.model import FilesSpec
@@ -30,12 +31,14 @@ class ImagesSpec(FilesSpec):
         "top", description="the class of an image: the folder right below path (top), the folder it lies in (leaf), or all folders (path)"
     )
 
-    def open(self, base_dir: Path, *, trust: bool) -> FileDataset:
+    def open(self, base_dir: Path, *, trust: bool) -> ImageSet:
         """List the images, ordered by path; an id is the path relative to the folder, with slashes.
 
         Raises:
             DataError: there are no images, or their folders are not classes.
         """
+        from robaudit.datasets.decode import file_pixels  # imports torch, which reading a spec does not need
+
         folder = find(self.path, base_dir, "folder")
         folders, loose = _visible(folder, self.path)
         class_names = self.class_names
@@ -50,8 +53,8 @@ class ImagesSpec(FilesSpec):
         else:
             holds_nothing = "holds no class folders" if any(folder.iterdir()) else "is an empty folder"
             raise DataError(self.path, holds_nothing, "give a folder of images, or of one folder per class")
-        root, ids = boundary(self.root, base_dir, folder), [name_text(name) for name in names]
-        return FileDataset((self.path, f"{self.path}/"), folder, root, names, labels, self, class_names, ids)
+        decode = partial(file_pixels, folder=folder, root=boundary(self.root, base_dir, folder), options=self)
+        return ImageSet(self.path, names, decode, labels=labels, ids=[name_text(name) for name in names], class_names=class_names)
 
 
 def _labels_of(spec: ImagesSpec, folders: Sequence[str], names: Sequence[str]) -> tuple[Labels, tuple[str, ...]]:

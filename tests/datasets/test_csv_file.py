@@ -162,18 +162,18 @@ def test_labels(tmp_path: Path, column: list[str], class_names: Any, indices: li
         ("path,label\na,1,2\n", {}, "list.csv:2: has 3 fields, but the header has 2; quote fields with ','"),
         ("path,label\n ,1\n", {}, "list.csv:2: has an empty path; "),
         ("path,id\na,1\nb,\n", {}, "list.csv:3: has an empty id; "),
-        ("path,label\na,1\nb,2\na,3\n", {}, "list.csv: two rows have the same id 'a'; add a column id to use a path twice"),
-        ("path,id\na,x\n\nb,y\nc,y\nd,y\n", {}, "list.csv: two rows have the same id 'y'; ids must differ"),
-        ("path,label\na,1\nb,cat\n", {}, "list.csv: mixes labels that are names ('cat', line 3) and numbers ('1', line 2); "),
-        ("path,label\na,1\nb,-2\n", {}, "list.csv:3: the label '-2' is not a class index; "),
-        ("path,label\na,1.0\n", {}, "list.csv:2: the label '1.0' is not a class index; "),
-        ("path,label\na,99999999999999999999\n", {}, "list.csv:2: the label '99999999999999999999' is not a class index; "),
+        ("path,label\na,1\nb,2\na,3\n", {}, "list.csv: two samples have the same id 'a'; ids must differ"),
+        ("path,id\na,x\n\nb,y\nc,y\nd,y\n", {}, "list.csv: two samples have the same id 'y'; ids must differ"),
+        ("path,label\na,1\nb,cat\n", {}, "list.csv: mixes labels that are names ('cat') and numbers ('1'); "),
+        ("path,label\na,1\nb,-2\n", {}, "list.csv: the label '-2' is not a class index; "),
+        ("path,label\na,1.0\n", {}, "list.csv: the label '1.0' is not a class index; "),
+        ("path,label\na,99999999999999999999\n", {}, "list.csv: the label '99999999999999999999' is not a class index; "),
         (
             "path,label\na,cat\nb,dgo\n",
             {"class_names": ("cat", "dog")},
-            "list.csv:3: the label 'dgo' is not in class_names; did you mean 'dog'?",
+            "list.csv: the label 'dgo' is not in class_names; did you mean 'dog'?",
         ),
-        ("path,label\na,2\n", {"class_names": ("cat", "dog")}, "list.csv: sample 'a' has the label 2, but class_names has 2 names"),
+        ("path,label\na,2\n", {"class_names": ("cat", "dog")}, "list.csv, sample 'a': has the label 2, but class_names has 2 names"),
         ('path,label\n"a,1\nb,2\n', {}, "list.csv:3: is not valid CSV (unexpected end of data); "),
         ("path,label\na\rb,1\n", {}, "list.csv:2: has 1 fields, but the header has 2; "),
         (b"path,label\na,1\n\xff\xfe,2\n", {}, "list.csv: is not UTF-8 text; save the file as UTF-8"),
@@ -188,9 +188,9 @@ def test_unreadable_images_are_single_samples(tmp_path: Path) -> None:
     draw(tmp_path / "ok.png")
     (tmp_path / "folder.png").mkdir()
     dataset = opened(tmp_path, "path\nno.png\nfolder.png\nok.png\n")
-    with pytest.raises(SampleError, match=r"^list.csv, no.png: no such file; "):
+    with pytest.raises(SampleError, match=r"^list.csv, sample no.png: no such file; "):
         dataset[0]
-    with pytest.raises(SampleError, match=r"^list.csv, folder.png: is not a regular file; "):
+    with pytest.raises(SampleError, match=r"^list.csv, sample folder.png: is not a regular file; "):
         dataset[1]
     assert dataset[2].id == "ok.png"
 
@@ -200,7 +200,7 @@ def test_paths_from_windows(tmp_path: Path) -> None:
     draw(tmp_path / "a\\b.png")
     dataset = opened(tmp_path, "path\na\\b.png\nc\\d.png\n")
     assert dataset[0].id == "a\\b.png"
-    with pytest.raises(SampleError, match=r"^list.csv, c\\d.png: no such file; folders are separated by / here, not by \\$"):
+    with pytest.raises(SampleError, match=r"^list.csv, sample c\\d.png: no such file; folders are separated by / here, not by \\$"):
         dataset[1]
 
 

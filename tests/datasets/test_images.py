@@ -73,7 +73,9 @@ def test_linked_class_folders(tmp_path: Path) -> None:
     dataset = opened(tmp_path)
     assert ids(dataset) == ["cat/a.png", "cat/c.png", "dog/b.png"]
     assert dataset[1].pixels.equal(dataset[0].pixels)
-    with pytest.raises(SampleError, match=r"^pets/dog/b\.png: leads out of the folder of the data; set root to a folder that all images "):
+    with pytest.raises(
+        SampleError, match=r"^pets, sample dog/b\.png: leads out of the folder of the data; set root to a folder that all images "
+    ):
         dataset[2]
     assert opened(tmp_path, root=".")[2].label == 1
 
@@ -108,7 +110,7 @@ def test_unreadable_image(tmp_path: Path) -> None:
     draw(tmp_path, "cat/a.png", "cat/b.png")
     (tmp_path / "pets/cat/a.png").write_bytes(b"junk")
     dataset = opened(tmp_path)
-    with pytest.raises(SampleError, match=r"^pets/cat/a.png: is not an image that Pillow can read; "):
+    with pytest.raises(SampleError, match=r"^pets, sample cat/a.png: is not an image that Pillow can read; "):
         dataset[0]
     assert dataset[1].id == "cat/b.png"
 
