@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -54,17 +54,11 @@ class ClassIndex:
 
     def remedy(self, text: str) -> str:
         """The remedy for an unknown text."""
-        names = sorted(self._known(text))
-        if (near := did_you_mean(text, names)).startswith("did"):
-            return near if len(names) <= _SHOWN else f"{near}; or write class_names in the order of the logits"
+        if (near := did_you_mean(text, self._exact)).startswith("did"):
+            return f"{near}; or write class_names in the order of the logits"
+        names = sorted(self._exact)
         known = f"known: {', '.join(names[:_SHOWN])}" + (f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else "")
         return f"{known}; rename it, or write class_names in the order of the logits (null: in the order of the folders' or labels' names)"
-
-    def _known(self, text: str) -> Iterable[str]:
-        several = self._loose.get(_folded(text), set())
-        if not several:  # two classes with the same name, distinguished in brackets: "crane (n02012849)"
-            several = {index for name, index in self._exact.items() if _folded(name).startswith(f"{_folded(text)} (")}
-        return [name for name, index in self._exact.items() if index in several] if several else self._exact
 
 
 def _folded(text: str) -> str:

@@ -22,7 +22,7 @@ from pydantic import Field
 
 from robaudit.datasets.base import Labels, boundary, different, find, reason
 from robaudit.datasets.classes import ClassIndex, label_array, text_labels
-from robaudit.datasets.image_set import ImageSet
+from robaudit.datasets.image_set import ImageSet, sample_parts
 from robaudit.errors import DataError, did_you_mean, needs_extra
 from robaudit.files import expanded
 from robaudit.spec.data_files import (
@@ -88,9 +88,11 @@ class HfSpec(FilesSpec):
                 raise DataError(where, f"the column {key!r} is empty in row {ids.index('')}", "fill it in, or set id_column to another")
         if files[0].suffix == ".arrow":
             _validate(table, [name for name in (image, label, key) if name is not None], where)
-        rows = _Column(table, image, kinds[image])
-        decode = partial(file_pixels, folder=files[0].parent, root=root, options=self)
-        return ImageSet(where, rows, decode, labels=labels, ids=ids and different(ids, where), class_names=names)
+        rows = table.select_columns([image])
+        if kinds[image] == "image":
+            rows = rows.cast_column(image, type(table.features[image])(decode=False))
+        decode, parts = partial(file_pixels, folder=files[0].parent, root=root, options=self), partial(sample_parts, keys=(image, None))
+        return ImageSet(where, rows, decode, labels=labels, ids=ids and different(ids, where), class_names=names, parts=parts)
 
     def column(self, name: str, base_dir: Path) -> list[str]:
         """A further column, with the names of classes for their indices; empty where a value is missing.
@@ -146,22 +148,6 @@ class HfSpec(FilesSpec):
         return np.array([*(classes.index(name, where, f"its class {name!r}") for name in own), -1], dtype=np.int64)
 
 
-class _Column:
-    """The images of a table as bytes and paths, not decoded by the library; one is read at a time."""
-
-    def __init__(self, table: Any, name: str, kind: str) -> None:
-        import datasets
-
-        rows = table.select_columns([name])
-        self._rows, self._name = rows.cast_column(name, datasets.Image(decode=False)) if kind == "image" else rows, name
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def __getitem__(self, index: int) -> Any:
-        return self._rows[index][self._name]
-
-
 def _chosen_files(spec: HfSpec, base_dir: Path) -> tuple[str, list[Path], str]:
     """The reader's name, the files of the split in order, and the split's name, '' if there is only one.
 
@@ -170,9 +156,9 @@ def _chosen_files(spec: HfSpec, base_dir: Path) -> tuple[str, list[Path], str]:
     """
     place = base_dir / expanded(spec.path)
     if place.is_dir():
-        visible = sorted(visible_files(place))
-        form = next((form for form in FORMS.values() if any(form_of(file.name) == form for file in visible)), None)
-        files = [file for file in visible if form and form_of(file.name) == form]
+        names = sorted(name for name in visible_files(place) if form_of(name))
+        form = next((form for form in FORMS.values() if any(form_of(name) == form for name in names)), None)
+        files = [place / name for name in names if form_of(name) == form]
     elif is_pattern(spec.path) and not os.path.lexists(place):
         files = [find(name, base_dir, "file") for name in sorted(glob.glob(str(place), recursive=True))]  # noqa: PTH207  absolute patterns
     else:

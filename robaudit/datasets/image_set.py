@@ -28,7 +28,7 @@ class ImageSet:
         where: its name in messages.
         items: gives an image for an index, or, with ``parts``, a sample.
         decode: the pixels of an image, and of its place for messages.
-        labels: (n,); -1: none. None: without labels, or unknown before the samples are read.
+        labels: (n,); -1: none. None: without labels, or those of the samples, unknown before they are read.
         ids: by index; default: the index as text.
         class_names: by class index.
         parts: image and label of a sample, and of its place for messages.
@@ -70,9 +70,10 @@ class ImageSet:
         """
         sample_id = self.sample_id(index)
         where = f"{self.where}, sample {sample_id}"
-        image, label = self._item(index, where), None if self._labels is None else self._labels[index]
-        if self._parts is not None:
-            image, label = self._parts(image, where)
+        item = self._item(index, where)
+        image, label = (item, None) if self._parts is None else self._parts(item, where)
+        if self._labels is not None:
+            label = self._labels[index]
         return Sample(sample_id, self._decode(image, where), as_label(label, where, self.class_names))
 
     def _item(self, index: int, where: str) -> Any:

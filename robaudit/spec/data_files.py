@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import csv
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
+
+from robaudit.errors import DataError
 
 SUFFIXES = frozenset((".png", ".jpg", ".jpeg", ".bmp", ".ppm", ".pgm", ".pbm", ".tif", ".tiff", ".webp", ".gif"))
 """Suffixes of image files."""
@@ -57,13 +60,14 @@ def recognised(written: str, base: Path) -> dict[str, Any] | None:
     if suffix == ".npz":
         return {"kind": "npz", "path": written}
     if suffix in (".csv", ".tsv"):
-        return {"kind": "csv", "path": written, **_renamed(columns_of(path))}
+        return {"kind": "csv", "path": written, **_renamed(_columns_of(path))}
     return {"kind": "hf", "path": written} if form_of(written) else None
 
 
 def form_of(name: str) -> str | None:
     """The reader of the library ``datasets`` for a file of this name, if any."""
-    return next((form for suffix, form in FORMS.items() if name.lower().endswith(suffix)), None)
+    own_cache = name.rpartition("/")[2].startswith("cache-")  # beside what it has saved
+    return None if own_cache else next((form for suffix, form in FORMS.items() if name.lower().endswith(suffix)), None)
 
 
 def is_pattern(written: str) -> bool:
@@ -74,17 +78,26 @@ def is_pattern(written: str) -> bool:
 def _folder(written: str, path: Path) -> dict[str, Any]:
     inner = written.rstrip("/")
     if (path / METADATA).is_file():
-        return {"kind": "csv", "path": f"{inner}/{METADATA}", **_renamed(columns_of(path / METADATA))}
-    if any(form_of(file.name) for file in islice(visible_files(path), _MOST_LISTED)):
+        return {"kind": "csv", "path": f"{inner}/{METADATA}", **_renamed(_columns_of(path / METADATA))}
+    if any(form_of(name) for name in islice(visible_files(path), _MOST_LISTED)):
         return {"kind": "hf", "path": written}
     return {"kind": "images", "path": inner + _class_folders(path)}
 
 
-def visible_files(folder: Path) -> Iterator[Path]:
-    """The files below a folder that are neither hidden nor in the library's own cache."""
-    for place, folders, names in os.walk(folder):
+def visible_files(root: Path, inside: str = "") -> Iterator[str]:
+    """The files below a folder (or one folder in it) that are not hidden, as paths relative to ``root`` with slashes.
+
+    Raises:
+        DataError: a folder cannot be listed; without it, a class could be missing.
+    """
+
+    def refuse(error: OSError) -> NoReturn:
+        raise DataError(str(error.filename), f"cannot be listed ({error.strerror})", "give folders that you may read") from None
+
+    for place, folders, names in os.walk(root / inside, onerror=refuse):
         folders[:] = [name for name in folders if not name.startswith(".")]
-        yield from (Path(place, name) for name in names if not name.startswith((".", "cache-")))
+        below = Path(place).relative_to(root).as_posix()
+        yield from (name if below == "." else f"{below}/{name}" for name in names if not name.startswith("."))
 
 
 def _class_folders(path: Path) -> str:
@@ -118,15 +131,19 @@ def usual(names: Sequence[str], columns: Sequence[str]) -> str | None:
     return next((lower[name] for name in names if name in lower), None)
 
 
-def columns_of(path: Path) -> list[str]:
-    """The names in the first line of a CSV file; empty if it has no header."""
+def header_of(line: str) -> tuple[str, list[str]]:
+    """The delimiter and the names of columns in the first line of a CSV file."""
+    delimiter = str(max(DELIMITERS, key=line.count))
+    return delimiter, [name.strip() for name in next(csv.reader([line], delimiter=delimiter), [])]
+
+
+def _columns_of(path: Path) -> list[str]:
+    """The names in the first line of a CSV file; empty if it cannot be read."""
     try:
         with path.open("rb") as file:
-            line = file.readline(_LONGEST_LINE).decode("utf-8-sig")
-    except (OSError, ValueError):
+            return header_of(file.readline(_LONGEST_LINE).decode("utf-8-sig"))[1]
+    except (OSError, ValueError, csv.Error):
         return []
-    delimiter = max(DELIMITERS, key=line.count)
-    return [name.strip().strip('"') for name in line.split(delimiter)]
 
 
 def _renamed(columns: Sequence[str]) -> dict[str, Any]:

@@ -124,9 +124,9 @@ def test_missing_folder(tmp_path: Path) -> None:
 
 def test_empty_folder(tmp_path: Path) -> None:
     (tmp_path / "pets").mkdir()
-    assert message(tmp_path) == "pets: is an empty folder; give a folder of images, or of one folder per class"
-    (tmp_path / "pets" / "readme.txt").write_text("")
-    assert "pets: holds no class folders; " in message(tmp_path)
+    assert message(tmp_path).startswith("pets: holds no images; known suffixes: .bmp .gif ")
+    (tmp_path / "pets" / "cat").mkdir()
+    assert message(tmp_path).startswith("pets: has no images in its 1 class folder; ")
 
 
 def test_a_class_folder_that_cannot_be_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,11 +135,11 @@ def test_a_class_folder_that_cannot_be_listed(tmp_path: Path, monkeypatch: pytes
 
     def guarded(path: Any) -> Any:
         if Path(path).name == "dog":
-            raise PermissionError(13, "Permission denied")
+            raise PermissionError(13, "Permission denied", str(path))
         return scandir(path)
 
     monkeypatch.setattr(os, "scandir", guarded)
-    assert message(tmp_path) == "pets/dog: cannot be listed (Permission denied); give folders that you may read"
+    assert message(tmp_path) == f"{tmp_path}/pets/dog: cannot be listed (Permission denied); give folders that you may read"
 
 
 def test_images_without_class_folders_have_no_labels(tmp_path: Path) -> None:
