@@ -351,8 +351,8 @@ def for_noisy_passes(model: LogitModel, precision: Precision) -> LogitModel:
     Raises:
         ModelError: the network cannot be cast to bfloat16, or computes in float32 only.
     """
-    if model.format == "onnx" and precision in ("bf16", "tf32"):
-        raise ModelError(model.name, "onnx networks run in fp32 only", _EXACT)
+    if not model.differentiable and precision in ("bf16", "tf32"):
+        raise ModelError(model.name, f"{model.format} networks run in fp32 only", _EXACT)
     return in_bfloat16(model) if precision == "bf16" else model.rounding(precision == "tf32")
 
 
