@@ -109,7 +109,7 @@ def test_a_declared_constant_that_the_images_contradict() -> None:
 
 def test_it_is_refused_before_the_run() -> None:
     network = nn.Sequential(nn.LayerNorm(4), nn.Flatten(), nn.Linear(24, 3))
-    with pytest.raises(ModelError, match=r"the operation NativeLayerNorm has none; declare it"):
+    with pytest.raises(ModelError, match=r"the operation native_layer_norm has none; declare it"):
         MarginRadius().check_model(from_module(network), torch.rand(SHAPE))
     MarginRadius.model_validate({"lipschitz": {"l2": 3, "source": "a theorem"}}).check_model(from_module(network), torch.rand(SHAPE))
 

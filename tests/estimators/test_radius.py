@@ -194,11 +194,11 @@ AFFINE: dict[str, nn.Module] = {
     "products with fixed weights": Doubled(),
 }
 OTHERS: dict[str, nn.Module] = {
-    "Relu": affine(nn.Flatten(), nn.Linear(24, 5), nn.ReLU(), nn.Linear(5, 4)),
-    "Tanh": curved(),
-    "MaxPool2D": affine(nn.MaxPool2d(2), nn.Flatten(), nn.Linear(4, 4)),
-    "LogSoftmax": affine(nn.Flatten(), nn.Linear(24, 4), nn.LogSoftmax(1)),
-    "Hardtanh": affine(nn.Hardtanh(), nn.Flatten(), nn.Linear(24, 4)),
+    "relu": affine(nn.Flatten(), nn.Linear(24, 5), nn.ReLU(), nn.Linear(5, 4)),
+    "tanh": curved(),
+    "max_pool2d_with_indices": affine(nn.MaxPool2d(2), nn.Flatten(), nn.Linear(4, 4)),
+    "log_softmax": affine(nn.Flatten(), nn.Linear(24, 4), nn.LogSoftmax(1)),
+    "hardtanh": affine(nn.Hardtanh(), nn.Flatten(), nn.Linear(24, 4)),
 }
 
 
@@ -222,12 +222,12 @@ class Masked(nn.Module):
 
 
 def test_a_comparison_of_pixels_is_noticed() -> None:
-    assert other_operation(from_module(Masked()), IMAGE) == "mul"
+    assert other_operation(from_module(Masked()), IMAGE).endswith("operation gt")
 
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_another_network_is_not(name: str) -> None:
-    assert other_operation(from_module(OTHERS[name]), IMAGE).startswith(name.removesuffix("2D"))
+    assert other_operation(from_module(OTHERS[name]), IMAGE).endswith(f"operation {name}")
     with pytest.raises(ModelError, match="is not linear, and radius_exact needs it to be"):
         RadiusExact().check_model(from_module(OTHERS[name]), IMAGE)
 
@@ -235,20 +235,20 @@ def test_another_network_is_not(name: str) -> None:
 @pytest.mark.parametrize(
     ("forward", "operation"),
     [
-        (lambda x: (x * x).flatten(1)[:, :4], "Mul"),
-        (lambda x: x.flatten(1)[:, :4] / x.flatten(1)[:, 4:8], "Div"),
-        (lambda x: 1 / x.flatten(1)[:, :4], "Reciprocal"),
-        (lambda x: torch.div(x.flatten(1)[:, :4], 3, rounding_mode="floor"), "Div"),
-        (lambda x: torch.bmm(x.flatten(1)[:, :4, None], x.flatten(1)[:, :1, None])[..., 0], "Bmm"),
+        (lambda x: (x * x).flatten(1)[:, :4], "mul"),
+        (lambda x: x.flatten(1)[:, :4] / x.flatten(1)[:, 4:8], "div"),
+        (lambda x: 1 / x.flatten(1)[:, :4], "reciprocal"),
+        (lambda x: torch.div(x.flatten(1)[:, :4], 3, rounding_mode="floor"), "div"),
+        (lambda x: torch.bmm(x.flatten(1)[:, :4, None], x.flatten(1)[:, :1, None])[..., 0], "bmm"),
     ],
 )
 def test_pixels_times_pixels_are_not_affine(forward: Callable[[Tensor], Tensor], operation: str) -> None:
-    assert other_operation(forward, IMAGE) == operation
+    assert other_operation(forward, IMAGE) == f"its graph has the operation {operation}"
 
 
 def test_batch_statistics_are_not_affine() -> None:
     network = nn.Sequential(nn.BatchNorm2d(2), nn.Flatten())
-    assert other_operation(network.train(), torch.rand(SHAPE)) == "NativeBatchNorm"
+    assert other_operation(network.train(), torch.rand(SHAPE)).endswith("operation native_batch_norm")
     assert other_operation(network.eval(), torch.rand(SHAPE)) == ""
 
 

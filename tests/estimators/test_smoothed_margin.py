@@ -108,5 +108,5 @@ def test_other_noise_is_refused() -> None:
 
 def test_an_unknown_constant_is_refused() -> None:
     network = nn.Sequential(nn.GroupNorm(1, 2), nn.Flatten(), nn.Linear(24, 3))
-    with pytest.raises(ModelError, match=r"the operation NativeGroupNorm has none; declare it"):
+    with pytest.raises(ModelError, match=r"the operation native_group_norm has none; declare it"):
         SmoothedMargin().check_model(from_module(network), torch.rand(SHAPE))
