@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from robaudit.auditing.setup import MOST_IMAGES, ChunkSizer, Gauge
+from robaudit.auditing.chunk_sizes import MOST_IMAGES, ChunkSizer, Gauge
 from robaudit.estimators.registry import build, tasks_at
 from robaudit.memory import CPU
 from robaudit.spec.model import EstimatorSpec
