@@ -76,9 +76,9 @@ def test_plugins_are_named_once(package: Any, about: tuple[str, str], monkeypatc
     point = SimpleNamespace(dist=package, value="margins.plugin:Margin")
     ours = SimpleNamespace(dist=SimpleNamespace(name="robaudit", version="0"), value="robaudit.estimators.mc:MonteCarlo")
     monkeypatch.setattr(environment, "registered", lambda: {"margin": point, "mc": ours, "other": point})
-    chosen: Any = [SimpleNamespace(name=name, label=label) for name, label in (("margin", "a"), ("mc", "mc"), ("margin", "b"))]
+    spec: Any = SimpleNamespace(estimators=[SimpleNamespace(name=name) for name in ("margin", "mc", "margin")])
     expected = {"package": about[0], "version": about[1], "entry_point": "margins.plugin:Margin"}
-    assert plugins(chosen) == {"margin": expected}
+    assert plugins(spec) == {"margin": expected}
 
 
 @pytest.mark.parametrize(
