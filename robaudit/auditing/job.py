@@ -25,7 +25,7 @@ from robaudit.datasets.base import Dataset
 from robaudit.errors import SpecError
 from robaudit.estimators.registry import Task
 from robaudit.models.logits import rounded_products
-from robaudit.noise.registry import Noise
+from robaudit.noise.process import NoiseProcess
 from robaudit.progress import Listener
 from robaudit.spec.model import AuditSpec
 from robaudit.store.info import device_type
@@ -48,7 +48,7 @@ class Job:
     """
 
     spec: AuditSpec
-    noises: tuple[Noise, ...]
+    noises: tuple[NoiseProcess, ...]
     tasks: tuple[Task, ...]
     samples: Dataset
     facts: Facts

@@ -26,7 +26,7 @@ from robaudit.estimators.engine import Engine
 from robaudit.estimators.registry import Task, check_model, refuse_unfit, tasks_of
 from robaudit.memory import memory_limit
 from robaudit.models.logits import for_noisy_passes
-from robaudit.noise.registry import Noise
+from robaudit.noise.process import NoiseProcess
 from robaudit.noise.registry import build as build_noises
 from robaudit.progress import Listener
 from robaudit.quantities import LOSS, RADIUS
@@ -100,7 +100,7 @@ class OpenedAudit:
     """
 
     spec: AuditSpec
-    noises: tuple[Noise, ...]
+    noises: tuple[NoiseProcess, ...]
     tasks: tuple[Task, ...]
     samples: Dataset
     kind: str
@@ -120,7 +120,7 @@ class PreparedAudit:
     """
 
     spec: AuditSpec
-    noises: tuple[Noise, ...]
+    noises: tuple[NoiseProcess, ...]
     tasks: tuple[Task, ...]
     samples: Dataset
     readers: int
@@ -171,7 +171,7 @@ def open_audit(request: Request, listener: Listener) -> OpenedAudit:
     listener.doing("reading the spec")
     noises = build_noises(spec.noise, spec.base_dir, spec.origin)
     tasks = tasks_of(spec)
-    refuse_unfit(tasks, {noise.label: noise.form for noise in noises})
+    refuse_unfit(tasks, {noise.label: noise.noise for noise in noises})
     listener.doing("opening the data set")
     samples = dataset if dataset is not None else open_dataset(spec.dataset, base_dir=spec.base_dir, trust=request.trust)
     if len(samples) == 0:

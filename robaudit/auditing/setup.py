@@ -18,9 +18,8 @@ from robaudit.memory import free_bytes, peak, reset_peak, used
 from robaudit.models.load import from_module, load_model
 from robaudit.models.logits import PIXELS, LogitModel
 from robaudit.noise.base import shape_of
-from robaudit.noise.draws import NormalDraws
 from robaudit.noise.gaussian import Gaussian
-from robaudit.noise.registry import Noise, NoiseSource
+from robaudit.noise.process import NoiseProcess
 from robaudit.spec.model import AuditSpec
 from robaudit.spec.pretrained.folder import model_path
 
@@ -139,7 +138,7 @@ def make_model(spec: AuditSpec, given: nn.Module | None, device: torch.device, *
     return model.rounding(spec.run.precision == "tf32")
 
 
-def check_noises(noises: Sequence[Noise], image: torch.Tensor, dataset: Dataset) -> None:
+def check_noises(noises: Sequence[NoiseProcess], image: torch.Tensor, dataset: Dataset) -> None:
     """Check that the noises fit the images, before anything is computed.
 
     Args:
@@ -167,7 +166,7 @@ def _labels_of(dataset: Dataset) -> Iterator[tuple[str, int]]:
 
 def make_engine(
     spec: AuditSpec,
-    noises: Sequence[Noise],
+    noises: Sequence[NoiseProcess],
     model: LogitModel,
     noisy: LogitModel,
     classes: int,
@@ -196,7 +195,7 @@ def make_engine(
     return Engine(model, sources, classes, noisy=noisy, fit=fit, free=free)
 
 
-def on_stream(engine: Engine, noises: Sequence[Noise], seed: int, stream: str) -> Engine:
+def on_stream(engine: Engine, noises: Sequence[NoiseProcess], seed: int, stream: str) -> Engine:
     """The same engine with noise of its own, independent of the run's noise and of other streams.
 
     Args:
@@ -210,10 +209,10 @@ def on_stream(engine: Engine, noises: Sequence[Noise], seed: int, stream: str) -
     return other
 
 
-def sources_of(noises: Sequence[Noise], seed: int, model: LogitModel, stream: str = "") -> dict[str | None, NoiseSource]:
+def sources_of(noises: Sequence[NoiseProcess], seed: int, model: LogitModel, stream: str = "") -> dict[str | None, NoiseProcess]:
     """The noises by label, and under None the RNG for noise-free estimators."""
-    bare = NoiseSource(Gaussian(), NormalDraws(NONE, seed, model.device, model.dtype, stream=stream))
-    return {None: bare, **{noise.label: noise.source(seed, model.device, model.dtype, stream=stream) for noise in noises}}
+    bare = NoiseProcess(Gaussian(), NONE, seed, model.device, model.dtype, stream=stream)
+    return {None: bare, **{noise.label: noise.seeded(seed, model.device, model.dtype, stream=stream) for noise in noises}}
 
 
 def make_sizer(spec: AuditSpec, engine: Engine, tasks: Sequence[Task], image: torch.Tensor, limit: int, *, mixed: bool) -> ChunkSizer:

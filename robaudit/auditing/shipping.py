@@ -21,7 +21,7 @@ from robaudit.errors import ModelError, SpecError
 from robaudit.models.architectures import FAMILIES
 from robaudit.models.load import guess_format
 from robaudit.models.onnx_file import read_contents
-from robaudit.noise.registry import Noise
+from robaudit.noise.process import NoiseProcess
 from robaudit.spec.model import AuditSpec
 from robaudit.spec.pretrained.folder import CONFIG, INDEX, model_path, weights_file
 
@@ -87,7 +87,7 @@ def first_sent(dataset: Dataset, *, skip_bad: bool) -> SentSamples:
     return SentSamples(dataset.where, dataset.class_names, samples)
 
 
-def packed(spec: AuditSpec, noises: Sequence[Noise]) -> tuple[AuditSpec, dict[str, bytes], str]:
+def packed(spec: AuditSpec, noises: Sequence[NoiseProcess]) -> tuple[AuditSpec, dict[str, bytes], str]:
     """The spec with its model path relative to the files to send, these files, and the model's folder.
 
     A model folder sends its weights and .json files; a model file sends the configuration next to it. The user's own Python code
@@ -98,8 +98,8 @@ def packed(spec: AuditSpec, noises: Sequence[Noise]) -> tuple[AuditSpec, dict[st
         SpecError: a noise is made from files, which are not sent.
     """
     for noise in noises:
-        if noise.form.files:
-            what = f"is made from files ({noise.form.files[0].name}), which are not sent"
+        if noise.noise.files:
+            what = f"is made from files ({noise.noise.files[0].name}), which are not sent"
             raise SpecError(f"noise {noise.label}", what, "put everything where all machines can read it, and leave --ship out")
     path, model = model_path(spec.model, spec.base_dir), spec.model
     code = {str(file.relative_to(spec.base_dir)): file for file in _code(model.architecture or "", spec.base_dir)}

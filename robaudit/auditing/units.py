@@ -11,7 +11,7 @@ from torch import Tensor
 from robaudit.errors import DataError, RobauditError, SpecError
 from robaudit.levels import LevelName, NoiseLevel
 from robaudit.noise.base import shape_of
-from robaudit.noise.registry import Noise
+from robaudit.noise.process import NoiseProcess
 from robaudit.text import count
 
 _ROUNDING = 1e-6  # of pixels
@@ -91,7 +91,7 @@ def pixel_findings(where: str, low: float, high: float, *, scaled: bool) -> Iter
         yield Impossible(where, what, "divide them by the value of full intensity (in a .npz: dataset.scale)", DataError)
 
 
-def level_findings(noises: Sequence[Noise], image: Tensor, sample_id: str) -> Iterator[Finding]:
+def level_findings(noises: Sequence[NoiseProcess], image: Tensor, sample_id: str) -> Iterator[Finding]:
     """Levels that cannot be meant for pixels in [0, 1]: 8 where 8/255 is usual.
 
     A level is reported if it is a standard deviation or radius above 1, no smaller levels lead up to it, and the noise moves pixels by
@@ -132,9 +132,9 @@ def _unprepared(levels: Sequence[NoiseLevel]) -> list[NoiseLevel]:
     return found
 
 
-def _typical_change(noise: Noise, image: Tensor, sample_id: str, level: float) -> float:
+def _typical_change(noise: NoiseProcess, image: Tensor, sample_id: str, level: float) -> float:
     """The root mean square of the change of a pixel."""
-    source, x = noise.source(0, image.device, image.dtype), image[None]
+    source, x = noise.seeded(0, image.device, image.dtype), image[None]
     draws = source.blocks(sample_id, _DRAWS, shape_of(image))  # of a large image, a block holds fewer
     changes = torch.cat([source.noisy(x, z, level, ids=[sample_id]) - x for z in draws])
     return float(changes.square().mean().sqrt())

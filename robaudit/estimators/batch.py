@@ -13,8 +13,8 @@ from torch import Tensor
 from robaudit.estimators.engine import Engine, NoisyBatch, padded
 from robaudit.levels import NoiseLevel
 from robaudit.models.logits import LogitModel
-from robaudit.noise.base import NoiseKind, shape_of
-from robaudit.noise.registry import NoiseSource
+from robaudit.noise.base import Noise, shape_of
+from robaudit.noise.process import NoiseProcess
 from robaudit.numerics.margins import halves, margin_gradients, margins, other_classes
 from robaudit.numerics.normal import normal_cdf
 from robaudit.numerics.rowwise import mean_over, total, variance_over
@@ -152,8 +152,8 @@ class ImageBatch:
         predicted = logits.argmax(1)
         if grams:
             rows = engine.gradient_rows(x.shape[1:], k)
-            for clip in dict.fromkeys(engine.noises[noise].form.clip for noise in grams):
-                model, clipped = engine.model.clipping(clip), [noise for noise in grams if engine.noises[noise].form.clip == clip]
+            for clip in dict.fromkeys(engine.noises[noise].noise.clip for noise in grams):
+                model, clipped = engine.model.clipping(clip), [noise for noise in grams if engine.noises[noise].noise.clip == clip]
                 for part in torch.arange(len(x), device=x.device).split(rows):
                     _, _, u = margin_gradients(model, padded(x[part], rows), padded(predicted[part], rows))
                     for noise in clipped:
@@ -184,14 +184,14 @@ class ImageBatch:
         return self.at.number
 
     @property
-    def noise(self) -> NoiseKind:
+    def noise(self) -> Noise:
         """The noise: its options, and its map from normal variables to pixels."""
-        return self._source.form
+        return self._process.noise
 
     @property
     def amplitude(self) -> float:
         """The number that scales additive noise at this level: the covariance is amplitude^2 times the covariance of unit noise."""
-        return self._source.amplitude(self.level, shape_of(self.x))
+        return self._process.amplitude(self.level, shape_of(self.x))
 
     @property
     def model(self) -> LogitModel:
@@ -205,12 +205,11 @@ class ImageBatch:
 
     def normals(self, purpose: str, image: int, draws: int, start: int = 0) -> Iterator[Tensor]:
         """Standard normal variables of an image for one purpose only, as blocks (n, *latent_shape)."""
-        return self._source.blocks(f"{purpose}\x1f{self.ids[image]}", draws, shape_of(self.x), start)
+        return self._process.blocks(f"{purpose}\x1f{self.ids[image]}", draws, shape_of(self.x), start)
 
     def scalars(self, purpose: str, image: int, draws: int) -> Iterator[Tensor]:
         """Standard normal numbers of an image for one purpose only, as blocks (n,)."""
-        blocks = self._source.draws.blocks(f"{purpose}\x1f{self.ids[image]}", draws, (1,))
-        return (block[:, 0] for block in blocks)
+        return self._process.scalars(f"{purpose}\x1f{self.ids[image]}", draws)
 
     def pixels(self, image: Tensor, z: Tensor) -> Tensor:
         """Noisy pixels from normal variables.
@@ -226,7 +225,7 @@ class ImageBatch:
 
     def noisy_pixels(self, x: Tensor, ids: Sequence[str], z: Tensor) -> Tensor:
         """Like :meth:`pixels`, for clean pixels and sample ids already looked up."""
-        return self._source.noisy(x, z, self.level, ids=ids)
+        return self._process.noisy(x, z, self.level, ids=ids)
 
     def steady_rows(self) -> tuple[int, int]:
         """Rows of a pass, and of one that differentiates a number a row, for searches whose decisions depend on the last digits."""
@@ -235,14 +234,14 @@ class ImageBatch:
 
     def derivative(self, z: Tensor) -> Tensor | None:
         """The derivative of each noisy value with respect to its own normal variable, if the noise has a formula."""
-        return self._source.derivative(z, self.level)
+        return self._process.derivative(z, self.level)
 
     def gram(self, gradients: Tensor, x: Tensor) -> Tensor:
         """u_i^T S u_j of unit noise for gradients (n, margins, pixels) of the images ``x``; float64."""
-        return self._source.gram(gradients, x)
+        return self._process.gram(gradients, x)
 
     @property
-    def _source(self) -> NoiseSource:
+    def _process(self) -> NoiseProcess:
         return self.engine.noises[self.at.noise]
 
     @cached_property
@@ -327,7 +326,7 @@ class ImageBatch:
 
     def _slopes(self) -> Tensor:
         """Estimated variance of each margin's tangent, (n, classes - 1): differences over a short step along each of 8 draws."""
-        short = replace(self.at, level=self._source.additive.shrunk(self.level, _STEP))
+        short = replace(self.at, level=self._process.additive.shrunk(self.level, _STEP))
         g = self._few_margins(short, pairs=False) - self.margins[:, None]
         return mean_over(g.square(), 1) / _STEP**2
 

@@ -17,8 +17,7 @@ from robaudit.levels import GAUSSIAN, NoiseLevel
 from robaudit.memory import extra_peak, free_bytes
 from robaudit.models.logits import LogitModel
 from robaudit.noise.base import shape_of
-from robaudit.noise.draws import DrawPool
-from robaudit.noise.registry import NoiseSource
+from robaudit.noise.process import DrawPool, NoiseProcess
 
 _CPU_VALUES, _CUDA_VALUES = 3 * 2**16, 3 * 2**20
 _CPU_ROWS, _CUDA_ROWS, _FEWEST_ROWS = 128, 4096, 8
@@ -82,7 +81,7 @@ class Engine:
     def __init__(
         self,
         model: LogitModel,
-        noises: NoiseSource | Mapping[Any, NoiseSource],
+        noises: NoiseProcess | Mapping[Any, NoiseProcess],
         classes: int,
         batch_size: int | None = None,
         *,
@@ -91,7 +90,7 @@ class Engine:
         free: int | None = None,
     ) -> None:
         self.model, self.classes = model, classes
-        self.noises: dict[str | None, NoiseSource] = {GAUSSIAN: noises} if isinstance(noises, NoiseSource) else dict(noises)
+        self.noises: dict[str | None, NoiseProcess] = {GAUSSIAN: noises} if isinstance(noises, NoiseProcess) else dict(noises)
         self._noisy, self._batch_size = noisy or model, batch_size
         self._most_rows = None if fit is None else fit.rows
         self._most_gradient_rows = None if fit is None else fit.gradient_rows
@@ -169,7 +168,7 @@ class Engine:
 
     def model_under(self, noise: str | None) -> LogitModel:
         """The model for this noise's copies: it clips their pixels if the noise asks for it."""
-        return self.model.clipping(self.noises[noise].form.clip)
+        return self.model.clipping(self.noises[noise].noise.clip)
 
     def logits(self, x: Tensor) -> Tensor:
         """Logits of images (n, channels, height, width), batched; float64 (n, classes)."""
@@ -185,7 +184,7 @@ class Engine:
     ) -> Iterator[tuple[NoisyBatch, Tensor]]:
         """Noisy batches with their logits, in inference mode."""
         rows = self.rows(x.shape[1:])
-        model = self._noisy.clipping(self.noises[at.noise].form.clip)
+        model = self._noisy.clipping(self.noises[at.noise].noise.clip)
         for batch in self.noisy_batches(x, ids, at, draws, rows, start=start, pairs=pairs, frames=frames):
             with torch.inference_mode():
                 logits = model(batch.padded)[: len(batch.x)]
@@ -249,7 +248,7 @@ class Engine:
             (rows, classes): image by image, in the order of its draws.
         """
         source, rows, shape = self.noises[noise], self.rows(x.shape[1:]), shape_of(x)
-        model = self._noisy.clipping(source.form.clip)
+        model = self._noisy.clipping(source.noise.clip)
         kept = None if pool is None else pool.holding(images, max(int(numbers[-1]) for numbers in draws) + 1, x)
         if kept is not None:
             yield from self._pooled_logits(model, x, source, images, levels, draws, kept)
@@ -265,7 +264,7 @@ class Engine:
         self,
         model: LogitModel,
         x: Tensor,
-        source: NoiseSource,
+        source: NoiseProcess,
         images: Sequence[int],
         levels: Sequence[float],
         draws: Sequence[NDArray[np.int64]],
@@ -278,7 +277,7 @@ class Engine:
         level = torch.from_numpy(np.repeat(levels, sizes)).to(x.device, x.dtype, non_blocking=True)[:, None, None, None]
         for (image, draw), part in zip(at.split(rows, 1), level.split(rows), strict=True):
             with torch.inference_mode():
-                pixels = source.form.noisy_rows(x[image], kept[image, draw].to(x.dtype), part)
+                pixels = source.noise.noisy_rows(x[image], kept[image, draw].to(x.dtype), part)
                 logits = model(padded(pixels, rows))[: len(pixels)]
             yield logits
 

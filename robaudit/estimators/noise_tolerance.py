@@ -16,8 +16,8 @@ from robaudit.estimators.base import Estimator, Need
 from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.difficulty import ease
 from robaudit.levels import LevelName
-from robaudit.noise.base import AdditiveNoise, NoiseKind, Shape, shape_of
-from robaudit.noise.draws import DrawPool
+from robaudit.noise.base import AdditiveNoise, Noise, Shape, shape_of
+from robaudit.noise.process import DrawPool
 from robaudit.numerics.tolerance import KEPT, DrawRequest, SearchPlan, Tolerance, find_tolerance, run_all
 from robaudit.quantities import TOLERANCE, Interval, IntervalKind, Quantity
 from robaudit.results import CleanImage, Result, Searched
@@ -75,7 +75,7 @@ class NoiseTolerance(Estimator):
         """The request of a late step of a search."""
         return 8
 
-    def unfit(self, form: NoiseKind) -> str:
+    def unfit(self, form: Noise) -> str:
         """Refuse levels that are whole steps or that count downwards."""
         if form.whole:
             return "its levels are whole numbers, and a tolerance lies between them"
@@ -159,7 +159,7 @@ def _results(
     return np.split(results, np.cumsum(sizes)[:-1])
 
 
-def _largest_possible(form: NoiseKind, shape: Shape) -> float:
+def _largest_possible(form: Noise, shape: Shape) -> float:
     """The largest level, halved until it is valid for images of this shape."""
     cap = float(form.most)
     while math.isfinite(cap) and cap / 2 > form.least:

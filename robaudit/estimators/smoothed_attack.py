@@ -19,7 +19,7 @@ from robaudit.estimators.mc import count_votes
 from robaudit.estimators.objective import SoftVote
 from robaudit.estimators.radius import Norms, SearchedRadius, groups_of, rows_of
 from robaudit.estimators.radius_attack import restart_uniforms
-from robaudit.noise.base import NoiseKind, shape_of
+from robaudit.noise.base import Noise, shape_of
 from robaudit.numerics.minimal_norm import Search, nearest_flips, passes_of
 from robaudit.numerics.norm_steps import Norm, size
 from robaudit.numerics.rowwise import lengths
@@ -76,7 +76,7 @@ class SmoothedAttack(SearchedRadius):
         most = self.copies * (1 + gradients + forwards) + votes
         return 1 + self.verify + len(self.norm) * most, len(self.norm) * self.copies * gradients
 
-    def unfit(self, form: NoiseKind) -> str:
+    def unfit(self, form: Noise) -> str:
         """Refuse noise that depends on the pixels, or has no certificates to compare with."""
         return "" if theorem_of(form) is not None else "it searches under gaussian, laplace and uniform noise in the box"
 
