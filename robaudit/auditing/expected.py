@@ -192,12 +192,12 @@ def within_budget(ready: PreparedAudit, seconds: float, speed: Speed, listener: 
     Raises:
         RobauditError: not even one image fits.
     """
-    spec, lines = lowered(ready.spec, len(ready.samples), seconds, speed)
+    spec, lines = lowered(ready.spec, len(ready.data), seconds, speed)
     for line in lines:
         listener.note(f"--budget: {line}")
     tasks = tasks_of(spec)
-    samples = ready.samples.again(spec.dataset) if isinstance(ready.samples, Selected) else ready.samples
-    return replace(ready, spec=spec, tasks=tasks, samples=samples)
+    data = ready.data.again(spec.dataset) if isinstance(ready.data, Selected) else ready.data
+    return replace(ready, spec=spec, tasks=tasks, data=data)
 
 
 def as_begun(spec: AuditSpec, begun: Mapping[str, Any]) -> AuditSpec:

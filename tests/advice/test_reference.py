@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from robaudit.advice.comparison import Truth
 from robaudit.advice.validate import STREAM
-from robaudit.auditing.setup import on_stream
+from robaudit.auditing.prepare import on_stream
 from robaudit.estimators.mc import MonteCarlo
 from robaudit.noise.registry import build
 from robaudit.spec.model import NoiseSpec

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import pickle
 import statistics
 import tempfile
 import time
@@ -15,9 +14,7 @@ import torch
 from PIL import Image
 from torch import nn
 
-from robaudit.auditing.shipping import Sent
 from robaudit.datasets import open_dataset
-from robaudit.datasets.base import Sample
 from robaudit.datasets.images import ImagesSpec
 from robaudit.estimators import registry
 from robaudit.estimators.engine import Engine
@@ -140,7 +137,7 @@ def _passes(bench: Bench, repeats: int, batch: int) -> dict[str, float]:
 
 
 def _reading(repeats: int) -> dict[str, float]:
-    """Milliseconds for a JPEG, and what --ship adds to it."""
+    """Milliseconds for a JPEG."""
     small = np.random.default_rng(0).integers(0, 256, (125, 167, 3), dtype=np.uint8)
     picture = Image.fromarray(small).resize((500, 375), Image.Resampling.BICUBIC)
     with tempfile.TemporaryDirectory() as name:
@@ -151,14 +148,9 @@ def _reading(repeats: int) -> dict[str, float]:
         size = (folder / "n01440764" / "0.jpg").stat().st_size
         data = open_dataset(ImagesSpec(kind="images", path=str(folder), resize=256, crop=224), base_dir=folder, trust=False)
         read = _best(lambda: [data[index] for index in range(8)], repeats) / 8
-        sample: Sample = data[0]
-    sent = Sent.of(sample)
     return {
         "JPEG, bytes of the file": size,
         "JPEG read, resized, cropped, ms of a core": 1e3 * read,
-        "--ship, pack, ms of the driver": 1e3 * _best(lambda: Sent.of(sample), 4 * repeats),
-        "--ship, unpack, ms of the worker": 1e3 * _best(sent.sample, 4 * repeats),
-        "--ship, bytes an image": len(pickle.dumps(sent)),
     }
 
 
