@@ -29,6 +29,7 @@ _MARGIN = 1.6  # draws of the first main look, in those whose mean width is as a
 _FIXED, _EACH = 500, 1.8  # passes of a search: fixed, and per draw of its last look
 _FINE, _COARSE = 16, 1.1  # ends are found to a sixteenth of the tolerance; on the way to 10 %
 _STEEPEST = 0.3  # or of so much of the width on a linear model, where that is more: passes are short
+_CHECKED = 0.1  # share of the inferred results at both ends of the interval that are looked at after all
 _NON_MONOTONE = 0.05
 _LOWER, _LOWER_DRAWS, _LOWER_ALPHA = (0.5, 0.25), 32, 1e-3
 _OCTAVES = 13
@@ -73,7 +74,6 @@ class SearchPlan:
         tolerance: upper/lower - 1 at which the search ends.
         most: the most passes.
         cap: the largest level; the smallest is cap / 2^13.
-        check: share of the inferred results at both ends that are checked.
         least: the smallest level allowed.
     """
 
@@ -81,7 +81,6 @@ class SearchPlan:
     tolerance: float
     most: int
     cap: float
-    check: float = 0.1
     least: float = 0.0
 
     @property
@@ -419,7 +418,7 @@ class _Search:
     def _check(self, level: float) -> Steps[None]:
         """Check a share of the results inferred at the level."""
         inferred = np.flatnonzero((self.kept != level) & (self.flipped != level))
-        wanted = min(len(inferred), _eights(self.plan.check * len(inferred)))
+        wanted = min(len(inferred), _eights(_CHECKED * len(inferred)))
         if wanted:
             yield from self._ask(level, inferred[np.arange(wanted) * len(inferred) // wanted])
 

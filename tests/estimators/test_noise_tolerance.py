@@ -166,7 +166,7 @@ def test_it_is_where_mc_finds_the_level() -> None:
     from robaudit.estimators.mc import MonteCarlo
 
     batch = work_on(curved(), images=4)
-    found = NoiseTolerance(tolerance=0.5, check=1.0).estimate(replace(batch, at=whole_noise("gaussian")))
+    found = NoiseTolerance(tolerance=0.5).estimate(replace(batch, at=whole_noise("gaussian")))
     for image, one in enumerate(found):
         samples = int(one.numbers["samples"])
         assert one.lower is not None

@@ -29,7 +29,7 @@ from tests.estimators.tools import Counter, curved, known, proof_of, search_of, 
 from tests.shared import document, needs_shared
 from tests.specs import digits, read_rows, write
 
-SMALL = SmoothedAttack(copies=16, verify=2000, candidates=3, restarts=1, steps=6, polish=4)
+SMALL = SmoothedAttack(copies=16, verify=2000, restarts=1, steps=6, polish=4)
 
 
 def values(estimator: SmoothedAttack, batch: ImageBatch) -> list[Result]:
