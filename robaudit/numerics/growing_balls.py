@@ -79,7 +79,8 @@ def first_escapes(logits: Logits, slopes: Slopes, x: Tensor, y: Tensor, target: 
     Source: Madry et al. 2018 (the ascent); Carlini and Wagner 2017 (the loss, their sixth); the procedure: "Smoothed robustness
     analysis", section 3.4.
     """
-    found = Escapes(*torch.zeros(4, len(x), dtype=torch.int64, device=x.device), x.clone(), y.clone())
+    ball_of, gradients, forwards, lost = torch.zeros(4, len(x), dtype=torch.int64, device=x.device)
+    found = Escapes(ball_of, gradients, forwards, lost, x.clone(), y.clone())
     search = _BallSearch(logits, slopes, x, y, target, grid, found)
     for ball in range(1, grid.balls + 1):
         left = (found.ball == 0).nonzero()[:, 0]
