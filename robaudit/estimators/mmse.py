@@ -81,9 +81,9 @@ class Mmse(FewClasses):
         spread = jackknife(p, left_out, *_SCALES[self.link])
         if errors is not None:
             spread = spread.widened(errors[:n])
-        forwards, backwards = self.passes(batch.classes)
-        taken = [backwards] * n if kept is None else (self.samples * kept.counts).tolist()
-        rows = zip(*spread.lists(), batch.nearest(z[:n], linear.others), taken, notes, strict=True)
+        forwards, _ = self.passes(batch.classes)
+        taken = (self.samples * kept.counts).tolist()
+        rows = zip(*spread.lists(), batch.nearest(z[:n], kept), taken, notes, strict=True)
         return [
             Result(
                 value=value,
