@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, Literal
-
-from pydantic import Field
+from typing import ClassVar
 
 from robaudit.estimators.base import Need
 from robaudit.estimators.batch import SELECTING_FORWARDS, ImageBatch
-from robaudit.estimators.linear import LINK, FewClasses, Link, linked
+from robaudit.estimators.linear import FewClasses, Link, linked
 from robaudit.numerics.margins import standardise
 from robaudit.results import Result
 
@@ -23,8 +21,6 @@ class Taylor(FewClasses):
 
     Args:
         classes: with more than 33 classes, the most classes differentiated.
-        link: ``normal_cdf``: Phi_R. ``mv_sigmoid``: 1 / (1 + sum_i exp(-z_i)), which needs neither covariance nor CDF: an
-            approximation of an approximation, kept because it is the published cheap form and smooth in its inputs.
 
     Source: Han et al., Average-case robustness, Lemma 3.1 and Proposition 3.1 (p_taylor); section 3.2.3 (p_taylor_mvs).
     """
@@ -34,7 +30,7 @@ class Taylor(FewClasses):
     prefer: ClassVar[str] = "linear models (exact there) or a first look in seconds; optimistic for networks"
     source: ClassVar[str] = "Han et al., p_taylor"
 
-    link: Link = Field("normal_cdf", description=LINK)
+    link: ClassVar[Link] = "normal_cdf"
 
     def passes(self, classes: int) -> tuple[int, int]:
         """The clean pass, one that is differentiated, and one backward pass for each margin; beyond 33 classes those that select."""
@@ -46,16 +42,15 @@ class Taylor(FewClasses):
         tangent = batch.tangent(self.most(batch.classes))
         kept, (z, r) = tangent.kept, standardise(tangent.mean, batch.amplitude**2 * tangent.gram)
         p, _, notes = linked(self.link, z, r, kept, len(z))
-        forwards, backwards = self.passes(batch.classes)
-        taken = [backwards] * len(p) if kept is None else kept.counts.tolist()
-        rows = zip(p.tolist(), batch.nearest(z, tangent.others), taken, notes, strict=True)
+        forwards, _ = self.passes(batch.classes)
+        rows = zip(p.tolist(), batch.nearest(z, kept), kept.counts.tolist(), notes, strict=True)
         return [Result(value=v, flips_to=c, forwards=forwards, backwards=k, note=note) for v, c, k, note in rows]
 
 
 class TaylorMvSigmoid(Taylor):
-    """`taylor` with ``link: mv_sigmoid``: 1 / (1 + sum_i exp(-z_i)) with its z.
+    """1 / (1 + sum_i exp(-z_i)) with the z of `taylor`, which needs neither covariance nor CDF.
 
-    Prefer `taylor` unless you compare with published numbers. No interval.
+    An approximation of an approximation, kept because it is the published cheap form and smooth in its inputs. No interval.
 
     Source: Han et al., Average-case robustness, section 3.2.3 (p_taylor_mvs).
     """
@@ -64,4 +59,4 @@ class TaylorMvSigmoid(Taylor):
     prefer: ClassVar[str] = "comparison with published numbers; else taylor"
     source: ClassVar[str] = "Han et al., p_taylor_mvs"
 
-    link: Literal["mv_sigmoid"] = Field("mv_sigmoid", description="the link of this name; taylor has both")
+    link: ClassVar[Link] = "mv_sigmoid"

@@ -20,7 +20,7 @@ from tests.device import pretended
 from tests.estimators.tools import built, curved, fitting, installed_estimators, network_for, values, work_on
 from tests.noise.kinds import SHAPES, examples, images, some_level
 
-_FEW = {"steps": 2, "polish": 1, "targets": 1, "restarts": 1}
+_FEW = {"steps": 2, "polish": 1, "restarts": 1}
 SHORT: dict[str, dict[str, int]] = {"radius_attack": _FEW, "smoothed_attack": _FEW, "adversarial_loss": {"steps": 2, "restarts": 1}}
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +12,6 @@ from pydantic import ValidationError
 from scipy.stats import binom
 from torch import Tensor
 
-import robaudit
 from robaudit.errors import SpecError
 from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.certified_radius import CertifiedRadius, theorem_of
@@ -33,9 +31,7 @@ from robaudit.noise.uniform import Uniform
 from robaudit.numerics.smoothing import GAUSSIAN, largest_radius, p_lower
 from robaudit.quantities import IntervalKind
 from robaudit.results import Result
-from tests.conftest import RunCli
 from tests.estimators.tools import Counter, curved, known, proof_of, votes_of, work_on
-from tests.specs import digits, read_rows, write
 
 
 def under(form: Noise, level: float, network: Callable[[Tensor], Tensor], x: Tensor, seed: int = 0) -> ImageBatch:
@@ -222,28 +218,3 @@ def test_refuses(form: Noise, options: dict[str, Any], why: str) -> None:
     with pytest.raises(SpecError) as caught:
         refuse_unfit([task], {"noise": form})
     assert str(caught.value) == f"estimators: c: cannot work with the noise noise: {why}; change the noise or the options"
-
-
-def test_a_run(tmp_path: Path) -> None:
-    estimators = [{"certified_radius": {"samples": 300}}, {"certified_radius": {"samples": 300, "decide": 0.1, "label": "asked"}}]
-    robaudit.audit(write(tmp_path, digits(limit=4, estimators=estimators)), out=tmp_path / "run")
-    rows = read_rows(tmp_path / "run")
-    assert {row["estimator"] for row in rows} == {"certified_radius:norm=l2", "asked:norm=l2"}
-    for row in rows:
-        assert (row["quantity"], row["interval"], row["upper"], row["std_error"]) == ("certified_radius", "lower bound", "", "")
-        assert row["lower"] == row["value"]
-
-
-@pytest.mark.parametrize(
-    ("options", "why"),
-    [
-        ({"samples": 5}, "estimators[0].certified_radius: samples: no certificate is possible with fewer than 10 copies at alpha 0.001"),
-        ({"samples": 500, "decide": 2}, "at sigma 0.2, 500 copies certify 0.4399 at most, and decide is 2"),
-    ],
-)
-def test_refusals_are_one_line(tmp_path: Path, run_cli: RunCli, options: dict[str, Any], why: str) -> None:
-    write(tmp_path, digits(estimators=[{"certified_radius": options}]))
-    outcome = run_cli("estimate", "spec.yaml", "--out", "run")
-    assert outcome.code == 2
-    assert why in outcome.err
-    assert len(outcome.err.strip().splitlines()) == 1

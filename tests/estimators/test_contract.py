@@ -114,12 +114,6 @@ def test_batch_size_changes_rounding_only(name: str, batch_size: int) -> None:
     _assert_close(reference, other)
 
 
-def test_a_chunk_equals_its_images_alone(name: str) -> None:
-    together = values(build(name), work_on(network(name), images=3))
-    alone = [values(build(name), work_on(network(name), images=1, first=i))[0] for i in range(3)]
-    _assert_close(together, alone)
-
-
 def test_two_classes(name: str) -> None:
     estimator = build(name)
     found = values(estimator, work_on(linear(2)))
@@ -161,13 +155,6 @@ def _assert_close(some: list[tuple[Result, ...]], others: list[tuple[Result, ...
             assert a.lower == pytest.approx(b.lower, rel=1e-3, abs=2e-4)
 
 
-def test_a_fixed_number_of_draws_is_what_a_row_costs(name: str) -> None:
-    estimator = build(name)
-    if estimator.fixed_draws is not None:
-        found = values(estimator, work_on(network(name)))
-        assert {one.forwards for of_image in found for one in of_image} == {1 + estimator.fixed_draws}
-
-
 def test_its_plugin_contract_holds(name: str) -> None:
     """What is asked of other packages' estimators holds for ours."""
     estimator = build(name)
@@ -177,7 +164,3 @@ def test_its_plugin_contract_holds(name: str) -> None:
     for of_image in one_each:
         for one in of_image:
             one.check(estimator.quantity, work.classes)
-
-
-def test_is_an_estimator(name: str) -> None:
-    assert issubclass(ESTIMATORS[name], Estimator)

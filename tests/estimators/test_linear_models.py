@@ -6,10 +6,9 @@ import math
 
 import pytest
 import torch
-from pydantic import ValidationError
 from scipy.stats import binomtest, multivariate_normal, norm
 
-from tests.estimators.tools import build, curved, linear, weights, work_on
+from tests.estimators.tools import build, linear, weights, work_on
 
 
 @pytest.mark.parametrize("sigma", [0.05, 0.25, 1.0])
@@ -92,11 +91,3 @@ def test_jackknife_interval_of_iid_mmse_covers_the_closed_form() -> None:
     rows = build("mmse", samples=16, pairs=False).estimate(work)
     covered = sum(e.lower is not None and e.upper is not None and e.lower <= t.value <= e.upper for e, t in zip(rows, exact, strict=True))
     assert covered / images >= 0.95 - 3 * math.sqrt(0.95 * 0.05 / images)
-
-
-@pytest.mark.parametrize(("name", "options"), [("taylor", {}), ("mmse", {"samples": 6})])
-def test_the_old_names_are_presets_of_the_link(name: str, options: dict[str, object]) -> None:
-    work = work_on(curved())
-    assert build(name, link="mv_sigmoid", **options).estimate(work) == build(f"{name}_mvs", **options).estimate(work)
-    with pytest.raises(ValidationError, match="mv_sigmoid"):
-        build(f"{name}_mvs", link="normal_cdf")

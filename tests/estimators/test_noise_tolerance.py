@@ -106,17 +106,6 @@ def ball_ratio(d: int, level: float) -> float:
     return 1 / low
 
 
-def many_classes(level: float, margins: Tensor, weights: Tensor, draws: int, seed: int = 0) -> NDArray[np.float64]:
-    """The tolerances under Gaussian noise: quantiles of the levels at which draws of all margins flip, max_j of (L z)_j / m_j inverted."""
-    z = torch.randn(draws, weights.shape[1], generator=torch.Generator().manual_seed(seed))
-    found = []
-    for m, w in zip(margins, weights, strict=True):
-        factor = torch.linalg.cholesky(w @ w.T) / m[:, None]
-        steepest = (z @ factor.float().T).amax(1)  # a draw flips from the level 1 / this on
-        found.append(1 / float(np.quantile(steepest.numpy(), level)))
-    return np.array(found)
-
-
 def coverage(found: Sequence[Result], truth: NDArray[np.float64]) -> float:
     """The share of intervals that hold the truth."""
     return float(
@@ -150,22 +139,11 @@ def test_the_isotropic_trade_off(norm: str, d: int, ratio: float) -> None:
     assert abs(one.value - ratio) < 4 * one.std_error
 
 
-def test_the_ratio_of_the_ball() -> None:
-    assert [ball_ratio(d, 0.95) for d in (100, 784)] == pytest.approx([6.135884, 17.042906], abs=1e-6)
-
-
 @pytest.mark.parametrize("name", KINDS)
 def test_two_classes_hold_the_closed_form(name: str) -> None:
     case, estimator, form = Linear.random(2, 40, side=10), NoiseTolerance(tolerance=0.5), KINDS[name]
     truth = two_classes(form, 0.95, *(t[:, 0] for t in case.margins()))
     missed = 40 * (1 - coverage(found_in(estimator, form, case.model, case.x, 2), truth))
-    assert missed <= binom.ppf(0.999, 40, 0.05)
-
-
-def test_ten_classes_hold_the_reference() -> None:
-    case, estimator = Linear.random(10, 40, side=10, seed=3), NoiseTolerance(tolerance=0.5, level=0.9)
-    truth = many_classes(0.9, *case.margins(), draws=100_000)
-    missed = 40 * (1 - coverage(found_in(estimator, Gaussian(), case.model, case.x, 10), truth))
     assert missed <= binom.ppf(0.999, 40, 0.05)
 
 
@@ -187,7 +165,7 @@ def test_it_is_where_mc_finds_the_level() -> None:
     from robaudit.estimators.mc import MonteCarlo
 
     batch = work_on(curved(), images=4)
-    found = NoiseTolerance(tolerance=0.5, check=1.0).estimate(replace(batch, at=NoiseLevel("gaussian")))
+    found = NoiseTolerance(tolerance=0.5).estimate(replace(batch, at=NoiseLevel("gaussian")))
     for image, one in enumerate(found):
         samples = int(one.numbers["samples"])
         assert one.lower is not None

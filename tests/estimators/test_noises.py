@@ -17,15 +17,13 @@ from robaudit.errors import SpecError
 from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.engine import Engine
 from robaudit.estimators.registry import Task, refuse_unfit
-from robaudit.models import from_module, load_model
+from robaudit.models import from_module
 from robaudit.noise.base import AdditiveNoise
 from robaudit.noise.process import NoiseProcess
 from robaudit.noise.registry import build as build_noises
-from robaudit.numerics.mvn import mvn_cdf
 from robaudit.quantities import IntervalKind
-from robaudit.spec.model import ModelSpec, NoiseSpec
+from robaudit.spec.model import NoiseSpec
 from tests.estimators.tools import build
-from tests.shared import SHARED, card, needs_shared
 
 SHAPE = (2, 5, 4)
 PIXELS = math.prod(SHAPE)
@@ -124,55 +122,6 @@ def test_two_classes_have_the_closed_form(kind: str, folder: Path) -> None:
         assert abs(one.value - p) <= 5 * one.std_error + 1e-9
     for one, p in zip(build("mc", samples=4000).estimate(batch), exact, strict=True):
         assert abs(one.value - p) <= 5 * math.sqrt(p * (1 - p) / 4000) + 1e-3
-
-
-@needs_shared
-@pytest.mark.parametrize("kind", ["scaled", "correlated", "speckle"])
-def test_a_real_linear_model_has_the_closed_form(kind: str) -> None:
-    about = card("fashion_logistic")
-    path = SHARED / "models" / "fashion_logistic" / "model.torchscript.pt"
-    images = np.load(SHARED / "data" / f"{about['dataset']}.npz")["images"][:8]
-    x = torch.from_numpy(images).float().div(255)
-    entries: dict[str, dict[str, Any]] = {
-        "scaled": {"kind": "gaussian_scaled", "scale": [1.5]},
-        "correlated": {"kind": "gaussian_correlated", "length": 1.5},
-        "speckle": {"kind": "speckle"},
-    }
-    noise = noise_of({**entries[kind], "sigma": {"scaled": 0.1, "correlated": 0.05, "speckle": 0.4}[kind]})
-    sigma = noise.levels[0].number
-    written = ModelSpec(path=str(path), mean=about["mean"], std=about["std"])
-    model = load_model(written, path, base_dir=path.parent, device=CPU, dtype=torch.float32, trust=False)
-    engine = Engine(model, {noise.label: noise.seeded(0, CPU)}, 10)
-    batch = ImageBatch.of(engine, x, noise.levels[0], gradients=[noise.label])
-    jacobian = torch.autograd.functional.jacobian(lambda image: model(image[None])[0], x[0]).flatten(1).double()
-    same, exact = [], []  # by the CDF as the estimators call it, and precisely
-    for b in range(8):
-        u = jacobian[batch.predicted[b]] - jacobian[batch.others[b]]
-        covariance = sigma**2 * (u @ _dense(kind, x[b]) @ u.T)
-        s = covariance.diagonal().sqrt()
-        z, r = (batch.margins[b] / s)[None], (covariance / s / s[:, None])[None]
-        same.append(float(mvn_cdf(z, r)[0]))
-        exact.append(float(mvn_cdf(z, r, tolerance=1e-6, truncation=1e-8)[0]))
-    assert min(exact) < 0.95, "the level is too low to tell"
-    for name in ("taylor", "mmse"):
-        found = build(name, **({"samples": 2} if name == "mmse" else {})).estimate(batch)
-        assert [one.value for one in found] == pytest.approx(same, abs=1e-5)
-    for one, p in zip(build("logit_gaussian", samples=256).estimate(batch), exact, strict=True):
-        assert one.std_error is not None
-        assert abs(one.value - p) <= 5 * one.std_error + 1e-6
-    for one, p in zip(build("mc", samples=2000).estimate(batch), exact, strict=True):
-        assert abs(one.value - p) <= 5 * math.sqrt(p * (1 - p) / 2000) + 2e-3
-
-
-def _dense(kind: str, x: Tensor) -> Tensor:
-    """The covariance at sigma 1 of 28 x 28 images, written out."""
-    if kind == "scaled":
-        return 1.5**2 * torch.eye(784, dtype=torch.float64)
-    if kind == "speckle":
-        return torch.diag(x.flatten().double().square())
-    line = torch.arange(28).double()
-    one = torch.exp(-(line[:, None] - line).square() / (2 * 1.5**2))
-    return torch.kron(one, one)
 
 
 @pytest.mark.parametrize("kind", MATCHED)

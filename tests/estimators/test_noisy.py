@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from robaudit import clopper_pearson, margins
+from robaudit import margins
 from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.mc import MonteCarlo
 from robaudit.estimators.registry import Task
@@ -73,7 +73,3 @@ def test_the_note_tells_of_them() -> None:
         for (one,), n in zip(chosen.results(batch), lost, strict=True):
             assert one.note.endswith(f"{n} noisy copies gave non-finite logits, counted as flips") or not n
     assert any(lost)
-
-
-def test_public_statistics() -> None:
-    assert [float(end) for end in clopper_pearson(0, 10)] == pytest.approx([0, 0.3085], abs=1e-4)

@@ -10,7 +10,6 @@ import torch
 from pydantic import ValidationError
 from scipy.stats import binom
 
-from robaudit.estimators.losses import QNorm
 from robaudit.estimators.objective import Objective
 from robaudit.estimators.qnorm_mc import QNormMc
 from robaudit.estimators.qnorm_path import QNormPath
@@ -226,17 +225,6 @@ def test_a_cliff_that_plain_copies_never_meet() -> None:
     given = [math.log(one.value) for one in column(values(QNormPath(), work_of(golden, 20)), 1) if not math.isnan(one.value)]
     assert len(given) >= 10
     assert all(log_z == pytest.approx(golden.log_norm(10.0), abs=0.3) for log_z in given)
-
-
-@pytest.mark.parametrize("estimator", [QNormPath(temperatures=15), QNormMc(samples=50)])
-@pytest.mark.parametrize("name", ["tilt"])
-@pytest.mark.bits
-def test_neither_the_chunk_nor_the_batch_changes_a_bit(estimator: QNorm, name: str) -> None:
-    golden = GOLDENS[name]
-    for dtype in (torch.float64, torch.float32):
-        together = values(estimator, work_of(golden, 11, dtype=dtype))
-        alone = [values(estimator, work_of(golden, [n], dtype=dtype))[0] for n in range(11)]
-        assert together == alone
 
 
 def test_losses_against_the_predicted_class() -> None:

@@ -29,7 +29,7 @@ from tests.estimators.tools import Counter, curved, known, proof_of, search_of, 
 from tests.shared import document, needs_shared
 from tests.specs import digits, read_rows, write
 
-SMALL = SmoothedAttack(copies=16, verify=2000, candidates=3, restarts=1, steps=6, polish=4)
+SMALL = SmoothedAttack(copies=16, verify=2000, restarts=1, steps=6, polish=4)
 
 
 def values(estimator: SmoothedAttack, batch: ImageBatch) -> list[Result]:
@@ -136,7 +136,8 @@ def test_the_gradient_of_the_soft_vote(batch_size: int) -> None:
     offsets = offsets_of(batch, 24)
 
     def vote(point: Tensor, image: int) -> Tensor:
-        return network(point + offsets[image]).softmax(1).mean(0).log()
+        logits: Tensor = network(point + offsets[image])
+        return logits.softmax(1).mean(0).log()
 
     clean = torch.stack([vote(x, i) for i, x in enumerate(batch.x)]).detach()
     y = torch.stack([clean[0].argmin(), *clean[1:].argmax(1)])  # the first image needs a head start

@@ -156,7 +156,7 @@ def built(cls: type[Estimator], **options: Any) -> Estimator:
     if "selection" in cls.model_fields:
         options = {"samples": 64, "selection": 16, **options}
     if "copies" in cls.model_fields:
-        options = {"copies": 8, "verify": 200, "candidates": 2, "polish": 3, **options}
+        options = {"copies": 8, "verify": 200, "polish": 3, **options}
     if "directions" in cls.model_fields:
         options = {"directions": 40, **options}
     return cls.model_validate(options)

@@ -1,4 +1,4 @@
-"""The nearest flip where it is known, on boundaries that are flat, bent or out of reach, and one image as in any batch."""
+"""The nearest flip where it is known, on boundaries that are flat, bent or out of reach."""
 
 from __future__ import annotations
 
@@ -194,19 +194,6 @@ def network(seed: int) -> Logits:
     first = torch.randn(16, 12, generator=generator(seed), dtype=torch.float64)
     second = torch.randn(4, 16, generator=generator(seed + 1), dtype=torch.float64)
     return lambda _, pixels: total(torch.tanh(total(pixels.flatten(1)[:, None] * first))[:, None] * second)
-
-
-@pytest.mark.parametrize("clipped", [False, True])
-@pytest.mark.parametrize("norm", NORMS)
-def test_an_image_alone_as_in_any_batch(norm: Norm, clipped: bool) -> None:
-    x = torch.rand(7, 1, 3, 4, generator=generator(10), dtype=torch.float64)
-    y = network(11)(torch.empty(0), x).argmax(1)
-    search = Search(norm, clipped=clipped)
-    together = nearest_flips(*differentiated(network(11), y), x, y, search, Uniform(torch.arange(7), x.shape[1:]))
-    for part in (torch.tensor([3]), torch.tensor([6, 0, 2])):
-        alone = nearest_flips(*differentiated(network(11), y[part]), x[part], y[part], search, Uniform(part, x.shape[1:]))
-        for name in ("pixels", "radius", "label", "gradients", "forwards"):
-            assert torch.equal(getattr(alone, name), getattr(together, name)[part]), name
 
 
 @settings(max_examples=40, deadline=None)
