@@ -119,6 +119,13 @@ def whole_noise(label: str) -> NoiseLevel:
     return NoiseLevel(label, 0.0, LevelName.NONE)
 
 
+def from_weak_to_strong(levels: Iterable[NoiseLevel]) -> list[NoiseLevel]:
+    """Each level once: noises in order of first appearance, the levels of each from weak to strong."""
+    distinct = list(dict.fromkeys(levels))
+    labels = list(dict.fromkeys(at.noise for at in distinct))
+    return sorted(distinct, key=lambda at: (labels.index(at.noise), at.strength))
+
+
 NO_NOISE = whole_noise("none")
 """Where results stand that belong to no noise at all."""
 

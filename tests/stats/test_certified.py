@@ -66,7 +66,7 @@ def test_a_radius_without_a_class_certifies_nothing() -> None:
 def test_what_the_rows_state_of_their_certainty_and_reach() -> None:
     """The largest chance, and the largest reach; one row that states no reach leaves it open."""
     plain = one(MIXED)
-    assert (plain.alpha, plain.possible, plain.norm) == (0.0, math.inf, "l2")
+    assert (plain.alpha, plain.possible, plain.key.norm) == (0.0, math.inf, "l2")
     stated = [certificate(i, 0.1, stated=stating(0.001 * (i + 1), 0.5 + i)) for i in range(3)]
     found = one(stated)
     assert (found.alpha, found.possible) == (0.003, 2.5)
@@ -129,7 +129,7 @@ def test_radii_in_another_unit(images: list[tuple[float, int | None, int]], unit
 
 def test_each_result_by_itself_in_the_order_of_the_run() -> None:
     found = certificates_of(pictured())
-    assert [(str(one.key), one.norm) for one in found] == [
+    assert [(str(one.key), one.key.norm) for one in found] == [
         ("certified_radius:norm=l2 at sigma 0.25", "l2"),
         ("certified_radius:norm=l2 at sigma 0.5", "l2"),
         ("margin_radius:norm=linf at sigma 0.25", "linf"),
