@@ -152,15 +152,6 @@ def level_name_in(entry: Mapping[str, Any]) -> LevelName:
     raise ValueError("the noise has no levels")
 
 
-def levels_in(entries: Iterable[Mapping[str, Any]]) -> list[NoiseLevel]:
-    """The levels of the noises of a spec, given as its document has them, in its order."""
-    found = []
-    for entry in entries:
-        name = level_name_in(entry)
-        found += [noise_level(entry["name"], level, name) for level in entry[name]]
-    return found
-
-
 def without_levels(entry: Mapping[str, Any]) -> dict[str, Any]:
     """A noise of a spec's document without its levels: what must be the same for results to be of the same noise."""
     return {key: value for key, value in entry.items() if key not in LEVEL_KEYS}

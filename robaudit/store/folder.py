@@ -17,14 +17,12 @@ from typing import Any
 
 from robaudit.errors import InUseError, RunError
 from robaudit.files import file_sha256, json_bytes, read_json, sealed, unsealed, write_atomically
-from robaudit.levels import levels_in
-from robaudit.names import ResultName
 from robaudit.rows import Row
 from robaudit.spec.gates import QUANTITIES, parse_gate
 from robaudit.store.info import check_info
+from robaudit.store.serialise import SCHEMA_VERSION
 from robaudit.store.state import NAME, State, damaged, no_guard
 
-SCHEMA_VERSION = 2
 RUNS = Path("runs")
 """The default folder of run folders."""
 OUTPUTS = ("samples.csv", "samples.json", "summary.json")
@@ -183,23 +181,13 @@ class RunFolder:
         return State.create(self.path / NAME, self.guard, check=not self._state_intact(info or {}))
 
     def rows_so_far(self) -> list[Row]:
-        """The rows of the state: samples in the order of writing, noise levels and estimators as in the spec.
+        """The rows of the state: samples and tasks in the order of writing.
 
         Raises:
             RunError: the state is damaged.
         """
-        info = self.info()
-        spec = info["spec"]
-        labels = [label_of(entry) for entry in spec["estimators"]]
-        tasks = {task: i for i, task in enumerate((at, label) for at in levels_in(spec["noise"]) for label in labels)}
-        with self._read_state(info) as state:
-            rows = list(state.rows())
-        samples = {sample_id: i for i, sample_id in enumerate(dict.fromkeys(row.sample_id for row in rows))}
-
-        def task(row: Row) -> int:
-            return tasks.get((row.at, ResultName.parse(row.estimator).estimator), len(tasks))
-
-        return sorted(rows, key=lambda row: (samples[row.sample_id], task(row)))
+        with self._read_state(self.info()) as state:
+            return list(state.rows())
 
     def image_digests(self, info: Mapping[str, Any]) -> dict[str, str]:
         """Pixel digests by sample id; empty if the state was deleted. ``info``: the content of run.json.
