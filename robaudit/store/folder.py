@@ -27,6 +27,7 @@ RUNS = Path("runs")
 """The default folder of run folders."""
 OUTPUTS = ("samples.csv", "samples.json", "summary.json")
 _LOCK = ".lock"
+_HEADER = 512  # bytes; SQLite takes a shorter file for an empty database
 _lock_handles: set[int] = set()  # descriptors of the locks that this process holds
 
 
@@ -211,13 +212,16 @@ class RunFolder:
         """Whether the state has the digest in run.json; an unfinished run or extension has none.
 
         Raises:
-            RunError: it has changed.
+            RunError: it has changed, or SQLite would take it for a new one.
         """
+        path = self.path / NAME
+        if info and path.is_file() and path.stat().st_size < _HEADER:
+            raise damaged(str(path), "it ends within its header")
         wanted = info["files"].get(NAME) if info.get("status") == "complete" else None
-        if wanted is None or (found := file_sha256(self.path / NAME)) is None:
+        if wanted is None or (found := file_sha256(path)) is None:
             return False
         if found != wanted:
-            raise damaged(str(self.path / NAME), "it has changed since it was written")
+            raise damaged(str(path), "it has changed since it was written")
         return True
 
 
