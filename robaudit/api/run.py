@@ -58,7 +58,7 @@ def _remove(path: Path, process: int) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
-@dataclass(frozen=True, slots=True, weakref_slot=True, repr=False)
+@dataclass(frozen=True, repr=False)
 class Run(stored.Run):
     """A finished run.
 

@@ -12,15 +12,15 @@ from robaudit.auditing.environment import versions
 from robaudit.auditing.prepare import OpenedAudit
 from robaudit.errors import NothingLeftError
 from robaudit.estimators.registry import Task
-from robaudit.files import writing
+from robaudit.files import file_sha256, writing
 from robaudit.levels import GAUSSIAN
 from robaudit.rows import Row
 from robaudit.spec.model import AuditSpec, NoiseSpec, base_identity, identity
 from robaudit.stats.attacks import contradicted
 from robaudit.stats.frame import FrameBuilder
 from robaudit.stats.summary import summarise
-from robaudit.store.folder import OUTPUTS, SCHEMA_VERSION, RunFolder
-from robaudit.store.serialise import rows_csv, rows_json_chunks, summary_json
+from robaudit.store.folder import OUTPUTS, RunFolder
+from robaudit.store.serialise import SCHEMA_VERSION, rows_csv, rows_json_chunks, summary_json
 from robaudit.store.state import NAME as STATE
 from robaudit.store.state import SampleResults, Skip
 from robaudit.text import distinct
@@ -165,7 +165,12 @@ def finish(
         summaries = summarise(tally.results.frame(), tally.quantities)
         summary.write(summary_json(summaries).encode())
         review_warnings = tally.warnings()
-        digests = {"samples.csv": csv.sha256, "samples.json": json.sha256, "summary.json": summary.sha256, STATE: folder.state_digest()}
+        digests = {
+            "samples.csv": csv.sha256,
+            "samples.json": json.sha256,
+            "summary.json": summary.sha256,
+            STATE: file_sha256(folder.path / STATE),
+        }
     folder.write_info(
         {
             **info,

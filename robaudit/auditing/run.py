@@ -33,6 +33,7 @@ from robaudit.datasets.select import Selected
 from robaudit.errors import RunError, SampleError, SpecError
 from robaudit.estimators.engine import Engine
 from robaudit.estimators.registry import Task
+from robaudit.files import remove_leftovers
 from robaudit.levels import NoiseLevel, without_levels
 from robaudit.models.logits import rounded_products
 from robaudit.progress import Listener
@@ -177,7 +178,7 @@ def _carry_out(
         raise RunError(str(folder.path), "was changed by another robaudit while this one was starting", "run the command again")
     if old is not None:
         refuse_other_gates(folder.path, old, spec.gates)
-    folder.clean()
+    remove_leftovers(folder.path)
     with folder.open_state(old) as state:
         document = spec.document()
         entries = {entry["label"]: entry for entry in document["estimators"]}

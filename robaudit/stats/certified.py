@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 from robaudit.documents import Document, json_number
 from robaudit.errors import RunError
 from robaudit.levels import LevelChoice
-from robaudit.names import ResultName
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.quantities import CERTIFIED
 from robaudit.stats.bootstrap import percentiles
-from robaudit.stats.frame import NO_CLASS, Columns, Results, measuring
+from robaudit.stats.frame import NO_CLASS, Columns
 from robaudit.stats.groups import GroupKey
 from robaudit.stats.intervals import ROW_CONFIDENCE, Bounds, Floats
+from robaudit.stats.run import Run, measuring
 from robaudit.stats.summary import Share, share
 
 Mask = NDArray[np.bool_]
@@ -67,12 +67,6 @@ class Certificates:
     def counted(self) -> Floats:
         """The radii that count (n,): 0 where the certified class is not the label."""
         return np.where(self.right, self.radii, 0.0)
-
-    @property
-    def norm(self) -> str:
-        """The name of the norm of the radii; empty where it has none."""
-        norm = ResultName.parse(self.key.estimator).norm
-        return "" if norm is None else norm.value
 
     @property
     def false_at_most(self) -> float:
@@ -145,7 +139,7 @@ class CertifiedAccuracy:
         lower, upper = self.interval or (None, None)
         return {
             **given.key.document(),
-            "norm": given.norm or None,
+            "norm": given.key.norm or None,
             "confidence": self.confidence,
             "images": given.images,
             "unlabelled": given.unlabelled,
@@ -164,7 +158,7 @@ class CertifiedAccuracy:
         }
 
 
-def certificates_of(run: Results, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()) -> list[Certificates]:
+def certificates_of(run: Run, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()) -> list[Certificates]:
     """The certificates of each result of a run that has some, in its order.
 
     A row whose certified class is missing, or whose radius is 0 or no finite number, certifies nothing.

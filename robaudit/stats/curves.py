@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 from robaudit.documents import Document, json_number
 from robaudit.errors import RunError
 from robaudit.levels import GAUSSIAN, LevelChoice
-from robaudit.names import ResultName
 from robaudit.quantities import RADIUS
 from robaudit.stats.bootstrap import Ends, PairedDifference, difference, minus, percentiles
-from robaudit.stats.frame import NO_CLASS, Columns, Results, common_names
+from robaudit.stats.frame import NO_CLASS, Columns, common_names
 from robaudit.stats.intervals import Floats
+from robaudit.stats.run import Run
 from robaudit.text import Names
 
 LINEAR = "linear"
@@ -234,7 +234,7 @@ def gamma_at_half(gammas: Floats, accuracy: Floats) -> Floats:
 # --- reading
 
 
-def curves_of(run: Results, *, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()) -> Curves:
+def curves_of(run: Run, *, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()) -> Curves:
     """The curves that a run has rows for.
 
     Attacks: radii on a grid (`radius_pgd`), the first result of each norm. Noise and linear corruption: the first result with votes under
@@ -255,7 +255,7 @@ def curves_of(run: Results, *, estimators: Sequence[str] = (), levels: LevelChoi
 
 
 def curve_changes(
-    base: Results, new: Results, *, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()
+    base: Run, new: Run, *, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()
 ) -> dict[CurveKind, PairedDifference]:
     """The differences of the summaries of two runs, new - base, on the labelled images that both have, with intervals and p-values
     (:func:`robaudit.stats.bootstrap.differences`); of the curves that both have and whose summaries are defined.
@@ -278,7 +278,7 @@ def curve_changes(
     return found
 
 
-def _sources(run: Results, estimators: Sequence[str], levels: LevelChoice | Sequence[float]) -> dict[CurveKind, list[Columns]]:
+def _sources(run: Run, estimators: Sequence[str], levels: LevelChoice | Sequence[float]) -> dict[CurveKind, list[Columns]]:
     """What each curve of a run is made of: the results of an attack, or the votes by level, from weak to strong.
 
     Raises:
@@ -315,8 +315,7 @@ def _attacked(columns: Columns) -> CurveKind | None:
     """The curve that the results of an attack belong to."""
     if columns.key.quantity != RADIUS.name or np.isnan(columns.step).all():
         return None
-    norm = ResultName.parse(columns.key.estimator).norm
-    return next((kind for kind in (CurveKind.L2, CurveKind.LINF) if norm is not None and kind.value == norm.value), None)
+    return next((kind for kind in (CurveKind.L2, CurveKind.LINF) if kind.value == columns.key.norm), None)
 
 
 def _even(levels: Sequence[float]) -> bool:

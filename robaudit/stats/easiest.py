@@ -8,11 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from robaudit.errors import NothingLeftError, RunError
-from robaudit.levels import LevelChoice, LevelName, NoiseLevel
+from robaudit.levels import LevelChoice, LevelName, NoiseLevel, from_weak_to_strong
 from robaudit.stats.bootstrap import percentiles
 from robaudit.stats.difficulties import Difficulties, easiest_first
-from robaudit.stats.frame import Results, common_places
+from robaudit.stats.frame import common_places
 from robaudit.stats.intervals import Bounds, Floats
+from robaudit.stats.run import Run
 
 _SHARES = tuple(i / 20 for i in range(1, 21))
 
@@ -69,7 +70,7 @@ class KeptCurve:
     band: tuple[tuple[float, Bounds], ...]
 
 
-def easiest_errors(run: Results, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()) -> EasiestErrors:
+def easiest_errors(run: Run, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()) -> EasiestErrors:
     """The errors under one noise, by its levels: from the first estimator that counts votes, under its first noise.
 
     Raises:
@@ -79,7 +80,7 @@ def easiest_errors(run: Results, estimators: Sequence[str] = (), levels: LevelCh
     return _errors(run, estimators, levels, one_noise=True)
 
 
-def kept_curve(run: Results, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()) -> KeptCurve:
+def kept_curve(run: Run, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()) -> KeptCurve:
     """Mean corruption error, without normalisation, of the easiest images: the mean over the noises whose level is a severity, each the
     mean over its severities.
 
@@ -105,7 +106,7 @@ def kept_curve(run: Results, estimators: Sequence[str] = (), levels: LevelChoice
     return KeptCurve(errors, labels, counts / errors.images, whole.cumsum() / counts, each.cumsum(1) / counts, known)
 
 
-def _errors(run: Results, estimators: Sequence[str], levels: LevelChoice | Sequence[float], *, one_noise: bool) -> EasiestErrors:
+def _errors(run: Run, estimators: Sequence[str], levels: LevelChoice | Sequence[float], *, one_noise: bool) -> EasiestErrors:
     where, frame = str(run.path), run.frame
     groups = {(key.estimator, key.at): one.take((one.label >= 0) & (one.draws > 0)) for key, one in frame.items()}
     wanted = [key for key in run.chosen(groups, estimators, levels) if len(groups[key])]
@@ -115,9 +116,9 @@ def _errors(run: Results, estimators: Sequence[str], levels: LevelChoice | Seque
             raise RunError(where, "has no votes under noise whose level is a severity", "audit labelled images with mc under corruption")
         raise RunError(where, "has no votes for labels", "audit labelled images with mc, for example under uniform, support: sphere")
     first = wanted[0][0]
+    ascending = from_weak_to_strong(at for _, at in wanted)
     shown = [key for key in wanted if key[0] == first and (not one_noise or key[1].noise == wanted[0][1].noise)]
-    labels = list(dict.fromkeys(at.noise for _, at in shown))
-    shown.sort(key=lambda key: (labels.index(key[1].noise), key[1].strength))
+    shown.sort(key=lambda key: ascending.index(key[1]))
     both = common_places(groups[key] for key in shown)
     if not len(both):
         raise NothingLeftError(where, "no labelled image has votes at every level", "read the notes in samples.csv")

@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 from robaudit.documents import Document, json_number
 from robaudit.errors import NothingLeftError, RunError
 from robaudit.levels import LevelChoice
-from robaudit.names import ResultName
 from robaudit.quantities import RADIUS, TOLERANCE, IntervalKind
 from robaudit.stats.bootstrap import Ends, PairedDifference, differences, minus, percentiles
 from robaudit.stats.difficulties import Difficulties
-from robaudit.stats.frame import Columns, Results, measuring
+from robaudit.stats.frame import Columns
 from robaudit.stats.groups import GroupKey
 from robaudit.stats.intervals import ROW_CONFIDENCE, Bounds, Floats, MeasuredImages, opened, population_mean
+from robaudit.stats.run import Run, measuring
 from robaudit.text import Names
 
 RADII = (RADIUS.name, TOLERANCE.name)
@@ -127,12 +127,6 @@ class Radii:
         return self.correct & (self.g > _LEAST)
 
     @property
-    def norm(self) -> str:
-        """The name of the norm that the radii are measured in; empty where it has none."""
-        norm = ResultName.parse(self.key.estimator).norm
-        return "" if norm is None else norm.value
-
-    @property
     def left_out(self) -> int:
         """Correct images with g <= 0, which the scores with r/g leave out."""
         return int((self.correct & (self.g <= _LEAST)).sum())
@@ -201,13 +195,13 @@ class Scores(Document):
             "upper_bounds": radii.upper_bounds,
         }
         scores = {score.value: one.document() for score, one in self.values.items()}
-        return {**radii.key.document(), "norm": radii.norm or None, "confidence": self.confidence, **counts, "scores": scores}
+        return {**radii.key.document(), "norm": radii.key.norm or None, "confidence": self.confidence, **counts, "scores": scores}
 
 
 # --- reading
 
 
-def radii_of(run: Results, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()) -> list[Radii]:
+def radii_of(run: Run, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()) -> list[Radii]:
     """The radii of each result of a run that has some, in its order.
 
     The difficulty comes from the row's details, else from any other result of the image. Images are sorted by it: correct ones by g of the

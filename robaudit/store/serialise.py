@@ -16,12 +16,13 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from numbers import Integral
 from types import NoneType
-from typing import IO, Any, Protocol
+from typing import IO, Any
 
 from robaudit.documents import json_values
 from robaudit.errors import RunError
 from robaudit.quantities import Interval
 from robaudit.rows import COLUMNS, TABLE_COLUMNS, Row, read_row, table_values
+from robaudit.stats.summary import GroupSummary
 from robaudit.text import Names, clipped, printable
 
 SCHEMA_VERSION = 2
@@ -50,20 +51,12 @@ def _texts(rows: Iterable[Row]) -> Iterator[str]:
     yield f'{{"schema_version": {SCHEMA_VERSION},\n"columns": {_encode(list(COLUMNS))},\n"rows": ['
     before = "\n"
     for row in rows:
-        yield before + _row_text(row)
+        yield before + row_text(row)
         before = ",\n"
     yield "\n]}\n" if before == ",\n" else "]}\n"
 
 
-class JsonSummary(Protocol):
-    """A summary that can be written as JSON values."""
-
-    def document(self) -> dict[str, Any]:
-        """The summary as JSON values."""
-        ...
-
-
-def summary_json(groups: Sequence[JsonSummary], **more: Any) -> str:
+def summary_json(groups: Sequence[GroupSummary], **more: Any) -> str:
     """The text of summary.json: ``more`` (JSON values), then ``groups``, one for each estimator and noise level."""
     return document_json({**more, "groups": [group.document() for group in groups]})
 
@@ -106,7 +99,8 @@ def stream_rows_json(file: IO[bytes], where: str = "samples.json", *, bits: bool
         raise RunError(where, f"not a list of results (line {number}: {clipped(str(error), 200)})", _REMEDY) from error
 
 
-def _row_text(row: Row) -> str:
+def row_text(row: Row) -> str:
+    """The line of a row in samples.json, without the comma and the end of the line."""
     document = row.document()
     try:
         return _encode(document)

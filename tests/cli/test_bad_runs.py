@@ -98,7 +98,7 @@ def flip(state: Path) -> None:
 STATES: dict[str, tuple[Callable[[Path], object], str]] = {
     "a bit flipped": (flip, "it has changed since it was written"),
     "cut": (lambda state: state.write_bytes(state.read_bytes()[:-100]), "it has changed since it was written"),
-    "empty": (lambda state: state.write_bytes(b""), "it is empty"),
+    "empty": (lambda state: state.write_bytes(b""), "it ends within its header"),
     "junk": (lambda state: state.write_bytes(b"junk" * 1000), "it has changed since it was written"),
 }
 

@@ -25,7 +25,6 @@ from robaudit.models import LogitModel
 from robaudit.quantities import P_ROBUST
 from robaudit.results import Result
 from robaudit.rows import Row
-from robaudit.stats.classes import class_bias
 from robaudit.stats.frame import Columns
 from robaudit.stats.intervals import simultaneous
 from tests.compare.tools import decided, made
@@ -33,6 +32,7 @@ from tests.coverage.subjects import SLOW, Subject
 from tests.estimators.tools import build
 from tests.gates.tools import gate, run_of
 from tests.levels import gaussian_process, sigma
+from tests.rows import class_bias
 
 BINS = (0.0, 0.05, 0.5, 0.95, 0.9995, 1.0)
 """Of p, for the rows."""

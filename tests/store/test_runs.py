@@ -1,51 +1,19 @@
-"""The run folder: atomic writes and the lock."""
+"""A finished run: its groups, and what is no run folder."""
 
 from __future__ import annotations
 
-import json
 import math
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import strategies as st
 
 from robaudit.errors import RunError
-from robaudit.files import json_bytes, write_atomically
-from robaudit.levels import LevelChoice, LevelName, NoiseLevel
-from robaudit.quantities import P_ROBUST, Interval, Quantity
-from robaudit.results import LARGEST, Votes
+from robaudit.files import json_bytes
+from robaudit.levels import LevelChoice, NoiseLevel
 from robaudit.rows import COLUMNS, Row, read_row
-from robaudit.store.folder import locked
 from robaudit.store.run import Run, read_run
 from tests.levels import sigma
-
-REAL = st.floats(-LARGEST, LARGEST, exclude_min=True, exclude_max=True)
-ROWS = st.builds(
-    Row,
-    sample_id=st.text(),
-    label=st.none() | st.integers(0, 9),
-    predicted=st.integers(0, 9),
-    correct=st.none() | st.booleans(),
-    noise=st.just("gaussian"),
-    level_name=st.sampled_from(LevelName).map(str),
-    level=st.floats(1e-9, 10),
-    estimator=st.sampled_from(["mc", "taylor"]),
-    quantity=st.just("p_robust"),
-    value=REAL,
-    lower=st.none() | REAL,
-    upper=st.none() | REAL,
-    std_error=st.none() | REAL,
-    flips_to=st.none() | st.integers(0, 9),
-    forwards=st.integers(0, 10**9),
-    backwards=st.integers(0, 10**9),
-    note=st.text(),
-    interval=st.sampled_from(["none", "clopper-pearson"]).map(Interval.parse),
-    votes=st.none() | st.builds(Votes, st.lists(st.integers(0, 10**6)).map(tuple), lost=st.integers(0, 10**6)),
-)
-
 
 LOW, HIGH = sigma(0.1), sigma(0.2)
 
@@ -67,32 +35,6 @@ def row(sample: str = "0", at: NoiseLevel = LOW, estimator: str = "mc", value: f
 def test_not_a_number_is_never_written() -> None:
     with pytest.raises(ValueError, match="not JSON compliant"):
         json_bytes({"value": math.nan})
-
-
-def test_write_leaves_the_old_file_or_the_new_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "file"
-    write_atomically(path, b"old")
-    monkeypatch.setattr("os.fsync", lambda handle: (_ for _ in ()).throw(OSError(28, "No space left on device")))
-    with pytest.raises(RunError, match="file: cannot be written: No space left on device; free the disk or choose another folder"):
-        write_atomically(path, b"new")
-    assert path.read_bytes() == b"old"
-    assert [p.name for p in tmp_path.iterdir()] == ["file"], "no temporary file is left"
-
-
-def test_lock_dies_with_its_process(tmp_path: Path) -> None:
-    code = "import os, sys, pathlib\nfrom robaudit.store.folder import locked\nwith locked(pathlib.Path(sys.argv[1])):\n    os._exit(9)\n"
-    assert subprocess.run([sys.executable, "-c", code, tmp_path], check=False, timeout=60).returncode == 9
-    assert (tmp_path / ".lock").exists()
-    with locked(tmp_path), pytest.raises(RunError, match="another robaudit is writing here"), locked(tmp_path):
-        pass
-    with locked(tmp_path):
-        pass
-
-
-@pytest.mark.parametrize("quantity", [P_ROBUST, Quantity("loss", "nats", 0.0, math.inf, False), Quantity("x", "y", -math.inf, math.inf)])
-def test_quantities_come_back(quantity: Quantity) -> None:
-    document = json.loads(json_bytes(quantity.document()))
-    assert Run(Path(), {"quantities": [document]}, ()).quantities == {quantity.name: quantity}
 
 
 def test_groups_keep_the_runs_order() -> None:

@@ -21,10 +21,10 @@ from robaudit.report.sections import Ask
 from robaudit.report.words import certainties
 from robaudit.results import Votes
 from robaudit.rows import Row
-from robaudit.stats.classes import class_bias
 from robaudit.stats.summary import GroupSummary, NoisyAccuracy
 from robaudit.store.run import Run
 from tests.report.html.tools import Page, hand_made, rows
+from tests.rows import class_bias
 
 DRAWS, IMAGES = 20, 12
 RIGHT = {0.1: [20, 19, 17, 18, 16, 20, 15, 19, 20, 20, 11, 20], 0.3: [18, 9, 12, 15, 10, 20, 4, 14, 20, 17, 6, 19]}
