@@ -90,7 +90,7 @@ def measure_speed(ready: PreparedAudit, clock: Clock = time.perf_counter) -> Spe
     """
     engine, first = ready.engine, ready.first
     x = first.pixels.to(engine.model.device, engine.model.dtype)[None]
-    varying = [noise.levels[0] for noise in ready.noises if noise.levels and noise.form.random]
+    varying = [noise.levels[0] for noise in ready.noises if noise.levels and noise.noise.random]
     levels = varying or [NoiseLevel(None, 0.1, LevelName.SIGMA)]
     each = 0.0
     for at in levels:
@@ -103,7 +103,7 @@ def measure_speed(ready: PreparedAudit, clock: Clock = time.perf_counter) -> Spe
             if spent >= _ENOUGH / len(levels):
                 break
         each += max(spent, 1e-9) / passed
-    once = frozenset(noise.label for noise in ready.noises if not noise.form.random)
+    once = frozenset(noise.label for noise in ready.noises if not noise.noise.random)
     return Speed(len(levels) / each, engine.classes, once)
 
 

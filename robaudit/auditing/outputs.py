@@ -19,8 +19,8 @@ from robaudit.spec.model import AuditSpec, NoiseSpec, base_identity, identity
 from robaudit.stats.attacks import contradicted
 from robaudit.stats.frame import FrameBuilder
 from robaudit.stats.summary import summarise
-from robaudit.store.folder import OUTPUTS, SCHEMA_VERSION, RunFolder
-from robaudit.store.serialise import rows_csv, rows_json_chunks, summary_json
+from robaudit.store.folder import OUTPUTS, RunFolder
+from robaudit.store.serialise import SCHEMA_VERSION, rows_csv, rows_json_chunks, summary_json
 from robaudit.store.state import NAME as STATE
 from robaudit.store.state import SampleResults, Skip
 from robaudit.text import distinct

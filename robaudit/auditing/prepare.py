@@ -30,9 +30,8 @@ from robaudit.models.files import model_path
 from robaudit.models.load import from_module, load_model
 from robaudit.models.logits import PIXELS, LogitModel, for_noisy_passes
 from robaudit.noise.base import shape_of
-from robaudit.noise.draws import NormalDraws
 from robaudit.noise.gaussian import Gaussian
-from robaudit.noise.registry import Noise, NoiseSource
+from robaudit.noise.process import NoiseProcess
 from robaudit.noise.registry import build as build_noises
 from robaudit.progress import Listener
 from robaudit.quantities import LOSS, RADIUS
@@ -81,7 +80,7 @@ class OpenedAudit:
     """
 
     spec: AuditSpec
-    noises: tuple[Noise, ...]
+    noises: tuple[NoiseProcess, ...]
     tasks: tuple[Task, ...]
     data: Dataset
     info: Mapping[str, Any] = field(default_factory=dict)
@@ -149,7 +148,7 @@ def open_audit(request: Request, listener: Listener) -> OpenedAudit:
     listener.doing("reading the spec")
     noises = build_noises(spec.noise, spec.base_dir, spec.origin)
     tasks = tasks_of(spec)
-    refuse_unfit(tasks, {noise.label: noise.form for noise in noises})
+    refuse_unfit(tasks, {noise.label: noise.noise for noise in noises})
     listener.doing("opening the data set")
     data = data if data is not None else open_dataset(spec.dataset, base_dir=spec.base_dir, trust=request.trust)
     if len(data) == 0:
@@ -243,7 +242,7 @@ def make_model(spec: AuditSpec, given: nn.Module | None, device: torch.device, *
     return model.rounding(spec.run.precision == "tf32")
 
 
-def check_noises(noises: Sequence[Noise], image: torch.Tensor, dataset: Dataset) -> None:
+def check_noises(noises: Sequence[NoiseProcess], image: torch.Tensor, dataset: Dataset) -> None:
     """Check that the noises fit the images, before anything is computed.
 
     Args:
@@ -270,7 +269,7 @@ def _labels_of(dataset: Dataset) -> Iterator[tuple[str, int]]:
 
 
 def _engine(
-    spec: AuditSpec, noises: Sequence[Noise], model: LogitModel, classes: int, image: torch.Tensor, limit: int, *, gradients: bool
+    spec: AuditSpec, noises: Sequence[NoiseProcess], model: LogitModel, classes: int, image: torch.Tensor, limit: int, *, gradients: bool
 ) -> Engine:
     """The spec's engine, with as many rows in a pass as the rule allows or fit into memory."""
     sources, noisy = _sources(noises, spec.run.seed, model), for_noisy_passes(model, spec.run.precision)
@@ -281,7 +280,7 @@ def _engine(
     return Engine(model, sources, classes, noisy=noisy, fit=fit, free=free)
 
 
-def on_stream(engine: Engine, noises: Sequence[Noise], seed: int, stream: str) -> Engine:
+def on_stream(engine: Engine, noises: Sequence[NoiseProcess], seed: int, stream: str) -> Engine:
     """The same engine with noise of its own, independent of the run's noise and of other streams.
 
     Args:
@@ -295,10 +294,10 @@ def on_stream(engine: Engine, noises: Sequence[Noise], seed: int, stream: str) -
     return other
 
 
-def _sources(noises: Sequence[Noise], seed: int, model: LogitModel, stream: str = "") -> dict[str | None, NoiseSource]:
+def _sources(noises: Sequence[NoiseProcess], seed: int, model: LogitModel, stream: str = "") -> dict[str | None, NoiseProcess]:
     """The noises by label, and under None the RNG for noise-free estimators."""
-    bare = NoiseSource(Gaussian(), NormalDraws(NONE, seed, model.device, model.dtype, stream=stream))
-    return {None: bare, **{noise.label: noise.source(seed, model.device, model.dtype, stream=stream) for noise in noises}}
+    bare = NoiseProcess(Gaussian(), NONE, seed, model.device, model.dtype, stream=stream)
+    return {None: bare, **{noise.label: noise.seeded(seed, model.device, model.dtype, stream=stream) for noise in noises}}
 
 
 def _effects(spec: AuditSpec, engine: Engine, dataset: Dataset, listener: Listener, *, skip_bad: bool) -> dict[str, Any]:

@@ -19,9 +19,9 @@ from robaudit.datasets.images import ImagesSpec
 from robaudit.estimators import registry
 from robaudit.estimators.engine import Engine
 from robaudit.models import from_module
-from robaudit.noise.registry import gaussian_source
 from tests.benchmarks.networks import Bench, Network, estimator
 from tests.benchmarks.report import Section, Table, number
+from tests.levels import gaussian_process
 
 IMAGES, CLASSES, SIGMAS = 50_000, 1000, 3
 PER_SECOND = 1900.0
@@ -165,7 +165,7 @@ def _integral(images: int, repeats: int) -> dict[str, float]:
             network = nn.Sequential(nn.AvgPool2d(4), nn.Flatten(), last).eval()
         model = from_module(network)
         x = torch.rand(images, 3, 32, 32, generator=torch.Generator().manual_seed(1))
-        engine = Engine(model, gaussian_source(0, model.device, model.dtype), CLASSES)
+        engine = Engine(model, gaussian_process(0, model.device, model.dtype), CLASSES)
         bare, whole = estimator("mc", samples=64), estimator("logit_gaussian", samples=64)
         work = Network("linear", model, x, CLASSES).batch
         both = [
