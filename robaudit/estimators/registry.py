@@ -235,7 +235,7 @@ def build(specs: Sequence[EstimatorSpec], where: str = "estimators") -> tuple[Ch
                 Task(NO_NOISE, one).cost(10)
                 names = one.names
         except ValidationError as error:
-            raise explain(error, cls, f"{where}[{i}].{spec.name}") from error
+            raise explain(error, f"{where}[{i}].{spec.name}") from error
         if one.label in chosen:
             raise SpecError(
                 f"{where}[{i}]", f"two estimators are called {one.label!r}", f"give one a name of its own: {{{spec.name}: {{label: ...}}}}"

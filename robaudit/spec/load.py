@@ -16,7 +16,7 @@ from robaudit.levels import GAUSSIAN, LEVEL_KEYS, LevelName
 from robaudit.plugins import ESTIMATORS, NOISES, refuse_unknown
 from robaudit.spec.class_names import BASE_DIR
 from robaudit.spec.errors import explain
-from robaudit.spec.model import DATASET_KINDS, DEFAULT_ESTIMATOR, IN_MEMORY, AuditSpec, BaseDatasetSpec, dataset_kind, noise_entries
+from robaudit.spec.model import DEFAULT_ESTIMATOR, IN_MEMORY, AuditSpec, noise_entries
 from robaudit.spec.origin import Location, Origin
 
 _MAX_BYTES, _MAX_NODES, _MAX_DEPTH = 2**20, 20_000, 50
@@ -113,13 +113,7 @@ def validated(document: Mapping[str, Any], origin: Origin) -> AuditSpec:
     try:
         return AuditSpec.model_validate(document, context={BASE_DIR: origin.folder}).coming(origin)
     except ValidationError as error:
-        raise explain(error, AuditSpec, origin, kind=dataset_section(document.get("dataset"))) from error
-
-
-def dataset_section(dataset: object) -> type[BaseDatasetSpec] | None:
-    """The data set section of a document, for messages; None if its kind is unknown."""
-    name = dataset.get("kind") if isinstance(dataset, Mapping) else None
-    return dataset_kind(name) if isinstance(name, str) and name in DATASET_KINDS else None
+        raise explain(error, origin) from error
 
 
 def _refuse_memory(spec: AuditSpec) -> None:
