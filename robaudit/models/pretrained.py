@@ -250,8 +250,8 @@ def _of_timms_folder(config: dict[str, Any], source: str) -> Pretrained:
         labels = _by_index(named) if isinstance(named, Mapping) else tuple(map(str, named))
         descriptions = about.get("label_descriptions") or {}
         if len(labels) == (classes or len(labels)):
-            names, ids = distinct([str(descriptions.get(label, label)) for label in labels], labels), distinct(labels)
-            ids = ids if descriptions else None
+            names = distinct([str(descriptions.get(label, label)) for label in labels], labels if descriptions else None)
+            ids = distinct(labels) if descriptions else None
         else:
             notes = (f"its {len(labels)} label names are left out: it has {classes} classes",)
     elif classes == 1000 and str(about.get("tag") or "").endswith("in1k"):
