@@ -379,13 +379,17 @@ def _by_index(labels: Mapping[Any, Any]) -> tuple[str, ...]:
     return tuple(by_index[index] for index in range(len(by_index))) if max(by_index, default=0) < len(by_index) else ()
 
 
-def weights_named(name: str) -> Any:
-    """The member of a weights enum of ``torchvision.models``, such as ``ResNet50_Weights.IMAGENET1K_V2``.
+def weights_named(name: str) -> tuple[str, Any]:
+    """The builder's name and the member of a weights enum of ``torchvision.models``, such as ``ResNet50_Weights.IMAGENET1K_V2``.
 
     Raises:
         ModelError: there is none of that name, or not of an image classifier.
     """
-    return _member(name)[1]
+    known = _known()
+    if name not in known:
+        same = [one for one in known if one.partition(".")[0] == name.partition(".")[0]]
+        raise ModelError(f"weights {name}", "torchvision has no such weights", did_you_mean(name, same or known))
+    return known[name]
 
 
 def name_of_file(file: str) -> str | None:
@@ -397,7 +401,7 @@ def name_of_file(file: str) -> str | None:
 
 def _of_weights(name: str) -> Pretrained:
     """Architecture, transforms and class names of torchvision's weights by name; nothing is downloaded."""
-    model, weights = _member(name)
+    model, weights = weights_named(name)
     transform = weights.transforms()
     (resize,), (crop,) = transform.resize_size, transform.crop_size
     images = {"resize": resize, "crop": crop, "interpolation": transform.interpolation.value}
@@ -420,11 +424,3 @@ def _known() -> dict[str, tuple[str, Any]]:
         enum = models.get_model_weights(model)
         known |= {f"{enum.__name__}.{name}": (model, member) for name, member in enum.__members__.items()}  # DEFAULT included
     return known
-
-
-def _member(name: str) -> tuple[str, Any]:
-    known = _known()
-    if name not in known:
-        same = [one for one in known if one.partition(".")[0] == name.partition(".")[0]]
-        raise ModelError(f"weights {name}", "torchvision has no such weights", did_you_mean(name, same or known))
-    return known[name]
