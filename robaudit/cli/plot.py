@@ -145,7 +145,6 @@ def _noise(
     Raises:
         RobauditError: the spec has no noise at any level, the noise does not fit the images, or they cannot be read.
     """
-    from robaudit.spec.load import load_spec
 
     if images > _MOST_PREVIEWED:
         raise SpecError(f"--max-images {images}", "does not fit the picture", f"give at most {_MOST_PREVIEWED}")

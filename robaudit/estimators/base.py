@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from enum import Flag, auto
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 
 from robaudit.names import Part
 from robaudit.quantities import NO_INTERVAL, Interval, Quantity
+from robaudit.spec.fields import SpecSection
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -56,7 +57,7 @@ class Review(Protocol):
         ...
 
 
-class Estimator(BaseModel, ABC):
+class Estimator(SpecSection, ABC):
     """An estimator plugin. Options are fields (frozen; unknown ones are errors); everything else is declared on the class.
 
     Register a subclass under the entry-point group ``robaudit.estimators``; the built-in ones are registered the same way.
@@ -69,8 +70,6 @@ class Estimator(BaseModel, ABC):
         source: paper and equation.
         interval: how its interval is made, and what it covers.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     quantity: ClassVar[Quantity]
     needs: ClassVar[Need]

@@ -6,7 +6,7 @@ import math
 from typing import ClassVar, Self
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 from torch import Tensor
 
 from robaudit.errors import ModelError
@@ -16,6 +16,7 @@ from robaudit.estimators.radius import ByNorm
 from robaudit.models.lipschitz import Lipschitz, lipschitz_bound
 from robaudit.models.logits import LogitModel
 from robaudit.quantities import CERTIFIED, Interval, Quantity
+from robaudit.spec.fields import SpecSection
 
 _FURTHEST = 1e9
 """Stands for an infinite radius, of logits that do not depend on the pixels."""
@@ -23,7 +24,7 @@ _ROUNDING = 8
 """Rounding of logits, in units in the last place of the largest."""
 
 
-class Declared(BaseModel):
+class Declared(SpecSection):
     """A constant K of the whole map from pixels in [0, 1], before normalisation, to logits.
 
     Args:
@@ -31,8 +32,6 @@ class Declared(BaseModel):
         linf: |z(x) - z(y)|_inf <= linf |x - y|_inf.
         source: where it is from; printed with the results.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     l2: float | None = Field(None, gt=0, allow_inf_nan=False, description="K in l2, from pixels in [0, 1] to logits")
     linf: float | None = Field(None, gt=0, allow_inf_nan=False, description="K in linf, from pixels in [0, 1] to logits")

@@ -227,7 +227,7 @@ def build(specs: Sequence[EstimatorSpec], where: str = "estimators") -> dict[str
                 one.cost(10)
                 names = one.values
         except ValidationError as error:
-            raise explain(error, cls, f"{where}[{i}].{spec.name}") from error
+            raise explain(error, f"{where}[{i}].{spec.name}") from error
         remedy = f"give one a name of its own: {{{spec.name}: {{label: ...}}}}"
         if spec.label in built:
             raise SpecError(f"{where}[{i}]", f"two estimators are called {spec.label!r}", remedy)

@@ -210,7 +210,7 @@ def _downloaded(name: str) -> Path:
     Raises:
         ModelError: there are no such weights, or they cannot be fetched.
     """
-    url: str = weights_named(name).url
+    url: str = weights_named(name)[1].url
     path = Path(torch.hub.get_dir()) / "checkpoints" / url.rpartition("/")[2]
     if path.is_file():
         return path

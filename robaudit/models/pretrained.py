@@ -243,13 +243,15 @@ def _of_timms_folder(config: dict[str, Any], source: str) -> Pretrained:
     classes = about.get("num_classes")
     options = {**({} if classes is None else {"num_classes": classes}), **arguments}
     named = about.get("label_names") or about.get("labels")
-    names, ids, notes = None, None, ()
+    names: tuple[str, ...] | None = None
+    ids: tuple[str, ...] | None = None
+    notes: tuple[str, ...] = ()
     if named:
         labels = _by_index(named) if isinstance(named, Mapping) else tuple(map(str, named))
         descriptions = about.get("label_descriptions") or {}
         if len(labels) == (classes or len(labels)):
-            names, ids = distinct([str(descriptions.get(label, label)) for label in labels], labels), distinct(labels)
-            ids = ids if descriptions else None
+            names = distinct([str(descriptions.get(label, label)) for label in labels], labels if descriptions else None)
+            ids = distinct(labels) if descriptions else None
         else:
             notes = (f"its {len(labels)} label names are left out: it has {classes} classes",)
     elif classes == 1000 and str(about.get("tag") or "").endswith("in1k"):
@@ -290,15 +292,16 @@ def _timms_input(source: str, about: Mapping[str, Any], arguments: Mapping[str, 
 
 def _timms_transform(about: Mapping[str, Any], arguments: Mapping[str, Any]) -> Translation | None:
     """The evaluation transform of timm for a pretrained_cfg and the arguments of the model."""
-    from timm.data import create_transform, resolve_data_config
+    from timm import data as timms
 
+    library: Any = timms
     sizes = about.get("input_size") or (3, 224, 224)
     channels, side = arguments.get("in_chans") or sizes[0], arguments.get("img_size") if about.get("fixed_input_size") else None
     sides = sizes[1:] if side is None else (side, side) if isinstance(side, int) else tuple(side)
-    data = resolve_data_config({"input_size": (channels, *sides)}, pretrained_cfg=dict(about))
+    data = library.resolve_data_config({"input_size": (channels, *sides)}, pretrained_cfg=dict(about))
     if len(data["mean"]) not in (1, channels):  # of another number of channels: left to the spec
         data |= {"mean": (0.0,), "std": (1.0,)}
-    transform = create_transform(**data)
+    transform = library.create_transform(**data)
     images: dict[str, Any] = {}
     for step in transform.transforms:
         kind = type(step).__name__
@@ -315,14 +318,13 @@ def _timms_transform(about: Mapping[str, Any], arguments: Mapping[str, Any]) -> 
 
 def _of_transformers(config: dict[str, Any], path: Path) -> Pretrained:
     """What ``save_pretrained`` writes: config.json, and beside it the description of the image processor."""
-    name, names, notes = _class_of(config, path), None, ()
-    labels = config.get("id2label") or {}
-    if not all(_UNNAMED.fullmatch(str(label)) for label in labels.values()):  # LABEL_0, LABEL_1: of unnamed classes
-        names = distinct(_by_index(labels)) or None
+    name, labels = _class_of(config, path), config.get("id2label") or {}
+    unnamed = all(_UNNAMED.fullmatch(str(label)) for label in labels.values())  # LABEL_0, LABEL_1, ...
+    names = None if unnamed else distinct(_by_index(labels)) or None
     beside = next((file for file in (path.parent / one for one in PROCESSORS) if file.is_file()), None)
     if beside is None:
-        notes = (f"there is no {PROCESSORS[0]} with it: mean, std, resize and crop are the spec's",)
-        return Pretrained(str(path), TRANSFORMERS + name, class_names=names, notes=notes)
+        note = f"there is no {PROCESSORS[0]} with it: mean, std, resize and crop are the spec's"
+        return Pretrained(str(path), TRANSFORMERS + name, class_names=names, notes=(note,))
     read_object(beside)
     found = _input("transformers", str(beside), partial(_processor, path.parent, config.get("num_channels", 3)))
     return Pretrained(f"{path} and {beside.name}", TRANSFORMERS + name, {}, found, names)
@@ -342,8 +344,9 @@ def _processor(folder: Path, channels: int) -> Translation | None:
     """The image processor of Transformers in its Pillow backend; code in the folder never runs, and nothing is looked up on the Hub."""
     import transformers
 
+    library: Any = transformers
     with quiet(transformers):
-        processor: Any = transformers.AutoImageProcessor.from_pretrained(
+        processor = library.AutoImageProcessor.from_pretrained(
             folder, backend="pil", use_fast=False, local_files_only=True, trust_remote_code=False
         )
         about = processor.to_dict()
@@ -376,13 +379,17 @@ def _by_index(labels: Mapping[Any, Any]) -> tuple[str, ...]:
     return tuple(by_index[index] for index in range(len(by_index))) if max(by_index, default=0) < len(by_index) else ()
 
 
-def weights_named(name: str) -> Any:
-    """The member of a weights enum of ``torchvision.models``, such as ``ResNet50_Weights.IMAGENET1K_V2``.
+def weights_named(name: str) -> tuple[str, Any]:
+    """The builder's name and the member of a weights enum of ``torchvision.models``, such as ``ResNet50_Weights.IMAGENET1K_V2``.
 
     Raises:
         ModelError: there is none of that name, or not of an image classifier.
     """
-    return _member(name)[1]
+    known = _known()
+    if name not in known:
+        same = [one for one in known if one.partition(".")[0] == name.partition(".")[0]]
+        raise ModelError(f"weights {name}", "torchvision has no such weights", did_you_mean(name, same or known))
+    return known[name]
 
 
 def name_of_file(file: str) -> str | None:
@@ -394,7 +401,7 @@ def name_of_file(file: str) -> str | None:
 
 def _of_weights(name: str) -> Pretrained:
     """Architecture, transforms and class names of torchvision's weights by name; nothing is downloaded."""
-    model, weights = _member(name)
+    model, weights = weights_named(name)
     transform = weights.transforms()
     (resize,), (crop,) = transform.resize_size, transform.crop_size
     images = {"resize": resize, "crop": crop, "interpolation": transform.interpolation.value}
@@ -417,11 +424,3 @@ def _known() -> dict[str, tuple[str, Any]]:
         enum = models.get_model_weights(model)
         known |= {f"{enum.__name__}.{name}": (model, member) for name, member in enum.__members__.items()}  # DEFAULT included
     return known
-
-
-def _member(name: str) -> tuple[str, Any]:
-    known = _known()
-    if name not in known:
-        same = [one for one in known if one.partition(".")[0] == name.partition(".")[0]]
-        raise ModelError(f"weights {name}", "torchvision has no such weights", did_you_mean(name, same or known))
-    return known[name]

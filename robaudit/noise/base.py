@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo
+from pydantic import AfterValidator, Field, ValidationInfo
 
 from robaudit.files import expanded
 from robaudit.levels import LevelName
+from robaudit.spec.fields import SpecSection
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -50,7 +51,7 @@ class Ball:
     radius: float
 
 
-class Noise(BaseModel, ABC):
+class Noise(SpecSection, ABC):
     """A kind of noise. Options are fields (frozen; unknown ones are errors); everything else is declared on the class.
 
     A kind is a map from independent standard normal variables to noisy pixels, at a level. Other variables that it needs (uniform ones, a
@@ -73,8 +74,6 @@ class Noise(BaseModel, ABC):
         prefer: what it models, in one line.
         source: paper or standard of the noise model.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     level_name: ClassVar[LevelName]
     least: ClassVar[float]

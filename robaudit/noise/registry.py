@@ -66,7 +66,7 @@ def _build(spec: NoiseSpec, base_dir: Path, place: Location, origin: Origin) -> 
         with blaming(f"noise {spec.label}", cls, NoiseError, (ValidationError,)):
             noise = cls.model_validate({**spec.options, "name": spec.label, "clip": spec.clip}, context={BASE_DIR: base_dir})
     except ValidationError as error:
-        raise explain(error, cls, origin, place) from error
+        raise explain(error, origin, place) from error
     if spec.clip and cls.quantises:
         raise SpecError(where("clip"), f"{spec.kind} already clips to [0, 1]", "leave clip out")
     for level in spec.levels:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Annotated
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
+
+from robaudit.errors import did_you_mean
 
 KEY = "about_key"
 """The entry of a validator's error context that names the key."""
@@ -20,7 +23,7 @@ def about_key(kind: str, key: str, text: str = "") -> PydanticCustomError:
     Args:
         kind: UNKNOWN_KEY, MISSING_KEY, or WRONG_KEY.
         key: the key.
-        text: what is wrong with it.
+        text: what is wrong with it; of an unknown or missing key, what would be right.
     """
     return PydanticCustomError(kind, "{text}", {KEY: key, "text": text})
 
@@ -69,6 +72,19 @@ Bytes = Annotated[int, Field(gt=0, lt=2**63), BeforeValidator(as_bytes), BeforeV
 
 
 class SpecSection(BaseModel):
-    """A section of the spec: frozen, unknown keys are errors."""
+    """A section of the spec, or the options of a plugin: frozen, unknown keys are errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known_keys(cls, value: object) -> object:
+        """Name an unknown key with the nearest known one, and a missing key with its meaning."""
+        if isinstance(value, Mapping):
+            fields = cls.model_fields
+            if cls.model_config.get("extra") == "forbid" and (unknown := next((key for key in value if key not in fields), None)):
+                raise about_key(UNKNOWN_KEY, str(unknown), did_you_mean(str(unknown), fields))
+            for key, field in fields.items():
+                if field.is_required() and key not in value:
+                    raise about_key(MISSING_KEY, key, field.description or "")
+        return value

@@ -16,7 +16,8 @@ from robaudit.levels import GAUSSIAN, LEVEL_KEYS, LevelName
 from robaudit.plugins import ESTIMATORS, NOISES, refuse_unknown
 from robaudit.spec.class_names import BASE_DIR
 from robaudit.spec.errors import explain
-from robaudit.spec.model import DATASET_KINDS, DEFAULT_ESTIMATOR, IN_MEMORY, AuditSpec, BaseDatasetSpec, dataset_kind, noise_entries
+from robaudit.spec.fields import as_tuple
+from robaudit.spec.model import DEFAULT_ESTIMATOR, IN_MEMORY, AuditSpec, noise_entries
 from robaudit.spec.origin import Location, Origin
 
 _MAX_BYTES, _MAX_NODES, _MAX_DEPTH = 2**20, 20_000, 50
@@ -70,25 +71,17 @@ def load_spec(
             looked up; their options are checked when they are built, which imports torch.
     """
     raw, lines = read_document(path, text)
-    single = isinstance(raw.get("estimators"), str | dict)
-    if single:
-        raw["estimators"] = [raw["estimators"]]
+    moved = _as_lists(raw)
     for location, value in (overrides or {}).items():
         put(raw, *_within_sample(raw, location, value))
-    known = [label for _, entry in noise_entries(raw.get("noise")) if isinstance(entry, dict) for label in _noise_labels(entry)]
-    choose_noise(raw, noises, levels, sigmas)
     if estimators:
-        raw["estimators"] = choose_estimators(raw.get("estimators"), estimators)
+        raw["estimators"] = _chosen_estimators(raw.get("estimators") or [], estimators)
+    if noises:
+        _keep_to(raw, noises)
+        lines = {place: line for place, line in lines.items() if len(place) < 2 or place[0] not in ("noise", "estimators")}  # new lists
+    _set_levels(raw, levels, sigmas)
     for setting in settings:
         apply_setting(raw, setting)
-    if noises:
-        _keep_to(raw, noises, [label for label in known if label not in noises])
-    if noises:  # a new list: its entries have no lines
-        lines = {
-            location: line for location, line in lines.items() if location[:1] not in (("noise",), ("estimators",)) or len(location) == 1
-        }
-    moved: dict[Location, Location] = {("noise", i): ("noise", *place) for i, (place, _) in enumerate(noise_entries(raw.get("noise")))}
-    moved |= {("estimators", 0): ("estimators",)} if single else {}
     origin = Origin(str(path), path.resolve().parent, path.stem, lines, moved)
     spec = validated(raw, origin)
     _refuse_memory(spec)
@@ -113,13 +106,7 @@ def validated(document: Mapping[str, Any], origin: Origin) -> AuditSpec:
     try:
         return AuditSpec.model_validate(document, context={BASE_DIR: origin.folder}).coming(origin)
     except ValidationError as error:
-        raise explain(error, AuditSpec, origin, kind=dataset_section(document.get("dataset"))) from error
-
-
-def dataset_section(dataset: object) -> type[BaseDatasetSpec] | None:
-    """The data set section of a document, for messages; None if its kind is unknown."""
-    name = dataset.get("kind") if isinstance(dataset, Mapping) else None
-    return dataset_kind(name) if isinstance(name, str) and name in DATASET_KINDS else None
+        raise explain(error, origin) from error
 
 
 def _refuse_memory(spec: AuditSpec) -> None:
@@ -229,32 +216,27 @@ def _within_sample(raw: Mapping[str, Any], location: Location, value: Any) -> tu
 
 
 def put(raw: dict[str, Any], location: Location, value: object) -> None:
-    """Set a value of the raw spec by its location, creating missing sections.
+    """Set a value of the raw spec by its location, creating missing sections; a list of one stands for its entry.
 
     Raises:
         SpecError: a part of the location is not a section.
     """
     target: Any = raw
-    for i, part in enumerate(location[:-1]):
-        if isinstance(target, list) and isinstance(part, int) and part < len(target):
+    for i, part in enumerate(location):
+        if isinstance(target, list) and len(target) == 1 and not isinstance(part, int):
+            target = target[0]
+        where = ".".join(map(str, location))
+        if isinstance(target, list) and not (isinstance(part, int) and part < len(target)):
+            raise SpecError(where, f"{part!r} is not an index of the list", f"it has {len(target)} entries, from 0")
+        if not isinstance(target, dict | list):
+            section = ".".join(map(str, location[:i]))
+            raise SpecError(where, f"{section} is not a section of the spec", "a section is a mapping (key: value)")
+        if i == len(location) - 1:
+            target[part] = value
+        else:
+            if isinstance(target, dict) and target.get(part) is None:
+                target[part] = {}
             target = target[part]
-            continue
-        if isinstance(target, dict) and target.get(part) is None:
-            target[part] = {}
-        if not isinstance(target, dict) or not isinstance(target[part], dict | list):
-            raise _no_section(location, i + 1)
-        target = target[part]
-    last = location[-1]
-    if type(target) not in (dict, list):
-        raise _no_section(location, len(location) - 1)
-    if isinstance(target, list) and not (isinstance(last, int) and last < len(target)):
-        raise SpecError(".".join(map(str, location)), f"{last!r} is not an index of the list", f"it has {len(target)} entries, from 0")
-    target[last] = value
-
-
-def _no_section(location: Location, length: int) -> SpecError:
-    where, section = (".".join(map(str, parts)) for parts in (location, location[:length]))
-    return SpecError(where, f"{section} is not a section of the spec", "a section is a mapping (key: value)")
 
 
 def apply_setting(raw: dict[str, Any], setting: str) -> None:
@@ -264,31 +246,23 @@ def apply_setting(raw: dict[str, Any], setting: str) -> None:
         SpecError: it is not of that form, or there is no such key.
     """
     location, value = read_setting(setting, "mc.samples=2000")
-    text = setting.partition("=")[2]
-    entries = raw.get("estimators")
-    if isinstance(entries, list) and location[0] not in AuditSpec.model_fields:
-        for i, entry in enumerate(entries):
-            name = _name(entry)
-            if location[0] in (name, _label(entry)) and len(location) > 1:
-                if not isinstance(entry, dict):
-                    entries[i] = {name: {}}
-                elif entry.get(name, 0) is None:
-                    entry[name] = {}
-                put(raw, ("estimators", i, *(("options",) if "name" in entries[i] else (name,)), *location[1:]), value)
-                return
-    if location[0] not in AuditSpec.model_fields:
-        known = [_label(entry) or _name(entry) for entry in entries] if isinstance(entries, list) else [DEFAULT_ESTIMATOR]
-        if location[0] in known and len(location) == 1:
-            raise SpecError(f"--set {setting}", "does not name an option of the estimator", f"for example --set {location[0]}.samples=2000")
-        if entries is None and location[0] == DEFAULT_ESTIMATOR:
-            raw["estimators"] = [DEFAULT_ESTIMATOR]
-            apply_setting(raw, setting)
-            return
-        sections = [name for name in AuditSpec.model_fields if isinstance(raw.get(name), dict)]
-        inside = [f"{name}.{location[0]}" for name in sections if location[0] in raw[name]]
-        remedy = f"write --set {inside[0]}={text}" if inside else did_you_mean(str(location[0]), [*AuditSpec.model_fields, *known])
-        raise SpecError(f"--set {setting}", f"unknown key {location[0]!r}", remedy)
-    put(raw, location, value)
+    if location[0] in AuditSpec.model_fields:
+        put(raw, location, value)
+        return
+    entries = raw.get("estimators") or [{DEFAULT_ESTIMATOR: {}}]
+    names = [(name, _label(entry)) for entry in entries if (name := _name(entry))]
+    found = next((i for i, entry in enumerate(entries) if location[0] in (_name(entry), _label(entry))), None)
+    if found is not None and len(location) > 1:
+        raw["estimators"] = entries
+        put(raw, ("estimators", found, _name(entries[found]) or "", *location[1:]), value)
+        return
+    if found is not None:
+        raise SpecError(f"--set {setting}", "does not name an option of the estimator", f"for example --set {location[0]}.samples=2000")
+    sections = [name for name in AuditSpec.model_fields if isinstance(raw.get(name), dict)]
+    inside = [f"{name}.{location[0]}" for name in sections if location[0] in raw[name]]
+    known = [*AuditSpec.model_fields, *(label or name for name, label in names)]
+    remedy = f"write --set {inside[0]}={setting.partition('=')[2]}" if inside else did_you_mean(str(location[0]), known)
+    raise SpecError(f"--set {setting}", f"unknown key {location[0]!r}", remedy)
 
 
 def read_setting(setting: str, example: str) -> tuple[Location, Any]:
@@ -310,35 +284,92 @@ def _value(text: str, where: str) -> Any:
         raise SpecError(where, "the value is not valid YAML", 'quote it, for example --set "model.mean=[0.5]"') from error
 
 
-def _name(entry: object) -> str:
-    if isinstance(entry, dict) and entry:
-        return str(entry["name"]) if "name" in entry else str(next(iter(entry)))
-    return str(entry)
+def _as_lists(raw: dict[str, Any]) -> dict[Location, Location]:
+    """Rewrite the noises as a list with an entry for each name, and the estimators as a list of ``{name: options}``.
+
+    Entries that are neither stay as they are, for the message about them.
+
+    Returns:
+        The locations in the file of the entries.
+    """
+    entries = noise_entries(raw.get("noise"))
+    moved: dict[Location, Location] = {("noise", i): ("noise", *place) for i, (place, _) in enumerate(entries)}
+    if raw.get("noise") is not None:
+        raw["noise"] = [entry for _, entry in entries]
+    written = raw.get("estimators")
+    if isinstance(written, str | dict):
+        written, moved[("estimators", 0)] = [written], ("estimators",)
+    if isinstance(written, list):
+        raw["estimators"] = [_with_options(entry) for entry in written]
+    return moved
 
 
-def choose_noise(raw: dict[str, Any], labels: Sequence[str], levels: Sequence[str], sigmas: Sequence[str]) -> None:
-    """Apply --noise, --level and --sigma to the raw spec.
+def _with_options(entry: object) -> object:
+    """An entry of the list of estimators as ``{name: options}``, if it is one."""
+    if isinstance(entry, str):
+        return {entry: {}}
+    if isinstance(entry, dict) and "name" in entry and entry.keys() <= {"name", "options"}:
+        return {entry["name"]: entry.get("options") or {}}
+    if isinstance(entry, dict) and len(entry) == 1:
+        return {name: {} if options is None else options for name, options in entry.items()}
+    return entry
+
+
+def _name(entry: object) -> str | None:
+    return str(next(iter(entry))) if isinstance(entry, dict) and len(entry) == 1 else None
+
+
+def _label(entry: object) -> str | None:
+    options = entry.get(_name(entry)) if isinstance(entry, dict) else None
+    return str(options["label"]) if isinstance(options, dict) and options.get("label") else None
+
+
+def _chosen_estimators(entries: Sequence[object], names: Sequence[str]) -> list[object]:
+    """The estimators named on the command line (by name or label), with their options from the spec."""
+    known = {_name(entry): entry for entry in reversed(entries)} | {label: entry for entry in entries if (label := _label(entry))}
+    return [known.get(name, {name: {}}) for name in names]
+
+
+def _keep_to(raw: dict[str, Any], labels: Sequence[str]) -> None:
+    """Keep the noises of these labels, and the estimators that apply to them.
 
     Raises:
-        SpecError: there is no such noise, or none with such a level.
+        SpecError: there is no such noise, or no estimator is left.
     """
-    written = raw.get("noise")
-    entries = written if isinstance(written, list) else [written]
-    if labels:
-        by_label = {label: {**entry, "name": label} for entry in entries if isinstance(entry, dict) for label in _noise_labels(entry)}
-        for label in labels:
-            if label not in by_label:
-                raise SpecError(f"--noise {label}", "the spec has no such noise", did_you_mean(label, by_label))
-        entries = [by_label[label] for label in labels]
-        raw["noise"] = entries if len(entries) > 1 else entries[0]
+    by_label = {str(one.get("name", one.get("kind", GAUSSIAN))): one for one in raw.get("noise") or () if isinstance(one, dict)}
+    for label in labels:
+        if label not in by_label:
+            raise SpecError(f"--noise {label}", "the spec has no such noise", did_you_mean(label, by_label))
+    raw["noise"] = [by_label[label] for label in labels]
+    left_out, kept = by_label.keys() - set(labels), []
+    for entry in raw.get("estimators") or ():
+        options = entry.get(_name(entry)) if isinstance(entry, dict) else None
+        wanted = as_tuple(options.get("noise")) if isinstance(options, dict) else None
+        if not isinstance(options, dict) or not isinstance(wanted, list | tuple) or not wanted:
+            kept.append(entry)
+        elif still := [label for label in wanted if label not in left_out]:
+            kept.append({_name(entry): {**options, "noise": still}})
+    if raw.get("estimators") and not kept:
+        raise SpecError(f"--noise {labels[0]}", "no estimator of the spec is for this noise", "choose one with --estimator")
+    if kept:
+        raw["estimators"] = kept
+
+
+def _set_levels(raw: dict[str, Any], levels: Sequence[str], sigmas: Sequence[str]) -> None:
+    """Apply --level and --sigma.
+
+    Raises:
+        SpecError: the noises have no such level, or levels of several names.
+    """
     if levels and sigmas:
         raise SpecError("--level", "cannot be combined with --sigma", "give one of them")
-    if sigmas and len(entries) == 1 and not (isinstance(entries[0], dict) and _level_key(entries[0])):
-        put(raw, ("noise", *([0] if isinstance(raw.get("noise"), list) else []), LevelName.SIGMA.value), list(sigmas))
-        return
     if not levels and not sigmas:
         return
-    named = [(entry, key) for entry in entries if isinstance(entry, dict) and (key := _level_key(entry))]
+    entries = raw.get("noise") or [None]
+    named = [(one, key.value) for one in entries if isinstance(one, dict) for key in LEVEL_KEYS if key in one]
+    if sigmas and len(entries) == 1 and not named:
+        put(raw, ("noise", LevelName.SIGMA.value), list(sigmas))
+        return
     chosen = [(entry, key) for entry, key in named if levels or key == LevelName.SIGMA]
     names = list(dict.fromkeys(key for _, key in chosen))
     if len(names) != 1:
@@ -346,48 +377,3 @@ def choose_noise(raw: dict[str, Any], labels: Sequence[str], levels: Sequence[st
         raise SpecError("--sigma" if sigmas else "--level", what, "choose noises with --noise, and their levels with --level")
     for entry, key in chosen:
         entry[key] = list(sigmas or levels)
-
-
-def _keep_to(raw: dict[str, Any], labels: Sequence[str], left_out: Sequence[str]) -> None:
-    """Remove the other noises from the estimators' lists, and remove estimators that apply only to those.
-
-    Raises:
-        SpecError: no estimator is left.
-    """
-    entries, kept = raw.get("estimators"), []
-    for entry in entries if isinstance(entries, list) else []:
-        key = "options" if isinstance(entry, dict) and "name" in entry else _name(entry)
-        options = entry.get(key) if isinstance(entry, dict) else None
-        named = options.get("noise") if isinstance(options, dict) else None
-        wanted = [named] if isinstance(named, str) else named
-        if not isinstance(options, dict) or not isinstance(wanted, list) or not wanted:
-            kept.append(entry)
-        elif still := [label for label in wanted if label not in left_out]:
-            kept.append({**entry, key: {**options, "noise": still}})
-    if entries and not kept:
-        raise SpecError(f"--noise {labels[0]}", "no estimator of the spec is for this noise", "choose one with --estimator")
-    if isinstance(entries, list):
-        raw["estimators"] = kept
-
-
-def _noise_labels(entry: Mapping[str, Any]) -> list[str]:
-    names = entry.get("name", entry.get("kind", GAUSSIAN))
-    return [str(name) for name in names] if isinstance(names, list) else [str(names)]
-
-
-def _level_key(entry: Mapping[str, Any]) -> str | None:
-    return next((name.value for name in LEVEL_KEYS if name in entry), None)
-
-
-def choose_estimators(entries: object, names: Sequence[str]) -> list[Any]:
-    """The estimators named on the command line (by name or label), with their options from the spec."""
-    listed = entries if isinstance(entries, list) else []
-    known = {_name(entry): entry for entry in reversed(listed)} | {label: entry for entry in listed if (label := _label(entry))}
-    return [known.get(name, name) for name in names]
-
-
-def _label(entry: object) -> str | None:
-    if not isinstance(entry, dict):
-        return None
-    options = entry.get("options" if "name" in entry else _name(entry))
-    return str(options["label"]) if isinstance(options, dict) and options.get("label") else None

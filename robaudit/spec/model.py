@@ -304,9 +304,9 @@ class NoiseSpec(SpecSection):
         if not given:
             for key in self.options:
                 if difflib.get_close_matches(key, LEVEL_KEYS, n=1, cutoff=0.75):
-                    raise about_key(UNKNOWN_KEY, key)
+                    raise about_key(UNKNOWN_KEY, key, did_you_mean(key, NoiseSpec.model_fields))
             if self.kind == GAUSSIAN:
-                raise about_key(MISSING_KEY, LevelName.SIGMA.value)
+                raise about_key(MISSING_KEY, "sigma", NoiseSpec.model_fields["sigma"].description or "")
             raise ValueError(f"has no levels: the key {' or '.join(LEVEL_KEYS)} is missing")
         if len(given) > 1:
             raise ValueError(f"has two kinds of levels, {given[0]} and {given[1]}; keep the one that {self.kind} takes")

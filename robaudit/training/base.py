@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationInfo, model_validator
+from pydantic import Field, PrivateAttr, ValidationInfo, model_validator
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
@@ -19,6 +19,7 @@ from robaudit.errors import SpecError
 from robaudit.noise.base import BASE_DIR, Noise, shape_of
 from robaudit.noise.registry import build
 from robaudit.numerics.losses import log_cross_entropy
+from robaudit.spec.fields import SpecSection
 from robaudit.spec.model import NoiseSpec
 
 
@@ -83,7 +84,7 @@ class Batch:
             self.network.train(training)
 
 
-class Objective(BaseModel, ABC):
+class Objective(SpecSection, ABC):
     """A training objective. Options are fields (frozen; unknown ones are errors).
 
     Register a subclass under the entry-point group ``robaudit.objectives``; the built-in ones are registered the same way.
@@ -92,8 +93,6 @@ class Objective(BaseModel, ABC):
         summary: one line: what is minimised.
         source: paper and equation.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     summary: ClassVar[str]
     source: ClassVar[str]

@@ -95,7 +95,7 @@ def build_objective(spec: TrainingSpec) -> Objective:
         with blaming(f"objective {spec.objective.name}", cls, EstimatorError, (ValidationError,)):
             return cls.model_validate(spec.objective.options, context={BASE_DIR: spec.origin.folder})
     except ValidationError as error:
-        raise explain(error, cls, spec.origin, place) from error
+        raise explain(error, spec.origin, place) from error
 
 
 def read_images(section: BaseDatasetSpec, spec: TrainingSpec, listener: Listener, *, trust: bool) -> tuple[Tensor, Tensor]:

@@ -13,7 +13,7 @@ from robaudit.plugins import OBJECTIVES, refuse_unknown
 from robaudit.spec.class_names import BASE_DIR
 from robaudit.spec.errors import explain
 from robaudit.spec.fields import Count, Number, Positive, SpecSection, as_tuple, no_bool
-from robaudit.spec.load import dataset_section, put, read_document, read_setting
+from robaudit.spec.load import put, read_document, read_setting
 from robaudit.spec.model import AuditSpec, BaseDatasetSpec, DatasetSpec, digest, noise_entries
 from robaudit.spec.origin import Location, Origin
 
@@ -133,9 +133,7 @@ class TrainingSpec(Recipe):
             moved: dict[Location, Location] = {
                 ("audit", "noise", i): ("audit", "noise", *place) for i, (place, _) in enumerate(noise_entries(self.audit.get("noise")))
             }
-            raise explain(
-                error, AuditSpec, replace(self.origin, moved=moved), ("audit",), kind=dataset_section(document["dataset"])
-            ) from error
+            raise explain(error, replace(self.origin, moved=moved), ("audit",)) from error
 
 
 def training_spec(document: Mapping[str, Any], origin: Origin | None = None) -> TrainingSpec:
@@ -152,7 +150,7 @@ def training_spec(document: Mapping[str, Any], origin: Origin | None = None) -> 
     try:
         spec = TrainingSpec.model_validate(document, context={BASE_DIR: origin.folder})
     except ValidationError as error:
-        raise explain(error, TrainingSpec, origin, kind=dataset_section(document.get("dataset"))) from error
+        raise explain(error, origin) from error
     spec._origin = origin
     refuse_unknown(OBJECTIVES, "objective", spec.objective.name, origin.place(("objective",)))
     spec.audit_spec()

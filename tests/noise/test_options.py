@@ -49,7 +49,7 @@ SHAPE: Shape = (3, 4, 5)
 def test_refused_options(kind: str, options: dict[str, Any], words: str, tmp_path: Path) -> None:
     with pytest.raises(ValidationError) as caught:
         made(kinds()[kind], tmp_path, **options)
-    message = str(explain(caught.value, kinds()[kind], f"noise ({kind})"))
+    message = str(explain(caught.value, f"noise ({kind})"))
     assert words in message
     assert "\n" not in message
 

@@ -20,7 +20,7 @@ from PIL import Image
 from safetensors.torch import save_file
 from torch import nn
 
-from robaudit.spec.init import dataset_section, spec_text
+from robaudit.spec.init import spec_text
 from robaudit.spec.load import load_spec
 from tests.conftest import RunCli
 from tests.models.test_files import script
@@ -132,19 +132,15 @@ def test_odd_names_are_found_again(name: str, tmp_path: Path, run_cli: RunCli) -
     assert found.gates[0] == "mean(sigma=0.02) >= 0.9999999"
 
 
-def test_force_replaces(tmp_path: Path, run_cli: RunCli) -> None:
-    (tmp_path / "audit.yaml").write_text("mine")
-    assert run_cli("init", *MODEL, "--data", "digits", "--force", "--no-check").code == 0
-    assert load_spec(tmp_path / "audit.yaml").dataset.kind == "digits"
-
-
 def test_nothing_is_written_until_the_model_has_run(tmp_path: Path, run_cli: RunCli) -> None:
     save_npz(tmp_path / "wide.npz", shape=(3, 5, 5))
     code, out, err = run_cli("init", *MODEL, "--data", "wide.npz")
     assert (code, out) == (2, "")
     assert "does not take images of 3 x 5 x 5" in err
     assert not (tmp_path / "audit.yaml").exists()
-    assert run_cli("init", *MODEL, "--data", "wide.npz", "--no-check").code == 0
+    (tmp_path / "audit.yaml").write_text("mine")
+    assert run_cli("init", *MODEL, "--data", "wide.npz", "--no-check", "--force").code == 0
+    assert load_spec(tmp_path / "audit.yaml").dataset.kind == "npz"
 
 
 def test_the_expected_time(run_cli: RunCli) -> None:
@@ -208,15 +204,10 @@ def test_a_class_of_ones_own_named_here_is_consent_and_in_a_spec_it_is_not(tmp_p
     assert run_cli("estimate", "audit.yaml", "--out", "run", "--trust", "--set", "mc.samples=20").code == 0
 
 
-@pytest.mark.parametrize("form", ["pth", "safetensors"])
-def test_weights_with_other_classes_than_their_architecture(tmp_path: Path, run_cli: RunCli, form: str) -> None:
+def test_weights_with_other_classes_than_their_architecture(tmp_path: Path, run_cli: RunCli) -> None:
     """As after fine-tuning: the last layer says how many there are."""
-    state = torchvision.models.squeezenet1_1(num_classes=7).state_dict()
-    path = tmp_path / f"net.{form}"
-    if form == "pth":
-        torch.save({"state_dict": {f"module.{key}": value for key, value in state.items()}}, path)
-    else:
-        save_file(state, path)
+    path = tmp_path / "net.safetensors"
+    save_file(torchvision.models.squeezenet1_1(num_classes=7).state_dict(), path)
     (tmp_path / "val").mkdir()
     Image.new("RGB", (64, 64)).save(tmp_path / "val" / "a.png")
     code, _, err = run_cli("init", "--model", path.name, "--architecture", "torchvision:squeezenet1_1", "--data", "val")
@@ -241,20 +232,6 @@ def test_consent_to_ones_own_class_is_none_to_a_file_with_programs(tmp_path: Pat
     code, _, err = run_cli("init", "--model", "m.pt", "--architecture", "mynet:Net", "--data", "digits")
     assert code == 2, err
     assert "--trust" in err
-
-
-def test_kinds_of_data(tmp_path: Path) -> None:
-    (tmp_path / "folders" / "cat").mkdir(parents=True)
-    Image.new("RGB", (8, 8)).save(tmp_path / "folders" / "cat" / "1.png")
-    for name in ("a.npz", "m.csv"):
-        (tmp_path / name).touch()
-    for text, section in {
-        "a.npz": {"kind": "npz", "path": "a.npz", "limit": 9},
-        "m.csv": {"kind": "csv", "path": "m.csv", "sample": {"size": 9}},
-        "folders": {"kind": "images", "path": "folders", "sample": {"size": 9}},
-        "torchvision:CIFAR10": {"kind": "torchvision", "name": "CIFAR10", "root": "data", "limit": 9},
-    }.items():
-        assert dataset_section(text, tmp_path, 9) == section
 
 
 @given(path=st.text(min_size=1), names=st.lists(st.text(), max_size=3))

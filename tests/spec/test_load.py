@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from robaudit.errors import SpecError
-from robaudit.spec.load import apply_setting, choose_estimators, load_spec
+from robaudit.spec.load import apply_setting, load_spec
 from robaudit.spec.model import AuditSpec
 from tests.specs import digits, write
 
@@ -46,10 +46,9 @@ def test_set_the_default_estimator(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("entry", ["mc", {"mc": None}, {"mc": {"samples": 1}}, {"name": "mc"}, {"name": "mc", "options": {"samples": 1}}])
-def test_set_an_option_whatever_the_form(entry: object) -> None:
-    raw: dict[str, Any] = {**digits(), "estimators": ["taylor", entry]}
-    apply_setting(raw, "mc.samples=9")
-    assert AuditSpec.model_validate(raw).estimators[1].options == {"samples": 9}
+def test_set_an_option_whatever_the_form(entry: object, tmp_path: Path) -> None:
+    spec = load(tmp_path, digits(estimators=["taylor", entry]), settings=["mc.samples=9"])
+    assert spec.estimators[1].options == {"samples": 9}
 
 
 @pytest.mark.parametrize("one", ["mc", {"mc": {"samples": 3}}])
@@ -74,12 +73,11 @@ def test_values_are_yaml() -> None:
     assert (raw["run"], raw["noise"], raw["dataset"]) == ({"seed": 3}, {"clip": True}, {"class_names": ["a", "b"]})
 
 
-def test_choose_estimators_keeps_their_options() -> None:
-    few, more = {"mc": {"samples": 5, "label": "few"}}, {"mc": {"samples": 9, "label": "more"}}
-    entries = [few, more, "taylor", {"name": "mmse", "options": {"label": "m"}}]
-    assert choose_estimators(entries, ["more", "taylor", "softmax", "m"]) == [more, "taylor", "softmax", entries[3]]
-    assert choose_estimators(entries, ["mc"]) == [few]
-    assert choose_estimators(None, ["mc"]) == ["mc"]
+def test_chosen_estimators_keep_their_options(tmp_path: Path) -> None:
+    few, more = {"samples": 5, "label": "few"}, {"samples": 9, "label": "more"}
+    document = digits(estimators=[{"mc": few}, {"mc": more}, "taylor", {"name": "mmse", "options": {"label": "m"}}])
+    for names, options in ((["more", "taylor", "softmax", "m"], [more, {}, {}, {"label": "m"}]), (["mc"], [few])):
+        assert [one.options for one in load(tmp_path, document, estimators=names).estimators] == options
 
 
 @pytest.mark.parametrize("key", ["~", "1", "true", "2026-01-01", "[a, b]", "{a: 1}"])

@@ -82,8 +82,8 @@ def test_sigma_is_enough(tmp_path: Path) -> None:
         (SEVERAL, {"levels": ["3"]}, "--level: the levels of the spec's noises are sigma and severity; choose noises with --noise, and"),
         (SEVERAL, {"noises": ["rain"], "sigmas": ["3"]}, "--sigma: the spec's noises have no sigma; choose noises with --noise, and their"),
         (SEVERAL, {"levels": ["3"], "sigmas": ["3"]}, "--level: cannot be combined with --sigma; give one of them"),
-        ([None], {"sigmas": ["3"]}, "noise.0.sigma: noise.0 is not a section of the spec"),
-        (["x"], {"sigmas": ["3"]}, "noise.0.sigma: noise.0 is not a section of the spec"),
+        ([None], {"sigmas": ["3"]}, "noise.sigma: noise is not a section of the spec"),
+        (["x"], {"sigmas": ["3"]}, "noise.sigma: noise is not a section of the spec"),
         (SEVERAL, {"noises": ["a", "a"]}, "noise: two noises are called 'a'; give one a name of its own"),
     ],
 )
