@@ -18,7 +18,8 @@ from robaudit.errors import RobauditError, SampleError
 from robaudit.spec.data_files import recognised
 from robaudit.spec.model import DatasetSpec
 from tests.conftest import RunCli
-from tests.datasets.forms import BAD, COUNT, LABELS, NAMES, PIXELS, opened, write_all
+from tests.datasets.forms import BAD, COUNT, LABELS, NAMES, PIXELS, write_all
+from tests.datasets.reading import opened
 from tests.specs import digits, read_info, write
 
 Forms = tuple[Path, dict[str, dict[str, object]]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ import pytest
 from pyarrow import parquet
 
 from robaudit.errors import DataError, SampleError
-from tests.datasets.forms import COUNT, LABELS, PIXELS, encoded, hub, opened, write_all, write_files, write_parquet, write_tar
+from tests.datasets.forms import COUNT, LABELS, PIXELS, encoded, hub, write_all, write_files, write_parquet, write_tar
+from tests.datasets.reading import opened, refusal
 
 
 @pytest.fixture(autouse=True)
@@ -22,15 +24,7 @@ def quiet() -> None:
     datasets.disable_progress_bars()
 
 
-def open_hf(folder: Path, **options: Any) -> Any:
-    return opened(folder, kind="hf", path="pets", **options)
-
-
-def message(folder: Path, **options: Any) -> str:
-    with pytest.raises(DataError) as caught:
-        open_hf(folder, **options)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
+open_hf, message = (partial(read, kind="hf", path="pets") for read in (opened, refusal))
 
 
 @pytest.mark.parametrize("form", ["hf, a split", "parquet, of the hub", "webdataset, shards", "json lines, metadata"])

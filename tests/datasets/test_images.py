@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,21 +11,12 @@ import pytest
 from PIL import Image
 
 from robaudit.datasets import open_dataset
-from robaudit.datasets.base import Dataset
-from robaudit.datasets.images import ImagesSpec
-from robaudit.errors import DataError, SampleError
+from robaudit.errors import SampleError
 from robaudit.spec.load import load_spec
+from tests.datasets import reading
+from tests.datasets.reading import ids, labels
 
-
-def opened(folder: Path, **options: Any) -> Dataset:
-    return open_dataset(ImagesSpec(kind="images", path="pets", **options), base_dir=folder, trust=False)
-
-
-def message(folder: Path, **options: Any) -> str:
-    with pytest.raises(DataError) as caught:
-        opened(folder, **options)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
+opened, message = (partial(read, kind="images", path="pets") for read in (reading.opened, reading.refusal))
 
 
 def draw(folder: Path, *names: str, size: tuple[int, int] = (4, 4)) -> None:
@@ -32,16 +24,6 @@ def draw(folder: Path, *names: str, size: tuple[int, int] = (4, 4)) -> None:
         path = folder / "pets" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.new("RGB", size, (sum(map(ord, name)) % 256, 0, 0)).save(path)
-
-
-def ids(dataset: Dataset) -> list[str]:
-    return [dataset.sample_id(index) for index in range(len(dataset))]
-
-
-def labels(dataset: Dataset) -> list[int]:
-    found = dataset.labels()
-    assert found is not None
-    return [int(label) for label in found]
 
 
 def test_sorted_by_path_with_posix_ids(tmp_path: Path) -> None:
@@ -154,7 +136,7 @@ def test_the_class_is_the_top_folder_unless_asked_otherwise(tmp_path: Path) -> N
     assert opened(tmp_path).class_names == ("birds", "cats")
     leaf = opened(tmp_path, classes="leaf")
     assert leaf.class_names == ("cats", "owl", "young")
-    assert dict(zip(ids(leaf), labels(leaf), strict=True)) == {
+    assert dict(zip(ids(leaf), labels(leaf) or (), strict=True)) == {
         "birds/owl/a.png": 1,
         "birds/owl/young/b.png": 2,
         "cats/d.png": 0,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import zipfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,26 +16,15 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
-from robaudit.datasets import open_dataset
-from robaudit.datasets.base import Dataset
-from robaudit.datasets.npz import NpzSpec
-from robaudit.errors import DataError, SampleError
+from robaudit.errors import SampleError
+from tests.datasets import reading
 
 SHARED = Path(__file__).parents[2].parent / "shared" / "data"
 IMAGES = np.arange(4 * 3 * 5 * 6, dtype=np.uint8).reshape(4, 3, 5, 6)
 LABELS = np.array([3, 0, 2, 1])
 
 
-def opened(folder: Path, **options: Any) -> Dataset:
-    return open_dataset(NpzSpec(kind="npz", path="data.npz", **options), base_dir=folder, trust=False)
-
-
-def message(folder: Path, **options: Any) -> str:
-    with pytest.raises(DataError) as caught:
-        opened(folder, **options)
-    text = str(caught.value)
-    assert "\n" not in text
-    return text
+opened, message = (partial(read, kind="npz", path="data.npz") for read in (reading.opened, reading.refusal))
 
 
 def npy_header(shape: tuple[int, ...], descr: str = "|u1") -> bytes:
@@ -195,7 +185,7 @@ def test_an_array_that_does_not_fit_into_memory(tmp_path: Path) -> None:
 def test_shared_data(name: str, shape: tuple[int, ...], classes: int) -> None:
     if not (SHARED / f"{name}.npz").exists():
         pytest.skip(f"{name}.npz is not there")
-    dataset = open_dataset(NpzSpec(kind="npz", path=f"{name}.npz", limit=50), base_dir=SHARED, trust=False)
+    dataset = reading.opened(SHARED, kind="npz", path=f"{name}.npz", limit=50)
     labels = dataset.labels()
     assert labels is not None
     assert len(dataset) == len(labels) == 50

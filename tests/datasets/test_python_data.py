@@ -10,11 +10,9 @@ from typing import Any
 import pytest
 import torch
 
-from robaudit.datasets import open_dataset
 from robaudit.datasets.base import Dataset
-from robaudit.datasets.python_callable import PythonDatasetSpec
-from robaudit.errors import DataError, SampleError
-from robaudit.spec.model import SampleSpec
+from robaudit.errors import SampleError
+from tests.datasets import reading
 
 MODULE = """
 import sys
@@ -73,14 +71,11 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 
 def opened(folder: Path, function: str, module: str = "audited_images", trust: bool = True, **more: Any) -> Dataset:
-    return open_dataset(PythonDatasetSpec(kind="python", target=f"{module}:{function}", **more), base_dir=folder, trust=trust)
+    return reading.opened(folder, trust, kind="python", target=f"{module}:{function}", **more)
 
 
-def message(*args: Any, **options: Any) -> str:
-    with pytest.raises(DataError) as caught:
-        opened(*args, **options)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
+def message(folder: Path, function: str, module: str = "audited_images", trust: bool = True) -> str:
+    return reading.refusal(folder, trust, kind="python", target=f"{module}:{function}")
 
 
 def test_code_needs_trust(folder: Path) -> None:
@@ -101,7 +96,7 @@ def test_items_and_options(folder: Path) -> None:
 
 
 def test_own_ids_are_read_once_and_only_where_chosen(folder: Path) -> None:
-    dataset = opened(folder, "with_ids", options={"ids": ["a", "a", "b", "c", "d"]}, sample=SampleSpec(size=2, seed=0))
+    dataset = opened(folder, "with_ids", options={"ids": ["a", "a", "b", "c", "d"]}, sample={"size": 2, "seed": 0})
     first = [dataset.sample_id(i) for i in range(2)]
     reads = sys.modules["audited_images"].Counting.reads
     assert reads == 4  # the first item, which shows what the others are, twice, and the two chosen

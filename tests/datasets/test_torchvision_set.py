@@ -14,24 +14,20 @@ import torch
 from PIL import Image
 from torchvision import datasets
 
-from robaudit.datasets import open_dataset
 from robaudit.datasets.base import Dataset
-from robaudit.datasets.torchvision_set import TorchvisionSpec
-from robaudit.errors import DataError, SampleError
+from robaudit.errors import SampleError
+from tests.datasets import reading
 from tests.datasets.cifar10 import NAMES, write_cifar10
 
 RNG = np.random.default_rng(5)
 
 
 def opened(folder: Path, name: str, **options: Any) -> Dataset:
-    return open_dataset(TorchvisionSpec(kind="torchvision", name=name, root="files", **options), base_dir=folder, trust=False)
+    return reading.opened(folder, kind="torchvision", name=name, root="files", **options)
 
 
-def message(*args: Any, **options: Any) -> str:
-    with pytest.raises(DataError) as caught:
-        opened(*args, **options)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
+def message(folder: Path, name: str, **options: Any) -> str:
+    return reading.refusal(folder, kind="torchvision", name=name, root="files", **options)
 
 
 def write_mnist(folder: Path, part: str, images: np.ndarray[Any, Any], labels: np.ndarray[Any, Any], name: str = "MNIST") -> None:
