@@ -100,7 +100,8 @@ def _places(spec: CsvSpec, header: Sequence[str], other: str | None) -> dict[str
         raise DataError(spec.path, f"has no column 'label', but {near!r}", f"set label_column: {near} (null: no labels)")
     for use, name in uses.items():
         if name is not None and name not in header and name != use:
-            raise DataError(spec.path, f"has no column {name!r}", f"{use}_column: {did_you_mean(name, header)}")
+            option = "--by" if use == "other" else f"{use}_column"
+            raise DataError(spec.path, f"has no column {name!r}", f"{option}: {did_you_mean(name, header)}")
         if name is not None and header.count(name) > 1:
             raise DataError(spec.path, f"has the column {name!r} twice", "keep one")
     return {use: header.index(name) for use, name in uses.items() if name in header}
