@@ -14,6 +14,7 @@ import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,24 +24,25 @@ from pydantic import Field
 from robaudit.datasets.base import Labels, boundary, different, find, reason
 from robaudit.datasets.classes import ClassIndex, label_array, text_labels
 from robaudit.datasets.image_set import ImageSet, sample_parts
+from robaudit.datasets.listing import SPLITS, USUAL_LABELS, USUAL_PATHS, preferred, usual, visible_files
 from robaudit.errors import DataError, did_you_mean, needs_extra
 from robaudit.files import expanded
-from robaudit.spec.data_files import (
-    FORMS,
-    SPLITS,
-    USUAL_LABELS,
-    USUAL_PATHS,
-    form_of,
-    is_pattern,
-    preferred,
-    split_of,
-    usual,
-    visible_files,
-)
 from robaudit.spec.model import FilesSpec
 from robaudit.text import clipped
 
 _HUB = "paths are relative to the spec file; nothing is downloaded: save a data set of the Hub first, with its save_to_disk"
+_FORMS = {
+    ".arrow": "arrow",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".tar": "webdataset",
+    ".tar.gz": "webdataset",
+    ".tgz": "webdataset",
+    ".jsonl": "json",
+    ".ndjson": "json",
+}  # the library's readers
+_SHARD = re.compile(r"(.+?)-\d+-of-\d+(-[0-9a-f]+)?")
+_MOST_LISTED = 10**5  # entries of a folder that are examined to recognise it
 _KEY, _TAR = "__key__", "__url__"  # columns of WebDataset tars
 
 
@@ -55,6 +57,12 @@ class HfSpec(FilesSpec):
         "", description="class indices or names; empty: the only ClassLabel, else a column called label, class, cls, ...; null: no labels"
     )
     id_column: str | None = Field(None, description="ids of the samples; default: keys of a tar, paths of images, else indices")
+
+    @classmethod
+    def recognised(cls, written: str, place: Path) -> dict[str, Any] | None:
+        """Files of a known form."""
+        names = islice(visible_files(place), _MOST_LISTED) if place.is_dir() else [written]
+        return {"path": written} if any(map(_form_of, names)) else None
 
     def open(self, base_dir: Path, *, trust: bool) -> ImageSet:
         """Read the labels and ids.
@@ -156,18 +164,18 @@ def _chosen_files(spec: HfSpec, base_dir: Path) -> tuple[str, list[Path], str]:
     """
     place = base_dir / expanded(spec.path)
     if place.is_dir():
-        names = sorted(name for name in visible_files(place) if form_of(name))
-        form = next((form for form in FORMS.values() if any(form_of(name) == form for name in names)), None)
-        files = [place / name for name in names if form_of(name) == form]
-    elif is_pattern(spec.path) and not os.path.lexists(place):
+        names = sorted(name for name in visible_files(place) if _form_of(name))
+        form = next((form for form in _FORMS.values() if any(_form_of(name) == form for name in names)), None)
+        files = [place / name for name in names if _form_of(name) == form]
+    elif glob.has_magic(spec.path) and not os.path.lexists(place):
         files = [find(name, base_dir, "file") for name in sorted(glob.glob(str(place), recursive=True))]  # noqa: PTH207  absolute patterns
     else:
         files = [find(spec.path, base_dir, "file", _HUB)]
     if not files:
-        raise DataError(spec.path, "has no data files", f"known suffixes: {' '.join(FORMS)}")
-    form = form_of(files[0].name)
-    if form is None or any(form_of(file.name) != form for file in files):
-        raise DataError(spec.path, "is no file of a known form, or names several", f"known suffixes: {' '.join(FORMS)}")
+        raise DataError(spec.path, "has no data files", f"known suffixes: {' '.join(_FORMS)}")
+    form = _form_of(files[0].name)
+    if form is None or any(_form_of(file.name) != form for file in files):
+        raise DataError(spec.path, "is no file of a known form, or names several", f"known suffixes: {' '.join(_FORMS)}")
     if not place.is_dir():
         if spec.split is not None:
             raise DataError(spec.path, f"has no split {spec.split!r}", "splits are parts of a folder: leave out split")
@@ -183,6 +191,23 @@ def _chosen_files(spec: HfSpec, base_dir: Path) -> tuple[str, list[Path], str]:
             spec.path, f"has its data in {len(folders)} folders ({', '.join(folders[:5])})", f"set path: {spec.path}/{folders[0]}"
         )
     return form, splits[split], split if len(splits) > 1 else ""
+
+
+def _form_of(name: str) -> str | None:
+    """The library's reader for a file of this name, if any."""
+    own_cache = name.rpartition("/")[2].startswith("cache-")  # beside what it has saved
+    return None if own_cache else next((form for suffix, form in _FORMS.items() if name.lower().endswith(suffix)), None)
+
+
+def split_of(path: Path) -> str:
+    """The split that a data file of a folder belongs to, by its name or its folder's, as on the Hub; '' if they name none.
+
+    ``test-00000-of-00002.parquet``, ``my_val_images.tar`` and ``test/data-00000-of-00001.arrow`` belong to test, val and test.
+    """
+    shard = _SHARD.fullmatch(path.stem)
+    if shard and shard[1] != "data":
+        return shard[1]
+    return next((word for word in (*re.split(r"[-._ ]", path.stem), path.parent.name) if word in SPLITS), "")
 
 
 def _opened(form: str, files: Sequence[Path], where: str) -> Any:

@@ -28,10 +28,10 @@ from robaudit.datasets.base import Dataset, different, first_samples
 from robaudit.datasets.classes import label_array
 from robaudit.datasets.decode import image_pixels, object_pixels
 from robaudit.datasets.image_set import ONE_BY_ONE, ImageSet, sample_parts
+from robaudit.datasets.listing import USUAL_LABELS
 from robaudit.datasets.python_callable import OwnIds
 from robaudit.errors import DataError, SampleError, did_you_mean
 from robaudit.python_code import describe
-from robaudit.spec.data_files import USUAL_LABELS
 from robaudit.spec.model import ImageOptions
 
 Layout = Literal["nchw", "nhwc"]

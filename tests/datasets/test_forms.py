@@ -15,8 +15,7 @@ from pydantic import TypeAdapter
 
 from robaudit.datasets.base import Dataset
 from robaudit.errors import RobauditError, SampleError
-from robaudit.spec.data_files import recognised
-from robaudit.spec.model import DatasetSpec
+from robaudit.spec.model import DatasetSpec, recognised
 from tests.conftest import RunCli
 from tests.datasets.forms import BAD, COUNT, LABELS, NAMES, PIXELS, write_all
 from tests.datasets.reading import opened
