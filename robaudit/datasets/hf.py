@@ -88,14 +88,13 @@ class HfSpec(FilesSpec):
         key = _column("id_column", self.id_column, ("number", "text"), (), kinds, where) if self.id_column else None
         ids = None
         if key is None and _KEY in kinds and _TAR in kinds:
-            tars = [f"{tar.rpartition('/')[2]}/" if len(files) > 1 else "" for tar in _values(table, _TAR)]
-            ids = [f"{tar}{one}" for tar, one in zip(tars, _values(table, _KEY), strict=True)]
+            tars = [f"{tar.rpartition('/')[2]}/" if len(files) > 1 else "" for tar in _checked(table, _TAR, where).to_pylist()]
+            ids = [f"{tar}{one}" for tar, one in zip(tars, _checked(table, _KEY, where).to_pylist(), strict=True)]
         elif (key := key or (image if kinds[image] == "text" else None)) is not None:
-            ids = ["" if one is None else str(one).strip() for one in _values(table, key)]
+            ids = ["" if one is None else str(one).strip() for one in _checked(table, key, where).to_pylist()]
             if "" in ids:
                 raise DataError(where, f"the column {key!r} is empty in row {ids.index('')}", "fill it in, or set id_column to another")
-        if files[0].suffix == ".arrow":
-            _validate(table, [name for name in (image, label, key) if name is not None], where)
+        _checked(table, image, where)
         rows = table.select_columns([image])
         if kinds[image] == "image":
             rows = rows.cast_column(image, type(table.features[image])(decode=False))
@@ -111,7 +110,9 @@ class HfSpec(FilesSpec):
         table, where, _, _ = self._table(base_dir)
         name = _column("--by", name, ("class", "number", "text"), (), _kinds(table), where) or name
         classes = getattr(table.features[name], "names", None)
-        return ["" if value is None else str(value if classes is None else classes[value]) for value in _values(table, name)]
+        return [
+            "" if value is None else str(value if classes is None else classes[value]) for value in _checked(table, name, where).to_pylist()
+        ]
 
     def _table(self, base_dir: Path) -> tuple[Any, str, list[Path], Path]:
         """The table, its name in messages, its files, and the folder that all image files must lie in."""
@@ -126,7 +127,7 @@ class HfSpec(FilesSpec):
 
     def _labels(self, table: Any, column: str, kind: str, where: str) -> tuple[Labels, tuple[str, ...] | None]:
         """The labels as class indices, -1 for none, and the class names."""
-        values = _values(table, column)
+        values = _checked(table, column, where).to_pylist()
         if kind == "text":
             return text_labels([(text or "").strip() for text in values], where, self.class_names, self.class_ids)
         labels = label_array(np.array([-1 if value is None else value for value in values]), where, len(values))
@@ -244,19 +245,14 @@ def _quiet(datasets: Any) -> Iterator[None]:
             datasets.enable_progress_bars()
 
 
-def _validate(table: Any, columns: Sequence[str], where: str) -> None:
-    """Check that every value is within a mapped file, which Arrow does not."""
+def _checked(table: Any, name: str, where: str) -> Any:
+    """A column of a table, with every value within its mapped file, which Arrow does not check by default."""
+    column = table.data.column(name)
     try:
-        for name in columns:
-            table.data.column(name).validate(full=True)
+        column.validate(full=True)
     except Exception as error:  # noqa: BLE001  the library raises nearly anything on damaged files
         raise DataError(where, f"is damaged ({reason(error)})", "save the data set again with save_to_disk") from None
-
-
-def _values(table: Any, name: str) -> list[Any]:
-    """The values of a column, as stored."""
-    values: list[Any] = table.data.column(name).to_pylist()
-    return values
+    return column
 
 
 def _kinds(table: Any) -> dict[str, str]:

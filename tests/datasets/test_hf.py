@@ -110,15 +110,19 @@ def test_damaged_folders(tmp_path: Path) -> None:
     assert "pets: cannot be read by the library datasets (" in message(tmp_path)
 
 
-def test_offsets_beyond_the_file(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("lengths", "options"),
+    [([len(encoded(index)) for index in range(COUNT)], {}), ([len(f"{index}") for index in range(COUNT)], {"label_column": "note"})],
+    ids=["images", "texts"],
+)
+def test_offsets_beyond_the_file(tmp_path: Path, lengths: list[int], options: dict[str, str]) -> None:
     """Arrow maps what a file says without checking it; reading it would be the end of the process."""
     hub().save_to_disk(tmp_path / "pets")
     arrow = next((tmp_path / "pets").glob("*.arrow"))
     content = arrow.read_bytes()
-    offsets = np.cumsum([0, *(len(encoded(index)) for index in range(COUNT))]).astype("<i4")
-    place = content.index(offsets[1:4].tobytes())
+    place = content.index(np.cumsum(lengths).astype("<i4").tobytes())
     arrow.write_bytes(content[:place] + b"\xff\xff\xff\x7f" + content[place + 4 :])
-    assert "pets: is damaged (" in message(tmp_path)
+    assert "pets: is damaged (" in message(tmp_path, **options)
 
 
 def test_files_that_lead_out_of_the_folder(tmp_path: Path) -> None:
