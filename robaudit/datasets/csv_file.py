@@ -39,7 +39,7 @@ class CsvSpec(FilesSpec):
         try:
             with place.open("rb") as file:
                 columns = _header(file.readline(_LONGEST_LINE).decode("utf-8-sig"))[1]
-        except (OSError, ValueError, csv.Error):
+        except (OSError, ValueError):
             columns = []
         near = {"path_column": usual(USUAL_PATHS, columns), "label_column": usual(USUAL_LABELS, columns)}
         return {"path": written, **{key: name for key, name in near.items() if name and key.removesuffix("_column") not in columns}}
@@ -105,9 +105,12 @@ def _read(spec: CsvSpec, file: TextIO, other: str | None) -> dict[str, list[str]
 
 
 def _header(line: str) -> tuple[str, list[str]]:
-    """The delimiter and the names of columns in the first line of a CSV file."""
+    """The delimiter and the names of columns in the first line of a CSV file; no names if it is not CSV."""
     delimiter = max((",", ";", "\t"), key=line.count)
-    return delimiter, [name.strip() for name in next(csv.reader([line], delimiter=delimiter), [])]
+    try:
+        return delimiter, [name.strip() for name in next(csv.reader([line], delimiter=delimiter), [])]
+    except csv.Error:
+        return delimiter, []
 
 
 def _places(spec: CsvSpec, header: Sequence[str], other: str | None) -> dict[str, int]:

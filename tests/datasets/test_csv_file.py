@@ -139,6 +139,7 @@ def test_labels(tmp_path: Path, column: list[str], class_names: Any, indices: li
         ("path;label\na;1;2\n", {}, "list.csv:2: has 3 fields, but the header has 2; quote fields with ';'"),
         ("", {}, "list.csv: is an empty file; "),
         ("path|label\na|1\n", {}, "in its first line; it must name"),
+        ("path" * 50_000, {}, "in its first line; it must name"),
         ("path,label,path\n", {}, "list.csv: has the column 'path' twice; keep one"),
         ("path,label\n", {}, "list.csv: has no samples; "),
         ("path,label\na,1\n\nb\n", {}, "list.csv:4: has 1 fields, but the header has 2"),
