@@ -62,11 +62,6 @@ def test_linked_class_folders(tmp_path: Path) -> None:
     assert opened(tmp_path, root=".")[2].label == 1
 
 
-def test_class_names_with_control_characters(tmp_path: Path) -> None:
-    draw(tmp_path, "cat\n::error::x/a.png")
-    assert message(tmp_path) == r"pets: the class name 'cat\n::error::x' has control characters; rename it"
-
-
 def test_names_that_are_no_utf8(tmp_path: Path) -> None:
     draw(tmp_path, "cat/a.png")
     try:
@@ -76,25 +71,6 @@ def test_names_that_are_no_utf8(tmp_path: Path) -> None:
     sample = opened(tmp_path)[0]
     assert sample.id == "cat/\\xff.png"
     sample.id.encode()
-
-
-def test_two_shapes(tmp_path: Path) -> None:
-    draw(tmp_path, "cat/a.png", size=(8, 6))
-    draw(tmp_path, "cat/b.png", size=(6, 9))
-    with pytest.raises(SampleError) as caught:
-        opened(tmp_path)[1]
-    assert "pets, sample 'cat/b.png': its shape is (3, 9, 6), but the first sample 'cat/a.png' has (3, 6, 8); bring all to one" in str(
-        caught.value
-    )
-
-
-def test_unreadable_image(tmp_path: Path) -> None:
-    draw(tmp_path, "cat/a.png", "cat/b.png")
-    (tmp_path / "pets/cat/a.png").write_bytes(b"junk")
-    dataset = opened(tmp_path)
-    with pytest.raises(SampleError, match=r"^pets, sample cat/a.png: is not an image that Pillow can read; "):
-        dataset[0]
-    assert dataset[1].id == "cat/b.png"
 
 
 def test_missing_folder(tmp_path: Path) -> None:
