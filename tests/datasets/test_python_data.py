@@ -54,9 +54,7 @@ def items(which):
 def broken(): return Broken()
 def nothing(): return None
 def a_set(): return {1, 2}
-def empty(): return []
 def raises(): raise ValueError("no data\\ntoday")
-NUMBER = 3
 """
 
 
@@ -64,7 +62,6 @@ NUMBER = 3
 def folder(tmp_path: Path) -> Iterator[Path]:
     (tmp_path / "audited_images.py").write_text(MODULE)
     (tmp_path / "audited_broken.py").write_text("1 / 0")
-    (tmp_path / "audited_needs.py").write_text("import surely_not_installed")
     yield tmp_path
     for name in [name for name in sys.modules if name.startswith("audited_")]:
         del sys.modules[name]
@@ -117,15 +114,11 @@ def test_the_folder_is_importable_only_during_the_import(folder: Path) -> None:
     ("function", "module", "expected"),
     [
         ("plian", "audited_images", "audited_images has no function 'plian'; did you mean 'plain'?"),
-        ("NUMBER", "audited_images", "NUMBER is int, not a function; "),
         ("nothing", "audited_images", "raised TypeError: object of type 'NoneType' has no len(); it must return a collection"),
         ("a_set", "audited_images", "returned set, which cannot be indexed"),
         ("raises", "audited_images", "raised ValueError: no data today; "),
-        ("empty", "audited_images", "has no samples; "),
         ("f", "audited_nowhere", "no module 'audited_nowhere'; install it, or put the file next to the spec"),
-        ("f", "audited_needs", "no module 'surely_not_installed'; "),
         ("f", "audited_broken", "importing audited_broken raised ZeroDivisionError: division by zero; "),
-        ("", "audited_images", "is not a Python target; write package.module:function"),
         ("f()", "audited_images", "is not a Python target; "),
     ],
 )
