@@ -154,6 +154,7 @@ def _noise(
     from robaudit.models.pretrained import filled
     from robaudit.noise.registry import build
     from robaudit.report.pictures.noise import previews, sketch
+    from robaudit.spec.load import load_spec
 
     spec = filled(load_spec(path, settings=settings or (), sigmas=sigma or (), noises=noise or (), levels=level or ()))
     found = tuple(one for one in build(spec.noise, spec.base_dir, spec.origin) if one.levels)

@@ -7,15 +7,15 @@ import sys
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Literal, TextIO
+from typing import Any, Literal, TextIO
 
 from pydantic import Field
 
 from robaudit.datasets.base import boundary, different, find, reason
 from robaudit.datasets.classes import text_labels
 from robaudit.datasets.image_set import ImageSet
+from robaudit.datasets.listing import METADATA, USUAL_LABELS, USUAL_PATHS, usual
 from robaudit.errors import DataError, did_you_mean
-from robaudit.spec.data_files import USUAL_LABELS, USUAL_PATHS, header_of, usual
 from robaudit.spec.model import FilesSpec
 
 _LONGEST_LINE = 2**20  # characters; a longer line is read in pieces, which are not rows
@@ -28,6 +28,21 @@ class CsvSpec(FilesSpec):
     path_column: str = "path"
     label_column: str | None = Field("label", description="null: no labels")
     id_column: str = Field("id", description="where there is no such column, ids are the paths")
+
+    @classmethod
+    def recognised(cls, written: str, place: Path) -> dict[str, Any] | None:
+        """A file of these suffixes, or a folder with ``metadata.csv``; with the names of its columns if they are not ours."""
+        if (place / METADATA).is_file():
+            written, place = f"{written.rstrip('/')}/{METADATA}", place / METADATA
+        elif place.suffix.lower() not in (".csv", ".tsv") or place.is_dir():
+            return None
+        try:
+            with place.open("rb") as file:
+                columns = _header(file.readline(_LONGEST_LINE).decode("utf-8-sig"))[1]
+        except (OSError, ValueError):
+            columns = []
+        near = {"path_column": usual(USUAL_PATHS, columns), "label_column": usual(USUAL_LABELS, columns)}
+        return {"path": written, **{key: name for key, name in near.items() if name and key.removesuffix("_column") not in columns}}
 
     def open(self, base_dir: Path, *, trust: bool) -> ImageSet:
         """Read the rows; other columns are ignored, and an empty label means no label.
@@ -69,7 +84,7 @@ def _read(spec: CsvSpec, file: TextIO, other: str | None) -> dict[str, list[str]
     """The values of the columns by their use: path, label, id, other."""
     lines: Iterator[str] = iter(partial(file.readline, _LONGEST_LINE), "")
     head = next(lines, "")
-    delimiter, header = header_of(head)
+    delimiter, header = _header(head)
     places = _places(spec, header, other)
     found: dict[str, list[str]] = {use: [] for use in places}
     reader = csv.reader(lines, delimiter=delimiter, strict=True)
@@ -89,6 +104,15 @@ def _read(spec: CsvSpec, file: TextIO, other: str | None) -> dict[str, list[str]
     return found
 
 
+def _header(line: str) -> tuple[str, list[str]]:
+    """The delimiter and the names of columns in the first line of a CSV file; no names if it is not CSV."""
+    delimiter = max((",", ";", "\t"), key=line.count)
+    try:
+        return delimiter, [name.strip() for name in next(csv.reader([line], delimiter=delimiter), [])]
+    except csv.Error:
+        return delimiter, []
+
+
 def _places(spec: CsvSpec, header: Sequence[str], other: str | None) -> dict[str, int]:
     """The places of the columns by their use; those of label and id may be absent under their usual names."""
     uses = {"path": spec.path_column, "label": spec.label_column, "id": spec.id_column, "other": other}
@@ -100,7 +124,8 @@ def _places(spec: CsvSpec, header: Sequence[str], other: str | None) -> dict[str
         raise DataError(spec.path, f"has no column 'label', but {near!r}", f"set label_column: {near} (null: no labels)")
     for use, name in uses.items():
         if name is not None and name not in header and name != use:
-            raise DataError(spec.path, f"has no column {name!r}", f"{use}_column: {did_you_mean(name, header)}")
+            option = "--by" if use == "other" else f"{use}_column"
+            raise DataError(spec.path, f"has no column {name!r}", f"{option}: {did_you_mean(name, header)}")
         if name is not None and header.count(name) > 1:
             raise DataError(spec.path, f"has the column {name!r} twice", "keep one")
     return {use: header.index(name) for use, name in uses.items() if name in header}

@@ -14,6 +14,7 @@ import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,24 +24,25 @@ from pydantic import Field
 from robaudit.datasets.base import Labels, boundary, different, find, reason
 from robaudit.datasets.classes import ClassIndex, label_array, text_labels
 from robaudit.datasets.image_set import ImageSet, sample_parts
+from robaudit.datasets.listing import SPLITS, USUAL_LABELS, USUAL_PATHS, preferred, usual, visible_files
 from robaudit.errors import DataError, did_you_mean, needs_extra
 from robaudit.files import expanded
-from robaudit.spec.data_files import (
-    FORMS,
-    SPLITS,
-    USUAL_LABELS,
-    USUAL_PATHS,
-    form_of,
-    is_pattern,
-    preferred,
-    split_of,
-    usual,
-    visible_files,
-)
 from robaudit.spec.model import FilesSpec
 from robaudit.text import clipped
 
 _HUB = "paths are relative to the spec file; nothing is downloaded: save a data set of the Hub first, with its save_to_disk"
+_FORMS = {
+    ".arrow": "arrow",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".tar": "webdataset",
+    ".tar.gz": "webdataset",
+    ".tgz": "webdataset",
+    ".jsonl": "json",
+    ".ndjson": "json",
+}  # the library's readers
+_SHARD = re.compile(r"(.+?)-\d+-of-\d+(-[0-9a-f]+)?")
+_MOST_LISTED = 10**5  # entries of a folder that are examined to recognise it
 _KEY, _TAR = "__key__", "__url__"  # columns of WebDataset tars
 
 
@@ -55,6 +57,12 @@ class HfSpec(FilesSpec):
         "", description="class indices or names; empty: the only ClassLabel, else a column called label, class, cls, ...; null: no labels"
     )
     id_column: str | None = Field(None, description="ids of the samples; default: keys of a tar, paths of images, else indices")
+
+    @classmethod
+    def recognised(cls, written: str, place: Path) -> dict[str, Any] | None:
+        """Files of a known form."""
+        names = islice(visible_files(place), _MOST_LISTED) if place.is_dir() else [written]
+        return {"path": written} if any(map(_form_of, names)) else None
 
     def open(self, base_dir: Path, *, trust: bool) -> ImageSet:
         """Read the labels and ids.
@@ -80,14 +88,13 @@ class HfSpec(FilesSpec):
         key = _column("id_column", self.id_column, ("number", "text"), (), kinds, where) if self.id_column else None
         ids = None
         if key is None and _KEY in kinds and _TAR in kinds:
-            tars = [f"{tar.rpartition('/')[2]}/" if len(files) > 1 else "" for tar in _values(table, _TAR)]
-            ids = [f"{tar}{one}" for tar, one in zip(tars, _values(table, _KEY), strict=True)]
+            tars = [f"{tar.rpartition('/')[2]}/" if len(files) > 1 else "" for tar in _checked(table, _TAR, where).to_pylist()]
+            ids = [f"{tar}{one}" for tar, one in zip(tars, _checked(table, _KEY, where).to_pylist(), strict=True)]
         elif (key := key or (image if kinds[image] == "text" else None)) is not None:
-            ids = ["" if one is None else str(one).strip() for one in _values(table, key)]
+            ids = ["" if one is None else str(one).strip() for one in _checked(table, key, where).to_pylist()]
             if "" in ids:
                 raise DataError(where, f"the column {key!r} is empty in row {ids.index('')}", "fill it in, or set id_column to another")
-        if files[0].suffix == ".arrow":
-            _validate(table, [name for name in (image, label, key) if name is not None], where)
+        _checked(table, image, where)
         rows = table.select_columns([image])
         if kinds[image] == "image":
             rows = rows.cast_column(image, type(table.features[image])(decode=False))
@@ -103,7 +110,9 @@ class HfSpec(FilesSpec):
         table, where, _, _ = self._table(base_dir)
         name = _column("--by", name, ("class", "number", "text"), (), _kinds(table), where) or name
         classes = getattr(table.features[name], "names", None)
-        return ["" if value is None else str(value if classes is None else classes[value]) for value in _values(table, name)]
+        return [
+            "" if value is None else str(value if classes is None else classes[value]) for value in _checked(table, name, where).to_pylist()
+        ]
 
     def _table(self, base_dir: Path) -> tuple[Any, str, list[Path], Path]:
         """The table, its name in messages, its files, and the folder that all image files must lie in."""
@@ -118,7 +127,7 @@ class HfSpec(FilesSpec):
 
     def _labels(self, table: Any, column: str, kind: str, where: str) -> tuple[Labels, tuple[str, ...] | None]:
         """The labels as class indices, -1 for none, and the class names."""
-        values = _values(table, column)
+        values = _checked(table, column, where).to_pylist()
         if kind == "text":
             return text_labels([(text or "").strip() for text in values], where, self.class_names, self.class_ids)
         labels = label_array(np.array([-1 if value is None else value for value in values]), where, len(values))
@@ -156,18 +165,18 @@ def _chosen_files(spec: HfSpec, base_dir: Path) -> tuple[str, list[Path], str]:
     """
     place = base_dir / expanded(spec.path)
     if place.is_dir():
-        names = sorted(name for name in visible_files(place) if form_of(name))
-        form = next((form for form in FORMS.values() if any(form_of(name) == form for name in names)), None)
-        files = [place / name for name in names if form_of(name) == form]
-    elif is_pattern(spec.path) and not os.path.lexists(place):
+        names = sorted(name for name in visible_files(place) if _form_of(name))
+        form = next((form for form in _FORMS.values() if any(_form_of(name) == form for name in names)), None)
+        files = [place / name for name in names if _form_of(name) == form]
+    elif glob.has_magic(spec.path) and not os.path.lexists(place):
         files = [find(name, base_dir, "file") for name in sorted(glob.glob(str(place), recursive=True))]  # noqa: PTH207  absolute patterns
     else:
         files = [find(spec.path, base_dir, "file", _HUB)]
     if not files:
-        raise DataError(spec.path, "has no data files", f"known suffixes: {' '.join(FORMS)}")
-    form = form_of(files[0].name)
-    if form is None or any(form_of(file.name) != form for file in files):
-        raise DataError(spec.path, "is no file of a known form, or names several", f"known suffixes: {' '.join(FORMS)}")
+        raise DataError(spec.path, "has no data files", f"known suffixes: {' '.join(_FORMS)}")
+    form = _form_of(files[0].name)
+    if form is None or any(_form_of(file.name) != form for file in files):
+        raise DataError(spec.path, "is no file of a known form, or names several", f"known suffixes: {' '.join(_FORMS)}")
     if not place.is_dir():
         if spec.split is not None:
             raise DataError(spec.path, f"has no split {spec.split!r}", "splits are parts of a folder: leave out split")
@@ -183,6 +192,23 @@ def _chosen_files(spec: HfSpec, base_dir: Path) -> tuple[str, list[Path], str]:
             spec.path, f"has its data in {len(folders)} folders ({', '.join(folders[:5])})", f"set path: {spec.path}/{folders[0]}"
         )
     return form, splits[split], split if len(splits) > 1 else ""
+
+
+def _form_of(name: str) -> str | None:
+    """The library's reader for a file of this name, if any."""
+    own_cache = name.rpartition("/")[2].startswith("cache-")  # beside what it has saved
+    return None if own_cache else next((form for suffix, form in _FORMS.items() if name.lower().endswith(suffix)), None)
+
+
+def split_of(path: Path) -> str:
+    """The split that a data file of a folder belongs to, by its name or its folder's, as on the Hub; '' if they name none.
+
+    ``test-00000-of-00002.parquet``, ``my_val_images.tar`` and ``test/data-00000-of-00001.arrow`` belong to test, val and test.
+    """
+    shard = _SHARD.fullmatch(path.stem)
+    if shard and shard[1] != "data":
+        return shard[1]
+    return next((word for word in (*re.split(r"[-._ ]", path.stem), path.parent.name) if word in SPLITS), "")
 
 
 def _opened(form: str, files: Sequence[Path], where: str) -> Any:
@@ -219,19 +245,14 @@ def _quiet(datasets: Any) -> Iterator[None]:
             datasets.enable_progress_bars()
 
 
-def _validate(table: Any, columns: Sequence[str], where: str) -> None:
-    """Check that every value is within a mapped file, which Arrow does not."""
+def _checked(table: Any, name: str, where: str) -> Any:
+    """A column of a table, with every value within its mapped file, which Arrow does not check by default."""
+    column = table.data.column(name)
     try:
-        for name in columns:
-            table.data.column(name).validate(full=True)
+        column.validate(full=True)
     except Exception as error:  # noqa: BLE001  the library raises nearly anything on damaged files
         raise DataError(where, f"is damaged ({reason(error)})", "save the data set again with save_to_disk") from None
-
-
-def _values(table: Any, name: str) -> list[Any]:
-    """The values of a column, as stored."""
-    values: list[Any] = table.data.column(name).to_pylist()
-    return values
+    return column
 
 
 def _kinds(table: Any) -> dict[str, str]:

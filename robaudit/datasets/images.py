@@ -7,19 +7,20 @@ import re
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from pydantic import Field
 
-from robaudit.datasets.base import Labels, boundary, find, name_text, reason
+from robaudit.datasets.base import Labels, boundary, find, name_text
 from robaudit.datasets.classes import ClassIndex
 from robaudit.datasets.image_set import ImageSet
+from robaudit.datasets.listing import METADATA, SPLITS, preferred, visible_files, visible_folders
 from robaudit.errors import DataError
-from robaudit.spec.data_files import METADATA, METADATA_PATH, SPLITS, SUFFIXES, preferred, visible_files
 from robaudit.spec.model import FilesSpec
 from robaudit.text import count
 
+_SUFFIXES = frozenset((".png", ".jpg", ".jpeg", ".bmp", ".ppm", ".pgm", ".pbm", ".tif", ".tiff", ".webp", ".gif"))
 _SYNSET = re.compile(r"n\d{8}")
 
 
@@ -31,6 +32,18 @@ class ImagesSpec(FilesSpec):
         "top", description="the class of an image: the folder right below path (top), the folder it lies in (leaf), or all folders (path)"
     )
 
+    @classmethod
+    def recognised(cls, written: str, place: Path) -> dict[str, Any] | None:
+        """Any folder; of splits of class folders, the preferred one."""
+        if not place.is_dir():
+            return None
+        folders = visible_folders(place)
+        if folders and all(name.lower() in SPLITS for name in folders):
+            best = preferred(folders)
+            if len(folders) > 1 or visible_folders(place / best):
+                return {"path": f"{written.rstrip('/')}/{best}"}
+        return {"path": written.rstrip("/")}
+
     def open(self, base_dir: Path, *, trust: bool) -> ImageSet:
         """List the images, ordered by path; an id is the path relative to the folder, with slashes.
 
@@ -40,27 +53,23 @@ class ImagesSpec(FilesSpec):
         from robaudit.datasets.decode import file_pixels  # imports torch, which reading a spec does not need
 
         folder = find(self.path, base_dir, "folder")
-        try:
-            with os.scandir(folder) as entries:
-                folders = sorted(entry.name for entry in entries if entry.is_dir() and not entry.name.startswith("."))
-        except OSError as error:
-            raise DataError(self.path, f"cannot be listed ({reason(error)})", "give a folder that you may read") from None
+        folders = visible_folders(folder)
         names = [name for one in folders or ("",) for name in sorted(filter(_is_image, visible_files(folder, one)))]
         labels, class_names = np.full(len(names), -1, dtype=np.int64), self.class_names
         if not names:
             what = f"has no images in its {count(len(folders), 'class folder')}" if folders else "holds no images"
-            raise DataError(self.path, what, f"known suffixes: {' '.join(sorted(SUFFIXES))}")
+            raise DataError(self.path, what, f"known suffixes: {' '.join(sorted(_SUFFIXES))}")
         if folders:
             labels, class_names = _labels_of(self, folders, names)
         elif (folder / METADATA).is_file():
-            remedy = f"use kind: csv with path: {self.path.rstrip('/')}/{METADATA} and path_column: {METADATA_PATH}"
+            remedy = f"use kind: csv with path: {self.path.rstrip('/')}/{METADATA} and path_column: file_name"
             raise DataError(self.path, f"holds {count(len(names), 'image')} but no class folders", remedy)
         decode = partial(file_pixels, folder=folder, root=boundary(self.root, base_dir, folder), options=self)
         return ImageSet(self.path, names, decode, labels=labels, ids=[name_text(name) for name in names], class_names=class_names)
 
 
 def _is_image(name: str) -> bool:
-    return os.path.splitext(name)[1].lower() in SUFFIXES  # noqa: PTH122  a million names: no Path for each
+    return os.path.splitext(name)[1].lower() in _SUFFIXES  # noqa: PTH122  a million names: no Path for each
 
 
 def _labels_of(spec: ImagesSpec, folders: Sequence[str], names: Sequence[str]) -> tuple[Labels, tuple[str, ...]]:

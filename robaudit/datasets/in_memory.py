@@ -28,10 +28,10 @@ from robaudit.datasets.base import Dataset, different, first_samples
 from robaudit.datasets.classes import label_array
 from robaudit.datasets.decode import image_pixels, object_pixels
 from robaudit.datasets.image_set import ONE_BY_ONE, ImageSet, sample_parts
+from robaudit.datasets.listing import USUAL_LABELS
 from robaudit.datasets.python_callable import OwnIds
 from robaudit.errors import DataError, SampleError, did_you_mean
 from robaudit.python_code import describe
-from robaudit.spec.data_files import USUAL_LABELS
 from robaudit.spec.model import ImageOptions
 
 Layout = Literal["nchw", "nhwc"]
@@ -39,6 +39,7 @@ Layout = Literal["nchw", "nhwc"]
 _IMAGE_KEYS = ("image", "images", "img", "pixel_values", "pixels", "x", "input", "inputs")
 _LABEL_KEYS = (*USUAL_LABELS, "targets", "fine_label")
 _FORMS = "a torch or Hugging Face data set, a DataLoader, (x, y), or a list of images or of (image, label)"
+_TABLES = ("DataFrame", "LazyFrame", "Table", "RecordBatch")  # of pandas, polars and Arrow
 _CHECKED = 32  # number of first images, each read twice
 _MOST_OBJECTS = 1000  # objects searched for a normalisation
 
@@ -79,7 +80,7 @@ def open_in_memory(data: object, reading: Reading | None = None) -> Dataset:
         return data  # type: ignore[return-value]
     if how.layout not in (None, "nchw", "nhwc"):
         raise DataError("layout", f"{how.layout!r} is unknown", "'nchw' or 'nhwc'")
-    if isinstance(data, Mapping) or hasattr(data, "columns"):
+    if isinstance(data, Mapping) or type(data).__name__ in _TABLES:
         remedy = "pass its columns, (list(data['image']), list(data['label'])), or one of several splits, data['test']"
         raise DataError("dataset", f"is a {type(data).__name__}", remedy)
     where = "data in memory" if type(data).__module__ in ("builtins", "numpy", "torch") else f"{type(data).__name__} in memory"

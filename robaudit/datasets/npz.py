@@ -37,6 +37,11 @@ class NpzSpec(BaseDatasetSpec):
     layout: Literal["nchw", "nhwc", "nhw"] | None = Field(None, description="default: guessed from the shape")
     scale: Positive | None = Field(None, description="divisor of the pixels; default: 255 for uint8, 1 for float")
 
+    @classmethod
+    def recognised(cls, written: str, place: Path) -> dict[str, Any] | None:
+        """A file of this suffix."""
+        return {"path": written} if place.suffix.lower() == ".npz" and not place.is_dir() else None
+
     def open(self, base_dir: Path, *, trust: bool) -> ImageSet:
         """Read the arrays into memory, in the file's own type; an id is the index in the file.
 

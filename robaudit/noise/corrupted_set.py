@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, ClassVar
 
@@ -78,16 +77,16 @@ class CorruptedSet(Noise):
             SpecError: there is no such folder, corruption or severity.
             DataError: the array cannot be read, its rows are not a multiple of five, or its images have another shape.
         """
-        copies = self._open()
-        if isinstance(copies, _Arrays):
-            copies.require(shape)
+        copies = self._copies()
+        if isinstance(copies, np.ndarray):
+            _require(str(self._array), copies, shape)
             return
         if shape[0] not in (1, 3):
             raise SpecError("path", f"image files have 1 or 3 channels, and the data set has {shape[0]}", "give a set of arrays")
         for level in levels:
-            if not (copies.folder / f"{level:g}").is_dir():
-                there = ", ".join(sorted(entry.name for entry in copies.folder.iterdir())[:10])
-                raise SpecError("severity", f"{str(copies.folder)!r} has no folder {level:g}", f"it has {there or 'nothing'}")
+            if not (copies / f"{level:g}").is_dir():
+                there = ", ".join(sorted(entry.name for entry in copies.iterdir())[:10])
+                raise SpecError("severity", f"{str(copies)!r} has no folder {level:g}", f"it has {there or 'nothing'}")
 
     def check_labels(self, labels: Iterable[tuple[str, int | None]]) -> None:
         """Compare the set's labels with the data set's, if the set has ``labels.npy``.
@@ -99,15 +98,15 @@ class CorruptedSet(Noise):
             DataError: they differ: the copies are of other images or in another order; or the labels cannot be read.
             SampleError: an id is not a row number.
         """
-        copies = self._open()
-        if not (isinstance(copies, _Arrays) and self._labels.is_file()):
+        copies = self._copies()
+        if not (isinstance(copies, np.ndarray) and self._labels.is_file()):
             return
-        theirs = _loaded(self._labels)
-        if theirs.shape not in ((copies.samples,), (_SEVERITIES * copies.samples,)) or theirs.dtype.kind not in "iu":
-            what = f"is {_described(theirs)}, and {self._array.name} has {_SEVERITIES * copies.samples} images"
+        theirs, samples = _loaded(self._labels), copies.shape[1]
+        if theirs.shape not in ((samples,), (_SEVERITIES * samples,)) or theirs.dtype.kind not in "iu":
+            what = f"is {_described(theirs)}, and {self._array.name} has {_SEVERITIES * samples} images"
             raise DataError(str(self._labels), what, "give one label for each image")
         ours = [(name, label) for name, label in labels if label is not None and label >= 0]
-        wrong = [(name, label, there) for name, label in ours if (there := int(theirs[copies.row(name)])) != label]
+        wrong = [(name, label, there) for name, label in ours if (there := int(theirs[_row(str(self._array), name, samples)])) != label]
         if wrong:
             name, label, there = wrong[0]
             first = f"the first is {name!r}, {there} there and {label} in the data set"
@@ -125,18 +124,31 @@ class CorruptedSet(Noise):
             SampleError: a copy is missing, cannot be decoded, or has another shape.
             SpecError: the set has been removed.
         """
-        copies, (channels, height, width) = self._open(), x.shape[1:]
-        found = np.stack([copies.image(name, int(level), (channels, height, width)) for name in ids])
+        copies, shape = self._copies(), (x.shape[1], x.shape[2], x.shape[3])
+        if isinstance(copies, np.ndarray):
+            _require(str(self._array), copies, shape)
+            rows = [_row(str(self._array), name, copies.shape[1]) for name in ids]
+            found = np.moveaxis(copies[int(level) - 1, rows], -1, 1)
+        else:
+            found = np.stack([_image(copies / f"{level:g}", name, shape) for name in ids])
         pixels = torch.from_numpy(found).to(torch.float64).div_(255).to(x)
         return pixels if len(pixels) == len(z) else pixels.repeat(len(z), 1, 1, 1)
 
-    def _open(self) -> _Arrays | _Folders:
+    def _copies(self) -> NDArray[np.uint8] | Path:
+        """All copies (severities, samples, height, width, channels), mapped into memory; or their folder, severity/id."""
         if not self.path.is_dir():
             raise SpecError("path", f"no such folder: {str(self.path)!r}", "paths are relative to the spec file")
         if self._array.is_file():
-            return _Arrays(self._array)
+            images = _loaded(self._array)
+            images = images[..., None] if images.ndim == 3 else images
+            if images.ndim != 4 or images.dtype != np.uint8 or 0 in images.shape:
+                raise DataError(str(self._array), f"is {_described(images)}", "it must be uint8 (rows, height, width, channels)")
+            if len(images) % _SEVERITIES:
+                remedy = f"it must have as many for each of {_SEVERITIES} severities"
+                raise DataError(str(self._array), f"has {len(images)} rows", remedy)
+            return images.reshape(_SEVERITIES, -1, *images.shape[1:])
         if (self.path / self.name).is_dir():
-            return _Folders(self.path / self.name)
+            return self.path / self.name
         entries = [entry for entry in self.path.iterdir() if not entry.name.startswith(".") and entry != self._labels]
         there = {entry.stem for entry in entries if entry.suffix == ".npy"} | {entry.name for entry in entries if entry.is_dir()}
         raise SpecError(
@@ -144,77 +156,46 @@ class CorruptedSet(Noise):
         )
 
 
-class _Arrays:
-    """The copies of all images at all severities as one array, mapped into memory.
-
-    Attributes:
-        samples: number of images at each severity.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._where, images = str(path), _loaded(path)
-        if images.ndim == 3:
-            images = images[..., None]
-        if images.ndim != 4 or images.dtype != np.uint8 or 0 in images.shape:
-            raise DataError(self._where, f"is {_described(images)}", "it must be uint8 (rows, height, width, channels)")
-        if len(images) % _SEVERITIES:
-            raise DataError(self._where, f"has {len(images)} rows", f"it must have as many for each of {_SEVERITIES} severities")
-        self._images, self.samples = images, len(images) // _SEVERITIES
-
-    def require(self, shape: Shape) -> None:
-        """Raise DataError unless the images have this shape (channels, height, width)."""
-        height, width, channels = self._images.shape[1:]
-        if (channels, height, width) != shape:
-            there, here = (" x ".join(map(str, sides)) for sides in ((channels, height, width), shape))
-            what = f"its images have {there} values (channels, height, width), and the data set's have {here}"
-            raise DataError(self._where, what, _SAME_SHAPE)
-
-    def row(self, name: str) -> int:
-        """The row of a sample at severity 1; SampleError: there is none."""
-        if not (name.isascii() and name.isdecimal()):
-            raise SampleError(self._where, f"the sample id {name!r} is not a row number", "use a data set of kind npz or torchvision")
-        if int(name) >= self.samples:
-            what = f"has {self.samples} images at each severity, and none for the sample {name}"
-            raise SampleError(self._where, what, "use the data set that the copies were made of")
-        return int(name)
-
-    def image(self, name: str, severity: int, shape: Shape) -> NDArray[np.uint8]:
-        """One copy (channels, height, width)."""
-        self.require(shape)
-        return np.moveaxis(np.asarray(self._images[(severity - 1) * self.samples + self.row(name)]), -1, 0)
+def _require(where: str, copies: NDArray[np.uint8], shape: Shape) -> None:
+    """Raise DataError unless the images of an array have this shape (channels, height, width)."""
+    height, width, channels = copies.shape[2:]
+    if (channels, height, width) != shape:
+        there, here = (" x ".join(map(str, sides)) for sides in ((channels, height, width), shape))
+        what = f"its images have {there} values (channels, height, width), and the data set's have {here}"
+        raise DataError(where, what, _SAME_SHAPE)
 
 
-@dataclass(frozen=True, slots=True)
-class _Folders:
-    """The copies as image files: severity/id."""
+def _row(where: str, name: str, samples: int) -> int:
+    """The row of a sample among those of one severity; SampleError: there is none."""
+    if not (name.isascii() and name.isdecimal()):
+        raise SampleError(where, f"the sample id {name!r} is not a row number", "use a data set of kind npz or torchvision")
+    if int(name) >= samples:
+        what = f"has {samples} images at each severity, and none for the sample {name}"
+        raise SampleError(where, what, "use the data set that the copies were made of")
+    return int(name)
 
-    folder: Path
 
-    def image(self, name: str, severity: int, shape: Shape) -> NDArray[np.uint8]:
-        """One copy (channels, height, width)."""
-        path = self._file(name, self.folder / str(severity))
-        try:
-            with Image.open(path, formats=_FORMATS) as image:
-                if (image.height, image.width) != shape[1:]:  # before decoding any pixels
-                    what = f"has {image.height} x {image.width} pixels, and the image of the data set {shape[1]} x {shape[2]}"
-                    raise SampleError(str(path), what, _SAME_SHAPE)
-                pixels: NDArray[np.uint8] = np.asarray(image.convert("L" if shape[0] == 1 else "RGB"))
-        except SampleError:
-            raise
-        except Exception as error:  # noqa: BLE001  Pillow's decoders raise nearly anything on damaged files
-            raise SampleError(str(path), f"cannot be read as an image ({type(error).__name__})", "repair the set") from None
-        return pixels[None] if pixels.ndim == 2 else np.moveaxis(pixels, -1, 0)
-
-    def _file(self, name: str, folder: Path) -> Path:
-        """The image with this id, or with another suffix; SampleError: there is none."""
-        relative = PurePosixPath(name)
-        if relative.is_absolute() or ".." in relative.parts or not relative.parts:
-            raise SampleError(str(folder), f"the sample id {name!r} is not a path like class/file", "use a data set of kind images")
-        for path in (folder / relative, *(folder / relative.with_suffix(suffix) for suffix in _SUFFIXES)):
-            if path.is_file():
-                return path
+def _image(folder: Path, name: str, shape: Shape) -> NDArray[np.uint8]:
+    """The image (channels, height, width) with this id, or with another suffix, in the folder of a severity; SampleError: there is none."""
+    relative = PurePosixPath(name)
+    if relative.is_absolute() or ".." in relative.parts or not relative.parts:
+        raise SampleError(str(folder), f"the sample id {name!r} is not a path like class/file", "use a data set of kind images")
+    paths = (folder / relative, *(folder / relative.with_suffix(suffix) for suffix in _SUFFIXES))
+    path = next((path for path in paths if path.is_file()), None)
+    if path is None:
         remedy = "complete the set" if len(relative.parts) > 1 else "ids must be paths like class/file: use a data set of kind images"
         raise SampleError(str(folder), f"has no image {name!r}", remedy)
+    try:
+        with Image.open(path, formats=_FORMATS) as image:
+            if (image.height, image.width) != shape[1:]:  # before decoding any pixels
+                what = f"has {image.height} x {image.width} pixels, and the image of the data set {shape[1]} x {shape[2]}"
+                raise SampleError(str(path), what, _SAME_SHAPE)
+            pixels: NDArray[np.uint8] = np.asarray(image.convert("L" if shape[0] == 1 else "RGB"))
+    except SampleError:
+        raise
+    except Exception as error:  # noqa: BLE001  Pillow's decoders raise nearly anything on damaged files
+        raise SampleError(str(path), f"cannot be read as an image ({type(error).__name__})", "repair the set") from None
+    return pixels[None] if pixels.ndim == 2 else np.moveaxis(pixels, -1, 0)
 
 
 _SAME_SHAPE = "give the data set resize and crop as the copies had them"

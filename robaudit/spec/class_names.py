@@ -8,7 +8,6 @@ import stat
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from pydantic import ValidationInfo
 
@@ -96,32 +95,15 @@ def _first_synonyms(names: Sequence[str], synsets: Sequence[str]) -> tuple[str, 
 
 
 def _from_json(text: str) -> list[str]:
-    """The names by index.
-
-    ``{"0": ["n01440764", "tench"]}``, the index of Keras, gives "tench".
-    """
+    """The names by index."""
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"is not valid JSON ({error})") from None
     if isinstance(document, dict):
-        document = _in_order(document)
-    if not isinstance(document, list):
-        raise ValueError("must be JSON with a list of names, {index: name} or {name: index}")  # noqa: TRY004  pydantic reports a ValueError
-    pairs = [one if isinstance(one, list) and one else [one] for one in document]
-    if not all(isinstance(text, str) for one in pairs for text in one):
-        raise ValueError("has names that are not text")
-    if all(len(one) > 1 for one in pairs):
-        return list(distinct([one[-1] for one in pairs], [one[0] for one in pairs]))
-    return [one[-1] for one in pairs]
-
-
-def _in_order(document: dict[str, Any]) -> list[Any]:
-    """The names of a mapping from or to indices, which must be 0, 1, 2, ... without a gap."""
-    count = len(document)
-    if document and all(type(value) is int for value in document.values()):
-        document = {str(index): name for name, index in document.items()}
-    missing = next((index for index in range(count) if str(index) not in document), None)
-    if missing is not None:
-        raise ValueError(f"has no name for class {missing}")
-    return [document[str(index)] for index in range(count)]
+        by_name = all(type(index) is int for index in document.values())
+        by_index = {str(index): name for name, index in document.items()} if by_name else document
+        document = [by_index.get(str(index)) for index in range(len(document))]
+    if not isinstance(document, list) or not all(isinstance(name, str) for name in document):
+        raise ValueError("must be JSON with a list of names, {index: name} or {name: index}, with all indices from 0")
+    return document

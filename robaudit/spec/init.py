@@ -7,13 +7,14 @@ import math
 import re
 import zipfile
 from collections.abc import Mapping
+from glob import has_magic
 from pathlib import Path
 from typing import Any
 
 from robaudit.errors import SpecError, did_you_mean
 from robaudit.files import expanded
-from robaudit.spec.data_files import is_pattern, recognised
 from robaudit.spec.fields import as_number
+from robaudit.spec.model import recognised
 from robaudit.spec.presets import NORMALISATIONS
 
 _EMBEDDED = "digits"
@@ -76,7 +77,7 @@ def dataset_section(text: str, base: Path, limit: int) -> dict[str, Any]:
         return {"kind": "torchvision", "name": of, "root": "data", "limit": limit}
     text = str(expanded(text))
     found = recognised(text, base)
-    if not (base / text).exists() and not is_pattern(text):
+    if not (base / text).exists() and not has_magic(text):
         raise SpecError(f"--data {text}", "no such file or folder", "give an existing one, digits or torchvision:CIFAR10")
     if found is None:
         forms = "a .npz, .csv, .jsonl, .parquet or .tar file, a folder of images, or one that the library datasets has written"

@@ -143,6 +143,16 @@ class BaseDatasetSpec(SpecSection):
         self._names_of_model = names is not None and self.class_names == names
         return self
 
+    @classmethod
+    def recognised(cls, written: str, place: Path) -> dict[str, Any] | None:  # noqa: ARG003  for kinds that have a path
+        """The keys for data of this kind at a path; None if they are of another kind, or none.
+
+        Args:
+            written: the path, as in a spec: a file, a folder, or a pattern of files.
+            place: the path itself.
+        """
+        return None
+
     def open(self, base_dir: Path, *, trust: bool) -> Any:
         """The whole :class:`~robaudit.datasets.base.Dataset`; no image is read yet.
 
@@ -208,14 +218,17 @@ class FilesSpec(ImageOptions):
 
 DATASET_KINDS: Mapping[str, str] = {
     "npz": "robaudit.datasets.npz:NpzSpec",
-    "images": "robaudit.datasets.images:ImagesSpec",
     "csv": "robaudit.datasets.csv_file:CsvSpec",
     "hf": "robaudit.datasets.hf:HfSpec",
+    "images": "robaudit.datasets.images:ImagesSpec",
     "torchvision": "robaudit.datasets.torchvision_set:TorchvisionSpec",
     "digits": "robaudit.datasets.digits:DigitsSpec",
     "python": "robaudit.datasets.python_callable:PythonDatasetSpec",
 }
-"""The kinds of data sets that a spec can name, each with its section; a module is imported when its kind is asked for."""
+"""The kinds of data sets that a spec can name, each with its section; a path belongs to the first kind that recognises it.
+
+A module is imported when its kind is needed.
+"""
 IN_MEMORY = "memory"
 """The kind of data and format of models passed to :func:`robaudit.audit` by a Python program."""
 
@@ -242,6 +255,12 @@ def dataset_kind(name: str) -> type[BaseDatasetSpec]:
     module, _, section = DATASET_KINDS[name].partition(":")
     kind: type[BaseDatasetSpec] = getattr(import_module(module), section)
     return kind
+
+
+def recognised(written: str, base: Path) -> dict[str, Any] | None:
+    """The dataset section for a path relative to the folder ``base``; None if no kind recognises it."""
+    found = ((kind, dataset_kind(kind).recognised(written, base / written)) for kind in DATASET_KINDS)
+    return next(({"kind": kind, **keys} for kind, keys in found if keys is not None), None)
 
 
 def _of_its_kind(value: object, info: ValidationInfo) -> object:

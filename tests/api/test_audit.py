@@ -325,7 +325,7 @@ BAD: dict[str, tuple[tuple[Any, ...], dict[str, Any], str]] = {
     "indices from 1": ((network(), arrays(2)), {"sigma": 0.1, "class_names": {1: "a", 2: "b"}}, "class_names: has the indices 1, 2;"),
     "no indices": ((network(), arrays(2)), {"sigma": 0.1, "class_names": {"a": "b"}}, "class_names: is a mapping without class indices"),
     "on_error": ((network(), arrays(2)), {"sigma": 0.1, "on_error": "go"}, "on_error='go'"),
-    "an empty set": ((network(), TensorDataset(torch.zeros(0, 1, 8, 8))), {"sigma": 0.1}, r"shape \(0, 1, 8, 8\)"),
+    "an empty set": ((network(), TensorDataset(torch.zeros(0, 1, 8, 8))), {"sigma": 0.1}, r"the data set is empty"),
     "normalised": ((network(), (floats(4)[0] * 4 - 2, [0] * 4)), {"sigma": 0.1}, "pixels run from -2 to 2.*they look normalised"),
     "bytes": ((network(), (floats(4)[0] * 255, [0] * 4)), {"sigma": 0.1}, "they look like 0-255; divide them by 255"),
     "beyond": ((network(), (floats(4)[0] * 1.5, [0] * 4)), {"sigma": 0.1}, "divide them by the value of full intensity"),

@@ -430,7 +430,7 @@ def test_bias_by_a_column_of_the_data(tmp_path: Path, run_cli: RunCli) -> None:
     both = run_cli("show", "csv", "classes", "--by", "scanner", "--with", "csv").out
     assert re.search(r"\nA .*\d", both)
     refused = run_cli("bias-report", "csv", "--by", "camera")
-    assert (refused.code, refused.err) == (2, "error: data.csv: has no column 'camera'; it has path, label, scanner\n")
+    assert (refused.code, refused.err) == (2, "error: data.csv: has no column 'camera'; --by: did you mean 'scanner'?\n")
     (tmp_path / "moved").mkdir()
     for file in tmp_path.glob("[0-9d]*.*"):
         file.rename(tmp_path / "moved" / file.name)

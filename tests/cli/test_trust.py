@@ -156,7 +156,7 @@ def test_a_run_that_asks_for_a_download(command: str, tmp_path: Path, run_cli: R
     (tmp_path / "run" / "run.json").write_bytes(json_bytes(sealed(info)))
     outcome = run_cli(*command.split())
     assert outcome.code == (2 if "images" in command or "verify" in command else 0)
-    assert ("no MNIST in 'mnist' (missing or damaged)" in outcome.err) is ("md" not in command)
+    assert ("MNIST: cannot be opened in 'mnist' (" in outcome.err) is ("md" not in command)
     assert not (tmp_path / "mnist").exists()
 
 

@@ -13,11 +13,6 @@ import numpy as np
 import pyarrow as pa
 from PIL import Image
 from pyarrow import parquet
-from pydantic import TypeAdapter
-
-from robaudit.datasets import open_dataset
-from robaudit.datasets.base import Dataset
-from robaudit.spec.model import DatasetSpec
 
 COUNT, NAMES = 12, ("cat", "dog", "fox")
 PIXELS = np.random.default_rng(5).integers(0, 256, (COUNT, 10, 8, 3), dtype=np.uint8)
@@ -33,11 +28,6 @@ def encoded(index: int, *, bad: bool = False) -> bytes:
     buffer = io.BytesIO()
     Image.fromarray(PIXELS[index]).save(buffer, "png")
     return buffer.getvalue()
-
-
-def opened(folder: Path, **spec: Any) -> Dataset:
-    """The data set of a spec."""
-    return open_dataset(TypeAdapter(DatasetSpec).validate_python(spec), base_dir=folder, trust=False)
 
 
 def hub(*, bad: bool = False, names: tuple[str, ...] = NAMES) -> datasets.Dataset:

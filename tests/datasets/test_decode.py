@@ -111,10 +111,6 @@ def test_smaller_than_the_crop(tmp_path: Path) -> None:
     )
 
 
-def test_missing(tmp_path: Path) -> None:
-    assert message(tmp_path / "a.png") == "a.png: no such file; correct the path or leave it out"
-
-
 def test_not_a_regular_file(tmp_path: Path) -> None:
     (tmp_path / "folder.png").mkdir()
     assert "is not a regular file" in message(tmp_path / "folder.png")

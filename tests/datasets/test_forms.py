@@ -15,10 +15,10 @@ from pydantic import TypeAdapter
 
 from robaudit.datasets.base import Dataset
 from robaudit.errors import RobauditError, SampleError
-from robaudit.spec.data_files import recognised
 from robaudit.spec.model import DatasetSpec
 from tests.conftest import RunCli
-from tests.datasets.forms import BAD, COUNT, LABELS, NAMES, PIXELS, opened, write_all
+from tests.datasets.forms import BAD, COUNT, LABELS, NAMES, PIXELS, write_all
+from tests.datasets.reading import opened
 from tests.specs import digits, read_info, write
 
 Forms = tuple[Path, dict[str, dict[str, object]]]
@@ -121,24 +121,6 @@ def test_an_audit_skips_it(damaged: Forms, form: str, run_cli: RunCli, tmp_path:
     info = read_info(tmp_path / "run")
     assert info["totals"]["samples"] == COUNT - 1
     assert [skip["sample_id"] for skip in info["skipped"]] == [opened(damaged[0], **damaged[1][form]).sample_id(BAD)]
-
-
-@pytest.mark.parametrize(
-    ("written", "form"),
-    [
-        ("arrow", "hf, arrow"),
-        ("dict", "hf, a split"),
-        ("hub", "hf, parquet"),
-        ("plain.parquet", "parquet"),
-        ("whole.tar", "webdataset"),
-        ("csv", "csv, metadata"),
-        ("jsonl", "json lines, metadata"),
-        ("list.tsv", "csv, tabs"),
-    ],
-)
-def test_each_form_is_recognised_by_its_path(good: Forms, written: str, form: str) -> None:
-    expected = {key: value for key, value in good[1][form].items() if key != "split"}  # test is the default
-    assert recognised(written, good[0]) == {**expected, **({"path": written} if expected["kind"] == "hf" else {})}
 
 
 @pytest.mark.parametrize("form", ["hf, arrow", "parquet", "webdataset"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ import pytest
 from pyarrow import parquet
 
 from robaudit.errors import DataError, SampleError
-from tests.datasets.forms import COUNT, LABELS, PIXELS, encoded, hub, opened, write_all, write_files, write_parquet, write_tar
+from tests.datasets.forms import COUNT, LABELS, PIXELS, encoded, hub, write_all, write_files, write_parquet, write_tar
+from tests.datasets.reading import opened, refusal
 
 
 @pytest.fixture(autouse=True)
@@ -22,15 +24,7 @@ def quiet() -> None:
     datasets.disable_progress_bars()
 
 
-def open_hf(folder: Path, **options: Any) -> Any:
-    return opened(folder, kind="hf", path="pets", **options)
-
-
-def message(folder: Path, **options: Any) -> str:
-    with pytest.raises(DataError) as caught:
-        open_hf(folder, **options)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
+open_hf, message = (partial(read, kind="hf", path="pets") for read in (opened, refusal))
 
 
 @pytest.mark.parametrize("form", ["hf, a split", "parquet, of the hub", "webdataset, shards", "json lines, metadata"])
@@ -116,15 +110,19 @@ def test_damaged_folders(tmp_path: Path) -> None:
     assert "pets: cannot be read by the library datasets (" in message(tmp_path)
 
 
-def test_offsets_beyond_the_file(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("lengths", "options"),
+    [([len(encoded(index)) for index in range(COUNT)], {}), ([len(f"{index}") for index in range(COUNT)], {"label_column": "note"})],
+    ids=["images", "texts"],
+)
+def test_offsets_beyond_the_file(tmp_path: Path, lengths: list[int], options: dict[str, str]) -> None:
     """Arrow maps what a file says without checking it; reading it would be the end of the process."""
     hub().save_to_disk(tmp_path / "pets")
     arrow = next((tmp_path / "pets").glob("*.arrow"))
     content = arrow.read_bytes()
-    offsets = np.cumsum([0, *(len(encoded(index)) for index in range(COUNT))]).astype("<i4")
-    place = content.index(offsets[1:4].tobytes())
+    place = content.index(np.cumsum(lengths).astype("<i4").tobytes())
     arrow.write_bytes(content[:place] + b"\xff\xff\xff\x7f" + content[place + 4 :])
-    assert "pets: is damaged (" in message(tmp_path)
+    assert "pets: is damaged (" in message(tmp_path, **options)
 
 
 def test_files_that_lead_out_of_the_folder(tmp_path: Path) -> None:

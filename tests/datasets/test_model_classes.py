@@ -13,7 +13,8 @@ from robaudit.datasets.load import open_dataset
 from robaudit.errors import DataError
 from robaudit.models.pretrained import filled
 from robaudit.spec.load import load_spec
-from tests.datasets.forms import COUNT, LABELS, hub, opened, write_files, write_parquet
+from tests.datasets.forms import COUNT, LABELS, hub, write_files, write_parquet
+from tests.datasets.reading import opened
 
 MODEL = {"class_names": ["ox, Bos taurus", "cat", "Fox", "dog, Canis"], "class_ids": ["n00000001", "n00000002", "n00000003", "n00000004"]}
 SYNSETS = ("n00000002", "n00000004", "n00000003")

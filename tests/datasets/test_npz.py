@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import zipfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,26 +16,14 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
-from robaudit.datasets import open_dataset
-from robaudit.datasets.base import Dataset
-from robaudit.datasets.npz import NpzSpec
-from robaudit.errors import DataError, SampleError
+from robaudit.errors import SampleError
+from tests.datasets import reading
 
-SHARED = Path(__file__).parents[2].parent / "shared" / "data"
 IMAGES = np.arange(4 * 3 * 5 * 6, dtype=np.uint8).reshape(4, 3, 5, 6)
 LABELS = np.array([3, 0, 2, 1])
 
 
-def opened(folder: Path, **options: Any) -> Dataset:
-    return open_dataset(NpzSpec(kind="npz", path="data.npz", **options), base_dir=folder, trust=False)
-
-
-def message(folder: Path, **options: Any) -> str:
-    with pytest.raises(DataError) as caught:
-        opened(folder, **options)
-    text = str(caught.value)
-    assert "\n" not in text
-    return text
+opened, message = (partial(read, kind="npz", path="data.npz") for read in (reading.opened, reading.refusal))
 
 
 def npy_header(shape: tuple[int, ...], descr: str = "|u1") -> bytes:
@@ -157,11 +146,6 @@ def test_wrong_arrays(tmp_path: Path, arrays: dict[str, Any], options: dict[str,
     assert expected in message(tmp_path, **options)
 
 
-def test_missing_file_names_its_neighbour(tmp_path: Path) -> None:
-    np.savez(tmp_path / "date.npz", images=IMAGES)
-    assert message(tmp_path) == f"data.npz: no such file in {str(tmp_path)!r}; did you mean 'date.npz'?"
-
-
 @pytest.mark.parametrize("share", [0.3, 0.9, 0.999])
 def test_truncated_file(tmp_path: Path, share: float) -> None:
     np.savez_compressed(tmp_path / "data.npz", images=IMAGES, labels=LABELS)
@@ -187,21 +171,3 @@ def test_an_array_that_does_not_fit_into_memory(tmp_path: Path) -> None:
         archive.writestr("images.npy", npy_header(shape) + b"\0" * 100)
         archive.filelist[0].file_size = len(npy_header(shape)) + 10**14
     assert "data.npz: array 'images' takes 100,000,000,000,128 bytes, and " in message(tmp_path, labels_key=None)
-
-
-@pytest.mark.parametrize(
-    ("name", "shape", "classes"), [("mnist_test", (1, 28, 28), 10), ("cifar10_test", (3, 32, 32), 10), ("cifar100_test", (3, 32, 32), 100)]
-)
-def test_shared_data(name: str, shape: tuple[int, ...], classes: int) -> None:
-    if not (SHARED / f"{name}.npz").exists():
-        pytest.skip(f"{name}.npz is not there")
-    dataset = open_dataset(NpzSpec(kind="npz", path=f"{name}.npz", limit=50), base_dir=SHARED, trust=False)
-    labels = dataset.labels()
-    assert labels is not None
-    assert len(dataset) == len(labels) == 50
-    assert labels.max() < classes
-    for index in range(50):
-        pixels = dataset[index].pixels
-        assert pixels.shape == shape
-        assert pixels.min() >= 0
-        assert pixels.max() <= 1

@@ -14,24 +14,20 @@ import torch
 from PIL import Image
 from torchvision import datasets
 
-from robaudit.datasets import open_dataset
 from robaudit.datasets.base import Dataset
-from robaudit.datasets.torchvision_set import TorchvisionSpec
-from robaudit.errors import DataError, SampleError
+from robaudit.errors import SampleError
+from tests.datasets import reading
 from tests.datasets.cifar10 import NAMES, write_cifar10
 
 RNG = np.random.default_rng(5)
 
 
 def opened(folder: Path, name: str, **options: Any) -> Dataset:
-    return open_dataset(TorchvisionSpec(kind="torchvision", name=name, root="files", **options), base_dir=folder, trust=False)
+    return reading.opened(folder, kind="torchvision", name=name, root="files", **options)
 
 
-def message(*args: Any, **options: Any) -> str:
-    with pytest.raises(DataError) as caught:
-        opened(*args, **options)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
+def message(folder: Path, name: str, **options: Any) -> str:
+    return reading.refusal(folder, kind="torchvision", name=name, root="files", **options)
 
 
 def write_mnist(folder: Path, part: str, images: np.ndarray[Any, Any], labels: np.ndarray[Any, Any], name: str = "MNIST") -> None:
@@ -142,15 +138,12 @@ def test_tensors_odd_targets_and_names(tmp_path: Path, monkeypatch: pytest.Monke
         ("CIFAR1O", {}, "torchvision CIFAR1O: is not in torchvision.datasets; did you mean 'CIFAR10'?"),
         ("os", {}, "torchvision os: is not in torchvision.datasets; "),
         ("MNIST", {}, "torchvision MNIST: cannot be opened in 'files' (Dataset not found"),
-        ("GTSRB", {}, "torchvision GTSRB: cannot be opened in 'files' (Dataset not found"),
-        ("STL10", {}, "torchvision STL10: cannot be opened in 'files' (Dataset not found"),
         ("ImageFolder", {}, "cannot be opened in 'files' (No such file or directory); set download: true, or correct name, root, split"),
         ("MNIST", {"split": "val"}, "torchvision MNIST: has no split 'val'; it has train and test"),
         ("ImageNet", {}, "(Unknown value 'test' for argument split. Valid values are {'train', 'val'}.); "),
         ("ImageNet", {"download": True}, "torchvision ImageNet: it cannot be downloaded by torchvision; "),
         ("MNIST", {"options": {"transform": 1}}, "options cannot have 'transform'; "),
         ("STL10", {"options": {"fold": 1}}, "options cannot have 'fold'; did you mean 'folds'?"),
-        ("EMNIST", {"split": "letter"}, "cannot be opened in 'files' (Unknown value 'letter' for argument split. Valid values are"),
         ("EMNIST", {"split": "letters", "options": {"train": False}}, "cannot be opened in 'files' (Dataset not found"),
     ],
 )
@@ -158,25 +151,13 @@ def test_wrong_specs(tmp_path: Path, name: str, options: dict[str, Any], expecte
     assert expected in message(tmp_path, name, **options)
 
 
-def test_a_failed_download_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_download_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """What torchvision prints goes to stderr."""
+
     def offline(self: datasets.MNIST) -> None:
         print("Downloading ...")  # noqa: T201
         raise OSError(101, "Network is unreachable")
 
     monkeypatch.setattr(datasets.MNIST, "download", offline)
     assert "torchvision MNIST: cannot be opened in 'files' (Network is unreachable); " in message(tmp_path, "MNIST", download=True)
-
-
-def test_what_torchvision_prints_goes_to_stderr(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def download(self: datasets.MNIST) -> None:
-        print("Downloading ...")  # noqa: T201
-
-    monkeypatch.setattr(datasets.MNIST, "download", download)
-    write_mnist(tmp_path, "t10k", np.zeros((1, 28, 28), np.uint8), np.array([7], np.uint8))
-    write_mnist(tmp_path, "train", np.zeros((1, 28, 28), np.uint8), np.array([7], np.uint8))
-    opened(tmp_path, "MNIST", download=True)
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert captured.err == "Downloading ...\n"
+    assert capsys.readouterr() == ("", "Downloading ...\n")

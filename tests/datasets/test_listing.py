@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from robaudit.spec.data_files import recognised, split_of
+from robaudit.datasets.hf import split_of
+from robaudit.spec.model import recognised
 from tests.conftest import RunCli
 from tests.datasets.forms import NAMES, write_all, write_files
 from tests.specs import WEIGHTS

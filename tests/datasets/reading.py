@@ -1,0 +1,36 @@
+"""Data sets opened from the keys of a spec."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import TypeAdapter
+
+from robaudit.datasets import open_dataset
+from robaudit.datasets.base import Dataset
+from robaudit.errors import DataError
+from robaudit.spec.model import DatasetSpec
+
+
+def opened(folder: Path, trust: bool = False, **spec: Any) -> Dataset:
+    """The data set of a spec."""
+    return open_dataset(TypeAdapter(DatasetSpec).validate_python(spec), base_dir=folder, trust=trust)
+
+
+def refusal(folder: Path, trust: bool = False, **spec: Any) -> str:
+    """The line that says why the data set of a spec cannot be opened."""
+    with pytest.raises(DataError) as caught:
+        opened(folder, trust, **spec)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def ids(dataset: Dataset) -> list[str]:
+    return [dataset.sample_id(index) for index in range(len(dataset))]
+
+
+def labels(dataset: Dataset) -> list[int] | None:
+    found = dataset.labels()
+    return None if found is None else [int(label) for label in found]
