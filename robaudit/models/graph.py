@@ -60,6 +60,7 @@ class Step:
         images: in the pass.
         shape: of the first result, for one image.
         values: the most values of a result, for one image.
+        device: of the first result.
         eps: the coarsest rounding of a result.
         size: the largest l2 norm of a result in this pass, over all images.
     """
@@ -70,6 +71,7 @@ class Step:
     images: int
     shape: Shape
     values: int
+    device: torch.device
     eps: float
     size: float
 
@@ -112,10 +114,10 @@ class Step:
             rows: (rows, values of the result).
             output: which result.
         """
-        x = torch.zeros(operand.whole, dtype=torch.float64, device=rows.device, requires_grad=True)
+        x = torch.zeros(operand.whole, dtype=torch.float64, device=self.device, requires_grad=True)
         with torch.enable_grad():
             y = self.again(operand, output)(x)
-        each = (row.reshape(1, -1).expand(y.numel() // len(row), -1).reshape(y.shape) for row in rows)
+        each = (row.reshape(1, -1).expand(y.numel() // len(row), -1).reshape(y.shape) for row in rows.to(self.device))
         found = [torch.autograd.grad(y, x, row, retain_graph=True)[0] for row in each]
         return torch.stack([one.flatten()[: math.prod(operand.shape)] for one in found])
 
@@ -127,13 +129,11 @@ class Graph:
     Attributes:
         steps: those that the logits depend on, inputs before outputs; the first is the pixels themselves. Empty: the logits are constant.
         classes: number of logits.
-        device: of the pass.
         obstacle: why the operations are not all that happens to the pixels, such as numbers taken out of tensors; or ''.
     """
 
     steps: Sequence[Step]
     classes: int
-    device: torch.device
     obstacle: str
 
     def users(self) -> dict[Step, list[Step]]:
@@ -154,14 +154,14 @@ def record(model: Model, image: Tensor) -> Graph:
     """
     info = getattr(model, "info", None)
     if isinstance(info, LoadedNetwork) and not info.differentiable:
-        return Graph((), 0, image.device, "its operations cannot be seen in this format")
+        return Graph((), 0, "its operations cannot be seen in this format")
     images = info.least_batch if isinstance(info, LoadedNetwork) else 1  # of fewer, the model would make copies, and record them, too
     x = image.expand(images, *image.shape).detach().clone().requires_grad_(True)
     recorder = _Recorder(x, _leaving_scripts(model))
     with torch.enable_grad(), recorder, _Leaving(recorder):  # some operations take hidden shortcuts where gradients are off
         logits = model(x)
     steps = tuple(recorder.before(logits))
-    return Graph(steps, logits.shape[-1], logits.device, recorder.obstacle)
+    return Graph(steps, logits.shape[-1], recorder.obstacle)
 
 
 class _Recorder(TorchDispatchMode):
@@ -245,7 +245,7 @@ class _Recorder(TorchDispatchMode):
         eps = max((torch.finfo(one.dtype).eps for one in numbers), default=0.0)
         size = max((float(torch.linalg.vector_norm(one, dtype=torch.float64)) for one in numbers if one.numel()), default=0.0)
         values = max(one.numel() for one in made) // self._images
-        return Step(name, func, arguments, self._images, self._of_one(made[0]), values, eps, size)
+        return Step(name, func, arguments, self._images, self._of_one(made[0]), values, made[0].device, eps, size)
 
 
 class _Leaving(TorchFunctionMode):

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from robaudit.models.operators import is_arithmetic
+from robaudit.models.arithmetic import is_arithmetic
 from tests.hostile.archives import rewrite
 from tests.models.conftest import load, refusal
 from tests.models.test_files import script
