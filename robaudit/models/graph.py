@@ -7,7 +7,7 @@ gradients are recorded: so each can be bounded, and run again on other values.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -160,8 +160,7 @@ def record(model: Model, image: Tensor) -> Graph:
     recorder = _Recorder(x, _leaving_scripts(model))
     with torch.enable_grad(), recorder, _Leaving(recorder):  # some operations take hidden shortcuts where gradients are off
         logits = model(x)
-    steps = tuple(recorder.before(logits))
-    return Graph(steps, logits.shape[-1], recorder.obstacle)
+    return recorder.graph(logits)
 
 
 class _Recorder(TorchDispatchMode):
@@ -179,17 +178,15 @@ class _Recorder(TorchDispatchMode):
         """Whether a tensor among them depends on the pixels."""
         return any(id(one) in self._held for one in _tensors_in(values))
 
-    def before(self, logits: Tensor) -> Iterator[Step]:
+    def graph(self, logits: Tensor) -> Graph:
         """The operations that a tensor depends on."""
-        if any(one._version != version for one, version in self._constants):
-            self.obstacle = self.obstacle or "it changes a tensor after using it"
-        if id(logits) not in self._held:
-            return
-        needed = {self._held[id(logits)][1]}
+        needed = {self._held[id(logits)][1]} if self.holds(logits) else set()
         for step in reversed(self._steps):
             if step in needed:
                 needed.update(operand.step for operand in step.operands)
-        yield from (step for step in self._steps if step in needed)
+        changed = any(one._version != version for one, version in self._constants)
+        obstacle = self.obstacle or ("it changes a tensor after using it" if changed else "")
+        return Graph([step for step in self._steps if step in needed], logits.shape[-1], obstacle)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
@@ -218,12 +215,11 @@ class _Recorder(TorchDispatchMode):
             self._outdate(name, func, arguments, written)
 
     def _outdate(self, name: str, func: Any, arguments: Mapping[str, Any], written: Sequence[Tensor]) -> None:
-        """Replace other tensors in the same memory by an operation without a rule: it is ``name`` with its underscore."""
+        """Replace other tensors in the same memory by an operation without a rule: its name keeps an underscore."""
         places = {one.untyped_storage().data_ptr() for one in written if one.numel()}
-        same = [one for one, _, _ in self._held.values() if one.untyped_storage().data_ptr() in places]
-        for one in same:
-            if not any(one is other for other in written):
-                self._steps.append(self._step(name, func, arguments, [one]))
+        for one, _, _ in list(self._held.values()):
+            if one.untyped_storage().data_ptr() in places and not any(one is other for other in written):
+                self._steps.append(self._step(f"{name.strip('_')}_", func, arguments, [one]))
                 self._held[id(one)] = one, self._steps[-1], 0
 
     def _operand(self, value: Any, argument: str) -> Any:

@@ -81,7 +81,8 @@ def onnx_bytes(constant: list[int] | None = None) -> bytes:
             helper.make_node("ReduceSum", ["z"], ["t"], keepdims=0),
             helper.make_node("Add", ["m", "t"], ["y"]),
         ]
-    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in (("x", ["n", 1, 8, 8]), ("y", ["n", 10])))
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 1, 8, 8])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 10])
     graph = helper.make_graph(nodes, "net", [x], [y], [weights])
     model: bytes = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8).SerializeToString()
     return model
