@@ -148,7 +148,6 @@ class CifarResnet(nn.Module):
 
 FAMILIES = ("robaudit:", "torchvision:", "timm:", "transformers:")
 """The prefixes of network names that are not the user's own code."""
-_TIMM_FILES = ("pretrained", "checkpoint_path", "pretrained_cfg", "pretrained_cfg_overlay", "cache_dir")
 ARCHITECTURES: dict[str, Callable[..., nn.Module]] = {
     "cifar_resnet": CifarResnet,
     "digits_cnn": digits_cnn,
@@ -157,6 +156,7 @@ ARCHITECTURES: dict[str, Callable[..., nn.Module]] = {
     "shallow_cnn": ShallowCnn,
     "small_cnn": small_cnn,
 }
+_FETCHING = ("weights", "weights_backbone", "pretrained", "checkpoint_path", "pretrained_cfg", "pretrained_cfg_overlay", "cache_dir")
 
 
 def build_architecture(source: Source, tensors: Mapping[str, torch.Tensor] | None, *, meta: bool = False) -> nn.Module:
@@ -173,25 +173,28 @@ def build_architecture(source: Source, tensors: Mapping[str, torch.Tensor] | Non
         ModelError: the name is unknown, the options do not fit, or the code is not trusted.
     """
     name, options = source.spec.architecture or "", source.spec.architecture_options
-    family, colon, short = name.partition(":")
+    where, (family, colon, short) = f"architecture {name}", name.partition(":")
     if not colon and (meant := families_of(name)):
-        raise ModelError(f"architecture {name}", "names no network", f"did you mean {' or '.join(meant)}?")
-    find = {"robaudit": _ours, "torchvision": _torchvision, "timm": _timm}.get(family)
+        raise ModelError(where, "names no network", f"did you mean {' or '.join(meant)}?")
+    find = {"robaudit": _ours, "torchvision": _torchvision, "timm": _timm}.get(family) if colon else None
     network: object
     with torch.random.fork_rng(devices=[]):
-        if find is None or not colon:
+        if find is None:
             network = call_target(source)
         else:
-            builder = find(name, short, options)
+            builder = find(short, where)
+            _check_options(builder, options, where)
             try:
                 build = partial(builder, **options)
                 network = build() if tensors is None else build_within(tensors, source.where, name, options, build, meta=meta)
             except ModelError:
                 raise
             except Exception as error:
-                raise ModelError(f"architecture {name}", f"its options do not fit: {error}", "see architecture_options") from error
+                raise ModelError(where, f"its options do not fit: {error}", "see architecture_options") from error
     if not isinstance(network, nn.Module):
-        raise ModelError(name, f"returned {_article(type(network).__name__)}", "it must return a torch.nn.Module to load the weights into")
+        kind = type(network).__name__
+        article = "an" if kind[:1].lower() in "aeiou" else "a"
+        raise ModelError(name, f"returned {article} {kind}", "it must return a torch.nn.Module to load the weights into")
     return network.eval()
 
 
@@ -209,52 +212,44 @@ def families_of(name: str) -> list[str]:
     return found + ([f"torchvision:{name}"] if name in models.list_models() else [])
 
 
-def _ours(name: str, short: str, options: dict[str, Any]) -> Callable[..., nn.Module]:
-    return _known(name, short, ARCHITECTURES, options)
+def _ours(short: str, where: str) -> Callable[..., nn.Module]:
+    if short not in ARCHITECTURES:
+        raise ModelError(where, "there is no such network", did_you_mean(short, ARCHITECTURES))
+    return ARCHITECTURES[short]
 
 
-def _torchvision(name: str, short: str, options: dict[str, Any]) -> Callable[..., nn.Module]:
+def _torchvision(short: str, where: str) -> Callable[..., nn.Module]:
     from torchvision import models
 
-    builder = _known(name, short, {model: models.get_model_builder(model) for model in models.list_models()}, options)
+    if short not in models.list_models():
+        raise ModelError(where, "there is no such network", did_you_mean(short, models.list_models()))
+    builder: Callable[..., nn.Module] = models.get_model_builder(short)
     if short in ("googlenet", "inception_v3"):
         return partial(builder, init_weights=False)  # slow, warns, and is overwritten by the loaded weights
     return builder
 
 
-def _timm(name: str, short: str, options: dict[str, Any]) -> Callable[..., nn.Module]:
-    """The builder of timm's network."""
-    where = f"architecture {name}"
+def _timm(short: str, where: str) -> Callable[..., nn.Module]:
     try:
         import timm
     except ImportError as error:
         raise needs_extra(where, "timm", "timm") from error
 
-    known, tag = timm.list_models(), short.partition(".")[2]
-    if short.partition(".")[0] not in known:
+    known, (model, _, tag) = timm.list_models(), short.partition(".")
+    if model not in known:
         raise ModelError(where, "timm has no such model", did_you_mean(short, known))
     if tag and short not in timm.list_pretrained():
-        raise ModelError(where, "timm has no such weights", did_you_mean(short, timm.list_pretrained(f"{short.partition('.')[0]}.*")))
-    for option in _TIMM_FILES:
+        raise ModelError(where, "timm has no such weights", did_you_mean(short, timm.list_pretrained(f"{model}.*")))
+    return partial(timm.create_model, short)
+
+
+def _check_options(builder: Callable[..., nn.Module], options: Mapping[str, Any], where: str) -> None:
+    """Refuse options that would fetch weights, and those that the builder does not take, as far as its signature tells."""
+    for option in _FETCHING:
         if options.get(option):
             raise ModelError(where, f"{option} would read or download other weights", "leave it out: the weights come from model.path")
-    return partial(timm.create_model, short, pretrained=False)
-
-
-def _known(name: str, short: str, known: dict[str, Callable[..., nn.Module]], options: dict[str, Any]) -> Callable[..., nn.Module]:
-    if short not in known:
-        raise ModelError(f"architecture {name}", "there is no such network", did_you_mean(short, known))
-    for option in ("weights", "weights_backbone"):
-        if options.get(option) is not None:
-            raise ModelError(f"architecture {name}", f"{option} would be downloaded", "leave it out: the weights come from model.path")
-    builder = known[short]
     parameters = inspect.signature(builder).parameters
     if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
         for option in options:
             if option not in parameters:
-                raise ModelError(f"architecture {name}", f"it takes no option {option!r}", did_you_mean(option, parameters))
-    return builder
-
-
-def _article(noun: str) -> str:
-    return f"{'an' if noun[:1].lower() in 'aeiou' else 'a'} {noun}"
+                raise ModelError(where, f"it takes no option {option!r}", did_you_mean(option, parameters))

@@ -22,8 +22,8 @@ from torch import nn
 from torch.export.passes import move_to_device_pass
 
 from robaudit.errors import ModelError
+from robaudit.models.arithmetic import check_operators
 from robaudit.models.base import Format, LoadedNetwork, Source, batch_note, check_finite, file_sha256
-from robaudit.models.operators import check_operators
 from robaudit.models.safety import members, reader_of, refusal
 from robaudit.text import first_line
 

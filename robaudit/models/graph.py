@@ -7,7 +7,7 @@ gradients are recorded: so each can be bounded, and run again on other values.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -60,6 +60,7 @@ class Step:
         images: in the pass.
         shape: of the first result, for one image.
         values: the most values of a result, for one image.
+        device: of the first result.
         eps: the coarsest rounding of a result.
         size: the largest l2 norm of a result in this pass, over all images.
     """
@@ -70,6 +71,7 @@ class Step:
     images: int
     shape: Shape
     values: int
+    device: torch.device
     eps: float
     size: float
 
@@ -112,10 +114,10 @@ class Step:
             rows: (rows, values of the result).
             output: which result.
         """
-        x = torch.zeros(operand.whole, dtype=torch.float64, device=rows.device, requires_grad=True)
+        x = torch.zeros(operand.whole, dtype=torch.float64, device=self.device, requires_grad=True)
         with torch.enable_grad():
             y = self.again(operand, output)(x)
-        each = (row.reshape(1, -1).expand(y.numel() // len(row), -1).reshape(y.shape) for row in rows)
+        each = (row.reshape(1, -1).expand(y.numel() // len(row), -1).reshape(y.shape) for row in rows.to(self.device))
         found = [torch.autograd.grad(y, x, row, retain_graph=True)[0] for row in each]
         return torch.stack([one.flatten()[: math.prod(operand.shape)] for one in found])
 
@@ -127,13 +129,11 @@ class Graph:
     Attributes:
         steps: those that the logits depend on, inputs before outputs; the first is the pixels themselves. Empty: the logits are constant.
         classes: number of logits.
-        device: of the pass.
         obstacle: why the operations are not all that happens to the pixels, such as numbers taken out of tensors; or ''.
     """
 
     steps: Sequence[Step]
     classes: int
-    device: torch.device
     obstacle: str
 
     def users(self) -> dict[Step, list[Step]]:
@@ -154,14 +154,13 @@ def record(model: Model, image: Tensor) -> Graph:
     """
     info = getattr(model, "info", None)
     if isinstance(info, LoadedNetwork) and not info.differentiable:
-        return Graph((), 0, image.device, "its operations cannot be seen in this format")
+        return Graph((), 0, "its operations cannot be seen in this format")
     images = info.least_batch if isinstance(info, LoadedNetwork) else 1  # of fewer, the model would make copies, and record them, too
     x = image.expand(images, *image.shape).detach().clone().requires_grad_(True)
     recorder = _Recorder(x, _leaving_scripts(model))
     with torch.enable_grad(), recorder, _Leaving(recorder):  # some operations take hidden shortcuts where gradients are off
         logits = model(x)
-    steps = tuple(recorder.before(logits))
-    return Graph(steps, logits.shape[-1], logits.device, recorder.obstacle)
+    return recorder.graph(logits)
 
 
 class _Recorder(TorchDispatchMode):
@@ -179,17 +178,15 @@ class _Recorder(TorchDispatchMode):
         """Whether a tensor among them depends on the pixels."""
         return any(id(one) in self._held for one in _tensors_in(values))
 
-    def before(self, logits: Tensor) -> Iterator[Step]:
+    def graph(self, logits: Tensor) -> Graph:
         """The operations that a tensor depends on."""
-        if any(one._version != version for one, version in self._constants):
-            self.obstacle = self.obstacle or "it changes a tensor after using it"
-        if id(logits) not in self._held:
-            return
-        needed = {self._held[id(logits)][1]}
+        needed = {self._held[id(logits)][1]} if self.holds(logits) else set()
         for step in reversed(self._steps):
             if step in needed:
                 needed.update(operand.step for operand in step.operands)
-        yield from (step for step in self._steps if step in needed)
+        changed = any(one._version != version for one, version in self._constants)
+        obstacle = self.obstacle or ("it changes a tensor after using it" if changed else "")
+        return Graph([step for step in self._steps if step in needed], logits.shape[-1], obstacle)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
@@ -218,12 +215,11 @@ class _Recorder(TorchDispatchMode):
             self._outdate(name, func, arguments, written)
 
     def _outdate(self, name: str, func: Any, arguments: Mapping[str, Any], written: Sequence[Tensor]) -> None:
-        """Replace other tensors in the same memory by an operation without a rule: it is ``name`` with its underscore."""
+        """Replace other tensors in the same memory by an operation without a rule: its name keeps an underscore."""
         places = {one.untyped_storage().data_ptr() for one in written if one.numel()}
-        same = [one for one, _, _ in self._held.values() if one.untyped_storage().data_ptr() in places]
-        for one in same:
-            if not any(one is other for other in written):
-                self._steps.append(self._step(name, func, arguments, [one]))
+        for one, _, _ in list(self._held.values()):
+            if one.untyped_storage().data_ptr() in places and not any(one is other for other in written):
+                self._steps.append(self._step(f"{name.strip('_')}_", func, arguments, [one]))
                 self._held[id(one)] = one, self._steps[-1], 0
 
     def _operand(self, value: Any, argument: str) -> Any:
@@ -245,7 +241,7 @@ class _Recorder(TorchDispatchMode):
         eps = max((torch.finfo(one.dtype).eps for one in numbers), default=0.0)
         size = max((float(torch.linalg.vector_norm(one, dtype=torch.float64)) for one in numbers if one.numel()), default=0.0)
         values = max(one.numel() for one in made) // self._images
-        return Step(name, func, arguments, self._images, self._of_one(made[0]), values, eps, size)
+        return Step(name, func, arguments, self._images, self._of_one(made[0]), values, made[0].device, eps, size)
 
 
 class _Leaving(TorchFunctionMode):

@@ -163,9 +163,9 @@ def _through(reach: _Both, norms: Norms, values: int) -> _Both:
 def _margins(walk: _Walk, graph: Graph) -> Lipschitz:
     """Pull the differences of logits back through the last linear operations, and take the least bound of all places on the way."""
     classes, step, output = graph.classes, graph.steps[-1], 0
-    rows = torch.eye(classes, dtype=torch.float64, device=graph.device)  # (classes, values)
+    rows = torch.eye(classes, dtype=torch.float64, device=step.device)  # (classes, values)
     constant = [walk.reach[step][0].l2, walk.reach[step][1].linf]
-    best = [torch.full((classes, classes), math.inf, dtype=torch.float64, device=graph.device) for _ in range(2)]
+    best = [torch.full((classes, classes), math.inf, dtype=torch.float64, device=step.device) for _ in range(2)]
     selects = True  # every row has at most one nonzero: products are exact
     while step in walk.reach:  # not folded into the batch norm behind it
         l2, l1 = _apart(rows, 2.0), _apart(rows, 1.0)

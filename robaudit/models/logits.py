@@ -110,7 +110,8 @@ class LogitModel(nn.Module):
     Attributes:
         clip: whether the pixels are clipped to [0, 1] first: see :meth:`clipping`.
         rounds: whether the network's float32 products may be rounded on CUDA: see :meth:`rounding`.
-        info: the `LoadedNetwork` (format, sha256, differentiable, notes).
+        info: the `LoadedNetwork`.
+        format, sha256, differentiable: as there.
         memory_format: the memory format in which inputs are fastest.
         notes: lines for the user; may grow with the first call.
     """
@@ -131,6 +132,7 @@ class LogitModel(nn.Module):
     ) -> None:
         super().__init__()
         self.info, self.name, self.output = loaded, name, output
+        self.format, self.sha256, self.differentiable = loaded.format, loaded.sha256, loaded.differentiable
         self.clip = self.rounds = False
         self.device, self.dtype = device or torch.device("cpu"), dtype
         self._compute = dtype
@@ -147,21 +149,6 @@ class LogitModel(nn.Module):
             self._lay_out(torch.channels_last)
         self._proven: set[torch.Size] = set()
         self.training = False
-
-    @property
-    def format(self) -> str:
-        """torchscript, pt2, safetensors, onnx or python."""
-        return self.info.format
-
-    @property
-    def sha256(self) -> str:
-        """Digest of the weights file, or of the state dict if there is no file."""
-        return self.info.sha256
-
-    @property
-    def differentiable(self) -> bool:
-        """Whether gradients with respect to the pixels exist."""
-        return self.info.differentiable
 
     def compute_in(self, dtype: torch.dtype) -> None:
         """Cast the network; pixels are normalised as before and cast on their way into it, and the logits back to :attr:`dtype`."""

@@ -16,8 +16,8 @@ import torch
 from torch import nn
 
 from robaudit.errors import ModelError, needs_extra
+from robaudit.models.arithmetic import NAMESPACES, check_operators
 from robaudit.models.base import Format, LoadedNetwork, Source, batch_note, file_sha256
-from robaudit.models.operators import NAMESPACES, check_operators
 from robaudit.text import first_line
 
 NOTE = "onnx: no gradients; estimators that need them refuse to run"

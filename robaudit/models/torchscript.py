@@ -14,8 +14,8 @@ import torch
 from torch import nn
 
 from robaudit.errors import ModelError
+from robaudit.models.arithmetic import check_operators
 from robaudit.models.base import Format, LoadedNetwork, Source, check_finite, file_sha256
-from robaudit.models.operators import check_operators
 from robaudit.models.safety import Unread, members, reader_of
 from robaudit.text import first_line
 

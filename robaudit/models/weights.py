@@ -136,13 +136,13 @@ def _refuse_odd(tensors: Mapping[str, torch.Tensor], where: str) -> None:
         for how, pattern in _QUANTISED.items():
             if pattern.search(key):
                 raise quantised(where, how)
-        if _infew_bits(key, value):
+        if _in_few_bits(key, value):
             raise quantised(where, f"{key} is {str(value.dtype).removeprefix('torch.')}")
         if kind := _odd(value):
             raise ModelError(where, f"the tensor {key} is {kind}", "save it as plain dense numbers, as state_dict() does")
 
 
-def _infew_bits(key: str, tensor: torch.Tensor) -> bool:
+def _in_few_bits(key: str, tensor: torch.Tensor) -> bool:
     """Whether a weight is an integer or an 8-bit number, which is wrong without its scale."""
     weight = key.rpartition(".")[2] in ("weight", "bias")
     return (weight and not tensor.is_floating_point() and not tensor.is_complex()) or (tensor.is_floating_point() and tensor.itemsize == 1)

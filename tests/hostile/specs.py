@@ -125,7 +125,7 @@ def value_cases() -> dict[str, Case]:
             value(
                 "model", "{path: " + NETWORK["path"] + ", architecture: 'torchvision:resnet18', architecture_options: {weights: DEFAULT}}"
             ),
-            "would be downloaded",
+            "would read or download",
         ),
         "value: a path with a lone surrogate": Case(value("model", '{path: "\\ud800.pt"}'), "lone surrogate"),
         "value: a data set of Python": Case(value("dataset", "{kind: python, target: 'os:mkdir', options: {path: canary}}"), "--trust"),

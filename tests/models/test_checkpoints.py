@@ -65,34 +65,23 @@ def same(model: LogitModel) -> bool:
         return torch.equal(model(pixels()), load(WEIGHTS, architecture=ARCHITECTURE)(pixels()))
 
 
-@pytest.mark.parametrize("key", ["state_dict", "model_state_dict", "model", "net", "model_ema", "state_dict_ema", "ema"])
+@pytest.mark.parametrize("key", ["state_dict", "model", "model_ema"])
 def test_under_a_key(tmp_path: Path, state: State, key: str) -> None:
     model = load(saved(tmp_path, {key: state, "epoch": 3, "best": 0.9}), architecture=ARCHITECTURE)
     assert same(model)
     assert f"the weights are those under the key '{key}'; not read: best, epoch" in model.notes
 
 
-@pytest.mark.parametrize(
-    ("prefix", "removed"),
-    [
-        ("module.", "module."),
-        ("_orig_mod.", "_orig_mod."),
-        ("model.", "model."),
-        ("net.", "net."),
-        ("backbone.", "backbone."),
-        ("module._orig_mod.", "module._orig_mod."),
-        ("_orig_mod.module.model.", "_orig_mod.module.model."),
-    ],
-)
+@pytest.mark.parametrize("prefix", ["module.", "backbone.", "_orig_mod.module.model."])
 @pytest.mark.parametrize("form", ["safetensors", "torch"])
-def test_prefixes_in_any_order(tmp_path: Path, state: State, prefix: str, removed: str, form: str) -> None:
+def test_prefixes_in_any_order(tmp_path: Path, state: State, prefix: str, form: str) -> None:
     if form == "torch":
         path = saved(tmp_path, prefixed(state, prefix))
     else:
         save_file(prefixed(state, prefix), path := tmp_path / "net.safetensors")
     model = load(path, architecture=ARCHITECTURE)
     assert same(model)
-    assert f"the prefix '{removed}' was removed from every key" in model.notes
+    assert f"the prefix '{prefix}' was removed from every key" in model.notes
 
 
 def test_plain_weights_before_averaged_ones(tmp_path: Path, state: State) -> None:

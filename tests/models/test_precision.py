@@ -111,22 +111,10 @@ def test_networks_that_cannot_be_cast_say_so() -> None:
     assert one_line(caught.value).endswith("use run.precision fp32")
 
 
-def test_rounded_products_are_put_back() -> None:
-    flags = torch.backends.cuda.matmul, torch.backends.cudnn
-    before = [flag.allow_tf32 for flag in flags]
-    for allowed in (True, False):
-        with rounded_products(allowed):
-            assert [flag.allow_tf32 for flag in flags] == [allowed, allowed]
-        assert [flag.allow_tf32 for flag in flags] == before
-    with pytest.raises(ZeroDivisionError), rounded_products(True):
-        raise ZeroDivisionError
-    assert [flag.allow_tf32 for flag in flags] == before
-
-
 def settings() -> list[Any]:
-    """Where torch 2.9 and later say it, too: for everything, matmul and cuDNN, its convolutions and its recurrent networks."""
+    """Where torch has a precision: for everything, matmul and cuDNN, its convolutions and its recurrent networks."""
     cudnn: Any = torch.backends.cudnn
-    return [torch.backends, torch.backends.cuda.matmul, cudnn, getattr(cudnn, "conv", None), getattr(cudnn, "rnn", None)]
+    return [torch.backends, torch.backends.cuda.matmul, cudnn, cudnn.conv, cudnn.rnn]
 
 
 @pytest.fixture
@@ -142,11 +130,10 @@ def _put_back() -> Iterator[None]:
     assert [one.fp32_precision for one in settings()] == before
 
 
-@pytest.mark.skipif(not all(hasattr(one, "fp32_precision") for one in settings()), reason="this torch has allow_tf32 alone")
 @pytest.mark.parametrize("precision", ["tf32", "ieee"])
 @pytest.mark.parametrize("place", range(5))
 @pytest.mark.usefixtures("_put_back")
-def test_what_the_caller_has_set_the_newer_way_is_overruled_and_put_back(place: int, precision: str) -> None:
+def test_what_the_caller_has_set_is_overruled_and_put_back(place: int, precision: str) -> None:
     settings()[place].fp32_precision = precision
     before = [one.fp32_precision for one in settings()]
     for allowed in (True, False):
@@ -155,6 +142,9 @@ def test_what_the_caller_has_set_the_newer_way_is_overruled_and_put_back(place: 
             assert (matmul, conv, rnn) == (allowed, allowed, allowed)
             assert (torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32) == (allowed, allowed)
         assert [one.fp32_precision for one in settings()] == before
+    with pytest.raises(ZeroDivisionError), rounded_products(True):
+        raise ZeroDivisionError
+    assert [one.fp32_precision for one in settings()] == before
 
 
 def test_a_loaded_model_can_be_copied(tmp_path: Path) -> None:

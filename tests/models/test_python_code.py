@@ -24,12 +24,6 @@ def build(classes=3, path=None):
 
 def function(scale=1.0):
     return lambda images: images.flatten(1)[:, :4] * scale
-
-def number():
-    return 3
-
-def broken():
-    raise ValueError("two\\nlines")
 """
 
 
@@ -41,14 +35,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "my_broken.py").write_text("import no_such_package_at_all")
     (tmp_path / "my_syntax.py").write_text("def (")
     return tmp_path
-
-
-def test_needs_trust(folder: Path) -> None:
-    said = refusal(None, architecture="my_network:build", format="python", base_dir=folder)
-    assert "--trust" in said
-    assert "my_network" not in sys.modules
-    save_file(small_net().state_dict(), folder / "net.safetensors")
-    assert "--trust" in refusal(folder / "net.safetensors", architecture="my_network:build")
 
 
 def test_modules_and_functions(folder: Path) -> None:
@@ -84,14 +70,9 @@ def test_another_folder_with_a_module_of_the_same_name(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("architecture", "options", "said"),
     [
-        ("my_network:biuld", {}, "did you mean 'build'?"),
-        ("my_netwerk:build", {}, "no module 'my_netwerk'"),
         ("my_broken:build", {}, "no module 'no_such_package_at_all'"),
         ("my_syntax:build", {}, "raised SyntaxError"),
-        ("my_network:number", {}, "returned int; return a torch.nn.Module or a callable"),
-        ("my_network:broken", {}, "raised ValueError: two lines"),
         ("my_network:build", {"clases": 3}, "unexpected keyword argument 'clases'"),
-        ("my_network", {}, "write torchvision:NAME, timm:NAME, robaudit:NAME or package.module:function"),
     ],
 )
 def test_mistakes(folder: Path, architecture: str, options: dict[str, int], said: str) -> None:
@@ -109,10 +90,7 @@ def test_a_path_that_is_not_there(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("architecture", "options", "said"),
     [
-        ("torchvision:resnet19", {}, "did you mean 'resnet"),
         ("torchvision:resnet18", {"classes": 10}, "unexpected keyword argument 'classes'"),
-        ("robaudit:digit_cnn", {}, "did you mean 'digits_cnn'?"),
-        ("robaudit:mlp", {"size": [64, 3]}, "it takes no option 'size'; did you mean 'sizes'?"),
         ("robaudit:mlp", {"sizes": [64]}, "needs at least two numbers"),
         ("robaudit:cifar_resnet", {"depth": 21}, "6 n + 2"),
         ("robaudit:cifar_resnet", {"depth": "deep"}, "its options do not fit"),

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
 
 from robaudit.errors import ModelError
 from robaudit.models.exported import check_graph
@@ -193,16 +192,6 @@ def test_a_member_that_is_there_twice(tmp_path: Path, first: bool, name: str) ->
 
 
 WRITES = "def other(self, x: Tensor) -> Tensor:\n    torch.save(x, '{}')\n    return x\n"
-
-
-class Writes(nn.Module):
-    def __init__(self, target: str) -> None:
-        super().__init__()
-        self.target = target
-
-    def forward(self, images: torch.Tensor) -> torch.Tensor:
-        torch.save(images, self.target)
-        return images.flatten(1)
 
 
 def test_two_directories(tmp_path: Path) -> None:
