@@ -110,7 +110,7 @@ def plot(
     if kind is Kind.NOISE:
         made = _noise(runs[0], noise, level, sigma, max_images or 2, set_, trust=trust)
     elif kind is Kind.VALIDATION:
-        from robaudit.report.pictures.validation import read, sketch
+        from robaudit.report.validation import read, sketch
 
         made = sketch(read(runs))
     else:
@@ -121,12 +121,12 @@ def plot(
             estimators=tuple(estimator or ()),
             levels=chosen,
             threshold=finite_threshold(threshold),
+            data=image_source(data, trust),
             bottom=max_images,
             id=() if id_ is None else (id_,),
             label=tuple(label or ()),
         )
-        source = image_source(data, trust)
-        made = sketch_of(kind.value, found_in(kind.value, [read_run(run) for run in runs], ask), ask, source)
+        made = sketch_of(kind.value, found_in(kind.value, [read_run(run) for run in runs], ask), ask)
     write_output(output, [picture(made, ending[1:], look)])
 
 

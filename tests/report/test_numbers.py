@@ -98,14 +98,14 @@ def test_small_things() -> None:
 
 
 def test_a_difference_keeps_its_sign() -> None:
-    assert numbers.change(-0.0004, (-0.038, 0.038)) == "-0.0004 [-0.038, +0.038]"
-    assert numbers.change(0.0, (-0.038, 0.038)) == "+0.000 [-0.038, +0.038]"
-    assert numbers.change(-0.0151, (-0.054, 0.025)) == "-0.015 [-0.054, +0.025]"
-    assert numbers.change(2e-5, (1e-5, 1.2)) == "+0.00002 [+0.00001, +1.200]"
+    assert numbers.change(-0.0004, -0.038, 0.038) == "-0.0004 [-0.038, +0.038]"
+    assert numbers.change(0.0, -0.038, 0.038) == "+0.000 [-0.038, +0.038]"
+    assert numbers.change(-0.0151, -0.054, 0.025) == "-0.015 [-0.054, +0.025]"
+    assert numbers.change(2e-5, 1e-5, 1.2) == "+0.00002 [+0.00001, +1.200]"
 
 
 def test_a_difference_far_smaller_than_its_interval_is_zero() -> None:
-    assert numbers.change(-8e-14, (-0.692, 0.692)) == "+0.000 [-0.692, +0.692]"
+    assert numbers.change(-8e-14, -0.692, 0.692) == "+0.000 [-0.692, +0.692]"
 
 
 def test_names() -> None:

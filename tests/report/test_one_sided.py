@@ -11,8 +11,8 @@ from rich.console import Console
 
 from robaudit.quantities import LOG10_P_FAIL, Interval
 from robaudit.report import numbers
-from robaudit.report.class_tables import bias_table
-from robaudit.report.summary_tables import overall_tables
+from robaudit.report.classes import bias_table
+from robaudit.report.summary import overall_tables
 from robaudit.report.tables import Table, Terminal
 from robaudit.rows import Row
 from robaudit.stats.classes import class_bias

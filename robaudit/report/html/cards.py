@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from robaudit.errors import RobauditError
 from robaudit.levels import NoiseLevel
 from robaudit.report import numbers
-from robaudit.report.flag_tables import is_beyond
+from robaudit.report.flagged import is_beyond
 from robaudit.report.html.content import Content, RunView
 from robaudit.report.html.verdict import NO_THRESHOLD, flag_rule
-from robaudit.report.summary_tables import MEANINGS, bar_of
+from robaudit.report.summary import MEANINGS, bar_of
 from robaudit.report.tables import Bar
 from robaudit.report.words import bracketed_certainties
 from robaudit.stats.flags import Certainty, Flag, Flagged

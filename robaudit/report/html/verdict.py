@@ -8,11 +8,11 @@ from collections.abc import Iterator, Sequence
 from robaudit.levels import GAUSSIAN, NO_NOISE, LevelName, NoiseLevel
 from robaudit.quantities import LOG10_P_FAIL, P_ROBUST
 from robaudit.report import numbers
-from robaudit.report.class_tables import label_of
+from robaudit.report.classes import label_of
 from robaudit.report.differences import changes_of, difference
 from robaudit.report.html.content import Content, RunView
 from robaudit.report.sections import Found
-from robaudit.report.summary_tables import bar_of, mean_cell
+from robaudit.report.summary import bar_of, mean_cell
 from robaudit.report.tables import Cell, Column, Table
 from robaudit.report.words import COVER, bracketed_certainties
 from robaudit.stats.classes import ClassBias, ClassStats

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 import torch
 
 from robaudit.datasets.base import Dataset, Sample, first_samples
 from robaudit.noise.registry import Noise
+from robaudit.report.flagged import Pixels, sized
 from robaudit.report.gallery import first_copy
 from robaudit.report.numbers import level_numbers
-from robaudit.report.pictures.flagged import Pixels, sized
-from robaudit.report.pictures.page import PictureSize, Sketch, fitted
+from robaudit.report.pictures.page import PictureSize, Sketch, fitted, stacked
 from robaudit.report.pictures.style import FAINT, quiet
 
 if TYPE_CHECKING:
@@ -90,14 +91,11 @@ def _height(one: Preview, look: PictureSize, columns: int) -> float:
 
 def _draw(body: SubFigure, look: PictureSize, shown: Sequence[Preview], columns: int) -> None:
     heights = [_height(one, look, columns) for one in shown]
-    for part, one in zip(body.subfigures(len(shown), 1, height_ratios=heights, squeeze=False)[:, 0], shown, strict=True):
-        part.patch.set_visible(False)
+    for part, one in zip(stacked(body, heights), shown, strict=True):
         part.suptitle(fitted(one.title, look.body, look.size, bold=True), x=0.012, ha="left", weight="bold")
         grid = part.subplots(len(one.images), columns, squeeze=False)
         for ax, head in zip(grid[0], ("clean", *one.levels), strict=False):
             ax.set_title(fitted(head, look.body / columns, look.size), color=FAINT, weight="normal", pad=2)
         for line, images in zip(grid, one.images, strict=True):
-            for ax, image in zip(line, images, strict=False):
-                ax.imshow(image, interpolation="none", resample=False)
-        for ax in grid.flat:
-            quiet(ax)
+            for ax, image in zip_longest(line, images):
+                quiet(ax, image)
