@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from robaudit.errors import NothingLeftError, RobauditError, SpecError
 from robaudit.levels import GAUSSIAN, NoiseLevel
@@ -201,41 +201,12 @@ _HIGH, _THUMB, _LANE = 2.6, 1.1, 0.13  # inches of the axes, of the column of im
 _NOISES = (BLUE, TEAL, PURPLE, OLIVE, GREY)
 _MOST_THUMBS, _REACH, _ROOM = 2, 1.6, 4.5  # noisy thumbnails; factor of room at both ends; inches below which there are none
 _RANDOM = "radius_random"
+_MARKS = {Band.CERTIFIED: "certified", Band.EXACT: "exact", Band.FOUND: "attacked"}
 _SIGNS = {Band.FOUND: "<= ", Band.CERTIFIED: ">= ", Band.EXACT: ""}
 _AWAY = {Band.FOUND: 1, Band.CERTIFIED: -1}  # how bounds are rounded
 
 
-@dataclass(frozen=True, slots=True)
-class Point:
-    """The probability that noise of a size leaves the class.
-
-    Attributes:
-        at: the noise level.
-        size: usual l2 norm.
-        value, lower, upper: with its interval, where there is one.
-    """
-
-    at: NoiseLevel
-    size: float
-    value: float
-    lower: float
-    upper: float
-
-
-@dataclass(frozen=True, slots=True)
-class Tolerated:
-    """The size of the noise that leaves the class with a given probability; an end is infinite where it is open."""
-
-    noise: str
-    kept: float
-    size: float
-    lower: float
-    upper: float
-    censored: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Vote:
+class Vote(NamedTuple):
     """The majority vote under a noise level: its certified l2 radius (0: it abstains, None: unknown) and the nearest flip found."""
 
     at: NoiseLevel
@@ -244,47 +215,34 @@ class Vote:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
-    """An l2 radius of the network and the result that states it."""
-
-    size: float
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
 class Portrait:
     """What is drawn of an image.
 
     Attributes:
-        sample: the image.
         title: of the picture.
-        certified, exact, attacked, random: l2 radii of the network; None where there is none.
-        points: averages, by noise and level.
-        tolerated: tolerances.
+        marks: l2 radii of the network, and the result that states each: certified, exact, attacked, or of a flip in a random direction.
+        points: probabilities that noise leaves the class, behind the usual l2 norm of that noise.
+        tolerated: noise levels that leave the class with a given probability, behind the l2 norm of noise of level 1.
         votes: other classifiers.
-        images: captions with pixels.
         words: further sentences of the caption.
+        images: captions with pixels.
     """
 
-    sample: SampleSpectrum
     title: str
-    certified: Mark | None
-    exact: Mark | None
-    attacked: Mark | None
-    random: Mark | None
-    points: tuple[Point, ...]
-    tolerated: tuple[Tolerated, ...]
-    votes: tuple[Vote, ...]
-    images: tuple[tuple[str, Pixels], ...]
+    marks: Mapping[str, tuple[float, str]]
+    points: Sequence[tuple[float, Row]]
+    tolerated: Sequence[tuple[float, Row]]
+    votes: Sequence[Vote]
     words: tuple[str, ...]
+    images: Sequence[tuple[str, Pixels]] = ()
 
     @property
     def sizes(self) -> list[float]:
         """Everything that has a place on the scale."""
-        marks = [mark.size for mark in (self.certified, self.exact, self.attacked, self.random) if mark is not None]
         votes = [size for vote in self.votes for size in (vote.certified, vote.found) if size]
-        ends = [end for one in self.tolerated for end in (one.size, one.lower, one.upper) if 0.0 < end < math.inf]
-        return [size for size in (*marks, *votes, *ends, *(point.size for point in self.points)) if size > 0.0]
+        ends = [each * end for each, row in self.tolerated for end in (row.value, *_ends(row)) if 0.0 < end < math.inf]
+        found = (*(size for size, _ in self.marks.values()), *votes, *ends, *(size for size, _ in self.points))
+        return [size for size in found if size > 0.0]
 
 
 def portrait_of(run: Run, sample: SampleSpectrum, source: ImageSource | None = None) -> Portrait:
@@ -295,24 +253,18 @@ def portrait_of(run: Run, sample: SampleSpectrum, source: ImageSource | None = N
     """
     setting = Setting.of(run.info)
     rows = [row for row in sample.rows.values() if math.isfinite(row.value)]
-    points = tuple(_points(rows, setting))
     made = Portrait(
-        sample=sample,
         title=_title(sample, run),
-        certified=_best(_l2(rows, Band.CERTIFIED, setting), max),
-        exact=_best(_l2(rows, Band.EXACT, setting), max),
-        attacked=_best([mark for mark in _l2(rows, Band.FOUND, setting) if not mark.name.startswith(_RANDOM)], min),
-        random=_best([mark for mark in _l2(rows, Band.FOUND, setting) if mark.name.startswith(_RANDOM)], min),
-        points=points,
-        tolerated=tuple(_tolerated(rows, setting)),
-        votes=tuple(_votes(rows)),
-        images=(),
+        marks=dict(_marks(rows, setting)),
+        points=list(_points(rows, setting)),
+        tolerated=list(_tolerated(rows, setting)),
+        votes=list(_votes(rows)),
         words=tuple(_words(rows, setting)),
     )
     if not made.sizes:
         where, remedy = f"{run.path}, sample {sample.id}", "add mc, radius_attack or certified_radius: configs/spectrum.yaml has all"
         raise NothingLeftError(where, "none of its results has a size to draw", remedy)
-    return _with_images(made, run, source)
+    return _with_images(made, sample.id, run, source)
 
 
 def usual_length(noise: NoiseFacts, level: float, pixels: int) -> float | None:
@@ -331,24 +283,27 @@ def _title(sample: SampleSpectrum, run: Run) -> str:
     return words if sample.correct is not False else f"{words}, is {class_name(sample.label, run.class_names, 24)}"
 
 
-def _l2(rows: Sequence[Row], band: Band, setting: Setting) -> list[Mark]:
-    """The l2 radii of the network itself that results of a band imply; a certificate in another norm implies one, too."""
-    found = []
+def _marks(rows: Sequence[Row], setting: Setting) -> Iterator[tuple[str, tuple[float, str]]]:
+    """The best l2 radius of the network of each kind, and its result; a certificate in another norm implies one, too."""
+    found: dict[str, list[tuple[float, str]]] = {}
     for row in rows:
-        norm = norm_of(row)
-        if band_of(row) is not band or not row.at.levelless or row.censored or norm is None or row.value <= 0:
+        norm, band = norm_of(row), band_of(row)
+        if band not in _MARKS or not row.at.levelless or row.censored or norm is None or row.value <= 0:
             continue
         factor = norm_factor(norm, 2.0, setting.pixels) if band is Band.CERTIFIED else 1.0 if norm == 2.0 else None
         if factor is not None and row.certified_class in (None, row.predicted):
-            found.append(Mark(row.value / factor, row.estimator))
-    return found
+            kind = "random" if band is Band.FOUND and row.estimator.startswith(_RANDOM) else _MARKS[band]
+            found.setdefault(kind, []).append((row.value / factor, row.estimator))
+    for kind, some in found.items():
+        yield kind, (min if kind in ("attacked", "random") else max)(some, key=lambda mark: mark[0])
 
 
-def _best(marks: Sequence[Mark], choose: Any) -> Mark | None:
-    return choose(marks, key=lambda mark: mark.size) if marks else None
+def _ends(row: Row) -> tuple[float, float]:
+    """The interval of a row; the value where it has no lower end, infinity where it has no upper one."""
+    return row.value if row.lower is None else row.lower, math.inf if row.upper is None else row.upper
 
 
-def _points(rows: Sequence[Row], setting: Setting) -> Iterator[Point]:
+def _points(rows: Sequence[Row], setting: Setting) -> Iterator[tuple[float, Row]]:
     """One result for each noise level: the first whose interval covers everything, else the first."""
     chosen: dict[NoiseLevel, Row] = {}
     for row in rows:
@@ -357,21 +312,23 @@ def _points(rows: Sequence[Row], setting: Setting) -> Iterator[Point]:
             if approximate(before) and not approximate(row):
                 chosen[row.at] = row
     for at, row in chosen.items():
-        noise = setting.noises.get(at.noise)
-        size = None if noise is None or setting.pixels is None else usual_length(noise, at.level, setting.pixels)
+        size = _size(setting, at.noise, at.level)
         if size is not None:
-            yield Point(at, size, row.value, row.value if row.lower is None else row.lower, row.value if row.upper is None else row.upper)
+            yield size, row
 
 
-def _tolerated(rows: Sequence[Row], setting: Setting) -> Iterator[Tolerated]:
+def _tolerated(rows: Sequence[Row], setting: Setting) -> Iterator[tuple[float, Row]]:
     for row in rows:
-        noise, kept = setting.noises.get(row.at.noise), None if row.search is None else row.search.p
-        if row.quantity != TOLERANCE.name or noise is None or kept is None or setting.pixels is None:
-            continue
-        each = usual_length(noise, 1.0, setting.pixels)
-        if each is not None and row.value > 0:
-            ends = (row.value if row.lower is None else row.lower, math.inf if row.upper is None else row.upper)
-            yield Tolerated(row.at.noise, kept, each * row.value, each * ends[0], each * ends[1], row.censored)
+        if row.quantity == TOLERANCE.name and row.value > 0 and row.search is not None and row.search.p is not None:
+            each = _size(setting, row.at.noise, 1.0)
+            if each is not None:
+                yield each, row
+
+
+def _size(setting: Setting, noise: str, level: float) -> float | None:
+    """The usual l2 norm of a noise of the run at a level; None where it depends on the image."""
+    facts = setting.noises.get(noise)
+    return None if facts is None or setting.pixels is None else usual_length(facts, level, setting.pixels)
 
 
 def _votes(rows: Sequence[Row]) -> Iterator[Vote]:
@@ -402,30 +359,25 @@ def _words(rows: Sequence[Row], setting: Setting) -> Iterator[str]:
         bounds = ("<= " if row.interval.kind is IntervalKind.UPPER_BOUND else "" for row in rare)
         said = [f"{sign}{numbers.compact(row.value)} at {row.at}" for sign, row in zip(bounds, rare, strict=True)]
         yield f"log10 p_fail: {', '.join(said)}."
-    unsized = [
-        row
-        for row in rows
-        if row.quantity == P_ROBUST.name
-        and not row.at.levelless
-        and ((noise := setting.noises.get(row.at.noise)) is None or usual_length(noise, 1.0, 1) is None)
-    ]
+    levels = [row.at for row in rows if row.quantity == P_ROBUST.name and not row.at.levelless]
+    unsized = [at.noise for at in levels if (noise := setting.noises.get(at.noise)) is None or usual_length(noise, 1.0, 1) is None]
     if unsized:
-        yield f"Not drawn: {', '.join(dict.fromkeys(row.at.noise for row in unsized))}, whose size depends on the pixels."
+        yield f"Not drawn: {', '.join(dict.fromkeys(unsized))}, whose size depends on the pixels."
 
 
-def _with_images(made: Portrait, run: Run, images_from: ImageSource | None) -> Portrait:
+def _with_images(made: Portrait, sample_id: str, run: Run, images_from: ImageSource | None) -> Portrait:
     """The same with the clean image and noisy ones, if the data set can be opened."""
     from robaudit.report.gallery import RunImages
 
-    levels = [point.at for point in made.points if point.at.noise == made.points[0].at.noise]
+    levels = [row.at for _, row in made.points if row.at.noise == made.points[0][1].at.noise]
     shown = levels if len(levels) <= _MOST_THUMBS else [levels[0], levels[-1]]
     try:
-        source = RunImages(run, [made.sample.id], images_from)
-        clean = source.clean(made.sample.id)
-        images = [("clean", sized(clean)), *((str(at), sized(source.noisy(made.sample.id, clean, at))) for at in shown)]
+        source = RunImages(run, [sample_id], images_from)
+        clean = source.clean(sample_id)
+        images = [("clean", sized(clean)), *((str(at), sized(source.noisy(sample_id, clean, at))) for at in shown)]
     except RobauditError:
         return replace(made, words=(*made.words, "The images are not shown: their data set cannot be opened, or holds others."))
-    return replace(made, images=tuple(images))
+    return replace(made, images=images)
 
 
 # --- drawing
@@ -433,7 +385,7 @@ def _with_images(made: Portrait, run: Run, images_from: ImageSource | None) -> P
 
 def _caption(shown: Sequence[tuple[str, Portrait]]) -> Iterator[str]:
     yield "Sizes in l2; the size of noise is its root mean square."
-    if any(one.attacked is not None and one.exact is None for _, one in shown):
+    if any("attacked" in one.marks and "exact" not in one.marks for _, one in shown):
         yield "Grey: neither certified nor attacked."
     if any(one.points for _, one in shown):
         yield "Bars: 95 % intervals of the measurement."
@@ -474,26 +426,28 @@ def _draw(body: SubFigure, look: PictureSize, shown: Sequence[tuple[str, Portrai
 
 
 def _noise_colours(made: Portrait) -> dict[str, str]:
-    labels = dict.fromkeys([*(point.at.noise for point in made.points), *(one.noise for one in made.tolerated)])
+    labels = dict.fromkeys(row.at.noise for _, row in (*made.points, *made.tolerated))
     return {label: _NOISES[i % len(_NOISES)] for i, label in enumerate(labels)}
 
 
 def _entries(made: Portrait) -> list[tuple[dict[str, Any], str]]:
     """The legend: marks and their meaning."""
     found: list[tuple[dict[str, Any], str]] = []
-    if made.exact is not None:
-        found.append((_bar(INK), f"exact radius {numbers.compact(made.exact.size)}"))
-    if made.certified is not None:
-        found.append((_bar(GREEN), f"certified {numbers.compact(made.certified.size, -1)} ({_plain(made.certified)})"))
-    if made.attacked is not None:
-        found.append((_mark("x", RED), f"flip found {numbers.compact(made.attacked.size, 1)} ({_plain(made.attacked)})"))
-    if made.random is not None:
-        found.append((_mark("^", ORANGE), f"flip in a random direction {numbers.compact(made.random.size, 1)}"))
+    for kind, text, style in (
+        ("exact", "exact radius {}", _bar(INK)),
+        ("certified", "certified {} ({})", _bar(GREEN)),
+        ("attacked", "flip found {} ({})", _mark("x", RED)),
+        ("random", "flip in a random direction {}", _mark("^", ORANGE)),
+    ):
+        if kind in made.marks:
+            size, name = made.marks[kind]
+            away = 0 if kind == "exact" else -1 if kind == "certified" else 1
+            found.append((style, text.format(numbers.compact(size, away), ResultName.parse(name).estimator)))
     colours = _noise_colours(made)
-    found += [(_mark("o", colours[noise]), f"average under {noise} noise") for noise in dict.fromkeys(one.at.noise for one in made.points)]
-    for kept in dict.fromkeys(one.kept for one in made.tolerated):
-        first = next(one for one in made.tolerated if one.kept == kept)
-        found.append((_mark("D", colours[first.noise], hollow=True), f"noise tolerated with p = {kept:g}"))
+    noises = dict.fromkeys(row.at.noise for _, row in made.points)
+    found += [(_mark("o", colours[noise]), f"average under {noise} noise") for noise in noises]
+    kept = {row.search.p: row for _, row in reversed(made.tolerated) if row.search is not None}
+    found += [(_mark("D", colours[row.at.noise], hollow=True), f"noise tolerated with p = {p:g}") for p, row in reversed(kept.items())]
     return found
 
 
@@ -504,10 +458,6 @@ def _legend(part: SubFigure, made: Portrait, look: PictureSize) -> None:
     styles, words = zip(*_entries(made), strict=True) if _entries(made) else ((), ())
     texts = shorter(words, look.body / columns - 0.6, look.size)
     part.legend([Line2D([], [], **style) for style in styles], texts, loc="outside upper left", ncols=columns, labelspacing=0.25)
-
-
-def _plain(mark: Mark) -> str:
-    return ResultName.parse(mark.name).estimator
 
 
 def _bar(ink: str) -> dict[str, Any]:
@@ -523,31 +473,36 @@ def _mark(shape: str, ink: str, *, hollow: bool = False) -> dict[str, Any]:
 def _worst_case(ax: Axes, made: Portrait) -> None:
     """1 up to what is proven, 0 from the flip on, and between them what is not known."""
     low, high = ax.get_xlim()
-    proven = max((mark.size for mark in (made.certified, made.exact) if mark is not None), default=low)
-    for mark, ink in ((made.exact, INK), (made.certified, GREEN)):
-        if mark is not None:
-            ax.plot([low, mark.size], [1.0, 1.0], zorder=4, **_bar(ink))
-    if made.attacked is not None:
-        end = made.attacked.size
+    sizes = {kind: size for kind, (size, _) in made.marks.items()}
+    proven = max((sizes[kind] for kind in ("certified", "exact") if kind in sizes), default=low)
+    for kind, ink in (("exact", INK), ("certified", GREEN)):
+        if kind in sizes:
+            ax.plot([low, sizes[kind]], [1.0, 1.0], zorder=4, **_bar(ink))
+    if "attacked" in sizes:
+        end = sizes["attacked"]
         ax.fill_between([min(proven, end), end], -0.06, 1.08, color=GRID, alpha=0.6, linewidth=0, zorder=0)
         ax.plot([end, end, high], [1.0, 0.0, 0.0], color=RED, linewidth=1.4, zorder=3)
         ax.plot([end], [0.0], zorder=6, **_mark("x", RED))
-    if made.random is not None:
-        ax.plot([made.random.size], [0.0], zorder=6, **_mark("^", ORANGE))
+    if "random" in sizes:
+        ax.plot([sizes["random"]], [0.0], zorder=6, **_mark("^", ORANGE))
 
 
 def _average(ax: Axes, made: Portrait) -> None:
     low, high = ax.get_xlim()
     for noise, ink in _noise_colours(made).items():
-        points = sorted((point for point in made.points if point.at.noise == noise), key=lambda point: point.size)
-        ax.plot([point.size for point in points], [point.value for point in points], color=ink, linewidth=1.0, alpha=0.5, zorder=4)
-        for point in points:
-            ends = [max(0.0, point.lower), min(1.0, point.upper)]
-            ax.plot([point.size] * 2, ends, color=ink, linewidth=2.2, alpha=0.7, zorder=5)
-        ax.plot([point.size for point in points], [point.value for point in points], zorder=6, **_mark("o", ink))
-        for one in (one for one in made.tolerated if one.noise == noise):
-            ax.plot([max(low, one.lower), min(high, one.upper)], [one.kept] * 2, color=ink, linewidth=2.2, alpha=0.7, zorder=5)
-            ax.plot([one.size], [one.kept], zorder=6, **_mark(">" if one.censored else "D", ink, hollow=True))
+        points = sorted(((size, row) for size, row in made.points if row.at.noise == noise), key=lambda point: point[0])
+        sizes, values = [size for size, _ in points], [row.value for _, row in points]
+        ax.plot(sizes, values, color=ink, linewidth=1.0, alpha=0.5, zorder=4)
+        for size, row in points:
+            lower, upper = _ends(row)
+            ends = [max(0.0, lower), row.value if math.isinf(upper) else min(1.0, upper)]
+            ax.plot([size] * 2, ends, color=ink, linewidth=2.2, alpha=0.7, zorder=5)
+        ax.plot(sizes, values, zorder=6, **_mark("o", ink))
+        for each, row in made.tolerated:
+            if row.at.noise == noise and row.search is not None:
+                lower, upper = (each * end for end in _ends(row))
+                ax.plot([max(low, lower), min(high, upper)], [row.search.p] * 2, color=ink, linewidth=2.2, alpha=0.7, zorder=5)
+                ax.plot([each * row.value], [row.search.p], zorder=6, **_mark(">" if row.censored else "D", ink, hollow=True))
 
 
 def _lanes(ax: Axes, made: Portrait, look: PictureSize) -> None:
