@@ -222,7 +222,7 @@ class Portrait:
         title: of the picture.
         marks: l2 radii of the network, and the result that states each: certified, exact, attacked, or of a flip in a random direction.
         points: probabilities that noise leaves the class, behind the usual l2 norm of that noise.
-        tolerated: noise levels that leave the class with a given probability, behind the l2 norm of noise of level 1.
+        tolerated: l2 norm of noise of level 1, a probability, and the noise level that leaves the class with it.
         votes: other classifiers.
         words: further sentences of the caption.
         images: captions with pixels.
@@ -231,7 +231,7 @@ class Portrait:
     title: str
     marks: Mapping[str, tuple[float, str]]
     points: Sequence[tuple[float, Row]]
-    tolerated: Sequence[tuple[float, Row]]
+    tolerated: Sequence[tuple[float, float, Row]]
     votes: Sequence[Vote]
     words: tuple[str, ...]
     images: Sequence[tuple[str, Pixels]] = ()
@@ -240,7 +240,7 @@ class Portrait:
     def sizes(self) -> list[float]:
         """Everything that has a place on the scale."""
         votes = [size for vote in self.votes for size in (vote.certified, vote.found) if size]
-        ends = [each * end for each, row in self.tolerated for end in (row.value, *_ends(row)) if 0.0 < end < math.inf]
+        ends = [each * end for each, _, row in self.tolerated for end in (row.value, *_ends(row)) if 0.0 < end < math.inf]
         found = (*(size for size, _ in self.marks.values()), *votes, *ends, *(size for size, _ in self.points))
         return [size for size in found if size > 0.0]
 
@@ -317,12 +317,12 @@ def _points(rows: Sequence[Row], setting: Setting) -> Iterator[tuple[float, Row]
             yield size, row
 
 
-def _tolerated(rows: Sequence[Row], setting: Setting) -> Iterator[tuple[float, Row]]:
+def _tolerated(rows: Sequence[Row], setting: Setting) -> Iterator[tuple[float, float, Row]]:
     for row in rows:
         if row.quantity == TOLERANCE.name and row.value > 0 and row.search is not None and row.search.p is not None:
             each = _size(setting, row.at.noise, 1.0)
             if each is not None:
-                yield each, row
+                yield each, row.search.p, row
 
 
 def _size(setting: Setting, noise: str, level: float) -> float | None:
@@ -426,7 +426,7 @@ def _draw(body: SubFigure, look: PictureSize, shown: Sequence[tuple[str, Portrai
 
 
 def _noise_colours(made: Portrait) -> dict[str, str]:
-    labels = dict.fromkeys(row.at.noise for _, row in (*made.points, *made.tolerated))
+    labels = dict.fromkeys(row.at.noise for *_, row in (*made.points, *made.tolerated))
     return {label: _NOISES[i % len(_NOISES)] for i, label in enumerate(labels)}
 
 
@@ -446,7 +446,7 @@ def _entries(made: Portrait) -> list[tuple[dict[str, Any], str]]:
     colours = _noise_colours(made)
     noises = dict.fromkeys(row.at.noise for _, row in made.points)
     found += [(_mark("o", colours[noise]), f"average under {noise} noise") for noise in noises]
-    kept = {row.search.p: row for _, row in reversed(made.tolerated) if row.search is not None}
+    kept = {p: row for _, p, row in reversed(made.tolerated)}
     found += [(_mark("D", colours[row.at.noise], hollow=True), f"noise tolerated with p = {p:g}") for p, row in reversed(kept.items())]
     return found
 
@@ -498,11 +498,11 @@ def _average(ax: Axes, made: Portrait) -> None:
             ends = [max(0.0, lower), row.value if math.isinf(upper) else min(1.0, upper)]
             ax.plot([size] * 2, ends, color=ink, linewidth=2.2, alpha=0.7, zorder=5)
         ax.plot(sizes, values, zorder=6, **_mark("o", ink))
-        for each, row in made.tolerated:
-            if row.at.noise == noise and row.search is not None:
+        for each, p, row in made.tolerated:
+            if row.at.noise == noise:
                 lower, upper = (each * end for end in _ends(row))
-                ax.plot([max(low, lower), min(high, upper)], [row.search.p] * 2, color=ink, linewidth=2.2, alpha=0.7, zorder=5)
-                ax.plot([each * row.value], [row.search.p], zorder=6, **_mark(">" if row.censored else "D", ink, hollow=True))
+                ax.plot([max(low, lower), min(high, upper)], [p] * 2, color=ink, linewidth=2.2, alpha=0.7, zorder=5)
+                ax.plot([each * row.value], [p], zorder=6, **_mark(">" if row.censored else "D", ink, hollow=True))
 
 
 def _lanes(ax: Axes, made: Portrait, look: PictureSize) -> None:
