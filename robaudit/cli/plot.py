@@ -154,11 +154,11 @@ def _noise(
     from robaudit.datasets.base import first_samples
     from robaudit.datasets.load import open_dataset
     from robaudit.noise.registry import build
-    from robaudit.report.pictures.noise import previews, sketch
+    from robaudit.report.pictures.noise import sketch
 
     found = tuple(one for one in build(spec.noise, spec.base_dir, spec.origin) if one.levels)
     if not found:
         raise SpecError(str(path), "has no noise at any level to draw", "add one, such as noise: {sigma: 0.05}, or --set noise.sigma=0.05")
     dataset = open_dataset(spec.dataset, base_dir=spec.base_dir, trust=trust)
     check_noises(found, next(first_samples(dataset, 1, skip_bad=False)).pixels, dataset)
-    return sketch(previews(found, dataset, images, spec.run.seed), dataset.where)
+    return sketch(found, dataset, images, spec.run.seed)

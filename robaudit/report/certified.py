@@ -225,10 +225,7 @@ def _at(one: CertifiedAccuracy, radius: float) -> str:
 
 
 def _mean(one: CertifiedAccuracy) -> str:
-    if one.interval is None:
-        return f"{one.mean:.4g}"
-    lower, upper = one.interval
-    return f"{one.mean:.3g} [{lower:.3g}, {upper:.3g}]"
+    return f"{one.mean:.4g}" if one.interval is None else f"{one.mean:.3g} {numbers.rough_interval(*one.interval)}"
 
 
 # --- the figure
@@ -251,8 +248,7 @@ def _caption(lines: Sequence[Line], left: Sequence[str]) -> Iterator[str]:
         f"label. Band: {level} Clopper-Pearson interval, {LIKE_THESE}, each radius alone. Ring: clean accuracy of the network itself."
     )
     for name, one in lines:
-        ends = "" if one.interval is None else f" [{one.interval[0]:.3g}, {one.interval[1]:.3g}]"
-        words = [f"mean radius {one.mean:.3g}{ends}"]
+        words = [f"mean radius {one.mean:.3g} {numbers.rough_interval(*(one.interval or (None, None)))}".rstrip()]
         if len(lines) <= _MOST_DETAILED:
             words.append(f"nothing certified {share_estimate(one.abstains)}")
             words += [f"another class {share_estimate(one.wrong)}"] if one.wrong.count else []

@@ -145,26 +145,17 @@ def _table(found: Sequence[Found[Curves]], ask: Ask) -> Table:
     rows.append(["clean accuracy", *(f"{100 * (1 - float(next(iter(one.curves.values())).errors[0])):.1f}%" for one in block), *none])
     for kind in kinds:
         moved = [text for of in changes for text in paired_cells(of.get(kind))]
-        rows.append([NAMES[kind], *(_both(one.curves.get(kind)) for one in block), *moved])
+        rows.append([NAMES[kind], *(text(one.curves[kind].summary) if kind in one.curves else numbers.NONE for one in block), *moved])
     columns = run_columns(names, tested=True) if changes else [Column(name, number=True) for name in names]
     notes = tuple(_notes(dict(zip(names, block, strict=True)), paired=bool(changes)))
     return Table("Summary of the error curves", (Column(""), *columns), tuple(map(cells, rows)), notes=notes)
 
 
-def _both(curve: ErrorCurve | None) -> str:
-    return numbers.NONE if curve is None else " ".join(filter(None, (text(curve.summary), interval(curve.summary))))
-
-
 def text(summary: CurveSummary) -> str:
-    """The value, with its relation."""
-    return numbers.NONE if summary.value is None else f"{summary.relation} {summary.value:.3g}".lstrip()
-
-
-def interval(summary: CurveSummary) -> str:
-    """The interval for the population; open above where the curve leaves it open."""
-    if summary.lower is None or summary.upper is None or summary.value is None:
-        return ""
-    return f"[{summary.lower:.3g}, {'...' if math.isinf(summary.upper) else f'{summary.upper:.3g}'}]"
+    """The value with its relation and its interval for the population, open above where the curve leaves it open."""
+    if summary.value is None:
+        return numbers.NONE
+    return f"{summary.relation} {summary.value:.3g} {numbers.rough_interval(summary.lower, summary.upper)}".strip()
 
 
 def _notes(every: Mapping[str, Curves], *, paired: bool) -> Iterator[str]:
@@ -227,7 +218,7 @@ def _caption(shown: Sequence[tuple[str, Curves]], kinds: Sequence[CurveKind], le
         yield f"Bands: 95 % bootstrap intervals, {LIKE_THESE}, each point alone."
     for kind in kinds:
         summaries = [(name if len(shown) > 1 else "", one.curves[kind].summary) for name, one in shown if kind in one.curves]
-        yield f"{NAMES[kind]}: {'; '.join(' '.join(filter(None, (name, text(one), interval(one)))) for name, one in summaries)}."
+        yield f"{NAMES[kind]}: {'; '.join(f'{name} {text(one)}'.lstrip() for name, one in summaries)}."
     if CurveKind.LINEAR in kinds:
         yield f"Dashed: half of the images, which human observers name at gamma of about {HUMANS:g} (Jang et al. 2021, other images)."
     tails = [one.curves[CurveKind.NOISE] for _, one in shown if CurveKind.NOISE in one.curves]

@@ -178,6 +178,14 @@ def change_interval(lower: float, upper: float) -> str:
     return f"[{_signed(lower, digits, ROUND_FLOOR)}, {_signed(upper, digits, ROUND_CEILING)}]"
 
 
+def rough_interval(lower: float | None, upper: float | None, digits: int = 3) -> str:
+    """An interval to some significant digits: ``[0.12, 0.34]``, ``[0.12, ...]`` where it is open; empty without one."""
+    if lower is None or upper is None:
+        return ""
+    below, above = ("..." if math.isinf(end) else f"{end:.{digits}g}" for end in (lower, upper))
+    return f"[{below}, {above}]"
+
+
 def p_value(p: float) -> str:
     """A p-value with about two digits, never 0."""
     return "<0.001" if p < 0.001 else f"{p:.3f}" if p < 0.1 else f"{p:.2f}"

@@ -426,7 +426,8 @@ def _draw(body: SubFigure, look: PictureSize, shown: Sequence[tuple[str, Portrai
 
 
 def _noise_colours(made: Portrait) -> dict[str, str]:
-    labels = dict.fromkeys(row.at.noise for *_, row in (*made.points, *made.tolerated))
+    rows = *(row for _, row in made.points), *(row for _, _, row in made.tolerated)
+    labels = dict.fromkeys(row.at.noise for row in rows)
     return {label: _NOISES[i % len(_NOISES)] for i, label in enumerate(labels)}
 
 

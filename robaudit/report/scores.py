@@ -155,7 +155,7 @@ def _compared(found: Sequence[Found[Scores]], ask: Ask) -> tuple[list[tuple[str,
 def table_of(scores: Scores) -> Table:
     """A line for each score of one result."""
     shown = [(score, one) for score, one in scores.values.items() if one.value is not None]
-    rows = [cells((score, _both(one), MEANINGS[score])) for score, one in shown]
+    rows = [cells((score, text(one), MEANINGS[score])) for score, one in shown]
     heads = (Column("score"), Column(f"value [{_percent(scores)} interval]", number=True), Column("meaning", wrap=True))
     note = f"[ ] {_intervals(scores)}."
     return Table(str(scores.radii.key), heads, tuple(rows), (_about(scores.radii), _counts(scores.radii)), notes=(note, *notes(scores)))
@@ -166,7 +166,7 @@ def change_table(changes: ScoreChanges, names: Sequence[str]) -> Table:
     base, new = names
     shown = [(score, one) for score, one in changes.changes.items() if one.value is not None]
     rows = [
-        cells((score, *(_both(one) for one in (change.base, change.new)), difference(change), p_text(change.p_value)))
+        cells((score, *(text(one) for one in (change.base, change.new)), difference(change), p_text(change.p_value)))
         for score, change in shown
     ]
     radii = changes.base.radii
@@ -180,26 +180,15 @@ def change_table(changes: ScoreChanges, names: Sequence[str]) -> Table:
     )
 
 
-def _both(one: ScoreValue) -> str:
-    return f"{text(one)} {interval(one)}".strip()
-
-
 def text(one: ScoreValue) -> str:
-    """The value: a lower end where censored images leave it open above, "~" where they leave it open on both sides."""
+    """The value with its interval for the population: a lower end where censored images leave it open above, "~" where they leave it
+    open on both sides.
+    """
     if one.value is None:
         return numbers.NONE
-    if one.at_least:
-        return f">= {one.value:.4g}"
     known = one.measured_lower, one.measured_upper
-    return f"~{one.value:.4g}" if known == (0.0, 1.0) and 0.0 < one.value < 1.0 else f"{one.value:.4g}"
-
-
-def interval(one: ScoreValue) -> str:
-    """The interval for the population; open where censored images leave it open."""
-    if one.lower is None or one.upper is None:
-        return ""
-    lower, upper = ("..." if math.isinf(end) else f"{end:.4g}" for end in (one.lower, one.upper))
-    return f"[{lower}, {upper}]"
+    mark = ">= " if one.at_least else "~" if known == (0.0, 1.0) and 0.0 < one.value < 1.0 else ""
+    return f"{mark}{one.value:.4g} {numbers.rough_interval(one.lower, one.upper, 4)}".rstrip()
 
 
 def difference(change: Change) -> str:
@@ -264,8 +253,7 @@ def _caption(shown: Sequence[tuple[str, Scores]], left: Sequence[str]) -> Iterat
         radii, slope, fit = one.radii, one.values[Score.SLOPE], one.values[Score.R_SQUARED]
         words = [count(len(radii.ids), "image")]
         if slope.value is not None:
-            about = " ".join(filter(None, (text(slope), interval(slope))))
-            words.append(f"slope {about}" + ("" if fit.value is None else f", R\N{SUPERSCRIPT TWO} {fit.value:.3f}"))
+            words.append(f"slope {text(slope)}" + ("" if fit.value is None else f", R\N{SUPERSCRIPT TWO} {fit.value:.3f}"))
         if censored := int(radii.censored.sum()):
             words.append(f"{censored:,} censored at {radii.cap:.3g}")
         if radii.left_out:

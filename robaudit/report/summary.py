@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -183,7 +183,7 @@ def _overall(groups: Sequence[GroupSummary], seconds: Mapping[tuple[str, NoiseLe
         rows.append(
             (
                 *cells(_key_cells(group.key, texts, several)),
-                mean_cell(group.mean, quantity, exact=group.with_interval == group.images, alone=group.images == 1),
+                group_mean(group, quantity),
                 Cell(numbers.ends(group.mean.measured_lower, group.mean.measured_upper, *ends)),
                 *cells((*([] if facts else [f"{group.images:,}"]), *quantiles, *below, time)),
             )
@@ -239,6 +239,13 @@ def mean_cell(mean: Mean, quantity: Quantity, *, exact: bool = True, alone: bool
     return Cell(text if exact or text.startswith(numbers.NO_INTERVAL) else numbers.NO_INTERVAL + text, bar_of(mean, quantity))
 
 
+def group_mean(group: GroupSummary | None, quantity: Quantity) -> Cell:
+    """The mean of a result, as :func:`mean_cell`; a dash where a run has no such result."""
+    if group is None:
+        return Cell(numbers.NONE)
+    return mean_cell(group.mean, quantity, exact=group.with_interval == group.images, alone=group.images == 1)
+
+
 def bar_of(one: Any, quantity: Quantity) -> Bar | None:
     """A bar for something with value, lower and upper on the scale of the quantity; None where the scale has no end."""
     width = quantity.high - quantity.low
@@ -260,7 +267,7 @@ def _side_by_side(found: Sequence[Found[tuple[GroupSummary, ...]]]) -> Iterator[
         texts = numbers.level_numbers(key.at for key in keys)
         rows = []
         for key in keys:
-            means = [_mean_of(every.get((name, key)), quantity) for name in names]
+            means = [group_mean(every.get((name, key)), quantity) for name in names]
             rows.append((*cells(_key_cells(key, texts, several)), *means, *cells(_changed(changes, names[1:], key))))
         yield Table(
             heading(keys[0], quantity.unit),
@@ -270,12 +277,6 @@ def _side_by_side(found: Sequence[Found[tuple[GroupSummary, ...]]]) -> Iterator[
             notes=tuple(dict.fromkeys(caveats(groups, "[ ]"))),
         )
     yield Table(notes=(f"Means over the images. [ ] 95 % interval, {_covered(list(every.values()))}.", *_paired(changes)))
-
-
-def _mean_of(group: GroupSummary | None, quantity: Quantity) -> Cell:
-    if group is None:
-        return Cell(numbers.NONE)
-    return mean_cell(group.mean, quantity, exact=group.with_interval == group.images, alone=group.images == 1)
 
 
 def _changed(changes: Mapping[str, Changes], names: Sequence[str], key: GroupKey) -> Iterator[str]:
@@ -361,8 +362,7 @@ _MOST_PANELS, _MOST_POINTS, _MOST_NAMED = 6, 400, 4
 _WIDE, _HIGH = 3.0, 2.15  # inches of a panel
 
 
-@dataclass(frozen=True, slots=True)
-class _Line:
+class _Line(NamedTuple):
     """One result of one run, and its values from the least to the most robust image."""
 
     run: str
@@ -370,8 +370,7 @@ class _Line:
     values: Floats
 
 
-@dataclass(frozen=True, slots=True)
-class _Panel:
+class _Panel(NamedTuple):
     """Lines of one quantity, and the value beyond which an image is not robust (NaN: none)."""
 
     title: str
@@ -397,12 +396,11 @@ def _panels(found: Sequence[Found[tuple[GroupSummary, ...]]], ask: Ask) -> Itera
     results = list(dict.fromkeys(place[:3] for place in grouped))
     for (estimator, name, noise, run), lines in sorted(grouped.items(), key=lambda one: results.index(one[0][:3])):
         quantity = quantity_of(name, quantities)
-        usual = usual_threshold(quantity)
-        asked = ask.threshold is not None and quantity.low <= ask.threshold <= quantity.high
+        asked = ask.threshold if ask.threshold is not None and quantity.low <= ask.threshold <= quantity.high else None
         under = "" if noise in (GAUSSIAN, NO_NOISE.noise) else f", {noise}"
         title = f"{estimator}{under}" + (f": {run}" if run and several else "")
         ordered = sorted(lines, key=lambda line: line.group.key.at.strength) if run else lines
-        yield _Panel(title, quantity, ask.threshold if asked and ask.threshold is not None else usual, tuple(ordered))
+        yield _Panel(title, quantity, usual_threshold(quantity) if asked is None else asked, tuple(ordered))
 
 
 def _caption(shown: Sequence[_Panel], left: Sequence[_Panel]) -> Iterator[str]:

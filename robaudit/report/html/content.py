@@ -183,7 +183,7 @@ def _had(run: Run, ask: Ask) -> tuple[Ask | None, dict[object, RunError]]:
     if (ask.estimators and not estimators) or (ask.levels and not levels):
         return None, missing
     try:
-        found = not keys or run.chosen(keys, estimators, levels)
+        found = not keys or bool(run.chosen(keys, estimators, levels))
     except RunError:
         found = False
     return replace(ask, estimators=estimators, levels=levels) if found else None, missing

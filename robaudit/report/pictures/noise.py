@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import zip_longest
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
@@ -24,26 +23,19 @@ MOST_LEVELS = 7
 _GAP, _LARGEST_SIDE = 0.06, 1.3  # inches: between cells, of a cell
 
 
-@dataclass(frozen=True, slots=True)
-class Preview:
-    """One noise on a few images.
-
-    Attributes:
-        title: its label and kind, and what its level is.
-        levels: the levels shown, as text.
-        images: for each image the clean pixels and those at each level, (height, width, 3) bytes; beyond [0, 1] they are cut off.
-    """
+class Preview(NamedTuple):
+    """One noise on a few images: its title, its levels, and each image clean and at each level, in bytes (height, width, 3)."""
 
     title: str
     levels: tuple[str, ...]
     images: tuple[tuple[Pixels, ...], ...]
 
 
-def previews(noises: Sequence[Noise], dataset: Dataset, images: int, seed: int) -> tuple[Preview, ...]:
+def sketch(noises: Sequence[Noise], dataset: Dataset, images: int, seed: int) -> Sketch:
     """The first images of a data set under each noise, by the first draw of the run's own noise; at most seven levels of each.
 
     Args:
-        noises: of a spec.
+        noises: of a spec, at least one.
         dataset: its images.
         images: how many.
         seed: of the run.
@@ -52,7 +44,15 @@ def previews(noises: Sequence[Noise], dataset: Dataset, images: int, seed: int) 
         RobauditError: an image cannot be read, or a noise does not fit the images.
     """
     samples = list(first_samples(dataset, images, skip_bad=False))
-    return tuple(_preview(noise, samples, seed) for noise in noises)
+    shown = [_preview(noise, samples, seed) for noise in noises]
+    columns = 1 + max(len(one.levels) for one in shown)
+    return Sketch(
+        title="Examples of the noise",
+        caption=f"The first images of {dataset.where}, clean and with the first draw of the run's noise; pixels beyond [0, 1] are cut "
+        "off here.",
+        height=lambda look: sum(_height(one, look, columns) for one in shown),
+        draw=lambda body, look: _draw(body, look, shown, columns),
+    )
 
 
 def _preview(noise: Noise, samples: Sequence[Sample], seed: int) -> Preview:
@@ -66,22 +66,6 @@ def _preview(noise: Noise, samples: Sequence[Sample], seed: int) -> Preview:
         rows.append((sized(clean), *(sized(first_copy(source, sample.id, clean, at)) for at in shown)))
     kind = "" if noise.label == noise.kind else f" ({noise.kind})"
     return Preview(f"{noise.label}{kind}, {shown[0].name}", tuple(texts[at] for at in shown), tuple(rows))
-
-
-def sketch(shown: Sequence[Preview], where: str) -> Sketch:
-    """The picture of these noises.
-
-    Args:
-        shown: at least one.
-        where: the data set.
-    """
-    columns = 1 + max(len(one.levels) for one in shown)
-    return Sketch(
-        title="Examples of the noise",
-        caption=f"The first images of {where}, clean and with the first draw of the run's noise; pixels beyond [0, 1] are cut off here.",
-        height=lambda look: sum(_height(one, look, columns) for one in shown),
-        draw=lambda body, look: _draw(body, look, shown, columns),
-    )
 
 
 def _height(one: Preview, look: PictureSize, columns: int) -> float:
