@@ -211,7 +211,7 @@ class State:
                 self._db.execute("PRAGMA journal_mode = DELETE")
         self._db.close()
 
-    def __enter__(self) -> State:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
