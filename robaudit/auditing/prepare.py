@@ -15,7 +15,6 @@ from robaudit.auditing.checks import InputCheck, check_input, precision_effects
 from robaudit.auditing.chunk_sizes import ChunkSizer, Gauge
 from robaudit.auditing.chunks import NEEDS_LABELS, Worker, needing_labels
 from robaudit.auditing.environment import device_name, versions
-from robaudit.auditing.resume import refuse_another_machine
 from robaudit.auditing.units import accepted, level_findings, within_unit
 from robaudit.datasets.ahead import default_workers
 from robaudit.datasets.base import Dataset, Sample, first_samples
@@ -49,8 +48,6 @@ class Request:
 
     Attributes:
         spec: what is asked for.
-        old: run.json of the run to continue, if there is one.
-        folder: the run's folder, for messages.
         trust: allow Python code that the spec names.
         skip_bad: skip unusable samples.
         model, dataset: used in place of the spec's, if given.
@@ -58,8 +55,6 @@ class Request:
     """
 
     spec: AuditSpec
-    old: Mapping[str, Any] | None = None
-    folder: str = ""
     trust: bool = False
     skip_bad: bool = False
     model: nn.Module | None = None
@@ -179,8 +174,6 @@ def prepare(request: Request, device: torch.device, listener: Listener, opened: 
     listener.doing("loading the model")
     network = make_model(spec, request.model, device, trust=request.trust)
     limit = memory_limit(spec.run.memory, request.share)
-    if request.old is not None:
-        refuse_another_machine(request.old, network, device, request.folder, listener)
     for text in (*spec.origin.taken, *network.notes):
         listener.note(text)
     if by_gradients and not network.differentiable:

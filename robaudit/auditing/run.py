@@ -24,6 +24,7 @@ from robaudit.auditing.resume import (
     existing_info,
     extended,
     is_next,
+    refuse_another_machine,
     refuse_other_data,
     refuse_other_noises,
     refuse_other_options,
@@ -110,8 +111,10 @@ def audit(
         old = existing_info(folder, asked, extend=extend, until=until)
         if old is not None and not is_next(until, old):
             asked = extended(asked, old, str(folder.path))
-        request = Request(asked, old, str(folder.path), trust, on_error == "skip", model, dataset)
+        request = Request(asked, trust, on_error == "skip", model, dataset)
         with prepared(request, log, ray_address=ray_address, budget=budget) as (audit, workers):
+            if old is not None:
+                refuse_another_machine(old, audit.info, str(folder.path), log)
             folder.create()
             with locked(folder.path) as lock:
                 folder.guard = lock.check
