@@ -182,6 +182,7 @@ def prepare(request: Request, device: torch.device, listener: Listener, opened: 
             f"has no gradients, and {by_gradients[0].label} needs them",
             f"use {_WITHOUT_GRADIENTS.get(by_gradients[0].estimator.quantity.name, 'mc or softmax')}, or another format of the model",
         )
+    noisy = for_noisy_passes(network, spec.run.precision)
     listener.doing("checking model and data on the first images")
     scaled = getattr(spec.dataset, "scale", None) is not None
     check = check_input(network, data, gradients=gradients, skip_bad=skip_bad, as_given=spec.run.as_given, scaled=scaled)
@@ -195,7 +196,7 @@ def prepare(request: Request, device: torch.device, listener: Listener, opened: 
     _report(check, listener)
     check_model(opened.estimators, network, image)
     listener.doing("measuring memory")
-    engine = _engine(spec, opened.noises, network, check.classes, image, limit, gradients=gradients)
+    engine = _engine(spec, opened.noises, network, noisy, check.classes, image, limit, gradients=gradients)
     listener.doing("comparing batches of different sizes")
     rows = check_rows(engine, torch.stack([sample.pixels for sample in first]), gradients=gradients)
     unsteady = rows.warnings(network.name)
@@ -266,10 +267,18 @@ def _labels_of(dataset: Dataset) -> Iterator[tuple[str, int]]:
 
 
 def _engine(
-    spec: AuditSpec, noises: Sequence[Noise], model: LogitModel, classes: int, image: torch.Tensor, limit: int, *, gradients: bool
+    spec: AuditSpec,
+    noises: Sequence[Noise],
+    model: LogitModel,
+    noisy: LogitModel,
+    classes: int,
+    image: torch.Tensor,
+    limit: int,
+    *,
+    gradients: bool,
 ) -> Engine:
     """The spec's engine, with as many rows in a pass as the rule allows or fit into memory."""
-    sources, noisy = _sources(noises, spec.run.seed, model), for_noisy_passes(model, spec.run.precision)
+    sources = _sources(noises, spec.run.seed, model)
     if spec.run.batch_size != "auto":
         return Engine(model, sources, classes, spec.run.batch_size, noisy=noisy)
     free = free_bytes(model.device) if model.device.type == "cuda" else limit - used()
@@ -305,10 +314,7 @@ def _effects(spec: AuditSpec, engine: Engine, dataset: Dataset, listener: Listen
     if precision == "tf32" and engine.model.device.type == "cpu":
         listener.warn("precision tf32 needs CUDA: on the CPU this run computes in fp32")
         return {}
-    effects = precision_effects(engine, dataset, spec.levels, precision, skip_bad=skip_bad)
-    for effect in effects:
-        listener.note(effect.text)
-    return {"precision_effect": [effect.document() for effect in effects]}
+    return {"precision_effect": precision_effects(engine, dataset, spec.levels, precision, listener, skip_bad=skip_bad)}
 
 
 def _report(check: InputCheck, listener: Listener) -> None:
