@@ -112,32 +112,17 @@ def refuse_another_machine(old: Mapping[str, Any], now: Mapping[str, Any], where
         listener.warn(f"{where}: was begun with {', '.join(changed)}: its rows may differ in the last digits from those computed now")
 
 
-def refuse_other_options(state: State, estimators: Mapping[str, Any], where: str) -> None:
-    """Refuse an estimator whose name has rows with other options, left behind by an unfinished extension.
-
-    Args:
-        state: what the run has computed.
-        estimators: the spec's entries by their names in the results.
-        where: the run folder.
-
-    Raises:
-        RunError: rows were computed with other options.
-    """
-    for _, entry in state.entries():
-        if estimators.get(label_of(entry), entry) != entry:
-            raise _other_options(where, entry)
-
-
-def refuse_other_noises(state: State, noises: Mapping[str, Any], where: str) -> None:
-    """Refuse a noise whose name has rows with other options in the run.
+def refuse_other_results(state: State, noises: Mapping[str, Any], estimators: Mapping[str, Any], where: str) -> None:
+    """Refuse a noise or an estimator whose name has rows with other options in the run, such as those of an unfinished extension.
 
     Args:
         state: what the run has computed.
         noises: the spec's entries by label, without levels.
+        estimators: the spec's entries by their names in the results.
         where: the run folder.
 
     Raises:
-        RunError: rows were computed under other noise.
+        RunError: rows were computed with other options or under other noise.
     """
     for label, entry in state.noises():
         now = noises.get(label, entry)
@@ -145,6 +130,9 @@ def refuse_other_noises(state: State, noises: Mapping[str, Any], where: str) -> 
             raise AnotherRunError(where, f"the files of its noise {label} have changed since", "restore them, or choose another --out")
         if now != entry:
             raise _other_noise(where, label)
+    for _, entry in state.entries():
+        if estimators.get(label_of(entry), entry) != entry:
+            raise _other_options(where, entry)
 
 
 def _other_options(where: str, entry: Mapping[str, Any]) -> RunError:
