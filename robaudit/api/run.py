@@ -18,9 +18,9 @@ from robaudit.errors import RobauditError, SpecError
 from robaudit.files import write_atomically
 from robaudit.gates.decide import Verdict
 from robaudit.report import notebook, numbers
-from robaudit.report.flag_tables import FlaggedSection, flags_tables
+from robaudit.report.flagged import FlaggedSection, flags_tables
 from robaudit.report.sections import Ask, SectionName, refuse_unused, section_of
-from robaudit.report.summary_tables import headline, overall_tables
+from robaudit.report.summary import headline, overall_tables
 from robaudit.store import run as stored
 from robaudit.text import clipped, count, printable
 

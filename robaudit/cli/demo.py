@@ -33,7 +33,7 @@ def demo(
     from robaudit.compare.difference import compare
     from robaudit.errors import RobauditError
     from robaudit.report.demo import drawn, finding, models_table
-    from robaudit.report.flag_tables import flags_tables
+    from robaudit.report.flagged import flags_tables
     from robaudit.report.gallery import RunImages
     from robaudit.report.tables import Terminal
     from robaudit.stats.flags import flag

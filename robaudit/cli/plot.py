@@ -110,7 +110,7 @@ def plot(
     if kind is Kind.NOISE:
         made = _noise(runs[0], noise, level, sigma, max_images or 2, set_, trust=trust)
     elif kind is Kind.VALIDATION:
-        from robaudit.report.pictures.validation import read, sketch
+        from robaudit.report.validation import read, sketch
 
         made = sketch(read(runs))
     else:
@@ -121,12 +121,12 @@ def plot(
             estimators=tuple(estimator or ()),
             levels=chosen,
             threshold=finite_threshold(threshold),
+            data=image_source(data, trust),
             bottom=max_images,
             id=() if id_ is None else (id_,),
             label=tuple(label or ()),
         )
-        source = image_source(data, trust)
-        made = sketch_of(kind.value, found_in(kind.value, [read_run(run) for run in runs], ask), ask, source)
+        made = sketch_of(kind.value, found_in(kind.value, [read_run(run) for run in runs], ask), ask)
     write_output(output, [picture(made, ending[1:], look)])
 
 
@@ -154,11 +154,11 @@ def _noise(
     from robaudit.datasets.base import first_samples
     from robaudit.datasets.load import open_dataset
     from robaudit.noise.registry import build
-    from robaudit.report.pictures.noise import previews, sketch
+    from robaudit.report.pictures.noise import sketch
 
     found = tuple(one for one in build(spec.noise, spec.base_dir, spec.origin) if one.levels)
     if not found:
         raise SpecError(str(path), "has no noise at any level to draw", "add one, such as noise: {sigma: 0.05}, or --set noise.sigma=0.05")
     dataset = open_dataset(spec.dataset, base_dir=spec.base_dir, trust=trust)
     check_noises(found, next(first_samples(dataset, 1, skip_bad=False)).pixels, dataset)
-    return sketch(previews(found, dataset, images, spec.run.seed), dataset.where)
+    return sketch(found, dataset, images, spec.run.seed)

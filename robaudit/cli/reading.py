@@ -37,7 +37,6 @@ from robaudit.report.sections import Ask, Found, SectionName, refuse_unused, sec
 if TYPE_CHECKING:
     from robaudit.report.tables import Terminal
     from robaudit.rows import Row
-    from robaudit.spec.model import AuditSpec
     from robaudit.store.run import Run
 
 
@@ -165,7 +164,7 @@ def show(
         levels=levels(noise, level, sigma),
         threshold=finite_threshold(threshold),
         by=by,
-        data=_spec(data),
+        data=image_source(data, False),
         only=None if only is None else only.value,
         bottom=bottom,
         top=top,
@@ -199,7 +198,7 @@ def bias_report(
     Example: robaudit bias-report runs/spec-1a2b3c4d --estimator mc --sigma 0.05
     """
     chosen = levels(noise, level, sigma)
-    ask = Ask(tuple(estimator or ()), chosen, finite_threshold(threshold), by, _spec(data))
+    ask = Ask(tuple(estimator or ()), chosen, finite_threshold(threshold), by, image_source(data, False))
     _show(SectionName.CLASSES, [run], ask, ShowFormat(format_.value), output)
 
 
@@ -245,11 +244,6 @@ def flag_samples(
         from robaudit.report.gallery import write_gallery
 
         say(f"{write_gallery(found[0].run, [one.record for one in found], images, source)} pictures in {images}")
-
-
-def _spec(data: Path | None) -> AuditSpec | None:
-    source = image_source(data, False)
-    return None if source is None else source.spec
 
 
 def print_run(run: Run) -> None:
@@ -302,7 +296,7 @@ def _terminal(name: SectionName, runs: Sequence[Run], ask: Ask) -> tuple[Termina
     found = section.find(runs, ask)
     tables = section.shown(found, ask)
     if name is SectionName.SUMMARY:
-        from robaudit.report.summary_tables import foot_table, head_table
+        from robaudit.report.summary import foot_table, head_table
 
         several = len(runs) > 1
         heads = [replace(head_table(one.run), heading=one.name if several else "") for one in found]

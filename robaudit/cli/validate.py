@@ -71,9 +71,9 @@ def validate(
         from robaudit.advice.validation_files import check_folder, default_out, document, write
         from robaudit.auditing.environment import command_line
         from robaudit.cli.streams import put
-        from robaudit.report.advice_tables import validation_tables
         from robaudit.report.pictures import can_draw
         from robaudit.report.tables import Terminal
+        from robaudit.report.validation import validation_tables
         from robaudit.store.serialise import document_json
     folder = out or default_out(asked_spec)
     check_folder(folder)
@@ -89,7 +89,7 @@ def validate(
             command=command_line(sys.argv[1:]),
         )
         if can_draw():
-            from robaudit.report.pictures.validation import pictures
+            from robaudit.report.validation import pictures
 
             files = write(folder, study, pictures(study))
         else:

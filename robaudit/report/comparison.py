@@ -151,13 +151,9 @@ def _row(name: str, one: Difference) -> tuple[str, ...]:
         name,
         numbers.plain(one.base, digits=4),
         numbers.plain(one.new, digits=4),
-        numbers.change(one.value, _two(one.measured)),
-        numbers.change_interval(_two(one.population)),
+        numbers.change(one.value, *((None, None) if one.measured is None else one.measured.ends)),
+        "none" if one.population is None else numbers.change_interval(*one.population.ends),
     )
-
-
-def _two(limits: Limits | None) -> tuple[float, float] | None:
-    return None if limits is None else limits.ends
 
 
 def _class(one: ClassChange, names: Names | None) -> tuple[str, ...]:
@@ -168,7 +164,6 @@ def _sample(one: SampleChange, names: Names | None) -> tuple[str, ...]:
     before, now = (class_name(index, names) for index in (one.base_predicted, one.predicted))
     predicted = now if before == now else f"{before} -> {now}"
     flag = f"{one.flagged}, {one.certainty}" if one.flagged else "worse"
-    ends = None if one.lower is None or one.upper is None else (one.lower, one.upper)
     label = class_name(one.label, names)
     return (
         one.id,
@@ -177,7 +172,7 @@ def _sample(one: SampleChange, names: Names | None) -> tuple[str, ...]:
         flag,
         numbers.plain(one.base, digits=4),
         numbers.plain(one.new, digits=4),
-        numbers.change(one.difference, ends),
+        numbers.change(one.difference, one.lower, one.upper),
     )
 
 

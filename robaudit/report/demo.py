@@ -46,7 +46,7 @@ def finding(comparison: Comparison) -> str:
     if change.measured is None or change.measured.lower <= 0.0 <= change.measured.upper:
         return f"Training with noise makes no difference at {level} that these images could show."
     verb = "raises" if change.value > 0 else "lowers"
-    ends = numbers.change(change.value, (change.measured.lower, change.measured.upper))
+    ends = numbers.change(change.value, *change.measured.ends)
     return f"Training with noise {verb} robustness at {level} from {change.base:.3f} to {change.new:.3f}: {ends} on {THESE_IMAGES}."
 
 

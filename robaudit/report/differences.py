@@ -89,7 +89,7 @@ def paired_cells(one: bootstrap.PairedDifference | None) -> Iterator[str]:
     if one is None:
         yield from (numbers.NONE, "")
     else:
-        yield numbers.change(one.value, None if one.lower is None or one.upper is None else (one.lower, one.upper))
+        yield numbers.change(one.value, one.lower, one.upper)
         yield p_text(one.p_value)
 
 
@@ -102,4 +102,4 @@ def difference(one: Difference | None) -> str:
     """The difference with its interval for images like these."""
     if one is None:
         return numbers.NONE
-    return numbers.change(one.value, None if one.population is None else (one.population.lower, one.population.upper))
+    return numbers.change(one.value, *((None, None) if one.population is None else one.population.ends))

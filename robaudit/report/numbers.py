@@ -150,15 +150,15 @@ def exact_percent(value: float) -> str:
     return percent(value, value, value)
 
 
-def change(value: float, ends: tuple[float, float] | None) -> str:
+def change(value: float, lower: float | None, upper: float | None) -> str:
     """A signed difference: ``-0.0415 [-0.0425, -0.0405]``, ends rounded outwards; ``~-0.0415`` without an interval."""
-    if ends is None:
+    if lower is None or upper is None:
         return f"~{value:+.4f}"
-    if ends == (0.0, 0.0):
+    if lower == upper == 0.0:
         return "0 [0, 0]"
-    digits = _change_digits(ends)
-    most = digits + 2 if ends[0] <= 0.0 <= ends[1] else _MOST_CHANGE_DIGITS  # its sign says nothing where the interval has both
-    return f"{_signed(value, digits, ROUND_HALF_UP, most)} {change_interval(ends)}"
+    digits = _change_digits(lower, upper)
+    most = digits + 2 if lower <= 0.0 <= upper else _MOST_CHANGE_DIGITS  # its sign says nothing where the interval has both
+    return f"{_signed(value, digits, ROUND_HALF_UP, most)} {change_interval(lower, upper)}"
 
 
 def gap(value: float, lower: float, upper: float) -> str:
@@ -170,14 +170,20 @@ def gap(value: float, lower: float, upper: float) -> str:
     return f"{_nearest(value, digits)} [{below}, {above}]"
 
 
-def change_interval(ends: tuple[float, float] | None) -> str:
+def change_interval(lower: float, upper: float) -> str:
     """``[-0.0425, -0.0405]``; no digit hides which side of 0 an end is on."""
-    if ends is None:
-        return "none"
-    if ends == (0.0, 0.0):
+    if lower == upper == 0.0:
         return "[0, 0]"
-    digits = _change_digits(ends)
-    return f"[{_signed(ends[0], digits, ROUND_FLOOR)}, {_signed(ends[1], digits, ROUND_CEILING)}]"
+    digits = _change_digits(lower, upper)
+    return f"[{_signed(lower, digits, ROUND_FLOOR)}, {_signed(upper, digits, ROUND_CEILING)}]"
+
+
+def rough_interval(lower: float | None, upper: float | None, digits: int = 3) -> str:
+    """An interval to some significant digits: ``[0.12, 0.34]``, ``[0.12, ...]`` where it is open; empty without one."""
+    if lower is None or upper is None:
+        return ""
+    below, above = ("..." if math.isinf(end) else f"{end:.{digits}g}" for end in (lower, upper))
+    return f"[{below}, {above}]"
 
 
 def p_value(p: float) -> str:
@@ -264,11 +270,11 @@ def _digits_of(bound: float) -> int:
     return 3 if not 0.0 < abs(bound) < 1.0 else min(MOST_DIGITS, max(3, math.ceil(-math.log10(abs(bound))) + 1))
 
 
-def _change_digits(ends: tuple[float, float]) -> int:
+def _change_digits(lower: float, upper: float) -> int:
     """One more than the width needs: a change is read beside another one."""
-    width = ends[1] - ends[0]
+    width = upper - lower
     if math.isinf(width):
-        return _digits_of(next(filter(math.isfinite, ends), 1.0))
+        return _digits_of(next(filter(math.isfinite, (lower, upper)), 1.0))
     return min(MOST_DIGITS, max(3, math.ceil(-math.log10(width)) + 1)) if 0 < width < 1 else 4 if width == 0 else 3
 
 

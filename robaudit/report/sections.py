@@ -1,4 +1,4 @@
-"""The sections of a run: each finds records, and gives them as tables, as lines of CSV and as JSON; several runs stand side by side."""
+"""The sections of a run: each finds records, and gives them as tables, a figure, lines of CSV and JSON; several runs are side by side."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from robaudit.levels import EVERY_LEVEL, LevelChoice
 from robaudit.text import count
 
 if TYPE_CHECKING:
+    from robaudit.report.gallery import ImageSource
+    from robaudit.report.pictures.page import Sketch
     from robaudit.report.tables import Table
-    from robaudit.spec.model import AuditSpec
     from robaudit.store.run import Run
 
 T = TypeVar("T")
@@ -39,22 +40,6 @@ class SectionName(StrEnum):
     ROWS = "rows"
 
 
-_CLASSES: Mapping[SectionName, str] = {
-    SectionName.SUMMARY: "summary_tables:SummarySection",
-    SectionName.LEVELS: "level_tables:LevelSection",
-    SectionName.CLASSES: "class_tables:ClassSection",
-    SectionName.CONFUSION: "confusion_tables:ConfusionSection",
-    SectionName.FLAGGED: "flag_tables:FlaggedSection",
-    SectionName.CERTIFIED: "certified_tables:CertifiedSection",
-    SectionName.SCORES: "score_tables:ScoreSection",
-    SectionName.CURVES: "curve_tables:CurveSection",
-    SectionName.CORRUPTION: "corruption_tables:CorruptionSection",
-    SectionName.EASIEST: "easiest_tables:EasiestSection",
-    SectionName.LOSSES: "loss_tables:LossSection",
-    SectionName.SAMPLE: "sample_tables:SampleSection",
-}
-
-
 @dataclass(frozen=True, slots=True)
 class Ask:
     """What is asked of a section; each knows some of it (:attr:`Section.uses`).
@@ -64,7 +49,7 @@ class Ask:
         threshold: a value beyond it is not robust; None: the usual one of the quantity.
         by: the class that an image counts towards, ``label`` or ``predicted``, or a column of the data set; None: its label, where there
             are labels.
-        data: the spec whose data set has that column; None: the run's own.
+        data: the data set that has that column, or the images; None: the run's own.
         only: images that are classified correctly, or wrongly, without noise.
         bottom, top: so many of the least and of the most robust images.
         per_class: a list for each predicted class.
@@ -80,7 +65,7 @@ class Ask:
     levels: LevelChoice = EVERY_LEVEL
     threshold: float | None = None
     by: str | None = None
-    data: AuditSpec | None = None
+    data: ImageSource | None = None
     only: Literal["correct", "wrong"] | None = None
     bottom: int | None = None
     top: int | None = None
@@ -147,6 +132,18 @@ class Section(ABC, Generic[T]):
         line = not_compared(found) if tables else ""
         return [*tables, Table(notes=(line,))] if line else tables
 
+    def narrowed(self, runs: Sequence[Run], ask: Ask) -> Ask:
+        """What of these runs a figure shows, among what is asked for.
+
+        Raises:
+            RobauditError: the runs have nothing in common to draw.
+        """
+        return ask
+
+    @abstractmethod
+    def figure(self, found: Sequence[Found[T]], ask: Ask) -> Sketch:
+        """The figure of records of one run or several, at least one; matplotlib is imported when it is drawn."""
+
     def document(self, one: Found[T], ask: Ask) -> dict[str, Any]:
         """A record as JSON values."""
         from robaudit.documents import json_values
@@ -208,16 +205,15 @@ def by_name(found: Iterable[Found[T]]) -> dict[str, list[Found[T]]]:
     return groups
 
 
-def section_of(name: SectionName) -> Section[Any]:
-    """The section of a name; rows have none: they are written as they are."""
-    module, _, cls = _CLASSES[name].partition(":")
-    found: Section[Any] = getattr(import_module(f"robaudit.report.{module}"), cls)()
+def section_of(name: str) -> Section[Any]:
+    """The section of a name, from the module of that name; rows have none: they are written as they are."""
+    found: Section[Any] = getattr(import_module(f"robaudit.report.{name}"), f"{name.title()}Section")()
     return found
 
 
 def offered(run: Run) -> list[SectionName]:
     """The sections that have something to show of a run."""
-    return [*(name for name in _CLASSES if section_of(name).applies(run)), SectionName.ROWS]
+    return [name for name in SectionName if name is SectionName.ROWS or section_of(name).applies(run)]
 
 
 def used(name: SectionName) -> frozenset[str]:

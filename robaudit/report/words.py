@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from robaudit.report import numbers
-from robaudit.stats.classes import ClassBias, GapVerdict
+from robaudit.stats.classes import ClassBias
 from robaudit.stats.flags import Certainty, Flagged
 from robaudit.stats.intervals import LIKE_THESE, THESE_IMAGES
 from robaudit.stats.losses import Losses
@@ -46,14 +46,6 @@ def bracketed_certainties(flagged: Flagged) -> str:
     return f" ({certain})" if certain else ""
 
 
-GAP_VERDICTS: Mapping[GapVerdict, str] = {
-    GapVerdict.SIGNIFICANT: "significant",
-    GapVerdict.NOT_SIGNIFICANT: "not significant",
-    GapVerdict.NOT_TESTED: "not tested",
-}
-"""The verdict on the gap between classes."""
-
-
 def gap_sentence(bias: ClassBias) -> str:
     """The gap between classes with its interval, whether it is significant, and how many classes differ from the others."""
     gap = bias.gap
@@ -68,7 +60,7 @@ def gap_sentence(bias: ClassBias) -> str:
     value = numbers.gap(gap.value, gap.lower, gap.upper) + " of the bounds" * bias.of_bounds
     return (
         f"Least robust: {names[gap.least]}. Most robust: {names[gap.most]}. "
-        f"Gap {value}: {GAP_VERDICTS[bias.verdict]}, p {p.replace('<', '< ') if p.startswith('<') else f'= {p}'} "
+        f"Gap {value}: {bias.verdict.replace('-', ' ')}, p {p.replace('<', '< ') if p.startswith('<') else f'= {p}'} "
         f"(permuting the class labels gives {null} on average, and more than {critical} in {100 * bias.alpha:g} %). "
         f"{differ} significantly from the others."
     )

@@ -38,7 +38,7 @@ PRELOADED = (
         "robaudit.stats.classes",
         "robaudit.stats.flags",
         "robaudit.report.gallery",
-        "robaudit.report.class_tables",
+        "robaudit.report.classes",
         "torch._export.serde.serialize",
     ),
     *("safetensors.torch", "torch.export.pt2_archive._package", "torch.fx.experimental.symbolic_shapes", "sklearn.datasets"),

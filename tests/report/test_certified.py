@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 import pytest
 
 from robaudit.cli import console
-from robaudit.report.certified_tables import CertifiedSection, usual_radii
+from robaudit.report.certified import CertifiedSection, usual_radii
 from robaudit.report.sections import Ask, SectionName, section_csv, section_of
 from robaudit.report.tables import Table, Terminal
 from robaudit.stats.certified import certificates_of, certified_accuracy

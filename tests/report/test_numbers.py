@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 import pytest
 from hypothesis import assume, given
@@ -17,10 +18,8 @@ from tests.levels import sigma
 
 def test_all_and_none_print_with_their_bound() -> None:
     lower, upper = map(float, clopper_pearson(10_000, 10_000))
-    assert numbers.with_interval(1.0, lower, upper) == "1.0000 [0.9996, 1.0000]"
+    assert numbers.with_interval(1.0, lower, upper) == numbers.estimate(1.0, lower, upper) == "1.0000 [0.9996, 1.0000]"
     assert numbers.with_interval(0.0, 1 - upper, 1 - lower) == "0.0000 [0.0000, 0.0004]"
-    assert numbers.estimate(1.0, lower, upper) == "1.0000 [0.9996, 1.0000]"
-    assert numbers.estimate(0.9, 0.8, 0.95) == "0.900"
 
 
 @pytest.mark.parametrize(
@@ -37,6 +36,10 @@ def test_all_and_none_print_with_their_bound() -> None:
         ((0.00152, -math.inf, 0.00152, 0.0, math.inf), "<= 0.0016"),
         ((0.00152, 0.00071, math.inf, 0.0, math.inf), ">= 0.0015 [0.00071, ...]"),
         ((1.52, -math.inf, 1.52, 0.0, math.inf), "<= 1.520"),
+        ((3.0, 2.5, None, 0.0, math.inf), ">= 3.000 [2.500, ...]"),
+        ((-12.0, None, -12.0, -math.inf, 0.0), "<= -12.000"),
+        ((-6.0, -6.4, -5.6, -math.inf, 0.0), "-6.000 [-6.400, -5.600]"),
+        ((-6.0, None, None, -math.inf, 0.0), "~-6.000"),
     ],
 )
 def test_values_with_intervals(arguments: tuple[float, ...], expected: str) -> None:
@@ -51,18 +54,18 @@ def test_the_mean_of_small_upper_bounds_keeps_two_digits() -> None:
 @given(st.tuples(st.floats(0, 1), st.floats(0, 1), st.floats(0, 1)))
 def test_the_printed_interval_holds_the_interval(ends: tuple[float, ...]) -> None:
     lower, value, upper = sorted(ends)
+    for text, scale in ((numbers.ends(lower, upper), 1.0), (numbers.with_percents(value, lower, upper), 100.0)):
+        low, high = (float(number) for number in re.findall(r"\d+(?:\.\d+)?", text)[-2:])
+        assert low <= scale * (lower + 1e-9)
+        assert high >= scale * (upper - 1e-9)
     assume(not (value in (0.0, 1.0) and upper == lower))
     text = numbers.with_interval(value, lower, upper)
     if text.startswith(">="):
         assert float(text[3:]) <= lower + 1e-9
     elif text.startswith("<="):
         assert float(text[3:]) >= upper - 1e-9
-    else:
-        printed = text[text.index("[") + 1 : -1].split(", ")
-        assert float(printed[0]) <= lower + 1e-9
-        assert float(printed[1]) >= upper - 1e-9
-        if 0 < value < 1:
-            assert text.split()[0] not in ("0.000", "1.000")
+    elif 0 < value < 1:
+        assert text.split()[0] not in ("0.000", "1.000")
 
 
 @pytest.mark.parametrize(
@@ -97,15 +100,42 @@ def test_small_things() -> None:
     assert [numbers.duration(s) for s in (None, 0.1234, 12.34, 1234.5)] == ["", "0.12", "12.3", "1,234"]
 
 
-def test_a_difference_keeps_its_sign() -> None:
-    assert numbers.change(-0.0004, (-0.038, 0.038)) == "-0.0004 [-0.038, +0.038]"
-    assert numbers.change(0.0, (-0.038, 0.038)) == "+0.000 [-0.038, +0.038]"
-    assert numbers.change(-0.0151, (-0.054, 0.025)) == "-0.015 [-0.054, +0.025]"
-    assert numbers.change(2e-5, (1e-5, 1.2)) == "+0.00002 [+0.00001, +1.200]"
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ((-0.0004, -0.038, 0.038), "-0.0004 [-0.038, +0.038]"),
+        ((0.0, -0.038, 0.038), "+0.000 [-0.038, +0.038]"),
+        ((-0.0151, -0.054, 0.025), "-0.015 [-0.054, +0.025]"),
+        ((2e-5, 1e-5, 1.2), "+0.00002 [+0.00001, +1.200]"),
+        ((-8e-14, -0.692, 0.692), "+0.000 [-0.692, +0.692]"),
+        ((-0.01, -0.014, -0.00004), "-0.010 [-0.014, -0.00004]"),
+        ((0.0, 0.0, 0.0), "0 [0, 0]"),
+        ((0.1, -math.inf, 0.25), "+0.100 [..., +0.250]"),
+        ((0.5, -1e-30, 1.0), "+0.500 [-1e-30, +1.000]"),
+        ((-0.02, None, None), "~-0.0200"),
+    ],
+)
+def test_a_difference_keeps_its_sign(arguments: tuple[float, ...], text: str) -> None:
+    assert numbers.change(*arguments) == text
 
 
-def test_a_difference_far_smaller_than_its_interval_is_zero() -> None:
-    assert numbers.change(-8e-14, (-0.692, 0.692)) == "+0.000 [-0.692, +0.692]"
+@given(st.floats(-1, 1), st.floats(-1, 1))
+def test_ends_of_a_difference_round_outwards_and_keep_their_side(a: float, b: float) -> None:
+    lower, upper = min(a, b), max(a, b)
+    low, high = (float(text) for text in numbers.change_interval(lower, upper).strip("[]").split(", "))
+    slack = 1e-6 * 10**-3 + abs(lower) * 0.06 * (abs(lower) < 1e-9) + abs(upper) * 0.06 * (abs(upper) < 1e-9)
+    assert low <= lower + slack
+    assert high >= upper - slack
+    for shown, end in ((low, lower), (high, upper)):
+        assert (shown > 0, shown < 0) == (end > 0, end < 0)
+
+
+@given(st.floats(-15, 0))
+def test_odds_round_to_the_side_asked_for(log10: float) -> None:
+    up, down = (1 / float(numbers.odds(log10, way).removeprefix("1 of ").replace(",", "")) for way in ("up", "down"))
+    assert down <= 10**log10 * (1 + 1e-8)
+    assert up >= 10**log10 * (1 - 1e-8)
+    assert up / down < 1.11
 
 
 def test_names() -> None:
@@ -128,10 +158,24 @@ def test_names() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
+        (numbers.estimate(0.9, 0.8, 0.95), "0.900"),
         (numbers.estimate(1.0, 1 - 1e-13, 1.0), "1.000000 [0.999999, 1.000000]"),
         (numbers.estimate(0.0, 0.0, 1e-13), "0.000000 [0.000000, 0.000001]"),
         (numbers.estimate(1.0, None, None), "~>0.999"),
         (numbers.estimate(0.0, None, None), "~<0.001"),
+        (numbers.with_percents(1.0, 0.9996, 1.0), "100.00% [99.96%, 100.00%]"),
+        (numbers.with_percents(0.5463, 0.42, 0.67), "54.6% [42.0%, 67.0%]"),
+        (numbers.ends(-math.inf, -12.0), "[..., -12.000]"),
+        (numbers.ends(2.5, math.inf), "[2.500, ...]"),
+        (numbers.ends(-1e-15, 0.25), "[0.000, 0.250]"),
+        (numbers.ends(None, None), "–"),
+        (numbers.ends(-math.inf, math.inf), "–"),
+        (numbers.rank(None), "–"),
+        (numbers.rank(1.0), "1.000"),
+        (numbers.rank(0.99999), ">0.999"),
+        (numbers.odds(-3.2), "1 of 1,600"),
+        (numbers.odds(-12.0, "up"), "1 of 1,000,000,000,000"),
+        (numbers.odds(-math.inf), "never"),
     ],
 )
 def test_an_end_that_was_not_reached_is_not_printed(text: str, expected: str) -> None:

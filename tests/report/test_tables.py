@@ -15,10 +15,10 @@ from rich.console import Console
 
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.quantities import NO_INTERVAL, Interval
-from robaudit.report.class_tables import bias_table
-from robaudit.report.flag_tables import flags_tables
+from robaudit.report.classes import bias_table
+from robaudit.report.flagged import flags_tables
 from robaudit.report.sections import Ask, Found, SectionName, section_csv
-from robaudit.report.summary_tables import overall_tables
+from robaudit.report.summary import overall_tables
 from robaudit.report.tables import Cell, Column, Table, Terminal, cells, latex_text, markdown_text
 from robaudit.rows import Row
 from tests.levels import sigma

@@ -14,9 +14,9 @@ from rich.console import Console
 from robaudit.gates.decide import Decision, decide
 from robaudit.quantities import LOG10_P_FAIL, LOSS, P_ROBUST, RADIUS, TOLERANCE
 from robaudit.report import numbers
-from robaudit.report.class_tables import bias_table
-from robaudit.report.flag_tables import flags_tables
-from robaudit.report.summary_tables import overall_tables
+from robaudit.report.classes import bias_table
+from robaudit.report.flagged import flags_tables
+from robaudit.report.summary import overall_tables
 from robaudit.report.tables import Table, Terminal
 from robaudit.rows import Row
 from robaudit.spec.gates import QUANTITIES, parse_gate

@@ -13,7 +13,7 @@ from scipy.special import ndtr, ndtri
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.quantities import P_ROBUST, Interval, IntervalKind
 from robaudit.report.consistency_tables import blame_lines
-from robaudit.report.pictures.sample import usual_length
+from robaudit.report.sample import usual_length
 from robaudit.results import Certificate, Searched
 from robaudit.rows import Row
 from robaudit.stats.consistency import CONFIDENCE, Consistency, check

@@ -5,16 +5,15 @@ from __future__ import annotations
 import base64
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from robaudit.errors import RobauditError
 from robaudit.levels import NoiseLevel
 from robaudit.report import numbers
-from robaudit.report.flag_tables import is_beyond
+from robaudit.report.flagged import is_beyond
 from robaudit.report.html.content import Content, RunView
 from robaudit.report.html.verdict import NO_THRESHOLD, flag_rule
-from robaudit.report.summary_tables import MEANINGS, bar_of
+from robaudit.report.summary import MEANINGS, bar_of
 from robaudit.report.tables import Bar
 from robaudit.report.words import bracketed_certainties
 from robaudit.stats.flags import Certainty, Flag, Flagged
@@ -29,11 +28,9 @@ if TYPE_CHECKING:
 SMALL, LARGEST = 64, 160
 _QUALITY = 88
 _LONGEST_ID, _EXAMPLES = 80, 2
-NOT_FLAGGED = "not flagged"
 
 
-@dataclass(frozen=True, slots=True)
-class Thumbnail:
+class Thumbnail(NamedTuple):
     """An image for ``<img src>``.
 
     Attributes:
@@ -48,8 +45,7 @@ class Thumbnail:
     whole: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Card:
+class Card(NamedTuple):
     """One sample of the gallery.
 
     Attributes:
@@ -61,7 +57,6 @@ class Card:
         value, interval: as text.
         bar: on the scale of the quantity.
         certainty: as in :class:`robaudit.stats.flags.Flag`, or NO.
-        badge: what the card says about it.
         clean, noisy: the images; None where there are none.
     """
 
@@ -76,21 +71,12 @@ class Card:
     interval: str
     bar: Bar | None
     certainty: Certainty
-    badge: str
     clean: Thumbnail | None
     noisy: Thumbnail | None
 
 
-@dataclass(frozen=True, slots=True)
-class Gallery:
-    """The cards of one estimator and noise level of a run.
-
-    Attributes:
-        title: which result of which run.
-        level: the noise level as text.
-        caption: how many images are flagged, and what a card says.
-        cards: of the listed samples.
-    """
+class Gallery(NamedTuple):
+    """The cards of a result of a run; how many images are flagged, and what a card says."""
 
     title: str
     level: str
@@ -98,8 +84,7 @@ class Gallery:
     cards: tuple[Card, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Example:
+class Example(NamedTuple):
     """One image without noise and at every noise level of the run."""
 
     name: str
@@ -107,8 +92,7 @@ class Example:
     noisy: tuple[tuple[str, Thumbnail], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Shown:
+class Shown(NamedTuple):
     """The parts of a page that show images.
 
     Attributes:
@@ -243,7 +227,6 @@ def _card(view: RunView, one: Flagged, sample: Flag, rank: int, album: _Album | 
         interval=f"[{ends}" if ends else "no interval" if value.startswith(numbers.NO_INTERVAL) else "",
         bar=bar_of(sample, quantity),
         certainty=certainty,
-        badge=NOT_FLAGGED if certainty is Certainty.NO else certainty,
         clean=None if pair is None else pair[0],
         noisy=None if pair is None or len(pair) == 1 else pair[1],
     )

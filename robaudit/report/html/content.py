@@ -103,14 +103,12 @@ def gather(runs: Sequence[Run], ask: Ask | None = None, *, most: int = 60, decis
         RobauditError: a threshold that the quantity cannot have.
     """
     asked = Ask() if ask is None else ask
-    problems = list[str]()
-    lacks = [_lacks(run, asked) for run in runs]
-    for wanted, error in lacks[0].items():
-        if all(wanted in missing for missing in lacks):
+    had = [_had(run, asked) for run in runs]
+    for wanted, error in had[0][1].items():
+        if all(wanted in missing for _, missing in had):
             raise error
-    kept, labels = list[tuple[Run, Ask]](), list[str]()
-    for i, (run, missing) in enumerate(zip(runs, lacks, strict=True)):
-        mine = _had(run, asked, missing)
+    problems, kept, labels = list[str](), list[tuple[Run, Ask]](), list[str]()
+    for i, (run, (mine, missing)) in enumerate(zip(runs, had, strict=True)):
         if mine is None:
             problems += [f"left out: {error}" for error in missing.values() or [f"{run.path}: has none of these results"]]
         else:
@@ -169,30 +167,23 @@ def _listed(flagged: Flagged, most: int) -> Flagged:
     return replace(flagged, samples=flagged.samples[: min(most, max(flagged.beyond, _FEW))])
 
 
-def _lacks(run: Run, ask: Ask) -> dict[object, RunError]:
-    """What is asked for that the run does not have, with its error for each."""
-    keys = list(run.groups())
-    missing: dict[object, RunError] = {}
-    wanted: list[tuple[object, Sequence[str], LevelChoice]] = [
-        *((name, [name], EVERY_LEVEL) for name in ask.estimators),
-        *((part, (), part) for part in ask.levels.parts),
-    ]
-    for one, estimators, levels in wanted:
+def _had(run: Run, ask: Ask) -> tuple[Ask | None, dict[object, RunError]]:
+    """What is asked for without what the run lacks, None where nothing is left; and what it lacks, with an error for each."""
+    keys, missing = list(run.groups()), dict[object, RunError]()
+
+    def there(wanted: object, estimators: Sequence[str], levels: LevelChoice) -> bool:
         try:
-            run.chosen(keys, estimators, levels)
+            return bool(run.chosen(keys, estimators, levels))
         except RunError as error:
-            missing[one] = error
-    return missing
+            missing[wanted] = error
+            return False
 
-
-def _had(run: Run, ask: Ask, missing: Mapping[object, RunError]) -> Ask | None:
-    """What is asked for without what the run lacks; None where nothing is left."""
-    estimators = [name for name in ask.estimators if name not in missing]
-    levels = LevelChoice.joined(part for part in ask.levels.parts if part not in missing)
+    estimators = [name for name in ask.estimators if there(name, [name], EVERY_LEVEL)]
+    levels = LevelChoice.joined(part for part in ask.levels.parts if there(part, (), part))
     if (ask.estimators and not estimators) or (ask.levels and not levels):
-        return None
-    keys = list(run.groups())
+        return None, missing
     try:
-        return replace(ask, estimators=estimators, levels=levels) if not keys or run.chosen(keys, estimators, levels) else None
+        found = not keys or bool(run.chosen(keys, estimators, levels))
     except RunError:
-        return None
+        found = False
+    return replace(ask, estimators=estimators, levels=levels) if found else None, missing

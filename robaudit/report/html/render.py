@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from robaudit.errors import needs_extra
 from robaudit.report import words
 from robaudit.report.html import facts
-from robaudit.report.html.cards import NOT_FLAGGED, Shown, show
+from robaudit.report.html.cards import Shown, show
 from robaudit.report.html.content import Content, PageSection
 from robaudit.report.html.verdict import gate_line, glance, sentence
 from robaudit.report.numbers import signs
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _CERTAINTIES = {
     **words.CERTAINTIES,
-    Certainty.NO: f"{NOT_FLAGGED}: shown as one of the least robust.",
+    Certainty.NO: "not flagged: shown as one of the least robust.",
 }
 
 
@@ -153,7 +153,7 @@ def _gallery(content: Content, shown: Shown) -> dict[str, Any]:
     return {
         "cards": len(cards),
         "classes": [(i, class_name(i, names, 40)) for i in sorted({index for card in cards for index in card.classes})],
-        "certainties": [(key, NOT_FLAGGED if key is Certainty.NO else key) for key in _CERTAINTIES if key in there],
+        "certainties": [(key, "not flagged" if key is Certainty.NO else key) for key in _CERTAINTIES if key in there],
         "words": " ".join(text for key, text in _CERTAINTIES.items() if key in there),
     }
 

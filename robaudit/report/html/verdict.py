@@ -8,11 +8,11 @@ from collections.abc import Iterator, Sequence
 from robaudit.levels import GAUSSIAN, LevelName, NoiseLevel
 from robaudit.quantities import LOG10_P_FAIL, P_ROBUST
 from robaudit.report import numbers
-from robaudit.report.class_tables import label_of
+from robaudit.report.classes import label_of
 from robaudit.report.differences import changes_of, difference
 from robaudit.report.html.content import Content, RunView
 from robaudit.report.sections import Found
-from robaudit.report.summary_tables import bar_of, mean_cell
+from robaudit.report.summary import bar_of, group_mean, mean_cell
 from robaudit.report.tables import Cell, Column, Table
 from robaudit.report.words import COVER, bracketed_certainties
 from robaudit.stats.classes import ClassBias, ClassStats
@@ -97,7 +97,7 @@ def _rows(content: Content, view: RunView) -> Iterator[tuple[Cell, ...]]:
         yield (
             Cell(levels[group.key.at]),
             Cell("") if noisy is None else Cell(numbers.with_percents(noisy.value, noisy.lower, noisy.upper), bar_of(noisy, P_ROBUST)),
-            mean_cell(group.mean, quantity, exact=group.with_interval == group.images, alone=group.images == 1),
+            group_mean(group, quantity),
             Cell("" if worst is None else f"{_class_text(worst)}: {numbers.mean_estimate(worst.mean, quantity.low, quantity.high)}"),
             Cell("" if many is None else f"{many.beyond:,} of {many.total:,}", tone="bad" if many is not None and many.confirmed else ""),
         )

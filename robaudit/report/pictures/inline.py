@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator
 from xml.etree import ElementTree as Xml
 
 from robaudit.report.pictures.style import CARD, FAINT, GRID, INK
@@ -18,18 +17,17 @@ _REFERENCE = re.compile(r"url\(#([^)]*)\)")
 _KEPT = re.compile(r"data:image/png;base64,[A-Za-z0-9+/=\s]*")
 
 
-def inline(svg: bytes, kind: str, title: str, caption: str, salt: str = "") -> str:
+def inline(svg: bytes, kind: str, title: str, salt: str = "") -> str:
     """The ``<svg>`` element of a picture that :func:`robaudit.report.pictures.style.saved` made with ``text=True``.
 
-    It has a viewBox and no size, a title and a description for those who do not see it, no metadata, and no style but that of its own
-    elements. Card, ink, faint and grid colours are the variables --card, --ink, --faint and --grid of the page, where it has them.
+    It has a viewBox and no size, a title for those who do not see it, no metadata, and no style but that of its own elements.
+    Card, ink, faint and grid colours are the variables --card, --ink, --faint and --grid of the page, where it has them.
     Ids start with the kind and a digest of the picture, so that different pictures on a page share none.
 
     Args:
         svg: the file.
         kind: of picture, for the ids.
         title: what it shows.
-        caption: the description; none if empty.
         salt: mixed into the ids.
     """
     root = Xml.fromstring(svg)  # noqa: S314  our own drawing, without a document type
@@ -44,19 +42,10 @@ def inline(svg: bytes, kind: str, title: str, caption: str, salt: str = "") -> s
         _attributes(element, names)
     box = root.attrib["viewBox"]
     root.attrib.clear()
-    root.attrib.update(
-        {
-            "xmlns": "http://www.w3.org/2000/svg",
-            "viewBox": box,
-            "role": "img",
-            "aria-labelledby": f"{prefix}-title",
-            **({"aria-describedby": f"{prefix}-desc"} if caption else {}),
-        }
-    )
-    for place, (tag, words) in enumerate((("title", title), ("desc", caption))[: 2 if caption else 1]):
-        element = Xml.Element(tag, {"id": f"{prefix}-{tag}"})
-        element.text = printable(words)
-        root.insert(place, element)
+    root.attrib.update({"xmlns": "http://www.w3.org/2000/svg", "viewBox": box, "role": "img", "aria-labelledby": f"{prefix}-title"})
+    named = Xml.Element("title", {"id": f"{prefix}-title"})
+    named.text = printable(title)
+    root.insert(0, named)
     return re.sub(r">\s+<", "><", Xml.tostring(root, encoding="unicode"))
 
 
@@ -64,16 +53,11 @@ def _name(tag: str) -> str:
     return tag.rpartition("}")[2]
 
 
-def _used(root: Xml.Element) -> Iterator[str]:
+def _used(root: Xml.Element) -> list[str]:
     """The ids that something refers to, each once."""
-    seen = set()
-    for element in root.iter():
-        for key, value in element.attrib.items():
-            ids = [value[1:]] if _name(key) == "href" and value.startswith("#") else _REFERENCE.findall(value)
-            for name in ids:
-                if name not in seen:
-                    seen.add(name)
-                    yield name
+    values = [(_name(key), value) for element in root.iter() for key, value in element.attrib.items()]
+    ids = ([value[1:]] if key == "href" and value.startswith("#") else _REFERENCE.findall(value) for key, value in values)
+    return list(dict.fromkeys(name for some in ids for name in some))
 
 
 def _attributes(element: Xml.Element, names: dict[str, str]) -> None:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from itertools import zip_longest
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
 from robaudit.datasets.base import Dataset, Sample, first_samples
 from robaudit.noise.process import NoiseProcess
+from robaudit.report.flagged import Pixels, sized
 from robaudit.report.gallery import first_copy
 from robaudit.report.numbers import level_numbers
-from robaudit.report.pictures.flagged import Pixels, sized
-from robaudit.report.pictures.page import PictureSize, Sketch, fitted
+from robaudit.report.pictures.page import PictureSize, Sketch, fitted, stacked
 from robaudit.report.pictures.style import FAINT, quiet
 
 if TYPE_CHECKING:
@@ -23,26 +23,19 @@ MOST_LEVELS = 7
 _GAP, _LARGEST_SIDE = 0.06, 1.3  # inches: between cells, of a cell
 
 
-@dataclass(frozen=True, slots=True)
-class Preview:
-    """One noise on a few images.
-
-    Attributes:
-        title: its label and kind, and what its level is.
-        levels: the levels shown, as text.
-        images: for each image the clean pixels and those at each level, (height, width, 3) bytes; beyond [0, 1] they are cut off.
-    """
+class Preview(NamedTuple):
+    """One noise on a few images: its title, its levels, and each image clean and at each level, in bytes (height, width, 3)."""
 
     title: str
     levels: tuple[str, ...]
     images: tuple[tuple[Pixels, ...], ...]
 
 
-def previews(noises: Sequence[NoiseProcess], dataset: Dataset, images: int, seed: int) -> tuple[Preview, ...]:
+def sketch(noises: Sequence[NoiseProcess], dataset: Dataset, images: int, seed: int) -> Sketch:
     """The first images of a data set under each noise, by the first draw of the run's own noise; at most seven levels of each.
 
     Args:
-        noises: of a spec.
+        noises: of a spec, at least one.
         dataset: its images.
         images: how many.
         seed: of the run.
@@ -51,7 +44,15 @@ def previews(noises: Sequence[NoiseProcess], dataset: Dataset, images: int, seed
         RobauditError: an image cannot be read, or a noise does not fit the images.
     """
     samples = list(first_samples(dataset, images, skip_bad=False))
-    return tuple(_preview(noise, samples, seed) for noise in noises)
+    shown = [_preview(noise, samples, seed) for noise in noises]
+    columns = 1 + max(len(one.levels) for one in shown)
+    return Sketch(
+        title="Examples of the noise",
+        caption=f"The first images of {dataset.where}, clean and with the first draw of the run's noise; pixels beyond [0, 1] are cut "
+        "off here.",
+        height=lambda look: sum(_height(one, look, columns) for one in shown),
+        draw=lambda body, look: _draw(body, look, shown, columns),
+    )
 
 
 def _preview(noise: NoiseProcess, samples: Sequence[Sample], seed: int) -> Preview:
@@ -67,22 +68,6 @@ def _preview(noise: NoiseProcess, samples: Sequence[Sample], seed: int) -> Previ
     return Preview(f"{noise.label}{kind}, {shown[0].name}", tuple(texts[at] for at in shown), tuple(rows))
 
 
-def sketch(shown: Sequence[Preview], where: str) -> Sketch:
-    """The picture of these noises.
-
-    Args:
-        shown: at least one.
-        where: the data set.
-    """
-    columns = 1 + max(len(one.levels) for one in shown)
-    return Sketch(
-        title="Examples of the noise",
-        caption=f"The first images of {where}, clean and with the first draw of the run's noise; pixels beyond [0, 1] are cut off here.",
-        height=lambda look: sum(_height(one, look, columns) for one in shown),
-        draw=lambda body, look: _draw(body, look, shown, columns),
-    )
-
-
 def _height(one: Preview, look: PictureSize, columns: int) -> float:
     side = min(_LARGEST_SIDE, look.body / columns - _GAP)
     return 2.9 * look.line + len(one.images) * (side + _GAP)
@@ -90,14 +75,11 @@ def _height(one: Preview, look: PictureSize, columns: int) -> float:
 
 def _draw(body: SubFigure, look: PictureSize, shown: Sequence[Preview], columns: int) -> None:
     heights = [_height(one, look, columns) for one in shown]
-    for part, one in zip(body.subfigures(len(shown), 1, height_ratios=heights, squeeze=False)[:, 0], shown, strict=True):
-        part.patch.set_visible(False)
+    for part, one in zip(stacked(body, heights), shown, strict=True):
         part.suptitle(fitted(one.title, look.body, look.size, bold=True), x=0.012, ha="left", weight="bold")
         grid = part.subplots(len(one.images), columns, squeeze=False)
         for ax, head in zip(grid[0], ("clean", *one.levels), strict=False):
             ax.set_title(fitted(head, look.body / columns, look.size), color=FAINT, weight="normal", pad=2)
         for line, images in zip(grid, one.images, strict=True):
-            for ax, image in zip(line, images, strict=False):
-                ax.imshow(image, interpolation="none", resample=False)
-        for ax in grid.flat:
-            quiet(ax)
+            for ax, image in zip_longest(line, images):
+                quiet(ax, image)

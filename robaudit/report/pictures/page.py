@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from robaudit.report.numbers import signs
-from robaudit.report.pictures.style import FAINT, line_style
+from robaudit.report.pictures.style import FAINT, line_style, styled
 from robaudit.text import printable
 
 if TYPE_CHECKING:
@@ -16,9 +16,11 @@ if TYPE_CHECKING:
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure, SubFigure
 
+T = TypeVar("T")
 ELLIPSIS = "\u2026"
 NARROWEST = 3.3  # inches: a column of a paper
 _MARGIN, _GAP, _LEADING = 0.08, 0.08, 1.36 / 72  # inches, inches, inches of a line for each point of its size
+_LONGEST_LABEL = 1.9  # inches of a label of the y axis
 _LEGEND_HANDLE = 0.45  # inches of a line in a legend, with the space around it
 
 
@@ -77,25 +79,33 @@ class Sketch:
 def page(sketch: Sketch, look: PictureSize) -> tuple[tuple[float, float], Callable[[Figure], None]]:
     """The size of the figure in inches, and a function that draws all of it."""
     named = f"{sketch.title}: {sketch.about}" if sketch.about else sketch.title
-    title = wrapped(named, look.body, look.size + 2, bold=True) if look.title else []
     about = f"{sketch.about}. " if sketch.about and not look.title else ""
-    words = wrapped(signs(f"{about}{sketch.lead} {sketch.caption}"), look.body, look.size) if look.caption else []
+    with styled(look.size):
+        title = wrapped(named, look.body, look.size + 2, bold=True) if look.title else []
+        words = wrapped(signs(f"{about}{sketch.lead} {sketch.caption}"), look.body, look.size) if look.caption else []
+        body = sketch.height(look)
     above = len(title) * (look.size + 2) * _LEADING + _GAP if title else 0.0
     below = len(words) * look.line + 2 * _GAP if words else 0.0
-    height = above + sketch.height(look) + below
+    bold, faint = {"size": look.size + 2, "weight": "bold"}, {"color": FAINT}
+    parts: list[tuple[float, list[str] | None, dict[str, Any]]] = [(above, title, bold), (body, None, {}), (below, words, faint)]
+    parts = [part for part in parts if part[0]]
 
     def draw(figure: Figure) -> None:
-        parts = [part for part in ((above, title), (sketch.height(look), None), (below, words)) if part[0] > 0]
-        made = figure.subfigures(len(parts), 1, height_ratios=[inches for inches, _ in parts], squeeze=False)
-        for (inches, lines), part in zip(parts, made[:, 0], strict=True):
-            part.patch.set_visible(False)
+        for (inches, lines, style), part in zip(parts, stacked(figure, [inches for inches, *_ in parts]), strict=True):
             if lines is None:
                 sketch.draw(part, look)
             else:
-                style = {"size": look.size + 2, "weight": "bold"} if lines is title else {"color": FAINT}
                 part.text(_MARGIN / look.width, 1 - _GAP / inches, "\n".join(lines), va="top", linespacing=1.3, **style)
 
-    return (look.width, height), draw
+    return (look.width, above + body + below), draw
+
+
+def stacked(body: Figure | SubFigure, heights: Sequence[float]) -> list[SubFigure]:
+    """Parts below each other, as high as these in relation to each other."""
+    parts: list[SubFigure] = list(body.subfigures(len(heights), 1, height_ratios=heights, squeeze=False)[:, 0])
+    for part in parts:
+        part.patch.set_visible(False)
+    return parts
 
 
 # --- text
@@ -187,19 +197,68 @@ def legend_rows(names: Sequence[str], look: PictureSize) -> int:
     return -(-len(names) // _legend_columns(shorter(names, look.body - _LEGEND_HANDLE, look.size), look)) if len(names) > 1 else 0
 
 
-def legend(body: SubFigure, names: Sequence[str], styles: Sequence[Mapping[str, Any]], look: PictureSize) -> None:
-    """A legend above all panels; none for a single name."""
+def legend(body: SubFigure, styles: Mapping[str, Mapping[str, Any]], look: PictureSize) -> None:
+    """A legend above all panels, of lines by name; none for a single one."""
     from matplotlib.lines import Line2D
 
-    if len(names) < 2:
+    if len(styles) < 2:
         return
-    texts = shorter(names, look.body - _LEGEND_HANDLE, look.size)
-    handles = [Line2D([], [], **style) for style in styles]
+    texts = shorter(list(styles), look.body - _LEGEND_HANDLE, look.size)
+    handles = [Line2D([], [], **style) for style in styles.values()]
     body.legend(handles, texts, loc="outside upper left", ncols=_legend_columns(texts, look), columnspacing=1.2, labelspacing=0.3)
 
 
 def _legend_columns(texts: Sequence[str], look: PictureSize) -> int:
     return look.across(len(texts), max(measured(text, look.size) for text in texts) + _LEGEND_HANDLE)
+
+
+def paneled(
+    title: str,
+    caption: Iterable[str],
+    shown: Sequence[T],
+    draw: Callable[[Axes, T, PictureSize], None],
+    *,
+    wide: float,
+    high: float | Callable[[PictureSize], float],
+    titles: Sequence[str] = (),
+    styles: Mapping[str, Mapping[str, Any]] | None = None,
+    ylabel: str = "",
+    xlabel: str = "",
+    lead: str = "",
+    about: str = "",
+    **shared: Any,
+) -> Sketch:
+    """A picture made of panels side by side, below a legend of all of them.
+
+    Args:
+        title, lead, about: as in :class:`Sketch`.
+        caption: its sentences.
+        shown: what the panels are of.
+        draw: draws one of them.
+        wide, high: inches of a panel, at least so many wide.
+        titles: of the panels, cut to fit.
+        styles: of the lines in the legend, by name.
+        ylabel: of the first panel of each row.
+        xlabel: of all panels together.
+        shared: for ``subplots``: sharex, sharey.
+    """
+    names = styles or {}
+
+    def height(look: PictureSize) -> float:
+        each = high if isinstance(high, float) else high(look)
+        return rows_of(len(shown), look, wide) * each + legend_rows(list(names), look) * look.line
+
+    def draw_all(body: SubFigure, look: PictureSize) -> None:
+        across = look.across(len(shown), wide)
+        for i, (ax, one) in enumerate(zip(panels(body, len(shown), look, wide, titles=titles, **shared), shown, strict=True)):
+            draw(ax, one, look)
+            if ylabel and i % across == 0:
+                ax.set_ylabel(fitted(ylabel, _LONGEST_LABEL, look.size))
+        if xlabel:
+            body.supxlabel(xlabel, size=look.size, color=FAINT)
+        legend(body, names, look)
+
+    return Sketch(title, " ".join(caption), height, draw_all, lead, about)
 
 
 def percent_scale(axis: Axis) -> None:
@@ -226,15 +285,15 @@ def log_scale(ax: Axes, axis: str, most: int = 6) -> None:
     low, high = getattr(ax, f"get_{axis}lim")()
     few = low <= 0 or high / low < 200
     which.set_major_locator(LogLocator(subs=(1, 2, 5) if few else (1,), numticks=most + 2))
-    which.set_major_formatter(FuncFormatter(lambda value, _: number_text(value)))
+    which.set_major_formatter(FuncFormatter(_number))
     which.set_minor_formatter(NullFormatter())
 
 
-def number_text(value: float) -> str:
+def _number(value: float, _: object) -> str:
     """A positive number as a label of a tick: 0.01, 20, 10k, 3M, 1e-07."""
     return f"{value / 1e6:g}M" if 1e6 <= value < 1e9 else f"{value / 1e3:g}k" if 1e4 <= value < 1e6 else f"{value:g}"
 
 
 def level_name(name: str) -> str:
     """The noise level's name as the label of a scale."""
-    return {"sigma": "sigma", "eps": "eps", "photons": "photons (fewer: more noise)"}.get(name, name)
+    return "photons (fewer: more noise)" if name == "photons" else name

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import io
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -58,16 +57,13 @@ def level_colours(count: int) -> list[str]:
     return [to_hex(scale(1.0 if count == 1 else i / (count - 1))) for i in range(count)]
 
 
-def quiet(ax: Axes) -> None:
-    """Axes without frame, grid and ticks, for an image."""
+def quiet(ax: Axes, pixels: Any = None) -> None:
+    """Axes without frame, grid and ticks; and an image in them, pixel by pixel."""
+    if pixels is not None:
+        ax.imshow(pixels, interpolation="none", resample=False)
     ax.set(xticks=[], yticks=[])
     ax.grid(visible=False)
     ax.spines[:].set_visible(False)
-
-
-def apart(places: Sequence[float], least: float) -> bool:
-    """Whether ascending places are at least so far apart."""
-    return all(b - a >= least for a, b in pairwise(places))
 
 
 def saved(
@@ -154,8 +150,8 @@ def styled(letters: float, fonttype: str = "path") -> Iterator[None]:
                 "path.simplify": False,  # dots are very short lines
                 "font.family": "DejaVu Sans",
                 "font.size": letters,
-                **dict.fromkeys(("axes.labelsize", "axes.titlesize", "xtick.labelsize", "ytick.labelsize", "legend.fontsize"), letters),
-                **dict.fromkeys(("figure.titlesize",), letters),
+                **dict.fromkeys(("axes.labelsize", "axes.titlesize", "figure.titlesize"), letters),
+                **dict.fromkeys(("xtick.labelsize", "ytick.labelsize", "legend.fontsize"), letters),
                 "text.color": INK,
                 "axes.titlecolor": INK,
                 **dict.fromkeys(("axes.labelcolor", "xtick.color", "ytick.color"), FAINT),

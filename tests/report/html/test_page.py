@@ -7,20 +7,22 @@ import hashlib
 import itertools
 import re
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 from torch import Tensor
 
 from robaudit.errors import NothingLeftError, RobauditError
+from robaudit.gates.sources import decisions_of
 from robaudit.levels import LevelChoice
 from robaudit.quantities import LOSS, NO_INTERVAL, P_ROBUST, Interval
 from robaudit.report import numbers
 from robaudit.report.gallery import RunImages
+from robaudit.report.html import facts
 from robaudit.report.html.content import Content, gather
 from robaudit.report.html.render import page
 from robaudit.report.sections import Ask
+from robaudit.report.tables import markdown_rows
 from robaudit.report.words import gap_sentence
 from robaudit.store.run import Run
 from tests.report.html.tools import DECISION, HOSTILE, Page, hand_made, rows
@@ -67,26 +69,14 @@ def test_names_from_data_stay_text(html: str) -> None:
     assert not any(key.startswith("on") for _, attributes in found.tags for key in attributes)
 
 
-def test_the_numbers_are_those_of_the_summary(content: Content, html: str) -> None:
+def test_every_card_and_the_provenance_are_there(content: Content, html: str) -> None:
     found, (view,) = Page.of(html), content.views
-    text = found.text("summary")
-    for group in view.run.summary():
-        quantity = view.quantity(group.key.quantity)
-        assert numbers.mean_estimate(group.mean, quantity.low, quantity.high) in text
-        assert numbers.signs(numbers.quantile_estimate(group.p05, quantity.low, quantity.high)) in text
-        assert group.below_half is None or numbers.share(group.below_half) in text
-    clean = view.run.info["clean_accuracy"]
-    assert numbers.with_percents(clean["value"], clean["lower"], clean["upper"]) in found.text("verdict")
-    for entry in view.run.info["noisy_accuracy"]:
-        if entry["estimator"] == "mc":
-            assert numbers.with_percents(entry["value"], entry["lower"], entry["upper"]) in found.text("levels")
-    for bias in content.biases(view):
-        for one in bias.classes:
-            assert numbers.mean_estimate(one.mean) in found.text("classes")
     for flagged in content.flagged(view):
         assert f"{flagged.beyond} of {flagged.total} images are flagged" in found.text("flagged")
     assert found.count("li", class_="card") == sum(len(flagged.samples) for flagged in content.flagged(view))
     assert view.run.info["model"]["sha256"] in found.text("made")
+    clean = view.run.info["clean_accuracy"]
+    assert numbers.with_percents(clean["value"], clean["lower"], clean["upper"]) in found.text("verdict")
 
 
 def test_the_first_estimator_with_intervals_is_shown(content: Content, html: str) -> None:
@@ -233,12 +223,6 @@ def test_failures_on_a_log_scale(without_pictures: None) -> None:
     assert first["data-name"] == "0"
 
 
-def test_probabilities_and_log_scales_share_no_table(without_pictures: None) -> None:
-    log10 = rows([-3.0, -6.0], quantity="log10_p_fail", estimator="splitting")
-    found = Page.of(page(gather([hand_made([*rows([0.2, 0.8]), *log10])]), images=False)[0])
-    assert found.text("summary").count("is better") == 2
-
-
 def test_no_result_at_all() -> None:
     with pytest.raises(NothingLeftError, match="has no results to report"):
         gather([hand_made([])])
@@ -287,8 +271,22 @@ def test_the_same_page_every_time(run: Run, content: Content, without_pictures: 
     assert page(gather([run])) == page(content)
 
 
-def test_package_data_is_there() -> None:
-    from importlib.resources import files
+def test_the_run_s_own_gates() -> None:
+    run = hand_made(rows([0.2, 0.8]))
+    assert decisions_of(run) == ((), "")
+    (now,), problem = decisions_of(replace(run, info={**run.info, "spec": {"gates": ["mean >= 0.9"]}}))
+    assert problem == ""
+    assert now["gate"] == "mean(estimator=mc, sigma=0.1) >= 0.9"
+    assert (now["verdict"], now["value"]) == ("fail", 0.5)
+    none, problem = decisions_of(replace(run, info={**run.info, "spec": {"gates": ["mean(estimator=taylor) >= 0.9"]}}))
+    assert none == ()
+    assert "the run has no taylor for this gate; known: mc" in problem
 
-    names = {path.name for path in files("robaudit.report.html").iterdir() if isinstance(path, Path)}
-    assert {"report.html.j2", "style.css", "script.js"} <= names
+
+def test_what_is_not_known_is_a_dash() -> None:
+    """A number that is not finite is null."""
+    unknown = {"value": None, "lower": None, "upper": None, "covers": "nothing", "about": "these 12 images", "verdict": "inconclusive"}
+    table = facts.decision_table([{**DECISION, **unknown}])
+    assert [cell.text for cell in table.rows[0]] == ["mean >= 0.9", "inconclusive", "–", "these 12 images"]
+    assert "| mean &gt;= 0.9 | inconclusive | – | these 12 images |" in markdown_rows(table)
+    assert facts.decision_table([{**DECISION, "lower": None}]).rows[0][2].text == "0.5000 [..., 0.6000] (95%)"

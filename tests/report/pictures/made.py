@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from robaudit.quantities import CONFIDENCE, LOG10_P_FAIL, LOSS, NO_INTERVAL, P_ROBUST, Interval, Quantity
+from robaudit.quantities import CONFIDENCE, LOG10_P_FAIL, LOSS, NO_INTERVAL, P_ROBUST, Interval
 from robaudit.rows import Row
 from robaudit.store.run import Run
 from tests import levels
+from tests.report.html.tools import hand_made
+from tests.rows import ROW
 
 HOSTILE = (
     "$\\frac{1}{0}$",
@@ -26,47 +28,16 @@ HOSTILE = (
 
 def row(number: int, value: float, **fields: Any) -> Row:
     """A result of ``mc`` at sigma 0.1 without an interval; the fields change it."""
-    given: dict[str, Any] = {
-        "sample_id": str(number),
-        "label": number % 2,
-        "predicted": number % 2,
-        "correct": True,
-        "noise": "gaussian",
-        "level_name": "sigma",
-        "level": 0.1,
-        "estimator": "mc",
-        "quantity": P_ROBUST.name,
-        "value": value,
-        "lower": None,
-        "upper": None,
-        "std_error": None,
-        "flips_to": None,
-        "forwards": 11,
-        "backwards": 0,
-        "note": "",
-        "interval": NO_INTERVAL,
-        **fields,
-    }
-    return Row(**given)
+    of = {"sample_id": str(number), "label": number % 2, "predicted": number % 2, "lower": None, "upper": None, "flips_to": None}
+    return replace(ROW, value=value, **{**of, "std_error": None, "forwards": 11, "interval": NO_INTERVAL, "votes": None, **fields})
 
 
-def run(
-    rows: Iterable[Row],
-    *,
-    names: Sequence[str] | None = None,
-    seconds: Mapping[str, float] | None = None,
-    others: Sequence[Quantity] = (),
-) -> Run:
+def run(rows: Iterable[Row], *, seconds: Mapping[str, float] | None = None) -> Run:
     """A finished run of these rows."""
     rows = tuple(rows)
-    info = {
-        "name": "made",
-        "data": {"class_names": names, "labelled": sum(one.label is not None for one in rows)},
-        "quantities": [one.document() for one in (P_ROBUST, CONFIDENCE, LOG10_P_FAIL, LOSS, *others)],
-        "seconds": seconds or {},
-        "device": "cpu",
-    }
-    return Run(Path("runs/made"), info, rows)
+    data = {"where": "nowhere", "class_names": None, "labelled": sum(one.label is not None for one in rows)}
+    quantities = [one.document() for one in (P_ROBUST, CONFIDENCE, LOG10_P_FAIL, LOSS)]
+    return hand_made(rows, name="made", data=data, quantities=quantities, seconds=seconds or {})
 
 
 def usual(

@@ -6,7 +6,9 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from robaudit.documents import json_values
 from robaudit.errors import RunError
@@ -15,8 +17,18 @@ from robaudit.names import PartName, ResultName
 from robaudit.quantities import LOSS
 from robaudit.report import numbers
 from robaudit.report.differences import P_VALUE, Paired, paired_cells, paired_changes, run_columns
+from robaudit.report.pictures.page import (
+    PictureSize,
+    Sketch,
+    few_ticks,
+    log_scale,
+    paneled,
+    styles_of,
+    told_apart,
+)
+from robaudit.report.pictures.style import CARD, GRID
 from robaudit.report.sections import Ask, Found, Section
-from robaudit.report.summary_tables import caveats
+from robaudit.report.summary import caveats
 from robaudit.report.tables import Cell, Column, Table, cells, columns
 from robaudit.report.words import failed_attacks
 from robaudit.stats.groups import GroupKey
@@ -25,6 +37,9 @@ from robaudit.stats.losses import MOST_WORST, Losses, LossResult, loss_changes, 
 from robaudit.stats.summary import GroupSummary
 from robaudit.store.run import Run
 from robaudit.text import count
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 Groups = Mapping[tuple[str, NoiseLevel], GroupSummary]
 
@@ -42,7 +57,7 @@ class ByOrder:
         return numbers.level_texts(one.at for one in self.losses)
 
 
-class LossSection(Section[ByOrder]):
+class LossesSection(Section[ByOrder]):
     """The loss between its average over the noise and its maximum, by the order q of its norm."""
 
     title = "From the average to the worst case"
@@ -80,6 +95,40 @@ class LossSection(Section[ByOrder]):
         for one in found:
             for worst in worst_losses_tables(one.record.losses, one.record.levels):
                 yield replace(worst, heading=f"{one.name}: {worst.heading}") if several else worst
+
+    def figure(self, found: Sequence[Found[ByOrder]], ask: Ask) -> Sketch:
+        """From the average to the worst case: a panel for each noise level, a line for each run and estimator."""
+        every: dict[NoiseLevel, list[Line]] = {}
+        for one in found:
+            for of in one.record.losses:
+                every.setdefault(of.at, []).append((one.name, of))
+        shown, thin = dict(list(every.items())[:_MOST_PANELS]), len(found) == 1
+        names, texts = _names(shown), numbers.level_texts(shown)
+        styles = dict(zip(names, styles_of(list(names), marks=True), strict=True))
+        limits = _limits([of for lines in shown.values() for _, of in lines], thin=thin)
+
+        def draw(ax: Axes, at: NoiseLevel, _: PictureSize) -> None:
+            ax.set_ylim(*limits)
+            if limits[0] > 0:
+                log_scale(ax, "y")
+            else:
+                few_ticks(ax.yaxis)
+            _panel(ax, shown[at], styles, limits, thin=thin)
+
+        return paneled(
+            "Loss from the average to the worst case",
+            _caption(shown, list(every)[_MOST_PANELS:], several=not thin),
+            list(shown),
+            draw,
+            wide=3.0,
+            high=2.4,
+            titles=[texts[at] for at in shown],
+            styles=dict(zip(names.values(), styles.values(), strict=True)),
+            ylabel=f"loss in {found[0].record.losses[0].quantity.unit}, lower is better",
+            lead="Loss at q: the q-th root of the mean of loss^q under the noise; lower is better. q = 1: the mean; the larger q is, the "
+            "more the upper tail counts.",
+            sharey=True,
+        )
 
     def document(self, one: Found[ByOrder], ask: Ask) -> dict[str, Any]:
         """The means by q and the values of the images with the highest losses."""
@@ -222,3 +271,148 @@ def _named(one: LossResult) -> tuple[str, str]:
 
 def _listed(found: Sequence[Losses], groups: Groups) -> list[GroupSummary]:
     return [groups[one.name, of.at] for of in found for one in of.results]
+
+
+# --- the figure
+
+_MOST_PANELS, _LEAST, _FAR, _MOST_TICKS = 6, 1e-6, 12.0, 6
+_BESIDE = 0.02  # decades of q between the means of two lines
+
+Line = tuple[str, Losses]
+"""The of of a run at one noise level, and the name of the run."""
+
+
+def _names(shown: Mapping[NoiseLevel, Sequence[Line]]) -> dict[tuple[str, str], str]:
+    """Names of the lines and of attacks without one, by run and estimator."""
+    keys: dict[tuple[str, str], None] = {}
+    for lines in shown.values():
+        for run, of in lines:
+            keys |= dict.fromkeys((run, curve.estimator) for curve in of.curves)
+            keys |= dict.fromkeys((run, one.name) for one in of.attacks[1:])
+    return dict(zip(keys, told_apart(list(keys)), strict=True))
+
+
+# --- words
+
+
+def _caption(shown: Mapping[NoiseLevel, Sequence[Line]], left: Sequence[NoiseLevel], *, several: bool) -> Iterator[str]:
+    every = [of for lines in shown.values() for _, of in lines]
+    results = [one for of in every for one in of.results]
+    yield f"{numbers.span([one.images for one in results])} images. Mean over the images; bars: its 95 % interval, {LIKE_THESE}."
+    if any(of.attacks for of in every):
+        yield "Grey: the highest loss that the attack found; the limit is at least as high."
+    if not several:
+        ids = ", ".join(dict.fromkeys(sample.id for of in every for sample in of.worst))
+        ranked = ", ".join(dict.fromkeys(of.ranked_by for of in every))
+        yield f"Thin: the images with the highest loss by {ranked} (the first that flag-samples lists): {ids}."
+    low, high = _limits(every, thin=not several)
+    if low > 0 and any(value < low for of in every for value in _values(of, thin=not several)):
+        yield f"At the lower edge: below {low:.2g}, or 0."
+    if any(_known(one) and (one.mean.upper > high or one.mean.lower < low) for one in results):
+        yield "An interval that reaches an edge of the picture goes on beyond it."
+    for name in dict.fromkeys(name for lines in shown.values() for name, _ in lines):
+        failed = failed_attacks([of for lines in shown.values() for run, of in lines if run == name])
+        if failed:
+            yield f"{name}: {failed}" if several else failed
+    if without := dict.fromkeys(one.estimator for one in results if one.with_interval < one.images):
+        yield f"{', '.join(without)}: values without an interval of their own."
+    if biased := dict.fromkeys(one.estimator for one in results if one.approximate):
+        yield f"{', '.join(biased)}: no interval covers the bias of the estimate."
+    if dropped := sum(one.left_out for one in results):
+        yield f"Left out: {count(dropped, 'result')} without a finite value."
+    if left:
+        yield f"Not shown: {', '.join(numbers.level_texts(left).values())}."
+
+
+def _known(one: LossResult) -> bool:
+    """Whether the interval of the mean says anything: with a single image it does not."""
+    return math.isfinite(one.mean.upper) or one.mean.lower > 0
+
+
+# --- drawing
+
+
+def _values(of: Losses, *, thin: bool) -> Iterator[float]:
+    """All that is drawn as a point."""
+    for one in of.results:
+        yield one.mean.value
+        if thin:
+            yield from (value for value in one.worst if value is not None)
+
+
+def _limits(every: Sequence[Losses], *, thin: bool) -> tuple[float, float]:
+    """The vertical range of all panels: from 0, or, where values are far apart, of a logarithmic scale."""
+    values = [value for of in every for value in _values(of, thin=thin)]
+    ends = [one.mean.upper for of in every for one in of.results if math.isfinite(one.mean.upper)]
+    high, positive = max([*values, *ends, 1e-300]), [value for value in values if value > 1e-300]
+    if not positive or max(positive) <= _FAR * min(positive):
+        return 0.0, 1.08 * high
+    low = max(min(positive), _LEAST * max(positive))
+    room = (high / low) ** 0.05
+    return low / room, high * room
+
+
+def _panel(
+    ax: Axes, lines: Sequence[Line], styles: Mapping[tuple[str, str], dict[str, Any]], limits: tuple[float, float], *, thin: bool
+) -> None:
+    orders = sorted({one.q for _, of in lines for curve in of.curves for one in curve.results})
+    reach = math.log10(orders[-1] / orders[0])
+    limit = math.log10(orders[-1]) + max(0.35, 0.22 * reach)  # where the attack is
+    attacked = any(of.attacks for _, of in lines)
+    if attacked:
+        ax.axvspan(limit - 0.08 * (reach + 1), limit + 0.08 * (reach + 1), color=GRID, alpha=0.5, linewidth=0, zorder=0)
+    drawn = 0
+    for run, of in lines:
+        if thin:
+            _worst(ax, of, limit, limits, styles[run, of.ranking.estimator]["color"])
+        for curve in of.curves:
+            style, shift = styles[run, curve.estimator], _BESIDE * (reach + 1) * drawn
+            drawn += 1
+            points = [(math.log10(one.q) + shift, one) for one in curve.results]
+            ax.plot(*_xy(points, limits), color=CARD, linewidth=4.0, zorder=3.9)  # apart from the thin lines below
+            ax.plot(*_xy(points, limits), zorder=4, **style)
+            if of.attacks:
+                best = max(of.attacks, key=lambda one: one.mean.value)
+                way = [points[-1], (limit + shift, best)]
+                ax.plot(*_xy(way, limits), color=style["color"], linewidth=1.3, linestyle=(0, (1, 1.5)), zorder=3.5)
+                points.append((limit + shift, of.attacks[0]))
+                ax.plot(*_xy(points[-1:], limits), zorder=4, **style)
+            for x, one in points:
+                _bar(ax, x, one, limits, style["color"])
+        for i, one in enumerate(of.attacks[1:], start=1):
+            style, x = styles[run, one.name], limit + _BESIDE * (reach + 1) * (drawn + i)
+            ax.plot(*_xy([(x, one)], limits), zorder=4, **style)
+            _bar(ax, x, one, limits, style["color"])
+    _orders(ax, orders, limit if attacked else None)
+
+
+def _xy(points: Sequence[tuple[float, LossResult]], limits: tuple[float, float]) -> tuple[list[float], list[float]]:
+    return [x for x, _ in points], [float(np.clip(one.mean.value, *limits)) for _, one in points]
+
+
+def _bar(ax: Axes, x: float, one: LossResult, limits: tuple[float, float], ink: str) -> None:
+    if _known(one):
+        ax.plot([x, x], np.clip([one.mean.lower, one.mean.upper], *limits), color=ink, linewidth=1.3, alpha=0.8, zorder=4)
+
+
+def _orders(ax: Axes, orders: Sequence[float], limit: float | None) -> None:
+    """Ticks at the orders, not at all of many, and at the attack."""
+    every = -(-len(orders) // _MOST_TICKS)
+    shown = list(orders[::-1][::every])[::-1]
+    texts = [f"{order:.6g}".replace("e+0", "e").replace("e+", "e") for order in shown]
+    ends = [] if limit is None else [(limit, "attack")]
+    places = [*((math.log10(order), text) for order, text in zip(shown, texts, strict=True)), *ends]
+    ax.set_xticks([x for x, _ in places], [text for _, text in places])
+    ax.set_xlabel("q (1: the average)")
+
+
+def _worst(ax: Axes, of: Losses, limit: float, limits: tuple[float, float], ink: str) -> None:
+    """A thin line for each of the worst images, dotted from the last q to the attack's value."""
+    for i in range(len(of.worst)):
+        points = [(math.log10(one.q), float(np.clip(value, *limits))) for one in of.ranking.results if (value := one.worst[i]) is not None]
+        ax.plot(*zip(*points, strict=True), color=ink, linewidth=0.8, alpha=0.6, zorder=2)
+        found = max((value for one in of.attacks if (value := one.worst[i]) is not None), default=None)
+        if found is not None:
+            end = limit, float(np.clip(found, *limits))
+            ax.plot(*zip(points[-1], end, strict=True), color=ink, linewidth=0.8, alpha=0.5, linestyle=(0, (1, 2)), zorder=2)
+            ax.plot(*end, marker="o", markersize=2.2, color=ink, alpha=0.6, zorder=3)

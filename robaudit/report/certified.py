@@ -5,18 +5,34 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from robaudit.errors import SpecError
 from robaudit.names import ResultName
 from robaudit.quantities import CERTIFIED
 from robaudit.report import numbers
+from robaudit.report.numbers import share_estimate, span
+from robaudit.report.pictures.page import (
+    PictureSize,
+    Sketch,
+    few_ticks,
+    paneled,
+    percent_scale,
+    styles_of,
+    told_apart,
+)
+from robaudit.report.pictures.style import ring
 from robaudit.report.sections import Ask, Found, Section, by_name
 from robaudit.report.tables import Column, Table, cells
 from robaudit.stats.certified import CertifiedAccuracy, certificates_of, certified_accuracy
 from robaudit.stats.intervals import LIKE_THESE, ROW_CONFIDENCE, THESE_IMAGES
 from robaudit.store.run import Run
 from robaudit.text import count
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 _STEPS = tuple(factor * 10.0**power for power in range(-4, 4) for factor in (1.0, 2.5, 5.0))
 _MOST_RADII = 8
@@ -56,6 +72,34 @@ class CertifiedSection(Section[CertifiedAccuracy]):
             alike = [(title, one) for title, one in named if one.certificates.key.norm == norm]
             table = _table(alike, ask.radius or usual_radii([one for _, one in alike]))
             yield replace(table, notes=tuple(_notes(named))) if norm == norms[-1] else table
+
+    def figure(self, found: Sequence[Found[CertifiedAccuracy]], ask: Ask) -> Sketch:
+        """Certified accuracy against radius: a panel for each norm, a step curve with its band for each of the first twelve results."""
+        keys = [_parts(one) for one in found]
+        named = dict(zip(names := list(dict.fromkeys(keys)), told_apart(names), strict=True))
+        styles = dict(list(zip(named.values(), styles_of(names), strict=True))[:_MOST_LINES])
+        lines = [(named[key], one.record) for key, one in zip(keys, found, strict=True) if named[key] in styles]
+
+        def draw(ax: Axes, norm: str, _: PictureSize) -> None:
+            mine = [(styles[name], one) for name, one in lines if one.certificates.key.norm == norm]
+            end = 1.05 * max(*(one.largest for _, one in mine), 1e-12)
+            for style, one in mine:
+                _curve(ax, one, end, style)
+            ax.set(xlim=(0.0, end), ylim=(0.0, 1.02), xlabel=f"{norm} radius" if norm else "radius")
+            few_ticks(ax.xaxis)
+            percent_scale(ax.yaxis)
+
+        return paneled(
+            "Certified accuracy against radius",
+            _caption(lines, list(named.values())[_MOST_LINES:]),
+            list(dict.fromkeys(accuracy.certificates.key.norm for _, accuracy in lines)),
+            draw,
+            wide=3.0,
+            high=2.6,
+            styles=styles,
+            ylabel="certified accuracy",
+            sharey=True,
+        )
 
     def document(self, one: Found[CertifiedAccuracy], ask: Ask) -> dict[str, Any]:
         """The numbers of the table, at the radii asked for, all, or the usual ones of this result."""
@@ -181,7 +225,53 @@ def _at(one: CertifiedAccuracy, radius: float) -> str:
 
 
 def _mean(one: CertifiedAccuracy) -> str:
-    if one.interval is None:
-        return f"{one.mean:.4g}"
-    lower, upper = one.interval
-    return f"{one.mean:.3g} [{lower:.3g}, {upper:.3g}]"
+    return f"{one.mean:.4g}" if one.interval is None else f"{one.mean:.3g} {numbers.rough_interval(*one.interval)}"
+
+
+# --- the figure
+
+_MOST_LINES, _MOST_STEPS, _MOST_DETAILED = 12, 400, 4
+Line = tuple[str, CertifiedAccuracy]
+"""A result with the name of its line."""
+
+
+def _parts(one: Found[CertifiedAccuracy]) -> tuple[str, str, str]:
+    """Run, estimator without the norm, and level."""
+    key = one.record.certificates.key
+    return one.name, ResultName.parse(key.estimator).estimator, "" if key.at.level is None else str(key.at)
+
+
+def _caption(lines: Sequence[Line], left: Sequence[str]) -> Iterator[str]:
+    level = f"{100 * lines[0][1].confidence:.4g} %"
+    yield (
+        f"Share of {span([one.certificates.images for _, one in lines])} images whose class is certified within the radius, and is the "
+        f"label. Band: {level} Clopper-Pearson interval, {LIKE_THESE}, each radius alone. Ring: clean accuracy of the network itself."
+    )
+    for name, one in lines:
+        words = [f"mean radius {one.mean:.3g} {numbers.rough_interval(*(one.interval or (None, None)))}".rstrip()]
+        if len(lines) <= _MOST_DETAILED:
+            words.append(f"nothing certified {share_estimate(one.abstains)}")
+            words += [f"another class {share_estimate(one.wrong)}"] if one.wrong.count else []
+        if np.isfinite(one.certificates.possible):
+            words.append(f"at most {one.certificates.possible:.3g} possible")
+        if one.certificates.asked is not None:
+            words.append(f"a lower bound but at {one.certificates.asked:g}, which its images were asked about")
+        yield f"{name}{f' ({one.certificates.key.norm})' if one.certificates.key.norm else ''}: {', '.join(words)}."
+    if left:
+        yield f"Not shown: {', '.join(left)}."
+
+
+def _curve(ax: Axes, one: CertifiedAccuracy, end: float, style: dict[str, Any]) -> None:
+    """The steps: at a radius where it falls, the curve still has the value of that radius, and then that of the next one.
+
+    Where nothing could have been certified it has neither line nor band.
+    """
+    curve, last = one.curve(), min(end, one.certificates.possible)
+    beyond = one.at(2.0 * end)  # nothing
+    at = np.unique(np.linspace(0, len(curve.radii) - 1, min(len(curve.radii), _MOST_STEPS)).round().astype(int))
+    radii = np.append(curve.radii[at], max(last, one.largest))
+    columns = ((curve.values, beyond.value), (curve.lowers, beyond.lower), (curve.uppers, beyond.upper))
+    values, lowers, uppers = (np.append(of[at], zero) for of, zero in columns)
+    ax.fill_between(radii, lowers, uppers, step="pre", color=style["color"], alpha=0.13, linewidth=0, zorder=1.5)
+    ax.step(radii, values, where="pre", zorder=3, **style)
+    ax.plot([0.0], [one.clean.value], **ring(style["color"]))

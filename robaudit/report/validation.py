@@ -1,41 +1,76 @@
-"""The pictures of a validation: error against the noise level, and estimate against reference."""
+"""A validation: its tables for terminals, and figures of the error against the noise level and of estimate against reference."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from robaudit.advice.comparison import Truth
+from robaudit.advice.comparison import ReferenceComparison, Truth
 from robaudit.advice.validate import Validation
-from robaudit.advice.verdicts import short
+from robaudit.advice.verdicts import milliseconds, short, signed
 from robaudit.errors import NothingLeftError, RunError
 from robaudit.levels import NoiseLevel, noise_level
-from robaudit.report.numbers import span
+from robaudit.report import numbers
+from robaudit.report.pictures.kinds import picture
 from robaudit.report.pictures.page import (
     PictureSize,
     Sketch,
     few_ticks,
-    legend,
-    legend_rows,
     level_name,
     log_scale,
-    page,
-    panels,
-    rows_of,
+    paneled,
     styles_of,
     told_apart,
 )
-from robaudit.report.pictures.style import CARD, FAINT, line_style, saved
+from robaudit.report.pictures.style import CARD, FAINT, line_style
+from robaudit.report.tables import Table, cells, columns
 from robaudit.rows import Row
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import SubFigure
 
-_WIDE, _HIGH = 3.0, 2.4  # inches of a panel
+_NOTES = (
+    "bias: mean of estimate - reference. RMSE: without the reference's own variance. rank: Spearman's correlation.",
+    "+-: one standard error over the images, not a 95 % interval: a few images may miss rare large errors.",
+    "coverage: 95 % intervals that agree with the reference and its interval. -: does not apply.",
+)
+
+
+def validation_tables(found: Validation) -> Iterator[Table]:
+    """A table for each noise level, with a verdict on each estimator and which to use."""
+    images = len({name for name, _ in found.truths})
+    yield Table(f"{images} images against mc with {found.draws:,} draws of independent noise")
+    levels = numbers.level_texts(found.levels)
+    head = columns(("estimator",), ("bias +- error", "RMSE +- error", "rank", "coverage", "per image"))
+    for at, words in zip(found.levels, found.verdicts(), strict=True):
+        rows = tuple(cells((one.estimator, *_cells(one))) for one in found.at(at))
+        said = [f"{estimator} {text}." for estimator, text in words["verdicts"].items()]
+        said += [f"Note: {text}." for text in words["remarks"]]
+        advice = cells((f"-> {text}." for text in words["advice"]), "strong")
+        yield Table(f"At {levels[at]}", head, rows, conclusions=(*cells(said), *advice))
+    yield Table(notes=_NOTES)
+
+
+def _cells(one: ReferenceComparison) -> Iterator[str]:
+    error = one.error
+    yield "-" if error is None else signed(error.bias) + _spread(one, error.bias_error)
+    yield "-" if error is None else short(error.rmse) + _spread(one, error.rmse_error)
+    yield "-" if one.rank is None else short(one.rank)
+    yield "-" if one.coverage is None else f"{one.coverage.held}/{one.coverage.total}"
+    yield milliseconds(one.seconds)
+
+
+def _spread(one: ReferenceComparison, error: float | None) -> str:
+    """Empty where noise changed no image: its effect on other images is then unknown, not zero."""
+    return "" if error is None or not one.touched else f" +- {short(error)}"
+
+
+# --- the figure
+
 _LOWEST = 1e-4
 
 
@@ -85,39 +120,38 @@ def pictures(validation: Validation) -> Mapping[str, Callable[[], bytes]]:
     sketches = {"scatter": _scatter(validation)}
     if found:
         sketches["errors"] = sketch(found, validation.draws)
-    return {f"{name}.{kind}": _file(made, kind) for name, made in sketches.items() for kind in ("png", "svg")}
-
-
-def _file(made: Sketch, kind: str) -> Callable[[], bytes]:
-    return lambda: saved(kind, *page(made, PictureSize()), dpi=150)
+    files = ((name, kind, made) for name, made in sketches.items() for kind in ("png", "svg"))
+    return {f"{name}.{kind}": partial(picture, made, kind, PictureSize(), dpi=150) for name, kind, made in files}
 
 
 def sketch(found: Sequence[RmsePoint], draws: int | None = None) -> Sketch:
     """Error against noise level, a line for each estimator, a panel for each noise."""
-    names = dict(zip(keys := list(dict.fromkeys((one.run, one.estimator) for one in found)), told_apart(keys), strict=True))
+    keys = list(dict.fromkeys((one.run, one.estimator) for one in found))
+    styles = dict(zip(keys, styles_of(keys, marks=True), strict=True))
     noises = list(dict.fromkeys(str(one.at.noise) for one in found))
     reference = "mc" if draws is None else f"mc with {draws:,} draws"
-    return Sketch(
-        title="Error of the estimators by noise level",
-        caption=f"RMSE over {span([one.images for one in found])} images against {reference}; band: one standard error.",
-        height=lambda look: rows_of(len(noises), look, _WIDE) * _HIGH + legend_rows(list(names.values()), look) * look.line,
-        draw=lambda body, look: _errors(body, look, found, names, noises),
-    )
 
-
-def _errors(
-    body: SubFigure, look: PictureSize, found: Sequence[RmsePoint], names: Mapping[tuple[str, str], str], noises: Sequence[str]
-) -> None:
-    styles = dict(zip(names, styles_of(list(names), marks=True), strict=True))
-    titles = noises if len(noises) > 1 else ()
-    for ax, noise in zip(panels(body, len(noises), look, _WIDE, titles=titles, sharey=True), noises, strict=True):
+    def draw(ax: Axes, noise: str, _: PictureSize) -> None:
         mine = [one for one in found if one.at.noise == noise]
         for key, style in styles.items():
             line = sorted((one for one in mine if (one.run, one.estimator) == key), key=lambda one: one.at.strength)
             _line(ax, [(one.at.number, one.rmse, one.rmse_error) for one in line], style)
-        _log(ax)
+        log_scale(ax, "x")
+        log_scale(ax, "y")
         ax.set_xlabel(level_name(str(mine[0].at.name)))
-    legend(body, list(names.values()), list(styles.values()), look)
+
+    return paneled(
+        "Error of the estimators by noise level",
+        [f"RMSE over {numbers.span([one.images for one in found])} images against {reference}; band: one standard error."],
+        noises,
+        draw,
+        wide=3.0,
+        high=2.4,
+        titles=noises if len(noises) > 1 else (),
+        styles=dict(zip(told_apart(keys), styles.values(), strict=True)),
+        ylabel="RMSE",
+        sharey=True,
+    )
 
 
 def _line(ax: Axes, points: Sequence[tuple[float, float, float | None]], style: Mapping[str, Any]) -> None:
@@ -130,33 +164,27 @@ def _line(ax: Axes, points: Sequence[tuple[float, float, float | None]], style: 
     ax.plot(x, [rmse if rmse > _LOWEST else math.nan for _, rmse, _ in points], **style)
 
 
-def _log(ax: Axes) -> None:
-    log_scale(ax, "x")
-    log_scale(ax, "y")
-    if ax.get_subplotspec().is_first_col():  # type: ignore[union-attr]
-        ax.set_ylabel("RMSE")
-
-
 def _scatter(validation: Validation) -> Sketch:
     """Estimate against reference, a panel for each estimator and noise level."""
-    count, wide, images = len(validation.comparisons), 1.7, len({name for name, _ in validation.truths})
-    return Sketch(
-        title="Estimate against reference",
-        caption=f"{images} images; reference: mc with {validation.draws:,} draws. Bars: 95 % intervals.",
-        height=lambda look: rows_of(count, look, wide) * 2.2,
-        draw=lambda body, look: _draw_scatter(body, look, validation, wide),
-    )
-
-
-def _draw_scatter(body: SubFigure, look: PictureSize, validation: Validation, wide: float) -> None:
     labels = list(dict.fromkeys(one.estimator for one in validation.comparisons))
-    titles = [f"{one.estimator}, {one.at}" for one in validation.comparisons]
-    for ax, one in zip(panels(body, len(titles), look, wide, titles=titles), validation.comparisons, strict=True):
+
+    def draw(ax: Axes, one: ReferenceComparison, _: PictureSize) -> None:
         rows = ((name, row) for (name, at, label), row in validation.rows.items() if (label, at) == (one.estimator, one.at))
         pairs = [(row, validation.truths[name, one.at]) for name, row in rows]
         _dots(ax, pairs, line_style(labels.index(one.estimator))["color"], same=one.error is not None)
         order = f"rank {'-' if one.rank is None else short(one.rank)}"
         ax.set_xlabel(order if one.error is None else f"bias {short(one.error.bias)}, {order}")
+
+    images = len({name for name, _ in validation.truths})
+    return paneled(
+        "Estimate against reference",
+        [f"{images} images; reference: mc with {validation.draws:,} draws. Bars: 95 % intervals."],
+        validation.comparisons,
+        draw,
+        wide=1.7,
+        high=2.2,
+        titles=[f"{one.estimator}, {one.at}" for one in validation.comparisons],
+    )
 
 
 def _dots(ax: Axes, pairs: Sequence[tuple[Row, Truth]], ink: str, *, same: bool) -> None:

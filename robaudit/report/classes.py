@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from robaudit.quantities import Quantity
 from robaudit.report import numbers, words
+from robaudit.report.chosen import one_result, same_result
 from robaudit.report.differences import Changes, changes_of, difference, run_columns
+from robaudit.report.numbers import estimate, signs
+from robaudit.report.pictures.page import PictureSize, Sketch, few_ticks, fitted, legend, legend_rows
+from robaudit.report.pictures.style import CARD, COLOURS, FAINT, GRID, HIGHER, INK, LOWER
 from robaudit.report.sections import Ask, Found, Section, by_name
-from robaudit.report.summary_tables import about, approximate, mean_cell
+from robaudit.report.summary import about, approximate, mean_cell
 from robaudit.report.tables import Cell, Column, Table, cells, columns
 from robaudit.stats.classes import ClassBias, ClassStats, GapVerdict, class_bias
 from robaudit.stats.groups import quantity_of
@@ -18,15 +23,19 @@ from robaudit.stats.intervals import LIKE_THESE, THESE_IMAGES
 from robaudit.store.run import Run
 from robaudit.text import class_name, count
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import SubFigure
+
 OTHERS = "from the others"
 """The head of a class's difference from all other images."""
 SINGLE_IMAGE = "( ) a single image: shown with its own interval, not tested."
-_ALL, _WORST, _BEST = 30, 20, 5  # of the classes on a page
+_ALL, _MOST_DRAWN, _WORST, _BEST = 30, 25, 20, 5  # of the classes on a page: in a table, in a figure, and of more
 _CLASSES = ("label", "predicted")
 _OPEN = 3  # results whose classes start unfolded
 
 
-class ClassSection(Section[ClassBias]):
+class ClassesSection(Section[ClassBias]):
     """Robustness by class, for each result: which classes differ from the others, and the gap between the least and the most robust."""
 
     title = "Classes, least robust first"
@@ -39,7 +48,7 @@ class ClassSection(Section[ClassBias]):
         if by not in _CLASSES:
             from robaudit.auditing.claim import column_of_run  # and with it torch
 
-            groups = column_of_run(run, by, ask.data)
+            groups = column_of_run(run, by, None if ask.data is None else ask.data.spec)
         return [
             class_bias(
                 one,
@@ -84,6 +93,26 @@ class ClassSection(Section[ClassBias]):
                 yield replace(table, rows=parts[0], lines=(*table.lines, f"The {_WORST} least robust:"))
                 yield Table(f"The {_BEST} most robust", table.columns, parts[2])
                 yield Table(f"The other {len(parts[1])} classes", table.columns, parts[1], folded=True)
+
+    def narrowed(self, runs: Sequence[Run], ask: Ask) -> Ask:
+        """One result of each run is shown."""
+        return one_result(runs, ask)
+
+    def figure(self, found: Sequence[Found[ClassBias]], ask: Ask) -> Sketch:
+        """How far the mean of each class is from all others, in the order of the first run, a colour for each run."""
+        found = same_result(found, lambda record: record.key)
+        order = [one.index for one in weakest_first(found[0].record)]
+        shown: list[int | None] = [*order] if len(order) <= _MOST_DRAWN else [*order[:_WORST], None, *order[-_BEST:]]
+        runs = [one.name for one in found]
+        leads = [words.gap_sentence(one.record) for one in found]
+        return Sketch(
+            title="Robustness by class",
+            about=str(found[0].record.key),
+            lead=leads[0] if len(found) == 1 else " ".join(f"{name}: {text}" for name, text in zip(runs, leads, strict=True)),
+            caption=" ".join(_caption(found, len(order) - len(shown) + 1 if None in shown else 0)),
+            height=lambda look: len(shown) * look.line * (1.25 + 0.35 * (len(runs) - 1)) + 0.45 + legend_rows(runs, look) * look.line,
+            draw=lambda body, look: _draw(body, look, found, shown),
+        )
 
     def lines(self, one: Found[ClassBias], ask: Ask) -> Iterator[Mapping[str, Any]]:
         """A line for each class, in order of class."""
@@ -179,9 +208,7 @@ def weakest_first(bias: ClassBias) -> list[ClassStats]:
 
 def difference_text(one: ClassStats) -> str:
     """The difference from the others with its interval; empty for a class that is not tested."""
-    if one.difference is None or one.difference_lower is None or one.difference_upper is None:
-        return ""
-    return numbers.change(one.difference, (one.difference_lower, one.difference_upper))
+    return "" if one.difference is None else numbers.change(one.difference, one.difference_lower, one.difference_upper)
 
 
 def _mean(one: ClassStats, quantity: Quantity) -> Cell:
@@ -219,3 +246,89 @@ def _notes(bias: ClassBias, *, share: bool) -> Iterator[str]:
         yield f"{bias.key.quantity} has no usual threshold: --threshold adds the share of images below one."
     if bias.left_out:
         yield f"{count(bias.left_out, 'sample')} left out: no {bias.by}, or no finite value."
+
+
+# --- the figure
+
+
+def _caption(found: Sequence[Found[ClassBias]], between: int) -> Iterator[str]:
+    biases = [one.record for one in found]
+    images, by = sum(one.images for one in biases[0].classes), "label" if biases[0].by == "label" else "predicted class"
+    yield f"{images:,} images in {len(biases[0].classes):,} classes, by {by}."
+    if any(one.difference is not None for bias in biases for one in bias.classes):
+        yield (
+            f"Dot: mean of the class minus the mean of all other images; bar: its {100 * (1 - biases[0].alpha):g} % interval for "
+            f"{LIKE_THESE}, simultaneous over all classes. Filled, and the bar excludes 0: differs significantly from the others."
+        )
+    if len(found) == 1:
+        yield "Right: mean of the class, and its number of images."
+    if between:
+        yield f"{between:,} classes between are not shown."
+    if any(one.images == 1 for bias in biases for one in bias.classes):
+        yield "A class without a dot has a single image."
+    if any(bias.of_bounds for bias in biases):
+        yield "Some values are only bounds: differences are between the bounds."
+    if any(one.mean.measured_by == "none" for bias in biases for one in bias.classes):
+        yield "No image has an interval of its own: its value is an approximation of unknown error, which no bar covers."
+    if left_out := sum(bias.left_out for bias in biases):
+        yield f"{left_out:,} images without a class or a finite value are left out."
+
+
+def _draw(body: SubFigure, look: PictureSize, found: Sequence[Found[ClassBias]], shown: Sequence[int | None]) -> None:
+    ax: Axes = body.subplots()
+    several, classes = len(found) > 1, [{one.index: one for one in each.record.classes} for each in found]
+    ends = [0.0]
+    for run, of in enumerate(classes):
+        shift = 0.0 if not several else (run - (len(classes) - 1) / 2) / (len(classes) + 1)
+        for place, index in enumerate(shown):
+            one = of.get(index) if index is not None else None
+            if one is not None and one.difference is not None:
+                ends += _dot(ax, place + shift, one, COLOURS[run % len(COLOURS)] if several else "")
+    for place, index in enumerate(shown):
+        if index is None:
+            ax.axhline(place, color=GRID, linewidth=1.4, linestyle=(0, (1, 3)))
+    room = 0.05 * ((max(ends) - min(ends)) or 0.1)
+    ax.set(xlim=(min(ends) - room, max(ends) + room), ylim=(len(shown) - 0.4, -0.6))
+    ax.grid(visible=False, axis="y")
+    ax.axvline(0.0, color=FAINT, linewidth=1.0, zorder=1)
+    few_ticks(ax.xaxis)
+    bias = found[0].record
+    way = "" if bias.higher_is_better else " (lower is better)"
+    ax.set_xlabel(fitted(f"{bias.key.quantity}: difference from all other images{way}", 0.75 * look.body, look.size))
+    _names(ax, look, classes[0], shown, marked=not several)
+    if several:
+        legend(body, {one.name: {"color": COLOURS[i % len(COLOURS)], "marker": "o"} for i, one in enumerate(found)}, look)
+    else:
+        _means(ax, found[0], classes[0], shown)
+
+
+def _names(ax: Axes, look: PictureSize, classes: Mapping[int, ClassStats], shown: Sequence[int | None], *, marked: bool) -> None:
+    texts = [f"{len(classes) - len(shown) + 1:,} classes" if index is None else label_of(classes[index]) for index in shown]
+    ax.set_yticks(range(len(shown)), [fitted(text, 0.32 * look.body, look.size) for text in texts])
+    for label, index in zip(ax.get_yticklabels(), shown, strict=True):
+        differs = classes[index].differs if index is not None and marked else None
+        label.set_color({"lower": LOWER, "higher": HIGHER}.get(differs or "", INK))
+        label.set_fontweight("bold" if differs in ("lower", "higher") else "normal")
+
+
+def _means(ax: Axes, one: Found[ClassBias], classes: Mapping[int, ClassStats], shown: Sequence[int | None]) -> None:
+    quantity = one.run.quantities[one.record.key.quantity]
+    right = ax.secondary_yaxis("right")
+    right.spines[:].set_visible(False)
+    texts = []
+    for index in shown:
+        stats = None if index is None else classes[index]
+        mean = stats and signs(estimate(stats.mean.value, stats.mean.lower, stats.mean.upper, quantity.low, quantity.high))
+        texts.append(f"{mean}, n {stats.images:,}" if stats else "")
+    right.set_yticks(range(len(shown)), texts)
+
+
+def _dot(ax: Axes, y: float, one: ClassStats, colour: str) -> list[float]:
+    """The difference of a class with its interval; returns the numbers that must be seen."""
+    marked = one.differs in ("lower", "higher")
+    ink = colour or {"lower": LOWER, "higher": HIGHER}.get(one.differs or "", FAINT)
+    ends = [end for end in (one.difference_lower, one.difference_upper) if end is not None]
+    style: dict[str, Any] = {"markerfacecolor": ink if marked else CARD, "markeredgecolor": ink, "markeredgewidth": 1.3, "color": ink}
+    ax.plot(ends, [y] * len(ends), color=ink, linewidth=1.6, solid_capstyle="butt", alpha=0.85, zorder=2)
+    ax.plot([one.difference or 0.0], [y], marker="o", zorder=3, **style)
+    return [end for end in (*ends, one.difference) if end is not None and math.isfinite(end)]

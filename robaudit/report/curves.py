@@ -6,16 +6,20 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from robaudit.documents import json_values
 from robaudit.levels import GAUSSIAN
 from robaudit.report import numbers
 from robaudit.report.differences import BOOTSTRAP_P, Paired, paired_cells, paired_changes, run_columns
+from robaudit.report.numbers import span
+from robaudit.report.pictures.page import PictureSize, Sketch, few_ticks, paneled, percent_scale
+from robaudit.report.pictures.style import FAINT, line_style
 from robaudit.report.sections import Ask, Found, Section
 from robaudit.report.tables import Column, Table, cells
 from robaudit.report.words import BOOTSTRAP
 from robaudit.stats.curves import (
+    HALF,
     HIGHER_IS_BETTER,
     HUMANS,
     LINEAR,
@@ -28,8 +32,12 @@ from robaudit.stats.curves import (
     curve_changes,
     curves_of,
 )
+from robaudit.stats.intervals import LIKE_THESE
 from robaudit.store.run import Run
 from robaudit.text import count
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 _COARSE = 0.5  # of the images in one step: the grid is too coarse for this network
 MANY_LEVELS = 5
@@ -43,7 +51,7 @@ MEANINGS = {
 }
 
 
-class CurveSection(Section[Curves]):
+class CurvesSection(Section[Curves]):
     """Error curves under attacks, noise and linear corruption, each in one number: ASR, AMS, gamma at 50 %."""
 
     title = "Error curves"
@@ -75,6 +83,26 @@ class CurveSection(Section[Curves]):
             one is not None and one.summary.value is not None and one.summary.relation is ValueRelation.IS for one in noise
         ):
             yield _table(found, ask)
+
+    def figure(self, found: Sequence[Found[Curves]], ask: Ask) -> Sketch:
+        """Accuracy under attacks, noise and linear corruption: a panel for each, a line for each of the first eight runs."""
+        shown = [(one.name, one.record) for one in found[:_MOST_MODELS]]
+        kinds = [kind for kind in CurveKind if any(kind in one.curves for _, one in shown)]
+        styles = {name: line_style(i) for i, (name, _) in enumerate(shown)}
+
+        def draw(ax: Axes, kind: CurveKind, _: PictureSize) -> None:
+            _panel(ax, kind, [(styles[name], one.curves[kind]) for name, one in shown if kind in one.curves])
+
+        return paneled(
+            "Accuracy under attacks, noise and linear corruption",
+            _caption(shown, kinds, found[_MOST_MODELS:]),
+            kinds,
+            draw,
+            wide=2.2,
+            high=2.2,
+            titles=[_AXES[kind][0] for kind in kinds],
+            styles=styles,
+        )
 
     def documents(self, found: Sequence[Found[Curves]], ask: Ask) -> list[dict[str, Any]]:
         """The curves; of several runs, with the differences of the summaries from the first run's."""
@@ -117,26 +145,17 @@ def _table(found: Sequence[Found[Curves]], ask: Ask) -> Table:
     rows.append(["clean accuracy", *(f"{100 * (1 - float(next(iter(one.curves.values())).errors[0])):.1f}%" for one in block), *none])
     for kind in kinds:
         moved = [text for of in changes for text in paired_cells(of.get(kind))]
-        rows.append([NAMES[kind], *(_both(one.curves.get(kind)) for one in block), *moved])
+        rows.append([NAMES[kind], *(text(one.curves[kind].summary) if kind in one.curves else numbers.NONE for one in block), *moved])
     columns = run_columns(names, tested=True) if changes else [Column(name, number=True) for name in names]
     notes = tuple(_notes(dict(zip(names, block, strict=True)), paired=bool(changes)))
     return Table("Summary of the error curves", (Column(""), *columns), tuple(map(cells, rows)), notes=notes)
 
 
-def _both(curve: ErrorCurve | None) -> str:
-    return numbers.NONE if curve is None else " ".join(filter(None, (text(curve.summary), interval(curve.summary))))
-
-
 def text(summary: CurveSummary) -> str:
-    """The value, with its relation."""
-    return numbers.NONE if summary.value is None else f"{summary.relation} {summary.value:.3g}".lstrip()
-
-
-def interval(summary: CurveSummary) -> str:
-    """The interval for the population; open above where the curve leaves it open."""
-    if summary.lower is None or summary.upper is None or summary.value is None:
-        return ""
-    return f"[{summary.lower:.3g}, {'...' if math.isinf(summary.upper) else f'{summary.upper:.3g}'}]"
+    """The value with its relation and its interval for the population, open above where the curve leaves it open."""
+    if summary.value is None:
+        return numbers.NONE
+    return f"{summary.relation} {summary.value:.3g} {numbers.rough_interval(summary.lower, summary.upper)}".strip()
 
 
 def _notes(every: Mapping[str, Curves], *, paired: bool) -> Iterator[str]:
@@ -178,3 +197,65 @@ def _first_step(curve: ErrorCurve) -> float:
     """The share of the correct images that the first step of a grid takes."""
     errors = curve.errors
     return float((errors[1] - errors[0]) / (1.0 - errors[0])) if len(errors) > 1 and errors[0] < 1 else 0.0
+
+
+# --- the figure
+
+_MOST_MODELS = 8
+_AXES = {
+    CurveKind.L2: ("attacks in l2", "l2 radius"),
+    CurveKind.LINF: ("attacks in linf", "linf radius"),
+    CurveKind.NOISE: ("Gaussian noise", "standard deviation"),
+    CurveKind.LINEAR: ("linear corruption", "gamma, share of the image left"),
+}
+_RISEN, _TAIL = 0.9, 1.25
+
+
+def _caption(shown: Sequence[tuple[str, Curves]], kinds: Sequence[CurveKind], left: Sequence[Found[Curves]]) -> Iterator[str]:
+    numbers = {curve.images for _, one in shown for curve in one.curves.values()}
+    yield f"Share of {span(numbers)} images that are classified as labelled."
+    if max(numbers) > 1:
+        yield f"Bands: 95 % bootstrap intervals, {LIKE_THESE}, each point alone."
+    for kind in kinds:
+        summaries = [(name if len(shown) > 1 else "", one.curves[kind].summary) for name, one in shown if kind in one.curves]
+        yield f"{NAMES[kind]}: {'; '.join(f'{name} {text(one)}'.lstrip() for name, one in summaries)}."
+    if CurveKind.LINEAR in kinds:
+        yield f"Dashed: half of the images, which human observers name at gamma of about {HUMANS:g} (Jang et al. 2021, other images)."
+    tails = [one.curves[CurveKind.NOISE] for _, one in shown if CurveKind.NOISE in one.curves]
+    end = max((float(curve.places[-1]) for curve in tails), default=0.0)
+    if tails and end > max(float(curve.places[_last(curve)]) for curve in tails):
+        yield f"Under noise the curves go on to a standard deviation of {end:g}."
+    for name, one in shown:
+        for remark in remarks(one):
+            yield f"{name}: {remark}" if len(shown) > 1 else remark[0].upper() + remark[1:]
+    if left:
+        yield f"Not shown: {', '.join(one.name for one in left)}."
+
+
+def _panel(ax: Axes, kind: CurveKind, curves: Sequence[tuple[dict[str, Any], ErrorCurve]]) -> None:
+    ends = [float(curve.places[_last(curve)]) for _, curve in curves]
+    linear = kind is CurveKind.LINEAR
+    end = min(ends) if linear else max(*ends, 1e-6)
+    for style, curve in curves:
+        part = curve.places <= end if kind is CurveKind.NOISE else slice(None)
+        at, accuracy = curve.places[part], 1.0 - curve.errors[part]
+        ax.fill_between(at, 1.0 - curve.upper[part], 1.0 - curve.lower[part], color=style["color"], alpha=0.16, linewidth=0, zorder=1.5)
+        ax.plot(at, accuracy, zorder=3, clip_on=False, **style)
+    ax.set(xlim=(1.0 if linear else 0.0, end), ylim=(0.0, 1.02), xlabel=_AXES[kind][1])
+    few_ticks(ax.xaxis)
+    percent_scale(ax.yaxis)
+    if linear:
+        thin: dict[str, Any] = {"color": FAINT, "linewidth": 0.9, "linestyle": (0, (4, 2)), "zorder": 1.8}
+        ax.axhline(HALF, **thin)
+        if end < HUMANS < 1.0:
+            ax.axvline(HUMANS, **thin)
+            ax.annotate("people", (HUMANS, 1.0), (-3, -2), textcoords="offset points", ha="right", va="top", color=FAINT)
+
+
+def _last(curve: ErrorCurve) -> int:
+    """The last point that must be seen: noise curves have long tails, which begin at nine tenths of what they rise."""
+    last = len(curve.places) - 1
+    if curve.kind is not CurveKind.NOISE:
+        return last
+    risen = curve.errors - curve.errors[0] >= _RISEN * (curve.errors.max() - curve.errors[0])
+    return min(math.ceil(_TAIL * int(risen.argmax())) or last, last)

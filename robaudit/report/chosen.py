@@ -1,4 +1,4 @@
-"""The result that represents the runs where a picture has room for one."""
+"""The result that represents the runs where a figure has room for one."""
 
 from __future__ import annotations
 

@@ -5,13 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from robaudit.errors import NothingLeftError, SpecError
 from robaudit.report import numbers
 from robaudit.report.differences import BOOTSTRAP_P, comparable, p_text, run_columns
+from robaudit.report.pictures.page import PictureSize, Sketch, few_ticks, fitted, paneled
+from robaudit.report.pictures.style import CROSS, DOT, FAINT, TRIANGLE
 from robaudit.report.sections import Ask, Found, Section, by_name
-from robaudit.report.summary_tables import about
+from robaudit.report.summary import about
 from robaudit.report.tables import Column, Table, cells
 from robaudit.stats.intervals import LIKE_THESE, ROW_CONFIDENCE
 from robaudit.stats.scores import (
@@ -19,6 +24,7 @@ from robaudit.stats.scores import (
     RADII,
     Change,
     Radii,
+    Score,
     ScoreChanges,
     Scores,
     ScoreValue,
@@ -29,8 +35,11 @@ from robaudit.stats.scores import (
 from robaudit.store.run import Run
 from robaudit.text import count
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
-class ScoreSection(Section[Scores]):
+
+class ScoresSection(Section[Scores]):
     """Scores of radii: mean and minimum, relative to how difficult the images are, and on easy against hard images."""
 
     title = "Radius and difficulty"
@@ -56,6 +65,26 @@ class ScoreSection(Section[Scores]):
         for one in alone:
             table = table_of(one.record)
             yield replace(table, heading=f"{one.name}: {table.heading}") if several else table
+
+    def figure(self, found: Sequence[Found[Scores]], ask: Ask) -> Sketch:
+        """Radii against the difficulty of the images, with the line of the slope: a panel for each of the first nine results and runs."""
+        keys = [one.record.radii.key for one in found]
+        every = sorted(found, key=lambda one: keys.index(one.record.radii.key))
+        several = len(by_name(found)) > 1
+        named = [(f"{one.name}: {one.record.radii.key}" if several else str(one.record.radii.key), one.record) for one in every]
+        shown = named[:_MOST_PANELS]
+        there = {mark for _, one in shown for mark, _ in _marked(one.radii)}
+
+        return paneled(
+            "Radius against difficulty",
+            _caption(shown, [title for title, _ in named[_MOST_PANELS:]]),
+            [one for _, one in shown],
+            _panel,
+            wide=2.2,
+            high=_HIGH if len(shown) > 1 else 2.7,
+            titles=[title for title, _ in shown],
+            styles={name: style for name, style in _MARKS.items() if name in there},
+        )
 
     def documents(self, found: Sequence[Found[Scores]], ask: Ask) -> list[dict[str, Any]]:
         """All scores; of several runs, each result against the first run's."""
@@ -126,7 +155,7 @@ def _compared(found: Sequence[Found[Scores]], ask: Ask) -> tuple[list[tuple[str,
 def table_of(scores: Scores) -> Table:
     """A line for each score of one result."""
     shown = [(score, one) for score, one in scores.values.items() if one.value is not None]
-    rows = [cells((score, _both(one), MEANINGS[score])) for score, one in shown]
+    rows = [cells((score, text(one), MEANINGS[score])) for score, one in shown]
     heads = (Column("score"), Column(f"value [{_percent(scores)} interval]", number=True), Column("meaning", wrap=True))
     note = f"[ ] {_intervals(scores)}."
     return Table(str(scores.radii.key), heads, tuple(rows), (_about(scores.radii), _counts(scores.radii)), notes=(note, *notes(scores)))
@@ -137,7 +166,7 @@ def change_table(changes: ScoreChanges, names: Sequence[str]) -> Table:
     base, new = names
     shown = [(score, one) for score, one in changes.changes.items() if one.value is not None]
     rows = [
-        cells((score, *(_both(one) for one in (change.base, change.new)), difference(change), p_text(change.p_value)))
+        cells((score, *(text(one) for one in (change.base, change.new)), difference(change), p_text(change.p_value)))
         for score, change in shown
     ]
     radii = changes.base.radii
@@ -151,26 +180,15 @@ def change_table(changes: ScoreChanges, names: Sequence[str]) -> Table:
     )
 
 
-def _both(one: ScoreValue) -> str:
-    return f"{text(one)} {interval(one)}".strip()
-
-
 def text(one: ScoreValue) -> str:
-    """The value: a lower end where censored images leave it open above, "~" where they leave it open on both sides."""
+    """The value with its interval for the population: a lower end where censored images leave it open above, "~" where they leave it
+    open on both sides.
+    """
     if one.value is None:
         return numbers.NONE
-    if one.at_least:
-        return f">= {one.value:.4g}"
     known = one.measured_lower, one.measured_upper
-    return f"~{one.value:.4g}" if known == (0.0, 1.0) and 0.0 < one.value < 1.0 else f"{one.value:.4g}"
-
-
-def interval(one: ScoreValue) -> str:
-    """The interval for the population; open where censored images leave it open."""
-    if one.lower is None or one.upper is None:
-        return ""
-    lower, upper = ("..." if math.isinf(end) else f"{end:.4g}" for end in (one.lower, one.upper))
-    return f"[{lower}, {upper}]"
+    mark = ">= " if one.at_least else "~" if known == (0.0, 1.0) and 0.0 < one.value < 1.0 else ""
+    return f"{mark}{one.value:.4g} {numbers.rough_interval(one.lower, one.upper, 4)}".rstrip()
 
 
 def difference(change: Change) -> str:
@@ -220,3 +238,57 @@ def _intervals(scores: Scores) -> str:
 
 def _percent(scores: Scores) -> str:
     return f"{100 * scores.confidence:.4g}%"
+
+
+# --- the figure
+
+_MOST_PANELS = 9
+_HIGH = 2.1  # inches of a panel
+_MARKS = {"correct": DOT, "beyond the cap": TRIANGLE, "misclassified": CROSS}
+
+
+def _caption(shown: Sequence[tuple[str, Scores]], left: Sequence[str]) -> Iterator[str]:
+    yield "g: the logit of the clean score of the predicted class, the larger the easier; higher radii are better."
+    for name, one in shown:
+        radii, slope, fit = one.radii, one.values[Score.SLOPE], one.values[Score.R_SQUARED]
+        words = [count(len(radii.ids), "image")]
+        if slope.value is not None:
+            words.append(f"slope {text(slope)}" + ("" if fit.value is None else f", R\N{SUPERSCRIPT TWO} {fit.value:.3f}"))
+        if censored := int(radii.censored.sum()):
+            words.append(f"{censored:,} censored at {radii.cap:.3g}")
+        if radii.left_out:
+            words.append(f"{radii.left_out:,} correct with g <= 0 not in the fit")
+        yield f"{name}: {', '.join(words)}{'; upper bounds' if radii.upper_bounds else ''}."
+    if any(one.values[Score.SLOPE].value is not None for _, one in shown):
+        yield "Line: r = slope g through the origin, of the correct images with g > 0."
+    if any(not one.radii.correct.all() for _, one in shown):
+        yield "Crosses: misclassified images, at the radius of the predicted class; scores count them as 0."
+    if any(one.radii.without_difficulty for _, one in shown):
+        yield "Images whose difficulty is unknown are not drawn."
+    if left:
+        yield f"Not shown: {', '.join(left)}."
+
+
+def _marked(radii: Radii) -> Iterator[tuple[str, NDArray[np.bool_]]]:
+    """The kinds of marks that some images need, and those images."""
+    known = ~np.isnan(radii.g)
+    for name, some in zip(_MARKS, (radii.correct & ~radii.censored, radii.censored, ~radii.correct), strict=True):
+        if (some & known).any():
+            yield name, some & known
+
+
+def _panel(ax: Axes, scores: Scores, look: PictureSize) -> None:
+    radii, slope = scores.radii, scores.values[Score.SLOPE].value
+    for name, at in _marked(radii):
+        ax.plot(radii.g[at], radii.values[at], alpha=0.85, clip_on=False, zorder=3, **_MARKS[name])
+    known = ~np.isnan(radii.g)
+    left, right = (min(0.0, *ax.get_xlim()), max(0.0, *ax.get_xlim()))
+    top = 1.06 * max(float(radii.values[known].max(initial=0.0)), 1e-12)
+    if slope is not None:
+        end = min(right, top / slope) if slope > 0 else right
+        ax.plot([0.0, end], [0.0, slope * end], color=FAINT, linewidth=1.3, zorder=2)
+    ax.set(xlim=(left, right), ylim=(0.0, top))
+    few_ticks(ax.xaxis, 4)
+    few_ticks(ax.yaxis, 4)
+    ax.set_xlabel("difficulty g (right: easier)")
+    ax.set_ylabel(fitted(f"{radii.key.norm} radius" if radii.key.norm else radii.key.quantity, _HIGH - 0.5, look.size))

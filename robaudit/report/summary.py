@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from robaudit.levels import NoiseLevel, noise_level
+import numpy as np
+
+from robaudit.levels import GAUSSIAN, NONE, NoiseLevel, noise_level
 from robaudit.names import ResultName
-from robaudit.quantities import LOSS, Quantity
+from robaudit.quantities import LOSS, P_ROBUST, Quantity
 from robaudit.report import numbers
 from robaudit.report.differences import Changes, changes_of, difference, run_columns
+from robaudit.report.pictures.page import PictureSize, Sketch, few_ticks, fitted, paneled, percent_scale
+from robaudit.report.pictures.style import CARD, FAINT, level_colours, line_style
 from robaudit.report.sections import Ask, Found, Section, by_name, offered
 from robaudit.report.tables import Bar, Cell, Column, Table, cells
+from robaudit.stats.flags import usual_threshold
 from robaudit.stats.groups import GroupKey, quantity_of
-from robaudit.stats.intervals import LIKE_THESE, THESE_IMAGES
+from robaudit.stats.intervals import LIKE_THESE, THESE_IMAGES, Floats
 from robaudit.stats.summary import GroupSummary, Mean
 from robaudit.store.run import Run
 from robaudit.text import count, printable
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 MEANINGS = {
     "p_robust": "probability that noise leaves the prediction unchanged",
@@ -57,6 +66,24 @@ class SummarySection(Section[tuple[GroupSummary, ...]]):
         kept = [replace(one, record=_beside_losses(one.record)) for one in found]
         if any(one.record for one in kept):
             yield from self.tables(kept, ask)
+
+    def figure(self, found: Sequence[Found[tuple[GroupSummary, ...]]], ask: Ask) -> Sketch:
+        """The values of all images, sorted: a panel for each result, a line for each noise level or run."""
+        every = list(_panels(found, ask))
+        shown = every[:_MOST_PANELS]
+
+        def draw(ax: Axes, panel: _Panel, look: PictureSize) -> None:
+            _draw_panel(ax, panel, look, look.body / look.across(len(shown), _WIDE))
+
+        return paneled(
+            f"{'Robustness' if {one.quantity.name for one in shown} == {P_ROBUST.name} else 'Values'} of the images, sorted",
+            _caption(shown, every[_MOST_PANELS:]),
+            shown,
+            draw,
+            wide=_WIDE,
+            high=_HIGH,
+            titles=[one.title for one in shown],
+        )
 
     def document(self, one: Found[tuple[GroupSummary, ...]], ask: Ask) -> dict[str, Any]:
         """The headline's numbers, and the groups as in summary.json."""
@@ -156,7 +183,7 @@ def _overall(groups: Sequence[GroupSummary], seconds: Mapping[tuple[str, NoiseLe
         rows.append(
             (
                 *cells(_key_cells(group.key, texts, several)),
-                mean_cell(group.mean, quantity, exact=group.with_interval == group.images, alone=group.images == 1),
+                group_mean(group, quantity),
                 Cell(numbers.ends(group.mean.measured_lower, group.mean.measured_upper, *ends)),
                 *cells((*([] if facts else [f"{group.images:,}"]), *quantiles, *below, time)),
             )
@@ -212,6 +239,13 @@ def mean_cell(mean: Mean, quantity: Quantity, *, exact: bool = True, alone: bool
     return Cell(text if exact or text.startswith(numbers.NO_INTERVAL) else numbers.NO_INTERVAL + text, bar_of(mean, quantity))
 
 
+def group_mean(group: GroupSummary | None, quantity: Quantity) -> Cell:
+    """The mean of a result, as :func:`mean_cell`; a dash where a run has no such result."""
+    if group is None:
+        return Cell(numbers.NONE)
+    return mean_cell(group.mean, quantity, exact=group.with_interval == group.images, alone=group.images == 1)
+
+
 def bar_of(one: Any, quantity: Quantity) -> Bar | None:
     """A bar for something with value, lower and upper on the scale of the quantity; None where the scale has no end."""
     width = quantity.high - quantity.low
@@ -233,7 +267,7 @@ def _side_by_side(found: Sequence[Found[tuple[GroupSummary, ...]]]) -> Iterator[
         texts = numbers.level_numbers(key.at for key in keys)
         rows = []
         for key in keys:
-            means = [_mean_of(every.get((name, key)), quantity) for name in names]
+            means = [group_mean(every.get((name, key)), quantity) for name in names]
             rows.append((*cells(_key_cells(key, texts, several)), *means, *cells(_changed(changes, names[1:], key))))
         yield Table(
             heading(keys[0], quantity.unit),
@@ -243,12 +277,6 @@ def _side_by_side(found: Sequence[Found[tuple[GroupSummary, ...]]]) -> Iterator[
             notes=tuple(dict.fromkeys(caveats(groups, "[ ]"))),
         )
     yield Table(notes=(f"Means over the images. [ ] 95 % interval, {_covered(list(every.values()))}.", *_paired(changes)))
-
-
-def _mean_of(group: GroupSummary | None, quantity: Quantity) -> Cell:
-    if group is None:
-        return Cell(numbers.NONE)
-    return mean_cell(group.mean, quantity, exact=group.with_interval == group.images, alone=group.images == 1)
 
 
 def _changed(changes: Mapping[str, Changes], names: Sequence[str], key: GroupKey) -> Iterator[str]:
@@ -285,9 +313,13 @@ def caveats(groups: Sequence[GroupSummary], interval: str = "the interval") -> I
         groups: shown together.
         interval: what the table calls the interval of the mean.
     """
+
+    def named(chosen: Callable[[GroupSummary], object]) -> list[str]:
+        return list(dict.fromkeys(ResultName.parse(group.key.estimator).estimator for group in groups if chosen(group)))
+
     if any(group.with_interval < group.images for group in groups):
         yield approximate(interval)
-    if biased := list(dict.fromkeys(ResultName.parse(group.key.estimator).estimator for group in groups if group.approximate)):
+    if biased := named(lambda group: group.approximate):
         verb = "is" if len(biased) == 1 else "are"
         yield f"{', '.join(biased)} {verb} approximate: the interval of an image covers its noise draws, not the bias of the approximation."
     if leaning := list(dict.fromkeys(group.key.estimator for group in groups if group.adaptive)):
@@ -296,9 +328,9 @@ def caveats(groups: Sequence[GroupSummary], interval: str = "the interval") -> I
             f"{interval} allows for it."
         )
     yield from censoring(groups)
-    if bounds := list(dict.fromkeys(ResultName.parse(group.key.estimator).estimator for group in groups if group.of_search)):
+    if bounds := named(lambda group: group.of_search):
         yield f"<= {', '.join(bounds)}: upper bounds; the true value of an image may be smaller."
-    if bounds := list(dict.fromkeys(ResultName.parse(group.key.estimator).estimator for group in groups if group.lower_bounds)):
+    if bounds := named(lambda group: group.lower_bounds):
         yield f">= {', '.join(bounds)}: lower bounds; the true value of an image may be larger."
     if dropped := sum(group.not_finite for group in groups):
         yield f"{count(dropped, 'result')} left out: not a finite number."
@@ -322,3 +354,118 @@ def approximate(interval: str = "the interval") -> str:
     return (
         f"~ no interval of its own: each image's value is an approximation of unknown error; {interval} covers the choice of images only."
     )
+
+
+# --- the figure
+
+_MOST_PANELS, _MOST_POINTS, _MOST_NAMED = 6, 400, 4
+_WIDE, _HIGH = 3.0, 2.15  # inches of a panel
+
+
+class _Line(NamedTuple):
+    """One result of one run, and its values from the least to the most robust image."""
+
+    run: str
+    group: GroupSummary
+    values: Floats
+
+
+class _Panel(NamedTuple):
+    """Lines of one quantity, and the value beyond which an image is not robust (NaN: none)."""
+
+    title: str
+    quantity: Quantity
+    threshold: float
+    lines: tuple[_Line, ...]
+
+
+def _panels(found: Sequence[Found[tuple[GroupSummary, ...]]], ask: Ask) -> Iterator[_Panel]:
+    """A panel for each estimator and noise, and for each run where there are several levels; else the runs share it."""
+    several = len(found) > 1
+    grouped: dict[tuple[str, ...], list[_Line]] = {}
+    quantities = {name: quantity for one in found for name, quantity in one.run.quantities.items()}
+    for one in found:
+        every = one.run.frame
+        for group in one.record:
+            key = group.key
+            levels = {other.key.at for other in one.record if (other.key.estimator, other.key.noise) == (key.estimator, key.noise)}
+            quantity = quantity_of(key.quantity, quantities)
+            values = np.sort(every[key].finite.values)[:: 1 if quantity.higher_is_better else -1]
+            place = (key.estimator, key.quantity, key.noise, one.name if len(levels) > 1 else "")
+            grouped.setdefault(place, []).append(_Line(one.name, group, values))
+    results = list(dict.fromkeys(place[:3] for place in grouped))
+    for (estimator, name, noise, run), lines in sorted(grouped.items(), key=lambda one: results.index(one[0][:3])):
+        quantity = quantity_of(name, quantities)
+        asked = ask.threshold if ask.threshold is not None and quantity.low <= ask.threshold <= quantity.high else None
+        under = "" if noise in (GAUSSIAN, NONE) else f", {noise}"
+        title = f"{estimator}{under}" + (f": {run}" if run and several else "")
+        ordered = sorted(lines, key=lambda line: line.group.key.at.strength) if run else lines
+        yield _Panel(title, quantity, usual_threshold(quantity) if asked is None else asked, tuple(ordered))
+
+
+def _caption(shown: Sequence[_Panel], left: Sequence[_Panel]) -> Iterator[str]:
+    groups = [line.group for panel in shown for line in panel.lines]
+    most = max(group.images for group in groups)
+    yield (
+        f"{numbers.span([group.images for group in groups])} images, sorted from the least to the most robust: a curve gives the share of "
+        f"images with a value or a worse one. Numbers: mean and, where it fits, its [95 % interval, {LIKE_THESE}]."
+    )
+    limits = {panel.quantity.name: panel.threshold for panel in shown if math.isfinite(panel.threshold)}
+    if len(set(limits.values())) == 1:
+        yield f"Dashed: {next(iter(limits.values())):.3g}."
+    elif limits:
+        yield f"Dashed: {', '.join(f'{value:.3g} ({name})' for name, value in limits.items())}."
+    for name in dict.fromkeys(panel.quantity.name for panel in shown):
+        if name in MEANINGS:
+            yield f"{name}: {MEANINGS[name].rstrip('.')}."
+    for line in dict.fromkeys(numbers.signs(text) for text in caveats(groups, "[ ]")):
+        yield line if line.endswith(".") else f"{line}."
+    if most > _MOST_POINTS:
+        yield f"Curves go through {_MOST_POINTS} images; all numbers are for all images."
+    if left:
+        names = list(dict.fromkeys(panel.title.partition(": ")[0] for panel in left))
+        listed = ", ".join(names[:_MOST_NAMED]) + (f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else "")
+        yield f"Not shown: {listed} (choose with --estimator and --noise)."
+
+
+def _draw_panel(ax: Axes, panel: _Panel, look: PictureSize, width: float) -> None:
+    quantity = panel.quantity
+    texts = numbers.level_numbers(line.group.key.at for line in panel.lines)
+    by_level = len({line.group.key.at for line in panel.lines}) > 1
+    ends = []
+    for line, style in zip(panel.lines, _styles(panel.lines, by_level), strict=True):
+        count = len(line.values)
+        places = np.unique(np.linspace(0, count - 1, min(count, _MOST_POINTS)).round().astype(int))
+        shares, values = np.append(0.0, (places + 1) / count), line.values[np.append(places[:1], places)]
+        mean = numbers.signs(numbers.mean_estimate(line.group.mean, quantity.low, quantity.high))
+        name = _name(line, texts, by_level, len(panel.lines) > 1)
+        label = f"{name}{mean}"
+        if name and len(label) * look.size * 0.0085 > width - 0.9:  # about as wide as the panel
+            label = f"{name}{mean.partition(' [')[0]}"
+        ax.plot(shares, values, drawstyle="steps-pre", label=fitted(label, width - 0.9, look.size), **style)
+        ends += [float(values.min()), float(values.max()), line.group.mean.value]
+    if math.isfinite(panel.threshold):
+        ax.axhline(panel.threshold, color=FAINT, linewidth=0.8, dashes=(4, 3), zorder=1)
+    low = quantity.low if math.isfinite(quantity.low) else min(ends)
+    high = quantity.high if math.isfinite(quantity.high) else max(ends)
+    room = 0.04 * ((high - low) or 1.0)
+    ax.set_ylim((low - room, high + room) if quantity.higher_is_better else (high + room, low - room))
+    ax.set_xlim(-0.01, 1.02)
+    percent_scale(ax.xaxis)
+    few_ticks(ax.yaxis)
+    ax.set_xlabel("images, least robust first")
+    ax.set_ylabel(fitted(quantity.name, _HIGH - 0.5, look.size))
+    ax.legend(loc="best", handlelength=1.2, labelspacing=0.2, frameon=True, facecolor=CARD, edgecolor="none", framealpha=0.85)
+
+
+def _styles(lines: Sequence[_Line], by_level: bool) -> list[dict[str, Any]]:
+    if not by_level:
+        return [line_style(i) for i in range(len(lines))]
+    return [{"color": colour} for colour in level_colours(len(lines))]
+
+
+def _name(line: _Line, texts: dict[NoiseLevel, str], by_level: bool, several: bool) -> str:
+    at = line.group.key.at
+    if by_level and at.level is not None:
+        return f"{at.name} {texts[at]}: "
+    return f"{line.run}: " if several else "" if at.level is None else f"{at.name} {texts[at]}: "

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from robaudit.levels import LevelName
 from robaudit.report import numbers
+from robaudit.report.pictures.page import PictureSize, Sketch, paneled, percent_scale, told_apart
+from robaudit.report.pictures.style import line_style, ring
 from robaudit.report.sections import Ask, Found, Section
 from robaudit.report.tables import Column, Table, cells
 from robaudit.stats.corruption import ALEXNET, Baseline, CorruptionError, CorruptionReport, baseline_of, corruption_report, mean_error
 from robaudit.stats.intervals import LIKE_THESE, Bounds
 from robaudit.store.run import Run, read_run
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 _ALEXNET = "alexnet"
 
@@ -37,6 +44,34 @@ class CorruptionSection(Section[CorruptionReport]):
         """A line for each noise and run, a column for each severity, then the mean error and the error relative to the baseline."""
         for estimator in dict.fromkeys(one.record.estimator for one in found):
             yield _table([one for one in found if one.record.estimator == estimator])
+
+    def figure(self, found: Sequence[Found[CorruptionReport]], ask: Ask) -> Sketch:
+        """Error against severity: a panel for the mean of the corruptions and for each, a line for each of the first eight reports."""
+        names = told_apart([(one.name, one.record.estimator) for one in found])[:_MOST_LINES]
+        lines = [(name, one.record) for name, one in zip(names, found, strict=False)]
+        labels = list(dict.fromkeys(label for _, one in lines for label in one.cells))
+        panels = [*([_MEAN] * any(len(one.errors) > 1 for _, one in lines)), *labels]
+        styles = [line_style(i, marks=True) for i in range(len(lines))]
+
+        def draw(ax: Axes, label: str, _: PictureSize) -> None:
+            for style, line in zip(styles, lines, strict=True):
+                _line(ax, label, line[1], style)
+            ax.set(xlim=(-0.2, 5.2), ylim=(0.0, 1.02), xticks=range(6))
+            percent_scale(ax.yaxis)
+
+        return paneled(
+            "Error by severity of the corruption",
+            _caption(lines, panels[_MOST_PANELS:]),
+            panels[:_MOST_PANELS],
+            draw,
+            wide=1.55,
+            high=1.55,
+            titles=panels[:_MOST_PANELS],
+            styles=dict(zip(names, styles, strict=True)),
+            xlabel="severity",
+            sharex=True,
+            sharey=True,
+        )
 
     def lines(self, one: Found[CorruptionReport], ask: Ask) -> Iterator[Mapping[str, Any]]:
         """A line for each noise and severity."""
@@ -114,3 +149,32 @@ def _relative(error: CorruptionError, label: str) -> str:
 
 def _percent(value: float, ends: Bounds | None) -> str:
     return f"{value:.1%}" if ends is None else numbers.with_percents(value, *ends)
+
+
+# --- the figure
+
+_MOST_PANELS, _MOST_LINES = 20, 8
+_MEAN = "mean"
+
+
+def _caption(lines: Sequence[tuple[str, CorruptionReport]], left: Sequence[str]) -> Iterator[str]:
+    yield f"Share of noisy copies classified wrongly. Bands: 95 % intervals, {LIKE_THESE}. Ring: error without noise."
+    means = [f"{name} {mean_error(one.errors):.1%} (over {len(one.errors)})" for name, one in lines if one.errors]
+    if means:
+        yield f"Mean error over the corruptions with all five severities: {', '.join(means)}."
+    if left:
+        yield f"Not shown: {', '.join(left)}."
+
+
+def _line(ax: Axes, label: str, report: CorruptionReport, style: Mapping[str, Any]) -> None:
+    ax.plot([0], [1 - report.clean], **ring(style["color"]))
+    if label == _MEAN:
+        if report.errors:
+            ax.plot(range(1, 6), np.mean(list(report.errors.values()), axis=0), **style)
+    elif label in report.cells:
+        cells = sorted(report.cells[label].items())
+        at = [level for level, _ in cells]
+        ax.fill_between(
+            at, [1 - one.upper for _, one in cells], [1 - one.lower for _, one in cells], color=style["color"], alpha=0.15, lw=0
+        )
+        ax.plot(at, [1 - one.value for _, one in cells], **style)

@@ -1,0 +1,216 @@
+"""Errors under noise on the easiest images."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from robaudit.errors import RunError
+from robaudit.levels import LevelName
+from robaudit.names import ResultName
+from robaudit.quantities import DIFFICULTY
+from robaudit.report import numbers
+from robaudit.report.pictures.page import PictureSize, Sketch, fitted, legend, level_name, percent_scale, rows_of, stacked
+from robaudit.report.pictures.style import FAINT, heat_colours, line_style
+from robaudit.report.sections import Ask, Found, Section
+from robaudit.report.tables import Column, Table, cells
+from robaudit.stats.easiest import EasiestErrors, KeptCurve, easiest_errors, kept_curve
+from robaudit.stats.intervals import LIKE_THESE
+from robaudit.stats.scores import RADII
+from robaudit.store.run import Run
+from robaudit.text import count
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.collections import QuadMesh
+    from matplotlib.figure import SubFigure
+
+_SHARES = (0.1, 0.25, 0.5, 0.75, 1.0)
+
+
+class Easiest(NamedTuple):
+    """The errors by the share of the easiest images that are kept: of one noise, and over corruptions where the run has severities."""
+
+    errors: EasiestErrors
+    kept: KeptCurve | None
+
+
+class EasiestSection(Section[Easiest]):
+    """Errors under noise on the easiest images only, by how many of them are kept."""
+
+    title = "Errors on the easiest images"
+    words = "Images are sorted by how difficult they are without noise; a robust network makes no errors on the easiest ones."
+
+    def applies(self, run: Run) -> bool:
+        """Whether it has labels, votes, and difficulties of their own or among the details of radii."""
+        labelled = run.info["clean_accuracy"] is not None and bool(run.info["noisy_accuracy"])
+        return labelled and not {DIFFICULTY.name, *RADII}.isdisjoint(run.quantities)
+
+    def records(self, run: Run, ask: Ask) -> list[Easiest]:
+        """The errors of the first estimator that counts votes."""
+        severe = any(entry["level_name"] == LevelName.SEVERITY for entry in run.info["noisy_accuracy"])
+        kept = None
+        if severe:
+            try:
+                kept = kept_curve(run, ask.estimators, ask.levels)
+            except RunError:  # none among those asked for
+                kept = None
+        return [Easiest(easiest_errors(run, ask.estimators, ask.levels), kept)]
+
+    def tables(self, found: Sequence[Found[Easiest]], ask: Ask) -> Iterator[Table]:
+        """The mean errors of the easiest 10, 25, 50, 75 and 100 % of the images."""
+        several = len(found) > 1
+        heads = [f"easiest {share:.0%}" for share in _SHARES]
+        name = [Column("run")] if several else []
+        rows = [
+            cells((*([one.name] if several else []), str(at), *values))
+            for one in found
+            for at, values in zip(one.record.errors.levels, _by_level(one.record.errors), strict=True)
+        ]
+        first = found[0].record.errors
+        notes = [f"{one.record.errors.last} misclassified images of unknown loss come last." for one in found if one.record.errors.last]
+        yield Table(
+            f"Mean error of the noisy copies, {ResultName.parse(first.estimator).estimator}",
+            (*name, Column("noise"), *(Column(head, number=True) for head in heads)),
+            tuple(rows),
+            lines=(count(first.images, "image"),),
+            notes=tuple(notes),
+        )
+        bands = [(one.name, one.record.kept) for one in found if one.record.kept is not None]
+        if bands:
+            rows = [cells((*([run] if several else []), *_kept(curve))) for run, curve in bands]
+            yield Table(
+                f"Mean over corruptions and severities: {', '.join(bands[0][1].labels)}",
+                (*name, *(Column(head, number=True) for head in heads)),
+                tuple(rows),
+                notes=(f"[ ] 95 % bootstrap interval, {LIKE_THESE}, each share alone.",),
+            )
+
+    def figure(self, found: Sequence[Found[Easiest]], ask: Ask) -> Sketch:
+        """A heat map by noise level for each run, and the error by the share of images kept."""
+        kept = [(one.name, one.record.kept) for one in found if one.record.kept is not None]
+        return Sketch(
+            title="Errors on the easiest images",
+            caption=" ".join(_caption(found, [curve for _, curve in kept])),
+            height=lambda look: (rows_of(len(found), look, _WIDE) + bool(kept)) * _HIGH + look.line,
+            draw=lambda body, look: _draw(body, look, found, kept),
+        )
+
+    def document(self, one: Found[Easiest], ask: Ask) -> dict[str, Any]:
+        """The errors by level and by the share of images kept."""
+        errors, kept = one.record
+        by_share = {str(at): dict(zip(map(str, _SHARES), _means(errors, i), strict=True)) for i, at in enumerate(errors.levels)}
+        band = None if kept is None else [{"share": share, "lower": low, "upper": high} for share, (low, high) in kept.band]
+        return {"estimator": errors.estimator, "images": errors.images, "clean_error": errors.clean, "errors": by_share, "band": band}
+
+    def lines(self, one: Found[Easiest], ask: Ask) -> Iterator[Mapping[str, Any]]:
+        """A line for each level and share of images kept."""
+        errors = one.record.errors
+        for i, at in enumerate(errors.levels):
+            for share, error in zip(_SHARES, _means(errors, i), strict=True):
+                yield {"estimator": errors.estimator, **at.document(), "kept": share, "error": error}
+
+
+def _means(errors: EasiestErrors, level: int) -> list[float]:
+    kept = errors.kept()[:, level]
+    return [float(kept[max(1, round(share * errors.images)) - 1]) for share in _SHARES]
+
+
+def _by_level(errors: EasiestErrors) -> Iterator[list[str]]:
+    for i in range(len(errors.levels)):
+        yield [f"{mean:.1%}" for mean in _means(errors, i)]
+
+
+def _kept(curve: KeptCurve) -> Iterator[str]:
+    band = dict(curve.band)
+    for share in _SHARES:
+        value = float(curve.mean[max(1, round(share * len(curve.mean))) - 1])
+        near = next((ends for at, ends in band.items() if np.isclose(at, share)), None)
+        yield f"{value:.1%}" if near is None else numbers.with_percents(value, *near)
+
+
+# --- the figure
+
+_WIDE, _HIGH, _MOST_LINES = 2.2, 2.6, 400  # inches of a panel; lines of the map
+_CONTOURS, _CONTOUR = (0.01, 0.1, 0.5), "#3b2417"  # on colours that are the same on light and dark pages
+
+
+def _caption(found: Sequence[Found[Easiest]], kept: Sequence[KeptCurve]) -> Iterator[str]:
+    every = [one.record.errors for one in found]
+    yield (
+        f"{numbers.span([one.images for one in every])} images sorted by the loss of the clean image; each line of the map keeps the "
+        f"easiest, the top line all. Colour: share of their copies under {every[0].levels[0].noise} noise that are classified wrongly, "
+        f"by the votes of {every[0].estimator}. Lines: 1 %, 10 % and 50 % of errors."
+    )
+    if kept:
+        each = "; thin: each noise" if len(found) == 1 and len(kept[0].labels) > 1 else ""
+        yield (
+            f"Below: mean corruption error (unnormalised), over {count(len(kept[0].labels), 'noise')}, each its mean over severities, by "
+            f"the share of the easiest images kept; band: 95 % bootstrap interval, {LIKE_THESE}, each share alone{each}."
+        )
+    for one in found:
+        errors, curve = one.record.errors, one.record.kept
+        name = f"{one.name}: " if len(found) > 1 else ""
+        copies = "" if curve is None else f", and {curve.mean[-1]:.1%} of all copies"
+        yield f"{name}{errors.clean:.1%} of the images are misclassified without noise{copies}."
+    if last := max(one.last for one in every):
+        yield f"{last:,} misclassified images without a known loss are put last: difficulty with target: label would sort them, too."
+    if others := max(one.others for one in every):
+        yield f"{count(others, 'other result')} with votes not shown in the map (choose with --estimator and --noise)."
+
+
+def _draw(body: SubFigure, look: PictureSize, found: Sequence[Found[Easiest]], kept: Sequence[tuple[str, KeptCurve]]) -> None:
+    rows = rows_of(len(found), look, _WIDE)
+    parts = stacked(body, [rows, 1] if kept else [1])
+    across = look.across(len(found), _WIDE)
+    grid = parts[0].subplots(rows, across, squeeze=False)
+    for ax in grid.flat[len(found) :]:
+        ax.set_axis_off()
+    for ax, one in zip(grid.flat, found, strict=False):
+        drawn = _map(ax, one.record.errors, look)
+        if len(found) > 1:
+            ax.set_title(fitted(one.name, look.body / across - 0.2, look.size, bold=True))
+    bar = parts[0].colorbar(drawn, ax=grid, aspect=24, pad=0.015)
+    bar.outline.set_visible(False)
+    percent_scale(bar.ax.yaxis)
+    bar.ax.grid(visible=False)
+    if kept:
+        _draw_kept(parts[1], look, kept)
+
+
+def _map(ax: Axes, errors: EasiestErrors, look: PictureSize) -> QuadMesh:
+    kept, images, columns = errors.kept(), errors.images, len(errors.levels)
+    chosen = np.unique(np.linspace(0, images - 1, min(images, _MOST_LINES)).round().astype(int))
+    edges = np.concatenate([[0], (chosen[:-1] + chosen[1:]) / 2 + 1, [images]])
+    ax.grid(visible=False)
+    across = np.arange(columns + 1) - 0.5
+    drawn = ax.pcolormesh(across, edges, kept[chosen], cmap=heat_colours(), vmin=0.0, vmax=1.0, rasterized=True)
+    steady = chosen >= images // 50  # of the fewest images the error is noise
+    lines = [level for level in _CONTOURS if kept[chosen][steady].min() < level < kept[chosen][steady].max()]
+    if columns > 1 and steady.sum() > 1 and lines:
+        ax.contour(np.arange(columns), chosen[steady] + 1.0, kept[chosen][steady], levels=lines, colors=_CONTOUR, linewidths=0.8, alpha=0.7)
+    texts = list(numbers.level_numbers(errors.levels).values())
+    every = -(-columns * max(map(len, texts)) // 24)
+    ax.set_xticks(range(0, columns, every), texts[::every])
+    ax.set(xlim=(-0.5, columns - 0.5), ylim=(0, images), ylabel="easiest images kept")
+    ax.set_xlabel(fitted(f"{errors.levels[0].noise} noise, {level_name(str(errors.levels[0].name))}", _WIDE - 0.6, look.size))
+    return drawn
+
+
+def _draw_kept(body: SubFigure, look: PictureSize, kept: Sequence[tuple[str, KeptCurve]]) -> None:
+    ax = body.subplots()
+    styles = {name: line_style(i) for i, (name, _) in enumerate(kept)}
+    for name, curve in kept:
+        style = styles[name]
+        if curve.band:
+            shares, lower, upper = zip(*((share, *ends) for share, ends in curve.band), strict=True)
+            ax.fill_between(shares, lower, upper, color=style["color"], alpha=0.18, linewidth=0, zorder=1.5)
+        for line in curve.by_noise if len(kept) == 1 and len(curve.labels) > 1 else ():
+            ax.plot(curve.shares, line, color=FAINT, linewidth=0.7, alpha=0.6, zorder=2)
+        ax.plot(curve.shares, curve.mean, zorder=3, **style)
+    ax.set(xlim=(0, 1), ylim=(0, None), xlabel="share of the easiest images kept", ylabel="mean corruption error")
+    percent_scale(ax.xaxis)
+    percent_scale(ax.yaxis)
+    legend(body, styles, look)
