@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from robaudit.errors import NothingLeftError, RobauditError, SpecError
-from robaudit.levels import GAUSSIAN, NONE, NoiseLevel
+from robaudit.levels import GAUSSIAN, NoiseLevel
 from robaudit.names import ResultName
 from robaudit.quantities import CERTIFIED, LOG10_P_FAIL, P_ROBUST, RADIUS, TOLERANCE, IntervalKind
 from robaudit.report import numbers
@@ -311,8 +311,8 @@ def _points(rows: Sequence[Row], setting: Setting) -> Iterator[tuple[float, Row]
             before = chosen.setdefault(row.at, row)
             if approximate(before) and not approximate(row):
                 chosen[row.at] = row
-    for at, row in chosen.items():
-        size = _size(setting, at.noise or NONE, at.number)
+    for row in chosen.values():
+        size = _size(setting, row.noise, row.level)
         if size is not None:
             yield size, row
 
@@ -359,10 +359,8 @@ def _words(rows: Sequence[Row], setting: Setting) -> Iterator[str]:
         bounds = ("<= " if row.interval.kind is IntervalKind.UPPER_BOUND else "" for row in rare)
         said = [f"{sign}{numbers.compact(row.value)} at {row.at}" for sign, row in zip(bounds, rare, strict=True)]
         yield f"log10 p_fail: {', '.join(said)}."
-    levels = [row.at for row in rows if row.quantity == P_ROBUST.name and row.at.level is not None]
-    unsized = [
-        str(at.noise) for at in levels if (noise := setting.noises.get(at.noise or NONE)) is None or usual_length(noise, 1.0, 1) is None
-    ]
+    noises = [row.noise for row in rows if row.quantity == P_ROBUST.name and row.at.level is not None]
+    unsized = [label for label in noises if (noise := setting.noises.get(label)) is None or usual_length(noise, 1.0, 1) is None]
     if unsized:
         yield f"Not drawn: {', '.join(dict.fromkeys(unsized))}, whose size depends on the pixels."
 

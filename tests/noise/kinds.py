@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from robaudit.noise.base import BASE_DIR, Noise, Shape
+from robaudit.noise.corruption import Corruption
 
 PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
 SHAPES: tuple[Shape, ...] = ((1, 8, 8), (3, 5, 7))
@@ -31,7 +32,7 @@ OPTIONS: dict[str, tuple[dict[str, Any], ...]] = {
     "sensor": ({}, {"read_noise": 0, "bits": 12}),
     "linear": ({}, {"mean": 0.1, "std": 0.5}),
     "spatial": ({}, {"flip": False, "crop": 0}),
-    "corruption": tuple({"name": name} for name in COLOURLESS),
+    "corruption": tuple({"name": name, "scale": scale} for name in COLOURLESS for scale in ("cifar", "imagenet")),
     "corrupted_set": ({"name": "fog", "path": "set"},),
 }
 
@@ -70,7 +71,8 @@ def made(cls: type[Noise], folder: Path, **options: object) -> Noise:
 def examples(folder: Path, shape: Shape) -> list[tuple[str, Noise]]:
     """All kinds, each with all its example options."""
     write_files(folder, shape)
-    return [(name, made(cls, folder, **options)) for name, cls in kinds().items() for options in OPTIONS.get(name, ({},))]
+    found = [(name, made(cls, folder, **options)) for name, cls in kinds().items() for options in OPTIONS.get(name, ({},))]
+    return [*found, *([("corruption", Corruption(name="saturate"))] if shape[0] == 3 else [])]
 
 
 def images(count: int, shape: Shape, seed: int = 1) -> Tensor:

@@ -157,4 +157,4 @@ def test_where_lower_is_better_the_least_robust_class_is_the_highest() -> None:
 @pytest.mark.parametrize("options", [{"threshold": math.nan}, {"permutations": 10}])
 def test_bad_options_are_named(options: dict[str, float]) -> None:
     with pytest.raises(RobauditError, match=next(iter(options))):
-        class_bias(planted(0.1), **options)  # type: ignore[arg-type]
+        class_bias(planted(0.1), **options)

@@ -100,7 +100,7 @@ def test_where_lower_is_better_everything_turns_round() -> None:
 @pytest.mark.parametrize("options", [{"below": math.nan}, {"bottom": 0}, {"top": -1}])
 def test_bad_options_are_named(options: dict[str, float]) -> None:
     with pytest.raises(RobauditError, match=next(iter(options))):
-        flag(valued(0.1), **options)  # type: ignore[arg-type]
+        flag(valued(0.1), **options)
 
 
 @given(st.lists(st.tuples(st.floats(0, 1), st.integers(0, 3)), min_size=1, max_size=30), st.integers(1, 5), st.booleans())
