@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from robaudit.api.pairs import compare_runs, verify_run
     from robaudit.api.run import Run, read_run
     from robaudit.errors import RobauditError, RobauditWarning
-    from robaudit.estimators.base import Estimator, Scope
+    from robaudit.estimators.base import Estimator, Need
     from robaudit.estimators.batch import ImageBatch
     from robaudit.levels import LevelChoice, LevelName, NoiseLevel
     from robaudit.names import Part, PartName
@@ -57,6 +57,7 @@ __all__ = [
     "LevelChoice",
     "LevelName",
     "LossNorm",
+    "Need",
     "NoiseKind",
     "NoiseLevel",
     "Part",
@@ -67,7 +68,6 @@ __all__ = [
     "RobauditWarning",
     "Row",
     "Run",
-    "Scope",
     "Searched",
     "Votes",
     "audit",
@@ -89,7 +89,7 @@ _HOMES = {
     "LOSS": "robaudit.quantities",
     "P_ROBUST": "robaudit.quantities",
     "RADIUS": "robaudit.quantities",
-    "Scope": "robaudit.estimators.base",
+    "Need": "robaudit.estimators.base",
     "Interval": "robaudit.quantities",
     "IntervalKind": "robaudit.quantities",
     "AdditiveNoise": "robaudit.noise.base",

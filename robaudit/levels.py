@@ -31,59 +31,59 @@ class LevelName(StrEnum):
     """A step on a scale of 1 to 5."""
     LEVEL = "level"
     """Anything else; the kind's documentation says what."""
-    NONE = "none"
-    """Nothing: a result that belongs to no level. No key of a spec."""
 
 
-LEVEL_KEYS = tuple(name for name in LevelName if name is not LevelName.NONE)
+LEVEL_KEYS = tuple(LevelName)
 """The keys that levels stand under in a spec."""
+NONE = "none"
+"""No noise, or no level, in the columns of a row. No label of a noise."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@dataclass(frozen=True, slots=True)
 class NoiseLevel:
     """A noise of a run at one of its levels: what a result is addressed by, besides its estimator.
 
     Attributes:
-        noise: label of the noise; the spec's ``name``, or its kind.
-        level: the number.
-        name: what the level is; :attr:`LevelName.NONE` where a result belongs to no level: to the noise as a whole, or to no noise.
+        noise: label of the noise: the spec's ``name``, or its kind; None where a result belongs to no noise.
+        level: the number; None where a result belongs to the noise as a whole, or to none.
+        name: what the level is; None without a level.
         text: all of it, for people: "sigma 0.05" for the noise labelled "gaussian", "rain severity 3" for others.
     """
 
-    noise: str
-    level: float
-    name: LevelName = LevelName.SIGMA
+    noise: str | None = None
+    level: float | None = None
+    name: LevelName | None = None
 
     @property
     def text(self) -> str:
         """The level with its name, and the label unless it is that of isotropic Gaussian noise."""
-        return self.worded(f"{self.level:.6g}")
+        return self.worded(f"{self.number:.6g}")
+
+    @property
+    def number(self) -> float:
+        """The level; 0 without one."""
+        return self.level or 0.0
 
     @property
     def usual(self) -> bool:
         """Whether it is a level of isotropic Gaussian noise, which goes without its label."""
-        return self.noise == GAUSSIAN and not self.levelless
-
-    @property
-    def levelless(self) -> bool:
-        """Whether it stands for a noise as a whole, or for none."""
-        return self.name is LevelName.NONE
+        return self.noise == GAUSSIAN and self.level is not None
 
     def worded(self, number: str) -> str:
         """:attr:`text` with the number as it is written elsewhere."""
-        if self.levelless:
-            return "no noise" if self == NO_NOISE else self.noise
+        if self.level is None:
+            return self.noise or "no noise"
         return f"{self.name} {number}" if self.usual else f"{self.noise} {self.name} {number}"
 
     @property
     def choice(self) -> LevelChoice:
-        """The choice of this level; of one that stands for a noise as a whole, of all results of the noise."""
-        return LevelChoice((self.noise,), () if self.levelless else (self.level,))
+        """The choice of this level; without a level, of all results of the noise."""
+        return LevelChoice((self.noise or NONE,), () if self.level is None else (self.level,))
 
     @property
     def strength(self) -> float:
-        """A number that is larger where the noise of a label is stronger: fewer photons are more noise."""
-        return -self.level if self.name is LevelName.PHOTONS else self.level
+        """A number that is larger where the noise of a label is stronger: fewer photons are more noise. 0 without a level."""
+        return -self.number if self.name is LevelName.PHOTONS else self.number
 
     @property
     def argument(self) -> str:
@@ -93,7 +93,7 @@ class NoiseLevel:
     @property
     def key(self) -> str:
         """All of it, for machines: "gaussian:sigma=0.05"."""
-        return f"{self.noise}:{self.name}={self.level!r}"
+        return f"{self.noise or NONE}:{self.name or NONE}={self.number!r}"
 
     @staticmethod
     def from_key(key: str) -> NoiseLevel:
@@ -107,30 +107,22 @@ class NoiseLevel:
         return noise_level(label, float(level), name)
 
     def document(self) -> dict[str, Any]:
-        """The three columns of a row."""
-        return {"noise": self.noise, "level_name": self.name.value, "level": self.level}
+        """The three columns of a row; :func:`noise_level` is the inverse."""
+        return {"noise": self.noise or NONE, "level_name": self.name or NONE, "level": self.number}
 
     def __str__(self) -> str:
         return self.text
 
 
-def whole_noise(label: str) -> NoiseLevel:
-    """The address of results that belong to a noise at all its levels."""
-    return NoiseLevel(label, 0.0, LevelName.NONE)
-
-
-NO_NOISE = whole_noise("none")
-"""Where results stand that belong to no noise at all."""
-
-
 @lru_cache(maxsize=4096)
 def noise_level(noise: str, level: float, name: str) -> NoiseLevel:
-    """The noise level with these values; rows share one object.
+    """The noise level with these values of a row's columns; rows share one object.
 
     Raises:
         ValueError: there is no such name of a level.
     """
-    return NoiseLevel(noise, level, LevelName(name))
+    label = None if noise == NONE else noise
+    return NoiseLevel(label) if name == NONE else NoiseLevel(label, level, LevelName(name))
 
 
 def level_name_in(entry: Mapping[str, Any]) -> LevelName:
@@ -210,14 +202,14 @@ class LevelChoice:
         """
         kept = list(dict.fromkeys(present))
         for label in self.noises:
-            if label not in (names := dict.fromkeys(at.noise for at in kept)):
+            if label not in (names := dict.fromkeys(at.noise or NONE for at in kept)):
                 raise RunError(where, f"has no noise {label!r}", "it has " + ", ".join(names))
-        kept = [at for at in kept if not self.noises or at.noise in self.noises]
+        kept = [at for at in kept if not self.noises or (at.noise or NONE) in self.noises]
         for what, wanted in (("sigma", self.sigmas), ("level", self.levels)):
             if not wanted:
                 continue
-            able = [at for at in kept if (what == "level" and not at.levelless) or at.name is LevelName.SIGMA]
-            numbers = list(dict.fromkeys(at.level for at in able))
+            able = [at for at in kept if (what == "level" and at.level is not None) or at.name is LevelName.SIGMA]
+            numbers = list(dict.fromkeys(at.level for at in able if at.level is not None))
             meant = [_nearest(number, numbers) for number in wanted]
             for number in meant:
                 if number not in numbers:

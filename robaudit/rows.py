@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from pydantic import AfterValidator, Strict, TypeAdapter, ValidationError
 
 from robaudit.documents import CLASSES
-from robaudit.levels import LevelName, NoiseLevel, noise_level
+from robaudit.levels import NONE, LevelName, NoiseLevel, noise_level
 from robaudit.quantities import P_ROBUST, IntervalKind
 from robaudit.results import MOST_STORED_DRAWS, PARTS, Count, Result, Shared, Text, WholeOrNot
 from robaudit.text import Names, clipped, known_name
@@ -47,7 +47,7 @@ class Row(Result):
     predicted: Count
     correct: Annotated[bool, Strict()] | None
     noise: Shared
-    level_name: Annotated[str, Strict(), AfterValidator(lambda text: LevelName(text).value)]
+    level_name: Annotated[str, Strict(), AfterValidator(lambda text: text if text == NONE else LevelName(text).value)]
     level: WholeOrNot
     estimator: Shared
     quantity: Shared

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from robaudit.levels import NoiseLevel
+from robaudit.levels import LevelName, NoiseLevel
 
 
 def sigma(value: float) -> NoiseLevel:
     """Isotropic Gaussian noise of this standard deviation."""
-    return NoiseLevel("gaussian", value)
+    return NoiseLevel("gaussian", value, LevelName.SIGMA)

@@ -6,14 +6,16 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from robaudit.levels import NO_NOISE, LevelName, NoiseLevel
+from robaudit.levels import LevelName, NoiseLevel
 from robaudit.quantities import CERTIFIED, DIFFICULTY, P_ROBUST, RADIUS, TOLERANCE, Interval
 from robaudit.results import CleanImage, Votes
 from robaudit.rows import Row
 from robaudit.store.run import Run
 
+BARE = NoiseLevel()
 
-def row(index: int | str, value: float, at: NoiseLevel = NO_NOISE, **others: Any) -> Row:
+
+def row(index: int | str, value: float, at: NoiseLevel = BARE, **others: Any) -> Row:
     """One exact result; what is not given is that of an image of class 0, predicted right, without noise."""
     values: dict[str, Any] = {
         "sample_id": str(index),

@@ -1,9 +1,18 @@
-"""A row of mc that tests change where they need another."""
+"""A row of mc that tests change where they need another, and statistics of rows."""
 
 from __future__ import annotations
 
-from robaudit.quantities import Interval
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from hypothesis import strategies as st
+
+from robaudit.levels import LevelName
+from robaudit.quantities import Interval, Quantity
+from robaudit.results import LARGEST, Certificate, Votes
 from robaudit.rows import Row
+from robaudit.stats import classes, flags, summary
+from robaudit.stats.frame import Columns, Frame
 
 ROW = Row(
     sample_id="a",
@@ -25,3 +34,43 @@ ROW = Row(
     note="",
     interval=Interval.parse("clopper-pearson"),
 )
+NUMBER = st.floats(-LARGEST, LARGEST, exclude_min=True, exclude_max=True)
+TEXT = st.text(max_size=20) | st.sampled_from(
+    ["a,b", 'say "hi"', "two\nlines", "carriage\rreturn", "=1+1", " padded ", "Katze 猫", "", "\x00", "'"]
+)
+ROWS = st.builds(
+    Row,
+    sample_id=TEXT,
+    label=st.none() | st.integers(0, 999),
+    predicted=st.integers(0, 999),
+    correct=st.none() | st.booleans(),
+    noise=TEXT,
+    level_name=st.sampled_from(LevelName).map(str),
+    level=NUMBER,
+    estimator=TEXT,
+    quantity=TEXT,
+    value=NUMBER,
+    lower=st.none() | NUMBER,
+    upper=st.none() | NUMBER,
+    std_error=st.none() | NUMBER,
+    flips_to=st.none() | st.integers(0, 999),
+    forwards=st.integers(0, 10**9),
+    backwards=st.integers(0, 10**9),
+    note=TEXT,
+    interval=TEXT.map(Interval.parse),
+    votes=st.none() | st.builds(Votes, st.lists(st.integers(0, 10**6), max_size=3).map(tuple), lost=st.integers(0, 99)),
+    certificate=st.none() | st.builds(Certificate, label=st.none() | st.integers(0, 99), alpha=st.none() | NUMBER),
+    numbers=st.dictionaries(st.text(max_size=3), NUMBER, max_size=2),
+)
+
+
+def summarise(rows: Iterable[Row], quantities: Mapping[str, Quantity] | None = None) -> tuple[summary.GroupSummary, ...]:
+    return summary.summarise(Frame.of(rows), quantities)
+
+
+def flag(rows: Iterable[Row], **options: Any) -> flags.Flagged:
+    return flags.flag(Columns.of(rows), **options)
+
+
+def class_bias(rows: Iterable[Row], **options: Any) -> classes.ClassBias:
+    return classes.class_bias(Columns.of(rows), **options)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from robaudit.estimators.certificate import UNSTATED
-from robaudit.levels import LevelName, NoiseLevel, whole_noise
+from robaudit.levels import LevelName, NoiseLevel
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.quantities import CERTIFIED, LOG10_P_FAIL, LOSS, P_ROBUST, RADIUS, TOLERANCE, Interval, IntervalKind
 from robaudit.results import Certificate, LossNorm, Searched, Votes
@@ -17,7 +17,7 @@ from robaudit.rows import Row
 from robaudit.store.run import Run
 from tests.radius_rows import row
 
-SIGMA, STRONG = NoiseLevel("gaussian", 0.1), NoiseLevel("gaussian", 0.3)
+SIGMA, STRONG = NoiseLevel("gaussian", 0.1, LevelName.SIGMA), NoiseLevel("gaussian", 0.3, LevelName.SIGMA)
 BOX = NoiseLevel("box", 0.1, LevelName.EPS)
 SHAPE = (1, 2, 2)
 NOISE = [
@@ -83,4 +83,4 @@ def loss(value: float, q: float | None, half: float = 0.01, name: str = "qnorm_p
 
 def tolerance(value: float, kept: float = 0.95, at: str = "gaussian") -> Row:
     about = {"lower": 0.99 * value, "upper": 1.01 * value, "interval": Interval(IntervalKind.OTHER, remark="order-statistics")}
-    return row("7", value, whole_noise(at), quantity=TOLERANCE.name, estimator="noise_tolerance", search=Searched(p=kept), **about)
+    return row("7", value, NoiseLevel(at), quantity=TOLERANCE.name, estimator="noise_tolerance", search=Searched(p=kept), **about)

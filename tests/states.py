@@ -11,7 +11,7 @@ from typing import Any
 from robaudit.files import file_sha256
 from tests.specs import read_info
 
-TABLES = ("tasks", "samples", "images", "rows", "skips", "seconds")
+TABLES = ("tasks", "samples", "rows", "skips", "seconds")
 
 
 def query(run: Path, statement: str, *values: Any) -> list[tuple[Any, ...]]:

@@ -14,9 +14,9 @@ from jsonschema import Draft202012Validator
 from numpy.typing import NDArray
 
 from robaudit.documents import Document, json_schema, json_values
-from robaudit.levels import NoiseLevel
 from robaudit.quantities import P_ROBUST
 from robaudit.stats.groups import GroupKey
+from tests.levels import sigma
 
 
 class Colour(StrEnum):
@@ -56,7 +56,13 @@ class Outer(Document):
 
 
 INNER = {"low": None, "high": 1.0}
-OUTER = Outer(GroupKey("mc", NoiseLevel("gaussian", 0.1), "p_robust"), "t", Inner(-math.inf, 1.0), 1, {Colour.RED: (Inner(None, 1.0),)})
+OUTER = Outer(
+    GroupKey("mc", sigma(0.1), "p_robust"),
+    "t",
+    Inner(-math.inf, 1.0),
+    1,
+    {Colour.RED: (Inner(None, 1.0),)},
+)
 
 
 def test_members_are_written_in_their_order() -> None:
@@ -75,7 +81,7 @@ def test_values_without_a_document() -> None:
 
     assert json_values(Pair(math.nan, np.array([1.0, math.inf]))) == {"first": None, "second": [1.0, None]}
     assert json_values({0.5: P_ROBUST, 2.0: True}) == {"0.5": "p_robust", "2": True}
-    assert json_values(NoiseLevel("gaussian", 0.1)) == {"noise": "gaussian", "level_name": "sigma", "level": 0.1}
+    assert json_values(sigma(0.1)) == {"noise": "gaussian", "level_name": "sigma", "level": 0.1}
 
 
 def test_the_schema_is_that_of_the_document() -> None:

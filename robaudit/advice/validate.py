@@ -23,7 +23,7 @@ from robaudit.datasets.load import open_dataset
 from robaudit.datasets.select import Selected, random_subset
 from robaudit.errors import NothingLeftError
 from robaudit.estimators.mc import MonteCarlo
-from robaudit.estimators.registry import Chosen, Task, tasks_at
+from robaudit.estimators.registry import Task
 from robaudit.levels import NoiseLevel
 from robaudit.models.logits import rounded_products
 from robaudit.models.pretrained import filled
@@ -144,7 +144,7 @@ def validate(
             listener.note(f"--budget: it took {spent:.2g} s, not {budget:.2g} s: {parts}")
     info = {
         **{key: value for key, value in first_info(spec, ready.facts, whole).items() if key != "schema_version"},
-        "plugins": plugins([task.chosen for task in ready.tasks]),
+        "plugins": plugins(spec),
         **history(None, command, ready.facts.device),
     }
     return Validation(
@@ -163,13 +163,13 @@ def _without(samples: Selected, gone: set[str]) -> Selected:
 
 
 def _comparisons(ready: PreparedAudit, computed: Computed, truths: Truths) -> list[ReferenceComparison]:
-    result = []
+    result, kinds = [], {entry.label: entry.name for entry in ready.spec.estimators}
     for task in ready.tasks:
-        chosen, seconds = task.chosen, computed.seconds[task.chosen.label, task.at]
+        seconds = computed.seconds[task.label, task.at]
         for at, name in task.names:
             rows = [row for row in computed.rows.values() if (row.estimator, row.at) == (name, at)]
             known = [truths[row.sample_id, at] for row in rows]
-            result.append(compare(rows, known, chosen.estimator.quantity, seconds, chosen.name))
+            result.append(compare(rows, known, task.estimator.quantity, seconds, kinds[task.label]))
     return result
 
 
@@ -188,4 +188,4 @@ def draws_within(ready: PreparedAudit, samples: Dataset, seconds: float) -> int:
 
 
 def _votes(levels: Sequence[NoiseLevel], draws: int) -> tuple[Task, ...]:
-    return tasks_at(levels, [Chosen(STREAM, "mc", MonteCarlo(samples=draws))])
+    return tuple(Task(MonteCarlo(samples=draws), STREAM, at) for at in levels)

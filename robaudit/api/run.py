@@ -58,7 +58,7 @@ def _remove(path: Path, process: int) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
-@dataclass(frozen=True, slots=True, weakref_slot=True, repr=False)
+@dataclass(frozen=True, repr=False)
 class Run(stored.Run):
     """A finished run.
 
@@ -366,7 +366,7 @@ class Run(stored.Run):
         for group in stored.Run.summary(self)[: _FEW + 1]:
             quantity = self.quantities[group.key.quantity]
             value = numbers.mean_estimate(group.mean, quantity.low, quantity.high)
-            at = "" if group.key.at.levelless else f" at {group.key.at}"
+            at = "" if group.key.at.level is None else f" at {group.key.at}"
             results.append(f"{group.key.estimator}{at}: mean {group.key.quantity} {value}")
         clean = info["clean_accuracy"]
         parts = [

@@ -14,7 +14,8 @@ from robaudit.auditing.environment import image_digest
 from robaudit.auditing.setup import ChunkSizer
 from robaudit.datasets.base import Dataset, Sample
 from robaudit.errors import DataError, ModelError, SampleError
-from robaudit.estimators.batch import CleanPass, ImageBatch
+from robaudit.estimators.base import Need
+from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.engine import Engine
 from robaudit.estimators.registry import Task
 from robaudit.memory import is_out_of_memory
@@ -96,7 +97,7 @@ class Step:
 
 def step_name(task: Task) -> str:
     """The name of a task in the run's record of seconds."""
-    return f"{task.chosen.label}@{task.at.key}"
+    return f"{task.label}@{task.at.key}"
 
 
 def steps(engine: Engine, samples: Sequence[Sample], tasks: Sequence[Task], where: str) -> Iterator[Step]:
@@ -110,28 +111,26 @@ def steps(engine: Engine, samples: Sequence[Sample], tasks: Sequence[Task], wher
     """
     started = time.perf_counter()
     x = torch.stack([sample.pixels.to(engine.model.dtype) for sample in samples]).to(engine.model.device)
-    clean = CleanPass.of(engine, x, gradients=_linearised(tasks))
-    finite: list[bool] = clean.logits.isfinite().all(1).tolist()
+    labels = torch.tensor([-1 if s.label is None else s.label for s in samples], device=x.device)
+    batch = ImageBatch.of(engine, x, ids=[s.id for s in samples], labels=labels, gradients=_linearised(tasks))
+    finite: list[bool] = batch.logits.isfinite().all(1).tolist()
     refused = [_not_finite(sample, where) for sample, ok in zip(samples, finite, strict=True) if not ok]
     kept = [sample for sample, ok in zip(samples, finite, strict=True) if ok]
     if refused:
-        keep = torch.tensor(finite, device=x.device)
-        x, clean = x[keep], clean.select(keep)
-    predicted: list[int] = clean.predicted.tolist()
+        batch = batch.select(torch.tensor(finite, device=x.device))
+    predicted: list[int] = batch.predicted.tolist()
     seconds = time.perf_counter() - started  # without the digests
     known = [Clean(sample.id, sample.label, target, image_digest(sample)) for sample, target in zip(kept, predicted, strict=True)]
     yield Step(None, seconds, len(samples), clean=known, refused=refused)
     if not kept:
         return
-    labels = torch.tensor([-1 if s.label is None else s.label for s in kept], device=x.device)
-    ids, broken = [s.id for s in kept], set[str]()
-    batch: ImageBatch | None = None
+    broken = set[str]()
     for task in tasks:
         started = time.perf_counter()
-        if batch is None or batch.at != task.at:
-            batch = ImageBatch(ids, x, labels, task.at, clean, engine)
-        results = task.chosen.results(batch)
-        rows, refused, names = [], [], task.chosen.names
+        if batch.at != task.at:
+            batch = batch.under(task.at)
+        results = task.results(batch)
+        rows, refused, names = [], [], task.values
         for sample, target, values in zip(kept, predicted, results, strict=True):
             if sample.id in broken:
                 continue
@@ -144,9 +143,9 @@ def steps(engine: Engine, samples: Sequence[Sample], tasks: Sequence[Task], wher
         yield Step(task, time.perf_counter() - started, len(kept), rows=rows, refused=refused)
 
 
-def _linearised(tasks: Sequence[Task]) -> list[str]:
+def _linearised(tasks: Sequence[Task]) -> list[str | None]:
     """The noises for which an estimator linearises at the clean image."""
-    return list(dict.fromkeys(task.at.noise for task in tasks if task.chosen.estimator.linearises_clean))
+    return list(dict.fromkeys(task.at.noise for task in tasks if Need.JACOBIAN in task.estimator.needs))
 
 
 def _not_finite(sample: Sample, where: str) -> Refused:
@@ -170,11 +169,9 @@ def _row_of(sample: Sample, predicted: int, result: Result, task: Task, name: st
         label=sample.label,
         predicted=predicted,
         correct=None if sample.label is None else predicted == sample.label,
-        noise=task.at.noise,
-        level_name=task.at.name.value,
-        level=task.at.level,
+        **task.at.document(),
         estimator=name,
-        quantity=task.chosen.estimator.quantity.name,
+        quantity=task.estimator.quantity.name,
     )
 
 
@@ -287,7 +284,7 @@ class Computer:
             task = chunk.tasks[0]
             raise ModelError(
                 self.engine.model.name,
-                f"{task.chosen.label} at {task.at} does not fit into memory with a single image of {'x'.join(map(str, shape))}",
+                f"{task.label} at {task.at} does not fit into memory with a single image of {'x'.join(map(str, shape))}",
                 "give it more memory, or use another estimator",
             )
         self.signs.note(f"out of memory with one image: continuing with {count(rows, 'row')} in a pass")
@@ -300,7 +297,7 @@ def cost_of(task: Task, images: int, classes: int) -> float:
 
 def needing_labels(tasks: Sequence[Task]) -> str:
     """The first estimator that needs every image's label, or ''."""
-    return next((task.chosen.label for task in tasks if task.chosen.estimator.needs_labels), "")
+    return next((task.label for task in tasks if task.estimator.needs_labels), "")
 
 
 def usable(dataset: Dataset, index: int, read: Sample | SampleError, classes: int, tasks: Sequence[Task]) -> Sample | SampleError:

@@ -17,7 +17,8 @@ import torch
 
 from robaudit.datasets.base import Sample
 from robaudit.errors import ModelError, SpecError
-from robaudit.estimators.registry import Chosen, registered
+from robaudit.estimators.registry import registered
+from robaudit.spec.model import AuditSpec
 from robaudit.system import text as file_text
 from robaudit.text import clipped, count, printable
 
@@ -101,11 +102,11 @@ def versions() -> dict[str, str | None]:
     return known
 
 
-def plugins(chosen: Sequence[Chosen]) -> dict[str, dict[str, str]]:
-    """Package, version and entry point of the estimators that are not robaudit's own, by registered name."""
+def plugins(spec: AuditSpec) -> dict[str, dict[str, str]]:
+    """Package, version and entry point of the spec's estimators that are not robaudit's own, by registered name."""
     points = registered()
     foreign: dict[str, dict[str, str]] = {}
-    for name in sorted({one.name for one in chosen}):
+    for name in sorted({one.name for one in spec.estimators}):
         package = points[name].dist
         if package is None or package.name != _OWN_PACKAGE:
             about = ("unknown", "unknown") if package is None else (package.name, package.version)

@@ -13,10 +13,9 @@ from robaudit.errors import RobauditError
 from robaudit.estimators import registry
 from robaudit.estimators.base import Estimator
 from robaudit.estimators.registry import Task, tasks_of
-from robaudit.levels import NO_NOISE, LevelName, NoiseLevel
+from robaudit.levels import LevelName, NoiseLevel
 from robaudit.progress import Listener, duration_text
 from robaudit.spec.model import AuditSpec, EstimatorSpec, SampleSpec
-from robaudit.store.folder import label_of
 from robaudit.text import count
 
 Clock = Callable[[], float]
@@ -92,7 +91,7 @@ def measure_speed(ready: PreparedAudit, clock: Clock = time.perf_counter) -> Spe
     engine, first = ready.engine, ready.first
     x = first.pixels.to(engine.model.device, engine.model.dtype)[None]
     varying = [noise.levels[0] for noise in ready.noises if noise.levels and noise.form.random]
-    levels = varying or [NoiseLevel(NO_NOISE.noise, 0.1, LevelName.SIGMA)]
+    levels = varying or [NoiseLevel(None, 0.1, LevelName.SIGMA)]
     each = 0.0
     for at in levels:
         batches = engine.noisy_logits(x, [first.id], at, _MOST_PASSES * engine.rows(first.pixels.shape))
@@ -127,7 +126,7 @@ def lowered(spec: AuditSpec, images: int, seconds: float, speed: Speed) -> tuple
     """
 
     def one_image(of: AuditSpec) -> float:
-        return sum(map(speed.passes, tasks_of(of, registry.build(of.estimators)))) / speed.rate
+        return sum(map(speed.passes, tasks_of(of))) / speed.rate
 
     low, high, found = 0.0, 1.0, spec
     if images * one_image(spec) > seconds:
@@ -136,8 +135,8 @@ def lowered(spec: AuditSpec, images: int, seconds: float, speed: Speed) -> tuple
             middle = (low + high) / 2
             tried = _with_share(spec, middle, speed.classes)
             low, high, found = (middle, high, tried) if images * one_image(tried) <= seconds else (low, middle, found)
-    both = zip(registry.build(spec.estimators), registry.build(found.estimators), strict=True)
-    draws = [(one.label, *(getattr(each.estimator, "samples", 0) for each in (one, other))) for one, other in both]
+    before, after = registry.build(spec.estimators), registry.build(found.estimators)
+    draws = [(label, *(getattr(each, "samples", 0) for each in (one, after[label]))) for label, one in before.items()]
     lines = [f"{label}: {asked:,} -> {fewer:,} samples" for label, asked, fewer in draws if fewer != asked]
     each = one_image(found)
     if images * each <= seconds:
@@ -152,8 +151,8 @@ def lowered(spec: AuditSpec, images: int, seconds: float, speed: Speed) -> tuple
 def _with_share(spec: AuditSpec, share: float, classes: int) -> AuditSpec:
     """The spec with this share of the draws."""
     changed = []
-    for entry, chosen in zip(spec.estimators, registry.build(spec.estimators), strict=True):
-        fewer = _fewer(chosen.estimator, share, classes)
+    for entry, estimator in zip(spec.estimators, registry.build(spec.estimators).values(), strict=True):
+        fewer = _fewer(estimator, share, classes)
         changed.append(entry if fewer is None else _with_samples(entry, fewer))
     return spec.model_copy(update={"estimators": tuple(changed)})
 
@@ -196,7 +195,7 @@ def within_budget(ready: PreparedAudit, seconds: float, speed: Speed, listener: 
     spec, lines = lowered(ready.spec, len(ready.samples), seconds, speed)
     for line in lines:
         listener.note(f"--budget: {line}")
-    tasks = tasks_of(spec, registry.build(spec.estimators))
+    tasks = tasks_of(spec)
     samples = ready.samples.again(spec.dataset) if isinstance(ready.samples, Selected) else ready.samples
     return replace(ready, spec=spec, tasks=tasks, samples=samples)
 
@@ -208,10 +207,10 @@ def as_begun(spec: AuditSpec, begun: Mapping[str, Any]) -> AuditSpec:
         spec: the requested spec.
         begun: the ``spec`` in the run's run.json.
     """
-    samples = {label_of(entry): entry["options"].get("samples") for entry in begun["estimators"]}
+    samples = {entry["label"]: entry["options"].get("samples") for entry in begun["estimators"]}
     changed = []
-    for entry, chosen in zip(spec.estimators, registry.build(spec.estimators), strict=True):
-        number = samples.get(chosen.label)
+    for entry in spec.estimators:
+        number = samples.get(entry.label)
         changed.append(entry if number is None else _with_samples(entry, number))
     chosen_images = {key: begun["dataset"][key] for key in ("limit", "sample", "ids")}
     dataset = type(spec.dataset).model_validate(spec.dataset.model_dump() | chosen_images)

@@ -13,7 +13,7 @@ from robaudit.auditing.prepare import Facts
 from robaudit.datasets.base import Dataset
 from robaudit.errors import NothingLeftError
 from robaudit.estimators.registry import Task
-from robaudit.files import writing
+from robaudit.files import file_sha256, writing
 from robaudit.levels import GAUSSIAN
 from robaudit.rows import Row
 from robaudit.spec.model import AuditSpec, NoiseSpec, base_identity, identity
@@ -88,9 +88,9 @@ class _Tally:
     """Accumulates totals, summaries and reviews in one pass over a run's results."""
 
     def __init__(self, tasks: Sequence[Task]) -> None:
-        self.quantities = {task.chosen.estimator.quantity.name: task.chosen.estimator.quantity for task in tasks}
+        self.quantities = {task.estimator.quantity.name: task.estimator.quantity for task in tasks}
         self.results = FrameBuilder()
-        reviews = [(task, review) for task in tasks if (review := task.chosen.estimator.review()) is not None]
+        reviews = [(task, review) for task in tasks if (review := task.estimator.review()) is not None]
         self.reviews = [review for _, review in reviews]
         self.review_of = {name: review for task, review in reviews for name in task.names}
         self.further = {name for task in tasks for name in task.names[1:]}  # they share the passes of the first
@@ -170,7 +170,12 @@ def finish(
         summaries = summarise(tally.results.frame(), tally.quantities)
         summary.write(summary_json(summaries).encode())
         review_warnings = tally.warnings()
-        digests = {"samples.csv": csv.sha256, "samples.json": json.sha256, "summary.json": summary.sha256, STATE: folder.state_digest()}
+        digests = {
+            "samples.csv": csv.sha256,
+            "samples.json": json.sha256,
+            "summary.json": summary.sha256,
+            STATE: file_sha256(folder.path / STATE),
+        }
     folder.write_info(
         {
             **info,

@@ -21,9 +21,9 @@ from robaudit.datasets.ahead import default_workers
 from robaudit.datasets.base import Dataset, Sample, first_samples
 from robaudit.datasets.load import open_dataset
 from robaudit.errors import DataError, ModelError, NothingLeftError, SpecError
-from robaudit.estimators import registry
+from robaudit.estimators.base import Need
 from robaudit.estimators.engine import Engine
-from robaudit.estimators.registry import Chosen, Task, check_model, refuse_unfit, tasks_of
+from robaudit.estimators.registry import Task, check_model, refuse_unfit, tasks_of
 from robaudit.memory import memory_limit
 from robaudit.models.logits import for_noisy_passes
 from robaudit.noise.registry import Noise
@@ -93,7 +93,6 @@ class OpenedAudit:
 
     Attributes:
         spec: merged with the existing run's.
-        estimators: with their options.
         noises: with their options and levels.
         tasks: every estimator at every noise level.
         samples: the data set.
@@ -101,7 +100,6 @@ class OpenedAudit:
     """
 
     spec: AuditSpec
-    estimators: tuple[Chosen, ...]
     noises: tuple[Noise, ...]
     tasks: tuple[Task, ...]
     samples: Dataset
@@ -142,9 +140,9 @@ class PreparedAudit:
         Raises:
             SpecError: nothing is left.
         """
-        for label in dict.fromkeys(task.chosen.label for task in self.tasks if task.at.levelless):
+        for label in dict.fromkeys(task.label for task in self.tasks if task.at.level is None):
             listener.note(f"{label} is left out: it has no noise level")
-        kept = tuple(task for task in self.tasks if not task.at.levelless)
+        kept = tuple(task for task in self.tasks if task.at.level is not None)
         if not kept:
             raise SpecError(
                 self.spec.origin.where or "spec",
@@ -171,15 +169,14 @@ def open_audit(request: Request, listener: Listener) -> OpenedAudit:
     """
     spec, dataset = request.spec, request.dataset
     listener.doing("reading the spec")
-    estimators = registry.build(spec.estimators)
     noises = build_noises(spec.noise, spec.base_dir, spec.origin)
-    tasks = tasks_of(spec, estimators)
+    tasks = tasks_of(spec)
     refuse_unfit(tasks, {noise.label: noise.form for noise in noises})
     listener.doing("opening the data set")
     samples = dataset if dataset is not None else open_dataset(spec.dataset, base_dir=spec.base_dir, trust=request.trust)
     if len(samples) == 0:
         raise NothingLeftError(samples.where, "the data set is empty", "give it samples")
-    return OpenedAudit(spec, estimators, noises, tasks, samples, spec.dataset.kind if dataset is None else "python")
+    return OpenedAudit(spec, noises, tasks, samples, spec.dataset.kind if dataset is None else "python")
 
 
 def prepare(request: Request, device: torch.device, listener: Listener, opened: OpenedAudit | None = None) -> PreparedAudit:
@@ -196,7 +193,7 @@ def prepare(request: Request, device: torch.device, listener: Listener, opened: 
     """
     opened = opened or open_audit(request, listener)
     spec, samples, skip_bad = opened.spec, opened.samples, request.skip_bad
-    by_gradients = [chosen for chosen in opened.estimators if "gradients" in chosen.estimator.needs]
+    by_gradients = [task for task in opened.tasks if Need.GRADIENTS in task.estimator.needs]
     gradients = bool(by_gradients)
     listener.doing("loading the model")
     network = make_model(spec, request.model, device, trust=request.trust)
@@ -223,7 +220,7 @@ def prepare(request: Request, device: torch.device, listener: Listener, opened: 
     findings = level_findings(opened.noises, image, first[0].id) if within_unit(*check.pixels) else ()
     check = replace(check, warnings=(*accepted(findings, as_given=spec.run.as_given), *check.warnings))
     _report(check, listener)
-    check_model(opened.estimators, network, image)
+    check_model(opened.tasks, network, image)
     listener.doing("measuring memory")
     engine = make_engine(spec, opened.noises, network, noisy, check.classes, image, limit, gradients=gradients)
     listener.doing("comparing batches of different sizes")

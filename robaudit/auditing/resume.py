@@ -13,7 +13,7 @@ from robaudit.models.logits import LogitModel
 from robaudit.progress import Listener
 from robaudit.spec.model import IN_MEMORY, AuditSpec, base_identity, identity
 from robaudit.spec.origin import Origin
-from robaudit.store.folder import RUNS, RunFolder, in_runs, label_of
+from robaudit.store.folder import RUNS, RunFolder, in_runs
 from robaudit.store.info import UntilDecided, kind_of, until_decided
 from robaudit.store.state import State
 
@@ -129,7 +129,7 @@ def refuse_other_options(state: State, estimators: Mapping[str, Any], where: str
         RunError: rows were computed with other options.
     """
     for _, entry in state.entries():
-        if estimators.get(label_of(entry), entry) != entry:
+        if estimators.get(entry["label"], entry) != entry:
             raise _other_options(where, entry)
 
 
@@ -154,8 +154,8 @@ def refuse_other_noises(state: State, noises: Mapping[str, Any], where: str) -> 
 
 def _other_options(where: str, entry: Mapping[str, Any]) -> RunError:
     """The error for an estimator that the run has computed with the options of this entry."""
-    options = {key: value for key, value in entry["options"].items() if key != "label"}
-    what = f"has run {label_of(entry)} with other options ({options or 'its defaults'})"
+    options = entry["options"] | ({"noise": list(entry["noise"])} if entry["noise"] else {})
+    what = f"has run {entry['label']} with other options ({options or 'its defaults'})"
     return RunError(where, what, "give the new one a label of its own")
 
 
@@ -194,9 +194,9 @@ def extended(spec: AuditSpec, info: Mapping[str, Any], where: str) -> AuditSpec:
     """
     old, new = info["spec"], spec.document()
     estimators = list(old["estimators"])
-    by_label = {label_of(entry): entry for entry in estimators}
+    by_label = {entry["label"]: entry for entry in estimators}
     for entry in new["estimators"]:
-        same = by_label.setdefault(label_of(entry), entry)
+        same = by_label.setdefault(entry["label"], entry)
         if same is entry:
             estimators.append(entry)
         elif same != entry:

@@ -32,13 +32,14 @@ from robaudit.datasets.select import Selected
 from robaudit.errors import RunError, SampleError, SpecError
 from robaudit.estimators.engine import Engine
 from robaudit.estimators.registry import Task
+from robaudit.files import remove_leftovers
 from robaudit.levels import NoiseLevel, without_levels
 from robaudit.models.pretrained import filled
 from robaudit.progress import Listener
 from robaudit.rows import Row
 from robaudit.spec.load import load_spec
 from robaudit.spec.model import IN_MEMORY, AuditSpec
-from robaudit.store.folder import OUTPUTS, RunFolder, label_of, locked, refuse_existing, refuse_other_gates
+from robaudit.store.folder import OUTPUTS, RunFolder, locked, refuse_existing, refuse_other_gates
 from robaudit.store.info import UntilDecided, until_decided
 from robaudit.store.log import Logged
 from robaudit.store.run import Run, read_run
@@ -145,10 +146,10 @@ def _carry_out(
         raise RunError(str(folder.path), "was changed by another robaudit while this one was starting", "run the command again")
     if old is not None:
         refuse_other_gates(folder.path, old, spec.gates)
-    folder.clean()
+    remove_leftovers(folder.path)
     with folder.open_state(old) as state:
         document = spec.document()
-        entries = {label_of(entry): entry for entry in document["estimators"]}
+        entries = {entry["label"]: entry for entry in document["estimators"]}
         noises = {entry["name"]: without_levels(entry) for entry in document["noise"]}
         digests = {noise.label: found for noise in job.noises if (found := noise.digests)}
         noises |= {label: {**noises[label], "files": files} for label, files in digests.items()}
@@ -157,14 +158,14 @@ def _carry_out(
         skipped = [skip["sample_id"] for skip in old["skipped"]] if old and every and old["status"] == "complete" and not extend else None
         seen = _all_seen(job.samples) if every else facts.check.seen
         refuse_other_data(state, seen, job.samples.where, every=every, skipped=skipped)
-        by_name = {name: entries[task.chosen.label] for task in job.tasks for _, name in task.names}
+        by_name = {name: entries[task.label] for task in job.tasks for _, name in task.names}
         info = {
             **first_info(spec, facts, job.samples),
             "batch_rows": facts.batch_rows,
             "image_shape": list(facts.image_shape),
             **facts.effects,
             "noise_files": digests,
-            "plugins": plugins([task.chosen for task in job.tasks]),
+            "plugins": plugins(spec),
             **history(old, command, facts.device, job.workers),
             **_analyses(until, old),
         }
@@ -254,5 +255,5 @@ def compute(
         state.begin(samples, task_names(tasks))
         replace(ready, engine=engine, samples=samples, tasks=tuple(tasks)).compute_missing(state, listener, on_error)
         seconds = state.seconds()
-        spent = {(task.chosen.label, task.at): seconds.get(step_name(task), 0.0) for task in tasks}
+        spent = {(task.label, task.at): seconds.get(step_name(task), 0.0) for task in tasks}
         return Computed({row.key: row for sample in state.results() for row in sample.rows}, spent, tuple(state.skips()))

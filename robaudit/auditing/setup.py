@@ -13,7 +13,7 @@ from robaudit.datasets.base import Dataset
 from robaudit.errors import SpecError
 from robaudit.estimators.engine import Engine, fitting_rows
 from robaudit.estimators.registry import Task
-from robaudit.levels import NO_NOISE, NoiseLevel
+from robaudit.levels import NONE, NoiseLevel
 from robaudit.memory import free_bytes, peak, reset_peak, used
 from robaudit.models.files import model_path
 from robaudit.models.load import from_module, load_model
@@ -119,7 +119,7 @@ class ChunkSizer:
 
 
 def _key(tasks: Sequence[Task]) -> frozenset[tuple[NoiseLevel, str]]:
-    return frozenset((task.at, task.chosen.label) for task in tasks)
+    return frozenset((task.at, task.label) for task in tasks)
 
 
 def make_model(spec: AuditSpec, given: nn.Module | None, device: torch.device, *, trust: bool) -> LogitModel:
@@ -210,10 +210,10 @@ def on_stream(engine: Engine, noises: Sequence[Noise], seed: int, stream: str) -
     return other
 
 
-def sources_of(noises: Sequence[Noise], seed: int, model: LogitModel, stream: str = "") -> dict[str, NoiseSource]:
-    """The noises by label, and under the label for no noise the RNG for noise-free estimators."""
-    found = {noise.label: noise.source(seed, model.device, model.dtype, stream=stream) for noise in noises}
-    return {**found, NO_NOISE.noise: NoiseSource(Gaussian(), NormalDraws(NO_NOISE.noise, seed, model.device, model.dtype, stream=stream))}
+def sources_of(noises: Sequence[Noise], seed: int, model: LogitModel, stream: str = "") -> dict[str | None, NoiseSource]:
+    """The noises by label, and under None the RNG for noise-free estimators."""
+    bare = NoiseSource(Gaussian(), NormalDraws(NONE, seed, model.device, model.dtype, stream=stream))
+    return {None: bare, **{noise.label: noise.source(seed, model.device, model.dtype, stream=stream) for noise in noises}}
 
 
 def make_sizer(spec: AuditSpec, engine: Engine, tasks: Sequence[Task], image: torch.Tensor, limit: int, *, mixed: bool) -> ChunkSizer:
@@ -225,5 +225,5 @@ def make_sizer(spec: AuditSpec, engine: Engine, tasks: Sequence[Task], image: to
     device = engine.model.device
     steady = (spec.run.deterministic and device.type == "cuda") or mixed
     rows = engine.gradient_rows(shape_of(image), 1)
-    least = max((-(-rows // each) for task in tasks if (each := task.chosen.estimator.rows_at_once)), default=1)
+    least = max((-(-rows // each) for task in tasks if (each := task.estimator.rows_at_once)), default=1)
     return ChunkSizer(tasks, engine.classes, image.numel(), None if steady else Gauge(device, limit), least)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,9 +18,8 @@ from numpy.typing import NDArray
 from robaudit.datasets.base import Dataset, Labels, Sample, first_samples
 from robaudit.errors import ModelError, SpecError
 from robaudit.models.architectures import FAMILIES
-from robaudit.models.files import CONFIG, INDEX, model_path, weights_file
+from robaudit.models.files import CONFIG, model_path, weights_file
 from robaudit.models.load import guess_format
-from robaudit.models.onnx_file import read_contents
 from robaudit.noise.registry import Noise
 from robaudit.spec.model import AuditSpec
 
@@ -126,15 +124,8 @@ def _model_files(path: Path, declared: str | None) -> dict[str, Path]:
         ModelError: they are missing or damaged.
     """
     weights, inner = weights_file(path), f"{_name(path)}/" if path.is_dir() else ""
-    form = guess_format(weights, declared) if declared != "python" else declared
     names = [weights.name, *(file.name for file in weights.parent.glob("*.json") if inner or file.name == CONFIG)]
-    if form == "onnx":
-        names += read_contents(weights, str(weights)).files
-    if weights.name.endswith(INDEX):
-        try:
-            names += sorted({str(name) for name in json.loads(weights.read_bytes())["weight_map"].values()})
-        except (OSError, ValueError, KeyError, AttributeError) as error:
-            raise ModelError(str(weights), "is not an index of weights", "save the model again") from error
+    names += guess_format(weights, declared).others(weights)
     return {f"{inner}{name}": weights.parent / name for name in names}
 
 

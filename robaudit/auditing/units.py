@@ -107,15 +107,15 @@ def level_findings(noises: Sequence[Noise], image: Tensor, sample_id: str) -> It
         NoiseError: the noise of a plugin fails.
     """
     for noise in noises:
-        beyond = [at for at in _unprepared(noise.levels) if at.level > 1 and at.name in (LevelName.SIGMA, LevelName.EPS)]
-        if beyond and _typical_change(noise, image, sample_id, beyond[0].level) > _HALF_RANGE:
+        beyond = [at for at in _unprepared(noise.levels) if at.number > 1 and at.name in (LevelName.SIGMA, LevelName.EPS)]
+        if beyond and _typical_change(noise, image, sample_id, beyond[0].number) > _HALF_RANGE:
             at, more = beyond[0], len(beyond) - 1
-            is_ = f"and {count(more, 'more level')} are more than" if more else f"is {at.level:g} times"
-            where, what = f"{noise.label} noise", f"{at.name} {at.level:g} {is_} the whole range of pixels in [0, 1]"
-            if beyond[-1].level < _LEAST_GREY:
+            is_ = f"and {count(more, 'more level')} are more than" if more else f"is {at.number:g} times"
+            where, what = f"{noise.label} noise", f"{at.name} {at.number:g} {is_} the whole range of pixels in [0, 1]"
+            if beyond[-1].number < _LEAST_GREY:
                 yield f"{where}: {what}"
-            elif _LEAST_GREY <= at.level <= _MOST_GREY:
-                meant = f"{at.level:g}/255 = {at.level / 255:.3g} was probably meant: write {at.level:g}/255"
+            elif _LEAST_GREY <= at.number <= _MOST_GREY:
+                meant = f"{at.number:g}/255 = {at.number / 255:.3g} was probably meant: write {at.number:g}/255"
                 yield Impossible(where, what, meant, SpecError)
             else:
                 yield Impossible(where, what, "give levels for pixels in [0, 1]", SpecError)
@@ -124,9 +124,9 @@ def level_findings(noises: Sequence[Noise], image: Tensor, sample_id: str) -> It
 def _unprepared(levels: Sequence[NoiseLevel]) -> list[NoiseLevel]:
     """The levels that no smaller ones lead up to: a grid from 0.3 to 10, say, has large levels on purpose."""
     found, reached = list[NoiseLevel](), _USUAL
-    for at in sorted(levels, key=lambda at: at.level):
-        if at.level <= reached:
-            reached = max(reached, _STEP * at.level)
+    for at in sorted(levels, key=lambda at: at.number):
+        if at.number <= reached:
+            reached = max(reached, _STEP * at.number)
         else:
             found.append(at)
     return found

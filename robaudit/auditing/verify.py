@@ -18,7 +18,7 @@ from robaudit.datasets.base import Dataset
 from robaudit.datasets.load import open_dataset
 from robaudit.datasets.select import Selected
 from robaudit.errors import RunError
-from robaudit.estimators import registry
+from robaudit.estimators.base import Need
 from robaudit.estimators.registry import tasks_of
 from robaudit.files import file_sha256
 from robaudit.levels import NoiseLevel
@@ -173,11 +173,10 @@ def _recompute(
     noisy = for_noisy_passes(network, spec.run.precision)
     image = dataset[0].pixels
     limit = memory_limit(spec.run.memory)
-    estimators = registry.build(spec.estimators)
+    tasks = tasks_of(spec)
     noises = noises_of(run, spec)
-    gradients = any("gradients" in chosen.estimator.needs for chosen in estimators)
+    gradients = any(Need.GRADIENTS in task.estimator.needs for task in tasks)
     engine = make_engine(spec, noises, network, noisy, run.info["model"]["classes"], image, limit, gradients=gradients)
-    tasks = tasks_of(spec, estimators)
     with State() as state:
         state.begin(dataset, task_names(tasks))
         sizer = make_sizer(spec, engine, tasks, image, limit, mixed=run.info["rows"]["kind"] == RowBits.MIXED)

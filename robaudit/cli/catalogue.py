@@ -121,10 +121,10 @@ def _estimators() -> Iterator[Entry]:
             "prefer": cls.prefer,
             "quantity": cls.quantity.name,
             "unit": cls.quantity.unit,
-            "needs": ", ".join(sorted(cls.needs)),
+            "needs": ", ".join(sorted(str(need.name).lower() for need in cls.needs)) or "nothing",
             "cost": cost,
             "interval": cls.interval.text,
-            "options": _options(cls, "label", "noise"),
+            "options": _options(cls),
             "source": cls.source,
         }
 

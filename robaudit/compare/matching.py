@@ -15,7 +15,7 @@ from robaudit.levels import NoiseLevel, without_levels
 from robaudit.quantities import IntervalKind
 from robaudit.results import MOST_STORED_DRAWS
 from robaudit.rows import Row, bits_of
-from robaudit.store.folder import RunFolder, label_of
+from robaudit.store.folder import RunFolder
 from robaudit.store.info import kind_of
 from robaudit.store.run import Run
 
@@ -78,7 +78,7 @@ def described(run: Run) -> Described:
     code = info["identity"] if info["model"]["format"] == "python" else None
     return Described(
         noises={str(entry["name"]): {**without_levels(entry), "files": files.get(entry["name"])} for entry in spec["noise"]},
-        estimators=frozenset((label_of(entry), entry["name"]) for entry in spec["estimators"]),
+        estimators=frozenset((entry["label"], entry["name"]) for entry in spec["estimators"]),
         model=(info["model"]["sha256"], info["model"]["format"], model, spec["run"].get("precision"), code),
     )
 

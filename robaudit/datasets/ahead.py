@@ -51,11 +51,10 @@ def read_ahead(dataset: Dataset, indices: Iterable[int], workers: int, depth: in
     if not workers:
         yield from (_read(dataset, index) for index in indices)
         return
-    waiting: deque[Future[Read]] = deque()
     pool = ThreadPoolExecutor(min(workers, depth), thread_name_prefix="reader")
     ordered = (pool.submit(_read, dataset, index) for index in indices)
     try:
-        waiting.extend(islice(ordered, depth))
+        waiting: deque[Future[Read]] = deque(islice(ordered, depth))
         while waiting:
             found = waiting.popleft().result()
             waiting.extend(islice(ordered, 1))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -69,8 +69,14 @@ class Dataset(Protocol):
         ...
 
 
-def find(written: str, base_dir: Path, kind: Literal["file", "folder"]) -> Path:
+def find(written: str, base_dir: Path, kind: Literal["file", "folder"], remedy: str = "paths are relative to the spec file") -> Path:
     """The path as written in a spec, relative to the spec's folder; ``~`` is understood.
+
+    Args:
+        written: the path.
+        base_dir: the spec's folder.
+        kind: of what must be there.
+        remedy: for a missing path that is like no name there.
 
     Raises:
         DataError: the path does not exist (the message has the nearest name), or is of another kind.
@@ -80,14 +86,14 @@ def find(written: str, base_dir: Path, kind: Literal["file", "folder"]) -> Path:
         mode = path.stat().st_mode
     except (OSError, ValueError) as error:
         if isinstance(error, FileNotFoundError | NotADirectoryError):
-            raise _missing(written, path, kind) from None
+            raise _missing(written, path, kind, remedy) from None
         raise DataError(written, f"cannot be read ({reason(error)})", f"give a {kind} that you may read") from None
-    if kind == "file" and stat.S_ISREG(mode) and not path.stat().st_size:  # such as files in /proc, some of which never end
-        raise DataError(written, "is an empty file", "write it again")
-    if kind == "file" and not stat.S_ISREG(mode):
-        raise DataError(written, "is a folder" if stat.S_ISDIR(mode) else "is not a regular file", "give a file")
     if kind == "folder" and not stat.S_ISDIR(mode):
         raise DataError(written, "is a file", "give the folder")
+    if kind == "file" and not stat.S_ISREG(mode):
+        raise DataError(written, "is a folder" if stat.S_ISDIR(mode) else "is not a regular file", "give a file")
+    if kind == "file" and not path.stat().st_size:  # such as files in /proc, some of which never end
+        raise DataError(written, "is an empty file", "write it again")
     return path
 
 
@@ -118,34 +124,33 @@ def refuse_controls(text: str, where: str, what: str) -> str:
     return text
 
 
-def different(ids: list[str], where: str, remedy: str) -> list[str]:
-    """The ids, if they are distinct.
+def different(ids: Sequence[str], where: str) -> Sequence[str]:
+    """The ids, if no two are the same.
 
     Raises:
-        DataError: two are the same.
+        DataError: two are.
     """
     if len(set(ids)) < len(ids):
         ordered = sorted(ids)
         twice = next(one for one, other in pairwise(ordered) if one == other)
-        raise DataError(where, f"two rows have the same id {clipped(twice, 80)!r}", remedy)
+        raise DataError(where, f"two samples have the same id {clipped(twice, 80)!r}", "ids must differ")
     return ids
 
 
-def _missing(written: str, path: Path, kind: str) -> DataError:
-    """The message for a missing path: which part is missing, and similar names."""
+def name_text(name: str) -> str:
+    """The name of a file or folder as text that can be written: bytes that are not UTF-8 become escapes."""
+    return os.fsencode(name).decode("utf-8", "backslashreplace")
+
+
+def _missing(written: str, path: Path, kind: str, remedy: str) -> DataError:
+    """The message for a missing path: which part is missing, and the nearest name there."""
     parent, name = path.parent, path.name
     while not parent.is_dir() and parent != parent.parent:
         parent, name = parent.parent, parent.name
-    try:
-        with os.scandir(parent) as entries:
-            near = [entry.name for entry in entries if not entry.name.startswith(".")]
-    except OSError:
-        near = []
+    near = [entry for entry in os.listdir(parent) if not entry.startswith(".")] if os.access(parent, os.R_OK) else []  # noqa: PTH208
     hint = did_you_mean(name, near)
-    remedy = hint if hint.startswith("did you mean") else "paths are relative to the spec file"
-    if parent != path.parent:
-        return DataError(written, f"no such {kind}: {str(parent)!r} has no {name!r}", remedy)
-    return DataError(written, f"no such {kind} in {str(parent)!r}", remedy)
+    missing = f": {str(parent)!r} has no {name!r}" if parent != path.parent else f" in {str(parent)!r}"
+    return DataError(written, f"no such {kind}{missing}", hint if hint.startswith("did you mean") else remedy)
 
 
 def reason(error: BaseException) -> str:

@@ -1,11 +1,15 @@
-"""Class indices by the names of folders and labels."""
+"""Labels as class indices: by the names of folders and classes, from texts, and from arrays."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
+from typing import Any
 
-from robaudit.errors import DataError, did_you_mean
+import numpy as np
+
+from robaudit.datasets.base import Labels
+from robaudit.errors import DataError, SampleError, did_you_mean
 from robaudit.text import clipped
 
 _SHOWN = 6  # of names
@@ -37,65 +41,114 @@ class ClassIndex:
         found = self._loose.get(_folded(text), set())
         return next(iter(found)) if len(found) == 1 else None
 
+    def index(self, text: str, where: str, what: str) -> int:
+        """The index of the class.
+
+        Raises:
+            DataError: there is none, or more than one; ``what`` names the text.
+        """
+        found = self.find(text)
+        if found is None:
+            raise DataError(where, f"{what} is not in class_names", self.remedy(text))
+        return found
+
     def remedy(self, text: str) -> str:
         """The remedy for an unknown text."""
-        names = sorted(self._known(text))
-        if (near := did_you_mean(text, names)).startswith("did"):
-            return near if len(names) <= _SHOWN else f"{near}; or write class_names in the order of the logits"
+        if (near := did_you_mean(text, self._exact)).startswith("did"):
+            return f"{near}; or write class_names in the order of the logits"
+        names = sorted(self._exact)
         known = f"known: {', '.join(names[:_SHOWN])}" + (f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else "")
         return f"{known}; rename it, or write class_names in the order of the logits (null: in the order of the folders' or labels' names)"
-
-    def _known(self, text: str) -> Iterable[str]:
-        several = self._loose.get(_folded(text), set())
-        if not several:  # two classes with the same name, distinguished in brackets: "crane (n02012849)"
-            several = {index for name, index in self._exact.items() if _folded(name).startswith(f"{_folded(text)} (")}
-        return [name for name, index in self._exact.items() if index in several] if several else self._exact
 
 
 def _folded(text: str) -> str:
     return " ".join(text.replace("_", " ").casefold().split())
 
 
-def class_indices(
-    lines: Mapping[str, int], where: str, class_names: tuple[str, ...] | None, class_ids: tuple[str, ...] | None
-) -> tuple[dict[str, int], tuple[str, ...] | None]:
-    """The class index of every label text.
+def text_labels(
+    texts: Sequence[str], where: str, class_names: tuple[str, ...] | None, class_ids: tuple[str, ...] | None
+) -> tuple[Labels, tuple[str, ...] | None]:
+    """Labels written as text; an empty one is no label.
 
-    Labels are names if ``class_names`` has them; otherwise they are all integers, or all names, which are then sorted.
+    They are names if ``class_names`` has them; otherwise they are all integers, or all names, which are then sorted.
 
     Args:
-        lines: the line on which each distinct label first appears.
+        texts: one for each image.
         where: the table's name in messages.
         class_names: the names by class index that the user gave.
         class_ids: other names of the classes in labels.
 
     Returns:
-        The index by text, and the class names (None if the labels are integers without names).
+        The labels (n,), -1 for none, and the class names (None if the labels are integers without names).
 
     Raises:
         DataError: negative or fractional numbers, names not in ``class_names``, or names mixed with integers.
     """
-    numbers = [text for text in lines if _NUMBER.fullmatch(text)]
-    names = [text for text in lines if not _NUMBER.fullmatch(text)]
+    present = [text for text in dict.fromkeys(texts) if text]
+    numbers = [text for text in present if _NUMBER.fullmatch(text)]
+    names = [text for text in present if not _NUMBER.fullmatch(text)]
     if class_names is not None and (names or set(numbers) <= {*class_names, *(class_ids or ())}):
-        classes, found = ClassIndex(class_names, class_ids), dict[str, int]()
-        for text, line in lines.items():
-            index = classes.find(text)
-            if index is None:
-                raise DataError(f"{where}:{line}", f"the label {text!r} is not in class_names", classes.remedy(text))
-            found[text] = index
-        return found, class_names
-    if names and numbers:
-        first, second = lines[names[0]], lines[numbers[0]]
-        what = f"mixes labels that are names ({names[0]!r}, line {first}) and numbers ({numbers[0]!r}, line {second})"
-        raise DataError(where, what, "use one kind in the whole file")
-    for text in numbers:
-        if not text.isdecimal() or len(text.lstrip("0")) > _MOST_DIGITS:
-            raise DataError(
-                f"{where}:{lines[text]}",
-                f"the label {clipped(text, 60)!r} is not a class index",
-                "class indices are 0, 1, 2, ...; leave it empty for none",
-            )
-    if names:
-        return {text: number for number, text in enumerate(sorted(names))}, tuple(sorted(names))
-    return {text: int(text) for text in numbers}, class_names
+        classes = ClassIndex(class_names, class_ids)
+        index = {text: classes.index(text, where, f"the label {text!r}") for text in present}
+    elif names and numbers:
+        raise DataError(where, f"mixes labels that are names ({names[0]!r}) and numbers ({numbers[0]!r})", "use one kind in the whole file")
+    elif names:
+        class_names = tuple(sorted(names))
+        index = {text: number for number, text in enumerate(class_names)}
+    else:
+        if wrong := next((text for text in numbers if not text.isdecimal() or len(text.lstrip("0")) > _MOST_DIGITS), None):
+            what = f"the label {clipped(wrong, 60)!r} is not a class index"
+            raise DataError(where, what, "class indices are 0, 1, 2, ...; leave it empty for none")
+        index = {text: int(text) for text in numbers}
+    return np.fromiter((index.get(text, -1) for text in texts), np.int64, len(texts)), class_names
+
+
+def label_array(values: Any, where: str, total: int, class_names: Sequence[str] | None = None) -> Labels:
+    """Class indices from a list, an array, a tensor or a column of a table, one for each image, as int64 (n,); -1: none.
+
+    A column (n, 1) is understood, and so are None, NaN (whole numbers with gaps), and names of classes.
+
+    Raises:
+        DataError: another length, not whole numbers, or less than -1.
+        SampleError: an entry of a list is no label.
+    """
+    array = np.asarray(values.detach().cpu() if hasattr(values, "detach") else values)
+    if array.shape[1:] == (1,):
+        array = array[:, 0]
+    if array.ndim != 1:
+        raise DataError(where, f"the labels have shape {array.shape}", "they are (n,) class indices: labels.argmax(1)")
+    if len(array) != total:
+        raise DataError(where, f"there are {total} images and {len(array)} labels", "give each image one")
+    if array.dtype.kind == "f":
+        array = np.where(np.isnan(array), -1.0, array)
+        array = array if (array % 1).any() else array.astype(np.int64)
+    if array.dtype.kind not in "iub":
+        read = (as_label(value, f"{where}, label {index}", class_names) for index, value in enumerate(array))
+        array = np.array([-1 if label is None else label for label in read])
+    labels: Labels = array.astype(np.int64)
+    if len(labels) and int(labels.min()) < -1:
+        what = f"the label of sample {int(labels.argmin())} is {int(labels.min())}"
+        raise DataError(where, what, "class indices start at 0; -1 is no label")
+    return labels
+
+
+def as_label(value: Any, where: str, class_names: Sequence[str] | None = None) -> int | None:
+    """A label as a plain int; the name of a class is understood; None and -1 are no label.
+
+    Raises:
+        SampleError: it is not an integer, or negative, or no class has this name.
+    """
+    if isinstance(value, str):
+        if class_names is None:
+            raise SampleError(where, f"the label is {value!r}, not a class index", "give class_names=[...], in the order of the logits")
+        if class_names.count(value) != 1:
+            raise SampleError(where, f"the label {value!r} is not the name of one class", did_you_mean(value, class_names))
+        return class_names.index(value)
+    if getattr(value, "shape", None) in ((), (1,)):
+        value = value.item()
+    if value is None or (type(value) is int and value >= -1):
+        return None if value == -1 else value
+    text = repr(value) if len(repr(value)) < 40 else type(value).__name__
+    raise SampleError(
+        where, f"the label {text} is not a class index", "give 0, 1, 2, ..., and None or -1 for no label; not one-hot vectors"
+    )

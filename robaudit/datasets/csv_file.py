@@ -6,18 +6,16 @@ import csv
 import sys
 from collections.abc import Iterator, Sequence
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Literal, TextIO
 
-import numpy as np
 from pydantic import Field
 
 from robaudit.datasets.base import boundary, different, find, reason
-from robaudit.datasets.classes import class_indices
-from robaudit.datasets.files import FileDataset
+from robaudit.datasets.classes import text_labels
+from robaudit.datasets.image_set import ImageSet
 from robaudit.errors import DataError, did_you_mean
-from robaudit.spec.data_files import DELIMITERS, SUFFIXES, USUAL_LABELS, USUAL_PATHS, usual
+from robaudit.spec.data_files import USUAL_LABELS, USUAL_PATHS, header_of, usual
 from robaudit.spec.model import FilesSpec
 
 _LONGEST_LINE = 2**20  # characters; a longer line is read in pieces, which are not rows
@@ -31,7 +29,7 @@ class CsvSpec(FilesSpec):
     label_column: str | None = Field("label", description="null: no labels")
     id_column: str = Field("id", description="where there is no such column, ids are the paths")
 
-    def open(self, base_dir: Path, *, trust: bool) -> FileDataset:
+    def open(self, base_dir: Path, *, trust: bool) -> ImageSet:
         """Read the rows; other columns are ignored, and an empty label means no label.
 
         Until the columns are known, no message quotes the file: it may be any file.
@@ -39,14 +37,15 @@ class CsvSpec(FilesSpec):
         Raises:
             DataError: the file is not such a table, or its ids or labels are invalid.
         """
+        from robaudit.datasets.decode import file_pixels  # imports torch, which reading a spec does not need
+
         path = find(self.path, base_dir, "file")
-        found, first = self._table(path)
-        root = boundary(self.root, base_dir, path.parent)
-        ids = found.get("id")
-        different(ids or found["path"], self.path, "ids must differ" if ids else "add a column id to use a path twice")
-        indices, names = class_indices(first, self.path, self.class_names, self.class_ids)
-        labels = np.array([indices.get(text, -1) for text in found["label"]], dtype=np.int64) if "label" in found else None
-        return FileDataset((self.path, f"{self.path}, "), path.parent, root, found["path"], labels, self, names, ids)
+        found, labels, names = self._table(path), None, self.class_names
+        if "label" in found:
+            labels, names = text_labels(found["label"], self.path, self.class_names, self.class_ids)
+        decode = partial(file_pixels, folder=path.parent, root=boundary(self.root, base_dir, path.parent), options=self)
+        ids = different(found.get("id", found["path"]), self.path)
+        return ImageSet(self.path, found["path"], decode, labels=labels, ids=ids, class_names=names)
 
     def column(self, name: str, base_dir: Path) -> list[str]:
         """A further column.
@@ -54,9 +53,9 @@ class CsvSpec(FilesSpec):
         Raises:
             DataError: there is no column of this name.
         """
-        return self._table(find(self.path, base_dir, "file"), name)[0]["other"]
+        return self._table(find(self.path, base_dir, "file"), name)["other"]
 
-    def _table(self, path: Path, other: str | None = None) -> tuple[dict[str, list[str]], dict[str, int]]:
+    def _table(self, path: Path, other: str | None = None) -> dict[str, list[str]]:
         try:
             with path.open(encoding="utf-8-sig", newline="") as file:
                 return _read(self, file, other)
@@ -66,21 +65,17 @@ class CsvSpec(FilesSpec):
             raise DataError(self.path, f"cannot be read ({reason(error)})", "give a file that you may read") from None
 
 
-def _read(spec: CsvSpec, file: TextIO, other: str | None) -> tuple[dict[str, list[str]], dict[str, int]]:
-    """The values of the columns by their use (path, label, id, other), and the line on which each label first appears."""
+def _read(spec: CsvSpec, file: TextIO, other: str | None) -> dict[str, list[str]]:
+    """The values of the columns by their use: path, label, id, other."""
     lines: Iterator[str] = iter(partial(file.readline, _LONGEST_LINE), "")
     head = next(lines, "")
-    delimiter = _delimiter(spec, head)
-    reader = csv.reader(chain([head], lines), delimiter=delimiter, strict=True)
-    first = dict[str, int]()
+    delimiter, header = header_of(head)
+    places = _places(spec, header, other)
+    found: dict[str, list[str]] = {use: [] for use in places}
+    reader = csv.reader(lines, delimiter=delimiter, strict=True)
     try:
-        header = [name.strip() for name in next(reader, [])]
-        places = _columns(spec, header, other)
-        found: dict[str, list[str]] = {use: [] for use in places}
-        for fields in reader:
-            if not fields:
-                continue
-            where = f"{spec.path}:{reader.line_num}"
+        for fields in filter(None, reader):
+            where = f"{spec.path}:{reader.line_num + 1}"
             if len(fields) != len(header):
                 what = f"has {len(fields)} fields, but the header has {len(header)}"
                 raise DataError(where, what, f"quote fields with {delimiter!r}")
@@ -88,46 +83,24 @@ def _read(spec: CsvSpec, file: TextIO, other: str | None) -> tuple[dict[str, lis
                 text = fields[place] if use == "other" else fields[place].strip()
                 if not text and use in ("path", "id"):
                     raise DataError(where, f"has an empty {header[place]}", "fill it in, or remove the line")
-                if text and use == "label":
-                    first.setdefault(text, reader.line_num)
                 found[use].append(sys.intern(text) if use == "label" else text)
     except csv.Error as error:
-        raise DataError(f"{spec.path}:{reader.line_num}", f"is not valid CSV ({error})", 'fields are quoted by "') from None
-    return found, first
+        raise DataError(f"{spec.path}:{reader.line_num + 1}", f"is not valid CSV ({error})", 'fields are quoted by "') from None
+    return found
 
 
-def _delimiter(spec: CsvSpec, header: str) -> str:
-    """The delimiter that gives the header a path column, otherwise the most frequent one."""
-    for delimiter in DELIMITERS:
-        if spec.path_column in (name.strip().strip('"') for name in header.split(delimiter)):
-            return delimiter
-    return str(max(DELIMITERS, key=header.count))
-
-
-def _columns(spec: CsvSpec, header: Sequence[str], other: str | None) -> dict[str, int]:
+def _places(spec: CsvSpec, header: Sequence[str], other: str | None) -> dict[str, int]:
     """The places of the columns by their use; those of label and id may be absent under their usual names."""
-    path, label, key = spec.path_column, spec.label_column, spec.id_column
-    if path not in header:
-        raise DataError(spec.path, f"has no column {path!r} in its first line", _remedy(spec, header))
-    for option, name, usually in (("label_column", label, "label"), ("id_column", key, "id")):
-        if name not in (None, usually, *header):
-            raise DataError(spec.path, f"has no column {name!r}", f"{option}: {did_you_mean(str(name), header)}")
-    if label is not None and label not in header and (near := usual(USUAL_LABELS, header)) is not None:
-        raise DataError(spec.path, f"has no column {label!r}, but {near!r}", f"set label_column: {near} (null: no labels)")
-    for name in (path, label, key):
+    uses = {"path": spec.path_column, "label": spec.label_column, "id": spec.id_column, "other": other}
+    if spec.path_column not in header:
+        near = usual(USUAL_PATHS, header)  # only usual names are quoted from the file
+        remedy = "it must name the columns, separated by commas, semicolons or tabs; set path_column to that of the paths of images"
+        raise DataError(spec.path, f"has no column {spec.path_column!r} in its first line", f"set path_column: {near}" if near else remedy)
+    if spec.label_column == "label" and "label" not in header and (near := usual(USUAL_LABELS, header)) is not None:
+        raise DataError(spec.path, f"has no column 'label', but {near!r}", f"set label_column: {near} (null: no labels)")
+    for use, name in uses.items():
+        if name is not None and name not in header and name != use:
+            raise DataError(spec.path, f"has no column {name!r}", f"{use}_column: {did_you_mean(name, header)}")
         if name is not None and header.count(name) > 1:
             raise DataError(spec.path, f"has the column {name!r} twice", "keep one")
-    if other is not None and other not in header:
-        raise DataError(spec.path, f"has no column {other!r}", f"it has {', '.join(header)}")
-    uses = {"path": path, "label": label, "id": key, "other": other}
-    return {use: header.index(name) for use, name in uses.items() if name is not None and name in header}
-
-
-def _remedy(spec: CsvSpec, header: Sequence[str]) -> str:
-    """The options that would make a header without our columns work; only usual names are quoted from the file."""
-    if any(name.lower().endswith(tuple(SUFFIXES)) for name in header):
-        return "begin the file with a line that names its columns, such as path,label"
-    if (path := usual(USUAL_PATHS, header)) is None:
-        return "columns are separated by commas, semicolons or tabs; set path_column to the one that holds the paths of the images"
-    label = None if spec.label_column in header else usual(USUAL_LABELS, header)
-    return f"set path_column: {path}" + (f" and label_column: {label}" if label else "")
+    return {use: header.index(name) for use, name in uses.items() if name in header}

@@ -17,9 +17,9 @@ import io
 import os
 import stat
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -36,6 +36,7 @@ MOST_BYTES = 2**29
 FORMATS = ("BMP", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TIFF", "WEBP")
 """Raster formats that Pillow may decode. Others (EPS) start external programs."""
 
+_CHANNELS = (1, 3)
 _SIXTEEN_BITS = 65535.0
 _MOST_AUDITED = 2**24  # pixels of an image for the network: 400 MB as float64 with three channels
 
@@ -43,7 +44,7 @@ _MOST_AUDITED = 2**24  # pixels of an image for the network: 400 MB as float64 w
 warnings.filterwarnings("ignore", module=r"PIL\.")  # Pillow's warnings on metadata and size: what matters is refused
 
 
-def as_pixels(values: NDArray[Any] | Tensor, where: str, scale: float | None = None) -> Tensor:
+def as_pixels(values: NDArray[Any] | Tensor, where: str, scale: float | None = None, *, channels_last: bool = False) -> Tensor:
     """Divide raw values by their scale: 255 for uint8, 1 for floats and booleans, unless ``scale`` says otherwise.
 
     Values outside [0, 1] do not change: the audit's input check reports them.
@@ -52,6 +53,7 @@ def as_pixels(values: NDArray[Any] | Tensor, where: str, scale: float | None = N
         values: (channels, height, width), or (height, width) for one channel.
         where: the sample, for messages.
         scale: full intensity in ``values``.
+        channels_last: the values are (height, width, channels).
 
     Returns:
         A new float64 tensor (channels, height, width) on the CPU: x / 255 to full precision, for fp64 audits.
@@ -62,27 +64,21 @@ def as_pixels(values: NDArray[Any] | Tensor, where: str, scale: float | None = N
     tensor = values.detach().cpu() if isinstance(values, Tensor) else _as_tensor(values, where)
     if tensor.ndim == 2:
         tensor = tensor.unsqueeze(0)
+    elif channels_last:
+        tensor = tensor.movedim(-1, 0)
     if tensor.ndim != 3 or 0 in tensor.shape:
-        raise SampleError(where, f"pixels have shape {tuple(values.shape)}", "they must be (channels, height, width)")
-    divisor = known_scale(str(tensor.dtype).removeprefix("torch."), scale)
-    if divisor is None:
+        raise SampleError(where, f"the image has shape {tuple(values.shape)}", "it must be (c, h, w), (h, w, c) or (h, w)")
+    if scale is None:
+        scale = 255.0 if tensor.dtype == torch.uint8 else 1.0 if tensor.is_floating_point() or tensor.dtype == torch.bool else None
+    if scale is None or tensor.is_complex():
         raise SampleError(where, f"pixels are {tensor.dtype}", "give uint8, floats in [0, 1], or a scale where the data set takes one")
     pixels = tensor.to(torch.float64, copy=True).contiguous()
-    if divisor != 1:
-        pixels /= divisor
+    if scale != 1:
+        pixels /= scale
     if not bool(torch.isfinite(pixels).all()):
         bad = int((~torch.isfinite(pixels)).sum())
         raise SampleError(where, f"{bad} of {pixels.numel()} pixels are NaN or infinite", "repair or leave out this sample")
     return pixels
-
-
-def known_scale(dtype: str, scale: float | None) -> float | None:
-    """The full intensity of pixels of this type; None if unknown (integers other than uint8 need a scale)."""
-    if dtype.startswith("float") or dtype in ("bool", "bfloat16"):
-        return 1.0 if scale is None else scale
-    if dtype == "uint8":
-        return 255.0 if scale is None else scale
-    return scale if dtype.startswith(("int", "uint")) else None
 
 
 def _as_tensor(values: NDArray[Any], where: str) -> Tensor:
@@ -93,24 +89,62 @@ def _as_tensor(values: NDArray[Any], where: str) -> Tensor:
     return torch.from_numpy(np.array(values, dtype=dtype, order="C"))
 
 
-def as_label(value: object, where: str) -> int | None:
-    """A label as a plain int; None and -1 are no label.
+def layout_of(shape: Sequence[int]) -> Literal["nchw", "nhwc"] | None:
+    """The layout of images of this shape, by which axis has 1 or 3 entries; None if ambiguous."""
+    first, last = shape[0] in _CHANNELS, shape[-1] in _CHANNELS
+    return None if first == last else "nchw" if first else "nhwc"
+
+
+def object_pixels(image: object, where: str, options: ImageOptions, layout: Literal["nchw", "nhwc"] | None = None) -> Tensor:
+    """The pixels of a PIL image, an array or a tensor.
+
+    Args:
+        image: with three axes, of the ``layout``.
+        where: the sample, for messages.
+        options: for PIL images; ``channels`` None keeps grey grey and colour colour.
+        layout: default: by the shape; a tensor of an ambiguous one has its channels first.
 
     Raises:
-        SampleError: it is not an integer, or negative.
+        SampleError: it is something else, or unusable.
     """
-    if value is None:
-        return None
-    if isinstance(value, Tensor | np.ndarray) and value.ndim == 0:
-        value = value.item()
-    if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer):
-        text = repr(value)
+    if isinstance(image, Image.Image):
+        return image_pixels(image, where, options)
+    if not isinstance(image, Tensor | np.ndarray):
         raise SampleError(
-            where, f"the label {text if len(text) < 40 else type(value).__name__} is not an integer", "give a class index or None"
+            where, f"the image is {type(image).__name__}", "images are PIL images, arrays or tensors: open or convert it first"
         )
-    if value < -1:
-        raise SampleError(where, f"the label is {value}", "class indices start at 0; give None where there is no label")
-    return None if value == -1 else int(value)
+    if options.resize is not None or options.crop is not None:
+        raise SampleError(where, f"is {type(image).__name__}, not an image", "resize and crop are for data sets of images")
+    if image.ndim == 3 and layout is None:
+        layout = layout_of(image.shape) or ("nchw" if isinstance(image, Tensor) else None)
+        if layout is None:
+            raise SampleError(where, f"cannot tell the layout of shape {tuple(image.shape)}", "give layout='nchw' or layout='nhwc'")
+    return as_pixels(image, where, channels_last=layout == "nhwc" and image.ndim == 3)
+
+
+def file_pixels(value: object, where: str, folder: Path, root: Path, options: ImageOptions) -> Tensor:
+    """The pixels of an image file, given by its path, its bytes, or ``{bytes, path}``.
+
+    Args:
+        value: the file.
+        where: the sample, for messages.
+        folder: of relative paths.
+        root: the folder that must contain it, without links.
+        options: resize, crop and channels.
+
+    Raises:
+        SampleError: there is none, or it is unusable.
+    """
+    content, path = (value.get("bytes"), value.get("path")) if isinstance(value, Mapping) else (value, value)
+    if isinstance(content, bytes):
+        with _one_line(where):
+            _refuse_size(len(content), where)
+            return _decoded(io.BytesIO(content), where, options)
+    if not isinstance(path, str) or not path:
+        raise SampleError(where, "has no image", "leave it out")
+    if "://" in path:
+        raise SampleError(where, f"its image is at {path!r}", "nothing is downloaded: store the images in the data set")
+    return read_image(folder / path, where, options, root)
 
 
 def read_image(path: Path, where: str, options: ImageOptions, root: Path) -> Tensor:
@@ -132,19 +166,11 @@ def read_image(path: Path, where: str, options: ImageOptions, root: Path) -> Ten
         real = Path(os.path.realpath(path))
         if not real.is_relative_to(root):
             raise SampleError(where, "leads out of the folder of the data", "set root to a folder that all images lie in")
-        _refuse_special(real, where)
+        about = real.stat()
+        if not stat.S_ISREG(about.st_mode):  # pipes and devices could block forever
+            raise SampleError(where, "is not a regular file", "give an image file")
+        _refuse_size(about.st_size, where)
         return _decoded(real, where, options)
-
-
-def decode_image(content: bytes, where: str, options: ImageOptions) -> Tensor:
-    """Decode the content of an image file, as :func:`read_image` does.
-
-    Raises:
-        SampleError: not an image, damaged, too large, or smaller than the crop.
-    """
-    with _one_line(where):
-        _refuse_size(len(content), where)
-        return _decoded(io.BytesIO(content), where, options)
 
 
 @contextlib.contextmanager
@@ -160,7 +186,8 @@ def _one_line(where: str) -> Iterator[None]:
     except Image.DecompressionBombError:
         raise SampleError(where, "has more pixels than Pillow decodes", "make it smaller before the audit") from None
     except Exception as error:  # noqa: BLE001  Pillow's decoders raise nearly anything on damaged files
-        what = "is not an image that Pillow can read" if isinstance(error, UnidentifiedImageError) else _damage(error)
+        unknown = isinstance(error, UnidentifiedImageError)
+        what = "is not an image that Pillow can read" if unknown else f"cannot be read, or is damaged ({reason(error)})"
         raise SampleError(where, what, "repair or leave out this file") from None
 
 
@@ -233,12 +260,9 @@ def _crop(image: Image.Image, where: str, options: ImageOptions) -> Image.Image:
             what = f"is {image.height} x {image.width} pixels, smaller than the crop of {height} x {width}"
             raise SampleError(where, what, "set resize, which comes first, or a smaller crop")
         image = _padded(image, (max(width, image.width), max(height, image.height)), options.pad)
-    top, left = (_corner(whole - part, options.crop_rounding) for whole, part in ((image.height, height), (image.width, width)))
+    excess = np.array([image.height - height, image.width - width])
+    top, left = (excess // 2 if options.crop_rounding == "floor" else np.round(excess / 2).astype(int)).tolist()
     return image.crop((left, top, left + width, top + height))
-
-
-def _corner(excess: int, rounding: str) -> int:
-    return excess // 2 if rounding == "floor" else round(excess / 2)
 
 
 def _padded(image: Image.Image, size: tuple[int, int], colour: int | tuple[int, int, int]) -> Image.Image:
@@ -253,14 +277,6 @@ def _padded(image: Image.Image, size: tuple[int, int], colour: int | tuple[int, 
     return larger
 
 
-def _refuse_special(path: Path, where: str) -> None:
-    """Refuse folders, pipes and devices, which could block forever, and files without an end."""
-    about = path.stat()
-    if not stat.S_ISREG(about.st_mode):
-        raise SampleError(where, "is not a regular file", "give an image file")
-    _refuse_size(about.st_size, where)
-
-
 def _refuse_size(size: int, where: str) -> None:
     if size == 0:  # such as files in /proc, some of which never end
         raise SampleError(where, "is an empty file", "repair or leave out this file")
@@ -271,7 +287,3 @@ def _refuse_size(size: int, where: str) -> None:
 def _refuse_giant(size: tuple[int, int], where: str) -> None:
     if size[0] * size[1] > _MOST_AUDITED:
         raise SampleError(where, f"has {size[1]} x {size[0]} pixels, more than {_MOST_AUDITED}", "set resize or crop")
-
-
-def _damage(error: Exception) -> str:
-    return f"cannot be read ({reason(error)})" if isinstance(error, OSError) and error.strerror else f"is damaged ({reason(error)})"

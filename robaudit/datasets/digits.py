@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from robaudit.datasets.arrays import ArrayDataset
 from robaudit.datasets.base import Labels
+from robaudit.datasets.image_set import ImageSet
 from robaudit.spec.model import BaseDatasetSpec
 
 TEST_SHARE = 0.4
@@ -22,16 +23,18 @@ class DigitsSpec(BaseDatasetSpec):
     kind: Literal["digits"] = "digits"
     split: Literal["train", "test", "all"] = "test"
 
-    def open(self, base_dir: Path, *, trust: bool) -> ArrayDataset:
+    def open(self, base_dir: Path, *, trust: bool) -> ImageSet:
         """Open the split; an id is the index among all 1,797 digits."""
         from sklearn.datasets import load_digits
+
+        from robaudit.datasets.decode import as_pixels  # imports torch, which reading a spec does not need
 
         source = load_digits()
         targets = np.asarray(source.target, dtype=np.int64)
         chosen = split_indices(targets, self.split)
         images = np.asarray(source.images, dtype=np.float64)[chosen]  # 0 to 16
-        ids, names = [str(index) for index in chosen], tuple("0123456789")
-        return ArrayDataset(f"digits ({self.split})", images, targets[chosen], layout="nhw", scale=16.0, ids=ids, class_names=names)
+        decode, ids = partial(as_pixels, scale=16.0), [str(index) for index in chosen]
+        return ImageSet(f"digits ({self.split})", images, decode, labels=targets[chosen], ids=ids, class_names=tuple("0123456789"))
 
 
 def split_indices(targets: NDArray[np.int64], split: Literal["train", "test", "all"]) -> Labels:

@@ -8,43 +8,40 @@ mapped where they are. From either, one image is read at a time.
 from __future__ import annotations
 
 import contextlib
-import difflib
 import glob
-import json
 import os
 import re
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
 
+import numpy as np
 from pydantic import Field
 
-from robaudit.datasets.arrays import ArrayDataset
-from robaudit.datasets.base import boundary, find, reason
-from robaudit.datasets.hf_columns import (
-    KEY,
-    TAR,
-    Holds,
-    encoded,
-    holds,
-    id_column,
-    image_column,
-    label_column,
-    read_ids,
-    read_keys,
-    read_labels,
-    read_texts,
-)
-from robaudit.errors import DataError, SampleError, did_you_mean, needs_extra
+from robaudit.datasets.base import Labels, boundary, different, find, reason
+from robaudit.datasets.classes import ClassIndex, label_array, text_labels
+from robaudit.datasets.image_set import ImageSet, sample_parts
+from robaudit.errors import DataError, did_you_mean, needs_extra
 from robaudit.files import expanded
-from robaudit.spec.data_files import FORMS, form_of, split_of
+from robaudit.spec.data_files import (
+    FORMS,
+    SPLITS,
+    USUAL_LABELS,
+    USUAL_PATHS,
+    form_of,
+    is_pattern,
+    preferred,
+    split_of,
+    usual,
+    visible_files,
+)
 from robaudit.spec.model import FilesSpec
+from robaudit.text import clipped
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
-_HUB_NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?", re.ASCII)
+_HUB = "paths are relative to the spec file; nothing is downloaded: save a data set of the Hub first, with its save_to_disk"
+_KEY, _TAR = "__key__", "__url__"  # columns of WebDataset tars
 
 
 class HfSpec(FilesSpec):
@@ -52,206 +49,149 @@ class HfSpec(FilesSpec):
 
     kind: Literal["hf"] = "hf"
     path: str = Field(description="a file, a folder, or a pattern such as data/test-*.parquet")
-    split: str | None = Field(None, description="for example test; not needed where there is only one")
+    split: str | None = Field(None, description="default: test, else validation, else train; not needed where there is only one")
     image_column: str | None = Field(None, description="encoded images or their paths; default: the only column that can be")
     label_column: str | None = Field(
         "", description="class indices or names; empty: the only ClassLabel, else a column called label, class, cls, ...; null: no labels"
     )
     id_column: str | None = Field(None, description="ids of the samples; default: keys of a tar, paths of images, else indices")
 
-    def open(self, base_dir: Path, *, trust: bool) -> HfDataset:
+    def open(self, base_dir: Path, *, trust: bool) -> ImageSet:
         """Read the labels and ids.
+
+        A sample's id is in ``id_column``; otherwise it is its key in a tar (after the tar's name if there are several), its path, or its
+        index.
 
         Raises:
             DataError: the files are missing or damaged, or a column is.
             RobauditError: datasets is not installed.
         """
-        return HfDataset(self, base_dir)
+        from robaudit.datasets.decode import file_pixels  # imports torch, which reading a spec does not need
+
+        table, where, files, root = self._table(base_dir)
+        kinds = _kinds(table)
+        image = _column("image_column", self.image_column, ("image", "bytes", "text"), USUAL_PATHS, kinds, where)
+        if image is None:
+            raise DataError(where, f"has no column of images or of their paths (columns: {_shown(kinds)})", "set image_column")
+        label = None
+        if self.label_column is not None:
+            label = _column("label_column", self.label_column, ("class", "number", "text"), USUAL_LABELS, kinds, where)
+        labels, names = (None, self.class_names) if label is None else self._labels(table, label, kinds[label], where)
+        key = _column("id_column", self.id_column, ("number", "text"), (), kinds, where) if self.id_column else None
+        ids = None
+        if key is None and _KEY in kinds and _TAR in kinds:
+            tars = [f"{tar.rpartition('/')[2]}/" if len(files) > 1 else "" for tar in _values(table, _TAR)]
+            ids = [f"{tar}{one}" for tar, one in zip(tars, _values(table, _KEY), strict=True)]
+        elif (key := key or (image if kinds[image] == "text" else None)) is not None:
+            ids = ["" if one is None else str(one).strip() for one in _values(table, key)]
+            if "" in ids:
+                raise DataError(where, f"the column {key!r} is empty in row {ids.index('')}", "fill it in, or set id_column to another")
+        if files[0].suffix == ".arrow":
+            _validate(table, [name for name in (image, label, key) if name is not None], where)
+        rows = table.select_columns([image])
+        if kinds[image] == "image":
+            rows = rows.cast_column(image, type(table.features[image])(decode=False))
+        decode, parts = partial(file_pixels, folder=files[0].parent, root=root, options=self), partial(sample_parts, keys=(image, None))
+        return ImageSet(where, rows, decode, labels=labels, ids=ids and different(ids, where), class_names=names, parts=parts)
 
     def column(self, name: str, base_dir: Path) -> list[str]:
-        """A further column.
+        """A further column, with the names of classes for their indices; empty where a value is missing.
 
         Raises:
             DataError: there is no column of this name, or it holds no numbers, classes or texts.
         """
-        data = HfDataset(self, base_dir)
-        return read_texts(data.whole, name, data.where)
+        table, where, _, _ = self._table(base_dir)
+        name = _column("--by", name, ("class", "number", "text"), (), _kinds(table), where) or name
+        classes = getattr(table.features[name], "names", None)
+        return ["" if value is None else str(value if classes is None else classes[value]) for value in _values(table, name)]
+
+    def _table(self, base_dir: Path) -> tuple[Any, str, list[Path], Path]:
+        """The table, its name in messages, its files, and the folder that all image files must lie in."""
+        place = base_dir / expanded(self.path)
+        form, files, split = _chosen_files(self, base_dir)
+        where = f"{self.path}, split {split}" if split else self.path
+        root = boundary(self.root, base_dir, place if place.is_dir() else Path(os.path.commonpath([file.parent for file in files])))
+        for file in files if place.is_dir() else ():  # otherwise the spec names the files
+            if not Path(os.path.realpath(file)).is_relative_to(root) or not file.is_file():
+                raise DataError(where, f"its file {file.name!r} is not a file in its folder", "set root to a folder that all files lie in")
+        return _opened(form, files, where).flatten(), where, files, root
+
+    def _labels(self, table: Any, column: str, kind: str, where: str) -> tuple[Labels, tuple[str, ...] | None]:
+        """The labels as class indices, -1 for none, and the class names."""
+        values = _values(table, column)
+        if kind == "text":
+            return text_labels([(text or "").strip() for text in values], where, self.class_names, self.class_ids)
+        labels = label_array(np.array([-1 if value is None else value for value in values]), where, len(values))
+        if kind == "number":
+            return labels, self.class_names
+        own = tuple(map(str, table.features[column].names))
+        if int(labels.max(initial=-1)) >= len(own):
+            what = f"the column {column!r} has the label {int(labels.max())} (row {int(labels.argmax())}), but {len(own)} classes"
+            raise DataError(where, what, "repair it")
+        return self._by_name(own, where)[labels], self.class_names or own
+
+    def _by_name(self, own: tuple[str, ...], where: str) -> Labels:
+        """The class index that the user means for each of the data set's own; -1, the last entry, stays -1.
+
+        They are matched by name if the user's ``class_names`` contain all of these names, and by index if there are as many and the common
+        ones have the same index; if the names are the model's, at least half of them must be the same.
+        """
+        same = np.array([*range(len(own)), -1], dtype=np.int64)
+        if self.class_names is None:
+            return same
+        classes = ClassIndex(self.class_names, self.class_ids)
+        found = [classes.find(name) for name in own]
+        known = [number for number in found if number is not None]
+        fits = len(own) == len(self.class_names) and all(number in (place, None) for place, number in enumerate(found))
+        if fits and (not self.names_of_model or 2 * len(known) >= len(own)):
+            return same
+        return np.array([*(classes.index(name, where, f"its class {name!r}") for name in own), -1], dtype=np.int64)
 
 
-class HfDataset(ArrayDataset):
-    """A table with a column of encoded images, or of their paths; labels and ids are read when it is opened.
-
-    A sample's id is in ``id_column``; otherwise it is its key in a tar (after the tar's name if there are several), its path, or its
-    index.
-    """
-
-    def __init__(self, spec: HfSpec, base_dir: Path) -> None:
-        _library(spec.path)
-        form, files, split = _chosen_files(spec, base_dir)
-        where = spec.path if split is None else f"{spec.path}, split {split}"
-        self._spec, self._folder = spec, files[0].parent
-        place = base_dir / expanded(spec.path)
-        self._root = boundary(spec.root, base_dir, place if place.is_dir() else Path(os.path.commonpath([file.parent for file in files])))
-        if place.is_dir():  # otherwise the spec names the files
-            for file in files:
-                _refuse_elsewhere(file, self._root, where)
-        whole = _opened(form, files, where).flatten()
-        known = {name: holds(feature) for name, feature in whole.features.items()}
-        self.whole = whole
-        self._image_column = image_column(known, spec, where)
-        label, key = label_column(known, spec, where), id_column(known, spec, where)
-        used = [name for name in (self._image_column, label, key) if name is not None]
-        if form == "arrow":
-            _validate(whole, used, where)
-        class_names, labels = spec.class_names, None
-        if label is not None:
-            labels, class_names = read_labels(whole, label, known[label], spec, where)
-        if key is not None:
-            ids: list[str] | None = read_ids(whole, key, where)
-        elif KEY in known and TAR in known:
-            ids = read_keys(whole, where, several=len(files) > 1)
-        elif known[self._image_column] is Holds.TEXT:
-            ids = read_ids(whole, self._image_column, where)
-        else:
-            ids = None
-        rows = encoded(whole.select_columns([self._image_column]), self._image_column, known[self._image_column])
-        super().__init__(where, rows, labels, ids=ids, class_names=class_names)
-
-    def _pixels(self, index: int, where: str) -> Tensor:
-        """The pixels of the bytes of a file, of its path, or of ``{bytes, path}``."""
-        from robaudit.datasets.decode import decode_image, read_image  # imports torch, which reading a spec does not need
-
-        try:
-            value = self._images[index][self._image_column]
-        except Exception as error:  # noqa: BLE001  the library raises nearly anything on damaged files
-            raise SampleError(where, f"cannot be read ({reason(error)})", "repair the data set, or leave out this sample") from None
-        content, path = (value.get("bytes"), value.get("path")) if isinstance(value, Mapping) else (value, value)
-        if isinstance(content, bytes):
-            return decode_image(content, where, self._spec)
-        if not isinstance(path, str) or not path:
-            raise SampleError(where, "has no image", "leave out this row")
-        if "://" in path:
-            raise SampleError(where, f"its image is at {path!r}", "nothing is downloaded: store the images in the data set")
-        return read_image(self._folder / path, where, self._spec, self._root)
-
-
-def _library(where: str) -> Any:
-    """The library, without telemetry."""
-    try:
-        import datasets
-    except ImportError:
-        raise needs_extra(where, "datasets", "hf") from None
-    datasets.config.HF_UPDATE_DOWNLOAD_COUNTS = False
-    return datasets
-
-
-def _chosen_files(spec: HfSpec, base_dir: Path) -> tuple[str, list[Path], str | None]:
-    """The reader's name, the files of the split, and the split's name if there are several.
+def _chosen_files(spec: HfSpec, base_dir: Path) -> tuple[str, list[Path], str]:
+    """The reader's name, the files of the split in order, and the split's name, '' if there is only one.
 
     Raises:
         DataError: there are no files, or no such split.
     """
     place = base_dir / expanded(spec.path)
-    if _names_the_hub(spec.path, base_dir):
-        first = f"datasets.load_dataset({spec.path!r}).save_to_disk({spec.path!r})"
-        what = f"no such folder in {str(base_dir)!r}"
-        raise DataError(spec.path, what, f"nothing is downloaded; save a data set of the Hub first: {first}")
-    if (place / "dataset_dict.json").is_file():
-        names = _listed(place / "dataset_dict.json", lambda document: document["splits"], spec.path)
-        split = _split(spec, names)
-        return "arrow", _saved_files(place / split, spec.path), split
-    if (place / "state.json").is_file():
-        own = _listed(place / "state.json", lambda document: [document.get("_split") or ""], spec.path)[0]
-        if spec.split not in (None, own):
-            raise DataError(spec.path, f"has no split {spec.split!r}", f"it is one split{f', {own}' if own else ''}: leave out split")
-        return "arrow", _saved_files(place, spec.path), None
-    files = _matching(spec.path, base_dir)
+    if place.is_dir():
+        names = sorted(name for name in visible_files(place) if form_of(name))
+        form = next((form for form in FORMS.values() if any(form_of(name) == form for name in names)), None)
+        files = [place / name for name in names if form_of(name) == form]
+    elif is_pattern(spec.path) and not os.path.lexists(place):
+        files = [find(name, base_dir, "file") for name in sorted(glob.glob(str(place), recursive=True))]  # noqa: PTH207  absolute patterns
+    else:
+        files = [find(spec.path, base_dir, "file", _HUB)]
+    if not files:
+        raise DataError(spec.path, "has no data files", f"known suffixes: {' '.join(FORMS)}")
     form = form_of(files[0].name)
     if form is None or any(form_of(file.name) != form for file in files):
         raise DataError(spec.path, "is no file of a known form, or names several", f"known suffixes: {' '.join(FORMS)}")
     if not place.is_dir():
         if spec.split is not None:
             raise DataError(spec.path, f"has no split {spec.split!r}", "splits are parts of a folder: leave out split")
-        return form, files, None
-    by_split: dict[str, dict[Path, list[Path]]] = {}
+        return form, files, ""
+    splits: dict[str, list[Path]] = {}
     for file in files:
-        split, folder = split_of(file.relative_to(place))
-        by_split.setdefault(split, {}).setdefault(folder, []).append(file)
-    split = _split(spec, by_split)
-    if len(by_split[split]) > 1:
-        places = sorted(str(folder) for folder in by_split[split])
-        what = f"has the split {split} in {len(places)} folders ({', '.join(places[:5])})"
-        raise DataError(spec.path, what, f"set path: {spec.path}/{places[0]}")
-    return form, next(iter(by_split[split].values())), split if len(by_split) > 1 else None
+        splits.setdefault(split_of(file.relative_to(place)), []).append(file)
+    split = spec.split or preferred(splits)
+    if split not in splits or (spec.split is None and len(splits) > 1 and split.lower() not in SPLITS):
+        raise DataError(spec.path, f"has the splits {', '.join(map(repr, splits))}", f"choose one: split: {did_you_mean(split, splits)}")
+    if len(folders := sorted({file.parent.relative_to(place).as_posix() for file in splits[split]})) > 1:
+        raise DataError(
+            spec.path, f"has its data in {len(folders)} folders ({', '.join(folders[:5])})", f"set path: {spec.path}/{folders[0]}"
+        )
+    return form, splits[split], split if len(splits) > 1 else ""
 
 
-def _names_the_hub(written: str, base_dir: Path) -> bool:
-    """Whether a missing path may be the name of a data set on the Hub rather than a misspelt path."""
-    if not _HUB_NAME.fullmatch(written) or form_of(written) or (base_dir / written).exists():
-        return False
-    here = [path.name for path in base_dir.iterdir()] if base_dir.is_dir() else []
-    return not difflib.get_close_matches(written.split("/", 1)[0], here, n=1)
-
-
-def _split(spec: HfSpec, splits: Iterable[str]) -> str:
-    names = list(splits)
-    if spec.split is None and len(names) == 1:
-        return names[0]
-    if spec.split is None:
-        raise DataError(spec.path, f"has {len(names)} splits", f"choose one: split: {' or '.join(names)}")
-    if spec.split not in names:
-        raise DataError(spec.path, f"has no split {spec.split!r}", did_you_mean(spec.split, names))
-    return spec.split
-
-
-def _listed(path: Path, get: Any, where: str) -> list[str]:
-    """Names in a JSON file of ``save_to_disk``; they may not lead outside the folder."""
+def _opened(form: str, files: Sequence[Path], where: str) -> Any:
+    """The table in these files, without telemetry, progress bars, log or warnings of the library: an error says it in one line."""
     try:
-        names = get(json.loads(find(path.name, path.parent, "file").read_bytes()))
-        if not (names and all(isinstance(name, str) and PurePath(name).name == name for name in names)):
-            raise ValueError("no plain names")
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, DataError) as error:
-        raise DataError(f"{where}/{path.name}", f"cannot be read ({reason(error)})", "save the data set again") from None
-    return list(names)
-
-
-def _saved_files(folder: Path, where: str) -> list[Path]:
-    """The Arrow files of a folder of ``save_to_disk``, in order."""
-    names = _listed(folder / "state.json", lambda document: [one["filename"] for one in document["_data_files"]], where)
-    return [folder / name for name in names]
-
-
-def _matching(written: str, base_dir: Path) -> list[Path]:
-    """The file, the files of a pattern, or all files of a folder in the format of the first, in order.
-
-    Raises:
-        DataError: there are none.
-    """
-    path = base_dir / expanded(written)
-    if any(c in written for c in "*?[") and not os.path.lexists(path):
-        names = sorted(glob.glob(str(path), recursive=True))  # noqa: PTH207  Path.glob takes no absolute pattern
-        if not names:
-            raise DataError(written, "matches no file", "paths are relative to the spec file")
-        return [find(name, base_dir, "file") for name in names]
-    if not path.is_dir():
-        return [find(written, base_dir, "file")]
-    visible = [file for file in path.rglob("*") if not any(part.startswith(".") for part in file.relative_to(path).parts)]
-    for form in dict.fromkeys(FORMS.values()):
-        if files := sorted(file for file in visible if form_of(file.name) == form):
-            return files
-    raise DataError(written, "has no data files", f"known suffixes: {' '.join(FORMS)}")
-
-
-def _refuse_elsewhere(file: Path, root: Path, where: str) -> None:
-    real = Path(os.path.realpath(file))
-    if not real.is_relative_to(root):
-        raise DataError(where, f"its file {file.name!r} lies in another folder", "set root to a folder that all files lie in")
-    if not real.is_file():
-        raise DataError(where, f"its file {file.name!r} is missing, or not a regular file", "write the data set again")
-
-
-def _opened(form: str, files: list[Path], where: str) -> Any:
-    datasets = _library(where)
+        import datasets
+    except ImportError:
+        raise needs_extra(where, "datasets", "hf") from None
+    datasets.config.HF_UPDATE_DOWNLOAD_COUNTS = False
     try:
         with _quiet(datasets):
             if form == "arrow":
@@ -266,7 +206,6 @@ def _opened(form: str, files: list[Path], where: str) -> Any:
 
 @contextlib.contextmanager
 def _quiet(datasets: Any) -> Iterator[None]:
-    """No progress bars, log or warnings of the library: an error says it in one line."""
     level, bars = datasets.logging.get_verbosity(), not datasets.are_progress_bars_disabled()
     datasets.logging.set_verbosity(datasets.logging.CRITICAL + 1)
     datasets.disable_progress_bars()
@@ -280,10 +219,67 @@ def _quiet(datasets: Any) -> Iterator[None]:
             datasets.enable_progress_bars()
 
 
-def _validate(whole: Any, columns: list[str], where: str) -> None:
+def _validate(table: Any, columns: Sequence[str], where: str) -> None:
     """Check that every value is within a mapped file, which Arrow does not."""
     try:
         for name in columns:
-            whole.data.column(name).validate(full=True)
+            table.data.column(name).validate(full=True)
     except Exception as error:  # noqa: BLE001  the library raises nearly anything on damaged files
         raise DataError(where, f"is damaged ({reason(error)})", "save the data set again with save_to_disk") from None
+
+
+def _values(table: Any, name: str) -> list[Any]:
+    """The values of a column, as stored."""
+    values: list[Any] = table.data.column(name).to_pylist()
+    return values
+
+
+def _kinds(table: Any) -> dict[str, str]:
+    """What each column can be: image, class, bytes, text, number, or '' (nothing of these)."""
+    return {name: _kind(feature) for name, feature in table.features.items()}
+
+
+def _kind(feature: Any) -> str:
+    name, values = type(feature).__name__, str(getattr(feature, "dtype", ""))
+    if name != "Value":
+        return {"Image": "image", "ClassLabel": "class"}.get(name, "")
+    if "binary" in values or "string" in values:  # also large_string, string_view
+        return "bytes" if "binary" in values else "text"
+    return "number" if values.startswith(("int", "uint", "float", "bool")) else ""
+
+
+def _column(option: str, given: str | None, fits: Sequence[str], names: Sequence[str], kinds: Mapping[str, str], where: str) -> str | None:
+    """The column that an option names; else the only one of images, bytes or classes; else one with a usual name; else None.
+
+    Args:
+        option: for messages.
+        given: its value; ``image`` is understood for ``image.bytes``.
+        fits: what the column may be.
+        names: the usual ones, also as the last part of a name (``json.label``).
+        kinds: what each column can be.
+        where: the table, for messages.
+
+    Raises:
+        DataError: there are several, there is no such column, or it cannot be what it must.
+    """
+    found = None
+    if given:
+        found = given if given in kinds else f"{given}.bytes"
+        if found not in kinds:
+            raise DataError(where, f"has no column {given!r} (columns: {_shown(kinds)})", f"{option}: {did_you_mean(given, kinds)}")
+    for sure in ("image", "bytes", "class") if found is None else ():
+        able = [name for name, kind in kinds.items() if kind == sure and sure in fits]
+        if len(able) > 1:
+            raise DataError(where, f"has {len(able)} columns of kind {sure}: {_shown(able)}", f"choose one: {option}: {able[0]}")
+        if able:
+            return able[0]
+    if found is None:
+        last = {name.rpartition(".")[2]: name for name in reversed(list(kinds))}
+        found = last.get(usual(names, list(last)) or "")
+    if found is not None and kinds[found] not in fits:
+        raise DataError(where, f"the column {found!r} is not of kind {' or '.join(fits)}", f"set {option}; columns: {_shown(kinds)}")
+    return found
+
+
+def _shown(names: Sequence[str] | Mapping[str, str]) -> str:
+    return clipped(", ".join(list(names)[:20]), 200) or "none"

@@ -5,17 +5,18 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import Literal, NoReturn
+from typing import Literal
 
 import numpy as np
 from pydantic import Field
 
-from robaudit.datasets.base import Labels, boundary, find, reason
+from robaudit.datasets.base import Labels, boundary, find, name_text, reason
 from robaudit.datasets.classes import ClassIndex
-from robaudit.datasets.files import FileDataset, name_text
+from robaudit.datasets.image_set import ImageSet
 from robaudit.errors import DataError
-from robaudit.spec.data_files import METADATA, METADATA_PATH, SPLITS, SUFFIXES, preferred
+from robaudit.spec.data_files import METADATA, METADATA_PATH, SPLITS, SUFFIXES, preferred, visible_files
 from robaudit.spec.model import FilesSpec
 from robaudit.text import count
 
@@ -30,35 +31,40 @@ class ImagesSpec(FilesSpec):
         "top", description="the class of an image: the folder right below path (top), the folder it lies in (leaf), or all folders (path)"
     )
 
-    def open(self, base_dir: Path, *, trust: bool) -> FileDataset:
+    def open(self, base_dir: Path, *, trust: bool) -> ImageSet:
         """List the images, ordered by path; an id is the path relative to the folder, with slashes.
 
         Raises:
             DataError: there are no images, or their folders are not classes.
         """
+        from robaudit.datasets.decode import file_pixels  # imports torch, which reading a spec does not need
+
         folder = find(self.path, base_dir, "folder")
-        folders, loose = _visible(folder, self.path)
-        class_names = self.class_names
+        try:
+            with os.scandir(folder) as entries:
+                folders = sorted(entry.name for entry in entries if entry.is_dir() and not entry.name.startswith("."))
+        except OSError as error:
+            raise DataError(self.path, f"cannot be listed ({reason(error)})", "give a folder that you may read") from None
+        names = [name for one in folders or ("",) for name in sorted(filter(_is_image, visible_files(folder, one)))]
+        labels, class_names = np.full(len(names), -1, dtype=np.int64), self.class_names
+        if not names:
+            what = f"has no images in its {count(len(folders), 'class folder')}" if folders else "holds no images"
+            raise DataError(self.path, what, f"known suffixes: {' '.join(sorted(SUFFIXES))}")
         if folders:
-            names = [name for one in folders for name in _images_below(folder, one, self.path)]
             labels, class_names = _labels_of(self, folders, names)
-        elif loose and (folder / METADATA).is_file():
+        elif (folder / METADATA).is_file():
             remedy = f"use kind: csv with path: {self.path.rstrip('/')}/{METADATA} and path_column: {METADATA_PATH}"
-            raise DataError(self.path, f"holds {count(len(loose), 'image')} but no class folders", remedy)
-        elif loose:
-            names, labels = sorted(loose), np.full(len(loose), -1, dtype=np.int64)
-        else:
-            holds_nothing = "holds no class folders" if any(folder.iterdir()) else "is an empty folder"
-            raise DataError(self.path, holds_nothing, "give a folder of images, or of one folder per class")
-        root, ids = boundary(self.root, base_dir, folder), [name_text(name) for name in names]
-        return FileDataset((self.path, f"{self.path}/"), folder, root, names, labels, self, class_names, ids)
+            raise DataError(self.path, f"holds {count(len(names), 'image')} but no class folders", remedy)
+        decode = partial(file_pixels, folder=folder, root=boundary(self.root, base_dir, folder), options=self)
+        return ImageSet(self.path, names, decode, labels=labels, ids=[name_text(name) for name in names], class_names=class_names)
+
+
+def _is_image(name: str) -> bool:
+    return os.path.splitext(name)[1].lower() in SUFFIXES  # noqa: PTH122  a million names: no Path for each
 
 
 def _labels_of(spec: ImagesSpec, folders: Sequence[str], names: Sequence[str]) -> tuple[Labels, tuple[str, ...]]:
     """Labels and class names of images in class folders, which may be nested."""
-    if not names:
-        suffixes = f"known suffixes: {' '.join(sorted(SUFFIXES))}"
-        raise DataError(spec.path, f"has no images in its {count(len(folders), 'class folder')}", suffixes)
     if spec.classes == "top":
         _refuse_groups(spec, folders, names)
         of_files, present = [name.split("/", 1)[0] for name in names], list(folders)  # an empty class folder is a class, too
@@ -78,15 +84,14 @@ def _classes(spec: ImagesSpec, present: Sequence[str]) -> tuple[dict[str, int], 
     asked = spec.class_names
     classes = ClassIndex(asked or present, spec.class_ids if asked else None)
     index = {name: number for name in present if (number := classes.find(name)) is not None}
-    if (unknown := next((name for name in present if name not in index), None)) is None:
+    unknown = next((name for name in present if name not in index), None)
+    if unknown is None or asked is None:
         return index, asked or tuple(present)
     synsets = all(map(_SYNSET.fullmatch, present))
-    if asked is not None and synsets and len(asked) == len(present):
+    if synsets and len(asked) == len(present):
         return {name: number for number, name in enumerate(sorted(present))}, asked
-    remedy = (
-        "set class_ids to a file that begins each line with a synset, in the order of class_names" if synsets else classes.remedy(unknown)
-    )
-    raise DataError(f"{spec.path}/{unknown}", "the folder is not in class_names", remedy)
+    remedy = "set class_ids to a file that begins each line with a synset, in the order of class_names"
+    raise DataError(f"{spec.path}/{unknown}", "the folder is not in class_names", remedy if synsets else classes.remedy(unknown))
 
 
 def _refuse_groups(spec: ImagesSpec, folders: Sequence[str], names: Sequence[str]) -> None:
@@ -103,31 +108,3 @@ def _refuse_groups(spec: ImagesSpec, folders: Sequence[str], names: Sequence[str
     if len(folders) == 1 and below > 1:
         what = f"has a single class folder {folders[0]!r}, whose images lie in {below} folders"
         raise DataError(spec.path, what, f"set path: {spec.path.rstrip('/')}/{folders[0]}, or classes: top if it is one class")
-
-
-def _visible(root: Path, where: str) -> tuple[list[str], list[str]]:
-    """The names of the folders, sorted, and of the images in a folder."""
-    try:
-        with os.scandir(root) as entries:
-            visible = [entry for entry in entries if not entry.name.startswith(".")]
-    except OSError as error:
-        raise DataError(where, f"cannot be listed ({reason(error)})", "give a folder that you may read") from None
-    return sorted(entry.name for entry in visible if entry.is_dir()), [entry.name for entry in visible if _is_image(entry.name)]
-
-
-def _images_below(root: Path, folder: str, where: str) -> list[str]:
-    """Relative posix paths of the images in one class folder, sorted."""
-
-    def refuse(error: OSError) -> NoReturn:  # os.walk would skip it silently, and a class would be missing
-        raise DataError(f"{where}/{folder}", f"cannot be listed ({reason(error)})", "give folders that you may read") from None
-
-    found = []
-    for place, folders, names in os.walk(root / folder, onerror=refuse):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        inside = Path(place).relative_to(root).as_posix()
-        found += [f"{inside}/{name}" for name in names if _is_image(name)]
-    return sorted(found)
-
-
-def _is_image(name: str) -> bool:
-    return not name.startswith(".") and os.path.splitext(name)[1].lower() in SUFFIXES  # noqa: PTH122  a million names: no Path for each

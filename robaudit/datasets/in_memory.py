@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -21,32 +20,27 @@ from torch.utils.data import (
     SequentialSampler,
     Subset,
     SubsetRandomSampler,
-    TensorDataset,
     default_collate,
     default_convert,
 )
-from torch.utils.data import Dataset as TorchDataset
 
-from robaudit.datasets.arrays import ArrayDataset, channels_first, layout_of
-from robaudit.datasets.base import Dataset, Labels, Sample, first_samples
-from robaudit.datasets.decode import as_label, as_pixels, image_pixels
+from robaudit.datasets.base import Dataset, different, first_samples
+from robaudit.datasets.classes import label_array
+from robaudit.datasets.decode import image_pixels, object_pixels
+from robaudit.datasets.image_set import ONE_BY_ONE, ImageSet, sample_parts
+from robaudit.datasets.python_callable import OwnIds
 from robaudit.errors import DataError, SampleError, did_you_mean
 from robaudit.python_code import describe
 from robaudit.spec.data_files import USUAL_LABELS
 from robaudit.spec.model import ImageOptions
-from robaudit.text import clipped, printable
 
 Layout = Literal["nchw", "nhwc"]
 
 _IMAGE_KEYS = ("image", "images", "img", "pixel_values", "pixels", "x", "input", "inputs")
 _LABEL_KEYS = (*USUAL_LABELS, "targets", "fine_label")
-_SPLITS = "pass one of them, for example data['test']"
-_TABLES = ("DataFrame", "LazyFrame", "Table", "RecordBatch")  # of pandas, polars and Arrow
 _FORMS = "a torch or Hugging Face data set, a DataLoader, (x, y), or a list of images or of (image, label)"
-_WITH_ID = 3  # parts of a sample
 _CHECKED = 32  # number of first images, each read twice
 _MOST_OBJECTS = 1000  # objects searched for a normalisation
-_ONE_BY_ONE = threading.RLock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +48,7 @@ class Reading:
     """Options for reading a program's samples; None: inferred from the samples.
 
     Attributes:
-        limit: read at most this many.
+        limit: how many of an iterable without a length are read.
         class_names: by class index.
         ids: of the samples, in their order; default: their indices.
         layout: of arrays and tensors.
@@ -73,7 +67,7 @@ def open_in_memory(data: object, reading: Reading | None = None) -> Dataset:
     """The samples of a Python program as a data set; an iterable without indexing is read now.
 
     Args:
-        data: a :class:`~robaudit.datasets.base.Dataset`; a torch data set or loader; a Hugging Face data set; arrays or tensors (x, y), or
+        data: a :class:`~robaudit.datasets.base.Dataset`; a torch data set or loader; a Hugging Face data set; (x, y), or an array or tensor
             x alone; a sequence of images (PIL, arrays, tensors), of (image, label) or of mappings; or an iterable of such, with a limit.
         reading: the options.
 
@@ -81,17 +75,67 @@ def open_in_memory(data: object, reading: Reading | None = None) -> Dataset:
         DataError: it is none of these, or labels, ids or keys do not fit.
     """
     how = reading or Reading()
-    if _is_dataset(data):
+    if all(hasattr(data, name) for name in ("where", "class_names", "sample_id", "labels", "__getitem__", "__len__")):
         return data  # type: ignore[return-value]
-    data = _loaded(data, how)
-    if isinstance(data, Mapping):
-        data = _columns(data, how)
-    where, features = _name(data), _features(data)
-    images, labels = _parted(data)
-    if _is_array(images):
-        return _stack(where, images, labels, how)
-    items = images if _is_indexed(images) else _read_in(images, where, how)
-    return Items(where, items, labels, how, features)
+    if how.layout not in (None, "nchw", "nhwc"):
+        raise DataError("layout", f"{how.layout!r} is unknown", "'nchw' or 'nhwc'")
+    if isinstance(data, Mapping) or hasattr(data, "columns"):
+        remedy = "pass its columns, (list(data['image']), list(data['label'])), or one of several splits, data['test']"
+        raise DataError("dataset", f"is a {type(data).__name__}", remedy)
+    where = "data in memory" if type(data).__module__ in ("builtins", "numpy", "torch") else f"{type(data).__name__} in memory"
+    if isinstance(data, DataLoader):
+        where, data = f"{type(data.dataset).__name__} in memory", _loaded(data, how.limit)
+    images, labels = data if isinstance(data, tuple) and len(data) == 2 else (data, None)
+    items: Any = images if _is_indexed(images) else _read(images, how.limit)
+    ids = None if how.ids is None else different(tuple(map(str, how.ids)), "ids")
+    if ids is not None and len(ids) != len(items):
+        raise DataError("ids", f"there are {len(ids)} for {len(items)} samples", "give each sample one")
+    if labels is None and not isinstance(items, Tensor | np.ndarray):
+        return collection(where, items, how, ids, images)
+    known = None if labels is None else label_array(labels, "dataset", len(items), how.class_names)
+    decode = _decoder(first_readable(items), how)
+    return ImageSet(where, items, decode, labels=known, ids=ids, class_names=_texts(how.class_names), parallel=False)
+
+
+def collection(where: str, items: Any, how: Reading, ids: Sequence[str] | OwnIds | None, source: object) -> ImageSet:
+    """Samples that hold their labels as a data set; the first readable one shows what the others are.
+
+    Args:
+        where: its name in messages.
+        items: gives an image, (image, label) or a mapping for an index.
+        how: options for reading.
+        ids: by index.
+        source: what the items were read from, which may know names of classes and types of columns.
+
+    Raises:
+        DataError: mappings have no usual keys.
+    """
+    features = getattr(source, "features", None) if hasattr(source, "column_names") else None
+    features = features if isinstance(features, Mapping) else {}
+    first, names = first_readable(items), how.class_names
+    keys: tuple[str, str | None] = ("", None)
+    if isinstance(first, Mapping):
+        keys = _keys(first, how, features)
+        classes = [features[keys[1]]] if keys[1] in features else [one for one in features.values() if hasattr(one, "names")]
+        names = names or (getattr(classes[0], "names", None) if len(classes) == 1 else None)
+    parts = partial(sample_parts, keys=keys)
+    try:
+        image = parts(first, where)[0]
+    except SampleError:
+        image = None
+    class_names = _texts(names or _names(source))
+    return ImageSet(where, items, _decoder(image, how), ids=ids, class_names=class_names, parts=parts, parallel=False)
+
+
+def first_readable(items: Any) -> Any:
+    """The first item whose reading raises no exception; None if there is none."""
+    for index in range(len(items)):
+        try:
+            with ONE_BY_ONE:
+                return items[index]
+        except Exception:  # noqa: BLE001, S112  the program's code may raise anything; an audit reports it
+            continue
+    return None
 
 
 def refuse_unfit(dataset: Dataset, data: object, *, skip_bad: bool, as_given: bool = False) -> None:
@@ -117,362 +161,87 @@ def refuse_unfit(dataset: Dataset, data: object, *, skip_bad: bool, as_given: bo
             raise DataError("dataset", what, "pass the data with the transform of evaluation, without augmentation")
 
 
-def _stack(where: str, images: Any, labels: object, how: Reading) -> ArrayDataset:
-    """Images in one array or tensor, with labels."""
-    shape = tuple(images.shape)
-    if len(shape) not in (3, 4) or 0 in shape:
-        raise DataError("dataset", f"the images have shape {shape}", "they are (n, c, h, w), (n, h, w, c) or (n, h, w)")
-    layout = _layout_of(shape[1:], how.layout, "dataset", plain=isinstance(images, Tensor)) if len(shape) == 4 else "nchw"
-    names, end = _texts(how.class_names), how.limit
-    known, ids = _label_list(labels, shape[0], names), _checked_ids(how.ids, shape[0])
-    return ArrayDataset(where, images[:end], None if known is None else known[:end], layout=layout, ids=ids, class_names=names)
+def _loaded(loader: DataLoader[Any], limit: int | None) -> object:
+    """The data set of a loader that only batches it, otherwise the samples of its batches."""
+    if loader.collate_fn in (default_collate, default_convert) and not isinstance(loader.dataset, IterableDataset):
+        sampler: object = loader.sampler
+        if isinstance(sampler, SequentialSampler) or (isinstance(sampler, RandomSampler) and not sampler.replacement):
+            return loader.dataset
+        if isinstance(sampler, SubsetRandomSampler):
+            return Subset(loader.dataset, sorted(int(i) for i in sampler.indices))
+    return list(islice(_of_batches(loader), limit))
 
 
-class Items(ArrayDataset):
-    """Samples read one by one, by one thread at a time, because the program's code may not be thread-safe.
-
-    Args:
-        where: its name in messages.
-        items: gives a sample for an index.
-        labels: separate labels; None: the samples have them.
-        how: options for reading.
-        features: the columns of a Hugging Face data set with their types.
-        own_ids: whether the third element of a sample is its id.
-    """
-
-    def __init__(self, where: str, items: Any, labels: object, how: Reading, features: Mapping[str, Any], *, own_ids: bool = False) -> None:
-        length = len(items)
-        class_names = _texts(how.class_names if how.class_names is not None else _names(items))
-        known, ids = _label_list(labels, length, class_names), _checked_ids(how.ids, length)
-        super().__init__(where, items, None if known is None else known[: how.limit], ids=ids, class_names=class_names)
-        self._how, self._length = how, length if how.limit is None else min(length, how.limit)
-        self._read_ids = dict[int, str]()
-        self._image_key, self._label_key, self._channels = how.image_key, how.label_key, 0
-        first = self._first_item()
-        self._size = len(first) if own_ids and isinstance(first, tuple | list) else None
-        if isinstance(first, Mapping) or (first is None and features):
-            self._find_keys([str(key) for key in first or features], features)
-        with contextlib.suppress(SampleError):  # the first image decides whether all are grey
-            self._decoded(self._parts(first, where)[0], where)
-
-    def __len__(self) -> int:
-        return self._length
-
-    def sample_id(self, index: int) -> str:
-        """The given id, the sample's own, or the index as text (also of a sample that cannot be read)."""
-        if self._size != _WITH_ID:
-            return super().sample_id(index)
-        index = range(self._length)[index]
-        if index not in self._read_ids:
-            try:
-                self._read_ids[index] = str(self._item(index, self.where)[2])
-            except (SampleError, IndexError, TypeError):
-                self._read_ids[index] = str(index)
-        return self._read_ids[index]
-
-    def __getitem__(self, index: int) -> Sample:
-        """Read one sample.
-
-        Raises:
-            SampleError: the program's code raised an exception, or the item is not an image (with a label).
-        """
-        sample_id = self.sample_id(index)
-        where = f"{self.where}, sample {sample_id}"
-        image, label = self._parts(self._item(index, where), where)
-        pixels = self._decoded(image, where)
-        if self._labels is not None:
-            label = int(self._labels[index])
-        return Sample(sample_id, pixels, _label(label, where, self.class_names))
-
-    def _item(self, index: int, where: str) -> Any:
-        try:
-            with _ONE_BY_ONE:
-                return self._images[index]
-        except Exception as error:  # noqa: BLE001  the program's code may raise anything
-            raise SampleError(where, f"raised {describe(error)}", "repair or leave out this sample") from None
-
-    def _first_item(self) -> Any:
-        """The first readable sample; None if there is none."""
-        for index in range(self._length):
-            with contextlib.suppress(SampleError):
-                return self._item(index, "dataset")
-        return None
-
-    def _parts(self, item: Any, where: str) -> tuple[Any, Any]:
-        """Image and label of an item."""
-        if isinstance(item, Mapping):
-            keys = (self._image_key, self._label_key)
-            for key in keys:
-                if key is not None and key not in item:
-                    raise SampleError(where, f"has no {key!r}", f"it has {', '.join(map(str, item))}")
-            return item[self._image_key], None if self._label_key is None else item[self._label_key]
-        if isinstance(item, tuple | list):
-            if len(item) == 0:
-                raise SampleError(where, "is empty", "samples are images, (image, label) or mappings")
-            if self._size not in (None, len(item)):
-                raise SampleError(where, f"has {len(item)} parts, the first sample has {self._size}", "give all samples an id, or none")
-            return item[0], item[1] if len(item) > 1 else None
-        return item, None
-
-    def _find_keys(self, known: Sequence[str], features: Mapping[str, Any]) -> None:
-        """Infer the keys of image and label from a sample's keys and the types of a Hugging Face data set's columns.
-
-        Columns that a transform has added are the network's input.
-        """
-        of_image, of_class = ([name for name, one in features.items() if type(one).__name__ == kind] for kind in ("Image", "ClassLabel"))
-        added = [name for name in _IMAGE_KEYS if features and name in known and name not in features]
-        self._image_key = _key("image_key", self._image_key, known, added[:1] or [name for name in of_image if name in known], _IMAGE_KEYS)
-        if self._image_key is None:
-            what = f"its samples have the keys {', '.join(known)}, none of which is usual for images"
-            raise DataError("dataset", what, "give image_key=")
-        self._label_key = _key("label_key", self._label_key, known, [name for name in of_class if name in known], _LABEL_KEYS)
-        labels = self._label_key if self._label_key in features else of_class[0] if len(of_class) == 1 else ""
-        if self._how.class_names is None and features:
-            self.class_names = _texts(getattr(features.get(labels or ""), "names", None))
-
-    def _decoded(self, image: Any, where: str) -> Tensor:
-        if isinstance(image, Image.Image):
-            if not self._channels:  # decided by the first sample
-                self._channels = len(image_pixels(image, where, _options(None)))
-            return image_pixels(image, where, _options(self._channels))
-        if not _is_array(image):
-            remedy = "convert it in the transform, for example with ToTensor()" if not isinstance(image, str | bytes | Path) else "open it"
-            raise SampleError(where, f"the image is {type(image).__name__}", f"images are PIL images, arrays or tensors: {remedy}")
-        if image.ndim == 2:
-            return as_pixels(image, where)
-        if image.ndim != 3:
-            raise SampleError(where, f"the image has shape {tuple(image.shape)}", "it must be (c, h, w), (h, w, c) or (h, w)")
-        layout = _layout_of(tuple(image.shape), self._how.layout, where, plain=isinstance(image, Tensor))
-        return as_pixels(channels_first(image) if layout == "nhwc" else image, where)
-
-
-def _options(channels: int | None) -> ImageOptions:
-    """Decoding options without resizing, for this number of channels; None: the image's own."""
-    return ImageOptions.model_construct(kind="memory", channels=channels)  # type: ignore[arg-type]
-
-
-def _texts(names: Iterable[object] | None) -> tuple[str, ...] | None:
-    return None if names is None else tuple(str(name) for name in names)
-
-
-def _label(value: Any, where: str, names: Sequence[str] | None) -> int | None:
-    """A class index; the name of a class is understood, and -1 is no label."""
-    if isinstance(value, str):
-        if names is None:
-            raise SampleError(where, f"the label is {value!r}, not a class index", "give class_names=[...], in the order of the logits")
-        if value not in names:
-            raise SampleError(where, f"the label {value!r} is not in class_names", did_you_mean(value, names))
-        if names.count(value) > 1:
-            raise SampleError(where, f"several classes are called {value!r}", "give class indices as labels")
-        return names.index(value)
-    if _is_array(value) and tuple(value.shape) == (1,):
-        value = value[0]
-    if _is_array(value) and value.ndim == 1:
-        raise SampleError(where, f"the label has {len(value)} entries", "labels are class indices: label.argmax() of a one-hot vector")
-    return as_label(value, where)
-
-
-def _is_dataset(data: object) -> bool:
-    """Whether it implements our data set interface."""
-    return all(hasattr(data, name) for name in ("where", "class_names", "sample_id", "labels", "__getitem__", "__len__"))
+def _of_batches(loader: Iterable[Any]) -> Iterator[Any]:
+    """The samples of batches: images, (images, labels), or mappings of them."""
+    for batch in loader:
+        if isinstance(batch, Mapping):
+            yield from (dict(zip(batch, values, strict=True)) for values in zip(*batch.values(), strict=False))
+        else:
+            yield from zip(*batch, strict=False) if isinstance(batch, tuple | list) else batch
 
 
 def _is_indexed(data: object) -> bool:
     """Whether it has a length and random access."""
-    return hasattr(data, "__len__") and hasattr(data, "__getitem__") and not isinstance(data, IterableDataset)
+    return hasattr(data, "__len__") and hasattr(data, "__getitem__") and not isinstance(data, str | bytes | IterableDataset | type)
 
 
-def _is_array(value: object) -> bool:
-    return isinstance(value, Tensor | np.ndarray)
-
-
-def _name(data: object) -> str:
-    """Its name in messages."""
-    if isinstance(data, _ReadIn):
-        return data.name
-    kind = type(data)
-    plain = kind.__module__ in ("builtins", "numpy", "torch")
-    return "data in memory" if plain else f"{kind.__name__} in memory"
-
-
-def _loaded(data: object, how: Reading) -> object:
-    """The data set of a loader that only batches it, otherwise the samples of its batches."""
-    if isinstance(data, str | bytes | Path):
-        raise DataError("dataset", f"is a path, {clipped(printable(str(data)), 80)}", f"pass {_FORMS}; or name files in a spec")
-    if data is None:
-        raise DataError("dataset", "is missing", f"robaudit.audit(net, dataset, ...) takes {_FORMS}")
-    if isinstance(data, type):
-        raise DataError("dataset", f"is the class {data.__name__}", f"pass {_FORMS}")
-    if type(data).__name__ in _TABLES and not isinstance(data, Mapping) and hasattr(data, "columns"):
-        raise DataError("dataset", f"is a {type(data).__name__}", "pass its columns: (list(table['image']), list(table['label']))")
-    if isinstance(data, DataLoader):
-        plain = data.collate_fn in (default_collate, default_convert) and not isinstance(data.dataset, IterableDataset)
-        sampler: object = getattr(data, "sampler", None)
-        if plain and (isinstance(sampler, SequentialSampler) or (isinstance(sampler, RandomSampler) and not sampler.replacement)):
-            return data.dataset
-        if plain and isinstance(sampler, SubsetRandomSampler):
-            return Subset(data.dataset, sorted(int(i) for i in sampler.indices))
-        return _ReadIn(f"{type(data.dataset).__name__} in memory", list(islice(_of_batches(data), how.limit)))
-    return data
-
-
-class _ReadIn(list[Any]):
-    """Samples that were read from an iterable without indexing, and its name."""
-
-    def __init__(self, name: str, samples: Iterable[Any]) -> None:
-        super().__init__(samples)
-        self.name = name
-
-
-def _of_batches(loader: Iterable[Any]) -> Iterator[Any]:
-    """The samples of batches: (images, labels), mappings of them, or images alone."""
-    for batch in loader:
-        if isinstance(batch, Mapping):
-            sizes = [len(value) for value in batch.values() if hasattr(value, "__len__")]
-            yield from ({key: value[i] for key, value in batch.items()} for i in range(min(sizes, default=0)))
-        elif _is_array(batch) or (isinstance(batch, list) and all(isinstance(one, Mapping) for one in batch)):
-            yield from batch
-        elif isinstance(batch, tuple | list) and batch and all(hasattr(part, "__len__") for part in batch):
-            yield from zip(*batch, strict=False)
-        else:
-            raise DataError("dataset", f"its loader gives {type(batch).__name__}, not batches (images, labels)", "pass the data set itself")
-
-
-def _columns(data: Mapping[Any, Any], how: Reading) -> object:
-    """A mapping of arrays as (x, y)."""
-    known = [str(key) for key in data]
-    if any(hasattr(value, "features") or isinstance(value, TorchDataset) for value in data.values()):
-        raise DataError("dataset", f"has the splits {', '.join(known)}", _SPLITS)
-    image, label = (_key(f"{what}_key", given, known, (), usual) for what, given, usual in (
-        ("image", how.image_key, _IMAGE_KEYS), ("label", how.label_key, _LABEL_KEYS)))  # fmt: skip
-    if image is None:
-        raise DataError(
-            "dataset", f"is a mapping with the keys {', '.join(known) or '(none)'}", "pass (x, y), or name the array: image_key="
-        )
-    return data[image], None if label is None else data[label]
-
-
-def _parted(data: object) -> tuple[Any, object]:
-    """Images and labels; the labels are None if the samples hold them."""
-    if isinstance(data, TensorDataset) and len(data.tensors) in (1, 2):
-        return data.tensors[0], data.tensors[1] if len(data.tensors) == 2 else None
-    if isinstance(data, tuple | list) and len(data) == 2 and not isinstance(data, _ReadIn):
-        images, labels = data
-        if not _is_array(labels) and hasattr(labels, "to_numpy"):  # a pandas or polars series, or an Arrow array
-            labels = labels.to_numpy()
-        flat = _is_array(images) and images.ndim == 2 and not (_is_array(labels) and labels.ndim > 1)  # refused later
-        stacked = flat or (_is_array(images) and images.ndim in (3, 4))
-        if (stacked or isinstance(images, list | tuple)) and (labels is None or _like_labels(labels, None if stacked else len(images))):
-            return images, labels
-    return data, None
-
-
-def _like_labels(labels: Any, count: int | None) -> bool:
-    """Whether it is a list of labels rather than a sample."""
-    if _is_array(labels):
-        return int(labels.ndim) in (1, 2) and (count is None or len(labels) == count)
-    if not isinstance(labels, list | tuple) or (count is not None and len(labels) != count):
-        return False
-    return all(isinstance(one, int | np.integer | str | None) or getattr(one, "ndim", 1) == 0 for one in labels)
-
-
-def _read_in(data: Any, where: str, how: Reading) -> _ReadIn:
+def _read(data: Any, limit: int | None) -> list[Any]:
     """The first ``limit`` samples of an iterable without indexing.
 
     Raises:
         DataError: it is not iterable, has no end, or raises an exception.
     """
-    if hasattr(data, "__getitem__") and not hasattr(data, "__len__") and not hasattr(data, "__iter__"):
-        raise DataError("dataset", f"{type(data).__name__} has no __len__", "define it: the number of samples")
-    if not hasattr(data, "__iter__"):
-        raise DataError("dataset", f"is {type(data).__name__}", f"pass {_FORMS}")
-    limit = len(data) if how.limit is None and hasattr(data, "__len__") else how.limit
-    if limit is None:
-        raise DataError(
-            "dataset", f"{type(data).__name__} has no length: how many samples to read is not known", "give limit=, for example 1000"
-        )
+    if isinstance(data, str | bytes | type) or not hasattr(data, "__iter__"):
+        raise DataError("dataset", f"is {data!r}", f"pass {_FORMS}; or name files in a spec")
+    if limit is None and not hasattr(data, "__len__"):
+        what = f"{type(data).__name__} has no length: how many samples to read is not known"
+        raise DataError("dataset", what, "give limit=, for example 1000")
     try:
-        return _ReadIn(where, islice(iter(data), limit))
+        return list(islice(data, len(data) if limit is None else limit))
     except Exception as error:
         raise DataError("dataset", f"reading it raised {describe(error)}", "repair it, or pass a list") from error
 
 
-def _checked_ids(ids: Sequence[object] | None, length: int) -> tuple[str, ...] | None:
-    texts = _texts(ids)
-    if texts is not None and len(texts) != length:
-        raise DataError("ids", f"there are {len(texts)} for {length} samples", "give each sample one")
-    if texts is not None and len(set(texts)) != len(texts):
-        twice = next(one for one in texts if texts.count(one) > 1)
-        raise DataError("ids", f"{twice!r} appears twice", "ids must differ")
-    return texts
+def _decoder(first: object, how: Reading) -> Any:
+    """The function for the pixels of an image; the first one decides whether all PIL images are grey."""
+    options = ImageOptions.model_construct(kind="memory", channels=None)  # type: ignore[arg-type]
+    if isinstance(first, Image.Image):
+        with contextlib.suppress(SampleError):
+            options = options.model_copy(update={"channels": len(image_pixels(first, "", options))})
+    return partial(object_pixels, options=options, layout=how.layout)
 
 
-def _label_list(labels: Any, length: int, names: Sequence[str] | None) -> Labels | None:
-    """Separate labels as int64, -1 for none."""
-    if labels is None:
-        return None
-    if len(labels) != length:
-        raise DataError("dataset", f"there are {length} images and {len(labels)} labels", "give each image one")
-    if _is_array(labels):
-        values = labels.detach().cpu().numpy() if isinstance(labels, Tensor) else labels
-        if values.ndim == 2 and values.shape[1] == 1:
-            values = values[:, 0]
-        if values.ndim != 1:
-            raise DataError("dataset", f"the labels have shape {tuple(values.shape)}", "they are (n,) class indices: labels.argmax(1)")
-        if values.dtype.kind in "iu":
-            found: Labels = values.astype(np.int64)
-            if int(found.min(initial=0)) < -1:
-                raise DataError("dataset", f"a label is {int(found.min())}", "class indices start at 0; -1 is no label")
-            return found
-        labels = values.tolist()
-    read = (_label(value, f"dataset, label {index}", names) for index, value in enumerate(labels))
-    return np.array([-1 if label is None else label for label in read], dtype=np.int64)
+def _keys(first: Mapping[Any, Any], how: Reading, features: Mapping[str, Any]) -> tuple[str, str | None]:
+    """The keys of image and label: as given, by the types of a Hugging Face data set's columns, else the first usual ones.
 
-
-def _layout_of(shape: Sequence[int], wanted: Layout | None, where: str, *, plain: bool) -> Layout:
-    """The layout of an image with three axes: as requested, else by its shape; ``plain``: channels first if ambiguous.
+    Columns that a transform has added are the network's input.
 
     Raises:
-        DataError: it is unknown.
+        DataError: a given key does not exist, or no key is usual for images.
     """
-    if wanted not in (None, "nchw", "nhwc"):
-        raise DataError("layout", f"{wanted!r} is unknown", "'nchw' or 'nhwc'")
-    layout = wanted or layout_of(shape) or ("nchw" if plain else None)
-    if layout is None:
-        raise DataError(where, f"cannot tell the layout of images of shape {tuple(shape)}", "give layout='nchw' or layout='nhwc'")
-    return layout
+    known = [str(key) for key in first]
+    for argument, given in (("image_key", how.image_key), ("label_key", how.label_key)):
+        if given not in (None, *known):
+            raise DataError(argument, f"the samples have no {given!r}", did_you_mean(str(given), known))
+    images, classes = ([name for name in known if type(features.get(name)).__name__ == kind] for kind in ("Image", "ClassLabel"))
+    added = [name for name in _IMAGE_KEYS if name in known and features and name not in features]
+    image = how.image_key or next(iter([*added, *(images if len(images) == 1 else ()), *(k for k in _IMAGE_KEYS if k in known)]), None)
+    if image is None:
+        raise DataError("dataset", f"its samples have the keys {', '.join(known)}, none of which is usual for images", "give image_key=")
+    usual = [name for name in _LABEL_KEYS if name in (classes or known)]
+    return image, how.label_key or next(iter([*(classes if len(classes) == 1 else ()), *usual]), None)
 
 
-def _key(argument: str, given: str | None, known: Sequence[str], of_type: Sequence[str], usual: Sequence[str]) -> str | None:
-    """The key as given, else the only one of the right type, else the first usual one.
-
-    Raises:
-        DataError: the given key does not exist.
-    """
-    if given is not None:
-        if given not in known:
-            raise DataError(argument, f"the samples have no {given!r}", did_you_mean(given, known))
-        return given
-    if len(of_type) == 1:
-        return of_type[0]
-    return next((key for key in usual if key in (of_type or known)), None)
+def _texts(names: Iterable[object] | None) -> tuple[str, ...] | None:
+    return None if names is None else tuple(str(name[0] if isinstance(name, tuple | list) and name else name) for name in names)
 
 
-def _features(items: object) -> Mapping[str, Any]:
-    """The columns of a Hugging Face data set with their types."""
-    features = getattr(items, "features", None)
-    return features if isinstance(features, Mapping) and hasattr(items, "column_names") else {}
-
-
-def _names(items: Any) -> Sequence[str] | None:
+def _names(items: Any) -> Sequence[object] | None:
     """The class names of a torch data set, or of the data set it is a subset of."""
-    for _ in range(_MOST_OBJECTS):
-        classes = getattr(items, "classes", None)
-        if isinstance(classes, list | tuple) and classes:
-            return [str(name[0] if isinstance(name, tuple | list) and name else name) for name in classes]
-        if (items := getattr(items, "dataset", None)) is None:
-            return None
-    return None
+    while items is not None and not (isinstance(classes := getattr(items, "classes", None), list | tuple) and classes):
+        items = getattr(items, "dataset", None)
+    return None if items is None else items.classes
 
 
 def _normalisation(data: object) -> tuple[list[float], list[float]] | None:
@@ -488,8 +257,8 @@ def _normalisation(data: object) -> tuple[list[float], list[float]] | None:
             if any(mean) or any(x != 1 for x in std):
                 return mean, std
         if isinstance(one, torch.nn.Module):
-            waiting += list(one.children())
+            waiting += one.children()
         for name in ("transform", "transforms", "dataset", "datasets"):
             part = getattr(one, name, None)
-            waiting += list(part) if isinstance(part, list | tuple) else [] if part is None else [part]
+            waiting += part if isinstance(part, list | tuple) else [part]
     return None

@@ -29,10 +29,7 @@ def open_dataset(spec: BaseDatasetSpec, *, base_dir: Path, trust: bool) -> Datas
     if names is not None and spec.class_ids is not None and len(spec.class_ids) != len(names):
         raise DataError("dataset.class_ids", f"has {len(spec.class_ids)} entries for {len(names)} class_names", "give one for each class")
     whole: Dataset = spec.open(base_dir, trust=trust)
-    chosen = choose(whole, spec)
-    if spec.kind == "python":
-        _refuse_duplicates(whole, chosen)
-    return Selected(whole, chosen, names)
+    return Selected(whole, choose(whole, spec), names)
 
 
 def column_of(spec: BaseDatasetSpec, name: str, *, base_dir: Path, ids: Sequence[str]) -> dict[str, str]:
@@ -51,12 +48,3 @@ def column_of(spec: BaseDatasetSpec, name: str, *, base_dir: Path, ids: Sequence
     if len(values) != len(whole):
         raise DataError(whole.where, f"{name!r} has {len(values):,} values for {len(whole):,} images", "it needs one for each image")
     return {one: refuse_controls(values[places[one]].strip(), whole.where, f"value of {name}") for one in ids}
-
-
-def _refuse_duplicates(dataset: Dataset, indices: Sequence[int]) -> None:
-    """For ids stored in the items, check only the selected samples, so that the others need not be read."""
-    seen: dict[str, int] = {}
-    for index in indices:
-        first = seen.setdefault(dataset.sample_id(index), index)
-        if first != index:
-            raise DataError(dataset.where, f"items {first} and {index} have the same id {dataset.sample_id(index)!r}", "ids must differ")

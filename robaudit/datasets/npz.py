@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import zipfile
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,8 +13,9 @@ import psutil
 from numpy.typing import NDArray
 from pydantic import Field
 
-from robaudit.datasets.arrays import ArrayDataset, layout_of
-from robaudit.datasets.base import Labels, find, reason
+from robaudit.datasets.base import find, reason
+from robaudit.datasets.classes import label_array
+from robaudit.datasets.image_set import ImageSet
 from robaudit.errors import DataError, did_you_mean
 from robaudit.spec.fields import Positive
 from robaudit.spec.model import BaseDatasetSpec
@@ -35,24 +37,20 @@ class NpzSpec(BaseDatasetSpec):
     layout: Literal["nchw", "nhwc", "nhw"] | None = Field(None, description="default: guessed from the shape")
     scale: Positive | None = Field(None, description="divisor of the pixels; default: 255 for uint8, 1 for float")
 
-    def open(self, base_dir: Path, *, trust: bool) -> ArrayDataset:
+    def open(self, base_dir: Path, *, trust: bool) -> ImageSet:
         """Read the arrays into memory, in the file's own type; an id is the index in the file.
 
         Raises:
             DataError: the file or an array is missing, damaged, or has no images or labels.
         """
-        from robaudit.datasets.decode import known_scale  # imports torch, which reading a spec does not need
+        from robaudit.datasets.decode import as_pixels  # imports torch, which reading a spec does not need
 
-        path = find(self.path, base_dir, "file")
+        path, labels = find(self.path, base_dir, "file"), None
         images = _array(path, self.path, self.images_key, "images_key")
-        layout = _layout_of(images, self)
-        if known_scale(images.dtype.name, self.scale) is None:
-            remedy = "set scale (the value of full intensity)" if images.dtype.kind in "iu" else "images are uint8 or floats"
-            raise DataError(self.path, f"array {self.images_key!r} is of type {images.dtype}", remedy)
-        labels = None
+        decode = partial(as_pixels, scale=self.scale, channels_last=_layout_of(images, self) == "nhwc")
         if self.labels_key is not None:
-            labels = _labels_of(_array(path, self.path, self.labels_key, "labels_key"), self.path, self.labels_key, len(images))
-        return ArrayDataset(self.path, images, labels, layout=layout, scale=self.scale)
+            labels = label_array(_array(path, self.path, self.labels_key, "labels_key"), self.path, len(images))
+        return ImageSet(self.path, images, decode, labels=labels)
 
     def column(self, name: str, base_dir: Path) -> list[str]:
         """A further array, one value for each image.
@@ -63,11 +61,7 @@ class NpzSpec(BaseDatasetSpec):
         values = _array(find(self.path, base_dir, "file"), self.path, name, "--by")
         if values.ndim != 1:
             raise DataError(self.path, f"array {name!r} has shape {values.shape}", "it needs one value for each image")
-        return [_text(value) for value in values.tolist()]
-
-
-def _text(value: object) -> str:
-    return value.decode(errors="backslashreplace") if isinstance(value, bytes) else str(value)
+        return [value.decode(errors="backslashreplace") if isinstance(value, bytes) else str(value) for value in values.tolist()]
 
 
 def _array(path: Path, where: str, key: str, option: str) -> NDArray[Any]:
@@ -106,6 +100,8 @@ def _layout_of(images: NDArray[Any], spec: NpzSpec) -> Literal["nchw", "nhwc", "
     Raises:
         DataError: the shape is not a stack of images, does not fit the layout, or fits more than one.
     """
+    from robaudit.datasets.decode import layout_of
+
     shape, where, array = images.shape, spec.path, f"array {spec.images_key!r}"
     if len(shape) not in (3, 4):
         raise DataError(where, f"{array} has shape {shape}", "images are (n, c, h, w), (n, h, w, c) or (n, h, w)")
@@ -119,24 +115,3 @@ def _layout_of(images: NDArray[Any], spec: NpzSpec) -> Literal["nchw", "nhwc", "
     if layout is None:
         raise DataError(where, f"cannot tell the layout of shape {shape}", "set layout: nchw or nhwc")
     return layout
-
-
-def _labels_of(labels: NDArray[Any], where: str, name: str, count: int) -> Labels:
-    """Labels as int64 (n,); a column (n, 1) is understood.
-
-    Raises:
-        DataError: another length than the images, not integers, or negative.
-    """
-    shape = labels.shape
-    if len(shape) == 2 and shape[0] == count and shape[1] > 1:
-        raise DataError(where, f"array {name!r} has shape {shape}", "labels are (n,) class indices, not one column per class")
-    if shape not in ((count,), (count, 1)):
-        raise DataError(where, f"array {name!r} has shape {shape}", f"there are {count} images: it must be ({count},)")
-    if labels.dtype.kind not in "iub":
-        raise DataError(where, f"labels are of type {labels.dtype}", "they must be integers: class indices from 0")
-    values = labels.reshape(count).astype(np.int64)
-    if int(values.min()) < 0:
-        index = int(values.argmin())
-        what = f"the label of sample {index} is {int(values[index])}"
-        raise DataError(where, what, "class indices start at 0; labels_key: null for none")
-    return values

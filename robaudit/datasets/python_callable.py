@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
+from robaudit.datasets.image_set import ONE_BY_ONE, ImageSet
 from robaudit.errors import DataError
 from robaudit.python_code import describe, user_function
 from robaudit.spec.model import BaseDatasetSpec
-
-if TYPE_CHECKING:
-    from robaudit.datasets.in_memory import Items
 
 
 class PythonDatasetSpec(BaseDatasetSpec):
@@ -23,16 +21,16 @@ class PythonDatasetSpec(BaseDatasetSpec):
     target: str = Field(description="package.module:function")
     options: dict[str, Any] = Field(default_factory=dict)
 
-    def open(self, base_dir: Path, *, trust: bool) -> Items:
+    def open(self, base_dir: Path, *, trust: bool) -> ImageSet:
         """Call ``function(**options)``; samples are as in :func:`robaudit.audit`, or have their id as a third element.
 
-        Either all samples have an id or none has; with ids, the selected samples are read now. The collection's attribute ``class_names``
-        is used if present.
+        The first readable sample shows whether they have ids; those of the selected samples are read when they are needed. The
+        collection's attribute ``class_names`` is used if present.
 
         Raises:
             DataError: the code is not trusted, raises an exception, or returns no such collection.
         """
-        from robaudit.datasets.in_memory import Items, Reading  # which imports torch
+        from robaudit.datasets.in_memory import Reading, collection, first_readable  # imports torch, which reading a spec does not need
 
         if not trust:
             remedy = "pass --trust if you trust the code, or write the images to a .npz file (kind npz)"
@@ -45,4 +43,36 @@ class PythonDatasetSpec(BaseDatasetSpec):
                 raise DataError(self.target, f"raised {describe(error)}", "it must return a collection with len() and items") from None
         if not hasattr(items, "__getitem__"):
             raise DataError(self.target, f"returned {type(items).__name__}, which cannot be indexed", "return a list or a data set")
-        return Items(self.target, items, None, Reading(class_names=getattr(items, "class_names", None)), {}, own_ids=True)
+        first = first_readable(items)
+        ids = OwnIds(self.target, items) if isinstance(first, tuple | list) and len(first) == 3 else None
+        return collection(self.target, items, Reading(class_names=getattr(items, "class_names", None)), ids, items)
+
+
+class OwnIds:
+    """The third elements of samples, each read when it is needed.
+
+    Args:
+        where: the data set, for messages.
+        items: the samples.
+    """
+
+    def __init__(self, where: str, items: Any) -> None:
+        self._where, self._items = where, items
+        self._ids, self._indices = dict[int, str](), dict[str, int]()
+
+    def __getitem__(self, index: int) -> str:
+        """The id of a sample; its index as text if it cannot be read.
+
+        Raises:
+            DataError: another sample has the same id.
+        """
+        if index not in self._ids:
+            try:
+                with ONE_BY_ONE:
+                    name = str(self._items[index][2])
+            except Exception:  # noqa: BLE001  the user's code may raise anything
+                name = str(index)
+            if (other := self._indices.setdefault(name, index)) != index:
+                raise DataError(self._where, f"items {other} and {index} have the same id {name!r}", "ids must differ")
+            self._ids[index] = name
+        return self._ids[index]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from array import array
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 
@@ -61,28 +63,16 @@ class Selected:
 
     def __init__(self, whole: Dataset, indices: Sequence[int], class_names: tuple[str, ...] | None = None) -> None:
         self._whole, self._indices = whole, indices
-        self._class_names = class_names or whole.class_names
-        for name in self._class_names or ():
+        self.where, self.class_names = whole.where, class_names or whole.class_names
+        for name in self.class_names or ():
             refuse_controls(name, self.where, "class name")
-        self._first: tuple[str, tuple[int, ...]] | None = None
         labels = self.labels()
-        if labels is not None and self._class_names is not None and int(labels.max()) >= len(self._class_names):
-            index = int(labels.argmax())
-            raise DataError(self.where, f"sample {self.sample_id(index)!r} {self._beyond(int(labels[index]))}", "add the missing names")
+        if labels is not None:
+            self._refuse_beyond(int(labels.argmax()), int(labels.max()), DataError)
 
     def again(self, spec: BaseDatasetSpec) -> Selected:
         """Another selection from the same whole data set."""
-        return Selected(self._whole, choose(self._whole, spec), self._class_names)
-
-    @property
-    def where(self) -> str:
-        """The data set's name in messages."""
-        return self._whole.where
-
-    @property
-    def class_names(self) -> tuple[str, ...] | None:
-        """Names by class index, if there are any."""
-        return self._class_names
+        return Selected(self._whole, choose(self._whole, spec), self.class_names)
 
     def __len__(self) -> int:
         return len(self._indices)
@@ -97,10 +87,10 @@ class Selected:
 
     def labels(self) -> Labels | None:
         """The labels of the selected samples, if known without reading pixels."""
-        labels = self._whole.labels()
-        if labels is None or not isinstance(self._indices, range):
-            return None if labels is None else labels[np.asarray(self._indices)]
-        return labels[self._indices.start : self._indices.stop : self._indices.step]
+        labels, indices = self._whole.labels(), self._indices
+        if labels is None:
+            return None
+        return labels[slice(indices.start, indices.stop, indices.step) if isinstance(indices, range) else np.asarray(indices)]
 
     def __getitem__(self, index: int) -> Sample:
         """Read one sample.
@@ -109,34 +99,25 @@ class Selected:
             SampleError: it is unreadable, of another shape than the first readable one, or its label has no class name.
         """
         sample = self._whole[self._indices[index]]
-        refuse_controls(sample.id, self.where, "id")
-        shape = tuple(sample.pixels.shape)
-        first_id, first_shape = self._reference(index, sample)
-        if shape != first_shape:
-            raise SampleError(
-                f"{self.where}, sample {sample.id!r}",
-                f"its shape is {shape}, but the first sample {first_id!r} has {first_shape}",
-                "bring all to one shape: resize: [height, width] in the spec, or a transform such as Resize((224, 224))",
-            )
-        if sample.label is not None and self._class_names is not None and sample.label >= len(self._class_names):
-            raise SampleError(f"{self.where}, sample {sample.id!r}", self._beyond(sample.label), "add the missing names")
+        name, (first_id, first_shape) = self.sample_id(index), self._first
+        if (shape := tuple(sample.pixels.shape)) != first_shape:
+            what = f"its shape is {shape}, but the first sample {first_id!r} has {first_shape}"
+            remedy = "bring all to one shape: resize: [height, width] in the spec, or a transform such as Resize((224, 224))"
+            raise SampleError(f"{self.where}, sample {name!r}", what, remedy)
+        if sample.label is not None:
+            self._refuse_beyond(index, sample.label, SampleError)
         return sample
 
-    def _reference(self, index: int, sample: Sample) -> tuple[str, tuple[int, ...]]:
-        """Id and shape of the first readable sample in order, independent of the order of requests."""
-        if self._first is None:
-            for earlier in range(index):
-                try:
-                    found = self._whole[self._indices[earlier]]
-                except SampleError:
-                    continue
-                self._first = found.id, tuple(found.pixels.shape)
-                break
-            else:
-                if index < 0:  # a negative index: not known to be the first readable one
-                    return self._reference(index + len(self), sample)
-                self._first = sample.id, tuple(sample.pixels.shape)
-        return self._first
+    @cached_property
+    def _first(self) -> tuple[str, tuple[int, ...]]:
+        """Id and shape of the first readable sample, which there is once any has been read."""
+        for index in self._indices:
+            with contextlib.suppress(SampleError):
+                found = self._whole[index]
+                return found.id, tuple(found.pixels.shape)
+        raise SampleError(self.where, "no sample can be read a second time", "repair the data set")
 
-    def _beyond(self, label: int) -> str:
-        return f"has the label {label}, but class_names has {len(self._class_names or ())} names"
+    def _refuse_beyond(self, index: int, label: int, error: type[DataError]) -> None:
+        if self.class_names is not None and label >= len(self.class_names):
+            what = f"has the label {label}, but class_names has {len(self.class_names)} names"
+            raise error(f"{self.where}, sample {self.sample_id(index)!r}", what, "add the missing names")

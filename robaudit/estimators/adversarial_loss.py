@@ -10,10 +10,10 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from robaudit.estimators.base import Need, NoiseNeed
+from robaudit.estimators.base import Need
 from robaudit.estimators.batch import ImageBatch
-from robaudit.estimators.loss_field import LossField
 from robaudit.estimators.losses import LossEstimator
+from robaudit.estimators.objective import Objective
 from robaudit.estimators.streams import Streams
 from robaudit.noise.base import Ball
 from robaudit.numerics.attack import Attack, Domain, ascend, best_rows
@@ -47,8 +47,7 @@ class AdversarialLoss(LossEstimator):
     Source: Madry et al. 2018 (projected gradient ascent); Rice et al. 2021, appendix A.3 (50 steps, 10 restarts).
     """
 
-    needs: ClassVar[frozenset[Need]] = frozenset({"logits", "gradients"})
-    needs_noise: ClassVar[frozenset[NoiseNeed]] = frozenset({"random", "bounded"})
+    needs: ClassVar[Need] = Need.LEVEL | Need.GRADIENTS | Need.RANDOM | Need.BOUNDED
     summary: ClassVar[str] = "the largest loss under the noise that an attack finds"
     prefer: ClassVar[str] = "the worst case, on the same scale as the average case"
     source: ClassVar[str] = "Madry et al. 2018; Rice et al. 2021"
@@ -79,16 +78,20 @@ class AdversarialLoss(LossEstimator):
     def estimate(self, batch: ImageBatch) -> Sequence[Result]:
         """Search, in groups of images that memory allows."""
         target = self.targets(batch)
-        field, ball = LossField(batch, target), batch.noise.ball(batch.level)
+        ball = batch.noise.ball(batch.level)
         values = max(math.prod(batch.x.shape[1:]), math.prod(batch.latent_shape))
         few = max(1, HELD_BYTES // (batch.x.element_size() * values * self.restarts))
-        found = []
+        found, classes, broken = list[Attack](), list[Tensor](), list[Tensor]()
         for group in torch.arange(len(batch.x), device=batch.x.device).split(few):
-            found.append(self._search(batch, field, group) if ball is None else self._ascend(batch, field, group, ball))
-        log_l = torch.where(field.broken, torch.nan, torch.cat([attack.log_l for attack in found]))
-        classes = torch.cat([batch.engine.logits(attack.pixels, under=batch.at.noise).argmax(1) for attack in found])
+            loss = Objective(batch, target[group], group, latent=ball is None)
+            found.append(self._search(batch, loss, group) if ball is None else self._ascend(batch, loss, group, ball))
+            classes.append(loss.logits(torch.arange(len(group), device=group.device), found[-1].points).argmax(1))
+            broken.append(loss.broken)
+        log_l = torch.where(torch.cat(broken), torch.nan, torch.cat([attack.log_l for attack in found]))
         forwards, backwards = (2 + self.restarts * (self._moves + 1), 0) if ball is None else self.passes(batch.classes)
-        rows = zip(log_l.exp().tolist(), log_l.tolist(), classes.tolist(), batch.clean.predicted.tolist(), target.tolist(), strict=True)
+        rows = zip(
+            log_l.exp().tolist(), log_l.tolist(), torch.cat(classes).tolist(), batch.predicted.tolist(), target.tolist(), strict=True
+        )
         return [
             Result(
                 value=value,
@@ -103,7 +106,7 @@ class AdversarialLoss(LossEstimator):
             for value, highest, reached, predicted, aim in rows
         ]
 
-    def _ascend(self, batch: ImageBatch, field: LossField, group: Tensor, ball: Ball) -> Attack:
+    def _ascend(self, batch: ImageBatch, loss: Objective, group: Tensor, ball: Ball) -> Attack:
         """Projected gradient ascent about the images of a group."""
         x = batch.x[group]
         starts = x[:, None].repeat(1, self.restarts, *[1] * (x.ndim - 1))
@@ -113,20 +116,16 @@ class AdversarialLoss(LossEstimator):
                 rows[done : done + len(z)] = batch.pixels(torch.full((len(z),), image, device=x.device), z)
                 done += len(z)
         domain = Domain(ball.norm, ball.radius, batch.noise.clip)
-        return ascend(lambda image, pixels: field.pixel_slopes(group[image], pixels), x, starts, domain, self.steps)
+        return ascend(loss.loss_slopes, x, starts, domain, self.steps)
 
-    def _search(self, batch: ImageBatch, field: LossField, group: Tensor) -> Attack:
+    def _search(self, batch: ImageBatch, loss: Objective, group: Tensor) -> Attack:
         """Chains whose inverse temperature rises as the cube of the number of the step."""
         chains = self.restarts
         streams = Streams(batch, PURPOSE, chains, self._moves + 1, self._moves, group.tolist())
-
-        def values(image: Tensor, z: Tensor) -> Tensor:
-            return field.values(group[image], z)
-
-        walk = Walk.at(values, streams.normals(), chains)
+        walk = Walk.at(loss.losses, streams.normals(), chains)
         for step in range(self.steps):
             metropolis(
-                values,
+                loss.losses,
                 walk,
                 HOTTEST * (step / max(1, self.steps - 1)) ** 3,
                 self.moves,
@@ -135,4 +134,4 @@ class AdversarialLoss(LossEstimator):
                 first=step * self.moves,
             )
         highest, row = best_rows(walk.highest, chains)
-        return Attack(highest, batch.pixels(group, walk.best[row]))
+        return Attack(highest, walk.best[row])

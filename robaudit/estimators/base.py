@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from enum import Enum, auto
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Protocol, Self
+from enum import Flag, auto
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
-from pydantic import BeforeValidator, Field, ValidationError
+from pydantic import ValidationError
 
 from robaudit.names import Part
 from robaudit.quantities import NO_INTERVAL, Interval, Quantity
-from robaudit.spec.fields import SpecSection, as_tuple
+from robaudit.spec.fields import SpecSection
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -22,19 +22,28 @@ if TYPE_CHECKING:
     from robaudit.results import Result
     from robaudit.rows import Row
 
-Need = Literal["logits", "gradients", "labels"]
-NoiseNeed = Literal["random", "covariance", "bounded"]
 
+class Need(Flag):
+    """What an estimator needs of the noise, the model and the data."""
 
-class Scope(Enum):
-    """What an estimator gives one result for, per image."""
-
-    LEVEL = auto()
-    """Every level of every noise."""
+    NOTHING = 0
+    """Logits of the clean image: one result for each image, without noise."""
     NOISE = auto()
-    """Every noise, once for all its levels."""
-    IMAGE = auto()
-    """The image alone, without noise."""
+    """A noise: one result for each, independent of its levels."""
+    LEVEL = auto()
+    """A level of a noise: one result for each."""
+    LABELS = auto()
+    """The label of every image."""
+    GRADIENTS = auto()
+    """A differentiable model."""
+    JACOBIAN = auto()
+    """The gradients of all margins at the clean image, which the clean pass records once for all estimators."""
+    RANDOM = auto()
+    """Noise that differs between two draws."""
+    COVARIANCE = auto()
+    """Additive noise of a known covariance."""
+    BOUNDED = auto()
+    """Noise that has a limit at each level."""
 
 
 class Review(Protocol):
@@ -55,11 +64,7 @@ class Estimator(SpecSection, ABC):
 
     Class attributes:
         quantity: what the values mean.
-        needs: logits (any model), gradients (a differentiable model), labels.
-        needs_noise: what it needs of the noise: random draws, a known covariance (additive noise), or bounded changes of pixels.
-            Empty for estimators that only look at noisy copies.
-        scope: whether it gives a result for each noise level, for each noise, or one without noise.
-        linearises_clean: whether it reads :attr:`ImageBatch.clean` gradients, so that the clean pass records them once for all.
+        needs: what it needs of noise, model and data; whether it has a result for each noise level, for each noise, or one without noise.
         summary: one line: what it computes.
         prefer: one line: when to prefer it.
         source: paper and equation.
@@ -67,22 +72,11 @@ class Estimator(SpecSection, ABC):
     """
 
     quantity: ClassVar[Quantity]
-    needs: ClassVar[frozenset[Need]]
-    needs_noise: ClassVar[frozenset[NoiseNeed]] = frozenset()
-    scope: ClassVar[Scope] = Scope.LEVEL
-    linearises_clean: ClassVar[bool] = False
+    needs: ClassVar[Need]
     summary: ClassVar[str]
     prefer: ClassVar[str]
     source: ClassVar[str]
     interval: ClassVar[Interval] = NO_INTERVAL
-
-    label: str | None = Field(
-        None, min_length=1, pattern=r"^[\w.-]+$", description="name in the results; needed to run one estimator twice"
-    )
-
-    noise: Annotated[tuple[str, ...], BeforeValidator(as_tuple)] = Field(
-        (), description="labels of the noises that it is computed for; default: all of the run"
-    )
 
     @abstractmethod
     def passes(self, classes: int) -> tuple[int, int]:
@@ -91,7 +85,7 @@ class Estimator(SpecSection, ABC):
     @property
     def needs_labels(self) -> bool:
         """Whether every image must have a label, with these options."""
-        return "labels" in self.needs
+        return Need.LABELS in self.needs
 
     @property
     def parts(self) -> tuple[Part, ...]:

@@ -10,7 +10,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from robaudit.estimators.engine import Engine, padded
+from robaudit.estimators.engine import Engine, NoisyBatch, padded
 from robaudit.levels import NoiseLevel
 from robaudit.models.logits import LogitModel
 from robaudit.noise.base import NoiseKind, shape_of
@@ -26,6 +26,7 @@ SELECTING_FORWARDS = 8
 _FEWEST, _BUDGET = 8, 1e-4
 _KEEPING, _REPORTING = 1.25, 1.125  # factors on the estimated s
 _STEP = 1 / 64
+_BARE = NoiseLevel()
 _FAILED = -1e30
 _ALIKE_ROWS = 8  # on the CPU as fast as more (measured), and fewer images are padded to the one with most margins
 
@@ -88,22 +89,60 @@ class Tangent:
     kept: Kept | None
 
 
-@dataclass(frozen=True, slots=True)
-class CleanPass:
-    """The clean images: logits (n, classes) float64, predicted class (n,), margins and, where recorded, u_i^T S u_j (n, k, k) by noise."""
+@dataclass(frozen=True)
+class ImageBatch:
+    """A chunk of images at one noise level, after their clean pass.
 
+    Attributes:
+        ids: sample ids, which seed the noise.
+        x: pixels (n, channels, height, width) on the engine's device.
+        labels: class indices (n,), -1 where unknown.
+        at: the noise and its level.
+        engine: computes further passes.
+        logits: of the clean images (n, classes), float64.
+        predicted: their class (n,).
+        margins: the predicted class's logit minus each other one's (n, classes - 1).
+        grams: u_i^T S u_j of the margins' gradients (n, classes - 1, classes - 1), by noise, where recorded.
+        lost: number of noisy copies with non-finite logits, by image, counted by :meth:`noisy`.
+    """
+
+    ids: Sequence[str]
+    x: Tensor
+    labels: Tensor
+    at: NoiseLevel
+    engine: Engine
     logits: Tensor
     predicted: Tensor
     margins: Tensor
-    grams: Mapping[str, Tensor]
+    grams: Mapping[str | None, Tensor]
+    lost: Counter[int] = field(default_factory=Counter, repr=False)
+    _fits: dict[tuple[object, ...], LinearFit] = field(default_factory=dict, repr=False)
+    _tangents: dict[int | None, Tangent] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def of(cls, engine: Engine, x: Tensor, *, gradients: Collection[str] = ()) -> CleanPass:
+    def of(
+        cls,
+        engine: Engine,
+        x: Tensor,
+        at: NoiseLevel = _BARE,
+        *,
+        ids: Sequence[str] | None = None,
+        labels: Tensor | None = None,
+        gradients: Collection[str | None] = (),
+    ) -> ImageBatch:
         """Pass the clean images through the network once; one Jacobian serves all estimators that linearise under ``gradients``' noises.
 
         Clipped noises share a second Jacobian, of the clipped network. The Jacobian has a separate pass: a network may round
         differently while gradients are recorded, and no row may depend on the other estimators. With more than 33 classes
-        there is none here: :meth:`ImageBatch.tangent` computes the margins that matter at its level.
+        there is none here: :meth:`tangent` computes the margins that matter at its level.
+
+        Args:
+            engine: model and noises.
+            x: pixels in [0, 1] (n, channels, height, width).
+            at: the noise and its level.
+            ids: sample ids; default: "0", "1", ...
+            labels: class indices (n,); default: unknown.
+            gradients: labels of the noises that estimators linearise under.
         """
         # Allocate results before temporaries: with results between them, the C library (glibc below 2.38) would reuse none of the
         # freed blocks, and hold as much as all passes together.
@@ -119,50 +158,20 @@ class CleanPass:
                     _, _, u = margin_gradients(model, padded(x[part], rows), padded(predicted[part], rows))
                     for noise in clipped:
                         grams[noise][part] = engine.noises[noise].gram(u[: len(part)], x[part])
-        return cls(logits, predicted, margins(logits, predicted), grams)
+        names = [str(i) for i in range(len(x))] if ids is None else ids
+        known = torch.full((len(x),), -1, device=x.device) if labels is None else labels
+        return cls(names, x, known, at, engine, logits, predicted, margins(logits, predicted), grams)
 
-    def select(self, keep: Tensor) -> CleanPass:
-        """The clean pass of the selected images."""
+    def under(self, at: NoiseLevel) -> ImageBatch:
+        """The same images at another noise level."""
+        return replace(self, at=at, lost=Counter(), _fits={}, _tangents={})
+
+    def select(self, keep: Tensor) -> ImageBatch:
+        """The images where ``keep`` (n,), bool, says so."""
+        ids = [one for one, stays in zip(self.ids, keep.tolist(), strict=True) if stays]
         grams = {noise: gram[keep] for noise, gram in self.grams.items()}
-        return CleanPass(self.logits[keep], self.predicted[keep], self.margins[keep], grams)
-
-
-@dataclass(frozen=True, slots=True)
-class ImageRows:
-    """The clean images of the rows of a batch of noisy copies.
-
-    Attributes:
-        x: their pixels (rows, channels, height, width).
-        ids: their sample ids.
-    """
-
-    x: Tensor
-    ids: Sequence[str]
-
-
-@dataclass(frozen=True)
-class ImageBatch:
-    """A chunk of images at one noise level.
-
-    Attributes:
-        ids: sample ids, which seed the noise.
-        x: pixels (n, channels, height, width) on the engine's device.
-        labels: class indices (n,), -1 where unknown.
-        at: the noise and its level.
-        clean: the clean pass.
-        engine: computes noisy passes.
-        lost: number of noisy copies with non-finite logits, by image, counted by :meth:`noisy`.
-    """
-
-    ids: Sequence[str]
-    x: Tensor
-    labels: Tensor
-    at: NoiseLevel
-    clean: CleanPass
-    engine: Engine
-    lost: Counter[int] = field(default_factory=Counter, repr=False)
-    _fits: dict[tuple[object, ...], LinearFit] = field(default_factory=dict, repr=False)
-    _tangents: dict[int | None, Tangent] = field(default_factory=dict, repr=False)
+        parts = (self.logits[keep], self.predicted[keep], self.margins[keep], grams)
+        return ImageBatch(ids, self.x[keep], self.labels[keep], self.at, self.engine, *parts)
 
     @property
     def classes(self) -> int:
@@ -171,8 +180,8 @@ class ImageBatch:
 
     @property
     def level(self) -> float:
-        """The level of the noise, in its own unit."""
-        return self.at.level
+        """The level of the noise, in its own unit; 0 without one."""
+        return self.at.number
 
     @property
     def noise(self) -> NoiseKind:
@@ -182,12 +191,12 @@ class ImageBatch:
     @property
     def amplitude(self) -> float:
         """The number that scales additive noise at this level: the covariance is amplitude^2 times the covariance of unit noise."""
-        return self._source.amplitude(self.at.level, shape_of(self.x))
+        return self._source.amplitude(self.level, shape_of(self.x))
 
     @property
     def model(self) -> LogitModel:
-        """The model for differentiated passes; it clips if the noise asks for it."""
-        return self.engine.model_under(self.at.noise)
+        """The model for passes in full precision; it clips if there is a noise that asks for it."""
+        return self.engine.model_under(self.at.noise) if self.at.noise in self.engine.noises else self.engine.model
 
     @property
     def latent_shape(self) -> tuple[int, ...]:
@@ -213,19 +222,20 @@ class ImageBatch:
         Returns:
             (rows, channels, height, width).
         """
-        return self.pixels_of(self.copies(image), z)
+        return self.noisy_pixels(self.x[image], [self.ids[b] for b in image.tolist()], z)
 
-    def copies(self, image: Tensor) -> ImageRows:
-        """The images and ids of the rows, for :meth:`pixels_of`."""
-        return ImageRows(self.x[image], [self.ids[b] for b in image.tolist()])
+    def noisy_pixels(self, x: Tensor, ids: Sequence[str], z: Tensor) -> Tensor:
+        """Like :meth:`pixels`, for clean pixels and sample ids already looked up."""
+        return self._source.noisy(x, z, self.level, ids=ids)
 
-    def pixels_of(self, copies: ImageRows, z: Tensor) -> Tensor:
-        """Like :meth:`pixels`, for images already looked up."""
-        return self._source.noisy(copies.x, z, self.at.level, ids=copies.ids)
+    def steady_rows(self) -> tuple[int, int]:
+        """Rows of a pass, and of one that differentiates a number a row, for searches whose decisions depend on the last digits."""
+        engine, shape = self.engine, self.x.shape[1:]
+        return engine.steady(engine.rows(shape)), engine.steady(engine.gradient_rows(shape, 1))
 
     def derivative(self, z: Tensor) -> Tensor | None:
         """The derivative of each noisy value with respect to its own normal variable, if the noise has a formula."""
-        return self._source.derivative(z, self.at.level)
+        return self._source.derivative(z, self.level)
 
     def gram(self, gradients: Tensor, x: Tensor) -> Tensor:
         """u_i^T S u_j of unit noise for gradients (n, margins, pixels) of the images ``x``; float64."""
@@ -238,7 +248,15 @@ class ImageBatch:
     @cached_property
     def others(self) -> Tensor:
         """Class of each margin (n, classes - 1)."""
-        return other_classes(self.clean.predicted, self.classes)
+        return other_classes(self.predicted, self.classes)
+
+    def noisy_logits(
+        self, draws: int, images: Sequence[int] | None = None, *, start: int = 0, pairs: bool = False, frames: bool = False
+    ) -> Iterator[tuple[NoisyBatch, Tensor]]:
+        """Noisy copies of some images (default: all) with their logits: :meth:`Engine.noisy_logits`; ``image`` counts among them."""
+        some = None if images is None or [*images] == [*range(len(self.x))] else list(images)
+        x, ids = (self.x, self.ids) if some is None else (self.x[some], [self.ids[b] for b in some])
+        return self.engine.noisy_logits(x, ids, self.at, draws, start=start, pairs=pairs, frames=frames)
 
     def noisy(self, draws: int) -> Iterator[tuple[Tensor, Tensor]]:
         """Logits of noisy copies, batch by batch: ``draws`` copies of each image in all.
@@ -252,12 +270,12 @@ class ImageBatch:
         Yields:
             logits, float64 (n, classes), and the index into the chunk of the image each row belongs to, int64 (n,).
         """
-        for batch, raw in self.engine.noisy_logits(self.x, self.ids, self.at, draws):
+        for batch, raw in self.noisy_logits(draws):
             logits, image = raw.to(torch.float64, copy=True), batch.image
             broken = ~logits.isfinite().all(1)
             if broken.any():
                 logits[broken] = 0.0
-                logits[broken, self.clean.predicted[image[broken]]] = _FAILED
+                logits[broken, self.predicted[image[broken]]] = _FAILED
                 self.lost.update(image[broken].tolist())
             yield logits, image
 
@@ -274,9 +292,9 @@ class ImageBatch:
             ValueError: the clean pass has not recorded the gradients.
         """
         if self.classes - 1 <= ALL:
-            if self.at.noise not in self.clean.grams:
-                raise ValueError("the clean pass has recorded no gradients; declare linearises_clean")
-            return Tangent(self.clean.margins, self.clean.grams[self.at.noise], self.others, None)
+            if self.at.noise not in self.grams:
+                raise ValueError("the clean pass has recorded no gradients; declare Need.JACOBIAN")
+            return Tangent(self.margins, self.grams[self.at.noise], self.others, None)
         if most not in self._tangents:
             self._tangents[most] = self._tangent(most)
         return self._tangents[most]
@@ -292,7 +310,7 @@ class ImageBatch:
         return self._fits[key]
 
     def _tangent(self, most: int | None) -> Tangent:
-        kept = None if most is None else keep_margins(self.clean.margins, self._slopes(), self.others, most)
+        kept = None if most is None else keep_margins(self.margins, self._slopes(), self.others, most)
         others = self.others if kept is None else kept.others
         k = others.shape[1]
         rows = self.engine.gradient_rows(self.x.shape[1:], k)
@@ -302,15 +320,15 @@ class ImageBatch:
         gram = torch.empty((len(self.x), k, k), dtype=torch.float64, device=self.x.device)
         for part in _alike(kept, len(self.x), self.x.device).split(rows):
             full = padded(part, rows)
-            found = margin_gradients(self.model, self.x[full], self.clean.predicted[full], others[full] if kept else None)
+            found = margin_gradients(self.model, self.x[full], self.predicted[full], others[full] if kept else None)
             g, u = (out[: len(part)] for out in found[1:])
             mean[part], gram[part] = g.double(), self.gram(u, self.x[part])
         return Tangent(mean, gram, others, kept)
 
     def _slopes(self) -> Tensor:
         """Estimated variance of each margin's tangent, (n, classes - 1): differences over a short step along each of 8 draws."""
-        short = replace(self.at, level=self._source.additive.shrunk(self.at.level, _STEP))
-        g = self._few_margins(short, pairs=False) - self.clean.margins[:, None]
+        short = replace(self.at, level=self._source.additive.shrunk(self.level, _STEP))
+        g = self._few_margins(short, pairs=False) - self.margins[:, None]
         return mean_over(g.square(), 1) / _STEP**2
 
     def _few_margins(self, at: NoiseLevel, *, pairs: bool) -> Tensor:
@@ -319,7 +337,7 @@ class ImageBatch:
         logits = torch.empty((n * draws, self.classes), dtype=torch.float64, device=self.x.device)
         for batch, part in self.engine.noisy_logits(self.x, self.ids, at, draws, pairs=pairs):
             logits[batch.image * draws + batch.draw] = part.double()
-        return margins(logits, self.clean.predicted.repeat_interleave(draws)).view(n, draws, -1)
+        return margins(logits, self.predicted.repeat_interleave(draws)).view(n, draws, -1)
 
     @cached_property
     def _moments(self) -> tuple[Tensor, Tensor]:
@@ -340,7 +358,7 @@ class ImageBatch:
         x, ids = self.x[order], [self.ids[b] for b in order.tolist()]
         for batch in self.engine.noisy_batches(x, ids, self.at, draws, rows, pairs=pairs):
             image, full = order[batch.image], order[padded(batch.image, rows)]
-            found = margin_gradients(self.model, batch.padded, self.clean.predicted[full], others[full] if kept else None)
+            found = margin_gradients(self.model, batch.padded, self.predicted[full], others[full] if kept else None)
             g, u = (out[: len(image)] for out in found[1:])
             slot = image * groups + (batch.draw // per_unit) * groups // units
             mean.index_add_(0, slot, g.double())

@@ -50,7 +50,7 @@ class CertifiedRadius(Estimator):
     """
 
     quantity: ClassVar[Quantity] = CERTIFIED
-    needs: ClassVar[frozenset[Need]] = frozenset({"logits"})
+    needs: ClassVar[Need] = Need.LEVEL
     summary: ClassVar[str] = "radius within which the majority vote under noise provably keeps its class"
     prefer: ClassVar[str] = (
         "a proof for any network, of its vote under noise rather than of the network itself; costs `samples` forward passes"
@@ -108,7 +108,7 @@ class CertifiedRadius(Estimator):
         else:
             chosen = in_rounds(len(batch.x), self.selection, lambda *part: count_votes(batch, *part).cpu().numpy(), self._select)
             bounds = self._decide(batch, theorem, self.decide, np.array([one.label for one in chosen]))
-        rows = zip(chosen, bounds, batch.clean.predicted.tolist(), strict=True)
+        rows = zip(chosen, bounds, batch.predicted.tolist(), strict=True)
         largest = largest_radius(theorem, batch.level, self.samples, self.alpha if self.decide is None else last_alpha(self.alpha))
         return [(self._estimate(*row, largest),) for row in rows]
 

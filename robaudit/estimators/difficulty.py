@@ -8,7 +8,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from robaudit.estimators.base import Estimator, Need, Scope
+from robaudit.estimators.base import Estimator, Need
 from robaudit.estimators.batch import ImageBatch
 from robaudit.quantities import DIFFICULTY, Interval, IntervalKind, Quantity
 from robaudit.results import CleanImage, Result
@@ -26,8 +26,7 @@ class Difficulty(Estimator):
     """
 
     quantity: ClassVar[Quantity] = DIFFICULTY
-    needs: ClassVar[frozenset[Need]] = frozenset({"logits"})
-    scope: ClassVar[Scope] = Scope.IMAGE
+    needs: ClassVar[Need] = Need.NOTHING
     summary: ClassVar[str] = "the logit of the clean score: how easy the image is"
     prefer: ClassVar[str] = "to sort images by how easy they are; the radius estimators record it anyway"
     source: ClassVar[str] = "Giraudon et al., Intrinsic robustness"
@@ -46,10 +45,10 @@ class Difficulty(Estimator):
 
     def estimate(self, batch: ImageBatch) -> list[Result]:
         """g of each image, without uncertainty; with its margin."""
-        y = batch.labels if self.target == "label" else batch.clean.predicted
+        y = batch.labels if self.target == "label" else batch.predicted
         return [
             Result(g, lower=g, upper=g, flips_to=None, forwards=1, backwards=0, interval=self.interval, clean=CleanImage(margin))
-            for g, margin in ease(batch.clean.logits, y)
+            for g, margin in ease(batch.logits, y)
         ]
 
 

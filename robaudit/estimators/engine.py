@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -70,7 +70,8 @@ class Engine:
 
     Args:
         model: pixels -> logits.
-        noises: the run's noises by label; a single one is the run's isotropic Gaussian noise.
+        noises: the run's noises by label, and under None the random numbers of estimators without noise; a single one is
+            the run's isotropic Gaussian noise.
         classes: number of logits.
         batch_size: rows in one pass, or None for the rule.
         noisy: the model for noisy forward passes without gradients, in a lower precision; default: the model.
@@ -81,7 +82,7 @@ class Engine:
     def __init__(
         self,
         model: LogitModel,
-        noises: NoiseSource | Mapping[str, NoiseSource],
+        noises: NoiseSource | Mapping[Any, NoiseSource],
         classes: int,
         batch_size: int | None = None,
         *,
@@ -90,7 +91,7 @@ class Engine:
         free: int | None = None,
     ) -> None:
         self.model, self.classes = model, classes
-        self.noises = {GAUSSIAN: noises} if isinstance(noises, NoiseSource) else dict(noises)
+        self.noises: dict[str | None, NoiseSource] = {GAUSSIAN: noises} if isinstance(noises, NoiseSource) else dict(noises)
         self._noisy, self._batch_size = noisy or model, batch_size
         self._most_rows = None if fit is None else fit.rows
         self._most_gradient_rows = None if fit is None else fit.gradient_rows
@@ -166,18 +167,17 @@ class Engine:
         """
         return rows if self._halved or self.model.device.type != "cpu" else _full(rows, rows + _TAIL)
 
-    def model_under(self, noise: str) -> LogitModel:
+    def model_under(self, noise: str | None) -> LogitModel:
         """The model for this noise's copies: it clips their pixels if the noise asks for it."""
         return self.model.clipping(self.noises[noise].form.clip)
 
-    def logits(self, x: Tensor, under: str | None = None) -> Tensor:
-        """Logits of images (n, channels, height, width), batched; float64 (n, classes). ``under``: the noise of the copies."""
+    def logits(self, x: Tensor) -> Tensor:
+        """Logits of images (n, channels, height, width), batched; float64 (n, classes)."""
         rows = self.rows(x.shape[1:])
-        model = self.model if under is None else self.model_under(under)
-        logits = torch.empty((len(x), self.classes), dtype=torch.float64, device=x.device)  # first: see `CleanPass.of`
+        logits = torch.empty((len(x), self.classes), dtype=torch.float64, device=x.device)  # first: see `ImageBatch.of`
         for out, part in zip(logits.split(rows), x.split(rows), strict=True):
             with torch.inference_mode():
-                out.copy_(model(padded(part, rows))[: len(part)])
+                out.copy_(self.model(padded(part, rows))[: len(part)])
         return logits
 
     def noisy_logits(
@@ -211,7 +211,7 @@ class Engine:
         standard = self.noises[at.noise].frames if frames else self.noises[at.noise].blocks
         per_unit, shape = 2 if pairs else 1, shape_of(x)
         parts = (
-            (b, at.level, torch.stack([block, -block], dim=1).flatten(0, 1) if pairs else block)
+            (b, at.number, torch.stack([block, -block], dim=1).flatten(0, 1) if pairs else block)
             for b, sample_id in enumerate(ids)
             for block in standard(sample_id, draws // per_unit, shape, start // per_unit)
         )
@@ -219,7 +219,7 @@ class Engine:
             index = torch.arange(first, first + len(filled.x), device=x.device)
             yield NoisyBatch(filled.x, index // draws, index % draws, filled.padded)
 
-    def pool(self, x: Tensor, ids: Sequence[str], noise: str) -> DrawPool | None:
+    def pool(self, x: Tensor, ids: Sequence[str], noise: str | None) -> DrawPool | None:
         """A cache on a CUDA device for the draws of :meth:`chosen_logits`."""
         room = free_bytes(x.device) if x.device.type != "cpu" else 0
         return self.noises[noise].pool(ids, shape_of(x), int(_POOL_SHARE * room))
@@ -228,7 +228,7 @@ class Engine:
         self,
         x: Tensor,
         ids: Sequence[str],
-        noise: str,
+        noise: str | None,
         images: Sequence[int],
         levels: Sequence[float],
         draws: Sequence[NDArray[np.int64]],
@@ -283,7 +283,7 @@ class Engine:
             yield logits
 
     def _filled(
-        self, x: Tensor, ids: Sequence[str], noise: str, parts: Iterable[tuple[int, float, Tensor]], rows: int, total: int
+        self, x: Tensor, ids: Sequence[str], noise: str | None, parts: Iterable[tuple[int, float, Tensor]], rows: int, total: int
     ) -> Iterator[tuple[int, _Filled]]:
         """Full batches of noisy copies made of (image, level, z (n, *latent_shape)), with the number of their first row; ``total`` rows."""
         source = self.noises[noise]

@@ -8,7 +8,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from robaudit.estimators.base import Estimator, Need, NoiseNeed
+from robaudit.estimators.base import Estimator, Need
 from robaudit.estimators.batch import ALL, Kept
 from robaudit.numerics.margins import mv_sigmoid
 from robaudit.numerics.mvn import mvn_cdf
@@ -17,7 +17,6 @@ from robaudit.quantities import P_ROBUST, Quantity
 Link = Literal["normal_cdf", "mv_sigmoid"]
 """The link from standardised margins z to a probability: Phi_R(z), or 1 / (1 + sum_i exp(-z_i))."""
 
-LINK = "normal_cdf: the normal CDF of the margins; mv_sigmoid: the cheaper published approximation"
 _VISIBLE, _VISIBLE_ERROR = 5e-4, 2e-3
 
 
@@ -30,8 +29,7 @@ class FewClasses(Estimator):
     """
 
     quantity: ClassVar[Quantity] = P_ROBUST
-    needs: ClassVar[frozenset[Need]] = frozenset({"logits", "gradients"})
-    needs_noise: ClassVar[frozenset[NoiseNeed]] = frozenset({"covariance"})
+    needs: ClassVar[Need] = Need.LEVEL | Need.GRADIENTS | Need.COVARIANCE
 
     classes: int = Field(32, ge=8, le=10**6, description="with more than 33 classes: the most classes whose gradients are taken")
 

@@ -10,7 +10,6 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from robaudit.errors import ModelError
-from robaudit.estimators.base import Need
 from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.certificate import CERTIFICATE
 from robaudit.estimators.radius import ByNorm
@@ -58,7 +57,6 @@ class LipschitzCertificate(ByNorm):
     """
 
     quantity: ClassVar[Quantity] = CERTIFIED
-    needs: ClassVar[frozenset[Need]] = frozenset({"logits"})
     interval: ClassVar[Interval] = CERTIFICATE
 
     lipschitz: Declared | None = Field(
@@ -119,7 +117,7 @@ def furthest(margin: Tensor, constant: Tensor) -> Tensor:
 
 def _refuse_contradicted(bound: Lipschitz, batch: ImageBatch) -> None:
     """Compare each image of the chunk with the next: no difference of logits may have changed faster than the bound says."""
-    logits, x = batch.clean.logits, batch.x.double()
+    logits, x = batch.logits, batch.x.double()
     for a, b in zip(range(len(x)), range(1, len(x)), strict=False):
         moved, apart = logits[a] - logits[b], (x[a] - x[b]).flatten()
         constants = bound.margins["l2"].to(logits.device)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from statistics import fmean, stdev
 from typing import ClassVar, NamedTuple
 
@@ -16,7 +16,6 @@ from torch import Tensor
 from robaudit.estimators.base import Estimator, Need
 from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.mc import flip_by_votes, looked_once
-from robaudit.levels import NoiseLevel
 from robaudit.numerics.intervals import antithetic_share
 from robaudit.numerics.margins import (
     halves,
@@ -88,7 +87,7 @@ class LogitGaussian(Estimator):
     """
 
     quantity: ClassVar[Quantity] = P_ROBUST
-    needs: ClassVar[frozenset[Need]] = frozenset({"logits"})
+    needs: ClassVar[Need] = Need.LEVEL
     summary: ClassVar[str] = "normal CDF of the margins, their moments from noisy forward passes"
     prefer: ClassVar[str] = "convolutional and residual networks: tens of forward passes, no gradients; checked for normality, not proof"
     source: ClassVar[str] = "robaudit; Han et al., p_mvn-cdf for the CDF"
@@ -136,23 +135,21 @@ def _pilot(batch: ImageBatch) -> list[float]:
 
     A normal fit has the delta method's, or half that from the votes if larger: margins may not be normal.
     """
-    images = list(range(len(batch.x)))
-    g, winners = _draw(batch, images, _PILOT, start=_PILOT_START, frames=False)
-    predicted = batch.clean.predicted.tolist()
-    votes = [PairVotes.of(row, label, batch.classes) for row, label in zip(winners, predicted, strict=True)]
+    g, winners = _draw(batch, list(range(len(batch.x))), _PILOT, start=_PILOT_START, frames=False)
+    kept = (winners == batch.predicted.cpu()[:, None]).double()
     if not batch.noise.nearly_normal:
-        return [_RESERVE_VOTES * (mc_instead(one, label).std_error or 0.0) for one, label in zip(votes, predicted, strict=True)]
+        return [_RESERVE_VOTES * vote_error(one) for one in kept]
     few = _Competing.of(g)
     moments = pair_moments(few.even, few.odd)
     probit = _probit(_probability(moments.mean, moments.covariance)[0])
     errors = (_density(probit) * _delta(few.mean_variance(), _PILOT // 2, probit)).tolist()
-    return [_RESERVE * max(error, math.sqrt(one.kept * (1 - one.kept) / _PILOT) / 2) for error, one in zip(errors, votes, strict=True)]
+    return [_RESERVE * max(error, math.sqrt(p * (1 - p) / _PILOT) / 2) for error, p in zip(errors, kept.mean(1).tolist(), strict=True)]
 
 
 def _of_copies(batch: ImageBatch, draws: Sequence[int]) -> list[Result]:
     """Estimates from the given copies of each image; images with equally many are drawn together, all are fitted together."""
-    predicted, others = batch.clean.predicted.cpu(), batch.others.cpu()
-    order, winners, kept, statistics = list[int](), list[Tensor](), list[str](), list[_Statistics]()
+    predicted, others = batch.predicted.cpu(), batch.others.cpu()
+    order, winners, bits, statistics = list[int](), list[Tensor](), list[str](), list[Statistics]()
     for number in sorted(set(draws)):
         alike = [b for b, wanted in enumerate(draws) if wanted == number]
         step = max(1, _LOGITS[_kind(batch.x)] // (number * batch.classes))
@@ -161,26 +158,29 @@ def _of_copies(batch: ImageBatch, draws: Sequence[int]) -> list[Result]:
             g, won = _draw(batch, images, number)
             order += images
             winners += won
-            kept += packed(won == predicted[images, None])
+            bits += packed(won == predicted[images, None])
             if batch.noise.nearly_normal:
-                statistics.append(_Statistics.of(g))
-    fit = _fitted(_Statistics(*map(torch.cat, zip(*statistics, strict=True)))).on_host() if statistics else None
+                statistics.append(Statistics.of(g))
+    fits: Sequence[MarginFit | None] = fitted(statistics) if statistics else [None] * len(order)
     found = {}
-    for row, b in enumerate(order):
+    for b, won, text, fit in zip(order, winners, bits, fits, strict=True):
         label = int(predicted[b])
-        votes = PairVotes.of(winners[row], label, batch.classes)
-        one = _estimate(fit, row, votes, label, others[b])
-        bits = kept[row] if 0 < votes.kept < 1 and draws[b] <= MOST_STORED_DRAWS else None
-        found[b] = replace(one, votes=votes.counted(bits))
+        kept = won == label
+        stored = text if kept.any() and not kept.all() and len(won) <= MOST_STORED_DRAWS else None
+        counts = torch.bincount(won[won >= 0], minlength=batch.classes).tolist()
+        votes = Votes(tuple(counts), int((won < 0).sum()), int((kept[0::2] != kept[1::2]).sum()), stored)
+        if fit is not None and fit.normal:
+            found[b] = fit.result(votes, flips_to=int(others[b, int(fit.deciding)]))
+        else:
+            found[b] = by_votes(votes, kept, label, fit)
     return [found[b] for b in range(len(draws))]
 
 
 def _draw(batch: ImageBatch, images: list[int], draws: int, *, start: int = 0, frames: bool = True) -> tuple[Tensor, Tensor]:
     """Margins of noisy copies (images, draws, classes - 1), float64, and the winners (images, draws) on the host, -1 for none."""
-    x, target = batch.x[images], batch.clean.predicted[images]
-    logits = torch.empty((len(images) * draws, batch.classes), dtype=torch.float64, device=x.device)
-    ids = [batch.ids[b] for b in images]
-    for noisy, part in batch.engine.noisy_logits(x, ids, batch.at, draws, start=start, pairs=True, frames=frames):
+    target = batch.predicted[images]
+    logits = torch.empty((len(images) * draws, batch.classes), dtype=torch.float64, device=target.device)
+    for noisy, part in batch.noisy_logits(draws, images, start=start, pairs=True, frames=frames):
         logits[noisy.image * draws + noisy.draw] = part.double()
     g = margins(logits, target.repeat_interleave(draws)).view(len(images), draws, -1)
     return g, torch.where(logits.isfinite().all(1), logits.argmax(1), -1).view(len(images), draws).cpu()
@@ -190,21 +190,11 @@ def _kind(x: Tensor) -> str:
     return "cpu" if x.device.type == "cpu" else "other"
 
 
-def _estimate(fit: NormalMargins | None, row: int, votes: PairVotes, predicted: int, others: Tensor) -> Result:
-    """The result of one image, by a fit or by votes."""
-    if fit is None:
-        return mc_instead(votes, predicted)
-    if fit.normal[row]:
-        return fit.estimate(row, flips_to=int(others[fit.deciding[row]]), votes=votes)
-    return mc_instead(votes, predicted, fit.shape(row))
-
-
 class SkewReview:
     """Collects, for images that noise ever flips, the skewness of the deciding margins and the distance of the fits from the votes."""
 
     def __init__(self) -> None:
-        self._skewness = array("d")
-        self._above_votes = array("d")
+        self._skewness, self._above_votes = array("d"), array("d")
         self._row: Row | None = None
 
     def add(self, row: Row) -> None:
@@ -216,42 +206,23 @@ class SkewReview:
                 self._above_votes.append(row.value - row.votes.of(row.predicted) / row.votes.draws)
 
     def warnings(self) -> list[str]:
-        """See :func:`skew_warning` and :func:`votes_warning`."""
+        """One line if the deciding margins are skewed on average, and one if the values are off the votes of the same copies on average.
+
+        A single image's skewness is too noisy at 64 draws (standard error .3), and its votes are too coarse; averages over images are not.
+        Networks whose normal fit was within .005 of converged `mc` had averages up to .11; fully connected ones with a bias of .04 to .1
+        had .4 to .9. The votes' average is unbiased for any distribution of the margins: it shows what no margin's skewness does, as where
+        several margins that are each nearly normal are not so together. Means count beyond their own error (99 %) and beyond .2 and .01.
+        """
         if self._row is None:
             return []
-        at, label = self._row.at, self._row.estimator
-        return skew_warning(self._skewness, at, label) + votes_warning(self._above_votes, at, label)
-
-
-def skew_warning(skewness: Sequence[float], at: NoiseLevel, label: str) -> list[str]:
-    """One line if the deciding margins are skewed on average, beyond the error of the average (99 %) and by more than 0.2.
-
-    A single image's skewness is too noisy at 64 draws (standard error .3); an average over images is not. Networks whose
-    normal fit was within .005 of converged `mc` had averages up to .11; fully connected ones with a bias of .04 to .1 had .4 to .9.
-    """
-    mean = _clear_mean(skewness, _HARMLESS)
-    if mean is None:
-        return []
-    what = f"the margins are skewed at {at} ({mean:.2f} on average over {len(skewness)} images)"
-    return [f"{label}: {what}; its values may be some hundredths off: use mc"]
-
-
-def votes_warning(differences: Sequence[float], at: NoiseLevel, label: str) -> list[str]:
-    """One line if the values are off the votes of the same copies on average, beyond the error of the average (99 %) and by more than .01.
-
-    The votes of one image are too coarse to judge its fit. Their average over images is unbiased for any distribution of the margins: it
-    shows what no margin's skewness does, as where several margins that are each nearly normal are not so together.
-
-    Args:
-        differences: value minus share of votes, for the images that the noise ever flips.
-        at: the noise level.
-        label: of the estimator.
-    """
-    mean = _clear_mean(differences, _TOLERABLE)
-    if mean is None:
-        return []
-    where = f"{abs(mean):.3f} {'above' if mean > 0 else 'below'} the votes of the same copies"
-    return [f"{label}: its values at {at} are {where}, on average over {len(differences)} images: use mc"]
+        at, label, found = self._row.at, self._row.estimator, list[str]()
+        if mean := _clear_mean(self._skewness, _HARMLESS):
+            what = f"the margins are skewed at {at} ({mean:.2f} on average over {len(self._skewness)} images)"
+            found.append(f"{label}: {what}; its values may be some hundredths off: use mc")
+        if mean := _clear_mean(self._above_votes, _TOLERABLE):
+            where = f"{abs(mean):.3f} {'above' if mean > 0 else 'below'} the votes of the same copies"
+            found.append(f"{label}: its values at {at} are {where}, on average over {len(self._above_votes)} images: use mc")
+        return found
 
 
 def _clear_mean(values: Sequence[float], harmless: float) -> float | None:
@@ -262,9 +233,8 @@ def _clear_mean(values: Sequence[float], harmless: float) -> float | None:
     return mean if abs(mean) > max(harmless, 2.58 * stdev(values) / math.sqrt(len(values))) else None
 
 
-@dataclass(frozen=True, slots=True)
-class NormalMargins:
-    """Normal fits of a batch of images, one entry an image.
+class MarginFit(NamedTuple):
+    """The normal fit of an image.
 
     Attributes:
         value, lower, upper, std_error: P[N(m, S) > 0], corrected for skewness, with its jackknife interval and standard error.
@@ -275,47 +245,36 @@ class NormalMargins:
         normal: whether both pass the normality test.
     """
 
-    value: Tensor
-    lower: Tensor
-    upper: Tensor
-    std_error: Tensor
-    error: Tensor
-    correction: Tensor
-    deciding: Tensor
-    skewness: Tensor
-    kurtosis: Tensor
-    normal: Tensor
+    value: float
+    lower: float
+    upper: float
+    std_error: float
+    error: float
+    correction: float
+    deciding: float
+    skewness: float
+    kurtosis: float
+    normal: float
 
-    def on_host(self) -> NormalMargins:
-        """The same on the CPU, copied as one table."""
-        table = torch.stack([getattr(self, field.name).double() for field in fields(self)]).cpu()
-        host = NormalMargins(*table.unbind())
-        return replace(host, deciding=host.deciding.long(), normal=host.normal.bool())
-
-    def shape(self, row: int) -> NormalFit:
+    @property
+    def shape(self) -> NormalFit:
         """Shape of the deciding margin, and the correction if there is one."""
-        correction = float(self.correction[row])
-        return NormalFit(
-            round(float(self.skewness[row]), 6),
-            round(float(self.kurtosis[row]), 6),
-            round(correction, 9) if self.normal[row] and correction else None,
-        )
+        correction = round(self.correction, 9) if self.normal and self.correction else None
+        return NormalFit(round(self.skewness, 6), round(self.kurtosis, 6), correction)
 
-    def estimate(self, row: int, *, flips_to: int, votes: PairVotes) -> Result:
-        """The result of one image with its votes, on which gates and the accuracy under noise rest."""
-        error = float(self.error[row])
+    def result(self, votes: Votes, *, flips_to: int) -> Result:
+        """The result, with the votes of the same copies, on which gates and the accuracy under noise rest."""
         return Result(
-            value=float(self.value[row]),
-            lower=float(self.lower[row]),
-            upper=float(self.upper[row]),
-            std_error=float(self.std_error[row]),
+            value=self.value,
+            lower=self.lower,
+            upper=self.upper,
+            std_error=self.std_error,
             flips_to=flips_to,
             forwards=1 + votes.draws,
-            backwards=0,
             interval=LogitGaussian.interval,
-            note=f"normal CDF within {error:.1g}" if error > _VISIBLE else "",
-            votes=votes.counted(),
-            fit=self.shape(row),
+            note=f"normal CDF within {self.error:.1g}" if self.error > _VISIBLE else "",
+            votes=votes,
+            fit=self.shape,
         )
 
 
@@ -351,7 +310,7 @@ class _Competing:
         return torch.where(both > 0, v_even / torch.where(both > 0, both, 1.0), 0.0) / self.even.shape[1]
 
 
-class _Statistics(NamedTuple):
+class Statistics(NamedTuple):
     """The statistics of the margins for the fit, one entry an image.
 
     Attributes:
@@ -374,7 +333,7 @@ class _Statistics(NamedTuple):
     p_value: Tensor
 
     @classmethod
-    def of(cls, g: Tensor) -> _Statistics:
+    def of(cls, g: Tensor) -> Statistics:
         """From margins (batch, draws, k), antithetic pairs in turn; their number is a multiple of 8."""
         few = _Competing.of(g)
         step = max(1, _VALUES[_kind(g)] // (GROUPS * few.even[0].numel()))
@@ -395,8 +354,8 @@ def _left_out(even: Tensor, odd: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return mean, covariance, shift
 
 
-def normal_margins(g: Tensor) -> NormalMargins:
-    """Fit normal margins and evaluate the CDF, corrected for joint skewness, with a delete-one-group jackknife over the pairs.
+def fitted(parts: Sequence[Statistics]) -> list[MarginFit]:
+    """MarginFit normal margins and evaluate the CDF, corrected for joint skewness, with a delete-one-group jackknife over the pairs.
 
     The correction is :func:`~robaudit.numerics.margins.reflection_shift`, D, times max(0, 1 - 2 se_D^2 / D^2): a value that passes
     for normal is unchanged, bit by bit. The interval includes the value's interval and the same one around the fully corrected value.
@@ -404,14 +363,10 @@ def normal_margins(g: Tensor) -> NormalMargins:
     Only the classes that compete enter the CDF: at most 64, by smallest m / s; the others' failure probabilities, sum Phi(-z), are
     added to ``error``, up to the value itself. On the probit scale the standard error is the larger of the jackknife's and the delta
     method's sqrt(V_even / (h s^2) + z^2 / (4 h)) of h pairs: so many normal draws support no less.
-
-    Args:
-        g: margins (batch, draws, k), antithetic pairs in turn; their number is a multiple of 8.
     """
-    return _fitted(_Statistics.of(g))
+    from scipy.stats import t as student
 
-
-def _fitted(s: _Statistics) -> NormalMargins:
+    s = Statistics(*map(torch.cat, zip(*parts, strict=True)))
     # One call for all images and groups: a call costs more than its parts.
     wanted = torch.full_like(s.shift, _CDF_APART)
     wanted[:, 0] = _CDF
@@ -422,51 +377,15 @@ def _fitted(s: _Statistics) -> NormalMargins:
     weight = _shrinkage(shift, _jackknife(shifts))
     value = _shifted(plain, weight * shift)
     delta = _delta(s.mean_variance, s.pairs, _probit(plain))
-    corrected = _Side.of(value, _shifted(left_out, weight * shifts), delta)
-    wholly = corrected.about(_shifted(plain, shift))
-    return NormalMargins(
-        value=value,
-        lower=torch.minimum(torch.minimum(corrected.lower, wholly.lower) - error, value).clamp_min(0),
-        upper=torch.maximum(torch.maximum(corrected.upper, wholly.upper) + error, value).clamp_max(1),
-        std_error=hypot(torch.maximum(_density(corrected.centre) * corrected.spread, _density(_probit(plain)) * delta), error / 3),
-        error=error,
-        correction=value - plain,
-        deciding=s.deciding,
-        skewness=s.skewness,
-        kurtosis=s.kurtosis,
-        normal=s.p_value > FALSE_ALARMS,
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class _Side:
-    """A value on the probit scale: its centre, standard error and 95 % interval (batch,)."""
-
-    centre: Tensor
-    spread: Tensor
-    reach: Tensor
-
-    @property
-    def lower(self) -> Tensor:
-        """The lower end, as a probability."""
-        return normal_cdf(self.centre - self.reach)
-
-    @property
-    def upper(self) -> Tensor:
-        """The upper end, as a probability."""
-        return normal_cdf(self.centre + self.reach)
-
-    def about(self, value: Tensor) -> _Side:
-        """The same interval on the probit scale, around another value."""
-        return _Side(_probit(value), self.spread, self.reach)
-
-    @classmethod
-    def of(cls, value: Tensor, left_out: Tensor, delta: Tensor) -> _Side:
-        """From the value (batch,), those without each group (groups, batch), and the least standard error (batch,)."""
-        from scipy.stats import t as student
-
-        spread = torch.maximum(_jackknife(_probit(left_out)), delta)
-        return cls(_probit(value), spread, float(student.ppf(0.975, len(left_out) - 1)) * spread)
+    spread = torch.maximum(_jackknife(_probit(_shifted(left_out, weight * shifts))), delta)
+    reach = float(student.ppf(0.975, GROUPS - 1)) * spread
+    centres = torch.stack([_probit(value), _probit(_shifted(plain, shift))])  # corrected, and fully corrected
+    lower = torch.minimum(normal_cdf(centres - reach).amin(0) - error, value).clamp_min(0)
+    upper = torch.maximum(normal_cdf(centres + reach).amax(0) + error, value).clamp_max(1)
+    std_error = hypot(torch.maximum(_density(centres[0]) * spread, _density(_probit(plain)) * delta), error / 3)
+    shape = s.deciding, s.skewness, s.kurtosis, s.p_value > FALSE_ALARMS
+    table = torch.stack([x.double() for x in (value, lower, upper, std_error, error, value - plain, *shape)], 1)
+    return [MarginFit(*row) for row in table.tolist()]
 
 
 def _jackknife(left_out: Tensor) -> Tensor:
@@ -507,68 +426,40 @@ def _delta(mean_variance: Tensor, pairs: Tensor | int, centre: Tensor) -> Tensor
     return (mean_variance + centre.square() / (4 * pairs)).sqrt()
 
 
-@dataclass(frozen=True, slots=True)
-class PairVotes:
-    """Votes of the antithetic copies of an image.
+def vote_error(kept: Tensor) -> float:
+    """The standard error of the share of antithetic copies that keep the class (draws,), pairs in turn.
 
-    Attributes:
-        by_class: copies by class.
-        draws: copies in all.
-        kept: share that kept the class of the clean image.
-        split: pairs in which one copy kept it.
-        effective_draws: how many independent copies carry as much information: draws / (1 + rho), rho > 0 the correlation of a
-            pair's two indicators, draws / 2 where all agree.
+    They carry as much information as draws / (1 + rho) independent ones, rho > 0 the correlation of a pair's two indicators;
+    draws / 2 where all agree.
     """
-
-    by_class: tuple[int, ...]
-    draws: int
-    kept: float
-    split: int
-    effective_draws: float
-
-    @classmethod
-    def of(cls, winners: Tensor, predicted: int, classes: int) -> PairVotes:
-        """Count them.
-
-        Args:
-            winners: winning class of each draw (draws,), -1 where the logits were not finite; pairs in turn.
-            predicted: class of the clean image.
-            classes: number of classes.
-        """
-        kept = (winners == predicted).double()
-        n, p = len(kept), float(kept.mean())
-        variance = p * (1 - p)
-        rho = float(((kept[0::2] - p) * (kept[1::2] - p)).mean()) / variance if variance else 1.0
-        by_class = torch.bincount(winners[winners >= 0], minlength=classes).tolist()
-        return cls(tuple(by_class), n, p, int((kept[0::2] != kept[1::2]).sum()), n / (1 + max(0.0, rho)))
-
-    def counted(self, bits: str | None = None) -> Votes:
-        """The votes of the result; ``bits``: which draws kept the class."""
-        return Votes(self.by_class, self.draws - sum(self.by_class), self.split, bits)
+    kept = kept.double()
+    n, p = len(kept), float(kept.mean())
+    variance = p * (1 - p)
+    rho = float(((kept[0::2] - p) * (kept[1::2] - p)).mean()) / variance if variance else 1.0
+    return math.sqrt(max(variance, 1 / (4 * n)) / (n / (1 + max(0.0, rho))))
 
 
-def mc_instead(votes: PairVotes, predicted: int, shape: NormalFit | None = None) -> Result:
-    """The votes of the same passes, for an image whose margins are not normal.
+def by_votes(votes: Votes, kept: Tensor, predicted: int, fit: MarginFit | None = None) -> Result:
+    """The votes of the passes, for an image whose margins are not normal.
 
     Args:
         votes: of the noisy copies.
-        predicted: class of the clean image.
-        shape: skewness and kurtosis of the deciding margin; None under noise that makes no margins normal.
+        kept: whether each kept the class of the clean image (draws,), bool, pairs in turn.
+        predicted: that class.
+        fit: says that they are not normal; None under noise that makes no margins normal.
     """
-    n, p = votes.draws, votes.kept
-    lower, upper = antithetic_share(round(p * n), votes.split, n)
+    n, p, shape = len(kept), float(kept.double().mean()), None if fit is None else fit.shape
+    lower, upper = antithetic_share(round(p * n), votes.split or 0, n)
+    what = "" if shape is None else f"(skewness {shape.skewness:.2f}, kurtosis {shape.kurtosis:.2f})"
     return Result(
         value=p,
         lower=min(p, float(lower)),
         upper=max(p, float(upper)),
-        std_error=math.sqrt(max(p * (1 - p), 1 / (4 * n)) / votes.effective_draws),
-        flips_to=flip_by_votes(votes.by_class, predicted),
+        std_error=vote_error(kept),
+        flips_to=flip_by_votes(votes.counts, predicted),
         forwards=1 + n,
-        backwards=0,
         interval=Interval(IntervalKind.ANTITHETIC),
-        note=""
-        if shape is None
-        else f"margins are not normal (skewness {shape.skewness:.2f}, kurtosis {shape.kurtosis:.2f}): decided by votes",
-        votes=votes.counted(),
+        note=f"margins are not normal {what}: decided by votes" if what else "",
+        votes=votes,
         fit=shape,
     )

@@ -36,7 +36,7 @@ class LossEstimator(Estimator):
 
     def targets(self, batch: ImageBatch) -> Tensor:
         """The class of each image (images,), int64."""
-        return batch.labels if self.target == "label" else batch.clean.predicted
+        return batch.labels if self.target == "label" else batch.predicted
 
 
 def _ascending(orders: tuple[float, ...]) -> tuple[float, ...]:

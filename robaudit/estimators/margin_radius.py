@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import torch
 
-from robaudit.estimators.base import Scope
+from robaudit.estimators.base import Need
 from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.certificate import certificate
 from robaudit.estimators.lipschitz import LipschitzCertificate, furthest, rounding
@@ -30,7 +30,7 @@ class MarginRadius(LipschitzCertificate):
     Source: Tsuzuku, Sato and Sugiyama 2018, Lipschitz-margin training; Smoothed robustness analysis, corollary 2.1.
     """
 
-    scope: ClassVar[Scope] = Scope.IMAGE
+    needs: ClassVar[Need] = Need.NOTHING
     summary: ClassVar[str] = "a radius within which the class provably stays, from a Lipschitz constant of the network"
     prefer: ClassVar[str] = "a proof for the network itself, at the price of one pass; far too small for most deep networks"
     source: ClassVar[str] = "Tsuzuku et al. 2018; Smoothed robustness analysis, corollary 2.1"
@@ -45,7 +45,7 @@ class MarginRadius(LipschitzCertificate):
         Raises:
             ModelError: the network has no constant, or the images contradict the one declared.
         """
-        bound, logits, predicted = self.bound(batch), batch.clean.logits, batch.clean.predicted
+        bound, logits, predicted = self.bound(batch), batch.logits, batch.predicted
         own = logits.gather(1, predicted[:, None])  # (images, 1)
         margins = own - logits - rounding(batch, logits, bound.of_margins("l2", predicted), bound.span)
         itself = torch.arange(batch.classes, device=logits.device) == predicted[:, None]

@@ -60,7 +60,7 @@ class MonteCarlo(Estimator):
     """
 
     quantity: ClassVar[Quantity] = P_ROBUST
-    needs: ClassVar[frozenset[Need]] = frozenset({"logits"})
+    needs: ClassVar[Need] = Need.LEVEL
     summary: ClassVar[str] = "fraction of noisy copies that keep the predicted class"
     prefer: ClassVar[str] = "the reference: unbiased for any model, with an exact interval; costs `samples` forward passes"
     source: ClassVar[str] = "Han et al., p_mc"
@@ -89,7 +89,7 @@ class MonteCarlo(Estimator):
         """Count the votes of each image's noisy copies."""
         if not batch.noise.random:
             return looked_once(batch)
-        predicted: list[int] = batch.clean.predicted.tolist()
+        predicted: list[int] = batch.predicted.tolist()
         rule = self._rule
         if rule is not None:
             stopped = sample(rule, predicted, lambda *part: count_votes(batch, *part).cpu().numpy())
@@ -138,7 +138,7 @@ def looked_once(batch: ImageBatch) -> list[Result]:
     """Results from one copy of each image, for deterministic noise: p is 0 or 1, and exactly known."""
     counts: list[list[int]] = count_votes(batch, range(len(batch.x)), 0, 1).tolist()
     results = []
-    for row, target in zip(counts, batch.clean.predicted.tolist(), strict=True):
+    for row, target in zip(counts, batch.predicted.tolist(), strict=True):
         value = float(row[target])
         exact = Interval(IntervalKind.EXACT)
         results.append(_result(row, target, value, value, 0.0, interval=exact))
@@ -153,21 +153,18 @@ def count_votes(batch: ImageBatch, images: Sequence[int], start: int, draws: int
         images: indices into it, in order (n,).
         start: number of the first draw.
         draws: how many of each image.
-        kept: output: whether each draw kept the class of the clean image (n, draws), bool, for all images.
+        kept: output: whether each draw kept the class of the clean image (n, draws), bool; with all images.
 
     Returns:
         (n, classes + 1), int64.
     """
     bins = batch.classes + 1
-    everything = len(images) == len(batch.x)
-    x = batch.x if everything and not start else batch.x[list(images)]
-    ids = [batch.ids[b] for b in images]
-    votes = torch.zeros(len(x) * bins, dtype=torch.int64, device=x.device)
-    for noisy, logits in batch.engine.noisy_logits(x, ids, batch.at, draws, start=start):
+    votes = torch.zeros(len(images) * bins, dtype=torch.int64, device=batch.x.device)
+    for noisy, logits in batch.noisy_logits(draws, images, start=start):
         winner = torch.where(logits.isfinite().all(1), logits.argmax(1), batch.classes)
         votes.index_add_(0, noisy.image * bins + winner, torch.ones_like(winner))
         if kept is not None:
-            kept[noisy.image, noisy.draw] = winner == batch.clean.predicted[noisy.image]
+            kept[noisy.image, noisy.draw] = winner == batch.predicted[noisy.image]
     return votes.view(-1, bins)
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Self
 
 import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
 from robaudit.estimators.batch import SELECTING_FORWARDS, ImageBatch, LinearFit
-from robaudit.estimators.linear import LINK, FewClasses, Link, linked
+from robaudit.estimators.linear import FewClasses, Link, linked
 from robaudit.numerics.jackknife import jackknife, logit, logit_inverse, probit, probit_inverse
 from robaudit.numerics.margins import standardise
 from robaudit.quantities import NO_INTERVAL, Interval, IntervalKind
@@ -35,7 +35,6 @@ class Mmse(FewClasses):
         samples: noisy copies of each image (5 to 10 are said to be enough; 500 to 1,000 are converged).
         pairs: draw antithetic pairs (+eps, -eps); False is the published form.
         classes: with more than 33 classes, the most classes differentiated.
-        link: ``normal_cdf``: Phi_R. ``mv_sigmoid``: 1 / (1 + sum_i exp(-z_i)), from the same draws.
 
     Source: Han et al., Average-case robustness, Proposition 3.3 (p_mmse; Stein's lemma in appendix A.1); section 3.2.3 (p_mmse_mvs).
     """
@@ -47,7 +46,7 @@ class Mmse(FewClasses):
 
     samples: int = Field(10, ge=1, le=10**6, description="noisy copies of each image")
     pairs: bool = Field(True, description="antithetic pairs (+eps, -eps); false is the published form")
-    link: Link = Field("normal_cdf", description=LINK)
+    link: ClassVar[Link] = "normal_cdf"
 
     @model_validator(mode="after")
     def _even(self) -> Self:
@@ -102,7 +101,7 @@ class Mmse(FewClasses):
 
 
 class MmseMvSigmoid(Mmse):
-    """`mmse` with ``link: mv_sigmoid``: 1 / (1 + sum_i exp(-z_i)) with its z, from the same draws.
+    """1 / (1 + sum_i exp(-z_i)) with the z of `mmse`, from the same draws.
 
     Prefer `mmse` unless you compare with published numbers.
 
@@ -113,7 +112,7 @@ class MmseMvSigmoid(Mmse):
     prefer: ClassVar[str] = "comparison with published numbers; else mmse"
     source: ClassVar[str] = "Han et al., p_mmse_mvs"
 
-    link: Literal["mv_sigmoid"] = Field("mv_sigmoid", description="the link of this name; mmse has both")
+    link: ClassVar[Link] = "mv_sigmoid"
 
 
 def fitted_limits(batch: ImageBatch, linear: LinearFit, leave_out: range) -> tuple[Tensor, Tensor]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
 import torch
@@ -10,7 +10,7 @@ from pydantic import Field
 from torch import Tensor
 
 from robaudit.errors import ModelError
-from robaudit.estimators.base import Estimator, Need, NoiseNeed
+from robaudit.estimators.base import Estimator, Need
 from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.linear import cdf_notes
 from robaudit.models.chain import Chain, chain_of
@@ -52,8 +52,7 @@ class Moments(Estimator):
     """
 
     quantity: ClassVar[Quantity] = P_ROBUST
-    needs: ClassVar[frozenset[Need]] = frozenset({"logits"})
-    needs_noise: ClassVar[frozenset[NoiseNeed]] = frozenset({"covariance"})
+    needs: ClassVar[Need] = Need.LEVEL | Need.COVARIANCE
     summary: ClassVar[str] = "normal CDF of the margins, their moments followed through the layers in closed form"
     prefer: ClassVar[str] = "small networks of linear layers, convolutions and ReLU: no sampling error; its own bias is unknown"
     source: ClassVar[str] = "Smoothed robustness analysis, eqs. 12 (corrected), 14, 16 and 17"
@@ -84,7 +83,7 @@ class Moments(Estimator):
         first = first_covariance(chain, batch.x[0])
         found = [logit_moments(chain, x, batch.level, self.order, first) for x in batch.x]
         mean, covariance = torch.stack([one.mean for one in found]), torch.stack([one.covariance for one in found])
-        y = batch.clean.predicted
+        y = batch.predicted
         margins, spread = margin_moments(mean, covariance, y, batch.others)
         z, r = standardise(margins, spread)
         p, error = mvn_cdf(z, r)
@@ -141,22 +140,18 @@ def margin_moments(mean: Tensor, covariance: Tensor, y: Tensor, others: Tensor) 
     return (take @ mean[:, :, None])[:, :, 0], take @ covariance @ take.mT
 
 
-def closed_forms(mean: Tensor, covariance: Tensor, y: Tensor, *, independent: bool = False) -> list[dict[str, float]]:
-    """P_c and Clark's smoothed margin of each image, with covariances, or as published, as if the logits were independent."""
-    return list(_closed_forms(mean, covariance * torch.eye(mean.shape[1], device=mean.device) if independent else covariance, y))
+def closed_forms(mean: Tensor, covariance: Tensor, y: Tensor) -> list[dict[str, float]]:
+    """P_c and Clark's smoothed margin of each image.
 
-
-def _closed_forms(mean: Tensor, covariance: Tensor, y: Tensor) -> Iterator[dict[str, float]]:
+    Args:
+        mean, covariance: of the logits, as in :func:`margin_moments`.
+        y: the class of each image (images,).
+    """
+    found = []
     for m, s, c in zip(mean, covariance, y.tolist(), strict=True):
-        rest = m.clone()
-        rest[c] = -torch.inf
-        order = rest.argsort(descending=True)
-        first, second = (int(k) for k in order[:2])
-        if second == c:  # two classes
-            second = first
-
-        def spread(i: int, j: int, s: Tensor = s) -> Tensor:
-            return (s[i, i] + s[j, j] - 2 * s[i, j]).clamp_min(0).sqrt()
-
-        largest = mean_of_larger(m[first], m[second], spread(first, second)) if second != first else m[first]
-        yield {"p_c": float(probability_of_larger(m[c], m[first], spread(c, first))), "smoothed_margin": float(m[c] - largest)}
+        first, *others = (k for k in m.argsort(descending=True).tolist() if k != c)
+        variance = s.diagonal()
+        spread = (variance[:, None] + variance - 2 * s).clamp_min(0).sqrt()  # of every difference of two logits
+        largest = mean_of_larger(m[first], m[others[0]], spread[first, others[0]]) if others else m[first]
+        found.append({"p_c": float(probability_of_larger(m[c], m[first], spread[c, first])), "smoothed_margin": float(m[c] - largest)})
+    return found

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from robaudit.errors import SpecError
-from robaudit.estimators.base import Estimator, Need, NoiseNeed, Scope
+from robaudit.estimators.base import Estimator, Need
 from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.difficulty import ease
 from robaudit.levels import LevelName
@@ -54,9 +54,7 @@ class NoiseTolerance(Estimator):
     """
 
     quantity: ClassVar[Quantity] = TOLERANCE
-    needs: ClassVar[frozenset[Need]] = frozenset({"logits"})
-    needs_noise: ClassVar[frozenset[NoiseNeed]] = frozenset({"random"})
-    scope: ClassVar[Scope] = Scope.NOISE
+    needs: ClassVar[Need] = Need.NOISE | Need.RANDOM
     summary: ClassVar[str] = "the largest noise level that keeps the class with probability `level`"
     prefer: ClassVar[str] = "how much noise an image can take, in the noise's own unit, rather than what a chosen level does to it"
     source: ClassVar[str] = "Giraudon et al., isotropic trade-off"
@@ -90,7 +88,7 @@ class NoiseTolerance(Estimator):
     def estimate(self, batch: ImageBatch) -> Sequence[Result]:
         """Search all images side by side."""
         plan, pool = self._plan(self.largest(batch), batch.noise.least), batch.engine.pool(batch.x, batch.ids, batch.at.noise)
-        predicted: NDArray[np.int64] = batch.clean.predicted.cpu().numpy()
+        predicted: NDArray[np.int64] = batch.predicted.cpu().numpy()
 
         def answer(images: Sequence[int], asks: Sequence[DrawRequest]) -> list[NDArray[np.int64]]:
             found = _results(batch, images, asks, predicted, pool)
@@ -99,7 +97,7 @@ class NoiseTolerance(Estimator):
             return found
 
         found = run_all([find_tolerance(plan) for _ in batch.ids], answer)
-        eases = ease(batch.clean.logits, batch.clean.predicted)
+        eases = ease(batch.logits, batch.predicted)
         return [
             self._estimate(plan, one, batch.lost[image], batch.classes, *eased)
             for image, (one, eased) in enumerate(zip(found, eases, strict=True))

@@ -9,7 +9,7 @@ from typing import ClassVar
 import torch
 from pydantic import Field
 
-from robaudit.estimators.base import Need, NoiseNeed
+from robaudit.estimators.base import Need
 from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.losses import QNorm
 from robaudit.numerics.losses import log_cross_entropy, log_norm
@@ -33,8 +33,7 @@ class QNormMc(QNorm):
     Source: Rice et al., Robustness between the worst and average case, equation 6; Kong 1992 for the effective sample size.
     """
 
-    needs: ClassVar[frozenset[Need]] = frozenset({"logits"})
-    needs_noise: ClassVar[frozenset[NoiseNeed]] = frozenset({"random"})
+    needs: ClassVar[Need] = Need.LEVEL | Need.RANDOM
     summary: ClassVar[str] = "q-norm of the loss under noise, from noisy copies"
     prefer: ClassVar[str] = "small q (1 to 10), or a model without gradients; larger q are biased low: use qnorm_path"
     source: ClassVar[str] = "Rice et al., equation 6"
@@ -50,7 +49,7 @@ class QNormMc(QNorm):
         """Every q from the same copies."""
         target = self.targets(batch)
         log_loss = torch.empty((len(batch.x), self.samples), dtype=torch.float64, device=batch.x.device)
-        for noisy, logits in batch.engine.noisy_logits(batch.x, batch.ids, batch.at, self.samples):
+        for noisy, logits in batch.noisy_logits(self.samples):
             log_loss[noisy.image, noisy.draw] = log_cross_entropy(logits, target[noisy.image])[0]
         highest = log_loss.amax(1)
         values = []

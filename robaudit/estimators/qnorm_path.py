@@ -11,11 +11,11 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from robaudit.estimators.base import Need, NoiseNeed
+from robaudit.estimators.base import Need
 from robaudit.estimators.batch import ImageBatch
-from robaudit.estimators.loss_field import LossField
 from robaudit.estimators.losses import QNorm
-from robaudit.estimators.streams import FlatStreams, Streams
+from robaudit.estimators.objective import Objective
+from robaudit.estimators.streams import Streams
 from robaudit.numerics.adaptive_copies import ROUNDS, adapted
 from robaudit.numerics.annealing import anneal, gradients_of
 from robaudit.numerics.copies import AT_ONCE, shifted, starts
@@ -74,8 +74,7 @@ class QNormPath(QNorm):
     Source: Rice et al., Robustness between the worst and average case, equations 8 and 17; sampler, controls and errors are robaudit's.
     """
 
-    needs: ClassVar[frozenset[Need]] = frozenset({"logits", "gradients"})
-    needs_noise: ClassVar[frozenset[NoiseNeed]] = frozenset({"random"})
+    needs: ClassVar[Need] = Need.LEVEL | Need.GRADIENTS | Need.RANDOM
     summary: ClassVar[str] = "q-norm of the loss under noise, by annealed chains: from the average to nearly the worst case"
     prefer: ClassVar[str] = "q of 10 and more, where plain copies never meet the losses that count"
     source: ClassVar[str] = "Rice et al., equations 8 and 17; robaudit for the sampler"
@@ -112,9 +111,9 @@ class QNormPath(QNorm):
     def estimate(self, batch: ImageBatch) -> Sequence[tuple[Result, ...]]:
         """Every q of every image."""
         target = self.targets(batch)
-        field, follows = LossField(batch, target), batch.noise.differentiable or batch.noise.guided
-        run = self._chains(batch, field) if follows else self._copies(batch, field)
-        broken, most, against = field.broken.tolist(), run.highest.exp().tolist(), target.tolist()
+        loss, follows = Objective(batch, target, latent=True), batch.noise.differentiable or batch.noise.guided
+        run = self._chains(batch, loss) if follows else self._copies(batch, loss)
+        broken, most, against = loss.broken.tolist(), run.highest.exp().tolist(), target.tolist()
         found: list[list[Result]] = [[] for _ in against]
         chains: list[dict[str, float]] = [{} for _ in against]
         if run.acceptance is not None:
@@ -148,20 +147,23 @@ class QNormPath(QNorm):
                 )
         return [tuple(of_image) for of_image in found]
 
-    def _chains(self, batch: ImageBatch, field: LossField) -> _Found:
+    def _chains(self, batch: ImageBatch, loss: Objective) -> _Found:
         """Hamiltonian chains, up and down, and copies."""
         shape = batch.latent_shape
-        streams = FlatStreams(batch, "qnorm_path", self.chains, 1 + 2 * self.temperatures, 2 * self.temperatures)
+        streams = Streams(batch, "qnorm_path", self.chains, 1 + 2 * self.temperatures, 2 * self.temperatures)
 
         def slopes(image: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
-            values, slope = field.slopes(image, z.unflatten(1, shape))
+            values, slope = loss.loss_slopes(image, z.unflatten(1, shape))
             return values, slope.flatten(1)
 
-        annealed = anneal(slopes, streams, len(batch.x), self.chains, self._grid, self.steps, self._centres)
+        def normals() -> Tensor:
+            return streams.normals().flatten(1)
+
+        annealed = anneal(slopes, normals, streams.uniforms, len(batch.x), self.chains, self._grid, self.steps, self._centres)
         each = -(-self._lots // (2 * len(self._centres)))
         plain = self._lots - each * len(self._centres)
-        normals = Streams(batch, "qnorm_path copies", AT_ONCE, self._lots, 0).normals
-        copies = shifted(field.values, normals, plain * AT_ONCE, each * AT_ONCE, annealed.centres, self._centres)
+        fresh = Streams(batch, "qnorm_path copies", AT_ONCE, self._lots, 0).normals
+        copies = shifted(loss.losses, fresh, plain * AT_ONCE, each * AT_ONCE, annealed.centres, self._centres)
         begun = starts(copies, self._grid, self.q)
         acceptance = torch.stack([annealed.up.acceptance, annealed.down.acceptance])
         return _Found(
@@ -172,14 +174,14 @@ class QNormPath(QNorm):
             annealed.evaluations,
         )
 
-    def _copies(self, batch: ImageBatch, field: LossField) -> _Found:
+    def _copies(self, batch: ImageBatch, loss: Objective) -> _Found:
         """Only copies, two for each gradient that chains would take."""
         lots, few, values = 2 * self._lots, _few(batch), math.prod(batch.latent_shape)
         streams = Streams(batch, "qnorm_path copies", AT_ONCE, lots, ROUNDS if few else 0)
         if few:
-            copies = adapted(field.values, streams.normals, streams.uniforms, lots, self._grid)
+            copies = adapted(loss.losses, streams.normals, streams.uniforms, lots, self._grid)
         else:
-            copies = shifted(field.values, streams.normals, lots * AT_ONCE, 0, batch.x.new_empty(0, len(batch.x), values), ())
+            copies = shifted(loss.losses, streams.normals, lots * AT_ONCE, 0, batch.x.new_empty(0, len(batch.x), values), ())
         estimates = copies_estimates(self.q, starts(copies, self._grid, self.q))
         return _Found(estimates, None, copies.log_loss.amax(1), lots * AT_ONCE, 0)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import torch
@@ -11,7 +11,8 @@ from pydantic import Field
 from torch import Tensor
 
 from robaudit.estimators.batch import ImageBatch
-from robaudit.estimators.radius import MarginField, SearchedRadius, groups_of, rows_of
+from robaudit.estimators.objective import Objective
+from robaudit.estimators.radius import SearchedRadius, groups_of, rows_of
 from robaudit.noise.base import shape_of
 from robaudit.numerics.minimal_norm import Search, passes_of, shared_flips
 from robaudit.numerics.norm_steps import Norm
@@ -64,10 +65,9 @@ class RadiusAttack(SearchedRadius):
 
     def estimate(self, batch: ImageBatch) -> list[tuple[Result, ...]]:
         """Search, in groups of images that fit into memory."""
-        field, shape = MarginField(batch, batch.clean.predicted), shape_of(batch.x)
-        searches = [self._search(norm, self.limit(norm, shape)) for norm in self.norm]
+        searches = [self._search(norm, self.limit(norm, shape_of(batch.x))) for norm in self.norm]
         groups = groups_of(batch, max(self.candidates, self.targets))
-        found = torch.cat([self._nearest(batch, field, group, searches) for group in groups], 2).cpu()  # (norms, 4, images)
+        found = torch.cat([self._nearest(batch, group, searches) for group in groups], 2).cpu()  # (norms, 4, images)
         radius, (label, gradients, forwards) = found[:, 0], found[:, 1:].long().unbind(1)
         passes = [(1 + f + g, g) for f, g in zip(forwards[0].tolist(), gradients[0].tolist(), strict=True)]
         by_norm = [
@@ -79,34 +79,15 @@ class RadiusAttack(SearchedRadius):
     def _search(self, norm: Norm, cap: float) -> Search:
         return Search(norm, self.clip, cap, self.candidates, self.targets, self.restarts, self.steps, self.polish)
 
-    def _nearest(self, batch: ImageBatch, field: MarginField, group: Tensor, searches: Sequence[Search]) -> Tensor:
+    def _nearest(self, batch: ImageBatch, group: Tensor, searches: Sequence[Search]) -> Tensor:
         """Radius, class, gradients and further passes of each image of a group (norms, 4, images), float64."""
-        found = shared_flips(
-            lambda image, pixels: field.logits(group[image], pixels),
-            lambda image, pixels, to: field.slopes(group[image], pixels, to),
-            batch.x[group],
-            batch.clean.predicted[group],
-            searches,
-            Restarts(batch, group.tolist(), PURPOSE),
-        )
+        y = batch.predicted[group]
+        model, uniforms = Objective(batch, y, group), partial(restart_uniforms, batch, group, PURPOSE)
+        found = shared_flips(model.logits, model.slopes, batch.x[group], y, searches, uniforms)
         return torch.stack([torch.stack([one.radius, *(n.double() for n in (one.label, one.gradients, one.forwards))]) for one in found])
 
 
-@dataclass(frozen=True, slots=True)
-class Restarts:
-    """The noise that restarts begin from.
-
-    Attributes:
-        batch: the chunk.
-        group: indices into it.
-        purpose: of the draws.
-    """
-
-    batch: ImageBatch
-    group: Sequence[int]
-    purpose: str
-
-    def uniforms(self, restart: int) -> Tensor:
-        """On [0, 1] (images, channels, height, width)."""
-        draws = [z for image in self.group for z in self.batch.normals(self.purpose, image, 1, restart)]
-        return normal_cdf(torch.cat(draws).double()).to(self.batch.x.dtype)
+def restart_uniforms(batch: ImageBatch, group: Tensor, purpose: str, restart: int) -> Tensor:
+    """The noise that a restart begins from, on [0, 1], for the images of a group (images, channels, height, width)."""
+    draws = [z for image in group.tolist() for z in batch.normals(purpose, image, 1, restart)]
+    return normal_cdf(torch.cat(draws).double()).to(batch.x.dtype)

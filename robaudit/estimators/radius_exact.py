@@ -12,7 +12,7 @@ from robaudit.errors import ModelError
 from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.lipschitz import rounding
 from robaudit.estimators.radius import RadiusEstimator, diameter, rows_of
-from robaudit.models.graph import Model, operation, trace
+from robaudit.models.graph import Model, record
 from robaudit.models.logits import LogitModel
 from robaudit.models.operations import is_affine
 from robaudit.noise.base import shape_of
@@ -30,7 +30,7 @@ class RadiusExact(RadiusEstimator):
     """min_j (z_y - z_j) / |w_y - w_j| of a network with logits z = W x + b, y the predicted class; |.| is the dual norm.
 
     The dual of l2 is l2, of linf l1. No shorter perturbation changes the class, and one that is longer by any amount does.
-    Networks are recognised by the operations that autograd records: products with fixed weights, sums, means, fixed normalisation,
+    Networks are recognised by the operations of one pass: products with fixed weights, sums, means, fixed normalisation,
     changes of shape. Every clean pass is compared with W x + b. The detail ``rounding`` is how far the value may be off because the logits
     are rounded (:func:`robaudit.estimators.lipschitz.rounding`): much, where they are large and their margin is small.
 
@@ -53,7 +53,7 @@ class RadiusExact(RadiusEstimator):
     def check_model(self, model: LogitModel, image: Tensor) -> None:
         """Refuse a network that is not linear."""
         if not self.linear and (other := other_operation(model, image)):
-            what = f"is not linear, and radius_exact needs it to be: its graph has the operation {other}"
+            what = f"is not linear, and radius_exact needs it to be: {other}"
             raise ModelError(model.name, what, "use radius_attack, or declare it (radius_exact: {linear: true})")
 
     def estimate(self, batch: ImageBatch) -> list[tuple[Result, ...]]:
@@ -62,9 +62,9 @@ class RadiusExact(RadiusEstimator):
         Raises:
             ModelError: the logits are not linear in the pixels.
         """
-        shape, model, y = shape_of(batch.x), batch.engine.model, batch.clean.predicted
+        shape, model, y = shape_of(batch.x), batch.engine.model, batch.predicted
         weights = matrix(model, batch.x[0], batch.classes, max(1, batch.engine.gradient_rows(shape, 1)))  # (classes, pixels)
-        pixels, logits = batch.x.flatten(1).double(), batch.clean.logits
+        pixels, logits = batch.x.flatten(1).double(), batch.logits
         expected = logits[0] + (pixels - pixels[0]) @ weights.T
         if ((expected - logits).abs().amax() > _FAR * logits.abs().amax().clamp_min(1e-30)).item():
             raise ModelError(model.name, "is not linear: its logits are not W x + b", "use radius_attack")
@@ -82,17 +82,15 @@ class RadiusExact(RadiusEstimator):
 
 
 def other_operation(model: Model, image: Tensor) -> str:
-    """The first operation between pixels and logits that is not affine; empty if there is none.
-
-    A network that compares pixels, or looks for the largest, is not affine although its graph may be: that is noticed, too.
+    """Why a network is not affine: the first operation between pixels and logits that is not, or numbers taken out of the pixels; or ''.
 
     Args:
         model: pixels (n, channels, height, width) to logits (n, classes).
         image: (channels, height, width).
     """
-    graph = trace(model, image)
-    others = (node for node in graph.nodes[1:] if not is_affine(node, [operand.place for operand in graph.operands(node)]))
-    return next((operation(node) for node in others), graph.unseen)
+    graph = record(model, image)
+    others = (f"its graph has the operation {step.name}" for step in graph.steps[1:] if not is_affine(step))
+    return next(others, graph.obstacle)
 
 
 def matrix(model: Model, image: Tensor, classes: int, rows: int) -> Tensor:

@@ -10,7 +10,8 @@ from pydantic import BeforeValidator, Field, model_validator
 from torch import Tensor
 
 from robaudit.estimators.batch import ImageBatch
-from robaudit.estimators.radius import LEAST_CAP, MarginField, SearchedRadius, groups_of, rows_of
+from robaudit.estimators.objective import Objective
+from robaudit.estimators.radius import LEAST_CAP, SearchedRadius, groups_of, rows_of
 from robaudit.noise.base import Shape, shape_of
 from robaudit.numerics.growing_balls import Escapes, Grid, first_escapes
 from robaudit.numerics.norm_steps import Norm
@@ -94,9 +95,8 @@ class RadiusPgd(SearchedRadius):
 
     def estimate(self, batch: ImageBatch) -> list[tuple[Result, ...]]:
         """Attack, in groups of images that fit into memory."""
-        field, target = MarginField(batch, batch.clean.predicted), _second(batch)
-        groups = groups_of(batch, self.restarts)
-        found = [_joined([self._escapes(batch, field, target, group, norm) for group in groups]) for norm in self.norm]
+        target, groups = _second(batch), groups_of(batch, self.restarts)
+        found = [_joined([self._escapes(batch, target, group, norm) for group in groups]) for norm in self.norm]
         spent = torch.stack([torch.stack([one.gradients + one.forwards, one.gradients]) for one in found]).sum(0)  # (2, images)
         passes = [(1 + forwards, gradients) for forwards, gradients in spent.T.tolist()]
         by_norm = []
@@ -107,13 +107,15 @@ class RadiusPgd(SearchedRadius):
             by_norm.append(rows_of(batch, radii, one.label, cap, self.interval, passes, one.lost.tolist(), searches))
         return list(zip(*by_norm, strict=True))
 
-    def _escapes(self, batch: ImageBatch, field: MarginField, target: Tensor, group: Tensor, norm: Norm) -> Escapes:
+    def _escapes(self, batch: ImageBatch, target: Tensor, group: Tensor, norm: Norm) -> Escapes:
         """The first balls of the images of a group."""
+        y = batch.predicted[group]
+        model = Objective(batch, y, group)
         return first_escapes(
-            lambda image, pixels: field.logits(group[image], pixels),
-            lambda image, pixels, to: field.slopes(group[image], pixels, to),
+            model.logits,
+            model.slopes,
             batch.x[group],
-            batch.clean.predicted[group],
+            y,
             target[group],
             lambda image, ball: self._starts(batch, group[image].tolist(), ball, norm),
             Grid(norm, self.spacing(norm), self.balls(norm), self.steps, _LENGTH, self.clip),
@@ -135,7 +137,7 @@ class RadiusPgd(SearchedRadius):
 
 def _second(batch: ImageBatch) -> Tensor:
     """The class of the largest logit but the predicted one (images,)."""
-    others = batch.clean.logits.scatter(1, batch.clean.predicted[:, None], -torch.inf)
+    others = batch.logits.scatter(1, batch.predicted[:, None], -torch.inf)
     return others.argmax(1)
 
 

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from robaudit.estimators.base import Need
 from robaudit.estimators.batch import ImageBatch
-from robaudit.estimators.radius import MarginField, SearchedRadius, rows_of
+from robaudit.estimators.objective import Objective
+from robaudit.estimators.radius import SearchedRadius, rows_of
 from robaudit.noise.base import Shape, shape_of
 from robaudit.numerics.norm_steps import Norm
 from robaudit.numerics.normal import normal_cdf
@@ -41,7 +42,7 @@ class RadiusRandom(SearchedRadius):
     Source: Giraudon et al., Intrinsic robustness, section 5; its search is no bisection, and its absolute radii cannot be reproduced.
     """
 
-    needs: ClassVar[frozenset[Need]] = frozenset({"logits"})
+    needs: ClassVar[Need] = Need.NOTHING
     summary: ClassVar[str] = "the norm of the smallest perturbation that changes the class, along random directions"
     prefer: ClassVar[str] = "comparison with published numbers, or a network without gradients; radius_attack is much nearer"
 
@@ -55,12 +56,12 @@ class RadiusRandom(SearchedRadius):
 
     def estimate(self, batch: ImageBatch) -> list[tuple[Result, ...]]:
         """Search, in groups of images that fit into memory."""
-        field, shape = MarginField(batch, batch.clean.predicted), shape_of(batch.x)
+        shape = shape_of(batch.x)
         directions = self._block(shape)
         groups = torch.arange(len(batch.x), device=batch.x.device).split(max(1, _HELD_VALUES // (directions * math.prod(shape))))
         radius, label, forwards, lost = (
             torch.stack([torch.cat(parts) for parts in norms])
-            for norms in zip(*(self._of_norm(batch, field, groups, norm, directions) for norm in self.norm), strict=True)
+            for norms in zip(*(self._of_norm(batch, groups, norm, directions) for norm in self.norm), strict=True)
         )  # (norms, images)
         passes = [(1 + spent, 0) for spent in forwards.sum(0).tolist()]
         by_norm = []
@@ -72,9 +73,7 @@ class RadiusRandom(SearchedRadius):
         """Directions tried together; a function of the image shape alone, because the bisections depend on it."""
         return min(self.directions, max(_FEWEST, min(_BLOCK, _BLOCK_VALUES // math.prod(shape))))
 
-    def _of_norm(
-        self, batch: ImageBatch, field: MarginField, groups: tuple[Tensor, ...], norm: Norm, directions: int
-    ) -> tuple[list[Tensor], ...]:
+    def _of_norm(self, batch: ImageBatch, groups: tuple[Tensor, ...], norm: Norm, directions: int) -> tuple[list[Tensor], ...]:
         """Radius, class, passes and passes without finite logits of the images, group by group."""
         cap = self.limit(norm, shape_of(batch.x))
         rays = Rays(norm, cap, cap / 2**_DOUBLINGS, -(-self.directions // directions), clipped=self.clip, tolerance=self.tolerance)
@@ -87,8 +86,6 @@ class RadiusRandom(SearchedRadius):
                 z = torch.stack([torch.cat([*batch.normals(PURPOSE, image, count, start)]) for image in images])
                 return z if norm == "l2" else (2 * normal_cdf(z.double()) - 1).to(z.dtype)
 
-            def logits(image: Tensor, pixels: Tensor, group: Tensor = group) -> Tensor:
-                return field.logits(group[image], pixels)
-
-            found.append(least_flip(logits, batch.x[group], batch.clean.predicted[group], draws, rays))
+            y = batch.predicted[group]
+            found.append(least_flip(Objective(batch, y, group).logits, batch.x[group], y, draws, rays))
         return tuple([getattr(one, name) for one in found] for name in ("radius", "label", "forwards", "lost"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -11,13 +12,13 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from robaudit.estimators.base import Scope
+from robaudit.estimators.base import Need
 from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.certified_radius import theorem_of
 from robaudit.estimators.mc import count_votes
+from robaudit.estimators.objective import SoftVote
 from robaudit.estimators.radius import Norms, SearchedRadius, groups_of, rows_of
-from robaudit.estimators.radius_attack import Restarts
-from robaudit.estimators.vote_field import VoteField, offsets_of
+from robaudit.estimators.radius_attack import restart_uniforms
 from robaudit.noise.base import NoiseKind, shape_of
 from robaudit.numerics.minimal_norm import Search, nearest_flips, passes_of
 from robaudit.numerics.norm_steps import Norm, size
@@ -32,7 +33,6 @@ _RAY = (-0.2, 0.0, 0.1, 0.25, 0.5, 1.0)  # beyond the soft vote's flip, in units
 _TRIES = (0.0, 0.02, 0.05, 0.1, 0.2)  # beyond the first flip on the ray, in the same unit: verified in turn
 _AHEAD = 2.0  # standard errors, at a look
 _TINY = 1e-12
-_HEAD_START = 0.1  # head start of the vote's class, in log odds, if the soft vote differs at the image
 
 
 class SmoothedAttack(SearchedRadius):
@@ -54,7 +54,7 @@ class SmoothedAttack(SearchedRadius):
     soft vote; for the search see :mod:`robaudit.numerics.minimal_norm`.
     """
 
-    scope: ClassVar[Scope] = Scope.LEVEL
+    needs: ClassVar[Need] = Need.LEVEL | Need.GRADIENTS
     summary: ClassVar[str] = "the norm of the smallest perturbation that changes the majority vote under noise, as attacks find it"
     prefer: ClassVar[str] = "how far a certified_radius is from the truth: it lies between the two"
     source: ClassVar[str] = "Salman et al. 2019; DeepFool, DDN, FMN, FAB"
@@ -98,17 +98,9 @@ class SmoothedAttack(SearchedRadius):
 
     def _nearest(self, batch: ImageBatch, y: Tensor, group: Tensor, norm: Norm) -> list[_Found]:
         """Search the soft vote, then the vote along the rays."""
-        offsets = offsets_of(batch, PURPOSE, group, self.copies)
-        still = torch.zeros(len(group), dtype=torch.float64, device=group.device)
-        index = torch.arange(len(group), device=group.device)
-        at = VoteField(batch, y[group], offsets, still).logits(index, batch.x[group])
-        own = at.gather(1, y[group, None])[:, 0]
-        behind = at.scatter(1, y[group, None], -torch.inf).amax(1) - own
-        field = VoteField(batch, y[group], offsets, torch.where(behind >= 0, behind + _HEAD_START, 0.0))
-        search = self._search(norm, self.limit(norm, shape_of(batch.x)))
-        flips = nearest_flips(
-            field.logits, field.slopes, batch.x[group], y[group], search, Restarts(batch, group.tolist(), f"{PURPOSE} {norm}")
-        )
+        vote, search = SoftVote(batch, y[group], group, self.copies, PURPOSE), self._search(norm, self.limit(norm, shape_of(batch.x)))
+        uniforms = partial(restart_uniforms, batch, group, f"{PURPOSE} {norm}")
+        flips = nearest_flips(vote.logits, vote.slopes, batch.x[group], y[group], search, uniforms)
         rays = _Rays(batch, group, flips.pixels - batch.x[group], y[group], self.verify, clipped=self.clip)
         rays.verify(flips.found.nonzero()[:, 0])
         sizes = size((rays.nearest.double() - batch.x[group].double()).flatten(1), norm)

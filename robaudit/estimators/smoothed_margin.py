@@ -9,7 +9,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from robaudit.estimators.base import NoiseNeed, Scope
+from robaudit.estimators.base import Need
 from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.certificate import certificate
 from robaudit.estimators.lipschitz import LipschitzCertificate, furthest, rounding
@@ -46,8 +46,7 @@ class SmoothedMargin(LipschitzCertificate):
     Source: Smoothed robustness analysis, theorem 4, with the sampling error that its estimate leaves out.
     """
 
-    needs_noise: ClassVar[frozenset[NoiseNeed]] = frozenset({"random"})
-    scope: ClassVar[Scope] = Scope.LEVEL
+    needs: ClassVar[Need] = Need.LEVEL | Need.RANDOM
     summary: ClassVar[str] = "a radius within which the mean margin under Gaussian noise stays positive, from a Lipschitz constant"
     prefer: ClassVar[str] = "networks with a small Lipschitz constant; certified_radius needs none, and certifies the majority vote"
     source: ClassVar[str] = "Smoothed robustness analysis, theorem 4"
@@ -69,7 +68,7 @@ class SmoothedMargin(LipschitzCertificate):
         Raises:
             ModelError: the network has no constant, or the images contradict the one declared.
         """
-        bound, predicted, sigma = self.bound(batch), batch.clean.predicted, batch.level
+        bound, predicted, sigma = self.bound(batch), batch.predicted, batch.level
         k2 = bound.of_loss("l2", predicted)
         losses = self._losses(batch, k2, bound.span)
         lost = (~losses.isfinite()).sum(1)
@@ -87,7 +86,7 @@ class SmoothedMargin(LipschitzCertificate):
 
     def _losses(self, batch: ImageBatch, constants: Tensor, span: float) -> Tensor:
         """L of every noisy copy (images, draws), rounded up by the possible rounding error; not finite where a logit is not."""
-        n, y, model = len(batch.x), batch.clean.predicted, batch.model
+        n, y, model = len(batch.x), batch.predicted, batch.model
         found = torch.empty(n * self.samples, dtype=torch.float64, device=batch.x.device)
         for noisy in batch.engine.noisy_batches(batch.x, batch.ids, batch.at, self.samples, batch.engine.rows(batch.x.shape[1:])):
             with torch.inference_mode():

@@ -27,7 +27,7 @@ class Softmax(Estimator):
     """
 
     quantity: ClassVar[Quantity] = CONFIDENCE
-    needs: ClassVar[frozenset[Need]] = frozenset({"logits"})
+    needs: ClassVar[Need] = Need.LEVEL
     summary: ClassVar[str] = "softmax score of the predicted class on the clean image"
     prefer: ClassVar[str] = "never as a measure of robustness: the free baseline to compare with"
     source: ClassVar[str] = "Han et al., p_softmax"
@@ -40,6 +40,6 @@ class Softmax(Estimator):
 
     def estimate(self, batch: ImageBatch) -> Sequence[Result]:
         """softmax_t(f / T) = mv-sigmoid(g / T)."""
-        z = batch.clean.margins / self.temperature
+        z = batch.margins / self.temperature
         rows = zip(mv_sigmoid(z).tolist(), batch.nearest(z), strict=True)
         return [Result(value=p, flips_to=c, forwards=1, backwards=0) for p, c in rows]

@@ -11,8 +11,9 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from robaudit.estimators.base import Estimator, Need, NoiseNeed
+from robaudit.estimators.base import Estimator, Need
 from robaudit.estimators.batch import ImageBatch
+from robaudit.estimators.objective import Objective
 from robaudit.numerics.intervals import LN10, clopper_pearson, log_mean
 from robaudit.numerics.splitting import Lane, Schedule, split
 from robaudit.quantities import LOG10_P_FAIL, Interval, IntervalKind, Quantity
@@ -45,8 +46,7 @@ class Splitting(Estimator):
     """
 
     quantity: ClassVar[Quantity] = LOG10_P_FAIL
-    needs: ClassVar[frozenset[Need]] = frozenset({"logits"})
-    needs_noise: ClassVar[frozenset[NoiseNeed]] = frozenset({"random"})
+    needs: ClassVar[Need] = Need.LEVEL | Need.RANDOM
     summary: ClassVar[str] = "probability of a rare failure, as a product of probabilities that are not rare"
     prefer: ClassVar[str] = "very robust images (p_fail below 1e-4), where mc sees no failure; thousands of passes for each factor of ten"
     source: ClassVar[str] = "Webb et al. 2019; Cerou et al. 2012"
@@ -64,7 +64,7 @@ class Splitting(Estimator):
 
     def estimate(self, batch: ImageBatch) -> Sequence[Result]:
         """Combine the runs, image by image."""
-        schedule = Schedule(self.particles, self.moves, self.p_min, batch.engine.rows(batch.x.shape[1:]))
+        schedule = Schedule(self.particles, self.moves, self.p_min, batch.steady_rows()[0])
         return [_together(lanes, schedule) for lanes in _runs(batch, self.repeats, schedule)]
 
 
@@ -81,14 +81,13 @@ class _Judge:
     """
 
     def __init__(self, batch: ImageBatch, images: Sequence[int]) -> None:
-        self._batch = batch
+        self._objective, self._target = Objective(batch, batch.predicted, latent=True), batch.predicted
         self._image = torch.tensor(images, device=batch.x.device)
 
     def __call__(self, z: Tensor, lane: Tensor) -> tuple[Tensor, Tensor]:
         """Scores and classes of points z (n, *latent_shape) of lanes (n,)."""
         image = self._image[lane]
-        logits = self._batch.engine.logits(self._batch.pixels(image, z), under=self._batch.at.noise)
-        return _scores(logits, self._batch.clean.predicted[image])
+        return _scores(self._objective.logits(image, z), self._target[image])
 
 
 def _scores(logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:

@@ -13,28 +13,6 @@ from robaudit.numerics.normal import normal_cdf
 _AT_ONCE = 64
 
 
-class _Taken:
-    """Draws that are taken a few at a time from blocks."""
-
-    def __init__(self, blocks: Iterator[Tensor]) -> None:
-        self._blocks = blocks
-        self._block: Tensor | None = None
-        self._next, self._size = 0, 0  # in the block
-
-    def take(self, number: int) -> Tensor:
-        """The next draws (number, ...)."""
-        parts = []
-        while True:
-            if self._block is not None:
-                first, self._next = self._next, min(self._next + number, self._size)
-                parts.append(self._block[first : self._next])
-                number -= self._next - first
-            if not number:
-                return parts[0] if len(parts) == 1 else torch.cat(parts)
-            self._block = next(self._blocks)
-            self._next, self._size = 0, self._block.shape[0]
-
-
 class Streams:
     """Standard normal variables and decisions of several chains of each image; rows are images x chains, chains fastest.
 
@@ -53,14 +31,13 @@ class Streams:
         self, batch: ImageBatch, purpose: str, chains: int, draws: int, decisions: int, images: Sequence[int] | None = None
     ) -> None:
         chosen = range(len(batch.x)) if images is None else images
-        self._chains = chains
-        self._normals = [_Taken(batch.normals(purpose, image, chains * draws)) for image in chosen]
-        numbers = [_Taken(batch.scalars(f"{purpose} decisions", image, chains * decisions)) for image in chosen]
-        self._decisions = _decisions(numbers, chains, decisions)
+        self._normals = [_pieces(batch.normals(purpose, image, chains * draws), chains) for image in chosen]
+        numbers = [_pieces(batch.scalars(f"{purpose} decisions", image, chains * decisions), chains * _AT_ONCE) for image in chosen]
+        self._decisions = _decisions(numbers, chains)
 
     def normals(self) -> Tensor:
         """Standard normal variables (rows, *latent_shape), of the type of the pixels."""
-        return torch.cat([draws.take(self._chains) for draws in self._normals])
+        return torch.cat([next(draws) for draws in self._normals])
 
     def thresholds(self) -> Tensor:
         """Standard normal numbers (rows,), float64."""
@@ -71,18 +48,23 @@ class Streams:
         return next(self._decisions)[1]
 
 
-def _decisions(numbers: Sequence[_Taken], chains: int, decisions: int) -> Iterator[tuple[Tensor, Tensor]]:
+def _pieces(blocks: Iterator[Tensor], size: int) -> Iterator[Tensor]:
+    """The draws of blocks in pieces of this size; the last may be smaller."""
+    parts, missing = list[Tensor](), size
+    for block in blocks:
+        rest = block
+        while len(rest):
+            parts.append(rest[:missing])
+            missing, rest = missing - len(parts[-1]), rest[missing:]
+            if not missing:
+                yield parts[0] if len(parts) == 1 else torch.cat(parts)
+                parts, missing = [], size
+    if parts:
+        yield torch.cat(parts)
+
+
+def _decisions(numbers: Sequence[Iterator[Tensor]], chains: int) -> Iterator[tuple[Tensor, Tensor]]:
     """Standard normal numbers z and Phi(z) (rows,), float64, for one decision after the other; some are taken at once."""
-    for first in range(0, decisions, _AT_ONCE):
-        some = min(_AT_ONCE, decisions - first)
-        z = torch.stack([one.take(some * chains) for one in numbers]).double().unflatten(1, (some, chains))
-        z = z.transpose(0, 1).flatten(1)
+    for some in zip(*numbers, strict=True):
+        z = torch.stack(some).double().unflatten(1, (-1, chains)).transpose(0, 1).flatten(1)
         yield from zip(z, normal_cdf(z), strict=True)
-
-
-class FlatStreams(Streams):
-    """The same, with the normal variables of a row in one dimension."""
-
-    def normals(self) -> Tensor:
-        """Standard normal variables (rows, d)."""
-        return super().normals().flatten(1)

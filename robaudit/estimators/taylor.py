@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, Literal
+from typing import ClassVar
 
-from pydantic import Field
-
+from robaudit.estimators.base import Need
 from robaudit.estimators.batch import SELECTING_FORWARDS, ImageBatch
-from robaudit.estimators.linear import LINK, FewClasses, Link, linked
+from robaudit.estimators.linear import FewClasses, Link, linked
 from robaudit.numerics.margins import standardise
 from robaudit.results import Result
 
@@ -22,18 +21,16 @@ class Taylor(FewClasses):
 
     Args:
         classes: with more than 33 classes, the most classes differentiated.
-        link: ``normal_cdf``: Phi_R. ``mv_sigmoid``: 1 / (1 + sum_i exp(-z_i)), which needs neither covariance nor CDF: an
-            approximation of an approximation, kept because it is the published cheap form and smooth in its inputs.
 
     Source: Han et al., Average-case robustness, Lemma 3.1 and Proposition 3.1 (p_taylor); section 3.2.3 (p_taylor_mvs).
     """
 
-    linearises_clean: ClassVar[bool] = True
+    needs: ClassVar[Need] = Need.LEVEL | Need.GRADIENTS | Need.COVARIANCE | Need.JACOBIAN
     summary: ClassVar[str] = "normal CDF of the margins, linearised at the clean image"
     prefer: ClassVar[str] = "linear models (exact there) or a first look in seconds; optimistic for networks"
     source: ClassVar[str] = "Han et al., p_taylor"
 
-    link: Link = Field("normal_cdf", description=LINK)
+    link: ClassVar[Link] = "normal_cdf"
 
     def passes(self, classes: int) -> tuple[int, int]:
         """The clean pass, one that is differentiated, and one backward pass for each margin; beyond 33 classes those that select."""
@@ -52,9 +49,9 @@ class Taylor(FewClasses):
 
 
 class TaylorMvSigmoid(Taylor):
-    """`taylor` with ``link: mv_sigmoid``: 1 / (1 + sum_i exp(-z_i)) with its z.
+    """1 / (1 + sum_i exp(-z_i)) with the z of `taylor`, which needs neither covariance nor CDF.
 
-    Prefer `taylor` unless you compare with published numbers. No interval.
+    An approximation of an approximation, kept because it is the published cheap form and smooth in its inputs. No interval.
 
     Source: Han et al., Average-case robustness, section 3.2.3 (p_taylor_mvs).
     """
@@ -63,4 +60,4 @@ class TaylorMvSigmoid(Taylor):
     prefer: ClassVar[str] = "comparison with published numbers; else taylor"
     source: ClassVar[str] = "Han et al., p_taylor_mvs"
 
-    link: Literal["mv_sigmoid"] = Field("mv_sigmoid", description="the link of this name; taylor has both")
+    link: ClassVar[Link] = "mv_sigmoid"

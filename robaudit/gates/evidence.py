@@ -8,7 +8,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 import numpy as np
 
 from robaudit.errors import RunError, SpecError, did_you_mean
-from robaudit.levels import NoiseLevel
+from robaudit.levels import NONE, NoiseLevel
 from robaudit.names import ResultName
 from robaudit.quantities import CERTIFIED, Quantity
 from robaudit.spec.gates import CERTIFIED_ACCURACY, SCORES, WARNINGS, Gate
@@ -165,8 +165,8 @@ def only_group(gate: Gate, groups: Sequence[Group]) -> Group:
     if len(groups) == 1:
         return groups[0]
     levels = dict.fromkeys(at for _, at in groups)
-    noises = dict.fromkeys(at.noise for at in levels)
-    of_levels = dict.fromkeys(f"{at.level:g}" for at in levels) if len(noises) == 1 else {}
+    noises = dict.fromkeys(at.noise or NONE for at in levels)
+    of_levels = dict.fromkeys(f"{at.number:g}" for at in levels) if len(noises) == 1 else {}
     choices = {"estimator": dict.fromkeys(name for name, _ in groups), "noise": noises, next(iter(levels)).argument: of_levels}
     said = [f"{name}={' | '.join(values)}" for name, values in choices.items() if len(values) > 1]
     raise SpecError(f"gate {str(gate)!r}", "does not say which results it is about", f"say {' and '.join(said)}")

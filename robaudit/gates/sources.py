@@ -107,14 +107,13 @@ def refuse_beyond(spec: AuditSpec, gates: Sequence[Gate] | None = None) -> None:
     gates = parsed(spec.gates, "gates") if gates is None else gates
     if not gates:
         return
-    from robaudit.estimators import registry
+    from robaudit.estimators.registry import tasks_of
 
-    built = registry.build(spec.estimators)
-    scales = {name: chosen.estimator.quantity for chosen in built for name in chosen.names}
-    quantities = {(name, at): scales[name].name for task in registry.tasks_of(spec, built) for at, name in task.names}
+    scales = {(name, at): task.estimator.quantity for task in tasks_of(spec) for at, name in task.names}
+    quantities = {key: scale.name for key, scale in scales.items()}
     for gate in gates:
         group = group_of(gate, Run(Path(spec.title), {}, ()), quantities)
-        check_range(gate, next(iter(scales.values())) if group is None else scales[group[0]])
+        check_range(gate, next(iter(scales.values())) if group is None else scales[group])
 
 
 def find_rules(

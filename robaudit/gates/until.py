@@ -169,13 +169,14 @@ def _begun(out: Path, spec: AuditSpec) -> UntilDecided | None:
 def _with_draws(spec: AuditSpec, draws: int) -> AuditSpec:
     """The spec with at most ``draws`` draws."""
     fixed, entries = _fixed_samples(spec), []
-    for entry, chosen in zip(spec.estimators, registry.build(spec.estimators), strict=True):
-        fewer = {"samples": min(fixed[chosen.label], draws)} if chosen.label in fixed else {}
+    for entry in spec.estimators:
+        fewer = {"samples": min(fixed[entry.label], draws)} if entry.label in fixed else {}
         entries.append(entry.model_copy(update={"options": {**entry.options, **fewer}}))
     return spec.model_copy(update={"estimators": tuple(entries)})
 
 
 def _fixed_samples(spec: AuditSpec) -> dict[str, int]:
     """The estimators of the spec with an exact interval and a number of draws fixed in advance, with that number."""
-    exact = (one for one in registry.build(spec.estimators) if one.estimator.interval.kind is IntervalKind.CLOPPER_PEARSON)
-    return {one.label: one.estimator.fixed_draws for one in exact if one.estimator.fixed_draws is not None}
+    built = registry.build(spec.estimators)
+    exact = {label: one.fixed_draws for label, one in built.items() if one.interval.kind is IntervalKind.CLOPPER_PEARSON}
+    return {label: draws for label, draws in exact.items() if draws is not None}

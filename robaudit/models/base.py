@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -78,14 +78,18 @@ class Format:
     Attributes:
         name: in specs and messages.
         load: loads a network; the first line of its docstring says what.
-        suffixes: of its files.
+        suffixes: of its files; a format without any has none (Python code).
         recognises: whether a file has this format, by its first 32 bytes and, for a zip archive, its members' names below its folder.
+        read: reads the tensors of a format that holds weights only, and so needs an architecture; None for other formats.
+        others: the names of the other files in a file's folder that belong to it.
     """
 
     name: str
     load: Callable[[Source], LoadedNetwork]
     suffixes: tuple[str, ...] = ()
     recognises: Callable[[bytes, Sequence[str]], bool] = lambda _head, _members: False
+    read: Callable[[Path], Mapping[str, torch.Tensor]] | None = None
+    others: Callable[[Path], Sequence[str]] = lambda _: ()
 
 
 def batch_note(format_: str, size: int) -> str:

@@ -13,7 +13,6 @@ import logging
 import os
 import pickle
 import re
-import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -32,7 +31,7 @@ NOTE = "pt2: a graph of torch operators, not only weights; load files only from 
 _DROPOUTS = ("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout", "native_dropout")
 _BATCH_NORMS = ("batch_norm", "native_batch_norm", "_native_batch_norm_legit", "_native_batch_norm_legit_functional", "cudnn_batch_norm")
 _OBJECTS = re.compile(r"custom_obj|opaque_obj|aotinductor", re.IGNORECASE)
-_OLD_GRAPH = "serialized_exported_program.json"
+_OLD_GRAPH = "serialized_exported_program"
 _NOT_READ = ("metadata", "guards_code")
 """Descriptions, and conditions on the input that are never compiled here."""
 _TARGET = re.compile(r"(?:torch\.ops\.(\w+)|(_operator|math|torch))\.(_?[A-Za-z]\w*|__i?(?:and|or|xor|[lr]shift)__)(?:\.[A-Za-z]\w*)?")
@@ -86,7 +85,7 @@ def load_exported(source: Source) -> LoadedNetwork:
 
 
 def _recognises(_: bytes, members: Sequence[str]) -> bool:
-    return _OLD_GRAPH in members or any(member.startswith("models/") for member in members)
+    return any(_OLD_GRAPH in member or member.startswith("models/") for member in members)
 
 
 FORMAT = Format("pt2", load_exported, (".pt2",), _recognises)
@@ -94,24 +93,14 @@ FORMAT = Format("pt2", load_exported, (".pt2",), _recognises)
 
 def _check_archive(source: Source) -> None:
     """Refuse damage, objects, compiled libraries, and graphs of more than arithmetic."""
-    graphs = []
-    if _OLD_GRAPH in members(source.file, source.where, check=True):  # of torch 2.7 and before, which torch reads with zipfile
-        with zipfile.ZipFile(source.file) as archive:
-            graphs.append(archive.read(_OLD_GRAPH))
-    try:
-        reader = reader_of(source.file, source.where)
-        records = reader.get_all_records()
-    except ModelError:
-        if not graphs:
-            raise
-        records = []
-    for name in records:
+    if any(_OLD_GRAPH in name for name in members(source.file, check=True)):
+        raise ModelError(source.where, "has the layout of torch 2.7 and earlier", "export it again")
+    reader = reader_of(source.file)
+    for name in reader.get_all_records():
         if _OBJECTS.search(name):
             raise ModelError(source.where, f"holds {name[:80]}, which is no tensor", "export a plain classifier, or use safetensors")
         if name.lower().startswith("models/"):  # torch ignores the case of members' names
-            graphs.append(reader.get_record(name))
-    for graph in graphs:
-        check_graph(json.loads(graph), source.where, trust=source.trust)
+            check_graph(json.loads(reader.get_record(name)), source.where, trust=source.trust)
 
 
 def check_graph(value: object, where: str, *, trust: bool = False, key: str = "") -> None:

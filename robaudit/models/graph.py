@@ -1,37 +1,123 @@
-"""The operations of one pass that depend on the pixels, from the graph that autograd records."""
+"""The operations of one pass between pixels and logits, as torch's dispatcher shows them: the one reader of networks.
+
+The dispatcher sees every operation of every format that torch runs (modules, TorchScript, .pt2) with all its arguments, whether or not
+gradients are recorded: so each can be bounded, and run again on other values.
+"""
 
 from __future__ import annotations
 
-import re
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import BackwardCFunction
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_leaves, tree_map
 
 from robaudit.models.base import LoadedNetwork
 
 Model = Callable[[Tensor], Tensor]
+Shape = tuple[int, ...]
+
+_COPIES = frozenset({"clone", "to_copy", "alias", "detach", "lift_fresh"})
+"""The result is the operand, perhaps in another format."""
+_VIEWS = frozenset({"view", "unsafe_view", "reshape_alias", "reshape"})
+_LEAVING = frozenset({"numpy", "tolist", "__array__", "__dlpack__"})
 
 
-class Operand(NamedTuple):
-    """An operand of an operation that depends on the pixels.
+@dataclass(frozen=True, eq=False)
+class Operand:
+    """A value that depends on the pixels, in place of an argument of an operation.
 
     Attributes:
-        place: its position among the operands.
-        node: the operation that it comes from.
-        output: index of its output.
+        argument: its name.
+        step: the operation that it comes from.
+        output: index among the results of that operation.
+        shape: for one image.
+        whole: its shape, for all images of the pass.
+        is_number: whether it is of a floating-point type.
     """
 
-    place: int
-    node: Any
+    argument: str
+    step: Step
     output: int
+    shape: Shape
+    whole: Shape
+    is_number: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """An operation on values that depend on the pixels.
+
+    Attributes:
+        name: torch's name, without underscores around it.
+        function: torch's operator.
+        arguments: by name, with defaults; an :class:`Operand` where they depend on the pixels.
+        images: in the pass.
+        shape: of the first result, for one image.
+        values: the most values of a result, for one image.
+        eps: the coarsest rounding of a result.
+        size: the largest l2 norm of a result in this pass, over all images.
+    """
+
+    name: str
+    function: Any
+    arguments: Mapping[str, Any] = field(repr=False)
+    images: int
+    shape: Shape
+    values: int
+    eps: float
+    size: float
+
+    @property
+    def operands(self) -> list[Operand]:
+        """The arguments that depend on the pixels."""
+        return [one for one in tree_leaves(dict(self.arguments)) if isinstance(one, Operand)]
+
+    def __getitem__(self, argument: str) -> Any:
+        return self.arguments[argument]
+
+    def again(self, operand: Operand, output: int = 0) -> Callable[[Tensor], Tensor]:
+        """The operation as a function of its only operand (n, ...), in float64 and for any number of images n."""
+        if self.name in _COPIES:
+            return lambda x: x
+        fixed = tree_map(
+            lambda one: one.double().contiguous() if isinstance(one, Tensor) and one.is_floating_point() else one, dict(self.arguments)
+        )
+        size = fixed.get("size")
+        writes = any(one.alias_info is not None and one.alias_info.is_write for one in self.function._schema.arguments)
+
+        def run(x: Tensor) -> Tensor:
+            value = x.clone() if writes else x
+            given = {key: tree_map(lambda one: value if one is operand else one, one) for key, one in fixed.items()}
+            if size and operand.whole:  # the images come first, perhaps folded together with something else
+                given["size"] = [size[0] * len(x) // operand.whole[0] if size[0] > 0 else size[0], *size[1:]]
+            if self.name in _VIEWS:  # other values may lie otherwise in memory, and need a copy
+                return x.reshape(given["size"])
+            found = _call(self.function, given)
+            first: Tensor = found[output] if isinstance(found, tuple | list) else found
+            return first
+
+        return run
+
+    def pulled_back(self, operand: Operand, rows: Tensor, output: int = 0) -> Tensor:
+        """rows @ A of a linear operation x -> A x + b on its only operand, for one image (rows, values), float64.
+
+        Args:
+            operand: x.
+            rows: (rows, values of the result).
+            output: which result.
+        """
+        x = torch.zeros(operand.whole, dtype=torch.float64, device=rows.device, requires_grad=True)
+        with torch.enable_grad():
+            y = self.again(operand, output)(x)
+        each = (row.reshape(1, -1).expand(y.numel() // len(row), -1).reshape(y.shape) for row in rows)
+        found = [torch.autograd.grad(y, x, row, retain_graph=True)[0] for row in each]
+        return torch.stack([one.flatten()[: math.prod(operand.shape)] for one in found])
 
 
 @dataclass(frozen=True)
@@ -39,186 +125,164 @@ class Graph:
     """The operations between pixels and logits.
 
     Attributes:
-        nodes: those that depend on the pixels, inputs before outputs; the first is the pixels themselves. Empty: the logits are constant.
-        images: in the pass: the fewest the network accepts.
+        steps: those that the logits depend on, inputs before outputs; the first is the pixels themselves. Empty: the logits are constant.
         classes: number of logits.
         device: of the pass.
-        sizes: the l2 norm of an operation's result in this pass, by its running number.
-        unseen: first non-differentiable use of the pixels, such as a comparison, or ''.
+        obstacle: why the operations are not all that happens to the pixels, such as numbers taken out of tensors; or ''.
     """
 
-    nodes: Sequence[Any]
-    images: int
+    steps: Sequence[Step]
     classes: int
     device: torch.device
-    sizes: Mapping[int, float]
-    unseen: str
+    obstacle: str
 
-    @property
-    def pixels(self) -> Any:
-        """The node of the pixels."""
-        return self.nodes[0]
-
-    def operands(self, node: Any) -> list[Operand]:
-        """The operands of an operation that depend on the pixels."""
-        return [Operand(i, other, nr) for i, (other, nr) in enumerate(node.next_functions) if other is not None and other in self._members]
-
-    @cached_property
-    def _members(self) -> frozenset[Any]:
-        return frozenset(self.nodes)
-
-    def consumers(self) -> dict[Any, list[Any]]:
-        """The operations that use each operation's result."""
-        found: dict[Any, list[Any]] = {node: [] for node in self.nodes}
-        for node in self.nodes:
-            for operand in self.operands(node):
-                found[operand.node].append(node)
+    def users(self) -> dict[Step, list[Step]]:
+        """The operations that use each operation's results, once for each use."""
+        found: dict[Step, list[Step]] = {step: [] for step in self.steps}
+        for step in self.steps:
+            for operand in step.operands:
+                found[operand.step].append(step)
         return found
 
-    def size(self, node: Any) -> float:
-        """The l2 norm of an operation's result over all images of the pass; 0 if unknown."""
-        return self.sizes.get(node._sequence_nr(), 0.0)
 
-
-def operation(node: Any) -> str:
-    """autograd's name of an operation, without the common prefix and suffix.
-
-    A ``torch.autograd.Function`` may compute anything and be called Relu: its name gets a blank, which torch's own never have.
-    """
-    if is_function(node):
-        return f"function {node.name().removesuffix('Backward')}"
-    return re.sub(r"Backward\d*$", "", node.name().rpartition("::")[2])
-
-
-def is_function(node: Any) -> bool:
-    """Whether it is a ``torch.autograd.Function``, whose gradient need not belong to its result."""
-    return isinstance(node, BackwardCFunction)
-
-
-def shape_of_result(node: Any, output: int = 0) -> tuple[int, ...]:
-    """The shape of an operation's result."""
-    variable = getattr(node, "variable", None)
-    return tuple(variable.shape if variable is not None else node._input_metadata[output].shape)
-
-
-def shapes_of_results(node: Any) -> list[tuple[int, ...]]:
-    """The shapes of an operation's results."""
-    if hasattr(node, "variable"):
-        return [shape_of_result(node)]
-    return [tuple(one.shape) for one in node._input_metadata]
-
-
-def fewest_images(model: Model) -> int:
-    """The fewest images a network accepts; with fewer, its model would make copies, which would be recorded, too."""
-    info = getattr(model, "info", None)
-    return info.least_batch if isinstance(info, LoadedNetwork) else 1
-
-
-def trace(model: Model, image: Tensor) -> Graph:
+def record(model: Model, image: Tensor) -> Graph:
     """The operations of one pass that depend on the pixels.
 
     Args:
         model: pixels (n, channels, height, width) to logits (n, classes).
-        image: (channels, height, width).
+        image: (channels, height, width), of the model's type and on its device.
     """
-    images = fewest_images(model)
-    with torch.enable_grad():
-        x = image.expand(images, *image.shape).detach().clone().requires_grad_(True)
-        watch = _Watch(x, _leaving_scripts(model))
-        with watch, _Numbers(watch):
-            logits = model(x)
-    if logits.grad_fn is None:
-        return Graph((), images, logits.shape[-1], logits.device, {}, watch.unseen)
-    return Graph(tuple(_dependent(logits.grad_fn, x)), images, logits.shape[-1], logits.device, watch.sizes, watch.unseen)
+    info = getattr(model, "info", None)
+    if isinstance(info, LoadedNetwork) and not info.differentiable:
+        return Graph((), 0, image.device, "its operations cannot be seen in this format")
+    images = info.least_batch if isinstance(info, LoadedNetwork) else 1  # of fewer, the model would make copies, and record them, too
+    x = image.expand(images, *image.shape).detach().clone().requires_grad_(True)
+    recorder = _Recorder(x, _leaving_scripts(model))
+    with torch.enable_grad(), recorder, _Leaving(recorder):  # some operations take hidden shortcuts where gradients are off
+        logits = model(x)
+    steps = tuple(recorder.before(logits))
+    return Graph(steps, logits.shape[-1], logits.device, recorder.obstacle)
 
 
-def _dependent(top: Any, x: Tensor) -> Iterator[Any]:
-    """The nodes that x reaches, inputs before outputs."""
-    reaches: dict[Any, bool] = {}
-    stack = [(top, False)]
-    while stack:
-        node, done = stack.pop()
-        if done:
-            reaches[node] = getattr(node, "variable", None) is x or any(reaches[other] for other, _ in node.next_functions if other)
-            if reaches[node]:
-                yield node
-        elif node not in reaches:
-            reaches[node] = False
-            stack.append((node, True))
-            stack += [(other, False) for other, _ in node.next_functions if other and other not in reaches]
+class _Recorder(TorchDispatchMode):
+    """Follows values that depend on the pixels."""
 
-
-def _next_number() -> int:
-    """Autograd's number for the next operation."""
-    return int(torch.autograd._get_sequence_nr())  # type: ignore[attr-defined]
-
-
-class _Watch(TorchDispatchMode):
-    """Follows values that depend on the pixels, and records non-differentiable uses.
-
-    Comparisons, positions of maxima and rounded numbers have no gradient, and neither has what is computed under ``torch.no_grad()``: a
-    network that uses them (``x * (x > 0)``, ``if x.mean() > 0``) depends on the pixels in ways that its graph does not show.
-    """
-
-    def __init__(self, x: Tensor, unseen: str = "") -> None:
+    def __init__(self, x: Tensor, obstacle: str) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self._held: dict[int, Tensor] = {id(x): x}  # held so that their ids are not reused
-        self._lost: set[int] = set()
-        self.sizes: dict[int, float] = {}
-        self.unseen = unseen
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        given = [one for one in tensors_in((args, kwargs)) if id(one) in self._held]
-        name = func._schema.name.rpartition("::")[2]
-        if not given or name.endswith("_like") or name.startswith("new_"):  # these use only the shape
-            return result
-        detaches = name == "detach"  # autograd does this with saved tensors, which nothing else uses
-        made = tensors_in(result)
-        used = any(id(one) in self._lost for one in given) and any(one.is_floating_point() for one in made)
-        if not self.unseen and not detaches and (used or name == "_local_scalar_dense"):
-            self.unseen = name.lstrip("_")
-        for one in made:
-            self._held[id(one)] = one
-            if detaches or not one.is_floating_point() or not torch.is_grad_enabled():
-                self._lost.add(id(one))
-            elif one.numel():
-                number = _next_number() - 1  # autograd creates its node before the operation runs
-                size = float(torch.linalg.vector_norm(one.detach(), dtype=torch.float64))
-                self.sizes[number] = max(size, self.sizes.get(number, 0.0))
-        return result
+        self._images = len(x)
+        self._steps = [self._step("pixels", None, {}, [x])]
+        self._held: dict[int, tuple[Tensor, Step, int]] = {id(x): (x, self._steps[0], 0)}  # held so that their ids are not reused
+        self._constants: list[tuple[Tensor, int]] = []
+        self.obstacle = obstacle
 
     def holds(self, values: Any) -> bool:
         """Whether a tensor among them depends on the pixels."""
-        return any(id(one) in self._held for one in tensors_in(values))
+        return any(id(one) in self._held for one in _tensors_in(values))
+
+    def before(self, logits: Tensor) -> Iterator[Step]:
+        """The operations that a tensor depends on."""
+        if any(one._version != version for one, version in self._constants):
+            self.obstacle = self.obstacle or "it changes a tensor after using it"
+        if id(logits) not in self._held:
+            return
+        needed = {self._held[id(logits)][1]}
+        for step in reversed(self._steps):
+            if step in needed:
+                needed.update(operand.step for operand in step.operands)
+        yield from (step for step in self._steps if step in needed)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        name = func._schema.name.rpartition("::")[2]
+        uses_shape_alone = name.endswith("_like") or name.startswith("new_")
+        if self.holds((args, kwargs)) and not uses_shape_alone:
+            self._note(name, func, _by_name(func, args, kwargs or {}), result)
+        return result
+
+    def _note(self, name: str, func: Any, given: Mapping[str, Any], result: Any) -> None:
+        written = [
+            one for each in func._schema.arguments if each.alias_info and each.alias_info.is_write for one in _tensors_in(given[each.name])
+        ]
+        if torch.Tag.data_dependent_output in func.tags:
+            self.obstacle = self.obstacle or f"it takes numbers out of the pixels (the operation {name.strip('_')})"
+        if not all(id(one) in self._held for one in written):
+            self.obstacle = self.obstacle or f"it writes pixels into another tensor (the operation {name})"
+        arguments = {key: tree_map(lambda one, key=key: self._operand(one, key), value) for key, value in given.items()}
+        made = _tensors_in(result)
+        if not made:
+            return
+        self._steps.append(self._step(name.strip("_"), func, arguments, made))
+        step = self._steps[-1]
+        self._held |= {id(one): (one, step, i) for i, one in enumerate(made)}
+        if written:
+            self._outdate(name, func, arguments, written)
+
+    def _outdate(self, name: str, func: Any, arguments: Mapping[str, Any], written: Sequence[Tensor]) -> None:
+        """Replace other tensors in the same memory by an operation without a rule: it is ``name`` with its underscore."""
+        places = {one.untyped_storage().data_ptr() for one in written if one.numel()}
+        same = [one for one, _, _ in self._held.values() if one.untyped_storage().data_ptr() in places]
+        for one in same:
+            if not any(one is other for other in written):
+                self._steps.append(self._step(name, func, arguments, [one]))
+                self._held[id(one)] = one, self._steps[-1], 0
+
+    def _operand(self, value: Any, argument: str) -> Any:
+        if not isinstance(value, Tensor):
+            return value
+        if id(value) not in self._held:
+            if not value.is_inference():
+                self._constants.append((value, value._version))
+            return value.detach()
+        _, step, output = self._held[id(value)]
+        return Operand(argument, step, output, self._of_one(value), tuple(value.shape), value.is_floating_point())
+
+    def _of_one(self, value: Tensor) -> Shape:
+        shape = tuple(value.shape)
+        return (1, *shape[1:]) if shape and shape[0] == self._images else shape
+
+    def _step(self, name: str, func: Any, arguments: Mapping[str, Any], made: Sequence[Tensor]) -> Step:
+        numbers = [one.detach() for one in made if one.is_floating_point()]
+        eps = max((torch.finfo(one.dtype).eps for one in numbers), default=0.0)
+        size = max((float(torch.linalg.vector_norm(one, dtype=torch.float64)) for one in numbers if one.numel()), default=0.0)
+        values = max(one.numel() for one in made) // self._images
+        return Step(name, func, arguments, self._images, self._of_one(made[0]), values, eps, size)
 
 
-class _Numbers(TorchFunctionMode):
-    """Records where pixels leave torch as numbers or arrays, which the dispatcher does not see."""
+class _Leaving(TorchFunctionMode):
+    """Notes where pixels leave torch as numbers or arrays, which the dispatcher does not see."""
 
-    def __init__(self, watch: _Watch) -> None:
+    def __init__(self, recorder: _Recorder) -> None:
         super().__init__()
-        self._watch = watch
+        self._recorder = recorder
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = getattr(func, "__name__", "")
-        if name in _LEAVING and not self._watch.unseen and self._watch.holds(args):
-            self._watch.unseen = name.strip("_")
+        if name in _LEAVING and not self._recorder.obstacle and self._recorder.holds(args):
+            self._recorder.obstacle = f"it takes numbers out of the pixels ({name.strip('_')})"
         return func(*args, **(kwargs or {}))
 
 
 def _leaving_scripts(model: Model) -> str:
-    """Where a TorchScript network takes numbers out of tensors, which no dispatcher sees, or ''."""
+    """The obstacle in a TorchScript network that makes lists of tensors, which no dispatcher sees, or ''."""
     network = getattr(model, "network", model)
     scripts = [one for one in network.modules() if isinstance(one, torch.jit.ScriptModule)] if isinstance(network, nn.Module) else []
-    graphs = [one.inlined_graph for one in scripts if hasattr(one, "forward")]
-    found = any(graph.findAllNodes("prim::tolist", True) for graph in graphs)  # type: ignore[attr-defined]
-    return "tolist" if found else ""
+    graphs: list[Any] = [one.inlined_graph for one in scripts if hasattr(one, "forward")]
+    return "it takes numbers out of tensors (tolist)" if any(graph.findAllNodes("prim::tolist", True) for graph in graphs) else ""
 
 
-_LEAVING = frozenset({"numpy", "tolist", "__array__", "__dlpack__"})
+def _by_name(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of an operator by name, with defaults."""
+    arguments = func._schema.arguments
+    given = dict(zip((one.name for one in arguments), args, strict=False)) | dict(kwargs)
+    return {one.name: given.get(one.name, one.default_value) for one in arguments}
 
 
-def tensors_in(values: Any) -> list[Tensor]:
-    """The tensors among the arguments or results of an operation, in containers, too."""
+def _call(func: Any, given: Mapping[str, Any]) -> Any:
+    """Call an operator with arguments by name."""
+    arguments = func._schema.arguments
+    positional = [given[one.name] for one in arguments if not one.kwarg_only]
+    return func(*positional, **{one.name: given[one.name] for one in arguments if one.kwarg_only})
+
+
+def _tensors_in(values: Any) -> list[Tensor]:
     return [one for one in tree_leaves(values) if isinstance(one, Tensor)]

@@ -7,16 +7,16 @@ import os
 import stat
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from torch import nn
 
 from robaudit.errors import ModelError, did_you_mean
-from robaudit.models import exported, onnx_file, python_callable, state_dict, torchscript
+from robaudit.models import exported, onnx_file, python_callable, safetensors_file, state_dict, torchscript
 from robaudit.models.architectures import FAMILIES
-from robaudit.models.base import LoadedNetwork, Source, check_finite
-from robaudit.models.files import CONFIG, INDEX, weights_file
+from robaudit.models.base import Format, LoadedNetwork, Source, check_finite
+from robaudit.models.files import CONFIG, weights_file
 from robaudit.models.fingerprint import fingerprint
 from robaudit.models.logits import LogitModel
 from robaudit.models.pretrained import weights_named
@@ -24,9 +24,8 @@ from robaudit.models.python_callable import as_module
 from robaudit.models.safety import ZIP, members
 from robaudit.spec.model import IN_MEMORY, ModelSpec
 
-FORMATS = (exported.FORMAT, torchscript.FORMAT, state_dict.SAFETENSORS, state_dict.STATE_DICT, onnx_file.FORMAT, python_callable.FORMAT)
-"""The formats, in the order in which they are tried."""
-_KNOWN = ("torchscript", "pt2", "safetensors", "onnx")
+FORMATS = (exported.FORMAT, torchscript.FORMAT, safetensors_file.FORMAT, state_dict.FORMAT, onnx_file.FORMAT, python_callable.FORMAT)
+"""The formats, in the order in which they are tried; a new one is a module with a ``FORMAT``, and its name in `ModelSpec.format`."""
 _FOREIGN = {
     b"version https://git-lfs": "a Git LFS pointer, not the weights; run git lfs pull",
     b"\x89HDF": "an HDF5 file (Keras); convert it to ONNX",
@@ -35,12 +34,15 @@ _FOREIGN = {
 }
 
 
-def guess_format(path: Path, declared: str | None) -> str:
-    """The format of a weights file: torchscript, pt2, safetensors, onnx or "state dict" (of ``torch.save``).
+def guess_format(path: Path, declared: str | None) -> Format:
+    """The format of a file, by its content or, where that does not tell, its suffix.
 
     Raises:
         ModelError: the file is missing, empty, of an unknown format, or not of the declared one.
     """
+    named = next((form for form in FORMATS if form.name == declared), None)
+    if named is not None and not named.suffixes:
+        return named
     where = str(path)
     try:
         mode = path.stat().st_mode
@@ -62,39 +64,29 @@ def guess_format(path: Path, declared: str | None) -> str:
     for start, what in _FOREIGN.items():
         if head.startswith(start):
             raise ModelError(where, f"is {what.partition(';')[0]}", what.partition(";")[2].strip())
-    seen = _content(path, head)
-    if declared is None:
-        found = seen or next((form.name for form in FORMATS if path.suffix.lower() in form.suffixes), None)
-        if found is None:
-            raise ModelError(where, "neither its suffix nor its content says its format", f"write model.format: one of {', '.join(_KNOWN)}")
-        return found
-    if seen == "state dict":
-        return seen  # its loader takes plain tensors, or explains how to convert the file
-    if seen is None or seen == declared:
-        return declared
-    raise ModelError(where, f"is a {seen} file, but model.format says {declared}", f"write format: {seen}, or remove it")
-
-
-def _content(path: Path, head: bytes) -> str | None:
-    """The format according to the first bytes and, for a zip, the names of its members."""
-    if path.name.endswith(INDEX):
-        return state_dict.SAFETENSORS.name  # or of the state dicts that it lists, which the same loader reads
     zipped = head.startswith(ZIP)
-    names = members(path, str(path)) if zipped else []
-    inner = [name if name.count("/") == 0 else name.partition("/")[2] for name in names]
-    for form in FORMATS:
-        if form.recognises(head, inner):
-            return form.name
-    if zipped:
-        raise ModelError(str(path), "is a zip archive, but not one that torch wrote", f"give a file of one of {', '.join(_KNOWN)}")
-    return None
+    names = [name if name.count("/") == 0 else name.partition("/")[2] for name in (members(path) if zipped else ())]
+    seen = next((form for form in FORMATS if form.recognises(head, names)), None)
+    if zipped and seen is None:
+        raise ModelError(where, "is a zip archive, but not one that torch wrote", f"give a file of one of {_known()}")
+    if named is not None and seen not in (None, named, state_dict.FORMAT):  # the last takes plain tensors, or says how to convert the file
+        raise ModelError(where, f"is a {seen.name} file, but model.format says {declared}", f"write format: {seen.name}, or remove it")
+    found = seen or named or next((form for form in FORMATS if path.name.lower().endswith(form.suffixes)), None)
+    if found is None:
+        raise ModelError(where, "neither its suffix nor its content says its format", f"write model.format: one of {_known()}")
+    return found
+
+
+def _known() -> str:
+    names = get_args(get_args(ModelSpec.model_fields["format"].annotation)[0])
+    return ", ".join(name for name in names if any(form.name == name and form.suffixes for form in FORMATS))
 
 
 def _neighbour(path: Path) -> str:
     if not path.parent.is_dir():
         return f"there is no directory {path.parent} either; paths are relative to the spec file"
-    beside, suffixes = list(path.parent.iterdir()), {suffix for form in FORMATS for suffix in form.suffixes}
-    files = [entry.name for entry in beside if entry.suffix.lower() in suffixes or os.path.isfile(entry / CONFIG)]  # noqa: PTH113  no errors
+    beside, suffixes = list(path.parent.iterdir()), tuple(suffix for form in FORMATS for suffix in form.suffixes)
+    files = [entry.name for entry in beside if entry.name.lower().endswith(suffixes) or os.path.isfile(entry / CONFIG)]  # noqa: PTH113  no errors
     hint = did_you_mean(path.name, files)
     return hint if hint.startswith("did") else "paths are relative to the spec file"
 
@@ -124,20 +116,19 @@ def load_model(
     if spec.format == IN_MEMORY:
         what = "the network was an object in the memory of a Python program, and is not kept"
         raise ModelError("model", what, "pass it again: robaudit.audit(net, dataset, ..., out=RUN) checks that it is the same")
-    if path is not None and spec.format != "python":
+    own_code = python_callable.FORMAT
+    if path is not None and spec.format != own_code.name:
         path = weights_file(path)
     elif path is None and spec.download and spec.weights is not None:
         path = _downloaded(spec.weights)
     source = Source(spec, path, base_dir, device, dtype, trust)
-    if spec.format == "python":
-        found = "python"
-    elif path is not None:
-        found = guess_format(path, spec.format)
-    elif spec.format is None and not (spec.architecture or "").startswith(FAMILIES):
-        found = "python"
+    if path is not None:
+        form = guess_format(path, spec.format)
+    elif spec.format in (None, own_code.name) and not (spec.architecture or "").startswith(FAMILIES):
+        form = own_code
     else:
         raise ModelError(source.where, "has no weights", "add model.path, the weights file")
-    (loaded,) = (form.load(source) for form in FORMATS if form.name == found)
+    loaded = form.load(source)
     return LogitModel(loaded, mean=spec.mean, std=spec.std, output=spec.output, device=device, dtype=dtype, name=source.where)
 
 

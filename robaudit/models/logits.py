@@ -39,50 +39,29 @@ def pick_output(returned: object, output: str | int | None, where: str) -> torch
     if isinstance(returned, torch.Tensor):
         if output not in (None, "logits"):
             raise ModelError(where, f"the network returns one tensor, but model.output asks for {output!r}", "remove model.output")
-        picked: object = returned
-    elif isinstance(returned, Mapping):
-        picked = _from_mapping(returned, output, where)
+        return returned
+    kind = type(returned).__name__
+    if isinstance(returned, Mapping):
+        names, values = [str(key) for key in returned], list(returned.values())
+        described, wanted = f"a mapping with the keys {', '.join(names)}", "KEY"
     elif isinstance(returned, Sequence) and not isinstance(returned, str | bytes):
-        picked = _from_sequence(returned, output, where)
+        names, values = list(getattr(returned, "_fields", ())), list(returned)
+        described, wanted = f"a {kind} of {len(values)}" + (f" ({', '.join(names)})" if names else ""), "INDEX, from 0"
     else:
-        raise ModelError(
-            where, f"the network returns {type(returned).__name__}, not a tensor", "it must return a tensor of logits (n, classes)"
-        )
+        raise ModelError(where, f"the network returns {kind}, not a tensor", "it must return a tensor of logits (n, classes)")
+    if output is None and names == ["logits"]:
+        output = "logits"
+    if output is None:
+        raise ModelError(where, f"the network returns {described}", f"say which are the logits: model.output: {wanted}")
+    place = names.index(output) if output in names else output
+    if not isinstance(place, int) or not -len(values) <= place < len(values):
+        remedy = did_you_mean(str(output), names) if names else f"give an index from 0 to {len(values) - 1}"
+        raise ModelError(where, f"the network returns {described}, which has no {output!r}", remedy)
+    picked = values[place]
     if not isinstance(picked, torch.Tensor):
-        raise ModelError(
-            where, f"the network's output {output!r} is {type(picked).__name__}, not a tensor", "pick the logits with model.output"
-        )
+        what = f"the network's output {output!r} is {type(picked).__name__}, not a tensor"
+        raise ModelError(where, what, "pick the logits with model.output")
     return picked
-
-
-def _from_mapping(returned: Mapping[object, object], output: str | int | None, where: str) -> object:
-    keys = [str(key) for key in returned]
-    if output is None and keys == ["logits"]:
-        return returned["logits"]
-    if output is None:
-        raise ModelError(
-            where, f"the network returns a mapping with the keys {', '.join(keys)}", "say which are the logits: model.output: KEY"
-        )
-    if output in returned:
-        return returned[output]
-    if isinstance(output, int) and -len(keys) <= output < len(keys):
-        return list(returned.values())[output]
-    raise ModelError(where, f"the network's output has no key {output!r}", did_you_mean(str(output), keys))
-
-
-def _from_sequence(returned: Sequence[object], output: str | int | None, where: str) -> object:
-    fields = list(getattr(returned, "_fields", ()))
-    kind, names = type(returned).__name__, f" ({', '.join(fields)})" if fields else ""
-    if output is None:
-        raise ModelError(
-            where, f"the network returns a {kind} of {len(returned)}{names}", "say which are the logits: model.output: INDEX, from 0"
-        )
-    if isinstance(output, str) and output in fields:
-        return returned[fields.index(output)]
-    if isinstance(output, int) and -len(returned) <= output < len(returned):
-        return returned[output]
-    remedy = did_you_mean(str(output), fields) if fields else f"give an index from 0 to {len(returned) - 1}"
-    raise ModelError(where, f"the network returns a {kind} of {len(returned)}{names}, which has no {output!r}", remedy)
 
 
 def as_logits(tensor: torch.Tensor, images: int, dtype: torch.dtype, where: str) -> torch.Tensor:
@@ -218,10 +197,19 @@ class LogitModel(nn.Module):
             ModelError: the images do not fit the network, or its results are no logits. Both are noticed on the first
                 call with an image shape; after one success, errors of the network itself pass through unchanged.
         """
-        inputs = self._normalise(images).to(self._compute)
-        if images.shape[1:] in self._proven:
-            return self._logits(inputs)
-        logits = self._first_logits(inputs)
+        inputs, contiguous = self._normalise(images).to(self._compute), self.memory_format is torch.contiguous_format
+        try:
+            logits = self._logits(inputs)
+        except ModelError:
+            raise
+        except Exception as error:
+            memory = is_out_of_memory(error) and "primitive" not in str(error)  # oneDNN may have none for this memory format
+            if memory or images.shape[1:] in self._proven:
+                raise
+            if contiguous:
+                raise self._refusal(inputs, error) from error
+            self._lay_out(torch.contiguous_format)
+            return self.forward(images)
         self._proven.add(images.shape[1:])
         return logits
 
@@ -260,20 +248,6 @@ class LogitModel(nn.Module):
         with rounded_products(True) if self.rounds else nullcontext():
             returned = self.network(inputs)
         return as_logits(pick_output(returned, self.output, self.name), len(inputs), self.dtype, self.name)
-
-    def _first_logits(self, inputs: torch.Tensor) -> torch.Tensor:
-        """Like `_logits`, but find out whether the network takes the memory format, and the images at all."""
-        try:
-            return self._logits(inputs)
-        except ModelError:
-            raise
-        except Exception as error:
-            if is_out_of_memory(error) and "primitive" not in str(error):  # oneDNN may have none for this memory format
-                raise
-            if self.memory_format is torch.contiguous_format:
-                raise self._refusal(inputs, error) from error
-        self._lay_out(torch.contiguous_format)
-        return self._first_logits(inputs)
 
     def _lay_out(self, memory_format: torch.memory_format) -> None:
         with torch.inference_mode(False), torch.no_grad():
@@ -351,8 +325,8 @@ def for_noisy_passes(model: LogitModel, precision: Precision) -> LogitModel:
     Raises:
         ModelError: the network cannot be cast to bfloat16, or computes in float32 only.
     """
-    if model.format == "onnx" and precision in ("bf16", "tf32"):
-        raise ModelError(model.name, "onnx networks run in fp32 only", _EXACT)
+    if not model.differentiable and precision in ("bf16", "tf32"):
+        raise ModelError(model.name, f"{model.format} networks run in fp32 only", _EXACT)
     return in_bfloat16(model) if precision == "bf16" else model.rounding(precision == "tf32")
 
 

@@ -75,7 +75,7 @@ def load_onnx(source: Source) -> LoadedNetwork:
         raise ModelError(
             source.where, "onnx networks run in fp32 only", "use run.precision fp32, or load it from safetensors or TorchScript"
         )
-    contents = read_contents(source.file, source.where)
+    contents = read_contents(source.file)
     if not source.trust:
         check_operators(contents.operators, source.where)
     options = onnxruntime.SessionOptions()
@@ -93,7 +93,11 @@ def load_onnx(source: Source) -> LoadedNetwork:
     return LoadedNetwork(network, "onnx", sha256, differentiable=False, least_batch=batch or 1, most_batch=batch, notes=notes)
 
 
-FORMAT = Format("onnx", load_onnx, (".onnx",))
+def _others(path: Path) -> list[str]:
+    return read_contents(path).files
+
+
+FORMAT = Format("onnx", load_onnx, (".onnx",), others=_others)
 
 
 def _providers(source: Source, available: list[str]) -> list[Any]:
@@ -135,13 +139,14 @@ def weights_sha256(path: Path, others: list[str]) -> str:
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
-def read_contents(path: Path, where: str) -> Contents:
+def read_contents(path: Path) -> Contents:
     """Find what an ONNX file refers to, in its graph, its functions and their branches.
 
     Raises:
         RobauditError: onnx is missing.
         ModelError: it is not an ONNX model, or has weights in something other than files in its folder that fit into memory.
     """
+    where = str(path)
     try:
         import onnx
     except ImportError as error:

@@ -1,16 +1,20 @@
-"""Norms of single operations of a recorded graph: how far they stretch a perturbation."""
+"""The operations that can be followed through a network, each with its rule: how far it stretches a perturbation, and whether it is affine.
+
+A new layer needs one entry in :data:`RULES`, under the name of torch's operator.
+"""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from robaudit.models.graph import operation
+from robaudit.models.graph import Operand, Step
 from robaudit.numerics import lipschitz
 from robaudit.numerics.lipschitz import Norms, dense, rounded_up
 
@@ -18,184 +22,198 @@ _SINGLE = 1e-5  # relative; sums in float32 are no better
 _NO_STEP = 20.0  # torch's own threshold: a step of 2e-9 / beta where the value is 20 / beta is less than float32 rounds
 _ONE = Norms(1.0, 1.0, 1.0)
 
-NORMALISATIONS = frozenset({"NativeBatchNorm", "CudnnBatchNorm", "MiopenBatchNorm"})
-REARRANGED = frozenset(
-    """Clone Copy ToCopy Alias View UnsafeView ReshapeAlias Reshape T Transpose Permute Squeeze Unsqueeze Flip Roll Slice Select Narrow
-    Split SplitWithSizes Unbind ConstantPadNd PixelShuffle PixelUnshuffle ChannelShuffle Contiguous""".split()  # noqa: SIM905  a list of one name a line would fill a screen
-)
-"""Every input goes to at most one output."""
-IN_ORDER = frozenset("Clone Copy ToCopy Alias View UnsafeView ReshapeAlias Reshape Squeeze Unsqueeze Contiguous".split())  # noqa: SIM905  likewise
-"""The values stay as they are, and in their order."""
-_REPEATED = frozenset(
-    """Expand Repeat AsStrided ReflectionPad1D ReflectionPad2D ReflectionPad3D ReplicationPad1D ReplicationPad2D ReplicationPad3D Index
-    IndexSelect Gather Im2Col Unfold UpsampleNearest1D UpsampleNearest2D UpsampleNearest3D UpsampleNearestExact1D
-    UpsampleNearestExact2D UpsampleNearestExact3D""".split()  # noqa: SIM905  likewise
-)
-"""Every output is one input, at fixed places."""
-_INTERPOLATED = frozenset({"UpsampleLinear1D", "UpsampleBilinear2D", "UpsampleTrilinear3D"})
-"""Every output is a weighted mean of inputs, with fixed weights."""
-_WINDOWS = frozenset({"AvgPool2D", "AvgPool3D"})
-_ADAPTIVE_WINDOWS = frozenset({"AdaptiveAvgPool2D", "AdaptiveAvgPool3D", "MkldnnAdaptiveAvgPool2D"})
-_LARGEST = frozenset({"Max", "Amax", "Min", "Amin", "Sort", "Topk", "Logsumexp"})
-"""Operations that select by order; no output moves further than the inputs, in any norm."""
+
+class NoRuleError(Exception):
+    """An operation cannot be followed; the text is the reason, if there is more than its name."""
 
 
-class NoBoundError(Exception):
-    """An operation has no bound; the text is the reason, if there is more than its name."""
+class Reach(NamedTuple):
+    """The largest change of a tensor, in its l2 and linf norm, for a perturbation of the pixels of norm 1."""
+
+    l2: float
+    linf: float
+
+    def through(self, norms: Norms, values: int) -> Reach:
+        """After a layer with ``values`` outputs, by the smallest bound: |v|_inf <= |v|_2 <= sqrt(values) |v|_inf."""
+        linf = min(norms.linf * self.linf, norms.rows * self.l2)
+        l2 = min(norms.l2 * self.l2, math.sqrt(values) * linf)
+        return Reach(l2, min(linf, l2))
 
 
-@dataclass(frozen=True, slots=True)
-class Input:
-    """An operation as a function of one of its operands.
+def _added(parts: Sequence[Reach]) -> Reach:
+    """The reach of a sum."""
+    return Reach(math.fsum(one.l2 for one in parts), math.fsum(one.linf for one in parts))
+
+
+def _joined(parts: Sequence[Reach]) -> Reach:
+    """The reach of a tensor whose every value is one of these."""
+    return Reach(math.hypot(*(one.l2 for one in parts)), max(one.linf for one in parts))
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What is known of an operation.
 
     Attributes:
-        node: of the operation.
-        place: of the operand.
-        inside, outside: shapes of the operand and of the result, for one image.
+        norms: of the operation as a function of one operand, with the other arguments fixed.
+        affine: whether it is, in all operands together.
+        moves: whether it is linear, and every input goes to at most one output.
+        several: the reach where several operands depend on the pixels, from what each does; None: then there is no rule.
+        either: whether an argument other than the first may depend on the pixels instead of it; with ``several``, it always may.
+        unless: why there is no rule for an operation of this name with these arguments, or ''.
     """
 
-    node: Any
-    place: int
-    inside: tuple[int, ...]
-    outside: tuple[int, ...]
-
-    def saved(self, name: str) -> Any:
-        """A value that autograd saved for the operation.
-
-        Raises:
-            NoBoundError: nothing is saved under this name.
-        """
-        value = getattr(self.node, f"_saved_{name}", None)
-        if value is None:
-            raise NoBoundError(f"torch records no {name} of it")
-        return value
+    norms: Callable[[Step, Operand], Norms]
+    affine: bool = False
+    moves: Callable[[Step, Operand], bool] = lambda _step, _operand: False
+    several: Callable[[Sequence[Reach]], Reach] | None = None
+    either: bool = False
+    unless: Callable[[Step], str] = lambda _: ""
 
 
-def norms_of(part: Input) -> Norms:
-    """The norms of an operation as a function of one operand, with the others fixed.
+def rule_of(step: Step) -> Rule:
+    """The rule of an operation.
 
     Raises:
-        NoBoundError: there is no bound, or it is unknown.
+        NoRuleError: there is none.
     """
-    name = operation(part.node)
-    if name in _LARGEST or name in REARRANGED:
-        return _ONE
-    if name in _FACTORS:
-        return _ONE.times(_FACTORS[name](part))
-    if name in _RULES:
-        return _RULES[name](part)
-    if name in _REPEATED:
-        return Norms(math.sqrt(float(_arrivals(part))), 1.0, 1.0)
-    if name in _INTERPOLATED:  # |A|_2^2 <= |A|_1 |A|_inf, and no row sums to more than 1
-        return Norms(math.sqrt(float(_arrivals(part)) * (1 + _SINGLE)), 1.0 + _SINGLE, 1.0 + _SINGLE)
-    raise NoBoundError
+    rule, operands = RULES.get(step.name), step.operands
+    if step.name.endswith("_"):
+        raise NoRuleError("it writes into the memory of another tensor")
+    if rule is None:
+        raise NoRuleError
+    if not all(operand.is_number for operand in operands):
+        raise NoRuleError("it takes whole numbers that depend on the pixels")
+    if len(operands) > 1 and rule.several is None:
+        raise NoRuleError("several of its operands depend on the pixels")
+    if why := rule.unless(step):
+        raise NoRuleError(why)
+    if not (rule.several or rule.either) and operands[0].argument != next(iter(step.arguments)):
+        raise NoRuleError(f"its {operands[0].argument} depends on the pixels")
+    return rule
 
 
-def _arrivals(part: Input) -> Tensor:
-    """The largest total contribution of an input to the outputs: the largest column sum of a nonnegative matrix."""
-    metadata = part.node._input_metadata[0]
-    ones = torch.ones(tuple(metadata.shape), dtype=metadata.dtype, device=metadata.device)
-    with torch.no_grad():
-        sums = part.node(ones)
-    found: Tensor = (sums if isinstance(sums, Tensor) else sums[part.place]).amax()
-    return found
+def is_affine(step: Step) -> bool:
+    """Whether an operation is affine in all its operands together."""
+    try:
+        return rule_of(step).affine
+    except NoRuleError:
+        return False
 
 
-def fixed_matrix(part: Input) -> Tensor | None:
-    """A (..., outputs, inputs) of an operation that multiplies each row, or column, of its operand with it; None for other operations."""
-    name = operation(part.node)
-    if name not in _PRODUCTS:
-        return None
-    first, second, add = _PRODUCTS[name]
-    factor = float(getattr(part.node, "_saved_alpha", 1)) if add else 1.0
-    if part.place == add:  # the left factor depends on the pixels
-        matrix: Tensor = part.saved(second).detach().double()
-        return factor * (matrix[None] if matrix.dim() == 1 else matrix if name == "Linear" else matrix.mT)
-    if part.place == add + 1 and name != "Linear":
-        return factor * part.saved(first).detach().double()  # type: ignore[no-any-return]
-    return None
+def _always(factor: float) -> Callable[[Step, Operand], Norms]:
+    return lambda _step, _operand: _ONE.times(factor)
+
+
+def _slope(largest: Callable[[Step], float]) -> Callable[[Step, Operand], Norms]:
+    """The norms of a function of single values, from sup |f'|."""
+    return lambda step, _: _ONE.times(largest(step))
+
+
+def _anywhere(_step: Step, _operand: Operand) -> bool:
+    return True
+
+
+def _in_place(step: Step, operand: Operand) -> bool:
+    """Whether nothing is repeated."""
+    return step.shape == operand.shape
+
+
+def _column_sums(step: Step, operand: Operand) -> float:
+    """The largest total contribution of an input to the outputs, of a nonnegative matrix."""
+    ones = torch.ones(1, math.prod(step.shape), dtype=torch.float64)
+    return float(step.pulled_back(operand, ones).amax())
+
+
+def _repeats(step: Step, operand: Operand) -> Norms:
+    """Every output is one input, at fixed places."""
+    return Norms(math.sqrt(_column_sums(step, operand)), 1.0, 1.0)
+
+
+def _interpolates(step: Step, operand: Operand) -> Norms:
+    """Every output is a weighted mean, with fixed weights: |A|_2^2 <= |A|_1 |A|_inf, and no row sums to more than 1."""
+    return Norms(math.sqrt(_column_sums(step, operand) * (1 + _SINGLE)), 1.0 + _SINGLE, 1.0 + _SINGLE)
 
 
 _PRODUCTS = {
-    "Mm": ("self", "mat2", 0),
-    "Bmm": ("self", "mat2", 0),
-    "Mv": ("self", "vec", 0),
-    "Linear": ("input", "weight", 0),
-    "Addmm": ("mat1", "mat2", 1),
-    "Addmv": ("mat", "vec", 1),
-    "Baddbmm": ("batch1", "batch2", 1),
+    "mm": ("self", "mat2"),
+    "bmm": ("self", "mat2"),
+    "mv": ("self", "vec"),
+    "dot": ("self", "tensor"),
+    "linear": ("input", "weight"),
+    "addmm": ("mat1", "mat2"),
+    "addmv": ("mat", "vec"),
+    "baddbmm": ("batch1", "batch2"),
 }
-"""Names of the factors that autograd saves, and the position of the left one."""
+"""The names of the factors."""
 
 
-def _product(part: Input) -> Norms:
-    matrix = fixed_matrix(part)
+def fixed_matrix(step: Step, operand: Operand) -> Tensor | None:
+    """A (..., outputs, inputs) of an operation that multiplies each row, or column, of its operand with it; None for other operations."""
+    left, right = _PRODUCTS.get(step.name, ("", ""))
+    factor = float(step.arguments.get("alpha", 1))
+    if operand.argument == left:
+        matrix: Tensor = step[right].double()
+        return factor * (matrix[None] if matrix.dim() == 1 else matrix if step.name == "linear" else matrix.mT)
+    if operand.argument == right and step.name != "linear":
+        matrix = step[left].double()
+        return factor * (matrix[None] if matrix.dim() == 1 else matrix)
+    return None
+
+
+def _product(step: Step, operand: Operand) -> Norms:
+    matrix = fixed_matrix(step, operand)
     if matrix is not None:
         return dense(matrix)
-    if part.place == 0 and operation(part.node).startswith("Add"):  # what is added to the product
-        return repeated(part).times(float(getattr(part.node, "_saved_beta", 1)))
-    raise NoBoundError
+    if operand.argument == "self":  # what is added to the product
+        return _repeated(step, operand).times(float(step["beta"]))
+    raise NoRuleError("its weights depend on the pixels")  # of ``linear``
 
 
-def repeated(part: Input) -> Norms:
+def _repeated(step: Step, operand: Operand) -> Norms:
     """The norms of repeating an operand until it has the shape of the result."""
-    return Norms(math.sqrt(math.prod(part.outside) / math.prod(part.inside)), 1.0, 1.0)
+    return Norms(math.sqrt(math.prod(step.shape) / math.prod(operand.shape)), 1.0, 1.0)
 
 
-def fixed_factor(part: Input) -> Tensor:
-    """The numbers that an operation multiplies its operand with, in the shape and on the device of the result: autograd keeps a constant
-    of the network where it is, on the CPU.
-    """
-    if operation(part.node) == "Div":
-        if part.place != 0:
-            raise NoBoundError("it divides by something that depends on the pixels")
-        if getattr(part.node, "_saved_rounding_mode", None) is not None:
-            raise NoBoundError("it rounds")
-        factor = 1.0 / _number(part.saved("other"))
-    else:
-        factor = _number(part.saved("other" if part.place == 0 else "self"))
-    return factor.to(part.node._input_metadata[0].device).expand(part.outside)
+def _term(step: Step, operand: Operand) -> Norms:
+    """Of a sum or a difference."""
+    return _repeated(step, operand).times(float(step["alpha"]) if (operand.argument == "other") != (step.name == "rsub") else 1.0)
 
 
-def _number(saved: Tensor | float) -> Tensor:
-    """What was saved in float64; TorchScript saves plain numbers."""
-    return saved.detach().double() if isinstance(saved, Tensor) else torch.tensor(float(saved), dtype=torch.float64)
-
-
-def _scale(part: Input) -> Norms:
-    factor = fixed_factor(part)
+def _scale(step: Step, operand: Operand) -> Norms:
+    other = step["other" if operand.argument == "self" else "self"]
+    number = other.double() if isinstance(other, Tensor) else torch.tensor(float(other), dtype=torch.float64)
+    factor = (1.0 / number if step.name == "div" else number).expand(step.shape)
     largest = rounded_up(float(factor.abs().amax()), 1)
-    squares = float(factor.square().sum_to_size(part.inside).amax())
-    return Norms(rounded_up(math.sqrt(squares), math.prod(part.outside) / math.prod(part.inside)), largest, largest)
+    squares = float(factor.square().sum_to_size(operand.shape).amax())
+    return Norms(rounded_up(math.sqrt(squares), math.prod(step.shape) / math.prod(operand.shape)), largest, largest)
 
 
-def channel_scale(part: Input) -> Tensor:
-    """gamma / sqrt(var + eps) of a batch norm with fixed statistics (channels,), float64.
-
-    Raises:
-        NoBoundError: it uses the image's statistics.
-    """
-    node = part.node
-    if getattr(node, "_saved_training", True) is not False or part.place != 0:
-        raise NoBoundError("its mean and variance come from the image")
-    eps = getattr(node, "_saved_eps", getattr(node, "_saved_epsilon", None))
-    weight, variance = getattr(node, "_saved_weight", None), part.saved("running_var").detach().double()
-    if eps is None:
-        raise NoBoundError("torch records no eps of it")
-    gamma = torch.ones_like(variance) if weight is None else weight.detach().double()
-    return gamma / (variance + eps).sqrt()  # type: ignore[no-any-return]
+def _no_division(step: Step) -> str:
+    if isinstance(step["other"], Operand):
+        return "it divides by something that depends on the pixels"
+    return "it rounds" if step.arguments.get("rounding_mode") is not None else ""
 
 
-def _batch_norm(part: Input) -> Norms:
-    return _ONE.times(rounded_up(float(channel_scale(part).abs().amax()), 4))
+def channel_scale(step: Step) -> Tensor:
+    """gamma / sqrt(var + eps) of a batch norm with fixed statistics (channels,), float64."""
+    weight, variance = step["weight"], step["running_var"].double()
+    gamma = torch.ones_like(variance) if weight is None else weight.double()
+    scale: Tensor = gamma / (variance + step.arguments.get("eps", step.arguments.get("epsilon"))).sqrt()
+    return scale
 
 
-def convolution_norms(part: Input, scale: Tensor | None = None) -> Norms:
+def _batch_norm(step: Step, _: Operand) -> Norms:
+    return _ONE.times(rounded_up(float(channel_scale(step).abs().amax()), 4))
+
+
+def _no_batch_norm(step: Step) -> str:
+    return "its mean and variance come from the image" if step.arguments.get("training") else ""
+
+
+def convolution_norms(step: Step, operand: Operand, scale: Tensor | None = None) -> Norms:
     """The norms of a convolution, its output channels multiplied with ``scale`` (channels,)."""
-    node = part.node
-    if part.place != 0:
-        raise NoBoundError("its weights depend on the pixels")
-    weight, transposed, groups = part.saved("weight").detach().double(), bool(node._saved_transposed), int(node._saved_groups)
+    weight, transposed, groups = step["weight"].double(), bool(step["transposed"]), int(step["groups"])
     dims = weight.dim() - 2
     if scale is not None:
         if transposed:  # (in, out / groups, ...): the groups' outputs follow each other
@@ -205,145 +223,136 @@ def convolution_norms(part: Input, scale: Tensor | None = None) -> Norms:
             weight = weight * scale.reshape(-1, *[1] * (dims + 1))
     return lipschitz.convolution(
         weight,
-        (part.outside if transposed else part.inside)[-dims:],
-        stride=list(node._saved_stride),
-        padding=list(node._saved_padding),
-        dilation=list(node._saved_dilation),
+        (step.shape if transposed else operand.shape)[-dims:],
+        stride=step["stride"],
+        padding=step["padding"],
+        dilation=step["dilation"],
         groups=groups,
         transposed=transposed,
     )
 
 
-def _average_pool(part: Input) -> Norms:
-    node = part.node
-    kernel, stride, padding = (list(getattr(node, f"_saved_{name}")) for name in ("kernel_size", "stride", "padding"))
-    dims = 3 if "3D" in operation(node) else 2
-    sizes = part.inside[-dims:]
-    kernel, padding = kernel * (dims if len(kernel) == 1 else 1), padding * (dims if len(padding) == 1 else 1)
-    stride = (stride or kernel) * (dims if len(stride) == 1 else 1)
-    options = {"ceil_mode": bool(node._saved_ceil_mode), "count_include_pad": bool(node._saved_count_include_pad)}
-    factors = [lipschitz.average_windows(*one, **options) for one in zip(sizes, kernel, stride, padding, strict=True)]
-    divisor = getattr(node, "_saved_divisor_override", None)
+def _along(step: Step, *names: str) -> list[list[int]]:
+    """Options of a pool for each of its dimensions; an empty stride is the kernel's size."""
+    dims = _dims(step)
+    found = [list(value) if isinstance(value, Sequence) else [value] for value in (step[name] or step["kernel_size"] for name in names)]
+    return [one * (dims if len(one) == 1 else 1) for one in found]
+
+
+def _dims(step: Step) -> int:
+    return int(re.findall(r"(\d)d", step.name)[0])
+
+
+def _average_pool(step: Step, operand: Operand) -> Norms:
+    dims = _dims(step)
+    (kernel, stride), padding = _along(step, "kernel_size", "stride"), list(step["padding"])
+    padding = padding * (dims if len(padding) == 1 else 1)
+    options = {"ceil_mode": step["ceil_mode"], "count_include_pad": step["count_include_pad"]}
+    windows = zip(operand.shape[-dims:], kernel, stride, padding, strict=True)
+    factors = [lipschitz.average_windows(*one, **options) for one in windows]
+    divisor = step.arguments.get("divisor_override")
     if divisor is None:
         return lipschitz.separable(factors)
     return lipschitz.separable([(factor > 0).double() for factor in factors]).times(1.0 / divisor)
 
 
-def _adaptive_average_pool(part: Input) -> Norms:
-    dims = 3 if "3D" in operation(part.node) else 2
-    pairs = zip(part.inside[-dims:], part.outside[-dims:], strict=True)
+def _adaptive_average_pool(step: Step, operand: Operand) -> Norms:
+    pairs = zip(operand.shape[-_dims(step) :], step.shape[-_dims(step) :], strict=True)
     return lipschitz.separable([lipschitz.adaptive_windows(size, outputs) for size, outputs in pairs])
 
 
-def _max_pool(part: Input) -> Norms:
-    node = part.node
-    kernel, stride, dilation = (list(getattr(node, f"_saved_{name}")) for name in ("kernel_size", "stride", "dilation"))
-    dims = 3 if "3D" in operation(node) else 2
-    kernel, stride, dilation = (v * (dims if len(v) == 1 else 1) for v in (kernel, stride or kernel, dilation))
-    return lipschitz.largest_of_windows(kernel, stride, dilation)
+def _max_pool(step: Step, _: Operand) -> Norms:
+    return lipschitz.largest_of_windows(*_along(step, "kernel_size", "stride", "dilation"))
 
 
-def _adaptive_max_pool(part: Input) -> Norms:
-    dims = 3 if "3D" in operation(part.node) else 2
-    return lipschitz.largest_of_adaptive_windows(part.inside[-dims:], part.outside[-dims:])
+def _adaptive_max_pool(step: Step, operand: Operand) -> Norms:
+    return lipschitz.largest_of_adaptive_windows(operand.shape[-_dims(step) :], step.shape[-_dims(step) :])
 
 
-def _mean(part: Input) -> Norms:
-    each = math.prod(part.inside) / math.prod(part.outside)
+def _mean(step: Step, operand: Operand) -> Norms:
+    each = math.prod(operand.shape) / math.prod(step.shape)
     return Norms(rounded_up(1.0 / math.sqrt(each), 1), 1.0, rounded_up(1.0 / math.sqrt(each), 1))
 
 
-def _sum(part: Input) -> Norms:
-    each = math.prod(part.inside) / math.prod(part.outside)
+def _sum(step: Step, operand: Operand) -> Norms:
+    each = math.prod(operand.shape) / math.prod(step.shape)
     return Norms(rounded_up(math.sqrt(each), 1), each, rounded_up(math.sqrt(each), 1))
 
 
-def _log_softmax(part: Input) -> Norms:
+def _log_softmax(step: Step, operand: Operand) -> Norms:
     """J = I - 1 p^T is a projection with |J|_2 = sqrt(n) |p|_2; its rows are (1 - p_i) and -p_j."""
-    values = part.inside[int(part.node._saved_dim) % len(part.inside) if part.node._saved_dim < 2**31 else -1]
+    values = operand.shape[step["dim"]]
     return Norms(rounded_up(math.sqrt(values), 1), 2.0, math.sqrt(2.0) * (1 + _SINGLE))
 
 
-def _elu(part: Input) -> float:
-    node = part.node
-    if node._saved_input_scale <= 0:
-        raise NoBoundError("its input scale is not positive")
-    return abs(float(node._saved_scale)) * max(1.0, abs(float(node._saved_alpha) * float(node._saved_input_scale)))
+def _elu(step: Step) -> float:
+    return abs(float(step["scale"])) * max(1.0, abs(float(step["alpha"] * step["input_scale"])))
 
 
-def _celu(part: Input) -> float:
-    if part.node._saved_alpha <= 0:
-        raise NoBoundError("its alpha is not positive")
-    return 1.0
-
-
-def _softplus(part: Input) -> float:
+def _no_softplus(step: Step) -> str:
     """Its derivative is at most 1, but above the threshold torch returns x itself: a step down by log(1 + exp(-threshold)) / beta."""
-    if float(part.node._saved_threshold) < _NO_STEP:
-        raise NoBoundError("it has a step at its threshold")
-    return 1.0
+    return "it has a step at its threshold" if step["threshold"] < _NO_STEP else ""
 
 
-def _always(factor: float) -> Callable[[Input], float]:
-    return lambda _: factor
+def _rules(rule: Rule, names: str) -> dict[str, Rule]:
+    return dict.fromkeys(names.split(), rule)
 
 
-_FACTORS: dict[str, Callable[[Input], float]] = {
-    **dict.fromkeys(
-        "Relu Abs Neg Tanh Hardtanh Clamp ClampMin ClampMax LogSigmoid Softshrink Sin Cos Atan Asinh".split(),  # noqa: SIM905  likewise
-        _always(1.0),
+CONVOLUTIONS = frozenset({"convolution", "convolution_overrideable", "cudnn_convolution", "mkldnn_convolution"})
+NORMALISATIONS = frozenset(
+    {"native_batch_norm", "native_batch_norm_legit", "native_batch_norm_legit_no_training", "cudnn_batch_norm", "miopen_batch_norm"}
+)
+RULES: dict[str, Rule] = {
+    # every input goes to at most one output
+    **_rules(
+        Rule(_always(1.0), affine=True, moves=_anywhere),
+        """clone to_copy alias detach lift_fresh contiguous view unsafe_view reshape_alias reshape t transpose permute squeeze unsqueeze
+        flip roll slice select narrow split split_with_sizes unbind constant_pad_nd pixel_shuffle pixel_unshuffle channel_shuffle
+        native_channel_shuffle""",
     ),
-    "Sigmoid": _always(0.25),
-    "Hardsigmoid": _always(rounded_up(1 / 6, 1)),
-    "Hardswish": _always(1.5),
-    "Silu": _always(lipschitz.SILU),
-    "Mish": _always(lipschitz.MISH),
-    "Gelu": lambda part: lipschitz.GELU_TANH if part.saved("approximate") == "tanh" else lipschitz.GELU,
-    "Erf": _always(rounded_up(2 / math.sqrt(math.pi), 2)),
-    "LeakyRelu": lambda part: max(1.0, abs(float(part.node._saved_negative_slope))),
-    "PreluKernel": lambda part: max(1.0, float(part.saved("weight").detach().double().abs().amax())),
-    "Elu": _elu,
-    "Celu": _celu,
-    "Softplus": _softplus,
+    **_rules(
+        Rule(_repeats, affine=True),
+        """expand repeat as_strided reflection_pad1d reflection_pad2d reflection_pad3d replication_pad1d replication_pad2d replication_pad3d
+        index index_select gather im2col unfold upsample_nearest1d upsample_nearest2d upsample_nearest3d upsample_nearest_exact1d
+        upsample_nearest_exact2d upsample_nearest_exact3d""",
+    ),
+    **_rules(Rule(_interpolates, affine=True), "upsample_linear1d upsample_bilinear2d upsample_trilinear3d"),
+    # sums, products and means
+    **_rules(Rule(_term, affine=True, moves=_in_place, several=_added), "add sub rsub"),
+    **_rules(Rule(_scale, affine=True, moves=_in_place, either=True), "mul"),
+    **_rules(Rule(_scale, affine=True, moves=_in_place, unless=_no_division), "div"),
+    **_rules(Rule(_always(1.0), affine=True, moves=_anywhere), "neg"),
+    **_rules(Rule(_product, affine=True, either=True), " ".join(_PRODUCTS)),
+    **_rules(Rule(convolution_norms, affine=True), " ".join(CONVOLUTIONS)),
+    **_rules(Rule(_batch_norm, affine=True, moves=_anywhere, unless=_no_batch_norm), " ".join(NORMALISATIONS)),
+    **_rules(Rule(_average_pool, affine=True), "avg_pool2d avg_pool3d"),
+    **_rules(Rule(_adaptive_average_pool, affine=True), "adaptive_avg_pool2d adaptive_avg_pool3d mkldnn_adaptive_avg_pool2d"),
+    **_rules(Rule(_mean, affine=True), "mean"),
+    **_rules(Rule(_sum, affine=True), "sum"),
+    **_rules(Rule(_always(1.0), affine=True, several=_joined), "cat stack"),
+    # no output moves further than the inputs, in any norm
+    **_rules(Rule(_repeated, several=_joined), "maximum minimum"),
+    **_rules(Rule(_always(1.0)), "max amax min amin sort topk logsumexp"),
+    **_rules(Rule(_max_pool), "max_pool2d_with_indices max_pool3d_with_indices"),
+    **_rules(Rule(_adaptive_max_pool), "adaptive_max_pool2d adaptive_max_pool3d"),
+    "softmax": Rule(_always(0.5)),  # J = diag(p) - p p^T has eigenvalues and row sums 2 p (1 - p) of at most 1/2
+    "log_softmax": Rule(_log_softmax),
+    # functions of single values
+    **_rules(
+        Rule(_always(1.0)),
+        "relu abs tanh hardtanh clamp clamp_min clamp_max log_sigmoid_forward softshrink sin cos atan asinh",
+    ),
+    "sigmoid": Rule(_always(0.25)),
+    "hardsigmoid": Rule(_always(rounded_up(1 / 6, 1))),
+    "hardswish": Rule(_always(1.5)),
+    "silu": Rule(_always(lipschitz.SILU)),
+    "mish": Rule(_always(lipschitz.MISH)),
+    "erf": Rule(_always(rounded_up(2 / math.sqrt(math.pi), 2))),
+    "gelu": Rule(_slope(lambda step: lipschitz.GELU_TANH if step["approximate"] == "tanh" else lipschitz.GELU)),
+    "leaky_relu": Rule(_slope(lambda step: max(1.0, abs(step["negative_slope"])))),
+    "prelu_kernel": Rule(_slope(lambda step: max(1.0, float(step["weight"].double().abs().amax())))),
+    "elu": Rule(_slope(_elu), unless=lambda step: "" if step["input_scale"] > 0 else "its input scale is not positive"),
+    "celu": Rule(_always(1.0), unless=lambda step: "" if step["alpha"] > 0 else "its alpha is not positive"),
+    "softplus": Rule(_always(1.0), unless=_no_softplus),
 }
-"""sup |f'| of functions of single values."""
-
-_RULES: dict[str, Callable[[Input], Norms]] = {
-    **dict.fromkeys(_PRODUCTS, _product),
-    **dict.fromkeys(NORMALISATIONS, _batch_norm),
-    **dict.fromkeys(("Mul", "Div"), _scale),
-    "Convolution": convolution_norms,
-    **dict.fromkeys(_WINDOWS, _average_pool),
-    **dict.fromkeys(_ADAPTIVE_WINDOWS, _adaptive_average_pool),
-    **dict.fromkeys(("MaxPool2DWithIndices", "MaxPool3DWithIndices"), _max_pool),
-    **dict.fromkeys(("AdaptiveMaxPool2D", "AdaptiveMaxPool3D"), _adaptive_max_pool),
-    "Mean": _mean,
-    "Sum": _sum,
-    "Softmax": lambda _: _ONE.times(0.5),  # J = diag(p) - p p^T has eigenvalues and row sums 2 p (1 - p) of at most 1/2
-    "LogSoftmax": _log_softmax,
-}
-
-SUMS: dict[str, Callable[[Any], Sequence[float]]] = {
-    "Add": lambda node: (1.0, float(getattr(node, "_saved_alpha", 1))),
-    "Sub": lambda node: (1.0, -float(getattr(node, "_saved_alpha", 1))),
-    "Rsub": lambda node: (-float(getattr(node, "_saved_alpha", 1)), 1.0),
-}
-"""Factors of the operands of sums."""
-JOINED = frozenset({"Cat", "Stack"})
-"""The result has all of the operands."""
-_LINEAR = REARRANGED | _REPEATED | _INTERPOLATED | _WINDOWS | _ADAPTIVE_WINDOWS | JOINED | SUMS.keys() | {"Neg", "Mean", "Sum"}
-"""Linear in all of the operands together."""
-LARGER = frozenset({"Maximum", "Minimum"})
-"""Every output is one of two values."""
-
-
-def is_affine(node: Any, places: Sequence[int]) -> bool:
-    """Whether an operation is affine in the operands at these positions, with the others fixed."""
-    name = operation(node)
-    if name in _LINEAR:
-        return True
-    if name == "Div":
-        return list(places) == [0] and getattr(node, "_saved_rounding_mode", None) is None
-    if name in NORMALISATIONS:
-        return list(places) == [0] and getattr(node, "_saved_training", True) is False
-    return len(places) == 1 and (name in _PRODUCTS or name in ("Mul", "Dot", "Convolution"))
+"""The rules by the names of torch's operators, without underscores around them."""

@@ -6,13 +6,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from robaudit.models import state_dict
 from robaudit.models.architectures import families_of
 from robaudit.models.base import Source
-from robaudit.models.files import INDEX, is_hub, weights_file
+from robaudit.models.files import is_hub, weights_file
 from robaudit.models.load import guess_format
 from robaudit.models.pretrained import describe, name_of_file
 from robaudit.models.safety import load_tensors
-from robaudit.models.state_dict import other_classes, read_safetensors, weights_of
+from robaudit.models.state_dict import weights_of
+from robaudit.models.weights import other_classes
 from robaudit.spec.model import ModelSpec
 
 _FAMILIES = ("timm:", "torchvision:")
@@ -39,7 +41,7 @@ def recognise(path: str, architecture: str | None, base: Path) -> tuple[dict[str
     known = describe(ModelSpec(path=path, **keys), base)
     if known is not None:
         return keys, known.source
-    if architecture is None and not is_hub(path) and guess_format(file := weights_file(base / path), None) == "state dict":
+    if architecture is None and not is_hub(path) and guess_format(file := weights_file(base / path), None) is state_dict.FORMAT:
         keys = {"weights": name} if (name := name_of_file(file.name)) else _stated(file)
         known = describe(ModelSpec(path=path, **keys), base) if keys else None
     return keys, "" if known is None else known.source
@@ -48,11 +50,10 @@ def recognise(path: str, architecture: str | None, base: Path) -> tuple[dict[str
 def _classes_of(path: str, architecture: str, base: Path) -> dict[str, Any]:
     """The option for weights with another number of classes than the architecture's default, as after fine-tuning."""
     file = base / path
-    format_ = guess_format(file, None) if file.is_file() else None
-    if format_ not in ("state dict", "safetensors") or file.name.endswith(INDEX):
+    read = guess_format(file, None).read if file.is_file() else None
+    if read is None:
         return {}
-    found = read_safetensors(file, path) if format_ == "safetensors" else weights_of(load_tensors(file, path), None, path)[0]
-    classes = other_classes(Source(ModelSpec(path=path, architecture=architecture), file, base), found)
+    classes = other_classes(Source(ModelSpec(path=path, architecture=architecture), file, base), read(file))
     return {} if classes is None else {"architecture_options": {"num_classes": classes}}
 
 
@@ -62,12 +63,12 @@ def needs_architecture(path: str, base: Path) -> bool:
     Raises:
         ModelError: the file is missing, or of an unknown format.
     """
-    return is_hub(path) or guess_format(weights_file(base / path), None) in ("state dict", "safetensors")
+    return is_hub(path) or guess_format(weights_file(base / path), None).read is not None
 
 
 def _stated(path: Path) -> dict[str, Any]:
     """The architecture that a checkpoint states under ``arch``, as the scripts of timm and of torchvision's users write it."""
-    found = load_tensors(path, str(path))
+    found = load_tensors(path)
     name = found.get("arch") if isinstance(found, Mapping) else None
     meant = [one for one in families_of(name) if not one.startswith("robaudit:")] if isinstance(name, str) else []
     if not meant:

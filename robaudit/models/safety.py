@@ -18,12 +18,11 @@ _MOST_EXPANSION, _FREE_BYTES = 50, 2**26
 ZIP = b"PK\3\4"
 
 
-def members(path: Path, where: str, *, check: bool = False) -> list[str]:
+def members(path: Path, *, check: bool = False) -> list[str]:
     """The names of the members of a zip archive.
 
     Args:
         path: the archive.
-        where: what messages call it.
         check: compare each member with its checksum, which torch does not do: a flipped bit would silently give other weights.
 
     Raises:
@@ -33,7 +32,7 @@ def members(path: Path, where: str, *, check: bool = False) -> list[str]:
         with zipfile.ZipFile(path) as archive:
             expanded = sum(member.file_size for member in archive.infolist())
             if expanded > _MOST_EXPANSION * path.stat().st_size + _FREE_BYTES:
-                raise ModelError(where, f"claims to expand to {expanded} bytes", "save it again with torch")
+                raise ModelError(str(path), f"claims to expand to {expanded} bytes", "save it again with torch")
             for member in archive.infolist():
                 member.CRC = member.CRC or None  # type: ignore[assignment]  # unchecked: torch writes 0 where checksums are switched off
             if check and (damaged := archive.testzip()):
@@ -46,10 +45,10 @@ def members(path: Path, where: str, *, check: bool = False) -> list[str]:
         OSError,
         RuntimeError,
     ) as error:  # RuntimeError: encrypted, or packed in an unknown way
-        raise _incomplete(where, error) from error
+        raise _incomplete(path, error) from error
 
 
-def reader_of(path: Path, where: str) -> Any:
+def reader_of(path: Path) -> Any:
     """Torch's own reader of an archive, so that a check sees what torch loads afterwards.
 
     Raises:
@@ -59,15 +58,15 @@ def reader_of(path: Path, where: str) -> Any:
         reader = torch._C.PyTorchFileReader(str(path))
         reader.get_all_records()
     except (RuntimeError, ValueError) as error:  # ValueError: a path that is no text
-        raise _incomplete(where, str(error).partition(". ")[0]) from error
+        raise _incomplete(path, str(error).partition(". ")[0]) from error
     return reader
 
 
-def _incomplete(where: str, why: object) -> ModelError:
-    return ModelError(where, f"is not a complete torch zip archive ({why})", "the file is truncated or damaged; copy or save it again")
+def _incomplete(path: Path, why: object) -> ModelError:
+    return ModelError(str(path), f"is not a complete torch zip archive ({why})", "the file is truncated or damaged; copy or save it again")
 
 
-def load_tensors(path: Path, where: str) -> Any:
+def load_tensors(path: Path) -> Any:
     """``torch.load(weights_only=True)``: tensors and plain containers, never an object that runs code.
 
     Raises:
@@ -75,13 +74,13 @@ def load_tensors(path: Path, where: str) -> Any:
     """
     with path.open("rb") as stream:
         if stream.read(len(ZIP)) == ZIP:
-            members(path, where, check=True)
+            members(path, check=True)
         try:
             return _torch_load(stream)
         except Exception as error:
             if _named(error) and (inert := _with_stand_ins(stream)) is not None:
                 return inert
-            raise refusal(error, where) from error
+            raise refusal(error, str(path)) from error
 
 
 def refusal(error: BaseException, where: str) -> ModelError:

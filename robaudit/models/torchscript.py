@@ -32,8 +32,8 @@ def load_torchscript(source: Source) -> LoadedNetwork:
         ModelError: it is not a TorchScript archive, is damaged, does more than arithmetic without trust, or has NaN weights.
     """
     path = source.file
-    members(path, source.where, check=True)
-    reader = reader_of(path, source.where)
+    members(path, check=True)
+    reader = reader_of(path)
     _check_tensors(reader, source.where)
     if not source.trust:
         _refuse_load_time_code(reader, source.where)

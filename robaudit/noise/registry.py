@@ -62,7 +62,7 @@ class Noise:
         """
         form = self.form
         with blaming(f"noise {self.label}", type(form), NoiseError):
-            form.check(shape, [at.level for at in self.levels])
+            form.check(shape, [at.number for at in self.levels])
             form.check_labels(labels)
 
     def source(self, seed: int, device: torch.device, dtype: torch.dtype = torch.float32, *, stream: str = "") -> NoiseSource:
@@ -133,7 +133,7 @@ class NoiseSource:
             ValueError: it has no covariance; estimators that need one declare it.
         """
         if not isinstance(self.form, AdditiveNoise):
-            raise ValueError("the noise has no known covariance; declare needs_noise")  # noqa: TRY004  a broken contract, not a type
+            raise ValueError("the noise has no known covariance; declare Need.COVARIANCE")  # noqa: TRY004  a broken contract, not a type
         return self.form
 
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -25,6 +24,9 @@ from robaudit.numerics.rowwise import lengths, sums
 Slopes = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 """Image of each row (rows,) and points (rows, d) -> log l (rows,), float64, minus infinity where it is not defined; gradients (rows, d)."""
 
+Numbers = Callable[[], Tensor]
+"""New random numbers for every chain of every image at each call: rows are images x chains, chains fastest."""
+
 CONTROLS = 3
 _RATE, _TARGET = 1.0, 0.8  # of the adaptation: log angle += rate (acceptance - target)
 _SMALLEST, _LARGEST = 1e-3, math.pi / 2  # angles of a trajectory
@@ -32,18 +34,6 @@ _CORRECTED = (-3.0, 1.0)  # log of the factor of the angles on the way down, rel
 _MEMORY = 0.9  # of the running means over temperatures
 _NEAR = 2  # temperatures on each side of an order that share its centre
 _CLIMBING, _CLIMB = 20, 0.25  # one gradient in this many of a way; radians
-
-
-class Randomness(Protocol):
-    """Random numbers of every chain of every image: rows are images x chains, chains fastest."""
-
-    def normals(self) -> Tensor:
-        """Standard normal variables (rows, d)."""
-        ...
-
-    def uniforms(self) -> Tensor:
-        """Uniform variables on [0, 1] (rows,), float64."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,13 +83,21 @@ def gradients_of(temperatures: int, steps: int, chains: int) -> int:
 
 
 def anneal(
-    slopes: Slopes, random: Randomness, images: int, chains: int, temperatures: Sequence[float], steps: int, orders: Sequence[float]
+    slopes: Slopes,
+    normals: Numbers,
+    uniforms: Numbers,
+    images: int,
+    chains: int,
+    temperatures: Sequence[float],
+    steps: int,
+    orders: Sequence[float],
 ) -> Annealed:
     """Send the chains up and down.
 
     Args:
         slopes: log l and its gradient.
-        random: source of random numbers.
+        normals: standard normal variables (rows, d).
+        uniforms: on [0, 1] (rows,), float64.
         images: number of images.
         chains: of each image, 2 or more.
         temperatures: ascending, the first 0.
@@ -109,10 +107,10 @@ def anneal(
     Source: Rice et al., Robustness between the worst and average case, section 4.2, for Hamiltonian path sampling; Neal 2001 for annealing;
     the splitting, the two ways and the controls are robaudit's.
     """
-    z = random.normals()
+    z = normals()
     image = torch.arange(images, device=z.device).repeat_interleave(chains)
     downwards = temperatures[::-1]
-    chain = _Chains(slopes, random, image, chains, z, [_around(downwards.index(q), len(downwards)) for q in orders])
+    chain = _Chains(slopes, normals, uniforms, image, chains, z, [_around(downwards.index(q), len(downwards)) for q in orders])
     angle = z.new_full((images,), math.log(_LARGEST), dtype=torch.float64)
     up, angles = chain.way(temperatures, steps, [angle] * len(temperatures), absolute=True)
     climb = climbing_steps(len(temperatures), steps)
@@ -130,8 +128,10 @@ def _around(place: int, n: int) -> list[int]:
 class _Chains:
     """All chains in lock-step; row = image * chains + chain."""
 
-    def __init__(self, slopes: Slopes, random: Randomness, image: Tensor, chains: int, z: Tensor, near: Sequence[Sequence[int]]) -> None:
-        self._slopes, self._random, self._image, self._chains = slopes, random, image, chains
+    def __init__(
+        self, slopes: Slopes, normals: Numbers, uniforms: Numbers, image: Tensor, chains: int, z: Tensor, near: Sequence[Sequence[int]]
+    ) -> None:
+        self._slopes, self._normals, self._uniforms, self._image, self._chains = slopes, normals, uniforms, image, chains
         self._known = z.new_zeros(4, *z.shape)
         """Running means of z and of grad log l over temperatures, z, grad log l: adjacent, for products with all of them."""
         self._means, self._state = self._known[:2], self._known[2:]
@@ -201,7 +201,7 @@ class _Chains:
         start, start_slope = self._state
         cos, sin, half, to_z, to_p = self._coefficients(angle / steps, start)
         kick, drift, push = half * t, to_z * centre, to_p * centre
-        first = self._random.normals()
+        first = self._normals()
         z, value, slope = start, self._value, start_slope
         p = torch.addcmul(first, kick, slope)
         for i in range(steps):
@@ -213,7 +213,7 @@ class _Chains:
         lost = torch.mul(z, z).addcmul_(p, p).addcmul_(start, start, value=-1).addcmul_(first, first, value=-1)
         gained = sums(lost, torch.float64) / -2 + (t * (value - self._value) if t else 0.0)
         probability = gained.clamp_max(0).exp().nan_to_num(0.0).where(value.isfinite(), 0.0)
-        accepted = self._random.uniforms() < probability
+        accepted = self._uniforms() < probability
         for old, new in ((start, z), (start_slope, slope)):
             torch.where(accepted[:, None], new, old, out=old)
         self._value = torch.where(accepted, value, self._value)

@@ -54,11 +54,11 @@ class Attack:
 
     Attributes:
         log_l: the highest log l of each image (images,), float64.
-        pixels: where it is (images, *shape).
+        points: where it is (images, *shape).
     """
 
     log_l: Tensor
-    pixels: Tensor
+    points: Tensor
 
 
 def ascend(slopes: Slopes, x: Tensor, starts: Tensor, domain: Domain, steps: int) -> Attack:

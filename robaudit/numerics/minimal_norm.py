@@ -30,8 +30,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -50,24 +49,8 @@ Slopes = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
 """Image (rows,), pixels (rows, *shape) and class j of each row (rows,) -> logits (rows, classes), gradient of z_j - z_y (rows, *shape)."""
 
 
-class RestartRandomness(Protocol):
-    """Random numbers of each image."""
-
-    def uniforms(self, restart: int) -> Tensor:
-        """On [0, 1], for each image of the batch (images, *shape), of the type of the pixels."""
-        ...
-
-
-class FlipOrigin(IntEnum):
-    """Where the nearest flip came from."""
-
-    NONE = 0
-    MISCLASSIFIED = 1
-    CHAIN = 2
-    RESTART = 3
-    POLISH = 4
-    OTHER_NORM = 5
-    RAY = 6
+Uniforms = Callable[[int], Tensor]
+"""Number of a restart -> random numbers on [0, 1] for each image (images, *shape), of the type of the pixels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,14 +91,12 @@ class Flips:
         pixels: where it is (images, *shape); the image itself where none was found.
         radius: the norm of the difference of these pixels and the image's (images,), float64; infinite where none was found.
         label: the class there (images,); the given one where none was found.
-        origin: :class:`FlipOrigin` of each (images,), int64.
         gradients, forwards: passes that each image took (images,), int64; a gradient is a forward and a backward pass.
     """
 
     pixels: Tensor
     radius: Tensor
     label: Tensor
-    origin: Tensor
     gradients: Tensor
     forwards: Tensor
 
@@ -138,14 +119,12 @@ _RAYS, _LENGTHS = 4, 6  # where no chain met a flip: rays of each kind, and poin
 _PUSHES = 12  # attempts to move outwards, if a pass without gradients sees no flip
 
 
-def nearest_flips(logits: Logits, slopes: Slopes, x: Tensor, y: Tensor, search: Search, random: RestartRandomness) -> Flips:
+def nearest_flips(logits: Logits, slopes: Slopes, x: Tensor, y: Tensor, search: Search, uniforms: Uniforms) -> Flips:
     """:func:`shared_flips` in a single norm."""
-    return shared_flips(logits, slopes, x, y, [search], random)[0]
+    return shared_flips(logits, slopes, x, y, [search], uniforms)[0]
 
 
-def shared_flips(
-    logits: Logits, slopes: Slopes, x: Tensor, y: Tensor, searches: Sequence[Search], random: RestartRandomness
-) -> list[Flips]:
+def shared_flips(logits: Logits, slopes: Slopes, x: Tensor, y: Tensor, searches: Sequence[Search], uniforms: Uniforms) -> list[Flips]:
     """The nearest pixels to each image that the model classifies differently, as found by the search, in several norms.
 
     Each is verified by a pass without gradients. A flip that is met on the way counts in every norm. An image's
@@ -156,7 +135,7 @@ def shared_flips(
         x: images (images, *shape).
         y: the class of each (images,).
         searches: the options, which differ only in norm and cap.
-        random: for the restarts.
+        uniforms: for the restarts.
 
     Returns:
         The flips in each norm. Passes are counted over all norms together.
@@ -170,13 +149,13 @@ def shared_flips(
         hunt.descend(linear)
     restarts = max(search.noisy for search in searches)
     for restart in range(restarts):
-        uniforms = random.uniforms(restart)
+        noise = uniforms(restart)
         for hunt, search in zip(hunts, searches, strict=True):
             if restart < search.noisy:
-                hunt.restart(uniforms, restart)
+                hunt.restart(noise, restart)
     blind = np.flatnonzero(np.isinf(hunts[0].radius))  # shared by all searches
     if len(blind):
-        passes.cast(blind, linear, [random.uniforms(restarts + ray) for ray in range(_RAYS)])
+        passes.cast(blind, linear, [uniforms(restarts + ray) for ray in range(_RAYS)])
     for hunt in hunts:
         for other in hunts:
             if other is not hunt:
@@ -234,7 +213,7 @@ class _Passes:
 
     def look(self) -> None:
         """Classify the images themselves; ``right`` marks the given class."""
-        logits = self._looked(self.everything, torch.zeros_like(self.flat), FlipOrigin.MISCLASSIFIED)
+        logits = self._looked(self.everything, torch.zeros_like(self.flat))
         self._clean, self.right = logits, np.flatnonzero(self._labels(self.everything, logits) == self.y)
 
     def linearised(self, candidates: int) -> _Linear:
@@ -247,19 +226,19 @@ class _Passes:
         rows = self.right
         at = self.placed(rows)
         for k in range(targets.shape[1] if len(rows) else 0):
-            found = self.sloped(rows, torch.zeros_like(self.flat[at]), targets[rows, k], FlipOrigin.NONE)
+            found = self.sloped(rows, torch.zeros_like(self.flat[at]), targets[rows, k])
             margin[rows, k] = found.margin
             slope[:, k].index_copy_(0, at, found.w)
         return _Linear(targets, margin, slope)
 
-    def sloped(self, image: Ints, d: Tensor, target: Ints, origin: FlipOrigin, rooms: FeasibleSet | None = None) -> _Sloped:
+    def sloped(self, image: Ints, d: Tensor, target: Ints, rooms: FeasibleSet | None = None) -> _Sloped:
         """A gradient at each point, with its measures in this feasible set."""
         self.gradients[image] += 1
         at, to = self.placed(np.stack([image, target])).unbind()
         x, pixels = self._pixels(at, d)
         logits, gradient = self._slopes(at, pixels, to)
         w = gradient.flatten(1).nan_to_num(0.0, 0.0, 0.0)
-        z, measured = self._shown(image, d, x, pixels, logits, origin, [] if rooms is None else rooms.measured(w, d))
+        z, measured = self._shown(image, d, x, pixels, logits, [] if rooms is None else rooms.measured(w, d))
         rows, own = np.arange(len(image)), self.y[image]
         with np.errstate(invalid="ignore"):
             margin = z[rows, own] - z[rows, target]
@@ -280,11 +259,11 @@ class _Passes:
         for ray in [*linear.slope[at, :_RAYS].unbind(1), *noise, *(-one for one in noise)]:
             for halvings in range(_LENGTHS):
                 x, pixels = self._pixels(at, ray.sign() / 2**halvings)
-                self.flips(image, (pixels - x).flatten(1), FlipOrigin.RAY)
+                self.flips(image, (pixels - x).flatten(1))
 
-    def flips(self, image: Ints, d: Tensor, origin: FlipOrigin | None = None) -> NDArray[np.bool_]:
+    def flips(self, image: Ints, d: Tensor) -> NDArray[np.bool_]:
         """Whether a plain pass gives another class (rows,); a nearer flip is recorded."""
-        flipped: NDArray[np.bool_] = self._labels(image, self._looked(image, d, origin)) != self.y[image]
+        flipped: NDArray[np.bool_] = self._labels(image, self._looked(image, d)) != self.y[image]
         return flipped
 
     def label(self, image: Ints, d: Tensor) -> Ints:
@@ -309,15 +288,15 @@ class _Passes:
         """The classes (rows,); the given class where a logit is not finite, which is no flip."""
         return np.where(np.isfinite(logits).all(1), logits.argmax(1), self.y[image])
 
-    def _looked(self, image: Ints, d: Tensor, origin: FlipOrigin | None) -> Floats:
+    def _looked(self, image: Ints, d: Tensor) -> Floats:
         """The logits of a plain pass (rows, classes)."""
         self.forwards[image] += 1
         at = self.placed(image)
         x, pixels = self._pixels(at, d)
-        return self._shown(image, d, x, pixels, self._logits(at, pixels), origin)[0]
+        return self._shown(image, d, x, pixels, self._logits(at, pixels))[0]
 
     def _shown(
-        self, image: Ints, d: Tensor, x: Tensor, pixels: Tensor, logits: Tensor, origin: FlipOrigin | None, sums: Sequence[Tensor] = ()
+        self, image: Ints, d: Tensor, x: Tensor, pixels: Tensor, logits: Tensor, sums: Sequence[Tensor] = ()
     ) -> tuple[Floats, Floats]:
         """Bring logits and further sums (rows,) to the host, and let every search record nearer flips."""
         added = (pixels.double() - x.double()).flatten(1)
@@ -326,7 +305,7 @@ class _Passes:
         z, norms, further = np.split(table, [logits.shape[1], logits.shape[1] + len(sizes)], 1)
         label = self._labels(image, z)
         for hunt, radius in zip(self._hunts, norms.T, strict=True):
-            hunt.keep(image, d, radius, label, origin)
+            hunt.keep(image, d, radius, label)
         return z, further
 
 
@@ -344,23 +323,20 @@ class BoundarySearch:
         self._rooms = FeasibleSet(search.norm, -flat, 1 - flat) if search.clipped else FeasibleSet(search.norm)
         self._best = torch.zeros_like(flat)
         self.radius = np.full(len(flat), np.inf)
-        self._label, self._origin = passes.y.copy(), np.full(len(flat), int(FlipOrigin.NONE))
+        self._label = passes.y.copy()
 
-    def keep(self, image: Ints, d: Tensor, radius: Floats, label: Ints, origin: FlipOrigin | None) -> None:
+    def keep(self, image: Ints, d: Tensor, radius: Floats, label: Ints) -> None:
         """Record the flips that are nearer than the best of their image.
 
         Args:
             image, d, label: of each row.
             radius: of what was added to the pixels, after rounding (rows,).
-            origin: of the rows; None: same as of the best so far.
         """
         rows = np.flatnonzero((label != self._passes.y[image]) & (radius < self.radius[image]))
         if not len(rows):
             return
         where = image[rows]
         self.radius[where], self._label[where] = radius[rows], label[rows]
-        if origin is not None:
-            self._origin[where] = int(origin)
         to, nearer = self._passes.placed(np.stack([where, rows])).unbind()
         self._best.index_copy_(0, to, d[nearer])
 
@@ -376,7 +352,7 @@ class BoundarySearch:
         reached = np.empty((len(targets), first))
         for chain in range(first):
             start = points[passes.placed(passes.everything), passes.placed(order[:, chain].copy())]
-            reached[:, chain] = self.run_chains(passes.right, targets[:, chain], start, _FIRST, self._search.steps, FlipOrigin.CHAIN)
+            reached[:, chain] = self.run_chains(passes.right, targets[:, chain], start, _FIRST, self._search.steps)
         best = reached.argsort(axis=1, kind="stable")
         self._nearest = np.concatenate([np.take_along_axis(targets, best, 1), targets[:, first:]], 1)
 
@@ -388,13 +364,13 @@ class BoundarySearch:
         radius = self._passes.placed(np.minimum(wanted, self._search.cap))
         scale = (radius / size(noise, self.norm).clamp_min(TINY)).to(noise.dtype)
         start, target = self._rooms.boxed(noise * scale[:, None]), self._nearest[:, number % self._nearest.shape[1]]
-        self.run_chains(self._passes.right, target, start, _FIRST, self._search.steps, FlipOrigin.RESTART)
+        self.run_chains(self._passes.right, target, start, _FIRST, self._search.steps)
 
     def borrow(self, other: BoundarySearch) -> None:
         """A chain from the best flip in another norm."""
-        self.run_chains(other._flipped(), other._label, other._best, _POLISH, self._search.steps, FlipOrigin.OTHER_NORM)
+        self.run_chains(other._flipped(), other._label, other._best, _POLISH, self._search.steps)
 
-    def run_chains(self, active: Ints, target: Ints, d: Tensor, eta: float, steps: int, origin: FlipOrigin) -> Floats:
+    def run_chains(self, active: Ints, target: Ints, d: Tensor, eta: float, steps: int) -> Floats:
         """Run a chain of each image. The host waits for the device once a step.
 
         Args:
@@ -403,7 +379,6 @@ class BoundarySearch:
             d: starting perturbations (images, d).
             eta: of the first step, relative to the radius.
             steps: gradients of each.
-            origin: of the flips they find.
 
         Returns:
             The radius of the smallest flip of each (images,); infinite if there was none.
@@ -414,7 +389,7 @@ class BoundarySearch:
         for step in range(steps):
             if not len(active):
                 break
-            found = self._passes.sloped(active, d, target, origin, rooms)
+            found = self._passes.sloped(active, d, target, rooms)
             radius = found.measured[:, 0]
             reached[active] = np.where(found.flipped, np.minimum(reached[active], radius), reached[active])
             if step == steps - 1:
@@ -442,7 +417,7 @@ class BoundarySearch:
 
     def polish(self) -> None:
         """Slide along the boundary from the best point."""
-        self.run_chains(self._flipped(), self._label, self._best, _POLISH, self._search.polish, FlipOrigin.POLISH)
+        self.run_chains(self._flipped(), self._label, self._best, _POLISH, self._search.polish)
 
     def bisect(self) -> None:
         """Find the first flip on the ray to the best point, on a coarse grid, and bisect before it."""
@@ -480,14 +455,13 @@ class BoundarySearch:
         passes = self._passes
         pixels = passes.pixels(self._best)
         radius = size((pixels.double() - passes.x.double()).flatten(1), self.norm)
-        table = np.stack([np.isfinite(self.radius), self._label, passes.y, self._origin, passes.gradients, passes.forwards])
-        finite, label, y, origin, gradients, forwards = passes.placed(table).unbind()
+        table = np.stack([np.isfinite(self.radius), self._label, passes.y, passes.gradients, passes.forwards])
+        finite, label, y, gradients, forwards = passes.placed(table).unbind()
         found = (finite > 0) & (radius <= self._search.cap)
         return Flips(
             torch.where(found.view(-1, *[1] * (pixels.ndim - 1)), pixels, passes.x),
             torch.where(found, radius, torch.inf),
             torch.where(found, label, y),
-            torch.where(found, origin, int(FlipOrigin.NONE)),
             gradients,
             forwards,
         )

@@ -73,28 +73,13 @@ def log_marginal(successes: ArrayLike, failures: ArrayLike, prior: Prior = JEFFR
     return found
 
 
-def log_martingale(successes: ArrayLike, failures: ArrayLike, p: ArrayLike, prior: Prior = JEFFREYS) -> Floats:
-    """log M_t(p) = log_marginal - S log p - F log(1 - p).
-
-    Under p, M_t is a nonnegative martingale that starts at 1: the chance that it ever reaches 1/a is at most a (Ville).
-
-    Args:
-        successes, failures: S and F, any shapes that broadcast.
-        p: the probability tested, in [0, 1].
-        prior: over the probability of a success.
-
-    Returns:
-        float64 of the broadcast shape; inf where p = 0 or 1 is impossible.
-    """
-    return log_marginal(successes, failures, prior) - _log_likelihood(np.asarray(successes), np.asarray(failures), np.asarray(p))
-
-
 def confidence_sequence(
     successes: ArrayLike, failures: ArrayLike, confidence: float = 0.95, prior: Prior = JEFFREYS
 ) -> tuple[Floats, Floats]:
     """The interval {p : M_t(p) < 1/(1 - confidence)}: it holds the truth *at all times t at once* with at least this probability.
 
-    With M_t of :func:`log_martingale`, one may look after every draw and stop by any rule. log M_t is convex in p with its least
+    log M_t(p) = :func:`log_marginal` - S log p - F log(1 - p). Under p, M_t is a nonnegative martingale that starts at 1: the chance that
+    it ever reaches 1/a is at most a (Ville). One may look after every draw and stop by any rule. log M_t is convex in p with its least
     value, at most 0, at S/(S + F): the set is an interval around it; each end is bisected to the last bit and rounded outwards. The
     bounds use the current counts alone; intersecting them over time would also cover, but could exclude the estimate itself.
 
@@ -138,31 +123,15 @@ def deciding_sequence(successes: ArrayLike, failures: ArrayLike, threshold: floa
     Source: as :func:`confidence_sequence`; one-sided mixtures: Darling and Robbins 1968; Howard et al. 2021.
     """
     s, f = _checked(successes, failures, confidence)
-    below, above = (marginal + np.log1p(-confidence) for marginal in _deciding_marginals(s, f, threshold))
+    below, above = (marginal + np.log1p(-confidence) for marginal in deciding_marginals(s, f, threshold))
     low_ends, high_ends = _ends(s, f, below), _ends(s, f, above)
     lower = np.where(low_ends[0] < threshold, low_ends[0], np.maximum(high_ends[0], threshold))
     upper = np.where(high_ends[1] >= threshold, high_ends[1], np.minimum(low_ends[1], np.nextafter(threshold, 0.0)))
     return lower, upper
 
 
-def deciding_log_martingale(successes: ArrayLike, failures: ArrayLike, p: float, threshold: float) -> Floats:
-    """log M_t(p) of :func:`deciding_sequence`: it rejects p once this reaches -log(1 - confidence).
-
-    Args:
-        successes, failures: S and F, any shapes that broadcast.
-        p: the probability tested, in [0, 1].
-        threshold: in (0, 1).
-
-    Returns:
-        float64 of the broadcast shape.
-    """
-    s, f = _checked(successes, failures, 0.5)
-    below, above = _deciding_marginals(s, f, threshold)
-    return (below if p < threshold else above) - _log_likelihood(s, f, p)
-
-
-def _deciding_marginals(s: Floats, f: Floats, threshold: float) -> tuple[Floats, Floats]:
-    """log_marginal under the prior for the p below the threshold, and under that for the others."""
+def deciding_marginals(s: Floats, f: Floats, threshold: float) -> tuple[Floats, Floats]:
+    """:func:`log_marginal` under the prior for the p below the threshold, and under that for the others."""
     from scipy.special import betainc, betaincc, betaln
 
     over, under = np.full(s.shape, -np.inf), np.full(s.shape, -np.inf)  # every component cut at the threshold, each part with mass 1

@@ -82,7 +82,9 @@ class RunImages:
                 raise RobauditError(
                     self._dataset.where, f"no longer has a sample {sample_id!r}", "restore the data set that the run was made on"
                 )
-        self._noises = {noise.label: noise.source(own.run.seed, torch.device("cpu")) for noise in noises_of(run, own)}
+        self._noises: dict[str | None, NoiseSource] = {
+            noise.label: noise.source(own.run.seed, torch.device("cpu")) for noise in noises_of(run, own)
+        }
 
     def clean(self, sample_id: str) -> Tensor:
         """The pixels (channels, height, width) in [0, 1].
@@ -109,7 +111,7 @@ class RunImages:
 def first_copy(source: NoiseSource, sample_id: str, clean: Tensor, at: NoiseLevel) -> Tensor:
     """The first noisy copy of an image (channels, height, width), as the estimators see it."""
     z = next(source.blocks(sample_id, 1, shape_of(clean)))
-    copy = source.noisy(clean[None], z.to(clean.dtype), at.level, ids=[sample_id])[0]
+    copy = source.noisy(clean[None], z.to(clean.dtype), at.number, ids=[sample_id])[0]
     return copy.clamp(0.0, 1.0) if source.form.clip else copy
 
 
@@ -131,7 +133,7 @@ def write_gallery(run: Run, flagged: Sequence[Flagged], folder: Path, source: Im
             raise RobauditError(str(target), f"cannot be made: {error.strerror or error}", "choose another --images") from error
         for rank, sample in enumerate((*one.samples, *one.robust), start=1):
             clean = images.clean(sample.id)
-            picture = side_by_side(clean, clean if one.key.at.levelless else images.noisy(sample.id, clean, one.key.at))
+            picture = side_by_side(clean, clean if one.key.at.level is None else images.noisy(sample.id, clean, one.key.at))
             write_atomically(target / _name(rank, sample, run.class_names), picture)
             written += 1
     return written
@@ -163,9 +165,9 @@ def _name(rank: int, sample: Flag, names: Sequence[str] | None) -> str:
 
 
 def _level(at: NoiseLevel) -> str:
-    number = f"{at.level:.6g}"
-    if at.levelless:
+    if at.level is None:
         return at.text
+    number = f"{at.level:.6g}"
     return number if at.usual else f"{at.noise}-{at.name}-{number}"
 
 

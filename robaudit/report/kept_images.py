@@ -11,8 +11,8 @@ from typing import Literal
 
 import numpy as np
 
-from robaudit.datasets.arrays import ArrayDataset
 from robaudit.datasets.base import Dataset, Labels, Sample
+from robaudit.datasets.image_set import ImageSet
 from robaudit.datasets.npz import NpzSpec
 from robaudit.errors import DataError, RobauditError, SampleError
 from robaudit.files import write_atomically
@@ -66,7 +66,7 @@ class KeptImages:
 
     def __init__(self, folder: Path) -> None:
         self.where = str(folder / NAME)
-        self._images: ArrayDataset | None = None
+        self._images: ImageSet | None = None
         self._ids: Sequence[str] = ()
         if not (folder / NAME).exists():
             return
@@ -124,7 +124,7 @@ def only_the_worst(kept: int) -> RobauditError:
     return RobauditError("this run", what, "audit data on disk to see the others")
 
 
-def _array(folder: Path, key: str, layout: Literal["nchw", "nhw"]) -> ArrayDataset:
+def _array(folder: Path, key: str, layout: Literal["nchw", "nhw"]) -> ImageSet:
     return NpzSpec(path=NAME, images_key=key, labels_key=None, layout=layout).open(folder, trust=False)
 
 

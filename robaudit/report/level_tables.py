@@ -73,7 +73,7 @@ def _table(found: Sequence[Found[LevelCurve]], changes: Mapping[str, Changes], s
     return Table(
         f"{first.estimator}, {first.noise} noise",
         (
-            Column(levels[0].name.value),
+            Column(str(levels[0].name)),
             *([Column("run")] if several else []),
             *([Column("accuracy", number=True)] if labelled else []),
             Column(_head(first.quantity), number=True),

@@ -188,13 +188,13 @@ def p_value(p: float) -> str:
 def level_numbers(levels: Iterable[NoiseLevel]) -> dict[NoiseLevel, str]:
     """The numbers of noise levels as the shortest texts (three digits or more) that tell levels of one name apart."""
     found = {}
-    by_name: dict[LevelName, list[NoiseLevel]] = {}
+    by_name: dict[LevelName | None, list[NoiseLevel]] = {}
     for at in dict.fromkeys(levels):
         by_name.setdefault(at.name, []).append(at)
     for some in by_name.values():
-        different = len({at.level for at in some})
-        digits = next((n for n in range(3, 17) if len({f"{at.level:.{n}g}" for at in some}) == different), 17)
-        found.update({at: f"{at.level:.{digits}g}" for at in some})
+        different = len({at.number for at in some})
+        digits = next((n for n in range(3, 17) if len({f"{at.number:.{n}g}" for at in some}) == different), 17)
+        found.update({at: f"{at.number:.{digits}g}" for at in some})
     return found
 
 

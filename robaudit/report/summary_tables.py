@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from robaudit.levels import NO_NOISE, NoiseLevel, noise_level
+from robaudit.levels import NoiseLevel, noise_level
 from robaudit.names import ResultName
 from robaudit.quantities import LOSS, Quantity
 from robaudit.report import numbers
@@ -189,11 +189,11 @@ def _tail(quantity: Quantity) -> str:
 
 
 def _key_heads(several: bool, at: NoiseLevel) -> tuple[str, ...]:
-    return "estimator", *(("noise",) if several else ()), *(() if at.levelless else (at.name.value,))
+    return "estimator", *(("noise",) if several else ()), *(() if at.level is None else (str(at.name),))
 
 
 def _key_cells(key: GroupKey, texts: Mapping[NoiseLevel, str], several: bool) -> tuple[str, ...]:
-    return key.estimator, *((key.noise,) if several else ()), *(() if key.at.levelless else (texts[key.at],))
+    return key.estimator, *((key.noise,) if several else ()), *(() if key.at.level is None else (texts[key.at],))
 
 
 def mean_cell(mean: Mean, quantity: Quantity, *, exact: bool = True, alone: bool = False) -> Cell:
@@ -274,7 +274,7 @@ def about(key: GroupKey, unit: str, higher_is_better: bool) -> str:
 
 def circumstances(key: GroupKey | None, higher_is_better: bool, *more: str) -> str:
     """The line below the heading: noise (of a group; None: several), direction, and ``more``."""
-    under = () if key is None else ("no noise" if key.at == NO_NOISE else f"{key.noise} noise",)
+    under = () if key is None else ("no noise" if key.at.noise is None else f"{key.noise} noise",)
     return ", ".join((*under, "higher is better" if higher_is_better else "lower is better", *more))
 
 
@@ -310,7 +310,7 @@ def censoring(groups: Sequence[GroupSummary]) -> Iterator[str]:
     """How many values of which results are only known to be larger, or were not found, one line each."""
     for group in groups:
         if group.censored and group.cap is not None:
-            where = "" if group.key.at == NO_NOISE else f" at {group.key.at}"
+            where = "" if group.key.at.noise is None else f" at {group.key.at}"
             beyond, how = f"beyond {group.cap:.4g}", "their mean counts them as that and is a lower bound"
             if group.not_found:
                 beyond, how = f"not found up to {group.cap:.4g}", f"{how} of the radii that the search finds, not of the true ones"

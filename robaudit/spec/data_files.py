@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import json
+import csv
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
+
+from robaudit.errors import DataError
 
 SUFFIXES = frozenset((".png", ".jpg", ".jpeg", ".bmp", ".ppm", ".pgm", ".pbm", ".tif", ".tiff", ".webp", ".gif"))
 """Suffixes of image files."""
@@ -24,6 +26,7 @@ USUAL_LABELS = (
 DELIMITERS = (",", ";", "\t")
 """Delimiters of a CSV file."""
 FORMS = {
+    ".arrow": "arrow",
     ".parquet": "parquet",
     ".pq": "parquet",
     ".tar": "webdataset",
@@ -57,13 +60,14 @@ def recognised(written: str, base: Path) -> dict[str, Any] | None:
     if suffix == ".npz":
         return {"kind": "npz", "path": written}
     if suffix in (".csv", ".tsv"):
-        return {"kind": "csv", "path": written, **_renamed(columns_of(path))}
+        return {"kind": "csv", "path": written, **_renamed(_columns_of(path))}
     return {"kind": "hf", "path": written} if form_of(written) else None
 
 
 def form_of(name: str) -> str | None:
     """The reader of the library ``datasets`` for a file of this name, if any."""
-    return next((form for suffix, form in FORMS.items() if name.lower().endswith(suffix)), None)
+    own_cache = name.rpartition("/")[2].startswith("cache-")  # beside what it has saved
+    return None if own_cache else next((form for suffix, form in FORMS.items() if name.lower().endswith(suffix)), None)
 
 
 def is_pattern(written: str) -> bool:
@@ -72,21 +76,28 @@ def is_pattern(written: str) -> bool:
 
 
 def _folder(written: str, path: Path) -> dict[str, Any]:
-    if (path / "dataset_dict.json").is_file():
-        return {"kind": "hf", "path": written, "split": preferred(_saved_splits(path))}
-    if (path / "state.json").is_file():
-        return {"kind": "hf", "path": written}
     inner = written.rstrip("/")
     if (path / METADATA).is_file():
-        return {"kind": "csv", "path": f"{inner}/{METADATA}", **_renamed(columns_of(path / METADATA))}
-    if (path / "metadata.jsonl").is_file():
-        return {"kind": "hf", "path": f"{inner}/metadata.jsonl"}
-    found = [file.relative_to(path) for file in islice(_below(path), _MOST_LISTED)]
-    for form in dict.fromkeys(FORMS.values()):
-        if files := [file for file in found if form_of(file.name) == form]:
-            splits = dict.fromkeys(split_of(file)[0] for file in files)
-            return {"kind": "hf", "path": written} | ({"split": preferred(splits)} if len(splits) > 1 else {})
+        return {"kind": "csv", "path": f"{inner}/{METADATA}", **_renamed(_columns_of(path / METADATA))}
+    if any(form_of(name) for name in islice(visible_files(path), _MOST_LISTED)):
+        return {"kind": "hf", "path": written}
     return {"kind": "images", "path": inner + _class_folders(path)}
+
+
+def visible_files(root: Path, inside: str = "") -> Iterator[str]:
+    """The files below a folder (or one folder in it) that are not hidden, as paths relative to ``root`` with slashes.
+
+    Raises:
+        DataError: a folder cannot be listed; without it, a class could be missing.
+    """
+
+    def refuse(error: OSError) -> NoReturn:
+        raise DataError(str(error.filename), f"cannot be listed ({error.strerror})", "give folders that you may read") from None
+
+    for place, folders, names in os.walk(root / inside, onerror=refuse):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        below = Path(place).relative_to(root).as_posix()
+        yield from (name if below == "." else f"{below}/{name}" for name in names if not name.startswith("."))
 
 
 def _class_folders(path: Path) -> str:
@@ -103,15 +114,15 @@ def preferred(splits: Iterable[str]) -> str:
     return min(splits, key=lambda name: SPLITS.index(name.lower()) if name.lower() in SPLITS else len(SPLITS))
 
 
-def split_of(path: Path) -> tuple[str, Path]:
-    """The split that a data file belongs to, by its name or its folder's, and the folder that its data set is in."""
+def split_of(path: Path) -> str:
+    """The split that a data file of a folder belongs to, by its name or its folder's, as on the Hub; '' if they name none.
+
+    ``test-00000-of-00002.parquet``, ``my_val_images.tar`` and ``test/data-00000-of-00001.arrow`` belong to test, val and test.
+    """
     shard = _SHARD.fullmatch(path.stem)
-    if shard:
-        return shard[1], path.parent
-    named = next((word for word in _words(path.stem) if word in SPLITS), None)
-    if named is not None:
-        return named, path.parent
-    return (path.parent.name, path.parent.parent) if path.parent.name in SPLITS else ("train", path.parent)
+    if shard and shard[1] != "data":
+        return shard[1]
+    return next((word for word in (*re.split(r"[-._ ]", path.stem), path.parent.name) if word in SPLITS), "")
 
 
 def usual(names: Sequence[str], columns: Sequence[str]) -> str | None:
@@ -120,15 +131,19 @@ def usual(names: Sequence[str], columns: Sequence[str]) -> str | None:
     return next((lower[name] for name in names if name in lower), None)
 
 
-def columns_of(path: Path) -> list[str]:
-    """The names in the first line of a CSV file; empty if it has no header."""
+def header_of(line: str) -> tuple[str, list[str]]:
+    """The delimiter and the names of columns in the first line of a CSV file."""
+    delimiter = str(max(DELIMITERS, key=line.count))
+    return delimiter, [name.strip() for name in next(csv.reader([line], delimiter=delimiter), [])]
+
+
+def _columns_of(path: Path) -> list[str]:
+    """The names in the first line of a CSV file; empty if it cannot be read."""
     try:
         with path.open("rb") as file:
-            line = file.readline(_LONGEST_LINE).decode("utf-8-sig")
-    except (OSError, ValueError):
+            return header_of(file.readline(_LONGEST_LINE).decode("utf-8-sig"))[1]
+    except (OSError, ValueError, csv.Error):
         return []
-    delimiter = max(DELIMITERS, key=line.count)
-    return [name.strip().strip('"') for name in line.split(delimiter)]
 
 
 def _renamed(columns: Sequence[str]) -> dict[str, Any]:
@@ -136,25 +151,6 @@ def _renamed(columns: Sequence[str]) -> dict[str, Any]:
     path, label = usual(USUAL_PATHS, columns), usual(USUAL_LABELS, columns)
     found = {"path_column": path if path and "path" not in columns else None, "label_column": label if "label" not in columns else None}
     return {key: name for key, name in found.items() if name is not None}
-
-
-def _saved_splits(path: Path) -> list[str]:
-    try:
-        names = json.loads((path / "dataset_dict.json").read_bytes())["splits"]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        names = []
-    return [name for name in names if isinstance(name, str)] or ["test"] if isinstance(names, list) else ["test"]
-
-
-def _words(text: str) -> list[str]:
-    return re.split(r"[-._ /]", text)
-
-
-def _below(path: Path) -> Iterator[Path]:
-    """The visible files below a folder."""
-    for place, folders, names in os.walk(path):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        yield from (Path(place, name) for name in sorted(names) if not name.startswith("."))
 
 
 def _entries(path: Path) -> list[str]:

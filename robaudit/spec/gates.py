@@ -10,7 +10,7 @@ from typing import Literal
 
 from robaudit.documents import Document
 from robaudit.errors import SpecError, did_you_mean
-from robaudit.levels import GAUSSIAN, NO_NOISE, LevelChoice, LevelName, NoiseLevel
+from robaudit.levels import GAUSSIAN, LevelChoice, LevelName, NoiseLevel
 from robaudit.names import Part, PartName, ResultName
 from robaudit.spec.fields import as_number
 
@@ -111,8 +111,8 @@ class Gate(Document):
     def about(self, result: str, at: NoiseLevel) -> Gate:
         """The same gate on the result of this name, at this noise level."""
         name = ResultName.parse(result)
-        if at.levelless:
-            return replace(self, estimator=name.estimator, part=name.part, noise=None if at == NO_NOISE else at.noise)
+        if at.level is None:
+            return replace(self, estimator=name.estimator, part=name.part, noise=at.noise)
         return replace(self, estimator=name.estimator, part=name.part, noise=at.noise, level=at.level, level_name=at.name)
 
     def __str__(self) -> str:

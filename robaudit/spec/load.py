@@ -308,8 +308,8 @@ def _with_options(entry: object) -> object:
     """An entry of the list of estimators as ``{name: options}``, if it is one."""
     if isinstance(entry, str):
         return {entry: {}}
-    if isinstance(entry, dict) and "name" in entry and entry.keys() <= {"name", "options"}:
-        return {entry["name"]: entry.get("options") or {}}
+    if isinstance(entry, dict) and "name" in entry and isinstance(entry.get("options") or {}, dict):
+        return {entry["name"]: {**{key: entry[key] for key in entry if key not in ("name", "options")}, **(entry.get("options") or {})}}
     if isinstance(entry, dict) and len(entry) == 1:
         return {name: {} if options is None else options for name, options in entry.items()}
     return entry

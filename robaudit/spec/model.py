@@ -25,7 +25,7 @@ from pydantic import (
 )
 
 from robaudit.errors import DataError, SpecError, did_you_mean
-from robaudit.levels import GAUSSIAN, LEVEL_KEYS, NO_NOISE, LevelName, NoiseLevel
+from robaudit.levels import GAUSSIAN, LEVEL_KEYS, NONE, LevelName, NoiseLevel
 from robaudit.spec.class_names import read_class_ids, read_class_names, read_ids
 from robaudit.spec.fields import (
     MISSING_KEY,
@@ -310,7 +310,7 @@ class NoiseSpec(SpecSection):
             raise ValueError(f"has no levels: the key {' or '.join(LEVEL_KEYS)} is missing")
         if len(given) > 1:
             raise ValueError(f"has two kinds of levels, {given[0]} and {given[1]}; keep the one that {self.kind} takes")
-        if self.label == NO_NOISE.noise:
+        if self.label == NONE:
             raise ValueError(f"is called {self.label!r}, the word for results without noise; choose another name")
         if self.name == GAUSSIAN != self.kind:
             raise ValueError(f"is called {GAUSSIAN!r} and is of the kind {self.kind!r}; choose another name")
@@ -353,13 +353,19 @@ class EstimatorSpec(SpecSection):
     """One estimator by name, with its options (checked by the estimator itself)."""
 
     name: str
+    label: str = Field(
+        "", min_length=1, pattern=r"^[\w.-]+$", description="name in the results; default: the estimator's; needed to run one twice"
+    )
+    noise: Annotated[tuple[str, ...], BeforeValidator(as_tuple)] = Field(
+        (), description="labels of the noises that it is computed for; default: all of the run"
+    )
     options: dict[str, Any] = Field(default_factory=dict)
 
     @model_validator(mode="before")
     @classmethod
     def _short_forms(cls, value: object) -> object:
         if isinstance(value, str):
-            return {"name": value}
+            value = {"name": value}
         if isinstance(value, dict) and len(value) != 1 and "name" not in value:
             keys = ", ".join(map(str, value)) or "none"
             raise ValueError(
@@ -367,8 +373,12 @@ class EstimatorSpec(SpecSection):
             )
         if isinstance(value, dict) and len(value) == 1 and "name" not in value:
             name, options = next(iter(value.items()))
-            return {"name": name, "options": {} if options is None else options}
-        return value
+            value = {"name": name, "options": {} if options is None else options}
+        if not isinstance(value, dict) or not isinstance(value.get("options", {}), dict):
+            return value
+        options = value.get("options", {})
+        own = {key: options[key] for key in ("label", "noise") if key in options}
+        return {"label": value["name"], **value, **own, "options": {key: options[key] for key in options if key not in own}}
 
 
 DEFAULT_ESTIMATOR = "mc"

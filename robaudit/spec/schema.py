@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from robaudit.levels import GAUSSIAN, LevelName
-from robaudit.spec.model import DATASET_KINDS, IN_MEMORY, AuditSpec, dataset_kind
+from robaudit.spec.model import DATASET_KINDS, IN_MEMORY, AuditSpec, EstimatorSpec, dataset_kind
 
 _FRACTION = {"type": "string", "pattern": r"^\s*\d+(\.\d+)?\s*/\s*\d+(\.\d+)?\s*$"}
 _NUMBER = {"anyOf": [{"type": "number", "exclusiveMinimum": 0}, _FRACTION]}
@@ -60,12 +60,13 @@ def _dataset(definitions: dict[str, Any], kind: str) -> str:
 
 def _options(definitions: dict[str, Any], name: str, model: type[BaseModel]) -> str:
     """Add the definition of an estimator's options and return its name."""
-    options = model.model_json_schema()
+    options, entry = model.model_json_schema(), EstimatorSpec.model_json_schema()["properties"]
     definitions.update(options.pop("$defs", {}))
-    if "noise" in options.get("properties", {}):
-        listed = options["properties"]["noise"]
-        described = {k: listed.pop(k) for k in ("description", "default", "title") if k in listed}
-        options["properties"]["noise"] = {**described, "anyOf": [{"type": "string"}, listed]}
+    listed = entry["noise"]
+    del entry["label"]["default"]
+    described = {k: listed.pop(k) for k in ("description", "default", "title") if k in listed}
+    noise = {**described, "anyOf": [{"type": "string"}, listed]}
+    options["properties"] = {"label": entry["label"], "noise": noise, **options.get("properties", {})}
     definitions[f"{name} options"] = {**options, "title": f"{name} options"}
     return f"{name} options"
 

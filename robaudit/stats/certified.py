@@ -21,9 +21,10 @@ from robaudit.names import ResultName
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.quantities import CERTIFIED
 from robaudit.stats.bootstrap import percentiles
-from robaudit.stats.frame import NO_CLASS, Columns, Results, measuring
+from robaudit.stats.frame import NO_CLASS, Columns
 from robaudit.stats.groups import GroupKey
 from robaudit.stats.intervals import ROW_CONFIDENCE, Bounds, Floats
+from robaudit.stats.run import Run, measuring
 from robaudit.stats.summary import Share, share
 
 Mask = NDArray[np.bool_]
@@ -164,7 +165,7 @@ class CertifiedAccuracy:
         }
 
 
-def certificates_of(run: Results, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()) -> list[Certificates]:
+def certificates_of(run: Run, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()) -> list[Certificates]:
     """The certificates of each result of a run that has some, in its order.
 
     A row whose certified class is missing, or whose radius is 0 or no finite number, certifies nothing.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Literal
@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from robaudit.documents import Document
 from robaudit.errors import NothingLeftError, RobauditError
 from robaudit.quantities import Quantity
-from robaudit.rows import Row
-from robaudit.stats.frame import NO_CLASS, Columns, one_result
+from robaudit.stats.frame import NO_CLASS, Columns
 from robaudit.stats.groups import GroupKey, quantity_of, refuse_no_values
 from robaudit.stats.intervals import ROW_CONFIDENCE, Bounds, Floats, population_mean, simultaneous
 from robaudit.stats.summary import Mean, Quantile, Share, mean_of, quantile_of, share
@@ -126,7 +125,7 @@ class ClassBias(Document):
 
 
 def class_bias(
-    rows: Columns | Iterable[Row],
+    columns: Columns,
     *,
     by: By = "label",
     groups: Mapping[str, str] | None = None,
@@ -145,7 +144,7 @@ def class_bias(
     The tests ask whether the value depends on the class in *any* way: a class that differs only in spread may be called different.
 
     Args:
-        rows: a result of a run, or its rows.
+        columns: of a result.
         by: classes are the labels, or what the model predicts on the clean image; or what ``groups`` is called.
         groups: names of groups by sample id, in place of classes; an image without a name is left out.
         threshold: for the share below; None: 0.9 for a quantity that goes from 0 to 1, else none.
@@ -157,9 +156,7 @@ def class_bias(
     Raises:
         NothingLeftError: no row has a class and a finite value.
         RobauditError: a threshold that is not a number, or too few permutations.
-        ValueError: rows of several groups.
     """
-    columns = one_result(rows, "classes")
     quantity = quantity or quantity_of(columns.key.quantity, None)
     if threshold is None and quantity.is_share:
         threshold = 0.9

@@ -14,9 +14,10 @@ from robaudit.levels import LevelChoice
 from robaudit.numerics.intervals import mean_interval
 from robaudit.quantities import IntervalKind
 from robaudit.rows import Row
-from robaudit.stats.frame import NO_CLASS, Results
+from robaudit.stats.frame import NO_CLASS
 from robaudit.stats.groups import GroupKey
 from robaudit.stats.intervals import Floats
+from robaudit.stats.run import Run
 
 MOST_TURNS = 100
 
@@ -79,7 +80,7 @@ class Confusion(Document):
 
 
 def confusions(
-    run: Results,
+    run: Run,
     estimators: Sequence[str] = (),
     levels: LevelChoice | Sequence[float] = (),
     by: str | None = None,

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from robaudit.documents import Document
 from robaudit.rows import Row
-from robaudit.stats.frame import Results
 from robaudit.stats.groups import GroupKey, by_sample
 from robaudit.stats.intervals import TAIL
 from robaudit.stats.relations import RELATIONS, BoundingPair, Claim, Relation, Setting, Verdict
+from robaudit.stats.run import Run
 
 CONFIDENCE = 0.999
 """The probability that a run without a bug is not accused of one by chance, all its comparisons together."""
@@ -118,7 +118,7 @@ class Consistency(Document):
         return sorted(map(tuple, found.values()), key=lambda some: -len(some))
 
 
-def check(run: Results) -> Consistency:
+def check(run: Run) -> Consistency:
     """Compare the results of every image with each other.
 
     Intervals that hold with 95 % miss in one of twenty images by chance. Two results contradict each other only where their bounds still

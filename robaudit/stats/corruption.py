@@ -13,8 +13,9 @@ from robaudit.documents import Document, json_values
 from robaudit.errors import RunError, did_you_mean
 from robaudit.levels import LevelName
 from robaudit.stats.bootstrap import percentiles
-from robaudit.stats.frame import Results, common_names
+from robaudit.stats.frame import common_names
 from robaudit.stats.intervals import Bounds, Floats
+from robaudit.stats.run import Run
 from robaudit.text import Names
 
 SEVERITIES = 5
@@ -177,7 +178,7 @@ class CorruptionReport(Document):
         }
 
 
-def corruption_report(run: Results, estimator: str | None = None, against: tuple[str, Baseline] | None = None) -> CorruptionReport:
+def corruption_report(run: Run, estimator: str | None = None, against: tuple[str, Baseline] | None = None) -> CorruptionReport:
     """Accuracy by noise and severity.
 
     Args:
@@ -205,7 +206,7 @@ def corruption_report(run: Results, estimator: str | None = None, against: tuple
     return report if against is None else replace(report, against=_against(report, *against, where))
 
 
-def _image_errors(run: Results, estimator: str, cells: Mapping[str, Mapping[float, AccuracyCell]]) -> ImageErrors:
+def _image_errors(run: Run, estimator: str, cells: Mapping[str, Mapping[float, AccuracyCell]]) -> ImageErrors:
     """The errors of the labelled images that have votes at all five severities of every noise that has them."""
     whole = [label for label, by_level in cells.items() if set(by_level) == set(_LEVELS)]
     there = {(key.noise, key.at.level): one.take(one.label_draws > 0) for key, one in run.frame.items() if key.estimator == estimator}

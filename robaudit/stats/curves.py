@@ -22,8 +22,9 @@ from robaudit.levels import GAUSSIAN, LevelChoice
 from robaudit.names import ResultName
 from robaudit.quantities import RADIUS
 from robaudit.stats.bootstrap import Ends, PairedDifference, difference, minus, percentiles
-from robaudit.stats.frame import NO_CLASS, Columns, Results, common_names
+from robaudit.stats.frame import NO_CLASS, Columns, common_names
 from robaudit.stats.intervals import Floats
+from robaudit.stats.run import Run
 from robaudit.text import Names
 
 LINEAR = "linear"
@@ -234,7 +235,7 @@ def gamma_at_half(gammas: Floats, accuracy: Floats) -> Floats:
 # --- reading
 
 
-def curves_of(run: Results, *, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()) -> Curves:
+def curves_of(run: Run, *, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()) -> Curves:
     """The curves that a run has rows for.
 
     Attacks: radii on a grid (`radius_pgd`), the first result of each norm. Noise and linear corruption: the first result with votes under
@@ -255,7 +256,7 @@ def curves_of(run: Results, *, estimators: Sequence[str] = (), levels: LevelChoi
 
 
 def curve_changes(
-    base: Results, new: Results, *, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()
+    base: Run, new: Run, *, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()
 ) -> dict[CurveKind, PairedDifference]:
     """The differences of the summaries of two runs, new - base, on the labelled images that both have, with intervals and p-values
     (:func:`robaudit.stats.bootstrap.differences`); of the curves that both have and whose summaries are defined.
@@ -278,7 +279,7 @@ def curve_changes(
     return found
 
 
-def _sources(run: Results, estimators: Sequence[str], levels: LevelChoice | Sequence[float]) -> dict[CurveKind, list[Columns]]:
+def _sources(run: Run, estimators: Sequence[str], levels: LevelChoice | Sequence[float]) -> dict[CurveKind, list[Columns]]:
     """What each curve of a run is made of: the results of an attack, or the votes by level, from weak to strong.
 
     Raises:
@@ -296,8 +297,8 @@ def _sources(run: Results, estimators: Sequence[str], levels: LevelChoice | Sequ
                 some.append(columns)
     if not any((one.label != NO_CLASS).any() for one in run.frame.values()):
         raise RunError(str(run.path), "has no labels, and the errors of curves are relative to them", "audit labelled images")
-    ordered = {kind: sorted(found[kind], key=lambda one: one.key.at.level) for kind in CurveKind if kind in found}
-    return {kind: some for kind, some in ordered.items() if kind is not CurveKind.NOISE or _even([one.key.at.level for one in some])}
+    ordered = {kind: sorted(found[kind], key=lambda one: one.key.at.number) for kind in CurveKind if kind in found}
+    return {kind: some for kind, some in ordered.items() if kind is not CurveKind.NOISE or _even([one.key.at.number for one in some])}
 
 
 Sum = Callable[[Floats], Ends]
@@ -386,7 +387,7 @@ def _wrong(columns: Sequence[Columns]) -> Floats:
 
 
 def _noise(columns: Sequence[Columns]) -> _Parts:
-    levels, classes, wrong = [one.key.at.level for one in columns], columns[0].classes, _wrong(columns)
+    levels, classes, wrong = [one.key.at.number for one in columns], columns[0].classes, _wrong(columns)
     step, most = levels[0], len(levels)
 
     def total(drawn: Floats) -> Ends:
@@ -407,7 +408,7 @@ def _noise(columns: Sequence[Columns]) -> _Parts:
 
 
 def _linear(columns: Sequence[Columns]) -> _Parts:
-    gammas, wrong = np.round(1.0 - np.array([0.0, *(one.key.at.level for one in columns)]), 12), _wrong(columns)
+    gammas, wrong = np.round(1.0 - np.array([0.0, *(one.key.at.number for one in columns)]), 12), _wrong(columns)
     least = float(gammas[-1])
 
     def total(drawn: Floats) -> Ends:

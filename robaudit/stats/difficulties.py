@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from robaudit.quantities import DIFFICULTY
-from robaudit.stats.frame import Columns, Results
+from robaudit.stats.frame import Columns
 from robaudit.stats.intervals import Floats, Mask
+from robaudit.stats.run import Run
 
 
 class Difficulties:
@@ -21,7 +22,7 @@ class Difficulties:
         run: whose spec says which results are relative to the label.
     """
 
-    def __init__(self, run: Results) -> None:
+    def __init__(self, run: Run) -> None:
         entries = run.info["spec"].get("estimators", ())
         relative = [one for one in entries if one["name"] == DIFFICULTY.name and one.get("options", {}).get("target") == "label"]
         of_label = {str(one.get("label") or one["name"]) for one in relative}

@@ -11,8 +11,9 @@ from robaudit.errors import NothingLeftError, RunError
 from robaudit.levels import LevelChoice, LevelName, NoiseLevel
 from robaudit.stats.bootstrap import percentiles
 from robaudit.stats.difficulties import Difficulties, easiest_first
-from robaudit.stats.frame import Results, common_places
+from robaudit.stats.frame import common_places
 from robaudit.stats.intervals import Bounds, Floats
+from robaudit.stats.run import Run
 
 _SHARES = tuple(i / 20 for i in range(1, 21))
 
@@ -69,7 +70,7 @@ class KeptCurve:
     band: tuple[tuple[float, Bounds], ...]
 
 
-def easiest_errors(run: Results, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()) -> EasiestErrors:
+def easiest_errors(run: Run, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()) -> EasiestErrors:
     """The errors under one noise, by its levels: from the first estimator that counts votes, under its first noise.
 
     Raises:
@@ -79,7 +80,7 @@ def easiest_errors(run: Results, estimators: Sequence[str] = (), levels: LevelCh
     return _errors(run, estimators, levels, one_noise=True)
 
 
-def kept_curve(run: Results, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()) -> KeptCurve:
+def kept_curve(run: Run, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()) -> KeptCurve:
     """Mean corruption error, without normalisation, of the easiest images: the mean over the noises whose level is a severity, each the
     mean over its severities.
 
@@ -87,7 +88,7 @@ def kept_curve(run: Results, estimators: Sequence[str] = (), levels: LevelChoice
         RunError: as :func:`easiest_errors`; or no noise has severities.
     """
     errors = _errors(run, estimators, levels, one_noise=False)
-    labels = tuple(dict.fromkeys(at.noise for at in errors.levels))
+    labels = tuple(dict.fromkeys(str(at.noise) for at in errors.levels))
     of_noise = [np.array([at.noise == label for at in errors.levels]) for label in labels]
     each = np.stack([errors.errors[:, chosen].mean(1) for chosen in of_noise])  # (noises, images)
     counts, whole = np.arange(1, errors.images + 1), each.mean(0)
@@ -105,7 +106,7 @@ def kept_curve(run: Results, estimators: Sequence[str] = (), levels: LevelChoice
     return KeptCurve(errors, labels, counts / errors.images, whole.cumsum() / counts, each.cumsum(1) / counts, known)
 
 
-def _errors(run: Results, estimators: Sequence[str], levels: LevelChoice | Sequence[float], *, one_noise: bool) -> EasiestErrors:
+def _errors(run: Run, estimators: Sequence[str], levels: LevelChoice | Sequence[float], *, one_noise: bool) -> EasiestErrors:
     where, frame = str(run.path), run.frame
     groups = {(key.estimator, key.at): one.take((one.label >= 0) & (one.draws > 0)) for key, one in frame.items()}
     wanted = [key for key in run.chosen(groups, estimators, levels) if len(groups[key])]

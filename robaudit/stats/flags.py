@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
@@ -13,8 +13,7 @@ import numpy as np
 from robaudit.documents import Document
 from robaudit.errors import NothingLeftError, RobauditError
 from robaudit.quantities import LOG10_P_FAIL, LOSS, IntervalKind, Quantity
-from robaudit.rows import Row
-from robaudit.stats.frame import NO_CLASS, Columns, Ints, one_result
+from robaudit.stats.frame import NO_CLASS, Columns, Ints
 from robaudit.stats.groups import GroupKey, quantity_of, refuse_no_values
 
 _EVEN_ODDS = {LOG10_P_FAIL.name: math.log10(0.5), LOSS.name: math.log(2.0)}
@@ -135,7 +134,7 @@ def check_threshold(below: float, quantity: Quantity, where: str, of: str) -> No
 
 
 def flag(
-    rows: Columns | Iterable[Row],
+    columns: Columns,
     *,
     below: float = 0.5,
     bottom: int | None = None,
@@ -151,7 +150,7 @@ def flag(
     Where lower is better, all comparisons are reversed: beyond means above ``below``.
 
     Args:
-        rows: a result of a run, or its rows.
+        columns: of a result.
         below: the threshold, in units of the quantity.
         bottom, top: lengths of the lists, at least 1.
         per_class: one list per predicted class.
@@ -161,9 +160,7 @@ def flag(
     Raises:
         NothingLeftError: the filter left no sample. (That no sample is beyond the threshold is a valid result.)
         RobauditError: a threshold that is not a number, or a count below 1.
-        ValueError: rows of several groups.
     """
-    columns = one_result(rows, "flagged")
     quantity = quantity or quantity_of(columns.key.quantity, None)
     if not math.isfinite(below) and below != usual_threshold(quantity):
         raise RobauditError("below", f"{below} is not a number to compare with", "for example 0.5")

@@ -4,52 +4,27 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, reduce
 from itertools import chain
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from robaudit.errors import NothingLeftError, RunError
-from robaudit.levels import LevelChoice, NoiseLevel
 from robaudit.numerics.intervals import antithetic_share, clopper_pearson, share_variance
-from robaudit.quantities import P_ROBUST, Interval, IntervalKind, Quantity
+from robaudit.quantities import P_ROBUST, Interval, IntervalKind
 from robaudit.rows import Row
 from robaudit.stats.groups import GroupKey
 from robaudit.stats.intervals import Floats, Mask, MeasuredImages, restated
 
-Ints = NDArray[np.int64]
+Ints = NDArray[Any]
+"""Whole numbers."""
 NO_CLASS = -1
 """In place of a class that is not known."""
 _MOST = 2.0**53  # of a whole number: a damaged file has larger ones
 _BLOCK = 1024  # rows that are turned into columns at a time
-
-
-class Results(Protocol):
-    """A finished run (:class:`robaudit.store.run.Run`), as far as statistics need it."""
-
-    @property
-    def path(self) -> Path: ...  # noqa: D102
-    @property
-    def info(self) -> Mapping[str, Any]: ...  # noqa: D102
-    @property
-    def rows(self) -> Iterable[Row]: ...  # noqa: D102
-    @property
-    def frame(self) -> Frame: ...  # noqa: D102
-    @property
-    def quantities(self) -> Mapping[str, Quantity]: ...  # noqa: D102
-
-    def groups(  # noqa: D102
-        self, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()
-    ) -> dict[tuple[str, NoiseLevel], Columns]: ...
-
-    def chosen(  # noqa: D102
-        self, keys: Iterable[tuple[str, NoiseLevel]], estimators: Sequence[str], levels: LevelChoice | Sequence[float]
-    ) -> list[tuple[str, NoiseLevel]]: ...
 
 
 Reader = Callable[[Row], Any]
@@ -63,6 +38,11 @@ def _number(read: Reader) -> dict[str, Any]:
 def _whole(read: Reader, unknown: int = 0) -> dict[str, Any]:
     """How a column of whole numbers is read."""
     return {"read": read, "kind": np.int64, "unknown": unknown}
+
+
+def _class(read: Reader) -> dict[str, Any]:
+    """How a column of classes is read."""
+    return {"read": read, "kind": np.int32, "unknown": NO_CLASS}
 
 
 def _fact(read: Reader) -> dict[str, Any]:
@@ -117,11 +97,11 @@ class Columns:
     intervals: tuple[Interval, ...]
     place: Ints
     interval: Ints
-    label: Ints = field(metadata=_whole(lambda row: row.label, NO_CLASS))
-    predicted: Ints = field(metadata=_whole(lambda row: row.predicted))
+    label: Ints = field(metadata=_class(lambda row: row.label))
+    predicted: Ints = field(metadata=_class(lambda row: row.predicted))
     judged: Mask = field(metadata=_fact(lambda row: row.correct is not None))
     correct: Mask = field(metadata=_fact(lambda row: row.correct is True))
-    flips_to: Ints = field(metadata=_whole(lambda row: row.flips_to, NO_CLASS))
+    flips_to: Ints = field(metadata=_class(lambda row: row.flips_to))
     values: Floats = field(metadata=_number(lambda row: row.value))
     lower: Floats = field(metadata=_number(lambda row: row.lower))
     upper: Floats = field(metadata=_number(lambda row: row.upper))
@@ -221,18 +201,16 @@ class Columns:
         nearer may have escaped it. Such a row has no lower end but the end of the range, nor has an upper bound. A lower bound has
         no upper end.
         """
-        value, lower, upper = self.values, self.lower.copy(), self.upper.copy()
-        one_sided = np.isnan(lower) != np.isnan(upper)
-        lower[one_sided & np.isnan(lower)], upper[one_sided & np.isnan(upper)] = -np.inf, np.inf
+        value, lower, upper = self.values, self.lower, self.upper
+        no_lower, no_upper = np.isnan(lower), np.isnan(upper)
+        if (no_lower != no_upper).any():
+            lower, upper = np.where(no_lower & ~no_upper, -np.inf, lower), np.where(no_upper & ~no_lower, np.inf, upper)
         if (of := self.of_kind(IntervalKind.UPPER_BOUND)).any():
-            upper[of] = np.where(np.isnan(self.upper), value, self.upper)[of]
-            lower[of] = -np.inf
+            lower, upper = np.where(of, -np.inf, lower), np.where(of, np.where(no_upper, value, self.upper), upper)
         if (of := self.of_kind(IntervalKind.LOWER_BOUND)).any():
-            lower[of] = np.where(np.isnan(self.lower), value, self.lower)[of]
-            upper[of] = np.inf
+            lower, upper = np.where(of, np.where(no_lower, value, self.lower), lower), np.where(of, np.inf, upper)
         if (of := self.is_censored).any():
-            lower[of] = np.where(self.lower < value, -np.inf, value)[of]
-            upper[of] = np.inf
+            lower, upper = np.where(of, np.where(self.lower < value, -np.inf, value), lower), np.where(of, np.inf, upper)
         return lower, upper
 
     def restated(self, tail: float | None) -> tuple[Floats, Floats]:
@@ -247,14 +225,16 @@ class Columns:
     @property
     def lowers(self) -> Floats:
         """The lower :attr:`ends`; the value itself where there is none. ``uppers``: the upper ones."""
-        lowers, _ = self.ends
-        return np.where(np.isnan(lowers), self.values, lowers)
+        return self._or_value(self.ends[0])
 
     @property
     def uppers(self) -> Floats:
         """See :attr:`lowers`."""
-        _, uppers = self.ends
-        return np.where(np.isnan(uppers), self.values, uppers)
+        return self._or_value(self.ends[1])
+
+    def _or_value(self, ends: Floats) -> Floats:
+        unknown = np.isnan(ends)
+        return np.where(unknown, self.values, ends) if unknown.any() else ends
 
     @property
     def errors(self) -> Floats | None:
@@ -306,7 +286,7 @@ class Columns:
         counted = (self.of_kind(IntervalKind.CLOPPER_PEARSON) & np.isnan(self.split)) | self.of_kind(IntervalKind.ANTITHETIC)
         counted &= (draws > 0) & (kept >= 0)
         counted &= np.abs(kept / np.maximum(draws, 1) - self.values) < 1e-9
-        return np.where(counted, draws, 0)
+        return draws if counted.all() else np.where(counted, draws, 0)
 
     def images(self, low: float, high: float, unknown: int = 0) -> MeasuredImages:
         """The rows as measured images, for intervals over them.
@@ -369,6 +349,39 @@ def alike(draws: Ints) -> int | None:
     return int(draws[0]) if len(draws) and draws[0] > 0 and (draws == draws[0]).all() else None
 
 
+class _Column:
+    """A column in the making; it takes the memory of one number while all rows have the same, bit for bit.
+
+    Args:
+        read: the number of a row; None where it has none.
+        kind: of the numbers.
+        unknown: in place of None in a column of whole numbers.
+    """
+
+    def __init__(self, read: Reader, kind: type[np.generic], unknown: int = 0) -> None:
+        self._read, self._kind, self._unknown = read, kind, unknown
+        self._first, self._size, self._data = b"", 0, bytearray()
+
+    def extend(self, rows: Sequence[Row]) -> None:
+        """Add the numbers of some rows."""
+        numbers = np.array([self._read(row) for row in rows], dtype=np.float64)
+        if issubclass(self._kind, np.integer):
+            most = min(_MOST, np.iinfo(self._kind).max)
+            numbers = np.where(np.isnan(numbers), self._unknown, numbers).clip(-most, most)
+        column = numbers.astype(self._kind)
+        self._first = self._first or column[:1].tobytes()
+        added = column.tobytes()
+        if self._data or added != self._first * len(rows):
+            self._data += added if self._data else self._first * self._size + added
+        self._size += len(rows)
+
+    def column(self) -> NDArray[Any]:
+        """All numbers so far, without a copy."""
+        if self._data:
+            return np.frombuffer(self._data, self._kind)
+        return np.broadcast_to(np.frombuffer(self._first, self._kind), self._size)
+
+
 class Draft:
     """Columns in the making.
 
@@ -378,12 +391,12 @@ class Draft:
     """
 
     def __init__(self, key: GroupKey, ids: Sequence[str]) -> None:
-        self.key, self._ids, self._classes = key, ids, 0
+        self.key, self._ids = key, ids
         self._rows: list[Row] = []
-        self._places = array("q")
-        self._kinds = array("q")
-        self._blocks: list[tuple[int, dict[str, NDArray[Any]]]] = []
+        self._places, self._kinds = array("q"), array("q")
+        self._columns = {name: _Column(**about) for name, about in _READ.items()}
         self._intervals: dict[Interval, int] = {}
+        self._classes = 0
 
     def add(self, row: Row, place: int = 0) -> None:
         """Add a row of the image at a place."""
@@ -396,50 +409,53 @@ class Draft:
             self._pack()
 
     def _pack(self) -> None:
-        self._blocks.append((len(self._rows), {name: _block(self._rows, **about) for name, about in _READ.items()}))
+        for column in self._columns.values():
+            column.extend(self._rows)
         self._rows = []
 
     def columns(self) -> Columns:
         """The columns of the rows so far."""
-        self._pack()
-        columns: dict[str, Any] = {name: _joined([(size, block[name]) for size, block in self._blocks]) for name in _READ}
-        place, kinds = (np.array(numbers, dtype=np.int64) for numbers in (self._places, self._kinds))
+        if self._rows:
+            self._pack()
+        columns: dict[str, Any] = {name: column.column() for name, column in self._columns.items()}
+        place, kinds = (np.frombuffer(numbers, np.int64) for numbers in (self._places, self._kinds))
         return Columns(self.key, self._ids, tuple(self._intervals), place, kinds, **columns, classes=self._classes)
 
 
-def _block(rows: Sequence[Row], read: Callable[[Row], Any], kind: type[np.generic], unknown: int = 0) -> NDArray[Any]:
-    """A column of some rows, or one number where all are the same, bit for bit."""
-    column = np.array([read(row) for row in rows], dtype=np.float64)
-    if kind is np.int64:
-        column = np.where(np.isnan(column), unknown, column).clip(-_MOST, _MOST)
-    bits = column.view(np.int64)
-    return (column[:1] if (bits == bits[:1]).all() else column).astype(kind)
+class _Ids(Sequence[str]):
+    """Ids in little more memory than their text; by index only, without slices."""
 
+    def __init__(self) -> None:
+        self._text, self._ends = bytearray(), array("Q", [0])
 
-def _joined(blocks: Sequence[tuple[int, NDArray[Any]]]) -> NDArray[Any]:
-    """The blocks one after the other, in the memory of one number where they have no other."""
-    if len({block.tobytes() for _, block in blocks if len(block)}) == 1 and all(len(block) <= 1 for _, block in blocks):
-        return np.broadcast_to(next(block for _, block in blocks if len(block)), sum(size for size, _ in blocks))
-    return np.concatenate([np.broadcast_to(block, size) for size, block in blocks])
+    def append(self, name: str) -> None:
+        self._text += name.encode("utf-8", "surrogatepass")
+        self._ends.append(len(self._text))
+
+    def __len__(self) -> int:
+        return len(self._ends) - 1
+
+    def __getitem__(self, index: Any) -> Any:
+        place = range(len(self))[index]
+        return self._text[self._ends[place] : self._ends[place + 1]].decode("utf-8", "surrogatepass")
 
 
 class FrameBuilder:
     """Collects rows; the rows of an image come one after the other."""
 
     def __init__(self) -> None:
-        self._ids: list[str] = []
-        self._last: str | None = None
+        self._ids, self._last = _Ids(), ""
         self._drafts: dict[tuple[Any, ...], Draft] = {}
 
     def add(self, row: Row) -> None:
         """Add a row."""
-        if row.sample_id != self._last:
+        if not self._ids or row.sample_id != self._last:
             self._ids.append(row.sample_id)
             self._last = row.sample_id
-        key = row.estimator, row.noise, row.level, row.level_name, row.quantity
-        draft = self._drafts.get(key)
+        about = row.estimator, row.noise, row.level, row.level_name, row.quantity
+        draft = self._drafts.get(about)
         if draft is None:
-            draft = self._drafts[key] = Draft(GroupKey.of(row), self._ids)
+            draft = self._drafts[about] = Draft(GroupKey.of(row), self._ids)
         draft.add(row, len(self._ids) - 1)
 
     def frame(self) -> Frame:
@@ -485,37 +501,6 @@ def _together(rows: Sequence[Row]) -> Iterable[Row]:
     return chain.from_iterable(of_image.values())
 
 
-def measuring(
-    run: Results,
-    quantities: Collection[str],
-    estimators: Sequence[str],
-    levels: LevelChoice | Sequence[float],
-    *,
-    called: str,
-    lacking: tuple[str, str],
-) -> list[Columns]:
-    """The results of some quantities, in the run's order.
-
-    Args:
-        run: a finished run.
-        quantities: their names.
-        estimators, levels: only these.
-        called: what such values are called in messages, in the plural.
-        lacking: what a run without any lacks, and what would add some.
-
-    Raises:
-        RunError: the run has no such result among those named.
-    """
-    kept = [one for one in run.groups(estimators, levels).values() if one.key.quantity in quantities]
-    if kept:
-        return kept
-    there = [key.estimator for key in run.frame if key.quantity in quantities]
-    if there:
-        known = ", ".join(dict.fromkeys(there))
-        raise RunError(str(run.path), f"has no {called} among the results asked for", f"its {called}: {known}")
-    raise RunError(str(run.path), *lacking)
-
-
 def common_names(columns: Iterable[Columns]) -> list[str]:
     """The ids of the images that all of some results have, of different runs perhaps, in the order of the first."""
     first, *others = (one.names for one in columns)
@@ -526,20 +511,3 @@ def common_names(columns: Iterable[Columns]) -> list[str]:
 def common_places(columns: Iterable[Columns]) -> Ints:
     """The places of the images that all of some results have (n,), ascending."""
     return reduce(np.intersect1d, (one.place for one in columns))
-
-
-def one_result(rows: Columns | Iterable[Row], where: str) -> Columns:
-    """The columns of one result, from its rows if need be.
-
-    Raises:
-        NothingLeftError: there is no row.
-        ValueError: the rows belong to several results.
-    """
-    if isinstance(rows, Columns):
-        return rows
-    frame = Frame.of(rows)
-    if not frame:
-        raise NothingLeftError(where, "there are no results to read", "audit at least one sample")
-    if len(frame) > 1:
-        raise ValueError(f"{where}: rows of several groups: {', '.join(map(str, frame))}")
-    return next(iter(frame.values()))

@@ -9,7 +9,7 @@ from operator import attrgetter
 
 from robaudit.documents import Document
 from robaudit.errors import NothingLeftError, RunError, did_you_mean
-from robaudit.levels import NO_NOISE, NoiseLevel
+from robaudit.levels import NONE, NoiseLevel
 from robaudit.quantities import CONFIDENCE, LOG10_P_FAIL, LOSS, P_ROBUST, Quantity
 from robaudit.rows import Row
 
@@ -31,12 +31,12 @@ class GroupKey(Document):
 
     @property
     def noise(self) -> str:
-        """Label of the noise."""
-        return self.at.noise
+        """Label of the noise, or "none"."""
+        return self.at.noise or NONE
 
     def __str__(self) -> str:
-        if self.at.levelless:
-            return self.estimator if self.at == NO_NOISE else f"{self.estimator} under {self.noise}"
+        if self.at.level is None:
+            return self.estimator if self.at.noise is None else f"{self.estimator} under {self.noise}"
         return f"{self.estimator} at {self.at}"
 
 

@@ -147,7 +147,8 @@ def share_bounds(shares: Floats, draws: float, confidence: float, split: Floats 
     disagree, intervals for antithetic copies."""
     if split is not None:
         return antithetic_share(shares * draws, split, draws, confidence)
-    distinct, which = np.unique(shares, return_inverse=True)
+    distinct = np.unique(shares)
+    which = np.searchsorted(distinct, shares)
     lowers, uppers = clopper_pearson(distinct * draws, np.full_like(distinct, draws), confidence)
     return lowers[which], uppers[which]
 
@@ -166,14 +167,19 @@ def restated(
     Returns:
         (lowers, uppers): recomputed for shares of votes; the others scaled (:func:`repeats_scale`).
     """
-    scale = repeats_scale(tail)
-    lower, upper = scaled(values, lowers, scale).copy(), scaled(values, uppers, scale).copy()
-    counts = np.broadcast_to(np.asarray(draws, dtype=np.float64), values.shape)
+    scale, level, given = repeats_scale(tail), 1.0 - 2.0 * tail, np.asarray(draws)
+    if given.ndim == 0 and given > 0:
+        return share_bounds(values, float(given), level, split)
+    counts = np.broadcast_to(given, values.shape)
+    lower, upper = scaled(values, lowers, scale), scaled(values, uppers, scale)
+    if not counts.any():
+        return lower, upper
+    lower, upper = lower.copy(), upper.copy()
     pairs = np.zeros_like(values, dtype=np.bool_) if split is None else ~np.isnan(split)
     for n in np.unique(counts[counts > 0]):
         for of, disagree in (((counts == n) & ~pairs, None), ((counts == n) & pairs, split)):
             if of.any():
-                lower[of], upper[of] = share_bounds(values[of], float(n), 1.0 - 2.0 * tail, None if disagree is None else disagree[of])
+                lower[of], upper[of] = share_bounds(values[of], float(n), level, None if disagree is None else disagree[of])
     return lower, upper
 
 
@@ -290,7 +296,10 @@ def measured_quantile(images: MeasuredImages, q: float, confidence: float) -> Bo
     strict = images.ends(each / (2.0 * n))
 
     def between(ends: Floats, surely: Floats, floor: float, near: int, far: int, weight: float) -> float:
-        ends, surely = (np.sort(np.append(np.full(images.unknown, -np.inf), some)) for some in (ends, np.nan_to_num(surely, nan=-np.inf)))
+        ends, surely = (np.append(np.full(images.unknown, -np.inf), some) for some in (ends, surely))
+        surely[np.isnan(surely)] = -np.inf
+        ends.sort()
+        surely.sort()
         low, high = (max(floor, _rank_bound(ends, surely, rank, images.tail, each)) for rank in (near, far))
         return low if high <= low or not math.isfinite(low) else low + weight * (high - low)
 

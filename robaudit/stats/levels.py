@@ -9,8 +9,8 @@ from robaudit.documents import Document
 from robaudit.errors import RunError
 from robaudit.levels import LevelChoice, NoiseLevel
 from robaudit.quantities import CONFIDENCE, Quantity
-from robaudit.stats.frame import Results
 from robaudit.stats.groups import quantity_of
+from robaudit.stats.run import Run
 from robaudit.stats.summary import GroupSummary, Mean, NoisyAccuracy, Share, summarise
 
 
@@ -54,7 +54,7 @@ class LevelCurve(Document):
     points: tuple[LevelPoint, ...]
 
 
-def level_curves(run: Results, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()) -> tuple[LevelCurve, ...]:
+def level_curves(run: Run, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()) -> tuple[LevelCurve, ...]:
     """A curve for each result and noise, in the run's order; a noise with a single level gives a curve of one point.
 
     Scores of the clean image have none: no noise enters them.
@@ -69,14 +69,14 @@ def level_curves(run: Results, estimators: Sequence[str] = (), levels: LevelChoi
     groups = {(group.key.estimator, group.key.at): group for group in summarise(run.frame, run.quantities)}
     curves: dict[tuple[str, str], list[GroupSummary]] = {}
     for name, at in run.chosen(groups, estimators, levels):
-        if not at.levelless and groups[name, at].key.quantity != CONFIDENCE.name:
-            curves.setdefault((name, at.noise), []).append(groups[name, at])
+        if at.level is not None and groups[name, at].key.quantity != CONFIDENCE.name:
+            curves.setdefault((name, str(at.noise)), []).append(groups[name, at])
     if not curves:
         raise RunError(str(run.path), "has no result at a noise level", "audit with mc at several levels, such as --sigma 0.05 --sigma 0.1")
     return tuple(_curve(sorted(some, key=lambda group: group.key.at.strength), run) for some in curves.values())
 
 
-def _curve(groups: Sequence[GroupSummary], run: Results) -> LevelCurve:
+def _curve(groups: Sequence[GroupSummary], run: Run) -> LevelCurve:
     key = groups[0].key
     points = tuple(LevelPoint(group.key.at, group.images, group.mean, group.noisy_accuracy) for group in groups)
     return LevelCurve(key.estimator, key.noise, quantity_of(key.quantity, run.quantities), groups[0].clean_accuracy, points)

@@ -16,9 +16,10 @@ from robaudit.quantities import LOSS, IntervalKind, Quantity
 from robaudit.stats.attacks import ROUNDING
 from robaudit.stats.bootstrap import PairedDifference
 from robaudit.stats.flags import Flag, flag, usual_threshold
-from robaudit.stats.frame import Columns, Results, common_names
+from robaudit.stats.frame import Columns, common_names
 from robaudit.stats.groups import GroupKey, quantity_of
 from robaudit.stats.intervals import Floats
+from robaudit.stats.run import Run
 from robaudit.stats.summary import Mean, mean_of
 
 MOST_WORST = 6
@@ -105,7 +106,7 @@ class _Names(NamedTuple):
 
 
 def losses(
-    run: Results, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = (), most: int = MOST_WORST
+    run: Run, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = (), most: int = MOST_WORST
 ) -> tuple[Losses, ...]:
     """The losses at each noise level that has some by q, the levels of a noise from weak to strong; empty where there are none.
 
@@ -165,7 +166,7 @@ def _losses(columns: Mapping[str, Columns], names: _Names, quantity: Quantity, m
 
 
 def loss_changes(
-    base: Results, new: Results, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()
+    base: Run, new: Run, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()
 ) -> dict[GroupKey, PairedDifference]:
     """The differences of the mean losses of two runs, new - base, on the images with a finite value in both.
 

@@ -15,7 +15,7 @@ from functools import lru_cache, partial
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from robaudit.levels import GAUSSIAN, NO_NOISE
+from robaudit.levels import GAUSSIAN
 from robaudit.names import PartName, ResultName
 from robaudit.numerics import smoothing
 from robaudit.numerics.intervals import antithetic_share, clopper_pearson
@@ -132,7 +132,7 @@ class Setting:
         """The setting of a run, from its run.json."""
         spec, shape = info["spec"], info.get("image_shape")
         noises = {entry["name"]: NoiseFacts(entry["kind"], entry) for entry in spec.get("noise", ())}
-        options = {str(one.get("options", {}).get("label") or one["name"]): one for one in spec.get("estimators", ())}
+        options = {str(one.get("label") or one["name"]): one for one in spec.get("estimators", ())}
         declared = frozenset(
             label for label, one in options.items() if one.get("options", {}).get(_DECLARED.get(one["name"], "")) not in (None, False)
         )
@@ -245,7 +245,7 @@ def widening(kind: IntervalKind, tail: float) -> float:
 
 def _p_fail(row: Row, setting: Setting) -> tuple[Claim, Claim] | None:
     """The failure probability that a measurement leaves at least, and at most; None for other results and without a noise level."""
-    if row.at.levelless or row.quantity not in (LOG10_P_FAIL.name, P_ROBUST.name):
+    if row.at.level is None or row.quantity not in (LOG10_P_FAIL.name, P_ROBUST.name):
         return None
     ends = _of_log10(row) if row.quantity == LOG10_P_FAIL.name else _of_share(row)
     random, loose = row.interval.kind is not IntervalKind.EXACT, approximate(row) or not setting.plain
@@ -332,7 +332,7 @@ def leaving(noise: NoiseFacts, level: float, pixels: int, order: float, radius: 
 
 def _radii(rows: Sequence[Row], setting: Setting) -> Iterator[BoundingPair]:
     """Every lower bound of the network's radius with every upper one, in any norms."""
-    own = [row for row in rows if row.at == NO_NOISE]
+    own = [row for row in rows if row.at.noise is None]
     least = [(row, bound) for row in own if (bound := _certified(row)) is not None]
     most = [(row, bound) for row in own if (bound := _witnessed(row)) is not None]
     for (low, radius), (high, flip) in itertools.product(least, most):
@@ -345,14 +345,14 @@ def _ball(rows: Sequence[Row], setting: Setting) -> Iterator[BoundingPair]:
     certified = [
         (row, bound / (1.0 + _RADII[0]) - _RADII[1])
         for row in rows
-        if row.at == NO_NOISE and row.certified_class in (None, row.predicted) and (bound := _certified(row)) and norm_of(row) is not None
+        if row.at.noise is None and row.certified_class in (None, row.predicted) and (bound := _certified(row)) and norm_of(row) is not None
     ]
     for row in rows:
-        noise, measured = setting.noises.get(row.at.noise), _p_fail(row, setting)
+        noise, measured = setting.noises.get(row.noise), _p_fail(row, setting)
         if noise is None or measured is None or setting.pixels is None:
             continue
         for proof, radius in certified:
-            bound = leaving(noise, row.at.level, setting.pixels, norm_of(proof) or 2.0, radius) if radius > 0 else 1.0
+            bound = leaving(noise, row.level, setting.pixels, norm_of(proof) or 2.0, radius) if radius > 0 else 1.0
             if bound < 1.0:
                 yield BoundingPair(f"p_fail at {row.at}", measured[0], _fixed(proof, bound), proof if bound == 0.0 else None)
 

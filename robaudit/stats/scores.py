@@ -21,9 +21,10 @@ from robaudit.names import ResultName
 from robaudit.quantities import RADIUS, TOLERANCE, IntervalKind
 from robaudit.stats.bootstrap import Ends, PairedDifference, differences, minus, percentiles
 from robaudit.stats.difficulties import Difficulties
-from robaudit.stats.frame import Columns, Results, measuring
+from robaudit.stats.frame import Columns
 from robaudit.stats.groups import GroupKey
 from robaudit.stats.intervals import ROW_CONFIDENCE, Bounds, Floats, MeasuredImages, opened, population_mean
+from robaudit.stats.run import Run, measuring
 from robaudit.text import Names
 
 RADII = (RADIUS.name, TOLERANCE.name)
@@ -207,7 +208,7 @@ class Scores(Document):
 # --- reading
 
 
-def radii_of(run: Results, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()) -> list[Radii]:
+def radii_of(run: Run, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()) -> list[Radii]:
     """The radii of each result of a run that has some, in its order.
 
     The difficulty comes from the row's details, else from any other result of the image. Images are sorted by it: correct ones by g of the

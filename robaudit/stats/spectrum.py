@@ -16,8 +16,8 @@ from robaudit.errors import NothingLeftError, RunError, did_you_mean
 from robaudit.names import ResultName
 from robaudit.quantities import CERTIFIED, CONFIDENCE, DIFFICULTY, LOG10_P_FAIL, LOSS, P_ROBUST, RADIUS, TOLERANCE, IntervalKind, Quantity
 from robaudit.rows import Row
-from robaudit.stats.frame import Results
 from robaudit.stats.groups import GroupKey, by_sample, quantity_of
+from robaudit.stats.run import Run
 from robaudit.text import Names
 
 
@@ -141,7 +141,7 @@ class Spectrum(Document):
         return {"images": self.images, "ranked_by": json_values(self.ranked_by.key), "samples": samples}
 
 
-def spectrum(run: Results, most: int | None = None, ids: Sequence[str] = ()) -> Spectrum:
+def spectrum(run: Run, most: int | None = None, ids: Sequence[str] = ()) -> Spectrum:
     """The results of a run by image.
 
     Args:
@@ -164,7 +164,7 @@ def spectrum(run: Results, most: int | None = None, ids: Sequence[str] = ()) -> 
     return Spectrum(lines, tuple(found[one] for one in chosen), len(order), ranking)
 
 
-def _lines(run: Results) -> Iterator[Line]:
+def _lines(run: Run) -> Iterator[Line]:
     """The results in order: by band, then as the run has them, the levels of a noise from weak to strong."""
     bands = {key: _band(key, bool(columns.of_kind(IntervalKind.EXACT).any())) for key, columns in run.frame.items()}
     noises, estimators = (list(dict.fromkeys(names)) for names in ((key.noise for key in bands), (key.estimator for key in bands)))
@@ -183,7 +183,7 @@ def band_of(row: Row) -> Band:
 def _band(key: GroupKey, exact: bool) -> Band:
     if key.quantity == RADIUS.name and exact:  # an infinite one belongs with the finite ones
         return Band.EXACT
-    if key.quantity in (CERTIFIED.name, RADIUS.name) and not key.at.levelless:
+    if key.quantity in (CERTIFIED.name, RADIUS.name) and key.at.level is not None:
         return Band.SMOOTHED
     return _BANDS.get(key.quantity, Band.OTHER)
 
@@ -198,7 +198,7 @@ def _worth(line: Line) -> tuple[int, bool, float]:
     return _RANKING.index(line.band) + (name.estimator == "radius_random"), other_norm, -line.key.at.strength
 
 
-def _ranked(run: Results, ranking: Line) -> list[str]:
+def _ranked(run: Run, ranking: Line) -> list[str]:
     """All ids: by the value of the ranking result, then those without one."""
     sign = 1.0 if ranking.quantity.higher_is_better else -1.0
     frame = run.frame
@@ -207,7 +207,7 @@ def _ranked(run: Results, ranking: Line) -> list[str]:
     return [frame.ids[place] for place in values.argsort(kind="stable").tolist()]
 
 
-def _known(run: Results, ids: Sequence[str], order: Sequence[str]) -> list[str]:
+def _known(run: Run, ids: Sequence[str], order: Sequence[str]) -> list[str]:
     known = set(order)
     for one in ids:
         if one not in known:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,7 +17,6 @@ from robaudit.numerics.intervals import (
     share_variance,
 )
 from robaudit.quantities import IntervalKind, Quantity
-from robaudit.rows import Row
 from robaudit.stats.frame import Columns, Frame, alike, antithetic
 from robaudit.stats.groups import GroupKey, quantity_of, refuse_no_values
 from robaudit.stats.intervals import (
@@ -242,19 +241,19 @@ class GroupSummary(Document):
         return self.p05 if self.higher_is_better else self.p95
 
 
-def summarise(results: Frame | Iterable[Row], quantities: Mapping[str, Quantity] | None = None) -> tuple[GroupSummary, ...]:
+def summarise(frame: Frame, quantities: Mapping[str, Quantity] | None = None) -> tuple[GroupSummary, ...]:
     """One summary per estimator and noise level, in the rows' order; estimators, levels and quantities are never pooled. A group without
     one finite value has none, unless there is no other group.
 
     Args:
-        results: of a run, or its rows.
+        frame: the results of a run.
         quantities: range and direction by name, of quantities that are not built in.
 
     Raises:
         NothingLeftError: no group has a finite value.
         RunError: a quantity without a description.
     """
-    every = list((results if isinstance(results, Frame) else Frame.of(results)).values())
+    every = list(frame.values())
     known = [one for one in every if len(one.finite)] or every
     return tuple(_summary(one, quantity_of(one.key.quantity, quantities)) for one in known)
 

@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from robaudit.errors import InUseError, RunError
-from robaudit.files import file_sha256, json_bytes, read_json, remove_leftovers, sealed, unsealed, write_atomically
+from robaudit.files import file_sha256, json_bytes, read_json, sealed, unsealed, write_atomically
 from robaudit.levels import levels_in
 from robaudit.names import ResultName
 from robaudit.rows import Row
 from robaudit.spec.gates import QUANTITIES, parse_gate
 from robaudit.store.info import check_info
-from robaudit.store.state import HEADER, NAME, State, damaged, no_guard
+from robaudit.store.state import NAME, State, damaged, no_guard
 
 SCHEMA_VERSION = 2
 RUNS = Path("runs")
@@ -180,15 +180,7 @@ class RunFolder:
         Raises:
             RunError: it is damaged, or the file system refuses.
         """
-        known = self._check_state(info or {})
-        state = State.create(self.path / NAME, self.guard)
-        try:
-            if not known:
-                state.check()
-        except BaseException:
-            state.close()
-            raise
-        return state
+        return State.create(self.path / NAME, self.guard, check=not self._state_intact(info or {}))
 
     def rows_so_far(self) -> list[Row]:
         """The rows of the state: samples in the order of writing, noise levels and estimators as in the spec.
@@ -198,9 +190,9 @@ class RunFolder:
         """
         info = self.info()
         spec = info["spec"]
-        labels = [label_of(entry) for entry in spec["estimators"]]
+        labels = [entry["label"] for entry in spec["estimators"]]
         tasks = {task: i for i, task in enumerate((at, label) for at in levels_in(spec["noise"]) for label in labels)}
-        with self._existing_state(info) as state:
+        with self._read_state(info) as state:
             rows = list(state.rows())
         samples = {sample_id: i for i, sample_id in enumerate(dict.fromkeys(row.sample_id for row in rows))}
 
@@ -215,44 +207,26 @@ class RunFolder:
         Raises:
             RunError: the state is damaged.
         """
-        with self._existing_state(info) as state:
+        with self._read_state(info) as state:
             return state.images()
-
-    def clean(self) -> None:
-        """Remove the temporary files of killed processes; the caller holds the folder's lock."""
-        remove_leftovers(self.path)
 
     def write_info(self, info: Mapping[str, Any]) -> None:
         """Write run.json."""
         write_atomically(self.path / "run.json", json_bytes(sealed(info)), self.guard)
 
-    def state_digest(self) -> str | None:
-        """The current digest of the state; None if there is no state."""
-        return file_sha256(self.path / NAME)
-
-    def _existing_state(self, info: Mapping[str, Any]) -> State:
+    def _read_state(self, info: Mapping[str, Any]) -> State:
         """Open the state for reading; an empty one if it does not exist."""
-        known, path = self._check_state(info), self.path / NAME
-        state = State(path if os.path.lexists(path) else None)
-        try:
-            if not known:
-                state.check(rows=False)
-        except BaseException:
-            state.close()
-            raise
-        return state
+        path, intact = self.path / NAME, self._state_intact(info)
+        return State(path, check=not intact) if os.path.lexists(path) else State()
 
-    def _check_state(self, info: Mapping[str, Any]) -> bool:
-        """Compare the state with its digest; return whether it has one (an unfinished run or extension has none).
+    def _state_intact(self, info: Mapping[str, Any]) -> bool:
+        """Whether the state has the digest in run.json; an unfinished run or extension has none.
 
         Raises:
-            RunError: it has changed, or it is empty although there is a run.json.
+            RunError: it has changed.
         """
-        with contextlib.suppress(OSError):
-            if info and (size := (self.path / NAME).lstat().st_size) < HEADER:  # SQLite would take it for a new one
-                raise damaged(str(self.path / NAME), "it ends within its header" if size else "it is empty")
         wanted = info["files"].get(NAME) if info.get("status") == "complete" else None
-        if wanted is None or (found := self.state_digest()) is None:
+        if wanted is None or (found := file_sha256(self.path / NAME)) is None:
             return False
         if found != wanted:
             raise damaged(str(self.path / NAME), "it has changed since it was written")
@@ -281,11 +255,6 @@ def refuse_existing(folder: Path) -> None:
     """
     if os.path.lexists(folder):
         raise RunError(str(folder), "is there already, and --fresh starts a new run", "delete it, or choose another --out")
-
-
-def label_of(entry: Mapping[str, Any]) -> str:
-    """The name of an estimator in the results, from its entry in a spec's document."""
-    return str(entry["options"].get("label") or entry["name"])
 
 
 def refuse_other_gates(folder: Path, info: Mapping[str, Any], gates: Sequence[str]) -> None:

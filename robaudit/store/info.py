@@ -1,9 +1,9 @@
-"""Validate run.json: the types of everything that readers use, and the descriptions of the results."""
+"""Validate run.json: the types of everything that readers use."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -12,7 +12,6 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from robaudit.errors import RunError
 from robaudit.levels import LevelName, NoiseLevel
 from robaudit.results import LARGEST
-from robaudit.rows import Row
 from robaudit.stats.intervals import simultaneous
 from robaudit.text import printable
 
@@ -214,21 +213,6 @@ class _CompleteRun(_Run):
     skipped: list[_Skip]
     files: dict[str, str]
     review_warnings: list[str] = Field(default_factory=list)
-
-
-def check_rows(rows: Iterable[Row], info: Mapping[str, Any], where: str) -> Iterator[Row]:
-    """Yield the results; refuse a quantity that the run.json of a complete run does not describe.
-
-    Raises:
-        RunError: there is one.
-    """
-    known = {quantity["name"] for quantity in info["quantities"]}
-    for row in rows:
-        if row.quantity not in known:
-            raise RunError(
-                where, f"has results of {row.quantity!r}, which run.json does not describe", "run the audit again in another folder"
-            )
-        yield row
 
 
 def check_info(info: Mapping[str, Any], where: str) -> None:

@@ -50,7 +50,7 @@ def _texts(rows: Iterable[Row]) -> Iterator[str]:
     yield f'{{"schema_version": {SCHEMA_VERSION},\n"columns": {_encode(list(COLUMNS))},\n"rows": ['
     before = "\n"
     for row in rows:
-        yield before + _row_text(row)
+        yield before + row_text(row)
         before = ",\n"
     yield "\n]}\n" if before == ",\n" else "]}\n"
 
@@ -106,7 +106,8 @@ def stream_rows_json(file: IO[bytes], where: str = "samples.json", *, bits: bool
         raise RunError(where, f"not a list of results (line {number}: {clipped(str(error), 200)})", _REMEDY) from error
 
 
-def _row_text(row: Row) -> str:
+def row_text(row: Row) -> str:
+    """The line of a row in samples.json, without the comma and the end of the line."""
     document = row.document()
     try:
         return _encode(document)

@@ -3,20 +3,17 @@
 Each table has an ``id`` in the order of writing and the number of the ``flush`` that wrote the record:
 
 - ``tasks``: noise level, estimator, and the spec's entries for both (JSON).
-- ``samples``: the ids of all samples with results or skips.
-- ``images``: the digest of a sample's pixels.
-- ``rows``: one result for each sample and task, in the columns of samples.csv; its typed parts and its numbers are JSON.
+- ``samples``: the ids of all samples with results or skips, and the digest of their pixels.
+- ``rows``: one result for each sample and task: its line of samples.json.
 - ``skips``: samples that could not be used, and for which task (NULL: for any).
 - ``seconds``: by step (``clean``, ``mc@gaussian:sigma=0.1``).
 
 The run.json of a complete run has the file's digest, as of every other file. A growing state has none: until the run is complete, only
 SQLite's own check of its pages and the types of the values reveal damage.
 
-Columns of values have no type, because SQLite would store -0.0 as 0 and 1 as 1.0 in a typed one, and outputs must keep every bit;
-columns that refer to an id are INTEGER, so that joins can use an index. The samples and tasks that a session asks for, and their
-order, are temporary tables: the order of a data set may change, and a complete run is not written to. Missing tasks, progress,
-and results in the order of the data set are queries on both, so memory is bounded by the page cache and four bytes per
-sample.
+The samples and tasks that a session asks for, and their order, are temporary tables: the order of a data set may change, and a complete
+run is not written to. Missing tasks, progress, and results in the order of the data set are queries on both, so memory is bounded by
+the page cache and four bytes per sample.
 
 A flush is durable when :meth:`State.write` returns: the journal is truncated rather than deleted (which takes a third of the time
 and unlinks nothing by name), and SQLite syncs journal, database and folder (``synchronous=EXTRA``). A killed process leaves a journal,
@@ -33,7 +30,6 @@ would delete that file), and results are checked when they are read.
 from __future__ import annotations
 
 import errno
-import functools
 import json
 import os
 import sqlite3
@@ -43,19 +39,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import groupby
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from pydantic import TypeAdapter
-
 from robaudit.errors import DataError, RunError
 from robaudit.levels import NoiseLevel, noise_level
 from robaudit.names import ResultName
-from robaudit.results import PARTS
-from robaudit.rows import COLUMNS, Row, read_row
+from robaudit.rows import Row, read_row
 from robaudit.spec.model import EstimatorSpec
+from robaudit.store.serialise import row_text
+from robaudit.text import clipped
 
 if TYPE_CHECKING:
     from robaudit.datasets.base import Dataset  # which imports torch
@@ -64,69 +59,47 @@ NAME = "state.db"
 TaskName = tuple[NoiseLevel, str]
 """Noise level and estimator of a task; an estimator that gives several values of an image has one task for each."""
 
-_TABLES = ("tasks", "samples", "images", "rows", "skips", "seconds")
-_TASK = ("noise", "level_name", "level", "estimator")
-_PLAIN = tuple(name for name in COLUMNS if name not in ("sample_id", *_TASK))
-_JSON = (*PARTS, "numbers")
-_plain_of, _parts_of = attrgetter(*_PLAIN[:-1]), attrgetter(*PARTS)  # the last plain one is the interval
-_COLUMNS = (*_PLAIN, *_JSON)
+_TABLES = ("tasks", "samples", "rows", "skips", "seconds")
+_TASK = "noise, level_name, level, estimator"
 _SCHEMA = f"""
-CREATE TABLE tasks (id INTEGER PRIMARY KEY, flush INTEGER, noise, level_name, level, estimator, entry, form,
-    UNIQUE (noise, level_name, level, estimator));
-CREATE TABLE samples (id INTEGER PRIMARY KEY, flush INTEGER, name, UNIQUE (name));
-CREATE TABLE images (id INTEGER PRIMARY KEY, flush INTEGER, sample INTEGER, digest, UNIQUE (sample));
-CREATE TABLE rows (id INTEGER PRIMARY KEY, flush INTEGER, sample INTEGER, task INTEGER, {", ".join(_COLUMNS)}, UNIQUE (sample, task));
+CREATE TABLE tasks (id INTEGER PRIMARY KEY, flush INTEGER, noise, level_name, level, estimator, entry, form, UNIQUE ({_TASK}));
+CREATE TABLE samples (id INTEGER PRIMARY KEY, flush INTEGER, name, digest, UNIQUE (name));
+CREATE TABLE rows (id INTEGER PRIMARY KEY, flush INTEGER, sample INTEGER, task INTEGER, row, UNIQUE (sample, task));
 CREATE TABLE skips (id INTEGER PRIMARY KEY, flush INTEGER, sample INTEGER, task INTEGER, reason);
 CREATE INDEX skips_of ON skips (sample);
 CREATE TABLE seconds (id INTEGER PRIMARY KEY, flush INTEGER, step, seconds);
 """
-_VERSION = 4
-_ROW = f"samples.name, {', '.join((*_TASK, *_COLUMNS))}"
-_ROW_NAMES = ("sample_id", *_TASK, *_COLUMNS)
-_INSERT_ROW = (
-    f"INSERT OR IGNORE INTO rows (flush, sample, task, {', '.join(_COLUMNS)}) "  # noqa: S608  the names are constants
-    f"VALUES (?, (SELECT id FROM samples WHERE name = ?), ?{', ?' * len(_COLUMNS)})"
-)
-_INSERT_TASK = f"INSERT OR IGNORE INTO tasks (flush, {', '.join(_TASK)}, entry, form) VALUES (?, ?, ?, ?, ?, ?, ?)"  # noqa: S608
-_IS_TASK = " AND ".join(f"{name} = ?" for name in _TASK)
+_VERSION = 5
+_INSERT_SAMPLE = """
+INSERT INTO samples (flush, name, digest) VALUES (?, ?, ?)
+ON CONFLICT (name) DO UPDATE SET digest = excluded.digest WHERE digest IS NULL AND excluded.digest IS NOT NULL
+"""
+_OF_SAMPLE = "(SELECT id FROM samples WHERE name = ?)"
+_IS_TASK = f"({_TASK}) = (?, ?, ?, ?)"
 _SKIPPED = "SELECT 1 FROM skips WHERE skips.sample = samples.id AND (task IS NULL OR task IN (SELECT task FROM asked))"
 _SHAPE = "SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY type, name"
-_DONE_OF_SAMPLE = "SELECT number FROM rows JOIN asked ON asked.task = rows.task WHERE rows.sample = samples.id"
-_UNFINISHED = f"""
-SELECT place FROM places LEFT JOIN samples ON samples.name = places.name
-WHERE samples.id IS NULL OR NOT (EXISTS ({_SKIPPED}) OR (SELECT count(*) FROM ({_DONE_OF_SAMPLE})) = ?) ORDER BY place
+_PROGRESS = f"""
+SELECT place, number FROM places LEFT JOIN samples ON samples.name = places.name LEFT JOIN rows ON rows.sample = samples.id
+LEFT JOIN asked ON asked.task = rows.task WHERE NOT EXISTS ({_SKIPPED}) ORDER BY place
 """  # noqa: S608
 _DONE = """
 SELECT number FROM places JOIN samples ON samples.name = places.name JOIN rows ON rows.sample = samples.id
 JOIN asked ON asked.task = rows.task WHERE place = ?
 """
-_OF_ASKED_SAMPLES = f"FROM places CROSS JOIN samples ON samples.name = places.name AND NOT EXISTS ({_SKIPPED})"
-_DONE_BY_TASK = f"""
-SELECT number, count(*) {_OF_ASKED_SAMPLES} CROSS JOIN rows ON rows.sample = samples.id JOIN asked ON asked.task = rows.task GROUP BY number
-"""
-_NOT_SKIPPED = f"""
-SELECT count(*) FROM places LEFT JOIN samples ON samples.name = places.name WHERE samples.id IS NULL OR NOT EXISTS ({_SKIPPED})
-"""  # noqa: S608
 _RESULTS = f"""
-SELECT place, digest, {_ROW} {_OF_ASKED_SAMPLES} CROSS JOIN rows ON rows.sample = samples.id CROSS JOIN asked ON asked.task = rows.task
-CROSS JOIN tasks ON tasks.id = rows.task LEFT JOIN images ON images.sample = samples.id ORDER BY place, number
-"""
+SELECT place, digest, row FROM places CROSS JOIN samples ON samples.name = places.name AND NOT EXISTS ({_SKIPPED})
+CROSS JOIN rows ON rows.sample = samples.id CROSS JOIN asked ON asked.task = rows.task ORDER BY place, number
+"""  # noqa: S608
 _SKIPS = """
 SELECT place, samples.name, reason, noise, level, level_name, estimator FROM places CROSS JOIN samples ON samples.name = places.name
 CROSS JOIN skips ON skips.sample = samples.id LEFT JOIN tasks ON tasks.id = skips.task
 WHERE skips.task IS NULL OR skips.task IN (SELECT task FROM asked) ORDER BY place, skips.id
 """
-_ALL_ROWS = f"""
-SELECT {_ROW} FROM rows JOIN samples ON samples.id = rows.sample JOIN tasks ON tasks.id = rows.task
-WHERE rows.sample NOT IN (SELECT sample FROM skips) ORDER BY rows.sample, rows.id
-"""  # noqa: S608
-_TRUTH = {None: None, 0: False, 1: True}
+_ALL_ROWS = "SELECT row FROM rows WHERE sample NOT IN (SELECT sample FROM skips) ORDER BY sample, id"
 _PATIENCE = 600.0  # seconds to wait for a reader
 _LONGEST = 2**27  # bytes of a value
-HEADER = 512  # bytes; SQLite takes a shorter file for an empty one
 _SUPER_JOURNAL = bytes.fromhex("d9d505f920a163d7")  # ends a journal that names another
 _REMEDY = "delete this file and repeat robaudit estimate: its samples are recomputed"
-_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":")).encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,19 +153,21 @@ class State:
     Args:
         path: the database; None for one in memory.
         guard: raises if this process may no longer write to the folder (:meth:`robaudit.store.folder.Lock.check`).
+        check: check all pages: there is no digest to compare the file with.
 
     Raises:
         RunError: it is damaged, was not written by robaudit, or the file system refuses.
     """
 
-    def __init__(self, path: Path | None = None, guard: Callable[[], None] = no_guard) -> None:
+    def __init__(self, path: Path | None = None, guard: Callable[[], None] = no_guard, *, check: bool = False) -> None:
         self._where, self._guard = str(path or "memory"), guard
         self._path = path
         self._entries: Mapping[str, Any] = {}
         self._noises: Mapping[str, Any] = {}
         self._asked: list[TaskName] = []
-        self._fresh = True
+        self._fresh = False
         self._open: Sequence[int] = ()
+        self._lacking: list[int] = []
         with self._reading():
             guard()
             if path is not None:
@@ -205,12 +180,14 @@ class State:
             )
             try:
                 self._prepare()
+                if check:
+                    self.check()
             except BaseException:
                 self.close()
                 raise
 
     @classmethod
-    def create(cls, path: Path, guard: Callable[[], None]) -> State:
+    def create(cls, path: Path, guard: Callable[[], None], *, check: bool = False) -> State:
         """Open the database; create it if there is none.
 
         Raises:
@@ -224,7 +201,7 @@ class State:
         except OSError as error:
             guard()
             raise _cannot_be_written(str(path), error.strerror or str(error)) from error
-        return cls(path, guard)
+        return cls(path, guard, check=check)
 
     def close(self) -> None:
         """Close the database, and remove the journal if the folder is still the same."""
@@ -251,14 +228,13 @@ class State:
             flush = 1 + max(self._value(f"SELECT coalesce((SELECT flush FROM {name} ORDER BY id DESC LIMIT 1), 0)") for name in _TABLES)  # noqa: S608
             task = self._tasks_of(flush, [*((row.at, row.estimator) for row in new.rows), *(s.task for s in new.skipped if s.task)])
             names = dict.fromkeys([*new.images, *(row.sample_id for row in new.rows), *(skip.sample_id for skip in new.skipped)])
-            db.executemany("INSERT OR IGNORE INTO samples (flush, name) VALUES (?, ?)", ((flush, name) for name in names))
+            db.executemany(_INSERT_SAMPLE, ((flush, name, new.images.get(name)) for name in names))
             db.executemany(
-                "INSERT OR IGNORE INTO images (flush, sample, digest) VALUES (?, (SELECT id FROM samples WHERE name = ?), ?)",
-                ((flush, name, digest) for name, digest in new.images.items()),
+                f"INSERT OR IGNORE INTO rows (flush, sample, task, row) VALUES (?, {_OF_SAMPLE}, ?, ?)",  # noqa: S608
+                ((flush, row.sample_id, task[row.at, row.estimator], row_text(row)) for row in new.rows),
             )
-            db.executemany(_INSERT_ROW, ((flush, row.sample_id, task[row.at, row.estimator], *_values(row)) for row in new.rows))
             db.executemany(
-                "INSERT INTO skips (flush, sample, task, reason) VALUES (?, (SELECT id FROM samples WHERE name = ?), ?, ?)",
+                f"INSERT INTO skips (flush, sample, task, reason) VALUES (?, {_OF_SAMPLE}, ?, ?)",  # noqa: S608
                 ((flush, skip.sample_id, skip.task and task[skip.task], skip.reason) for skip in new.skipped),
             )
             db.executemany("INSERT INTO seconds (flush, step, seconds) VALUES (?, ?, ?)", ((flush, *item) for item in new.seconds.items()))
@@ -279,10 +255,10 @@ class State:
             for name in other:
                 self._db.execute("DELETE FROM rows WHERE task IN (SELECT id FROM tasks WHERE estimator = ?)", (name,))
                 self._db.execute("DELETE FROM seconds WHERE instr(step, ? || '@') = 1", (ResultName.parse(name).estimator,))
-                self._db.execute("UPDATE tasks SET entry = ? WHERE estimator = ?", (_encode(entries[name]), name))
+                self._db.execute("UPDATE tasks SET entry = ? WHERE estimator = ?", (json.dumps(entries[name]), name))
 
-    def check(self, *, rows: bool = True) -> None:
-        """Check the pages and indexes and, unless they will be read anyway, all results.
+    def check(self) -> None:
+        """Check the pages and indexes.
 
         Raises:
             RunError: they are damaged, or robaudit did not write them.
@@ -291,9 +267,6 @@ class State:
             part = 0 if self._path is None else self._path.stat().st_size % self._value("PRAGMA page_size")
             if part or self._value("PRAGMA integrity_check(1)") != "ok":
                 raise self._damaged("its pages are inconsistent")
-        if rows:
-            for _ in self.rows():
-                pass
 
     def begin(
         self, dataset: Dataset, tasks: Sequence[TaskName], entries: Mapping[str, Any] | None = None, noises: Mapping[str, Any] | None = None
@@ -326,9 +299,21 @@ class State:
                 self._db.execute("COMMIT")
             self._ask()
             self._fresh = not self._value("SELECT count(*) FROM samples")
-            self._open = (
-                range(len(dataset)) if self._fresh else array("i", (place for (place,) in self._db.execute(_UNFINISHED, (len(tasks),))))
-            )
+            self._open, self._lacking = range(len(dataset)), [len(dataset)] * len(tasks)
+            if not self._fresh:
+                self._open, self._lacking = self._progress()
+
+    def _progress(self) -> tuple[Sequence[int], list[int]]:
+        """The samples that lack a task, and for each task, how many lack it."""
+        unfinished, lacking = array("i"), [0] * len(self._asked)
+        for place, records in groupby(self._db.execute(_PROGRESS), key=itemgetter(0)):
+            done = {number for _, number in records}
+            missing = [number for number in range(len(self._asked)) if number not in done]
+            if missing:
+                unfinished.append(place)
+            for number in missing:
+                lacking[number] += 1
+        return unfinished, lacking
 
     @property
     def unfinished(self) -> Sequence[int]:
@@ -344,24 +329,18 @@ class State:
         return [number for number in range(len(self._asked)) if number not in done]
 
     def lacking(self) -> list[int]:
-        """For each task, how many of the unfinished samples lacked it when :meth:`begin` was called."""
-        if self._fresh:
-            return [len(self._open)] * len(self._asked)
-        with self._reading():
-            done = dict(self._db.execute(_DONE_BY_TASK).fetchall())
-            whole = self._value(_NOT_SKIPPED)
-        return [whole - done.get(number, 0) for number in range(len(self._asked))]
+        """For each task, how many samples lacked it when :meth:`begin` was called."""
+        return self._lacking
 
     def known(self, sample_id: str) -> tuple[str | None, set[tuple[int | None, int]]]:
         """Records of a sample from earlier sessions: the digest of its pixels, and (label, predicted class) of its rows."""
         if self._fresh:
             return None, set()
         with self._reading():
-            records = self._db.execute(
-                "SELECT id, (SELECT digest FROM images WHERE sample = samples.id) FROM samples WHERE name = ?", (sample_id,)
-            )
-            sample, digest = records.fetchone() or (None, None)
-            return digest, set(self._db.execute("SELECT DISTINCT label, predicted FROM rows WHERE sample = ?", (sample,)))
+            records = self._db.execute("SELECT digest, row FROM samples LEFT JOIN rows ON sample = samples.id WHERE name = ?", (sample_id,))
+            found = records.fetchall()
+            rows = [_row(text) for _, text in found if text is not None]
+            return found[0][0] if found else None, {(row.label, row.predicted) for row in rows}
 
     def results(self) -> Iterator[SampleResults]:
         """The results asked for, sample by sample in the order of the data set, without the samples that were skipped.
@@ -373,7 +352,7 @@ class State:
             self._ask()
             for _, group in groupby(self._db.execute(_RESULTS), key=itemgetter(0)):
                 records = list(group)
-                yield SampleResults([_row(record[2:]) for record in records], str(records[0][1] or ""))
+                yield SampleResults([_row(text) for _, _, text in records], str(records[0][1] or ""))
 
     def skips(self) -> Iterator[Skip]:
         """The samples that were skipped, each once, in the order of the data set."""
@@ -391,30 +370,26 @@ class State:
             RunError: a value is not valid.
         """
         with self._reading():
-            for record in self._db.execute(_ALL_ROWS):
-                yield _row(record)
+            for (text,) in self._db.execute(_ALL_ROWS):
+                yield _row(text)
 
     def images(self) -> dict[str, str]:
         """The pixel digests by sample id."""
         with self._reading():
-            return dict(self._db.execute("SELECT name, digest FROM images JOIN samples ON samples.id = images.sample").fetchall())
+            return dict(self._db.execute("SELECT name, digest FROM samples WHERE digest NOT NULL").fetchall())
 
     def labels(self, sample_ids: Iterable[str]) -> Iterator[tuple[str, str | None, int | None]]:
         """Id, pixel digest and label of each row of these samples."""
-        with self._reading():
-            for sample_id in sample_ids:
-                records = self._db.execute(
-                    "SELECT digest, label FROM samples JOIN rows ON rows.sample = samples.id "
-                    "LEFT JOIN images ON images.sample = samples.id "
-                    "WHERE name = ?",
-                    (sample_id,),
-                )
-                yield from ((sample_id, digest, label) for digest, label in records)
+        for sample_id in sample_ids:
+            digest, classes = self.known(sample_id)
+            yield from ((sample_id, digest, label) for label, _ in classes)
 
     def entries(self) -> Iterator[tuple[str, Any]]:
         """The estimators that rows were computed with: their names in the results and their entries in the spec."""
         with self._reading():
-            yield from [(name, EstimatorSpec.model_validate(entry).model_dump()) for name, entry in self._specified("estimator", "entry")]
+            yield from [
+                (name, EstimatorSpec.model_validate(entry).model_dump(mode="json")) for name, entry in self._specified("estimator", "entry")
+            ]
 
     def noises(self) -> Iterator[tuple[str, Any]]:
         """The noises that rows were computed under: their labels and their entries in the spec, without levels."""
@@ -429,7 +404,9 @@ class State:
         with self._reading():
             query = f"SELECT DISTINCT {name}, {value} FROM tasks WHERE {value} NOT NULL"  # noqa: S608  the names are constants
             for label, text in self._db.execute(query).fetchall():
-                yield str(label), _entry().validate_json(text)
+                if not isinstance(found := json.loads(text), dict):
+                    raise TypeError(f"{clipped(text, 60)} is not an entry of a spec")
+                yield str(label), found
 
     def seconds(self) -> dict[str, float]:
         """Seconds by step, over all sessions."""
@@ -449,10 +426,9 @@ class State:
                     self._db.execute(statement.strip(";"))
         model = sqlite3.connect(":memory:")
         model.executescript(_SCHEMA)
-        version = self._value("PRAGMA user_version")
-        if version != _VERSION and self._db.execute(_SHAPE).fetchall() == model.execute(_SHAPE).fetchall():
+        if (version := self._value("PRAGMA user_version")) != _VERSION:
             raise RunError(self._where, f"has a state of version {version}", f"this robaudit reads version {_VERSION}")
-        if version != _VERSION or self._db.execute(_SHAPE).fetchall() != model.execute(_SHAPE).fetchall():
+        if self._db.execute(_SHAPE).fetchall() != model.execute(_SHAPE).fetchall():
             raise self._damaged("its tables are not those that robaudit creates")
         model.close()
 
@@ -470,9 +446,10 @@ class State:
         ids = {}
         for name in dict.fromkeys(names):
             at, label = name
-            entry = _encode(self._entries[label]) if label in self._entries else None
-            form = _encode(self._noises[at.noise]) if at.noise in self._noises else None
-            self._db.execute(_INSERT_TASK, (flush, *_named(name), entry, form))
+            entry = json.dumps(self._entries[label]) if label in self._entries else None
+            form = json.dumps(self._noises[at.noise]) if at.noise is not None and at.noise in self._noises else None
+            values = flush, *_named(name), entry, form
+            self._db.execute(f"INSERT OR IGNORE INTO tasks (flush, {_TASK}, entry, form) VALUES (?, ?, ?, ?, ?, ?, ?)", values)  # noqa: S608
             ids[name] = self._value(f"SELECT id FROM tasks WHERE {_IS_TASK}", *_named(name))  # noqa: S608
         return ids
 
@@ -529,37 +506,19 @@ class State:
         return damaged(self._where, why)
 
 
-def _named(task: TaskName) -> tuple[str, str, float, str]:
-    """A task in the columns of :data:`_TASK`."""
+def _named(task: TaskName) -> tuple[str | float, ...]:
+    """A task in the columns of ``_TASK``."""
     at, label = task
-    return at.noise, at.name.value, at.level, label
+    return *at.document().values(), label
 
 
-def _values(row: Row) -> list[Any]:
-    """The values of a row for the table ``rows``."""
-    values = [*_plain_of(row), row.interval.text]
-    values += [None if part is None else _encode(part.document()) for part in _parts_of(row)]
-    return [*values, _encode(dict(row.numbers)) if row.numbers else None]
-
-
-def _row(record: Sequence[Any]) -> Row:
-    """The row of a record in the columns of :data:`_ROW`.
+def _row(text: str) -> Row:
+    """The row of a line of samples.json.
 
     Raises:
-        ValueError, LookupError, TypeError: it is not a result.
+        ValueError, TypeError: it is not a result.
     """
-    values = dict(zip(_ROW_NAMES, record, strict=True))
-    values["correct"] = _TRUTH[values["correct"]]
-    for name in _JSON:
-        text = values.pop(name)
-        if text is not None:
-            values[name] = json.loads(text)
-    return read_row(values)
-
-
-@functools.cache
-def _entry() -> TypeAdapter[dict[str, Any]]:
-    return TypeAdapter(dict[str, Any])
+    return read_row(json.loads(text))
 
 
 def _checked_id(sample_id: object, where: str) -> str:
@@ -576,21 +535,12 @@ def _refuse_unexpected_files(path: Path) -> None:
     """Refuse a database, or a journal, that SQLite should not open.
 
     Raises:
-        RunError: it is not a regular file, is in a mode that robaudit does not use, or has a journal that names another file.
+        RunError: one is not a regular file, or the journal names another file.
     """
     journal = path.with_name(f"{path.name}-journal")
-    try:
-        for name in (path, journal, path.with_name(f"{path.name}-wal")):
-            with suppress(FileNotFoundError):
-                if not stat.S_ISREG(name.lstat().st_mode):
-                    raise RunError(str(name), "cannot be read: it is not a regular file", "delete it, or choose another --out")
-                with name.open("rb") as file:
-                    head = file.read(HEADER)
-                    file.seek(max(0, name.stat().st_size - 8))
-                    tail = file.read(8)
-                if name is path and 0 < len(head) < HEADER and not journal.exists():
-                    raise damaged(str(path), "it ends within its header")
-                if 2 in head[18:20] if name is path else name.name.endswith("-wal") or tail == _SUPER_JOURNAL:  # 2: write-ahead log
-                    raise damaged(str(path), "robaudit did not write it")
-    except OSError as error:
-        raise RunError(str(path), f"cannot be read: {error.strerror or error}", "choose another --out") from error
+    for name in (path, journal, path.with_name(f"{path.name}-wal")):
+        if os.path.lexists(name) and not stat.S_ISREG(name.lstat().st_mode):
+            raise RunError(str(name), "cannot be read: it is not a regular file", "delete it, or choose another --out")
+    with suppress(FileNotFoundError):
+        if journal.read_bytes().endswith(_SUPER_JOURNAL):
+            raise damaged(str(path), "robaudit did not write it")

@@ -43,7 +43,7 @@ class Pgd(Objective):
             found = ascend(
                 lambda image, pixels: _slopes(batch, image, pixels), x, start[:, None], Domain(self.norm, self.eps, self.clip), self.steps
             )
-        return batch.cross_entropy(found.pixels)
+        return batch.cross_entropy(found.points)
 
 
 def _slopes(batch: Batch, image: Tensor, pixels: Tensor) -> tuple[Tensor, Tensor]:

@@ -14,8 +14,8 @@ import pytest
 from PIL import Image
 
 from robaudit.auditing.outputs import finish
-from robaudit.estimators.registry import build, tasks_at
-from robaudit.spec.model import EstimatorSpec
+from robaudit.estimators.mc import MonteCarlo
+from robaudit.estimators.registry import Task
 from robaudit.store.folder import RunFolder
 from robaudit.store.run import StoredRows
 from robaudit.store.state import Flush, SampleResults, State
@@ -103,7 +103,7 @@ def test_a_sample_costs_few_bytes_while_a_run_goes_on(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_the_end_of_a_run_holds_few_rows(tmp_path: Path) -> None:
     count = 10_000
-    tasks = tasks_at([sigma(0.1)], build([EstimatorSpec(name="mc")]))
+    tasks = (Task(MonteCarlo(), "mc", sigma(0.1)),)
     info = {"status": "running", "warnings": [], "data": {"where": "numbers"}}
 
     def found(count: int = count) -> Iterator[SampleResults]:

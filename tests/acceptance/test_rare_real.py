@@ -11,7 +11,7 @@ from torch import Tensor
 
 from robaudit.datasets import open_dataset
 from robaudit.datasets.npz import NpzSpec
-from robaudit.estimators.batch import CleanPass, ImageBatch
+from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.engine import Engine
 from robaudit.estimators.mc import MonteCarlo
 from robaudit.estimators.splitting import Splitting
@@ -47,9 +47,7 @@ def estimates(estimator: Splitting | MonteCarlo, seed: int = 0) -> list[Result]:
     """One for each image."""
     model, x = network()
     engine = Engine(model, gaussian_source(seed, CPU), 10)
-    clean = CleanPass.of(engine, x)
-    labels = torch.zeros(len(x), dtype=torch.int64)
-    return list(estimator.estimate(ImageBatch([str(i) for i in IMAGES], x, labels, sigma(SIGMA), clean, engine)))
+    return list(estimator.estimate(ImageBatch.of(engine, x, sigma(SIGMA), ids=[str(i) for i in IMAGES])))
 
 
 def test_below_one_in_a_hundred_thousand_and_ten_repeats_agree() -> None:

@@ -254,7 +254,7 @@ def test_an_extension_keeps_the_images_of_its_own_results(tmp_path: Path) -> Non
 def test_more_levels_extend_a_run(tmp_path: Path) -> None:
     robaudit.audit(network(), arrays(3), **FEW, out=tmp_path / "run")
     run = robaudit.audit(network(), arrays(3), **{**FEW, "sigma": [0.25, 0.1]}, out=tmp_path / "run", extend=True)
-    assert sorted(at.level for _, at in run.groups()) == [0.1, 0.25]
+    assert sorted(at.number for _, at in run.groups()) == [0.1, 0.25]
 
 
 @pytest.mark.parametrize("kind", [np.float32, np.float16, torch.tensor])

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from robaudit import P_ROBUST, Estimator, ImageBatch
+from robaudit.estimators.base import Need
 
 
 class Halves(nn.Module):
@@ -54,7 +55,7 @@ def _received(pid: int) -> OnlyHere:
 class Buggy(Estimator):
     """Divides by zero."""
 
-    quantity, needs = P_ROBUST, frozenset({"logits"})
+    quantity, needs = P_ROBUST, Need.LEVEL
     summary, prefer, source = "a bug", "never", "a test"
 
     def passes(self, classes: int) -> tuple[int, int]:

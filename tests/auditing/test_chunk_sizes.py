@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from robaudit.auditing.setup import MOST_IMAGES, ChunkSizer, Gauge
-from robaudit.estimators.registry import build, tasks_at
+from robaudit.estimators.mc import MonteCarlo
+from robaudit.estimators.registry import Task
 from robaudit.memory import CPU
-from robaudit.spec.model import EstimatorSpec
 from tests.levels import sigma
 
-TASKS = tasks_at([sigma(0.1), sigma(0.2)], build([EstimatorSpec(name="mc", options={"samples": 999})]))
+TASKS = tuple(Task(MonteCarlo(samples=999), "mc", sigma(level)) for level in (0.1, 0.2))
 
 
 class Counted(Gauge):

@@ -37,7 +37,7 @@ def ready(noise: Any) -> PreparedAudit:
 
 def seconds(spec: AuditSpec, images: int, rate: float) -> float:
     """By the estimators' own passes."""
-    forwards, backwards = map(sum, zip(*(one.estimator.passes(10) for one in registry.build(spec.estimators)), strict=True))
+    forwards, backwards = map(sum, zip(*(one.passes(10) for one in registry.build(spec.estimators).values()), strict=True))
     return images * len(spec.levels) * (forwards + 2 * backwards) / rate
 
 
@@ -55,9 +55,9 @@ def test_the_line() -> None:
 
 
 def test_each_task_counts_for_the_images_that_lack_it() -> None:
-    tasks = tasks_of(spec := spec_of(noise={"sigma": [0.1]}), registry.build(spec.estimators))
+    tasks = tasks_of(spec_of(noise={"sigma": [0.1]}))
     found = Speed(100.0, 10).expected(tasks, [0, 4, 2])
-    forwards, backwards = registry.build(spec.estimators)[2].estimator.passes(10)
+    forwards, backwards = tasks[2].estimator.passes(10)
     total = 4 * 161 + 2 * (forwards + 2 * backwards)
     assert (found.images, found.passes, found.seconds) == (4, round(total / 4), total / 100)
 

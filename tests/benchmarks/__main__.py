@@ -17,7 +17,7 @@ import torch
 
 from robaudit.auditing.environment import pick_device
 from robaudit.system import keep_freed_memory
-from tests.benchmarks import accuracy, engine, imagenet, kinds, memory, ray, scaling, start, training, versus
+from tests.benchmarks import accuracy, engine, imagenet, kinds, memory, ray, scaling, start, versus
 from tests.benchmarks.machine import exact_products, machine
 from tests.benchmarks.networks import Bench
 from tests.benchmarks.report import ORDER, Section, write
@@ -32,7 +32,6 @@ PARTS: dict[str, Callable[[Bench], Section]] = {
     "scaling": scaling.measure,
     "memory": memory.measure,
     "start": start.measure,
-    "training": training.measure,
     "ray": ray.measure,
     "imagenet": imagenet.measure,
 }

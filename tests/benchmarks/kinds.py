@@ -116,7 +116,7 @@ def _make(noise: Noise, network: Network, draws: int) -> None:
     at, shape = noise.levels[0], shape_of(network.x)
     for b in range(len(network.x)):
         for z in source.blocks(str(b), draws, shape):
-            source.noisy(network.x[b : b + 1], z, at.level, ids=[str(b)])
+            source.noisy(network.x[b : b + 1], z, at.number, ids=[str(b)])
 
 
 def measure(bench: Bench) -> Section:

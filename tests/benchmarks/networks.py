@@ -15,7 +15,7 @@ from torch import Tensor
 from robaudit.datasets import open_dataset
 from robaudit.datasets.npz import NpzSpec
 from robaudit.estimators import registry
-from robaudit.estimators.batch import CleanPass, ImageBatch
+from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.engine import Engine
 from robaudit.levels import GAUSSIAN
 from robaudit.models import LogitModel, load_model
@@ -59,12 +59,10 @@ class Network:
         noise = gaussian_source(seed, self.model.device, self.model.dtype)
         return Engine(self.model, noise, self.classes)
 
-    def batch(self, sigma: float, engine: Engine | None = None, *, gradients: bool = False, clean: CleanPass | None = None) -> ImageBatch:
+    def batch(self, sigma: float, engine: Engine | None = None, *, gradients: bool = False) -> ImageBatch:
         """All images as one chunk."""
         chosen = engine or self.engine()
-        passed = clean or CleanPass.of(chosen, self.x, gradients=[GAUSSIAN] if gradients else ())
-        labels = torch.full((len(self.x),), -1, device=self.x.device)
-        return ImageBatch([str(i) for i in range(len(self.x))], self.x, labels, levels.sigma(sigma), passed, chosen)
+        return ImageBatch.of(chosen, self.x, levels.sigma(sigma), gradients=[GAUSSIAN] if gradients else ())
 
 
 def estimator(name: str, **options: Any) -> OneValue:

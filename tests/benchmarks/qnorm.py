@@ -10,7 +10,7 @@ import sys
 
 import torch
 
-from robaudit.estimators.loss_field import LossField
+from robaudit.estimators.objective import Objective
 from robaudit.estimators.qnorm_path import QNormPath
 from robaudit.numerics.losses import log_norm
 from tests.estimators.goldens import Golden, work_of
@@ -47,7 +47,7 @@ def _plain(golden: Golden) -> torch.Tensor:
     """log l of plain copies (1, DRAWS)."""
     work = work_of(golden, 1, seed=1)
     z = torch.cat(list(work.normals("plain", 0, DRAWS)))
-    return LossField(work, work.labels).values(torch.zeros(DRAWS, dtype=torch.int64), z)[None]
+    return Objective(work, work.labels, latent=True).losses(torch.zeros(DRAWS, dtype=torch.int64), z)[None]
 
 
 if __name__ == "__main__":

@@ -140,7 +140,7 @@ class Seeded:
 
     x: Tensor
 
-    def uniforms(self, restart: int) -> Tensor:
+    def __call__(self, restart: int) -> Tensor:
         """(images, *shape)."""
         shape = self.x.shape[1:]
         return torch.stack([torch.rand(shape, generator=torch.Generator().manual_seed(10_000 * i + restart)) for i in range(len(self.x))])

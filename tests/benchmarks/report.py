@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.benchmarks.machine import in_words
 
-ORDER = ("published", "accuracy", "engine", "noise", "kinds", "scaling", "memory", "start", "training", "ray", "imagenet")
+ORDER = ("published", "accuracy", "engine", "noise", "kinds", "scaling", "memory", "start", "ray", "imagenet")
 HEAD = (
     "# Benchmarks\n\n"
     "Written by `make bench` (`python -m tests.benchmarks`); medians and every setting are in [benchmarks.json](benchmarks.json).\n"

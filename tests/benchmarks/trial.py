@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from statistics import fmean
 
 import torch
 from torch import Tensor
 
-from robaudit.estimators.batch import CleanPass, ImageBatch
+from robaudit.estimators.base import Need
+from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.mmse import Mmse
-from robaudit.levels import GAUSSIAN
 from robaudit.numerics.margins import margin_gradients
 from robaudit.results import Result
 from tests.benchmarks.cost import Point, Reference
@@ -23,7 +23,7 @@ from tests.benchmarks.timing import alternating, seconds, timed
 from tests.estimators.tools import OneValue
 
 Outcome = tuple[Sequence[Result], float]
-Clean = dict[bool, tuple[CleanPass, float]]
+Clean = dict[bool, tuple[ImageBatch, float]]
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Trial:
         fits: dict[tuple[int, bool], tuple[ImageBatch, float]] = {}
         found: list[Outcome] = []
         for k, one in enumerate(chosen):
-            passed, passing = clean[one.linearises_clean]
+            passed, passing = clean[Need.JACOBIAN in one.needs]
             chunk = self._work(replay, passed)
             if isinstance(one, Mmse):
                 key = (one.samples, one.pairs)
@@ -84,11 +84,11 @@ class Trial:
                 found.append((estimates, passing + own - (replay.spent - spent) + drawn * replay.spent / replay.made))
         return found
 
-    def _work(self, replay: Replay, clean: CleanPass) -> ImageBatch:
-        return self.network.batch(self.sigma, replay, clean=clean)
+    def _work(self, replay: Replay, clean: ImageBatch) -> ImageBatch:
+        return replace(clean.under(clean.at), engine=replay)
 
-    def _clean(self, *, gradients: bool) -> tuple[CleanPass, float]:
-        passing = partial(CleanPass.of, self.network.engine(), self.network.x, gradients=[GAUSSIAN] if gradients else ())
+    def _clean(self, *, gradients: bool) -> tuple[ImageBatch, float]:
+        passing = partial(self.network.batch, self.sigma, gradients=gradients)
         passing()
         return timed(passing, self.network.x.device)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from robaudit.estimators.base import Need
 from tests.benchmarks import published
 from tests.benchmarks.networks import Bench, Network, estimator, load, research_resnet20
 from tests.benchmarks.report import Section, Table, number
@@ -73,7 +74,7 @@ def _row(name: str, times: dict[str, float], scale: float) -> list[str]:
 
 def _ours(network: Network, name: str, **options: object) -> Callable[[], object]:
     chosen = estimator(name, **options)
-    return lambda: chosen.estimate(network.batch(SIGMA, gradients=chosen.linearises_clean))
+    return lambda: chosen.estimate(network.batch(SIGMA, gradients=Need.JACOBIAN in chosen.needs))
 
 
 def _apart(network: Network, theirs: list[float]) -> float:

@@ -39,7 +39,7 @@ KEYS = {
     "labels_key": ({"labels_key": "targets"}, "has no array 'targets' (it has: images, labels); set labels_key"),
     "layout": ({"layout": "nhw"}, "layout nhw does not fit shape (4, 1, 8, 8); it needs 3 dimensions"),
     "class_names twice": ({"class_names": ["a"] * 10}, "dataset.class_names: 'a' appears twice; names must differ"),
-    "too few class_names": ({"class_names": ["a", "b"]}, "sample '3' has the label 3, but class_names has 2 names; add the missing names"),
+    "too few class_names": ({"class_names": ["a", "b"]}, "sample '3': has the label 3, but class_names has 2 names; add the missing names"),
     "class_names of another count": ({"class_names": list("abcd")}, "has 4 class names, but"),
     "sample of more than there are": ({"sample": {"size": 5}}, "sample.size 5 is larger than the data set (4 samples); at most 4"),
 }
@@ -53,7 +53,7 @@ def test_npz_option(options: dict[str, Any], says: str, tmp_path: Path, refuse_d
 
 def test_unreadable_image_stops(folder: Path, refuse_data: RefuseData) -> None:
     (folder / "4" / "0.png").write_bytes(b"not an image")
-    line = refuse_data(kind="images", path="digits", channels=1, says="digits/4/0.png: is not an image that Pillow can read")
+    line = refuse_data(kind="images", path="digits", channels=1, says="digits, sample 4/0.png: is not an image that Pillow can read")
     assert line.endswith("or continue without it: robaudit estimate --on-error skip")
 
 
@@ -67,7 +67,7 @@ def test_all_samples_unreadable_is_exit_5(folder: Path, refuse_data: RefuseData)
     for path in folder.rglob("*.png"):
         path.write_bytes(b"")
     line = refuse_data("--on-error", "skip", kind="images", path="digits", channels=1, code=5, says="none of its 10 samples can be used")
-    assert "the first: digits/0/0.png" in line
+    assert "the first: digits, sample 0/0.png" in line
 
 
 def test_python_code_needs_trust(tmp_path: Path, refuse_data: RefuseData) -> None:

@@ -68,7 +68,7 @@ def test_pickled_module(tmp_path: Path, refuse_model: RefuseModel) -> None:
 
 
 ARCHITECTURES = {
-    "none": (None, {}, "safetensors holds weights only; add architecture: torchvision:NAME, timm:NAME, robaudit:NAME or"),
+    "none": (None, {}, "holds weights only; add architecture: torchvision:NAME, timm:NAME, robaudit:NAME or"),
     "unknown": ("robaudit:digit_cnn", {}, "there is no such network; did you mean 'digits_cnn'?"),
     "unknown to torchvision": ("torchvision:resnet19", {}, "there is no such network; did you mean 'resnet1"),
     "without a source": ("my_net", {}, "names no network; write torchvision:NAME"),

@@ -28,7 +28,7 @@ def test_table_names_every_estimator(run_cli: RunCli) -> None:
     words = " ".join(out.split())
     for name in NAMES:
         assert re.search(rf" {name} .* quantity: (p_robust|confidence) ", words)
-    for text in ("needs: logits", "needs: gradients", "1,001 forward passes", "samples=10", "clopper-pearson", "source: Han et al."):
+    for text in ("needs: level", "needs: gradients, level", "1,001 forward passes", "samples=10", "clopper-pearson", "source: Han et al."):
         assert text in words
 
 

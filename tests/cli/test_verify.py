@@ -291,7 +291,7 @@ def compared(run: Path | str, run_cli: RunCli) -> dict[str, int]:
 @pytest.mark.parametrize("kind", [pytest.param("linear", marks=pytest.mark.slow), "mlp"])
 def test_no_violation_where_nothing_is_wrong(kind: str, tmp_path: Path, run_cli: RunCli) -> None:
     torch.jit.save(torch.jit.trace(small(kind), torch.rand(1, 1, 8, 8)), tmp_path / "network.pt")
-    save_npz(tmp_path / "x.npz", count=7, labels=[i % 4 for i in range(7)])
+    save_npz(tmp_path / "x.npz", count=4, labels=[0, 1, 2, 3])
     noise = [{"sigma": [0.1, 0.3]}, {"kind": "uniform", "eps": [0.05, 0.3]}, {"kind": "laplace", "sigma": [0.1, 0.3]}]
     estimators = [*WHOLE, *(["radius_exact"] if kind == "linear" else [])]
     write(tmp_path, digits(model={"path": "network.pt"}, dataset={"kind": "npz", "path": "x.npz"}, noise=noise, estimators=estimators))

@@ -206,7 +206,7 @@ def test_what_has_nothing_in_common_is_refused(make: Make, ordinary: Run) -> Non
 def test_another_image_under_one_id_is_left_out(tmp_path: Path, trained: Run, ordinary: Run) -> None:
     folder = tmp_path / "run"
     shutil.copytree(ordinary.path, folder)
-    change(folder, "UPDATE images SET digest = '00000000000000000000000000000000' WHERE id = 1")
+    change(folder, "UPDATE samples SET digest = '00000000000000000000000000000000' WHERE id = 1")
     found = compare(trained, read_run(folder))
     assert len(found.matching.other_images) >= 1
     assert found.samples == 40 - len(found.matching.other_images)

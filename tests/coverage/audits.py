@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from robaudit.compare.difference import compare
-from robaudit.estimators.batch import CleanPass, ImageBatch
+from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.engine import Engine
 from robaudit.estimators.mc import count_votes
 from robaudit.gates.decide import Decision, decide
@@ -26,7 +26,6 @@ from robaudit.noise.registry import gaussian_source
 from robaudit.quantities import P_ROBUST
 from robaudit.results import Result
 from robaudit.rows import Row
-from robaudit.stats.classes import class_bias
 from robaudit.stats.frame import Columns
 from robaudit.stats.intervals import simultaneous
 from tests.compare.tools import decided, made
@@ -34,6 +33,7 @@ from tests.coverage.subjects import SLOW, Subject
 from tests.estimators.tools import build
 from tests.gates.tools import gate, run_of
 from tests.levels import sigma
+from tests.rows import class_bias
 
 BINS = (0.0, 0.05, 0.5, 0.95, 0.9995, 1.0)
 """Of p, for the rows."""
@@ -99,14 +99,13 @@ def together(some: Sequence[Errors]) -> Errors:
 def work_on(subject: Subject, model: LogitModel, seed: int) -> ImageBatch:
     """All images as a chunk."""
     engine = Engine(model, gaussian_source(seed, torch.device("cpu")), subject.classes)
-    clean = CleanPass.of(engine, subject.x)
-    return ImageBatch([str(i) for i in range(len(subject.x))], subject.x, subject.labels, sigma(subject.level), clean, engine)
+    return ImageBatch.of(engine, subject.x, sigma(subject.level), labels=subject.labels)
 
 
 def audit(subject: Subject, model: LogitModel, name: str, options: dict[str, Any], seed: int) -> list[Row]:
     """The rows of an estimator on all images."""
     batch = work_on(subject, model, seed)
-    found = zip(batch.ids, subject.labels.tolist(), batch.clean.predicted.tolist(), build(name, **options).estimate(batch), strict=True)
+    found = zip(batch.ids, subject.labels.tolist(), batch.predicted.tolist(), build(name, **options).estimate(batch), strict=True)
     return [row_of(*one, name, subject.level) for one in found]
 
 
@@ -151,8 +150,8 @@ def truth(subject: Subject, model: LogitModel, draws: int) -> Truth:
     draws = draws // 4 if subject.name in SLOW else draws
     batch = work_on(subject, model, 2**31)
     shares = count_votes(batch, range(len(subject.x)), 0, draws).double().div(draws)
-    p, hits = (shares.gather(1, of[:, None])[:, 0].numpy() for of in (batch.clean.predicted, subject.labels))
-    return Truth(p, hits, subject.labels.numpy(), batch.clean.predicted.numpy())
+    p, hits = (shares.gather(1, of[:, None])[:, 0].numpy() for of in (batch.predicted, subject.labels))
+    return Truth(p, hits, subject.labels.numpy(), batch.predicted.numpy())
 
 
 # --- gates, comparisons, rows

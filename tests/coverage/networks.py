@@ -19,7 +19,7 @@ import torch
 from scipy.stats import chi2, norm
 from torch import Tensor
 
-from robaudit.estimators.batch import CleanPass, ImageBatch
+from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.engine import Engine
 from robaudit.models import from_module
 from robaudit.noise.registry import gaussian_source
@@ -83,8 +83,7 @@ class Curve:
         model = from_module(self.network(offset))
         x = torch.full((cases, *self.shape), 0.5)
         engine = Engine(model, gaussian_source(seed, torch.device("cpu")), 2, 256)
-        clean = CleanPass.of(engine, x)
-        return ImageBatch([str(i) for i in range(cases)], x, torch.zeros(cases, dtype=torch.int64), sigma(SIGMA), clean, engine)
+        return ImageBatch.of(engine, x, sigma(SIGMA))
 
 
 LINEAR = Curve("linear margin", 0.0, 0.0)

@@ -49,7 +49,7 @@ def _errors(subject: Subject, estimator: str, about: str, ends: Sequence[tuple[f
 
 def _splitting(subject: Subject, seeds: int, votes: Floats, draws: int) -> Iterator[Errors]:
     """log10 p_fail, of images with failures enough to know it by."""
-    predicted = work_on(subject, subject.model, 0).clean.predicted.numpy()
+    predicted = work_on(subject, subject.model, 0).predicted.numpy()
     failures = draws - votes[np.arange(len(votes)), predicted]
     of = np.flatnonzero((failures >= FEWEST) & (failures < draws / 10))
     if not of.size:
@@ -61,7 +61,7 @@ def _splitting(subject: Subject, seeds: int, votes: Floats, draws: int) -> Itera
         work = work_on(some, some.model, seed)
         found = build("splitting", particles=500).estimate(work)
         ends += [(one.lower or -math.inf, one.upper or 0.0, float(t)) for one, t in zip(found, known, strict=True)]
-        about = zip(work.ids, some.labels.tolist(), work.clean.predicted.tolist(), found, strict=True)
+        about = zip(work.ids, some.labels.tolist(), work.predicted.tolist(), found, strict=True)
         rows = [row_of(*one, "splitting", some.level, LOG10_P_FAIL.name) for one in about]
         verdicts += decide(run_of(rows), [gate(f"mean <= {known.mean():.12g}")])
     yield _errors(subject, "splitting", "log10 p_fail", ends)
@@ -100,7 +100,7 @@ def _kept(subject: Subject, image: int, level: float, draws: int) -> float:
     """p of one image at a level."""
     some = replace(subject, x=subject.x[image : image + 1], labels=subject.labels[image : image + 1], level=level)
     work = work_on(some, some.model, 2**31 + image)
-    return float(count_votes(work, [0], 0, draws)[0, work.clean.predicted[0]]) / draws
+    return float(count_votes(work, [0], 0, draws)[0, work.predicted[0]]) / draws
 
 
 def _losses(subject: Subject, seeds: int, draws: int) -> Iterator[Errors]:
@@ -123,7 +123,7 @@ def _losses(subject: Subject, seeds: int, draws: int) -> Iterator[Errors]:
             target = float(known[0][0].exp().mean())
             verdicts = list[Decision]()
             for found in runs:
-                about = zip(work.ids, subject.labels.tolist(), work.clean.predicted.tolist(), (one[0] for one in found), strict=True)
+                about = zip(work.ids, subject.labels.tolist(), work.predicted.tolist(), (one[0] for one in found), strict=True)
                 rows_of = [row_of(*one, name, subject.level, LOSS.name) for one in about]
                 verdicts += decide(run_of(rows_of), [gate(f"mean <= {target:.12g}")])
             passed, failed = (sum(one.verdict == which for one in verdicts) for which in ("pass", "fail"))
@@ -140,7 +140,7 @@ def _smoothed(subject: Subject, seeds: int, draws: int) -> Iterator[Errors]:
         return
     margin = torch.zeros(len(work.x), dtype=torch.float64)
     for batch, logits in work.engine.noisy_logits(work.x, work.ids, work.at, draws // 4):
-        own = work.clean.predicted[batch.image, None]
+        own = work.predicted[batch.image, None]
         gap = logits.double().gather(1, own)[:, 0] - logits.double().scatter(1, own, -math.inf).amax(1)
         margin.index_add_(0, batch.image, gap / (draws // 4))
     for seed in range(seeds):

@@ -37,8 +37,6 @@ def test_a_synonym_of_two_classes_finds_none() -> None:
 
 def test_remedies() -> None:
     assert ClassIndex(NAMES, IDS).remedy("zebro") == "did you mean 'zebra'?; or write class_names in the order of the logits"
-    assert ClassIndex(("cat", "dog")).remedy("dgo") == "did you mean 'dog'?"
-    assert ClassIndex(NAMES).remedy("Crane").startswith("known: crane (n02), crane (n03); ")
     said = ClassIndex(NAMES).remedy("xxxxxx")
     assert said.startswith("known: Tench, Tinca tinca, ")
     assert " and 2 more; rename it, or write class_names in the order of the logits (null: " in said

@@ -69,7 +69,7 @@ def test_no_other_file_is_quoted(path: str, tmp_path: Path) -> None:
         pytest.skip(f"no {path} here")
     with pytest.raises(DataError) as caught:
         open_dataset(CsvSpec(kind="csv", path=path), base_dir=tmp_path, trust=False)
-    says = ("has no column 'path' in its first line; columns are", "is an empty file", "is not a regular file")
+    says = ("has no column 'path' in its first line; it must name", "is an empty file", "is not a regular file")
     assert str(caught.value).startswith(tuple(f"{path}: {what}" for what in says))
 
 
@@ -133,9 +133,8 @@ def test_labels(tmp_path: Path, column: list[str], class_names: Any, indices: li
     ("text", "options", "expected"),
     [
         ("file,label\na,1\n", {}, "list.csv: has no column 'path' in its first line; set path_column: file"),
-        ("filename,class\na,1\n", {}, "; set path_column: filename and label_column: class"),
-        ("Image,Y\na,1\n", {}, "; set path_column: Image and label_column: Y"),
-        ("a.png,1\n", {}, "; begin the file with a line that names its columns, such as path,label"),
+        ("Image,Y\na,1\n", {}, "; set path_column: Image"),
+        ("a.png,1\n", {}, "; it must name the columns, separated by commas, semicolons or tabs; set path_column to that of"),
         ("path,class\na,1\n", {}, "list.csv: has no column 'label', but 'class'; set label_column: class (null: no labels)"),
         (
             "path,label\na,1\n",
@@ -149,31 +148,26 @@ def test_labels(tmp_path: Path, column: list[str], class_names: Any, indices: li
             "has no column 'paths' in its first line; set path_column: path",
         ),
         ("path;label\na;1;2\n", {}, "list.csv:2: has 3 fields, but the header has 2; quote fields with ';'"),
-        (
-            "paths,label\na,1\n",
-            {},
-            "in its first line; columns are separated by commas, semicolons or tabs; set path_column to",
-        ),
         ("", {}, "list.csv: is an empty file; "),
-        ("path|label\na|1\n", {}, "in its first line; columns are separated by commas, semicolons or tabs; set path_column"),
+        ("path|label\na|1\n", {}, "in its first line; it must name"),
         ("path,label,path\n", {}, "list.csv: has the column 'path' twice; keep one"),
         ("path,label\n", {}, "list.csv: has no samples; "),
         ("path,label\na,1\n\nb\n", {}, "list.csv:4: has 1 fields, but the header has 2"),
         ("path,label\na,1,2\n", {}, "list.csv:2: has 3 fields, but the header has 2; quote fields with ','"),
         ("path,label\n ,1\n", {}, "list.csv:2: has an empty path; "),
         ("path,id\na,1\nb,\n", {}, "list.csv:3: has an empty id; "),
-        ("path,label\na,1\nb,2\na,3\n", {}, "list.csv: two rows have the same id 'a'; add a column id to use a path twice"),
-        ("path,id\na,x\n\nb,y\nc,y\nd,y\n", {}, "list.csv: two rows have the same id 'y'; ids must differ"),
-        ("path,label\na,1\nb,cat\n", {}, "list.csv: mixes labels that are names ('cat', line 3) and numbers ('1', line 2); "),
-        ("path,label\na,1\nb,-2\n", {}, "list.csv:3: the label '-2' is not a class index; "),
-        ("path,label\na,1.0\n", {}, "list.csv:2: the label '1.0' is not a class index; "),
-        ("path,label\na,99999999999999999999\n", {}, "list.csv:2: the label '99999999999999999999' is not a class index; "),
+        ("path,label\na,1\nb,2\na,3\n", {}, "list.csv: two samples have the same id 'a'; ids must differ"),
+        ("path,id\na,x\n\nb,y\nc,y\nd,y\n", {}, "list.csv: two samples have the same id 'y'; ids must differ"),
+        ("path,label\na,1\nb,cat\n", {}, "list.csv: mixes labels that are names ('cat') and numbers ('1'); "),
+        ("path,label\na,1\nb,-2\n", {}, "list.csv: the label '-2' is not a class index; "),
+        ("path,label\na,1.0\n", {}, "list.csv: the label '1.0' is not a class index; "),
+        ("path,label\na,99999999999999999999\n", {}, "list.csv: the label '99999999999999999999' is not a class index; "),
         (
             "path,label\na,cat\nb,dgo\n",
             {"class_names": ("cat", "dog")},
-            "list.csv:3: the label 'dgo' is not in class_names; did you mean 'dog'?",
+            "list.csv: the label 'dgo' is not in class_names; did you mean 'dog'?",
         ),
-        ("path,label\na,2\n", {"class_names": ("cat", "dog")}, "list.csv: sample 'a' has the label 2, but class_names has 2 names"),
+        ("path,label\na,2\n", {"class_names": ("cat", "dog")}, "list.csv, sample 'a': has the label 2, but class_names has 2 names"),
         ('path,label\n"a,1\nb,2\n', {}, "list.csv:3: is not valid CSV (unexpected end of data); "),
         ("path,label\na\rb,1\n", {}, "list.csv:2: has 1 fields, but the header has 2; "),
         (b"path,label\na,1\n\xff\xfe,2\n", {}, "list.csv: is not UTF-8 text; save the file as UTF-8"),
@@ -188,9 +182,9 @@ def test_unreadable_images_are_single_samples(tmp_path: Path) -> None:
     draw(tmp_path / "ok.png")
     (tmp_path / "folder.png").mkdir()
     dataset = opened(tmp_path, "path\nno.png\nfolder.png\nok.png\n")
-    with pytest.raises(SampleError, match=r"^list.csv, no.png: no such file; "):
+    with pytest.raises(SampleError, match=r"^list.csv, sample no.png: no such file; "):
         dataset[0]
-    with pytest.raises(SampleError, match=r"^list.csv, folder.png: is not a regular file; "):
+    with pytest.raises(SampleError, match=r"^list.csv, sample folder.png: is not a regular file; "):
         dataset[1]
     assert dataset[2].id == "ok.png"
 
@@ -200,7 +194,7 @@ def test_paths_from_windows(tmp_path: Path) -> None:
     draw(tmp_path / "a\\b.png")
     dataset = opened(tmp_path, "path\na\\b.png\nc\\d.png\n")
     assert dataset[0].id == "a\\b.png"
-    with pytest.raises(SampleError, match=r"^list.csv, c\\d.png: no such file; folders are separated by / here, not by \\$"):
+    with pytest.raises(SampleError, match=r"^list.csv, sample c\\d.png: no such file; folders are separated by / here, not by \\$"):
         dataset[1]
 
 

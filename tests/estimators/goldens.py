@@ -13,7 +13,7 @@ from scipy.special import log_ndtr, logsumexp
 from scipy.stats import poisson
 from torch import Tensor, nn
 
-from robaudit.estimators.batch import CleanPass, ImageBatch
+from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.engine import Engine
 from robaudit.levels import LevelName, NoiseLevel
 from robaudit.models import from_module
@@ -239,7 +239,7 @@ class SensorLine(Golden):
         return -3 + self.slope * delta.sum(1)
 
     def log_norm(self, q: float) -> float:
-        photons, steps = self.level.level, 255
+        photons, steps = self.level.number, 255
         number, value = np.arange(400), np.arange(steps + 1)
         edges = (np.append(value - 0.5, np.inf) / steps * photons)[None] - number[:, None]  # of the readings
         edges[:, 0] = -np.inf
@@ -270,4 +270,4 @@ def work_of(golden: Golden, repetitions: int | Sequence[int], *, seed: int = 0, 
     x = golden.image().to(dtype).repeat(len(numbers), 1, 1, 1)
     source = NoiseSource(golden.noise, NormalDraws(golden.kind, seed, torch.device("cpu"), dtype))
     engine = Engine(from_module(golden, dtype=dtype), {golden.level.noise: source}, 2)
-    return ImageBatch([str(n) for n in numbers], x, torch.zeros(len(x), dtype=torch.int64), golden.level, CleanPass.of(engine, x), engine)
+    return ImageBatch.of(engine, x, golden.level, ids=[str(n) for n in numbers], labels=torch.zeros(len(x), dtype=torch.int64))

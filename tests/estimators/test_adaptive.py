@@ -14,7 +14,6 @@ from pydantic import ValidationError
 
 from robaudit.estimators.mc import FIRST, Counts, Rule, next_look, sample
 from robaudit.numerics.intervals import clopper_pearson
-from tests.estimators.test_independence import cuts, demo, many_classes
 from tests.estimators.tools import SHAPE, build, curved, linear, votes_of, work_on
 
 OPTIONS: list[dict[str, Any]] = [
@@ -84,16 +83,6 @@ def test_its_draws_are_the_first_of_a_fixed_number() -> None:
         assert row.votes is not None
         assert fixed.votes.counts == row.votes.counts
         assert (fixed.value, fixed.flips_to) == (row.value, row.flips_to)
-
-
-@pytest.mark.parametrize("setting", [demo, many_classes])
-@pytest.mark.parametrize("options", OPTIONS, ids=str)
-def test_in_any_chunk_to_the_last_bit(options: dict[str, Any], setting: Callable[[], Any]) -> None:
-    here, estimator = setting(), build("mc", **{"max_samples": 96, **options})
-    together = here.all(estimator)
-    for index in [*cuts(len(together), (6, 3)), [2], [7]]:
-        assert [(one,) for one in estimator.estimate(here.batch(index))] == [together[i] for i in index]
-    assert [(one,) for one in estimator.estimate(here.batch(range(5), batch_size=8))] == together[:5]
 
 
 @pytest.mark.parametrize("p", [0.001, 0.1, 0.5, 0.9, 0.99])
@@ -178,15 +167,3 @@ def test_two_noise_levels_and_two_models_see_the_same_noise() -> None:
     assert float(first.std()) == pytest.approx(1, abs=0.1)
     for other in seen.values():
         torch.testing.assert_close(other, first, rtol=0, atol=1e-5)
-
-
-def test_on_a_linear_model_copies_lost_at_less_noise_are_lost_at_more() -> None:
-    """With noise of its own for each sigma the votes would cross for some of the images."""
-    kept = {}
-    for sigma in (0.2, 0.21, 0.23, 0.3):
-        rows = build("mc", samples=500).estimate(work_on(linear(2), images=60, sigma=sigma))
-        kept[sigma] = [row.value for row in rows]
-    levels = list(kept.values())
-    for less, more in pairwise(levels):
-        assert all(a >= b for a, b in zip(less, more, strict=True))
-    assert levels[0] != levels[1]

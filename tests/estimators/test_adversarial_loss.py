@@ -10,12 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from robaudit.errors import SpecError
-from robaudit.estimators import adversarial_loss, registry
+from robaudit.estimators import adversarial_loss
 from robaudit.estimators.adversarial_loss import AdversarialLoss
-from robaudit.estimators.batch import CleanPass, ImageBatch
+from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.engine import Engine
-from robaudit.estimators.loss_field import LossField
-from robaudit.estimators.registry import refuse_unfit, tasks_at
+from robaudit.estimators.objective import Objective
+from robaudit.estimators.registry import Task, refuse_unfit
 from robaudit.levels import LevelName, NoiseLevel
 from robaudit.models import from_module
 from robaudit.noise.base import NoiseKind
@@ -24,8 +24,8 @@ from robaudit.noise.gaussian import Gaussian
 from robaudit.noise.registry import NoiseSource
 from robaudit.noise.spatial import Spatial
 from robaudit.noise.uniform import Uniform
-from robaudit.spec.model import EstimatorSpec
 from tests.estimators.tools import SHAPE, curved, linear, loss_of, weights
+from tests.levels import sigma
 
 IMAGES = 6
 
@@ -41,7 +41,7 @@ def work_under(
     with torch.no_grad():
         classes = model(x[:1]).shape[1]
     engine = Engine(model, noises, classes)
-    return ImageBatch([str(i) for i in range(images)], x, torch.arange(images) % 2, at, CleanPass.of(engine, x), engine)
+    return ImageBatch.of(engine, x, at, labels=torch.arange(images) % 2)
 
 
 def found(batch: ImageBatch, **options: object) -> Tensor:
@@ -56,7 +56,7 @@ def test_linear_models_of_two_classes(norm: str, clip: bool) -> None:
     batch = work_under(network, Uniform.model_validate({"norm": norm, "clip": clip}), eps, dtype=torch.float64)
     rows = weights(network)
     w = rows[1 - batch.labels] - rows[batch.labels]
-    z = batch.clean.logits
+    z = batch.logits
     s = z.gather(1, 1 - batch.labels[:, None])[:, 0] - z.gather(1, batch.labels[:, None])[:, 0]
     x = batch.x.flatten(1)
     corner = (x + eps * w.sign()).clamp(0, 1) if clip else x + eps * w.sign()
@@ -74,15 +74,15 @@ def test_no_draw_of_the_noise_has_a_larger_loss(form: NoiseKind) -> None:
     """And its class, its logarithm and its bounds belong to it."""
     batch = work_under(curved(), form, 0.3)
     estimates = AdversarialLoss(steps=100, restarts=10).estimate(batch)
-    field = LossField(batch, batch.labels)
+    loss = Objective(batch, batch.labels, latent=True)
     for image, one in enumerate(estimates):
         z = next(batch.normals("other", image, 200))
-        drawn = field.values(torch.full((len(z),), image), z)
+        drawn = loss.losses(torch.full((len(z),), image), z)
         assert one.value >= float(drawn.max().exp())
         assert (one.lower, one.upper, one.interval.text) == (one.value, None, "lower bound")
         assert one.value == pytest.approx(math.exp(one.numbers["log_loss"]))
         assert loss_of(one).target == batch.labels[image]
-        assert one.flips_to != batch.clean.predicted[image]
+        assert one.flips_to != batch.predicted[image]
     assert any(one.flips_to is not None for one in estimates)
     assert {one.backwards > 0 for one in estimates} == {not isinstance(form, Spatial)}
 
@@ -95,7 +95,7 @@ def test_a_flip_has_two_losses() -> None:
 
 def test_against_the_predicted_class() -> None:
     batch = work_under(curved(), Uniform(), 0.3)
-    other = replace(batch, labels=batch.clean.predicted)
+    other = replace(batch, labels=batch.predicted)
     assert torch.equal(found(batch, steps=3, restarts=2, target="predicted"), found(other, steps=3, restarts=2))
     assert not AdversarialLoss(target="predicted").needs_labels
     assert AdversarialLoss().needs_labels
@@ -141,13 +141,11 @@ def test_logits_that_are_not_finite_give_no_value(form: NoiseKind) -> None:
 
 
 def test_noise_without_a_limit_is_refused() -> None:
-    chosen = registry.build([EstimatorSpec(name="mc")])
-    attack = replace(chosen[0], label="worst", name="adversarial_loss", estimator=AdversarialLoss())
+    attack = Task(AdversarialLoss(), "worst", NoiseLevel("uniform", 0.1, LevelName.EPS))
     noises = {"gaussian": Gaussian(), "uniform": Uniform()}
-    levels = (NoiseLevel("uniform", 0.1, LevelName.EPS), NoiseLevel("gaussian", 0.1))
-    refuse_unfit(tasks_at(levels[:1], [attack]), noises)
+    refuse_unfit([attack], noises)
     with pytest.raises(SpecError) as caught:
-        refuse_unfit(tasks_at(levels, [attack]), noises)
+        refuse_unfit([attack, replace(attack, at=sigma(0.1))], noises)
     assert str(caught.value) == (
         "estimators: worst: cannot work with the noise gaussian: it has no limit that a search could keep to; "
         "use uniform or spatial noise, or limit worst to other noises (noise: [...], of uniform)"

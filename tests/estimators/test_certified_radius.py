@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,13 +12,12 @@ from pydantic import ValidationError
 from scipy.stats import binom
 from torch import Tensor
 
-import robaudit
 from robaudit.errors import SpecError
-from robaudit.estimators.batch import CleanPass, ImageBatch
+from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.certified_radius import CertifiedRadius, theorem_of
 from robaudit.estimators.engine import Engine
 from robaudit.estimators.mc import MonteCarlo
-from robaudit.estimators.registry import Chosen, Task, refuse_unfit
+from robaudit.estimators.registry import Task, refuse_unfit
 from robaudit.levels import LevelName, NoiseLevel
 from robaudit.models import from_module
 from robaudit.noise.base import NoiseKind
@@ -34,9 +32,7 @@ from robaudit.noise.uniform import Uniform
 from robaudit.numerics.smoothing import GAUSSIAN, largest_radius, p_lower
 from robaudit.quantities import IntervalKind
 from robaudit.results import Result
-from tests.conftest import RunCli
 from tests.estimators.tools import Counter, curved, known, proof_of, votes_of, work_on
-from tests.specs import digits, read_rows, write
 
 
 def under(form: NoiseKind, level: float, network: Callable[[Tensor], Tensor], x: Tensor, seed: int = 0) -> ImageBatch:
@@ -47,7 +43,7 @@ def under(form: NoiseKind, level: float, network: Callable[[Tensor], Tensor], x:
     source = NoiseSource(form, NormalDraws("some", seed, model.device, model.dtype))
     engine = Engine(model, {"some": source}, classes)
     at = NoiseLevel("some", level, LevelName.EPS if isinstance(form, Uniform) else LevelName.SIGMA)
-    return ImageBatch([f"image {i}" for i in range(len(x))], x, torch.zeros(len(x), dtype=torch.int64), at, CleanPass.of(engine, x), engine)
+    return ImageBatch.of(engine, x, at, ids=[f"image {i}" for i in range(len(x))])
 
 
 def half_space(distance: float, weights: Tensor) -> Callable[[Tensor], Tensor]:
@@ -219,32 +215,7 @@ TRADE = "certificates are known for gaussian (l2), laplace (l1) and uniform nois
     ],
 )
 def test_refuses(form: NoiseKind, options: dict[str, Any], why: str) -> None:
-    task = Task(NoiseLevel("noise", 0.25), Chosen("c", "certified_radius", CertifiedRadius.model_validate(options)))
+    task = Task(CertifiedRadius.model_validate(options), "c", NoiseLevel("noise", 0.25, LevelName.SIGMA))
     with pytest.raises(SpecError) as caught:
         refuse_unfit([task], {"noise": form})
     assert str(caught.value) == f"estimators: c: cannot work with the noise noise: {why}; change the noise or the options"
-
-
-def test_a_run(tmp_path: Path) -> None:
-    estimators = [{"certified_radius": {"samples": 300}}, {"certified_radius": {"samples": 300, "decide": 0.1, "label": "asked"}}]
-    robaudit.audit(write(tmp_path, digits(limit=4, estimators=estimators)), out=tmp_path / "run")
-    rows = read_rows(tmp_path / "run")
-    assert {row["estimator"] for row in rows} == {"certified_radius:norm=l2", "asked:norm=l2"}
-    for row in rows:
-        assert (row["quantity"], row["interval"], row["upper"], row["std_error"]) == ("certified_radius", "lower bound", "", "")
-        assert row["lower"] == row["value"]
-
-
-@pytest.mark.parametrize(
-    ("options", "why"),
-    [
-        ({"samples": 5}, "estimators[0].certified_radius: samples: no certificate is possible with fewer than 10 copies at alpha 0.001"),
-        ({"samples": 500, "decide": 2}, "at sigma 0.2, 500 copies certify 0.4399 at most, and decide is 2"),
-    ],
-)
-def test_refusals_are_one_line(tmp_path: Path, run_cli: RunCli, options: dict[str, Any], why: str) -> None:
-    write(tmp_path, digits(estimators=[{"certified_radius": options}]))
-    outcome = run_cli("estimate", "spec.yaml", "--out", "run")
-    assert outcome.code == 2
-    assert why in outcome.err
-    assert len(outcome.err.strip().splitlines()) == 1

@@ -17,8 +17,8 @@ import robaudit.demo
 from robaudit.datasets import open_dataset
 from robaudit.datasets.digits import DigitsSpec
 from robaudit.datasets.npz import NpzSpec
-from robaudit.estimators.base import Estimator
-from robaudit.estimators.batch import CleanPass, ImageBatch
+from robaudit.estimators.base import Estimator, Need
+from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.engine import Engine
 from robaudit.levels import GAUSSIAN
 from robaudit.models import LogitModel, from_module, load_model
@@ -71,9 +71,9 @@ class Setting:
         """Those images as a chunk."""
         engine = Engine(self.model, sources(3, self.model.dtype), self.classes, batch_size, noisy=self.noisy)
         x = self.x[list(index)]
-        clean = CleanPass.of(engine, x, gradients=[GAUSSIAN] if gradients else ())
         at, labels = levels.sigma(sigma or self.sigma), torch.zeros(len(x), dtype=torch.int64)
-        return ImageBatch([f"image {i}" for i in index], x, labels, at, clean, engine)
+        linearised = [GAUSSIAN] if gradients else []
+        return ImageBatch.of(engine, x, at, ids=[f"image {i}" for i in index], labels=labels, gradients=linearised)
 
     def all(self, estimator: Estimator) -> list[tuple[Result, ...]]:
         """All images in one chunk."""
@@ -189,7 +189,7 @@ def crowd() -> tuple[Setting, dict[str, list[tuple[Result, ...]]]]:
 def test_whatever_other_estimators_and_noise_levels_there_are(case: str) -> None:
     here, together = crowd()
     estimator = CASES[case]
-    assert values(estimator, here.batch(range(IMAGES), gradients=estimator.linearises_clean)) == together[case]
+    assert values(estimator, here.batch(range(IMAGES), gradients=Need.JACOBIAN in estimator.needs)) == together[case]
 
 
 @needs_shared

@@ -6,10 +6,9 @@ import math
 
 import pytest
 import torch
-from pydantic import ValidationError
 from scipy.stats import binomtest, multivariate_normal, norm
 
-from tests.estimators.tools import build, curved, linear, weights, work_on
+from tests.estimators.tools import build, linear, weights, work_on
 
 
 @pytest.mark.parametrize("sigma", [0.05, 0.25, 1.0])
@@ -21,7 +20,7 @@ def test_two_classes_have_the_closed_form(name: str, sigma: float) -> None:
         work = work_on(network, sigma=sigma, dtype=dtype)
         weight = weights(network).double()
         length = float((weight[0] - weight[1]).norm())
-        for estimate, margin in zip(build(name, **_few(name)).estimate(work), work.clean.margins[:, 0].tolist(), strict=True):
+        for estimate, margin in zip(build(name, **_few(name)).estimate(work), work.margins[:, 0].tolist(), strict=True):
             assert estimate.value == pytest.approx(norm.cdf(margin / (sigma * length)), abs=tolerance)
 
 
@@ -36,11 +35,11 @@ def test_many_classes_agree_with_scipy(name: str) -> None:
     work = work_on(network, sigma=sigma, dtype=torch.float64)
     weight = weights(network)
     for b, estimate in enumerate(build(name, **_few(name)).estimate(work)):
-        t = int(work.clean.predicted[b])
+        t = int(work.predicted[b])
         u = weight[t] - weight[work.others[b]]
         s = sigma * u.norm(dim=1)
         correlation = (u @ u.T) * sigma**2 / (s[:, None] * s[None, :])
-        limits = (work.clean.margins[b] / s).numpy()
+        limits = (work.margins[b] / s).numpy()
         expected = multivariate_normal.cdf(limits, cov=correlation.numpy(), maxpts=10**6, abseps=1e-6, releps=1e-6, rng=1)
         assert estimate.value == pytest.approx(expected, abs=1.5e-3)  # the CDF's own tolerance of 1e-3 and SciPy's
 
@@ -92,11 +91,3 @@ def test_jackknife_interval_of_iid_mmse_covers_the_closed_form() -> None:
     rows = build("mmse", samples=16, pairs=False).estimate(work)
     covered = sum(e.lower is not None and e.upper is not None and e.lower <= t.value <= e.upper for e, t in zip(rows, exact, strict=True))
     assert covered / images >= 0.95 - 3 * math.sqrt(0.95 * 0.05 / images)
-
-
-@pytest.mark.parametrize(("name", "options"), [("taylor", {}), ("mmse", {"samples": 6})])
-def test_the_old_names_are_presets_of_the_link(name: str, options: dict[str, object]) -> None:
-    work = work_on(curved())
-    assert build(name, link="mv_sigmoid", **options).estimate(work) == build(f"{name}_mvs", **options).estimate(work)
-    with pytest.raises(ValidationError, match="mv_sigmoid"):
-        build(f"{name}_mvs", link="normal_cdf")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -14,16 +14,17 @@ from torch import Tensor, nn
 
 from robaudit.datasets import open_dataset
 from robaudit.datasets.digits import DigitsSpec
-from robaudit.estimators.batch import CleanPass, ImageBatch
+from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.engine import Engine
-from robaudit.estimators.logit_gaussian import LogitGaussian, PairVotes, mc_instead, normal_margins, skew_warning, votes_warning
+from robaudit.estimators.logit_gaussian import LogitGaussian, SkewReview, Statistics, by_votes, fitted, vote_error
 from robaudit.levels import LevelName, NoiseLevel
 from robaudit.models import from_module
 from robaudit.noise.registry import gaussian_source
 from robaudit.numerics.margins import margins
 from robaudit.quantities import IntervalKind
-from robaudit.results import NormalFit, Result
-from tests.estimators.tools import build, curved, linear, votes_of, work_on
+from robaudit.results import NormalFit, Result, Votes
+from robaudit.rows import Row
+from tests.estimators.tools import build, curved, known, linear, votes_of, work_on
 from tests.levels import sigma
 from tests.models.conftest import load
 from tests.specs import WEIGHTS
@@ -107,7 +108,7 @@ def test_a_tolerance_favours_no_value() -> None:
         layer.bias.copy_(torch.tensor([0.1 * float(torch.special.ndtri(torch.tensor(p))) - 0.5 * 12**0.5, 0.0]))
     x = torch.full((n, 3, 2, 2), 0.5)
     engine = Engine(from_module(score), gaussian_source(3, torch.device("cpu")), 2)
-    batch = ImageBatch([str(i) for i in range(n)], x, torch.zeros(n, dtype=torch.int64), sigma(0.1), CleanPass.of(engine, x), engine)
+    batch = ImageBatch.of(engine, x, sigma(0.1))
     rows = LogitGaussian(tolerance=0.03).estimate(batch)
     assert len({e.forwards for e in rows}) > 1
     shares = np.array([votes_of(e).counts[0] / sum(votes_of(e).counts) for e in rows])
@@ -160,8 +161,7 @@ def test_the_interval_covers_where_coupled_draws_could_hurt(network: Callable[[T
     n, limit = 250, float(torch.special.ndtr(torch.tensor(z, dtype=torch.float64)))
     x = torch.full((n, 3, 24, 24), 0.5)
     engine = Engine(from_module(network), gaussian_source(3, torch.device("cpu")), 2)
-    ids = [str(i) for i in range(n)]
-    batch = ImageBatch(ids, x, torch.zeros(n, dtype=torch.int64), sigma(0.1), CleanPass.of(engine, x), engine)
+    batch = ImageBatch.of(engine, x, sigma(0.1))
     rows = [e for e in LogitGaussian(samples=samples).estimate(batch) if e.interval.kind is IntervalKind.JACKKNIFE]
     covered = sum(e.lower is not None and e.upper is not None and e.lower <= limit <= e.upper for e in rows)
     assert covered / len(rows) >= 0.95 - 3 * math.sqrt(0.95 * 0.05 / len(rows))
@@ -180,18 +180,15 @@ def jointly_skewed(images: int, pairs: int, seed: int) -> Tensor:
 def test_joint_skewness_is_corrected() -> None:
     """The normal fit is off by .02 to .04 whatever the draws; corrected, two thirds of that are gone, and intervals cover."""
     truth = float((jointly_skewed(1, 10**6, 1) > 0).all(2).double().mean())
-    fit = normal_margins(jointly_skewed(200, 256, 2))
-    plain = float((fit.value - fit.correction).mean()) - truth
+    fits = fitted([Statistics.of(jointly_skewed(200, 256, 2))])
+    value, correction = np.array([fit.value for fit in fits]), np.array([fit.correction for fit in fits])
+    plain = float((value - correction).mean()) - truth
     assert abs(plain) > 0.02
-    assert abs(float(fit.value.mean()) - truth) < abs(plain) / 3
-    assert (fit.correction != 0).double().mean() > 0.95
-    covered = ((fit.lower <= truth) & (truth <= fit.upper)).double().mean()
+    assert abs(float(value.mean()) - truth) < abs(plain) / 3
+    assert (correction != 0).mean() > 0.95
+    covered = np.mean([fit.lower <= truth <= fit.upper for fit in fits])
     assert covered >= 0.95 - 3 * math.sqrt(0.95 * 0.05 / 200)
-    votes = PairVotes.of(torch.zeros(512, dtype=torch.int64), 0, 3)
-    one = fit.estimate(0, flips_to=1, votes=votes)
-    assert one.note == ""
-    assert one.fit is not None
-    assert one.fit.skew_correction == pytest.approx(float(fit.correction[0]), abs=1e-9)
+    assert fits[0].shape.skew_correction == pytest.approx(correction[0], abs=1e-9)
 
 
 @pytest.mark.parametrize("options", [{"samples": 128}, {"tolerance": 0.03}])
@@ -211,32 +208,27 @@ def test_more_classes_than_draws() -> None:
     assert np.sqrt(np.mean((values(LogitGaussian(samples=1024).estimate(batch)) - truth) ** 2)) < 0.03
 
 
-def test_the_average_skewness_warns() -> None:
-    assert skew_warning([0.02, -0.3, 0.25] * 10, sigma(0.5), "logit_gaussian") == []
-    (line,) = skew_warning([-0.5, -0.1, -0.9, -0.5] * 5, sigma(0.5), "logit_gaussian")
-    assert line.startswith("logit_gaussian: the margins are skewed at sigma 0.5 (-0.50 on average over 20 images)")
-    assert skew_warning([3.0] * 5, sigma(0.5), "logit_gaussian") == []  # too few to say
-
-
 def test_votes_of_agreeing_pairs_are_fewer_draws() -> None:
-    independent = torch.tensor([0, 1, 1, 0] * 16)
-    agreeing = torch.tensor([0, 0, 1, 1] * 16)
-    shape = NormalFit(1.0, 2.0)
-    narrow, wide = (mc_instead(PairVotes.of(winners, 0, 2), 0, shape) for winners in (independent, agreeing))
-    assert [PairVotes.of(winners, 0, 2).effective_draws for winners in (independent, agreeing)] == [64, 32]
+    independent, agreeing = torch.tensor([1, 0, 0, 1] * 16), torch.tensor([1, 1, 0, 0] * 16)
+    assert [vote_error(kept) for kept in (independent, agreeing)] == [pytest.approx(0.5 / math.sqrt(n)) for n in (64, 32)]
+    narrow, wide = (by_votes(Votes((32, 32), split=split), kept, 0) for split, kept in ((32, independent), (0, agreeing)))
     assert narrow.value == wide.value == 0.5
-    assert wide.lower is not None
-    assert narrow.lower is not None
-    assert wide.lower < narrow.lower
+    assert known(wide.lower) < known(narrow.lower)
 
 
 def test_copies_that_are_not_finite_are_counted() -> None:
     """They voted for nobody; accuracy under noise divides by all copies."""
-    winners = torch.tensor([0, 1, -1, 0] * 8)
-    estimate = mc_instead(PairVotes.of(winners, 0, 2), 0, NormalFit(0.0, 0.0))
-    assert estimate.votes is not None
-    assert (estimate.votes.counts, estimate.votes.lost) == ((16, 8), 8)
-    assert (estimate.value, estimate.flips_to) == (0.5, 1)
+
+    def broken(x: Tensor) -> Tensor:
+        return torch.where(x.flatten(1).sum(1, keepdim=True) > 12.5, torch.nan, skewed(x))
+
+    batch = work_on(broken, sigma=0.3, images=8, gradients=False)
+    rows = LogitGaussian(samples=64).estimate(batch)
+    assert any(votes_of(row).lost for row in rows)
+    for row, label in zip(rows, batch.predicted.tolist(), strict=True):
+        assert votes_of(row).draws == 64
+        if row.note.startswith("margins are not normal"):
+            assert row.value == votes_of(row).counts[label] / 64
 
 
 @pytest.mark.parametrize("options", [{"samples": 20}, {"samples": 0}, {"tolerance": 0}, {"max_samples": 33}])
@@ -245,15 +237,33 @@ def test_bad_options(options: dict[str, object]) -> None:
         LogitGaussian.model_validate(options)
 
 
+def warned(skewness: Sequence[float], above_votes: Sequence[float], at: NoiseLevel | None = None) -> list[str]:
+    """The warnings of a review of rows of 1,000 votes."""
+    at = at or sigma(0.5)
+    review = SkewReview()
+    for one, above in zip(skewness, above_votes, strict=True):
+        about = {"sample_id": "0", "label": 0, "predicted": 0, "correct": True, "estimator": "fit", "quantity": "p_robust"}
+        kept = round(1000 * (0.5 - above))
+        result = Result(kept / 1000 + above, forwards=1, votes=Votes((kept, 1000 - kept)), fit=NormalFit(one, 0.0))
+        review.add(Row.of(result, noise=at.noise, level_name=at.name.value, level=at.level, **about))
+    return review.warnings()
+
+
+def test_a_review_tells_when_the_margins_are_skewed_on_average() -> None:
+    assert warned([0.02, -0.3, 0.25] * 10, [0.0] * 30) == []
+    (line,) = warned([-0.5, -0.1, -0.9, -0.5] * 5, [0.0] * 20)
+    assert line.startswith("fit: the margins are skewed at sigma 0.5 (-0.50 on average over 20 images)")
+    assert warned([3.0] * 5, [0.0] * 5) == []  # too few to say
+
+
 def test_a_review_tells_when_the_fits_are_off_the_votes_on_average() -> None:
-    at = NoiseLevel("fog", 5.0, LevelName.SEVERITY)
-    generator = np.random.default_rng(0)
-    chance = generator.normal(0.0, 0.05, 200)
-    (line,) = votes_warning([*(0.03 + chance)], at, "logit_gaussian")
-    assert line.startswith("logit_gaussian: its values at fog severity 5 are 0.0")
+    at, zero = NoiseLevel("fog", 5.0, LevelName.SEVERITY), [0.0] * 200
+    chance = np.random.default_rng(0).normal(0.0, 0.05, 200)
+    (line,) = warned(zero, [*(0.03 + chance)], at)
+    assert line.startswith("fit: its values at fog severity 5 are 0.0")
     assert "above the votes of the same copies, on average over 200 images: use mc" in line
-    (line,) = votes_warning([*(chance - 0.03)], at, "few")
+    (line,) = warned(zero, [*(chance - 0.03)], at)
     assert " below the votes" in line
-    assert votes_warning([*chance], at, "logit_gaussian") == []
-    assert votes_warning([*(0.009 + 0.1 * chance)], at, "logit_gaussian") == [], "sure, but too little to matter"
-    assert votes_warning([0.3] * 9, at, "logit_gaussian") == [], "too few images"
+    assert warned(zero, [*chance]) == []
+    assert warned(zero, [*(0.009 + 0.1 * chance)]) == [], "sure, but too little to matter"
+    assert warned([0.0] * 9, [0.3] * 9) == [], "too few images"

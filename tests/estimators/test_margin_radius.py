@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import pytest
 import torch
@@ -11,7 +10,7 @@ from pydantic import ValidationError
 from torch import Tensor, nn
 
 from robaudit.errors import ModelError
-from robaudit.estimators.batch import CleanPass, ImageBatch
+from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.engine import Engine
 from robaudit.estimators.margin_radius import MarginRadius
 from robaudit.estimators.radius_attack import RadiusAttack
@@ -50,7 +49,7 @@ def work_at(network: nn.Module, x: Tensor, std: float = 1.0) -> ImageBatch:
     """A chunk of these images."""
     batch = work_on(network, images=len(x))
     engine = Engine(from_module(network, std=[std]), batch.engine.noises, batch.classes)
-    return replace(batch, x=x, engine=engine, clean=CleanPass.of(engine, x))
+    return ImageBatch.of(engine, x, batch.at)
 
 
 @pytest.mark.parametrize("lipschitz", [None, {"l2": 1.0, "source": "its rows"}])
@@ -110,7 +109,7 @@ def test_a_declared_constant_that_the_images_contradict() -> None:
 
 def test_it_is_refused_before_the_run() -> None:
     network = nn.Sequential(nn.LayerNorm(4), nn.Flatten(), nn.Linear(24, 3))
-    with pytest.raises(ModelError, match=r"the operation NativeLayerNorm has none; declare it"):
+    with pytest.raises(ModelError, match=r"the operation native_layer_norm has none; declare it"):
         MarginRadius().check_model(from_module(network), torch.rand(SHAPE))
     MarginRadius.model_validate({"lipschitz": {"l2": 3, "source": "a theorem"}}).check_model(from_module(network), torch.rand(SHAPE))
 
@@ -149,7 +148,7 @@ def test_no_rounding_flips_a_certified_image(offset: float) -> None:
     x = torch.rand(200, *SHAPE, generator=torch.Generator().manual_seed(1)) / 10
     batch = work_at(network, x)
     weights, certified = layer.weight.detach(), 0
-    for image, label, (row,) in zip(x, batch.clean.predicted.tolist(), MarginRadius(norm=("l2",)).estimate(batch), strict=True):
+    for image, label, (row,) in zip(x, batch.predicted.tolist(), MarginRadius(norm=("l2",)).estimate(batch), strict=True):
         certified += row.value > 0
         for other in range(4):
             step = (weights[other] - weights[label]).reshape(SHAPE)

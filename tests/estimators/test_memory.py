@@ -1,4 +1,4 @@
-"""Chunks of any size give the same bits, and passes are sized by what they were measured to take."""
+"""Passes are sized by what they were measured to take."""
 
 from __future__ import annotations
 
@@ -12,27 +12,10 @@ from robaudit.estimators.engine import Engine, fitting_rows, pass_bytes, rows_by
 from robaudit.memory import CPU
 from robaudit.models import from_module
 from robaudit.noise.registry import gaussian_source
-from robaudit.results import Result
-from tests.estimators.tools import build, curved, work_on
+from tests.estimators.tools import curved
 
 MB = 10**6
 measurable = pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="the system does not count peaks")
-
-
-@pytest.mark.parametrize(("classes", "most"), [(4, None), (50, 8)])
-@pytest.mark.parametrize("name", ["mc", "softmax", "taylor_mvs", "mmse_mvs"])
-@pytest.mark.bits
-def test_smaller_chunks_change_no_bit(name: str, classes: int, most: int | None) -> None:
-    """Chunks are halved where memory runs out. (The normal CDF of the other estimators rounds by its neighbours, beyond seven digits.)"""
-    options = {"samples": 6} if name in ("mc", "mmse_mvs") else {}
-    estimator = build(name, **options, **({"classes": most} if most and name.endswith("mvs") else {}))
-
-    def estimates(first: int, images: int) -> list[Result]:
-        return list(estimator.estimate(work_on(curved(classes), images=images, first=first, gradients=estimator.linearises_clean)))
-
-    whole = estimates(0, 11)
-    for size in (1, 3, 8):
-        assert [e for first in range(0, 11, size) for e in estimates(first, min(size, 11 - first))] == whole
 
 
 class Hungry(nn.Module):

@@ -14,18 +14,16 @@ from scipy.stats import norm
 from torch import Tensor, nn
 
 from robaudit.errors import SpecError
-from robaudit.estimators.batch import CleanPass, ImageBatch
+from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.engine import Engine
-from robaudit.estimators.registry import Chosen, Task, refuse_unfit
-from robaudit.models import from_module, load_model
+from robaudit.estimators.registry import Task, refuse_unfit
+from robaudit.models import from_module
 from robaudit.noise.base import AdditiveNoise
 from robaudit.noise.registry import Noise
 from robaudit.noise.registry import build as build_noises
-from robaudit.numerics.mvn import mvn_cdf
 from robaudit.quantities import IntervalKind
-from robaudit.spec.model import ModelSpec, NoiseSpec
+from robaudit.spec.model import NoiseSpec
 from tests.estimators.tools import build
-from tests.shared import SHARED, card, needs_shared
 
 SHAPE = (2, 5, 4)
 PIXELS = math.prod(SHAPE)
@@ -82,8 +80,7 @@ def work_under(noise: Noise, network: nn.Module, x: Tensor, *, classes: int, gra
     model = from_module(network, dtype=x.dtype)
     engine = Engine(model, {noise.label: noise.source(seed, CPU, x.dtype)}, classes)
     linearised = [noise.label] if gradients and isinstance(noise.form, AdditiveNoise) else []
-    clean = CleanPass.of(engine, x, gradients=linearised)
-    return ImageBatch([str(i) for i in range(len(x))], x, torch.zeros(len(x), dtype=torch.int64), noise.levels[0], clean, engine)
+    return ImageBatch.of(engine, x, noise.levels[0], labels=torch.zeros(len(x), dtype=torch.int64), gradients=linearised)
 
 
 def linear(classes: int, pixels: int, seed: int = 0) -> tuple[nn.Sequential, Tensor]:
@@ -115,7 +112,7 @@ def test_two_classes_have_the_closed_form(kind: str, folder: Path) -> None:
     batch = work_under(noise_of({**entry, "sigma": 0.4}, folder), network, pixels(16), classes=2)
     u = weight[0] - weight[1]
     deviations = torch.stack([(u @ covariance(x) @ u).sqrt() for x in batch.x]) * 0.4
-    exact = norm.cdf((batch.clean.margins[:, 0] / deviations).numpy())
+    exact = norm.cdf((batch.margins[:, 0] / deviations).numpy())
     for name in ("taylor", "mmse"):
         assert [one.value for one in build(name, **({"samples": 2} if name == "mmse" else {})).estimate(batch)] == pytest.approx(
             exact, abs=1e-6
@@ -125,56 +122,6 @@ def test_two_classes_have_the_closed_form(kind: str, folder: Path) -> None:
         assert abs(one.value - p) <= 5 * one.std_error + 1e-9
     for one, p in zip(build("mc", samples=4000).estimate(batch), exact, strict=True):
         assert abs(one.value - p) <= 5 * math.sqrt(p * (1 - p) / 4000) + 1e-3
-
-
-@needs_shared
-@pytest.mark.parametrize("kind", ["scaled", "correlated", "speckle"])
-def test_a_real_linear_model_has_the_closed_form(kind: str) -> None:
-    about = card("fashion_logistic")
-    path = SHARED / "models" / "fashion_logistic" / "model.torchscript.pt"
-    images = np.load(SHARED / "data" / f"{about['dataset']}.npz")["images"][:8]
-    x = torch.from_numpy(images).float().div(255)
-    entries: dict[str, dict[str, Any]] = {
-        "scaled": {"kind": "gaussian_scaled", "scale": [1.5]},
-        "correlated": {"kind": "gaussian_correlated", "length": 1.5},
-        "speckle": {"kind": "speckle"},
-    }
-    noise = noise_of({**entries[kind], "sigma": {"scaled": 0.1, "correlated": 0.05, "speckle": 0.4}[kind]})
-    sigma = noise.levels[0].level
-    written = ModelSpec(path=str(path), mean=about["mean"], std=about["std"])
-    model = load_model(written, path, base_dir=path.parent, device=CPU, dtype=torch.float32, trust=False)
-    engine = Engine(model, {noise.label: noise.source(0, CPU)}, 10)
-    clean = CleanPass.of(engine, x, gradients=[noise.label])
-    batch = ImageBatch([str(i) for i in range(8)], x, torch.zeros(8, dtype=torch.int64), noise.levels[0], clean, engine)
-    jacobian = torch.autograd.functional.jacobian(lambda image: model(image[None])[0], x[0]).flatten(1).double()
-    same, exact = [], []  # by the CDF as the estimators call it, and precisely
-    for b in range(8):
-        u = jacobian[clean.predicted[b]] - jacobian[batch.others[b]]
-        covariance = sigma**2 * (u @ _dense(kind, x[b]) @ u.T)
-        s = covariance.diagonal().sqrt()
-        z, r = (clean.margins[b] / s)[None], (covariance / s / s[:, None])[None]
-        same.append(float(mvn_cdf(z, r)[0]))
-        exact.append(float(mvn_cdf(z, r, tolerance=1e-6, truncation=1e-8)[0]))
-    assert min(exact) < 0.95, "the level is too low to tell"
-    for name in ("taylor", "mmse"):
-        found = build(name, **({"samples": 2} if name == "mmse" else {})).estimate(batch)
-        assert [one.value for one in found] == pytest.approx(same, abs=1e-5)
-    for one, p in zip(build("logit_gaussian", samples=256).estimate(batch), exact, strict=True):
-        assert one.std_error is not None
-        assert abs(one.value - p) <= 5 * one.std_error + 1e-6
-    for one, p in zip(build("mc", samples=2000).estimate(batch), exact, strict=True):
-        assert abs(one.value - p) <= 5 * math.sqrt(p * (1 - p) / 2000) + 2e-3
-
-
-def _dense(kind: str, x: Tensor) -> Tensor:
-    """The covariance at sigma 1 of 28 x 28 images, written out."""
-    if kind == "scaled":
-        return 1.5**2 * torch.eye(784, dtype=torch.float64)
-    if kind == "speckle":
-        return torch.diag(x.flatten().double().square())
-    line = torch.arange(28).double()
-    one = torch.exp(-(line[:, None] - line).square() / (2 * 1.5**2))
-    return torch.kron(one, one)
 
 
 @pytest.mark.parametrize("kind", MATCHED)
@@ -187,7 +134,7 @@ def test_independent_noise_has_a_matched_variance(kind: str) -> None:
     u = weight[0] - weight[1]
     per_pixel = [x.flatten() / 30 if kind == "poisson" else torch.full((400,), variance(x), dtype=torch.float64) for x in batch.x]
     deviations = torch.stack([(u.square() * each).sum().sqrt() for each in per_pixel])
-    expected = norm.cdf((batch.clean.margins[:, 0] / deviations).numpy())
+    expected = norm.cdf((batch.margins[:, 0] / deviations).numpy())
     assert [one.value for one in build("taylor").estimate(batch)] == pytest.approx(expected, abs=1e-6)
     for one, p in zip(build("mc", samples=4000).estimate(batch), expected, strict=True):
         assert abs(one.value - p) <= 5 * math.sqrt(p * (1 - p) / 4000) + 0.01
@@ -197,7 +144,7 @@ def test_noise_that_does_the_same_every_time_is_looked_at_once() -> None:
     network, _ = linear(3, PIXELS)
     batch = work_under(noise_of({"kind": "corruption", "name": "brightness", "severity": 5}), network, pixels(6), classes=3)
     (logits,) = [logits for _, logits in batch.engine.noisy_logits(batch.x, batch.ids, batch.at, 1)]
-    kept = (logits.argmax(1) == batch.clean.predicted).tolist()
+    kept = (logits.argmax(1) == batch.predicted).tolist()
     for name in ("mc", "logit_gaussian"):
         for one, same in zip(build(name).estimate(batch), kept, strict=True):
             assert (one.value, one.lower, one.upper, one.std_error) == (same, same, same, 0.0)
@@ -216,7 +163,7 @@ def test_noise_that_does_the_same_every_time_is_looked_at_once() -> None:
 )
 def test_estimators_refuse_what_they_cannot_do(name: str, entry: dict[str, Any], why: str) -> None:
     noise = noise_of(entry)
-    task = Task(noise.levels[0], Chosen(name, name, build(name)))
+    task = Task(build(name), name, noise.levels[0])
     with pytest.raises(SpecError, match=why):
         refuse_unfit([task], {noise.label: noise.form})
 

@@ -10,8 +10,7 @@ import torch
 from pydantic import ValidationError
 from scipy.stats import binom
 
-from robaudit.estimators.loss_field import LossField
-from robaudit.estimators.losses import QNorm
+from robaudit.estimators.objective import Objective
 from robaudit.estimators.qnorm_mc import QNormMc
 from robaudit.estimators.qnorm_path import QNormPath
 from robaudit.results import Result
@@ -81,7 +80,7 @@ def test_the_loss_is_what_was_meant(name: str) -> None:
     golden = GOLDENS[name]
     work = work_of(golden, 3)
     z = next(work.normals("test", 0, 3))
-    found = LossField(work, work.labels).values(torch.arange(3), z)
+    found = Objective(work, work.labels, latent=True).losses(torch.arange(3), z)
     delta = work.pixels(torch.arange(3), z).flatten(1) - 0.5
     assert torch.allclose(found, golden.log_loss(delta), atol=1e-9)
 
@@ -228,23 +227,12 @@ def test_a_cliff_that_plain_copies_never_meet() -> None:
     assert all(log_z == pytest.approx(golden.log_norm(10.0), abs=0.3) for log_z in given)
 
 
-@pytest.mark.parametrize("estimator", [QNormPath(temperatures=15), QNormMc(samples=50)])
-@pytest.mark.parametrize("name", ["tilt"])
-@pytest.mark.bits
-def test_neither_the_chunk_nor_the_batch_changes_a_bit(estimator: QNorm, name: str) -> None:
-    golden = GOLDENS[name]
-    for dtype in (torch.float64, torch.float32):
-        together = values(estimator, work_of(golden, 11, dtype=dtype))
-        alone = [values(estimator, work_of(golden, [n], dtype=dtype))[0] for n in range(11)]
-        assert together == alone
-
-
 def test_losses_against_the_predicted_class() -> None:
     """Where the label is another class, the loss against the predicted one is smaller."""
     work = work_on(curved())
     label = values(QNormPath(q=(1.0,), temperatures=20), work)
     predicted = values(QNormPath(q=(1.0,), temperatures=20, target="predicted"), work)
-    for one, other, t, p in zip(label, predicted, work.labels.tolist(), work.clean.predicted.tolist(), strict=True):
+    for one, other, t, p in zip(label, predicted, work.labels.tolist(), work.predicted.tolist(), strict=True):
         assert (loss_of(one[0]).target, loss_of(other[0]).target) == (t, p)
         assert (one[0].value == other[0].value) == (t == p)
 

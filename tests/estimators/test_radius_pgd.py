@@ -10,13 +10,10 @@ import torch
 from pydantic import ValidationError
 from torch import nn
 
-from robaudit.estimators.radius import MarginField
 from robaudit.estimators.radius_exact import RadiusExact
 from robaudit.estimators.radius_pgd import RadiusPgd
 from robaudit.quantities import IntervalKind
-from tests.estimators.test_radius import fashion, work_on_images
 from tests.estimators.tools import SHAPE, clean_of, curved, linear, search_of, values, work_on
-from tests.shared import needs_shared
 
 
 def test_on_linear_networks_the_second_class_is_reached_in_the_first_ball_that_can() -> None:
@@ -32,25 +29,6 @@ def test_on_linear_networks_the_second_class_is_reached_in_the_first_ball_that_c
                 if classes == 2:
                     assert one.value - 0.05 < other.value + 1e-6
                     assert one.flips_to == other.flips_to
-
-
-@needs_shared
-def test_a_trained_linear_network_is_left_between_its_nearest_boundary_and_that_of_the_target() -> None:
-    """ceil(nearest / D) <= ball <= ceil(distance to the class that is second / D), of a logistic regression by others."""
-    network, x = fashion()
-    work = work_on_images(network, x[:12])
-    found, exact = values(RadiusPgd(restarts=1), work), values(RadiusExact(), work)
-    z = work.clean.logits
-    y, target = z.topk(2, dim=1).indices.T
-    field = MarginField(work, y)
-    _, slopes = field.slopes(torch.arange(len(y)), work.x, target)
-    margin = (z.gather(1, y[:, None]) - z.gather(1, target[:, None]))[:, 0]
-    steep = slopes.flatten(1).double()
-    reached = [margin / steep.norm(dim=1), margin / steep.abs().sum(1)]
-    for i, (image, truth) in enumerate(zip(found, exact, strict=True)):
-        for one, other, far, step in zip(image, truth, reached, (0.32, 0.025), strict=True):
-            assert one.value >= other.value * (1 - 1e-5)
-            assert one.value <= (float(far[i]) + step) * (1 + 1e-5)
 
 
 def test_rows() -> None:
@@ -84,27 +62,11 @@ def test_nothing_finite() -> None:
 
     work = work_on(curved(), images=2)
     x = work.x.round(decimals=2)
-    work = type(work)(work.ids, x, work.labels, work.at, work.clean, work_on(Broken(), images=2).engine)
-    work = type(work)(work.ids, x, work.labels, work.at, type(work.clean).of(work.engine, x), work.engine)
+    work = type(work).of(work_on(Broken(), images=2).engine, x, work.at)
     for image in values(RadiusPgd(steps=2, restarts=1, cap=0.64, norm="l2"), work):
         assert image[0].interval.kind is IntervalKind.CENSORED
         assert image[0].numbers["not_finite"] == 2 * 3
         assert image[0].note == "6 points gave non-finite logits, counted as no flips"
-
-
-def test_a_flip_is_one_of_the_network_itself() -> None:
-    """The class that a row names is reached within the radius: the exact radius to it is no larger."""
-    network = linear(5)
-    work = work_on(network, images=8)
-    layer = network[1]
-    assert isinstance(layer, nn.Linear)
-    w = layer.weight.detach().double()
-    for i, image in enumerate(values(RadiusPgd(norm="l2", step=0.1, cap=5, steps=40), work)):
-        one, y = image[0], int(work.clean.predicted[i])
-        assert one.flips_to is not None
-        gap = work.clean.logits[i, y] - work.clean.logits[i, one.flips_to]
-        assert gap / (w[y] - w[one.flips_to]).norm() <= one.value * (1 + 1e-6)
-    assert MarginField(work, work.clean.predicted).logits(torch.zeros(0, dtype=torch.int64), work.x[:0]).shape == (0, 5)
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,7 @@ def test_a_linear_network() -> None:
     network, sigma = linear(2), 0.15
     u = weights(network)[0] - weights(network)[1]
     batch = work_on(network, images=5, sigma=sigma)
-    expected = norm.sf((batch.clean.margins[:, 0] / (sigma * u.norm())).numpy())
+    expected = norm.sf((batch.margins[:, 0] / (sigma * u.norm())).numpy())
     assert min(expected) < 1e-4 < 0.01 < max(expected)
     for estimate, p in zip(Splitting(particles=100, p_min=1e-30).estimate(batch), expected, strict=True):
         assert near(estimate, p, 3.5)

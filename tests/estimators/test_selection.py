@@ -77,16 +77,6 @@ def test_counts_the_passes_it_makes(name: str) -> None:
     assert len({e.backwards for e in estimates}) > 1
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_an_image_does_not_depend_on_its_chunk(name: str) -> None:
-    network = spread(curved(80), 1.0)
-    together = build(name, **OPTIONS[name]).estimate(work_on(network, images=5, batch_size=48))
-    for i, a in enumerate(together):
-        (b,) = build(name, **OPTIONS[name]).estimate(work_on(network, images=1, first=i, batch_size=4))
-        assert a.value == pytest.approx(b.value, rel=1e-4, abs=2e-5)
-        assert (a.flips_to, a.forwards, a.backwards, a.note) == (b.flips_to, b.forwards, b.backwards, b.note)
-
-
 def test_constant_logits_of_many_classes() -> None:
     """No margin varies: nothing is divided by zero, and the likeliest flip is a class."""
 
@@ -132,7 +122,8 @@ def test_gradients_of_chosen_classes() -> None:
 _RESNET18 = """
 import resource, torch, torchvision
 from robaudit.estimators.engine import Engine
-from robaudit.estimators.batch import CleanPass, ImageBatch
+from robaudit.estimators.batch import ImageBatch
+from robaudit.levels import NoiseLevel
 from robaudit.models import from_module
 from robaudit.noise.registry import gaussian_source
 from tests.estimators.tools import build
@@ -142,7 +133,7 @@ with torch.no_grad():
     network.fc.bias.copy_((3 * torch.randn(1000)).sort().values)
 x = torch.rand(3, 3, 224, 224)
 engine = Engine(from_module(network), gaussian_source(0, torch.device("cpu")), 1000)
-work = ImageBatch(["a", "b", "c"], x, torch.zeros(3, dtype=torch.int64), 0.25, CleanPass.of(engine, x, gradients=True), engine)
+work = ImageBatch.of(engine, x, NoiseLevel("gaussian", 0.25), gradients=["gaussian"])
 for estimator in (build("taylor"), build("mmse", samples=10)):
     for estimate in estimator.estimate(work):
         print(estimate.value)

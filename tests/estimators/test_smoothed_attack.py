@@ -13,8 +13,8 @@ import robaudit
 from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.certified_radius import CertifiedRadius
 from robaudit.estimators.mc import MonteCarlo
+from robaudit.estimators.objective import SoftVote
 from robaudit.estimators.smoothed_attack import SmoothedAttack
-from robaudit.estimators.vote_field import VoteField, offsets_of
 from robaudit.noise.base import NoiseKind
 from robaudit.noise.correlated import CorrelatedGaussian
 from robaudit.noise.gaussian import Gaussian
@@ -122,41 +122,53 @@ def test_refuses_other_noise(form: NoiseKind) -> None:
     assert SmoothedAttack().unfit(form) == "it searches under gaussian, laplace and uniform noise in the box"
 
 
+def offsets_of(batch: ImageBatch, copies: int) -> Tensor:
+    """The offsets of :class:`SoftVote` under Gaussian noise (images, copies, ...)."""
+    draws = [torch.cat([*batch.normals("test", image, copies)]) for image in range(len(batch.x))]
+    return batch.level * torch.stack(draws)
+
+
 @pytest.mark.parametrize("batch_size", [8, 64], ids=["in parts", "whole"])
 def test_the_gradient_of_the_soft_vote(batch_size: int) -> None:
     """Against that of the formula by autograd, in float64; a point's copies may fill several passes."""
     network = curved(4).double()
     batch = work_on(network, images=3, dtype=torch.float64, batch_size=batch_size)
-    offsets = offsets_of(batch, "test", torch.arange(3), 24)
-    y, to, image = torch.tensor([0, 1, 2]), torch.tensor([1, 3, 0, 2]), torch.tensor([0, 1, 2, 0])
+    offsets = offsets_of(batch, 24)
+
+    def vote(point: Tensor, image: int) -> Tensor:
+        return network(point + offsets[image]).softmax(1).mean(0).log()
+
+    clean = torch.stack([vote(x, i) for i, x in enumerate(batch.x)]).detach()
+    y = torch.stack([clean[0].argmin(), *clean[1:].argmax(1)])  # the first image needs a head start
+    image, rows = torch.tensor([0, 1, 2, 0]), torch.arange(4)
+    to = (y[image] + torch.tensor([1, 2, 3, 2])) % 4
     points = (batch.x[image] + 0.05).requires_grad_()
-    logits = torch.stack([network(point + offsets[i]).softmax(1).mean(0).log() for i, point in zip(image.tolist(), points, strict=True)])
-    rows = torch.arange(4)
+    logits = torch.stack([vote(point, i) for i, point in zip(image.tolist(), points, strict=True)])
     (expected,) = torch.autograd.grad((logits[rows, to] - logits[rows, y[image]]).sum(), points)
-    handicap = torch.tensor([0.0, 0.5, 0.0], dtype=torch.float64)
-    field = VoteField(batch, y, offsets, handicap)
-    found, slope = field.slopes(image, points.detach(), to)
-    wanted = logits.detach() + torch.zeros(4, 4, dtype=torch.float64).scatter(1, y[image][:, None], handicap[image][:, None])
+    behind = clean.amax(1) - clean[torch.arange(3), y]
+    start = torch.where(behind > 0, behind + 0.1, 0.0)
+    soft = SoftVote(batch, y, torch.arange(3), 24, "test")
+    found, slope = soft.slopes(image, points.detach(), to)
+    wanted = logits.detach() + torch.zeros(4, 4, dtype=torch.float64).scatter(1, y[image][:, None], start[image][:, None])
     torch.testing.assert_close(found, wanted)
-    torch.testing.assert_close(field.logits(image, points.detach()), wanted)
+    torch.testing.assert_close(soft.logits(image, points.detach()), wanted)
     torch.testing.assert_close(slope, expected)
 
 
 def test_copies_without_finite_logits_have_no_say() -> None:
     batch = work_on(curved(3), images=1, dtype=torch.float64)
-    offsets = offsets_of(batch, "test", torch.arange(1), 16)
-    plain = VoteField(batch, torch.tensor([0]), offsets, torch.zeros(1, dtype=torch.float64)).logits(torch.tensor([0]), batch.x)
+    offsets = offsets_of(batch, 16)[0]
+    kept = offsets[offsets[:, 0, 0, 0] <= 0]
+    assert 0 < len(kept) < 16
 
     def broken(x: Tensor) -> Tensor:
         logits = curved(3).double()(x)
         return torch.where(x[:, :1, 0, 0] - batch.x[0, 0, 0, 0] > 0, torch.nan, logits)
 
     other = replace(batch, engine=work_on(broken, images=1, dtype=torch.float64, gradients=False).engine)
-    kept = offsets[:, offsets[0, :, 0, 0, 0] <= 0]
-    halved = VoteField(other, torch.tensor([0]), offsets, torch.zeros(1, dtype=torch.float64)).logits(torch.tensor([0]), batch.x)
-    few = VoteField(batch, torch.tensor([0]), kept, torch.zeros(1, dtype=torch.float64)).logits(torch.tensor([0]), batch.x)
-    torch.testing.assert_close(halved.exp(), few.exp() * kept.shape[1] / 16)
-    assert not torch.allclose(halved, plain)
+    few = curved(3).double()(batch.x + kept).softmax(1).mean(0).detach()
+    found = SoftVote(other, few.argmax()[None], torch.arange(1), 16, "test").logits(torch.tensor([0]), batch.x)
+    torch.testing.assert_close(found[0].exp(), few * len(kept) / 16)
 
 
 def test_a_run(tmp_path: Path) -> None:

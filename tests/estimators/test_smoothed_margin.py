@@ -18,7 +18,6 @@ from robaudit.models.lipschitz import lipschitz_bound
 from robaudit.noise.gaussian import Gaussian
 from robaudit.noise.uniform import Uniform
 from robaudit.numerics.normal import normal_cdf
-from robaudit.spec.model import EstimatorSpec
 from tests.estimators.test_margin_radius import golden_work, work_at
 from tests.estimators.tools import SHAPE, curved, linear, proof_of, values, work_on
 
@@ -48,9 +47,9 @@ def test_without_noise_it_is_the_certificate_of_the_network() -> None:
     """With the largest constant of all margins, for sigma towards 0."""
     work = work_on(curved(), images=8, sigma=1e-6)
     bound = lipschitz_bound(work.engine.model, work.x[0])
-    constants = bound.of_loss("l2", work.clean.predicted)
-    own = work.clean.logits.gather(1, work.clean.predicted[:, None])
-    margin = (own - work.clean.logits).sort(1).values[:, 1]
+    constants = bound.of_loss("l2", work.predicted)
+    own = work.logits.gather(1, work.predicted[:, None])
+    margin = (own - work.logits).sort(1).values[:, 1]
     for (found,), expected in zip(values(in_l2(samples=20), work), (margin / constants).tolist(), strict=True):
         assert found.value == pytest.approx(expected, rel=1e-3)
     for (a,), (b,) in zip(values(in_l2(samples=20), work), values(MarginRadius(norm=("l2",)), work), strict=True):
@@ -61,7 +60,7 @@ def test_the_confidence_is_kept() -> None:
     """alpha = .5, 4 draws: the lower bound of the exact mean margin fails in at most half of the cases (the concentration is loose)."""
     work = work_on(linear(2), images=200, sigma=1.0)
     (bound,) = {float(b) for b in lipschitz_bound(work.engine.model, work.x[0]).margins["l2"].flatten() if b}
-    exact = (work.clean.logits[:, 0] - work.clean.logits[:, 1]).abs() / bound  # the mean margin over its constant, as the network is linear
+    exact = (work.logits[:, 0] - work.logits[:, 1]).abs() / bound  # the mean margin over its constant, as the network is linear
     found = torch.tensor([one.value for (one,) in values(in_l2(samples=4, alpha=0.5), work)])
     wrong = (found > exact).double().mean().item()
     assert 0 < wrong <= 0.5 + 3 * math.sqrt(0.25 / 200)
@@ -71,7 +70,7 @@ def test_errors_under_the_noise_are_rarer_than_p_error() -> None:
     """On a linear network, whose probability of an error is Phi(-distance / sigma)."""
     work = work_on(linear(2), images=100, sigma=0.3)
     (bound,) = {float(b) for b in lipschitz_bound(work.engine.model, work.x[0]).margins["l2"].flatten() if b}
-    distance = (work.clean.logits[:, 0] - work.clean.logits[:, 1]).abs() / bound
+    distance = (work.logits[:, 0] - work.logits[:, 1]).abs() / bound
     wrong = normal_cdf(-distance / 0.3)
     stated = torch.tensor([proof_of(one).p_error for (one,) in values(in_l2(samples=500), work)])
     assert (stated >= wrong).all()
@@ -100,8 +99,7 @@ def test_a_draw_without_finite_logits_certifies_nothing() -> None:
 
 
 def test_other_noise_is_refused() -> None:
-    (chosen,) = registry.build([EstimatorSpec(name="smoothed_margin")])
-    task = registry.Task(NoiseLevel("box", 0.1, LevelName.EPS), chosen)
+    task = registry.Task(SmoothedMargin(), "smoothed_margin", NoiseLevel("box", 0.1, LevelName.EPS))
     with pytest.raises(SpecError, match="cannot work with the noise box: its proof needs isotropic Gaussian noise"):
         registry.refuse_unfit([task], {"box": Uniform()})
     assert SmoothedMargin().unfit(Gaussian()) == ""
@@ -110,5 +108,5 @@ def test_other_noise_is_refused() -> None:
 
 def test_an_unknown_constant_is_refused() -> None:
     network = nn.Sequential(nn.GroupNorm(1, 2), nn.Flatten(), nn.Linear(24, 3))
-    with pytest.raises(ModelError, match=r"the operation NativeGroupNorm has none; declare it"):
+    with pytest.raises(ModelError, match=r"the operation native_group_norm has none; declare it"):
         SmoothedMargin().check_model(from_module(network), torch.rand(SHAPE))

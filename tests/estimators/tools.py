@@ -13,11 +13,11 @@ from torch import Tensor, nn
 
 from robaudit.errors import ModelError
 from robaudit.estimators import registry
-from robaudit.estimators.base import Estimator, Scope
-from robaudit.estimators.batch import CleanPass, ImageBatch
+from robaudit.estimators.base import Estimator, Need
+from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.engine import Engine
-from robaudit.estimators.registry import Chosen
-from robaudit.levels import GAUSSIAN, LevelName, NoiseLevel, whole_noise
+from robaudit.estimators.registry import Task
+from robaudit.levels import GAUSSIAN, LevelName, NoiseLevel
 from robaudit.models import LogitModel, from_module
 from robaudit.noise.draws import NormalDraws
 from robaudit.noise.registry import NoiseSource, gaussian_source
@@ -89,9 +89,8 @@ def work_on(
     with torch.no_grad():
         classes = model(x[:1]).shape[1]
     engine = Engine(model, sources(seed, dtype, device), classes, batch_size)
-    clean = CleanPass.of(engine, x, gradients=[GAUSSIAN] if gradients else ())
-    ids = [str(i) for i in range(first, first + images)]
-    return ImageBatch(ids, x, torch.zeros(images, dtype=torch.int64, device=device), levels.sigma(sigma), clean, engine)
+    ids, labels = [str(i) for i in range(first, first + images)], torch.zeros(images, dtype=torch.int64, device=device)
+    return ImageBatch.of(engine, x, levels.sigma(sigma), ids=ids, labels=labels, gradients=[GAUSSIAN] if gradients else ())
 
 
 @cache
@@ -118,9 +117,9 @@ def sources(seed: int, dtype: torch.dtype, device: str = "cpu") -> dict[str, Noi
 
 def fitting(estimator: Estimator, batch: ImageBatch) -> ImageBatch:
     """The chunk, under uniform noise of the same level if the estimator cannot do with Gaussian noise; without a level if it needs none."""
-    if estimator.scope is Scope.NOISE:
-        return replace(batch, at=whole_noise(batch.at.noise))
-    return batch if "bounded" not in estimator.needs_noise else replace(batch, at=NoiseLevel(UNIFORM, batch.at.level, LevelName.EPS))
+    if Need.NOISE in estimator.needs:
+        return replace(batch, at=NoiseLevel(batch.at.noise))
+    return batch if Need.BOUNDED not in estimator.needs else replace(batch, at=NoiseLevel(UNIFORM, batch.at.level, LevelName.EPS))
 
 
 def network_for(estimator: Estimator, classes: int = 4) -> nn.Sequential:
@@ -134,7 +133,7 @@ def network_for(estimator: Estimator, classes: int = 4) -> nn.Sequential:
 
 def values(estimator: Estimator, batch: ImageBatch) -> list[tuple[Result, ...]]:
     """Every value of each image."""
-    return Chosen("tested", "tested", estimator).results(fitting(estimator, batch))
+    return Task(estimator, "tested").results(fitting(estimator, batch))
 
 
 def build(name: str, **options: Any) -> OneValue:
@@ -150,7 +149,7 @@ def built(cls: type[Estimator], **options: Any) -> Estimator:
         options = {"particles": 80, **options}
     if "temperatures" in cls.model_fields:
         options = {"temperatures": 40, "steps": 2, **options}
-    if cls.scope is Scope.NOISE:
+    if Need.NOISE in cls.needs:
         options = {"tolerance": 1.0, **options}
     if "restarts" in cls.model_fields:
         options = {"steps": 5, "restarts": 2, **({"moves": 2} if "moves" in cls.model_fields else {}), **options}

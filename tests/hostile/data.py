@@ -222,16 +222,18 @@ def image_cases() -> dict[str, Case]:
     serious = ("a PNG of 30,000 x 30,000", "a PNG with a text of 1 GB", "a PNG with 1 GB behind its pixels")
     harmless = ("a PNG with 1 GB behind its pixels",)  # Pillow stops reading when it has its pixels
     cases = {
-        f"image: {name}": Case(one_class(content), "images/0/a.png", codes=(0, 2) if name in harmless else (2,), dangerous=name in serious)
+        f"image: {name}": Case(
+            one_class(content), "images, sample 0/a.png", codes=(0, 2) if name in harmless else (2,), dangerous=name in serious
+        )
         for name, content in image_contents().items()
     }
-    cases |= {f"image: {what}": Case(one_class(what), "images/0/a.png") for what in SPECIAL if what != "a folder"}
+    cases |= {f"image: {what}": Case(one_class(what), "images, sample 0/a.png") for what in SPECIAL if what != "a folder"}
     cases |= {
-        f"image: 10 GB after the head of a {form}": Case(large_image(form), "images/0/a.png")
+        f"image: 10 GB after the head of a {form}": Case(large_image(form), "images, sample 0/a.png")
         for form in ("PNG", "JPEG", "TIFF", "WEBP", "BMP")
     }
     return cases | {
-        "image: blown up by resize": Case(one_class(png(10_000, 1), resize=9_000), "images/0/a.png", dangerous=True),
+        "image: blown up by resize": Case(one_class(png(10_000, 1), resize=9_000), "images, sample 0/a.png", dangerous=True),
         "images: a loop of folders": Case(loop_of_folders, "images"),
         "images: a class name with escapes": Case(escaped_class, "x1b"),
         **{f"images: {what}": Case(special_file("images", what, "images"), "images: ") for what in SPECIAL if what != "a folder"},

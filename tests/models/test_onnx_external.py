@@ -87,7 +87,7 @@ def test_weights_elsewhere_are_not_read(tmp_path: Path, name: str, place: str) -
         if refused:
             assert f"has weights in {name!r}, which cannot be used (" in refusal(home / "net.onnx")
         else:
-            assert read_contents(home / "net.onnx", "net.onnx").files == ["w"]
+            assert read_contents(home / "net.onnx").files == ["w"]
 
 
 def test_a_folder_of_links_to_one_place(split: Path) -> None:
@@ -165,8 +165,8 @@ def test_onnxruntimes_own_format_is_refused(tmp_path: Path) -> None:
 def test_damaged_messages(tmp_path: Path, damage: Any) -> None:
     content = graph(tmp_path, small_net()).read_bytes()
     (tmp_path / "net.onnx").write_bytes(damage(content))
-    with pytest.raises(ModelError, match=r"^net\.onnx: is not an ONNX model \("):
-        read_contents(tmp_path / "net.onnx", "net.onnx")
+    with pytest.raises(ModelError, match=r"net\.onnx: is not an ONNX model \("):
+        read_contents(tmp_path / "net.onnx")
 
 
 def test_a_tensor_in_two_halves(tmp_path: Path) -> None:

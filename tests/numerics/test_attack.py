@@ -1,4 +1,4 @@
-"""Projected gradient ascent where the maximum is known, and one image as in any batch."""
+"""Projected gradient ascent where the maximum is known."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_reaches_the_maximum_of_a_linear_function(norm: Norm, steps: int) -> Non
     here = (g * x).flatten(1).sum(1)
     dual = g.flatten(1).abs().sum(1) if norm == "linf" else g.flatten(1).norm(dim=1)
     assert torch.allclose(found.log_l, here + radius * dual, rtol=1e-12)
-    assert torch.allclose((g * found.pixels).flatten(1).sum(1), found.log_l, rtol=1e-12)
+    assert torch.allclose((g * found.points).flatten(1).sum(1), found.log_l, rtol=1e-12)
 
 
 @pytest.mark.parametrize("norm", ["linf", "l2"])
@@ -75,7 +75,7 @@ def test_no_gradient_no_step(norm: Norm) -> None:
         Domain(norm, 0.1),
         5,
     )
-    assert torch.equal(found.pixels, x)
+    assert torch.equal(found.points, x)
     assert (found.log_l == -3).all()
 
 
@@ -90,26 +90,4 @@ def test_nothing_finite_is_minus_infinity(norm: Norm) -> None:
         5,
     )
     assert (found.log_l == -math.inf).all()
-    assert found.pixels.isfinite().all()
-
-
-@pytest.mark.parametrize("norm", ["linf", "l2"])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_an_image_has_the_same_bits_whatever_is_beside_it(norm: Norm, dtype: torch.dtype) -> None:
-    images = 7
-    x, g = random(images, *SHAPE, seed=10, dtype=dtype), random(images, *SHAPE, seed=11, dtype=dtype) - 0.5
-    from_ = starts(x, 3, 0.1, 12)
-
-    def some(chosen: list[int]) -> tuple[Tensor, Tensor]:
-        def curved(image: Tensor, pixels: Tensor) -> tuple[Tensor, Tensor]:
-            mine = g[chosen][image]
-            bend = torch.sin(9 * pixels)
-            return total((mine * bend).flatten(1).double()), 9 * mine * torch.cos(9 * pixels)
-
-        found = ascend(curved, x[chosen], from_[chosen], Domain(norm, 0.1, clipped=True), 9)
-        return found.log_l, found.pixels
-
-    together = some(list(range(images)))
-    for chosen in ([2], [6, 0], [1, 3, 4, 5]):
-        for part, whole in zip(some(chosen), together, strict=True):
-            assert torch.equal(part, whole[chosen])
+    assert found.points.isfinite().all()

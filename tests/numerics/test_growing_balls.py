@@ -140,15 +140,3 @@ def test_what_is_not_finite_is_no_flip_and_no_step(bad: float) -> None:
     assert (found.ball == 0).all()
     assert (found.lost == 2 * 3 * 5).all()
     assert found.pixels.isfinite().all()
-
-
-@pytest.mark.parametrize("norm", NORMS)
-def test_an_image_has_the_same_bits_whatever_is_beside_it(norm: Norm) -> None:
-    network, x = Network(random(4, PIXELS, seed=7) - 0.5, bend=0.1), random(7, *SHAPE, seed=8)
-    grid = Grid(norm, 0.03, 30, steps=12)
-    together, _ = hunt(network, x, grid)
-    assert len(set(together.ball.tolist())) > 2, "images end in different balls"
-    for chosen in ([2], [6, 0], [1, 3, 4, 5]):
-        some, _ = hunt(network, x, grid, images=torch.tensor(chosen))
-        for name in ("ball", "pixels", "label", "gradients", "forwards", "lost"):
-            assert torch.equal(getattr(some, name), getattr(together, name)[chosen]), name

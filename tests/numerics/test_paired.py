@@ -7,7 +7,6 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import strategies as st
 from scipy.special import gammaln, xlogy
 
 from robaudit.compare.difference import unpaired_difference
@@ -57,9 +56,6 @@ def test_coverage_of_correlated_draws(case: tuple[float, float, float]) -> None:
 def test_coverage_of_correlated_draws_at_length(case: tuple[float, float, float]) -> None:
     repeats = 2000
     assert covered(repeats, *case) >= repeats * 0.95 - 4 * math.sqrt(repeats * 0.95 * 0.05)
-
-
-counts = st.tuples(st.integers(0, 500), st.integers(0, 500), st.integers(1, 2000)).map(lambda c: (c[0], c[1], c[0] + c[1] + c[2]))
 
 
 def test_no_discordant_draw_is_not_no_difference() -> None:

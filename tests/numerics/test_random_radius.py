@@ -87,13 +87,3 @@ def test_pixels_stay_in_the_box() -> None:
     found = look("l2", numbers, Rays("l2", cap=50.0, first=0.05, blocks=3, clipped=True))
     assert ((found.pixels >= 0) & (found.pixels <= 1)).all()
     assert torch.equal(found.radius, size(found.pixels - images(8), "l2"))
-
-
-@pytest.mark.parametrize("norm", NORMS)
-def test_an_image_alone_as_in_any_batch(norm: Norm) -> None:
-    rays = Rays(norm, cap=50.0, first=0.05, blocks=BLOCKS)
-    together = look(norm, torch.arange(8), rays)
-    for part in (torch.tensor([3]), torch.tensor([7, 0, 2])):
-        alone = look(norm, part, rays)
-        for name in ("pixels", "radius", "label", "forwards"):
-            assert torch.equal(getattr(alone, name), getattr(together, name)[part]), name

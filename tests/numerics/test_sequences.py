@@ -13,12 +13,11 @@ from robaudit.numerics.sequences import (
     JEFFREYS,
     Prior,
     confidence_sequence,
-    deciding_log_martingale,
     deciding_sequence,
     log_marginal,
-    log_martingale,
     prior_around,
 )
+from tests.numerics.martingales import deciding_log_martingale, log_martingale
 
 PROBABILITIES = (0.001, 0.01, 0.1, 0.5, 0.9, 0.99, 0.999)
 PRIORS = {"jeffreys": JEFFREYS, "around .9": prior_around(0.9), "around .5": prior_around(0.5), "lopsided": Prior((1.0,), (40.5,), (3.0,))}

@@ -62,14 +62,6 @@ def test_the_interval_of_four_repeats_covers() -> None:
     assert inside >= 134  # binomial(150, .95): P[< 134] = .001
 
 
-def test_what_is_not_rare_is_plain_monte_carlo() -> None:
-    found = runs(Problem(lambda z: z[:, 0] - 0.5, 0.3085375), 20)
-    p = probabilities(found)
-    assert all(len(lane.factors) == 1 and lane.calls == 500 and lane.acceptance is None for lane in found)
-    assert abs(p.mean() - 0.3085375) < 3 * math.sqrt(0.3085375 * 0.6914625 / 10_000)
-    assert [lane.variance for lane in found] == pytest.approx([(1 - share) / (500 * share) for share in p])
-
-
 def test_lanes_are_independent_of_their_neighbours_and_of_the_batch() -> None:
     problem = PROBLEMS["two-sided"]
     together = runs(problem, 5, Schedule(particles=100))
@@ -83,13 +75,6 @@ def test_failing_particles_are_counted_by_label() -> None:
     found = runs(PROBLEMS["half-space"], 3)
     assert [set(lane.labels) for lane in found] == [{1}] * 3  # the side on which failures are
     assert [lane.labels[1] for lane in found] == [round(lane.factors[-1] * 500) for lane in found]
-
-
-def test_below_p_min_it_stops() -> None:
-    for lane in runs(Problem(lambda z: z[:, 0] - 20, 0.0), 3, Schedule(particles=50, p_min=1e-5)):
-        assert lane.state == "below"
-        assert lane.log_p < math.log(1e-5)
-        assert lane.calls <= 50 * (1 + 10 * Schedule(particles=50, p_min=1e-5).most_levels)
 
 
 @pytest.mark.parametrize("value", [-1.0, -math.inf])

@@ -9,7 +9,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from robaudit import CERTIFIED, Estimator, ImageBatch, Interval, Part, Result
-from robaudit.estimators.base import Scope
+from robaudit.estimators.base import Need
 from robaudit.estimators.certificate import CERTIFICATE, certificate
 from robaudit.estimators.difficulty import ease
 from robaudit.results import Certificate
@@ -22,7 +22,7 @@ class Margins(Estimator):
     Source: a test.
     """
 
-    quantity, needs, scope = CERTIFIED, frozenset({"logits"}), Scope.IMAGE
+    quantity, needs = CERTIFIED, Need.NOTHING
     summary, prefer, source = "a multiple of the margin", "a test", "a test"
     interval: ClassVar[Interval] = CERTIFICATE
 
@@ -37,8 +37,8 @@ class Margins(Estimator):
         return 1, 0
 
     def estimate(self, batch: ImageBatch) -> list[tuple[Result, ...]]:
-        predicted = batch.clean.predicted.tolist()
-        margins = [margin for _, margin in ease(batch.clean.logits, batch.clean.predicted)]
+        predicted = batch.predicted.tolist()
+        margins = [margin for _, margin in ease(batch.logits, batch.predicted)]
         return [
             tuple(
                 certificate(self.scale * scale * margin, of if margin > self.least else None, of, self.passes(batch.classes))
@@ -54,7 +54,7 @@ class Smoothed(Estimator):
     Source: a test.
     """
 
-    quantity, needs = CERTIFIED, frozenset({"logits"})
+    quantity, needs = CERTIFIED, Need.LEVEL
     summary, prefer, source = "a multiple of the margin", "a test", "a test"
     interval: ClassVar[Interval] = CERTIFICATE
 
@@ -70,9 +70,9 @@ class Smoothed(Estimator):
 
     def estimate(self, batch: ImageBatch) -> list[tuple[Result, ...]]:
         made: list[tuple[Result, ...]] = []
-        sigma = batch.at.level
+        sigma = batch.at.number
         largest = sigma * 2.0
-        for of, (_, margin) in zip(batch.clean.predicted.tolist(), ease(batch.clean.logits, batch.clean.predicted), strict=True):
+        for of, (_, margin) in zip(batch.predicted.tolist(), ease(batch.logits, batch.predicted), strict=True):
             radius, class_ = min(sigma * (margin - 2.0) / 5.0, largest), of
             if margin <= 1.0:
                 radius, class_ = 0.1 * sigma, (of + 1) % batch.classes

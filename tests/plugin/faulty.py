@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from pydantic import Field, model_validator
 
-from robaudit import P_ROBUST, Estimator, ImageBatch, Result
+from robaudit import P_ROBUST, Estimator, ImageBatch, Need, Result
 
 
 def estimates(batch: ImageBatch, **fields: Any) -> list[Result]:
@@ -39,7 +39,7 @@ FAULTS: Mapping[str, tuple[Callable[[ImageBatch], Any], str]] = {
 class Faulty(Estimator):
     """Does what an option says."""
 
-    quantity, needs = P_ROBUST, frozenset({"logits"})
+    quantity, needs = P_ROBUST, Need.LEVEL
     summary, prefer, source = "breaks the contract", "never", "a test"
     fault: str = Field("too few", description="how it breaks the contract")
 
@@ -56,7 +56,7 @@ class WithoutPasses(Faulty):
 
 
 class Undeclared(Estimator):
-    needs = frozenset({"logits"})
+    needs = Need.LEVEL
     summary, prefer, source = "declares no quantity", "never", "a test"
 
     def passes(self, classes: int) -> tuple[int, int]:
@@ -67,7 +67,7 @@ class Undeclared(Estimator):
 
 
 class Unfinished(Estimator):
-    quantity, needs = P_ROBUST, frozenset({"logits"})
+    quantity, needs = P_ROBUST, Need.LEVEL
     summary, prefer, source = "defines no passes", "never", "a test"
 
     def estimate(self, batch: ImageBatch) -> list[Result]:

@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar
 import torch
 from pydantic import Field, field_validator
 
-from robaudit import LOSS, Estimator, ImageBatch, Interval, IntervalKind, Part, PartName, Result
+from robaudit import LOSS, Estimator, ImageBatch, Interval, IntervalKind, Need, Part, PartName, Result
 
 
 class Norms(Estimator):
@@ -18,7 +18,7 @@ class Norms(Estimator):
     Source: a test.
     """
 
-    quantity, needs = LOSS, frozenset({"logits"})
+    quantity, needs = LOSS, Need.LEVEL
     summary, prefer, source = "norms of the loss under noise, by counting", "a test", "a test"
     interval: ClassVar[Interval] = Interval(IntervalKind.OTHER, remark="delta method")
 
@@ -40,7 +40,7 @@ class Norms(Estimator):
     def estimate(self, batch: ImageBatch) -> list[tuple[Result, ...]]:
         losses: list[list[float]] = [[] for _ in batch.ids]
         for logits, image in batch.noisy(self.samples):
-            target = batch.clean.predicted[image]
+            target = batch.predicted[image]
             for index, loss in zip(
                 image.tolist(), torch.nn.functional.cross_entropy(logits, target, reduction="none").tolist(), strict=True
             ):

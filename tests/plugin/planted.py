@@ -11,7 +11,7 @@ import pytest
 
 from robaudit import Estimator, ImageBatch, Interval, Part, Result, plugins
 from robaudit.estimators import registry
-from robaudit.estimators.base import Scope
+from robaudit.estimators.base import Need
 from robaudit.estimators.certificate import CERTIFICATE, certificate
 from robaudit.estimators.radius_attack import RadiusAttack
 from robaudit.quantities import CERTIFIED
@@ -23,7 +23,7 @@ class Planted(Estimator):
     Source: a test.
     """
 
-    quantity, needs, scope = CERTIFIED, frozenset({"logits", "gradients"}), Scope.IMAGE
+    quantity, needs = CERTIFIED, Need.GRADIENTS
     summary, prefer, source = "a wrong certificate", "a test", "a test"
     interval: ClassVar[Interval] = CERTIFICATE
 
@@ -38,7 +38,7 @@ class Planted(Estimator):
 
     def estimate(self, batch: ImageBatch) -> list[tuple[Result, ...]]:
         attacked = RadiusAttack(norm=("l2",), steps=5, restarts=0, polish=5).estimate(batch)
-        predicted = batch.clean.predicted.tolist()
+        predicted = batch.predicted.tolist()
         return [(certificate(self.factor * one[0].value, c, c, (1, 1)),) for one, c in zip(attacked, predicted, strict=True)]
 
 

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from robaudit import Estimator, ImageBatch, Interval, IntervalKind, Part, Result, plugins
 from robaudit.estimators import registry
-from robaudit.estimators.base import Scope
+from robaudit.estimators.base import Need
 from robaudit.estimators.difficulty import ease
 from robaudit.quantities import RADIUS, TOLERANCE
 from robaudit.results import CleanImage
@@ -26,7 +26,7 @@ class Radii(Estimator):
     Source: a test.
     """
 
-    quantity, needs, scope = RADIUS, frozenset({"logits"}), Scope.IMAGE
+    quantity, needs = RADIUS, Need.NOTHING
     summary, prefer, source = "a multiple of the margin", "a test", "a test"
     interval: ClassVar[Interval] = Interval(IntervalKind.UPPER_BOUND)
 
@@ -41,7 +41,7 @@ class Radii(Estimator):
         return 1, 0
 
     def estimate(self, batch: ImageBatch) -> list[tuple[Result, ...]]:
-        found = ease(batch.clean.logits, batch.clean.predicted)
+        found = ease(batch.logits, batch.predicted)
         return [tuple(self._radius(0.2 * scale * margin, self.cap * scale, g, margin) for scale in (1.0, 0.1)) for g, margin in found]
 
     def _radius(self, r: float, cap: float, g: float, margin: float) -> Result:
@@ -75,7 +75,7 @@ class Tolerance(Estimator):
     Source: a test.
     """
 
-    quantity, needs, scope = TOLERANCE, frozenset({"logits"}), Scope.NOISE
+    quantity, needs = TOLERANCE, Need.NOISE
     summary, prefer, source = "a multiple of the margin", "a test", "a test"
     interval: ClassVar[Interval] = Interval(IntervalKind.OTHER, remark="bisection")
 
@@ -84,7 +84,7 @@ class Tolerance(Estimator):
 
     def estimate(self, batch: ImageBatch) -> list[Result]:
         made = []
-        for g, margin in ease(batch.clean.logits, batch.clean.predicted):
+        for g, margin in ease(batch.logits, batch.predicted):
             r, clean = 0.1 * margin, CleanImage(margin, g)
             if r > 1:
                 made.append(

@@ -123,13 +123,6 @@ def test_other_parts_are_other_options(q: list[float], extend: bool, run: Path, 
     assert (run / "samples.csv").read_bytes() == before
 
 
-def test_two_of_one_name(tmp_path: Path, run_cli: RunCli) -> None:
-    spec = write(tmp_path, digits(estimators=["norms", {"norms": {"q": 3}}]))
-    done = run_cli("estimate", spec, "--out", "run")
-    assert (done.code, done.err.count("\n")) == (2, 1)
-    assert "two estimators are called 'norms'; give one a name of its own" in done.err
-
-
 @pytest.mark.parametrize(
     ("asked", "found"), [("norms", NAMES[1:]), ("norms:q=10", NAMES[2:]), ("norms:q=1e1", NAMES[2:]), ("mc", NAMES[:1])]
 )

@@ -115,7 +115,7 @@ def test_a_bug_is_sent_with_its_trace(monkeypatch: pytest.MonkeyPatch) -> None:
     worker = Worker(given)
     opened(worker)
     order = order_for(given, (0,))
-    monkeypatch.setattr("robaudit.auditing.chunks.CleanPass.of", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr("robaudit.auditing.chunks.ImageBatch.of", lambda *_, **__: 1 / 0)
     last = list(worker.compute(order))[-1]
     assert isinstance(last, Failed)
     assert last.error is None

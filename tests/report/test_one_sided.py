@@ -15,10 +15,8 @@ from robaudit.report.class_tables import bias_table
 from robaudit.report.summary_tables import overall_tables
 from robaudit.report.tables import Table, Terminal
 from robaudit.rows import Row
-from robaudit.stats.classes import class_bias
-from robaudit.stats.flags import flag
-from robaudit.stats.summary import summarise
 from robaudit.store.serialise import document_json
+from tests.rows import class_bias, flag, summarise
 
 
 def row(name: str, value: float, lower: float | None, upper: float, label: int = 0) -> Row:

@@ -21,12 +21,10 @@ from robaudit.report.sections import Ask, Found, SectionName, section_csv
 from robaudit.report.summary_tables import overall_tables
 from robaudit.report.tables import Cell, Column, Table, Terminal, cells, latex_text, markdown_text
 from robaudit.rows import Row
-from robaudit.stats.classes import class_bias
-from robaudit.stats.flags import flag
-from robaudit.stats.summary import summarise
 from tests.levels import sigma
 from tests.report.html.tools import hand_made
 from tests.rows import ROW as PLAIN_ROW
+from tests.rows import class_bias, flag, summarise
 
 NAMES = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
 ROW = replace(PLAIN_ROW, level=0.05)

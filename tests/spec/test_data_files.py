@@ -29,21 +29,15 @@ def make(folder: Path, *names: str) -> None:
         (["x/train/cat/a.png", "x/val/cat/b.png"], "x", {"kind": "images", "path": "x/val"}),
         (["x/Train/cat/a.png", "x/Test/cat/b.png"], "x/", {"kind": "images", "path": "x/Test"}),
         (["x/metadata.csv", "x/a.png"], "x", {"kind": "csv", "path": "x/metadata.csv"}),
-        (["x/metadata.jsonl", "x/a.png"], "x/", {"kind": "hf", "path": "x/metadata.jsonl"}),
+        (["x/metadata.jsonl", "x/a.png"], "x/", {"kind": "hf", "path": "x/"}),
         (["x/train/a.png"], "x", {"kind": "images", "path": "x"}),
         (["x/0.tar", "x/1.tar"], "x", {"kind": "hf", "path": "x"}),
-        (["x/train-0.tar", "x/train-1.tar", "x/val-0.tar"], "x", {"kind": "hf", "path": "x", "split": "val"}),
-        (["x/train/0.tar", "x/test/0.tar"], "x", {"kind": "hf", "path": "x", "split": "test"}),
+        (["x/train-0.tar", "x/train-1.tar", "x/val-0.tar"], "x", {"kind": "hf", "path": "x"}),
+        (["x/train/0.tar", "x/test/0.tar"], "x", {"kind": "hf", "path": "x"}),
         (["x.tar.gz"], "x.tar.gz", {"kind": "hf", "path": "x.tar.gz"}),
         ([], "x/*.parquet", {"kind": "hf", "path": "x/*.parquet"}),
         (["x/0.parquet", "x/1.parquet"], "x", {"kind": "hf", "path": "x"}),
-        (
-            ["x/data/validation-00000-of-00001.parquet", "x/data/train-00000-of-00001.parquet"],
-            "x",
-            {"kind": "hf", "path": "x", "split": "validation"},
-        ),
-        (["x/dataset_dict.json"], "x", {"kind": "hf", "path": "x", "split": "test"}),
-        (["x/state.json"], "x", {"kind": "hf", "path": "x"}),
+        (["x/test/data-00000-of-00001.arrow", "x/dataset_dict.json"], "x", {"kind": "hf", "path": "x"}),
         (["a.txt"], "a.txt", None),
     ],
 )
@@ -68,18 +62,20 @@ def test_columns_of_a_csv_file(tmp_path: Path, header: str, options: dict[str, s
 
 
 @pytest.mark.parametrize(
-    ("path", "split", "folder"),
+    ("path", "split"),
     [
-        ("data/test-00000-of-00001.parquet", "test", "data"),
-        ("test-00000-of-00001-0123abcd.parquet", "test", "."),
-        ("default/validation/0000.parquet", "validation", "default"),
-        ("my_val_images.parquet", "val", "."),
-        ("images.parquet", "train", "."),
-        ("contest.parquet", "train", "."),
+        ("data/test-00000-of-00001.parquet", "test"),
+        ("test-00000-of-00001-0123abcd.parquet", "test"),
+        ("fold_a-00000-of-00001.parquet", "fold_a"),
+        ("default/validation/0000.parquet", "validation"),
+        ("test/data-00000-of-00001.arrow", "test"),
+        ("my_val_images.parquet", "val"),
+        ("images.parquet", ""),
+        ("contest.parquet", ""),
     ],
 )
-def test_splits_of_data_files(path: str, split: str, folder: str) -> None:
-    assert split_of(Path(path)) == (split, Path(folder))
+def test_splits_of_data_files(path: str, split: str) -> None:
+    assert split_of(Path(path)) == split
 
 
 def test_init_writes_a_spec_that_opens(tmp_path: Path, run_cli: RunCli) -> None:
@@ -87,8 +83,8 @@ def test_init_writes_a_spec_that_opens(tmp_path: Path, run_cli: RunCli) -> None:
     write_files(tmp_path / "data/images/val" / NAMES[0])
     model = ("--model", str(WEIGHTS), "--architecture", "robaudit:digits_cnn", "--no-check", "--force")
     for path, expected in (
-        ("dict", {"kind": "hf", "path": "data/dict", "split": "test"}),
-        ("hub", {"kind": "hf", "path": "data/hub", "split": "test"}),
+        ("dict", {"kind": "hf", "path": "data/dict"}),
+        ("hub", {"kind": "hf", "path": "data/hub"}),
         ("plain.parquet", {"kind": "hf", "path": "data/plain.parquet"}),
         ("shards", {"kind": "hf", "path": "data/shards"}),
         ("csv", {"kind": "csv", "path": "data/csv/metadata.csv", "path_column": "file_name"}),

@@ -40,7 +40,7 @@ def test_a_list_of_noises(tmp_path: Path) -> None:
         ("b", "gaussian", True, {}),
         ("rain", "weather", False, {"drops": "small"}),
     ]
-    a, b = NoiseLevel("a", 0.3), NoiseLevel("b", 0.3)
+    a, b = NoiseLevel("a", 0.3, LevelName.SIGMA), NoiseLevel("b", 0.3, LevelName.SIGMA)
     rain = [NoiseLevel("rain", level, LevelName.SEVERITY) for level in (1.0, 3.0)]
     assert spec.levels == (sigma(0.1), sigma(0.2), a, b, *rain)
     assert [at.text for at in spec.levels] == ["sigma 0.1", "sigma 0.2", "a sigma 0.3", "b sigma 0.3", "rain severity 1", "rain severity 3"]
@@ -114,10 +114,13 @@ LIMITED = ["logit_gaussian", {"taylor": {"noise": "gaussian"}}, {"mc": {"noise":
 def test_estimators_are_kept_to_the_chosen_noises(tmp_path: Path) -> None:
     path = write(tmp_path, digits(noise=SEVERAL, estimators=LIMITED))
     spec = load_spec(path, noises=["rain"])
-    assert [(one.name, one.options) for one in spec.estimators] == [("logit_gaussian", {}), ("mc", {"noise": ["rain"], "samples": 10})]
+    assert [(one.name, one.noise, one.options) for one in spec.estimators] == [
+        ("logit_gaussian", (), {}),
+        ("mc", ("rain",), {"samples": 10}),
+    ]
     spec = load_spec(path, noises=["rain"], estimators=["mc"])
-    assert [(one.name, one.options) for one in spec.estimators] == [("mc", {"noise": ["rain"], "samples": 10})]
+    assert [(one.name, one.noise) for one in spec.estimators] == [("mc", ("rain",))]
     with pytest.raises(SpecError, match=r"^--noise rain: no estimator of the spec is for this noise"):
         load_spec(path, noises=["rain"], estimators=["taylor"])
     unknown = load_spec(write(tmp_path, digits(noise=SEVERAL, estimators=[{"mc": {"noise": ["snow"]}}])), noises=["rain"])
-    assert unknown.estimators[0].options == {"noise": ["snow"]}, "a wrong label is left for the message about it"
+    assert unknown.estimators[0].noise == ("snow",), "a wrong label is left for the message about it"

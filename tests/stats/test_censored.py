@@ -20,10 +20,10 @@ from robaudit.report.summary_tables import overall_tables
 from robaudit.report.tables import Table, Terminal
 from robaudit.rows import Row
 from robaudit.spec.gates import QUANTITIES, parse_gate
-from robaudit.stats.classes import class_bias
-from robaudit.stats.flags import flag, usual_threshold
-from robaudit.stats.summary import GroupSummary, summarise
+from robaudit.stats.flags import usual_threshold
+from robaudit.stats.summary import GroupSummary
 from tests.radius_rows import beyond, found, radius, run_of
+from tests.rows import class_bias, flag, summarise
 
 LENGTHS = {"radius": RADIUS}
 

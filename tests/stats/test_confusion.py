@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from robaudit.errors import RunError
-from robaudit.levels import NoiseLevel
+from robaudit.levels import LevelName, NoiseLevel
 from robaudit.numerics.intervals import mean_interval
 from robaudit.quantities import P_ROBUST, Interval
 from robaudit.results import Votes
@@ -16,7 +16,7 @@ from robaudit.rows import Row
 from robaudit.stats.confusion import confusions
 from tests.radius_rows import radius, row, run_of
 
-AT = NoiseLevel("gaussian", 0.1)
+AT = NoiseLevel("gaussian", 0.1, LevelName.SIGMA)
 
 
 def counted(index: int, votes: tuple[int, ...], label: int | None, predicted: int = 0, interval: str = "clopper-pearson") -> Row:

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import ndtr, ndtri
 
-from robaudit.levels import NO_NOISE
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.quantities import P_ROBUST, Interval, IntervalKind
 from robaudit.report.consistency_tables import blame_lines
@@ -154,7 +153,7 @@ def _simulated(generator: np.random.Generator, images: int) -> list[Row]:
         radius = float(generator.exponential(0.2)) + 1e-3
         mine = [exact(radius, sample_id=str(i)), flip(radius, sample_id=str(i))]
         for at in (SIGMA, STRONG):
-            p_fail = float(ndtr(-radius / at.level))
+            p_fail = float(ndtr(-radius / at.number))
             for name, draws in (("mc", 1000), ("other", 200)):
                 mine.append(votes(draws - int(generator.binomial(draws, p_fail)), draws, at, name, str(i)))
             kept = int(generator.binomial(1000, 1 - p_fail))
@@ -162,7 +161,7 @@ def _simulated(generator: np.random.Generator, images: int) -> list[Row]:
             if p_lower > 0.5:
                 mine.append(
                     proof(
-                        at.level * float(ndtri(p_lower)),
+                        at.number * float(ndtri(p_lower)),
                         at=at,
                         stated=Certificate(p_lower=p_lower, kept=kept, draws=1000),
                         sample_id=str(i),
@@ -273,4 +272,4 @@ def test_noise_of_unknown_size() -> None:
     rain = NoiseFacts("corruption", {})
     assert leaving(rain, 3.0, 5, 2.0, 1.0) == 1.0
     assert usual_length(rain, 3.0, 5) is None
-    assert NO_NOISE.noise not in Setting.of(made([]).info).noises
+    assert None not in Setting.of(made([]).info).noises

@@ -9,10 +9,10 @@ import pytest
 
 from robaudit.levels import LevelName, NoiseLevel
 from robaudit.stats.corruption import ALEXNET, Baseline, baseline_of, corruption_report, mce, mean_error, relative_mce
-from robaudit.stats.summary import summarise
 from robaudit.store.run import Run
 from tests.curve_rows import noisy
 from tests.radius_rows import run_of
+from tests.rows import summarise
 
 BASE = Baseline(0.1, {"fog": 0.5, "snow": 0.8})
 MINE = {"fog": [0.1, 0.2, 0.3, 0.4, 0.5], "snow": [0.2, 0.2, 0.4, 0.4, 0.8]}  # means 0.3 and 0.4

@@ -71,6 +71,6 @@ def test_what_is_lacking() -> None:
         easiest_errors(run_of([difficulty(0)]))
     with pytest.raises(RunError, match="has no difficulties to sort the images by"):
         easiest_errors(run_of(ROWS[:4]))
-    plain = [counted(0, NoiseLevel("gaussian", 0.1), 5), difficulty(0)]
+    plain = [counted(0, NoiseLevel("gaussian", 0.1, LevelName.SIGMA), 5), difficulty(0)]
     with pytest.raises(RunError, match="has no votes under noise whose level is a severity"):
         kept_curve(run_of(plain))

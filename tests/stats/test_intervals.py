@@ -10,11 +10,11 @@ import pytest
 from robaudit.gates.decide import decide
 from robaudit.quantities import P_ROBUST, Interval
 from robaudit.rows import Row
-from robaudit.stats.classes import class_bias
 from robaudit.stats.frame import Columns
 from robaudit.stats.intervals import MeasuredImages, measured_mean, normal_scale
 from robaudit.stats.summary import mean_of
 from tests.gates.tools import gate, row, run_of, votes
+from tests.rows import class_bias
 
 LEVELS = (0.6, 0.8, 0.95, 0.99)
 

@@ -10,10 +10,10 @@ from robaudit.quantities import P_ROBUST, Interval
 from robaudit.results import Votes
 from robaudit.rows import Row
 from robaudit.stats.levels import level_curves
-from robaudit.stats.summary import summarise
 from tests.radius_rows import radius, row, run_of
+from tests.rows import summarise
 
-SIGMAS = [NoiseLevel("gaussian", sigma) for sigma in (0.2, 0.1)]
+SIGMAS = [NoiseLevel("gaussian", sigma, LevelName.SIGMA) for sigma in (0.2, 0.1)]
 PHOTONS = [NoiseLevel("photon", number, LevelName.PHOTONS) for number in (100.0, 1000.0)]
 
 

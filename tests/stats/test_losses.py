@@ -14,11 +14,10 @@ from robaudit.errors import RunError
 from robaudit.levels import NoiseLevel
 from robaudit.quantities import LOSS, P_ROBUST, Interval
 from robaudit.rows import Row
-from robaudit.stats.flags import flag
 from robaudit.stats.losses import loss_changes, losses
-from robaudit.stats.summary import summarise
 from tests.report.pictures import made
 from tests.report.pictures.made import row, run
+from tests.rows import flag, summarise
 
 
 def loss(number: int, value: float, estimator: str = "qnorm_path:q=10", **fields: Any) -> Row:

@@ -17,9 +17,8 @@ from robaudit.quantities import LOG10_P_FAIL, NO_INTERVAL, Interval, IntervalKin
 from robaudit.report.numbers import ends
 from robaudit.results import Votes
 from robaudit.rows import Row
-from robaudit.stats.frame import one_result
-from robaudit.stats.summary import summarise
 from tests.rows import ROW as PLAIN_ROW
+from tests.rows import summarise
 
 ROW = replace(PLAIN_ROW, lower=0.4, upper=0.97, std_error=0.13, votes=Votes((8, 2)))
 
@@ -194,8 +193,6 @@ def test_groups_keep_the_order_of_the_spec_and_are_never_pooled() -> None:
     keys = [group.key for group in summarise(rows)]
     assert [(key.estimator, key.at.level) for key in keys] == [*kinds, ("taylor", 0.2)]
     assert keys[-1].quantity == "confidence"
-    with pytest.raises(ValueError, match="several groups"):
-        one_result(rows, "here")
 
 
 def test_values_that_are_not_finite_are_left_out_and_counted() -> None:

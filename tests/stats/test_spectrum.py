@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from robaudit.errors import NothingLeftError, RunError
-from robaudit.levels import NO_NOISE
+from robaudit.levels import NoiseLevel
 from robaudit.quantities import DIFFICULTY, Interval
 from robaudit.results import Certificate, CleanImage
 from robaudit.rows import Row
@@ -88,7 +88,7 @@ def test_losses_are_ordered_from_the_highest() -> None:
 
 def test_margin_and_difficulty_are_those_of_the_clean_logits() -> None:
     easy = row(
-        "7", 3.0, NO_NOISE, estimator="difficulty", quantity=DIFFICULTY.name, interval=Interval.parse("exact"), clean=CleanImage(2.0)
+        "7", 3.0, NoiseLevel(), estimator="difficulty", quantity=DIFFICULTY.name, interval=Interval.parse("exact"), clean=CleanImage(2.0)
     )
     certificate = proof(0.1, clean=CleanImage(9.0))
     one = SampleSpectrum.of([certificate, easy])

@@ -18,16 +18,15 @@ from hypothesis import strategies as st
 from robaudit import audit, load_spec
 from robaudit.cli.reading import print_run
 from robaudit.errors import RobauditError
-from robaudit.levels import LevelName
-from robaudit.quantities import NO_INTERVAL, Interval
-from robaudit.results import LARGEST, Certificate, Votes
-from robaudit.rows import Row, read_row
+from robaudit.quantities import Interval
+from robaudit.results import Votes
+from robaudit.rows import read_row
 from robaudit.store.run import read_run
 from robaudit.store.serialise import rows_csv, rows_json, stream_rows_json
 from tests.rows import ROW
 from tests.specs import digits, read_info, write
 
-quickly = settings(max_examples=40, deadline=5_000, suppress_health_check=[HealthCheck.function_scoped_fixture])
+quickly = settings(max_examples=100, deadline=5_000, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 SPEC = yaml.safe_dump(digits(run={"seed": 3, "precision": "fp64"}), sort_keys=False)
 scalars = (
@@ -47,7 +46,6 @@ keys = st.sampled_from(
 values = st.recursive(
     scalars, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(keys | st.text(max_size=5), inner, max_size=4), max_leaves=12
 )
-NUMBER = st.floats(-LARGEST, LARGEST, exclude_min=True, exclude_max=True)
 
 
 def in_one_line(error: BaseException) -> None:
@@ -65,18 +63,6 @@ def loads(folder: Path, content: bytes, **changes: Any) -> None:
         in_one_line(error)
 
 
-@quickly
-@given(content=st.binary(max_size=300) | st.text(max_size=300).map(str.encode))
-def test_spec_of_anything(tmp_path: Path, content: bytes) -> None:
-    loads(tmp_path, content)
-
-
-@quickly
-@given(text=st.text("{}[]:,-?&*!|>'\"%@` \n\tab01.#<~", max_size=200))
-def test_spec_of_marks(tmp_path: Path, text: str) -> None:
-    loads(tmp_path, text.encode())
-
-
 @st.composite
 def mutated(draw: st.DrawFn, whole: str) -> str:
     """A text with some pieces removed, repeated or replaced."""
@@ -92,9 +78,14 @@ def mutated(draw: st.DrawFn, whole: str) -> str:
 
 
 @quickly
-@given(text=mutated(SPEC))
-def test_spec_with_mistakes(tmp_path: Path, text: str) -> None:
-    loads(tmp_path, text.encode("utf-8", "surrogatepass"))
+@given(
+    content=st.binary(max_size=300)
+    | st.text("{}[]:,-?&*!|>'\"%@` \n\tab01.#<~", max_size=200).map(str.encode)
+    | mutated(SPEC).map(lambda text: text.encode("utf-8", "surrogatepass"))
+    | values.map(lambda document: yaml.safe_dump(document).encode("utf-8", "surrogatepass"))
+)
+def test_spec_of_anything(tmp_path: Path, content: bytes) -> None:
+    loads(tmp_path, content)
 
 
 @quickly
@@ -107,12 +98,6 @@ def test_spec_with_any_value(tmp_path: Path, section: str, value: Any) -> None:
 
 
 @quickly
-@given(document=values)
-def test_spec_of_any_document(tmp_path: Path, document: Any) -> None:
-    loads(tmp_path, yaml.safe_dump(document).encode("utf-8", "surrogatepass"))
-
-
-@quickly
 @given(
     setting=st.text(max_size=30)
     | st.builds("{}={}".format, st.sampled_from(["model.mean", "mc.samples", "run.seed", "noise"]), st.text(max_size=30))
@@ -121,68 +106,15 @@ def test_any_setting(tmp_path: Path, setting: str) -> None:
     loads(tmp_path, SPEC.encode(), settings=[setting])
 
 
-rows = st.builds(
-    Row,
-    sample_id=st.text(st.characters(exclude_categories=["Cs"]), max_size=10),
-    label=st.none() | st.integers(0, 99),
-    predicted=st.integers(0, 99),
-    correct=st.none() | st.booleans(),
-    noise=st.just("gaussian"),
-    level_name=st.sampled_from(LevelName).map(str),
-    level=st.floats(0.001, 10),
-    estimator=st.sampled_from(["mc", "mc2"]),
-    quantity=st.just("p_robust"),
-    value=NUMBER,
-    lower=st.none() | NUMBER,
-    upper=st.none() | NUMBER,
-    std_error=st.none() | NUMBER,
-    flips_to=st.none() | st.integers(0, 99),
-    forwards=st.integers(0, 10**6),
-    backwards=st.integers(0, 10**6),
-    note=st.text(st.characters(exclude_categories=["Cs"]), max_size=10),
-    interval=st.just(Interval.parse("clopper-pearson")),
-    votes=st.none() | st.builds(Votes, st.lists(st.integers(0, 99), max_size=3).map(tuple), lost=st.integers(0, 99)),
-    certificate=st.none() | st.builds(Certificate, label=st.none() | st.integers(0, 99), alpha=st.none() | NUMBER),
-    numbers=st.dictionaries(st.text(max_size=3), NUMBER, max_size=2),
-)
-
-
-@quickly
-@given(written=st.lists(rows, max_size=3))
-def test_results_read_back(written: list[Row]) -> None:
-    assert list(stream_rows_json(io.BytesIO(rows_json(written).encode()))) == written
-
-
 EXACT = Interval.parse("clopper-pearson")
-ROWS = [
+RESULTS = [
     replace(ROW, sample_id="a,b", interval=EXACT, votes=Votes((8, 2))),
-    Row(
-        sample_id="c",
-        label=None,
-        predicted=3,
-        correct=None,
-        noise="gaussian",
-        level_name="sigma",
-        level=0.1,
-        estimator="mc",
-        quantity="p_robust",
-        value=1.0,
-        lower=None,
-        upper=None,
-        std_error=None,
-        flips_to=None,
-        forwards=11,
-        backwards=0,
-        note="note",
-        interval=NO_INTERVAL,
-        votes=None,
-        numbers={"x": 0.5},
-    ),
+    replace(ROW, sample_id="c", label=None, correct=None, lower=None, upper=None, std_error=None, flips_to=None, numbers={"x": 0.5}),
 ]
 
 
 @quickly
-@given(text=mutated(rows_json(ROWS)) | st.text(max_size=200))
+@given(text=mutated(rows_json(RESULTS)) | st.text(max_size=200))
 def test_damaged_json(text: str) -> None:
     try:
         found = list(stream_rows_json(io.BytesIO(text.encode())))
@@ -194,9 +126,9 @@ def test_damaged_json(text: str) -> None:
 
 
 @quickly
-@given(column=st.sampled_from([*json.loads(rows_json(ROWS))["columns"], "votes", "certificate", "numbers"]), value=values)
+@given(column=st.sampled_from([*json.loads(rows_json(RESULTS))["columns"], "votes", "certificate", "numbers"]), value=values)
 def test_a_row_with_any_value(column: str, value: Any) -> None:
-    document = {**json.loads(rows_json(ROWS))["rows"][0], column: value}
+    document = {**json.loads(rows_json(RESULTS))["rows"][0], column: value}
     try:
         found = read_row(document)
     except ValueError:

@@ -10,42 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import strategies as st
 
 from robaudit.errors import RunError
 from robaudit.files import json_bytes, write_atomically
-from robaudit.levels import LevelChoice, LevelName, NoiseLevel
-from robaudit.quantities import P_ROBUST, Interval, Quantity
-from robaudit.results import LARGEST, Votes
+from robaudit.levels import LevelChoice, NoiseLevel
+from robaudit.quantities import P_ROBUST, Quantity
 from robaudit.rows import COLUMNS, Row, read_row
 from robaudit.store.folder import locked
 from robaudit.store.run import Run, read_run
 from tests.levels import sigma
-
-REAL = st.floats(-LARGEST, LARGEST, exclude_min=True, exclude_max=True)
-ROWS = st.builds(
-    Row,
-    sample_id=st.text(),
-    label=st.none() | st.integers(0, 9),
-    predicted=st.integers(0, 9),
-    correct=st.none() | st.booleans(),
-    noise=st.just("gaussian"),
-    level_name=st.sampled_from(LevelName).map(str),
-    level=st.floats(1e-9, 10),
-    estimator=st.sampled_from(["mc", "taylor"]),
-    quantity=st.just("p_robust"),
-    value=REAL,
-    lower=st.none() | REAL,
-    upper=st.none() | REAL,
-    std_error=st.none() | REAL,
-    flips_to=st.none() | st.integers(0, 9),
-    forwards=st.integers(0, 10**9),
-    backwards=st.integers(0, 10**9),
-    note=st.text(),
-    interval=st.sampled_from(["none", "clopper-pearson"]).map(Interval.parse),
-    votes=st.none() | st.builds(Votes, st.lists(st.integers(0, 10**6)).map(tuple), lost=st.integers(0, 10**6)),
-)
-
 
 LOW, HIGH = sigma(0.1), sigma(0.2)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import sqlite3
 import stat
 import threading
 from collections.abc import Callable
@@ -15,17 +14,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from robaudit.errors import DataError, RunError
-from robaudit.estimators.registry import Task, build, tasks_at
+from robaudit.estimators.registry import Task, build
 from robaudit.rows import Row
 from robaudit.spec.model import EstimatorSpec
 from robaudit.store.state import Flush, Skip, State, TaskName
 from tests import states
 from tests.levels import sigma
-from tests.store.test_runs import ROWS, row
+from tests.rows import ROWS
+from tests.store.test_runs import row
 
 LABELS = ("mc", "taylor")
-TASKS = tasks_at([sigma(0.1), sigma(0.2)], build([EstimatorSpec(name=name) for name in LABELS]))
-NAMES = [(task.at, task.chosen.label) for task in TASKS]
+BUILT = build([EstimatorSpec(name=name) for name in LABELS])
+TASKS = tuple(
+    Task(one, label, at) for at in (sigma(0.1), sigma(0.2)) for label, one in build([EstimatorSpec(name=name) for name in LABELS]).items()
+)
+NAMES = [(task.at, task.label) for task in TASKS]
 OTHER = sigma(0.3), "mc"
 PLACES = st.integers(0, 7)
 
@@ -126,7 +129,7 @@ def test_seconds_add_up_and_steps_keep_their_order() -> None:
 
 def test_tasks_cost_what_their_passes_do() -> None:
     specs = [EstimatorSpec(name="mc", options={"samples": 99}), EstimatorSpec(name="taylor")]
-    mc, taylor = (Task(sigma(0.1), chosen) for chosen in build(specs))
+    mc, taylor = (Task(one, label, sigma(0.1)) for label, one in build(specs).items())
     assert (mc.cost(10), taylor.cost(10)) == (100, 2 + 2 * 9)
 
 
@@ -134,7 +137,6 @@ def test_tasks_cost_what_their_passes_do() -> None:
 def test_every_bit_of_a_row_comes_back(rows: list[Row], images: dict[str, str]) -> None:
     with State() as state:
         state.write(Flush(rows, [Skip("skipped\0", "why")], images, {"clean": 0.1}))
-        state.check()
         found = {r.key: r for r in state.rows()}
         assert state.images() == images
     expected = {r.key: r for r in rows if r.sample_id != "skipped\0"}
@@ -146,7 +148,6 @@ def test_the_same_row_again_changes_nothing() -> None:
     with State() as state:
         for _ in range(2):
             state.write(Flush([one("a", NAMES[0])], images={"a": "digest"}))
-        state.check()
         assert list(state.rows()) == [one("a", NAMES[0])]
 
 
@@ -166,8 +167,7 @@ def make(path: Path) -> Path:
 
 def everything(path: Path) -> tuple[object, ...]:
     """All that a state says, checked first."""
-    with State(path) as state:
-        state.check()
+    with State(path, check=True) as state:
         state.begin(Ids(SAMPLES), NAMES)  # type: ignore[arg-type]
         found = (
             list(state.results()),
@@ -193,7 +193,7 @@ def test_a_state_leaves_one_file_and_keeps_its_own_settings(tmp_path: Path) -> N
     assert (path.read_bytes(), path.stat().st_mtime_ns) == before, "who reads does not write"
 
 
-@pytest.mark.parametrize("length", [1, 99, 100, 4096, 4097, 8192, -4096, -1])
+@pytest.mark.parametrize("length", [4096, 4097, 8192, -4096, -1])
 def test_a_truncated_state_never_passes(length: int, tmp_path: Path) -> None:
     path = make(tmp_path)
     path.write_bytes(path.read_bytes()[:length])
@@ -207,7 +207,6 @@ STRANGE = {
     "a view for a table": ("DROP TABLE seconds", "CREATE VIEW seconds AS SELECT 1 AS id, 1 AS flush, 'clean' AS step, 1 AS seconds"),
     "another column": ("ALTER TABLE rows ADD COLUMN more",),
     "no index": ("DROP INDEX skips_of",),
-    "write-ahead": ("PRAGMA journal_mode = WAL",),
 }
 
 
@@ -222,25 +221,18 @@ def test_a_database_of_another_shape_is_refused(statements: tuple[str, ...], tmp
 def test_a_state_of_a_later_version_is_refused(tmp_path: Path) -> None:
     path = make(tmp_path)
     states.change(tmp_path, "PRAGMA user_version = 9")
-    with pytest.raises(RunError, match="has a state of version 9; this robaudit reads version 4"):
+    with pytest.raises(RunError, match="has a state of version 9; this robaudit reads version 5"):
         everything(path)
 
 
 VALUES = {
-    "value is text": "UPDATE rows SET value = 'x' WHERE id = 7",
-    "value is nothing like a number": "UPDATE rows SET value = x'00ff' WHERE id = 7",
-    "value is infinite": "UPDATE rows SET value = 9e999 WHERE id = 7",
-    "a level is text": "UPDATE tasks SET level = 'x' WHERE id = 1",
-    "a level has no such name": "UPDATE tasks SET level_name = 'x' WHERE id = 1",
+    "a row that is no JSON": "UPDATE rows SET row = '[1' WHERE id = 7",
+    "a row that is a number": "UPDATE rows SET row = 5 WHERE id = 7",
+    "a row that is a list": "UPDATE rows SET row = '[1]' WHERE id = 7",
+    "a row of another type": "UPDATE rows SET row = replace(row, '\"predicted\": 1', '\"predicted\": -1') WHERE id = 7",
+    "a row of lists": "UPDATE rows SET row = replace(hex(zeroblob(50000)), '00', '[') WHERE id = 7",
+    "a row that is not UTF-8": "UPDATE rows SET row = x'fffe' WHERE id = 7",
     "a noise that is no JSON": "UPDATE tasks SET form = '{' WHERE id = 1",
-    "correct is 2": "UPDATE rows SET correct = 2 WHERE id = 7",
-    "votes are a list": "UPDATE rows SET votes = '[1]' WHERE id = 7",
-    "votes are no JSON": "UPDATE rows SET votes = '[1' WHERE id = 7",
-    "votes are deep": "UPDATE rows SET votes = replace(hex(zeroblob(50000)), '00', '[') WHERE id = 7",
-    "numbers are text": "UPDATE rows SET numbers = '\"x\"' WHERE id = 7",
-    "predicted is negative": "UPDATE rows SET predicted = -1 WHERE id = 7",
-    "a note that is no text": "UPDATE rows SET note = 5 WHERE id = 7",
-    "text that is not UTF-8": "UPDATE rows SET note = CAST(x'fffe' AS TEXT) WHERE id = 7",
     "an entry that is no JSON": "UPDATE tasks SET entry = '{' WHERE id = 1",
     "an entry that is a list": "UPDATE tasks SET entry = '[1]' WHERE id = 1",
     "options that are a number": 'UPDATE tasks SET entry = \'{"name": "mc", "options": 3}\' WHERE id = 1',
@@ -250,10 +242,7 @@ VALUES = {
 @pytest.mark.parametrize("statement", VALUES.values(), ids=list(VALUES))
 def test_values_of_a_stranger_are_checked(statement: str, tmp_path: Path) -> None:
     path = make(tmp_path)
-    try:
-        states.change(tmp_path, statement)
-    except sqlite3.OperationalError:
-        assert "fffe" in statement  # Python cannot read it either
+    states.change(tmp_path, statement)
     with pytest.raises(RunError, match="is damaged"):
         everything(path)
 
@@ -282,11 +271,7 @@ def journal_of_others(path: Path) -> None:
     path.with_name("state.db-journal").write_bytes(b"x" * 600 + b"victim" + bytes(8) + bytes.fromhex("d9d505f920a163d7"))
 
 
-def log(path: Path) -> None:
-    path.with_name("state.db-wal").write_bytes(b"x" * 600)
-
-
-@pytest.mark.parametrize("change", [link, pipe, folder, journal_link, journal_of_others, log], ids=lambda change: change.__name__)
+@pytest.mark.parametrize("change", [link, pipe, folder, journal_link, journal_of_others], ids=lambda change: change.__name__)
 def test_a_file_that_is_not_to_be_opened(change: Callable[[Path], None], tmp_path: Path) -> None:
     path = make(tmp_path)
     (tmp_path / "victim").write_text("mine")

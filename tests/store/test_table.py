@@ -19,17 +19,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from robaudit import audit, load_spec, read_run
+from robaudit import audit, load_spec
 from robaudit.errors import RobauditError
 from robaudit.results import PARTS
 from robaudit.rows import COLUMNS, Row
 from robaudit.store import table
-from robaudit.store.serialise import rows_csv
 from robaudit.store.table import arrow_table, parquet_pieces
 from tests.conftest import RunCli
+from tests.rows import ROWS
 from tests.specs import digits, write
 from tests.store.test_stream import many
-from tests.store.test_text import BARE, ROW, rows
+from tests.store.test_text import BARE, ROW
 
 NAMES = ("label_name", "predicted_name", "flips_to_name")
 
@@ -47,7 +47,7 @@ def parts_of(row: Row) -> dict[str, object]:
     return {**parts, "numbers": list(row.numbers.items()) or None}
 
 
-@given(st.lists(rows, max_size=5))
+@given(st.lists(ROWS, max_size=5))
 def test_rows_come_out_of_the_table_and_of_the_file(written: list[Row]) -> None:
     found = arrow_table(written)
     assert [name for name in found.column_names if name not in NAMES] == [*COLUMNS, *PARTS, "numbers"]
@@ -157,13 +157,3 @@ def test_without_pyarrow_the_extra_is_named(run: Path, run_cli: RunCli, monkeypa
     assert not (tmp_path / "rows.parquet").exists()
     with pytest.raises(RobauditError, match=r"^an Arrow table: needs pyarrow"):
         arrow_table([ROW])
-
-
-def test_the_csv_and_the_table_say_the_same(run: Path) -> None:
-    found = read_run(run)
-    text = rows_csv(found.rows).splitlines()[0]
-    assert [name for name in arrow_table(found.rows, found.class_names).column_names if name not in NAMES] == [
-        *(name for name in text.split(",") if name not in NAMES),
-        *PARTS,
-        "numbers",
-    ]

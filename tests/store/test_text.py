@@ -13,48 +13,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from robaudit.levels import LevelName
 from robaudit.quantities import Interval
-from robaudit.results import LARGEST, Votes
+from robaudit.results import Votes
 from robaudit.rows import COLUMNS, Row, read_row
-from robaudit.stats.summary import summarise
 from robaudit.store.serialise import document_json, rows_csv, rows_json, stream_rows_json, summary_json
 from tests.rows import ROW as PLAIN_ROW
+from tests.rows import ROWS, summarise
 
 EXACT = Interval.parse("clopper-pearson")
 ROW = replace(PLAIN_ROW, interval=EXACT, votes=Votes((8, 2)))
 BARE = replace(ROW, sample_id="b", label=None, correct=None, lower=None, upper=None, std_error=None, flips_to=None, votes=None)
 
-text = st.text(max_size=20) | st.sampled_from(
-    ["a,b", 'say "hi"', "two\nlines", "carriage\rreturn", "=1+1", " padded ", "Katze 猫", "", "\x00", "'"]
-)
-maybe_int = st.none() | st.integers(0, 999)
-number = st.floats(-LARGEST, LARGEST, exclude_min=True, exclude_max=True)
-rows = st.builds(
-    Row,
-    sample_id=text,
-    label=maybe_int,
-    predicted=st.integers(0, 999),
-    correct=st.none() | st.booleans(),
-    noise=text,
-    level_name=st.sampled_from(LevelName).map(str),
-    level=number,
-    estimator=text,
-    quantity=text,
-    value=number,
-    lower=st.none() | number,
-    upper=st.none() | number,
-    std_error=st.none() | number,
-    flips_to=maybe_int,
-    forwards=st.integers(0, 10**6),
-    backwards=st.integers(0, 10**6),
-    note=text,
-    interval=text.map(Interval.parse),
-    votes=st.none() | st.builds(Votes, st.lists(st.integers(0, 10**4), max_size=3).map(tuple), lost=st.integers(0, 99)),
-)
 
-
-@given(st.lists(rows, max_size=5))
+@given(st.lists(ROWS, max_size=5))
 def test_json_reads_back(written: list[Row]) -> None:
     document = rows_json(written)
     assert list(stream_rows_json(io.BytesIO(document.encode()))) == written

@@ -219,7 +219,7 @@ class _Album:
         except RobauditError as error:
             self.problems.append(str(error))
             return None
-        made = [thumbnail(clean), *(thumbnail(self._images.noisy(name, clean, at)) for at in levels if not at.levelless)]
+        made = [thumbnail(clean), *(thumbnail(self._images.noisy(name, clean, at)) for at in levels if at.level is not None)]
         self.reduced = self.reduced or not made[0].whole
         return made
 
@@ -250,7 +250,7 @@ def _card(view: RunView, one: Flagged, sample: Flag, rank: int, album: _Album | 
 
 
 def _example(name: str, levels: Mapping[NoiseLevel, str], album: _Album) -> Example | None:
-    levels = {at: text for at, text in levels.items() if not at.levelless}
+    levels = {at: text for at, text in levels.items() if at.level is not None}
     images = album.thumbnails(name, list(levels))
     if images is None:
         return None

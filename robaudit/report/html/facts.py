@@ -8,7 +8,6 @@ from typing import Any
 
 from robaudit.gates.decide import Covers
 from robaudit.gates.text import number
-from robaudit.levels import NO_NOISE
 from robaudit.names import ResultName
 from robaudit.report.html.content import RunView
 from robaudit.report.numbers import NONE, level_numbers
@@ -35,14 +34,14 @@ def facts(view: RunView) -> str:
 def _noises(view: RunView) -> Iterator[str]:
     """Each noise with its levels: "gaussian noise of sigma 0.02, 0.05"; of many only the names."""
     numbers_of = level_numbers(group.key.at for group in view.groups)
-    labels = list(dict.fromkeys(at.noise for at in numbers_of if at != NO_NOISE))
+    labels = list(dict.fromkeys(at.noise for at in numbers_of if at.noise is not None))
     if not labels:
         yield "no noise"
     if len(labels) > _MOST_NOISES:
         yield f"{len(labels)} kinds of noise ({', '.join(labels)})"
         return
     for label in labels:
-        some = [at for at in numbers_of if at.noise == label and not at.levelless]
+        some = [at for at in numbers_of if at.noise == label and at.level is not None]
         yield f"{label} noise of {some[0].name} {', '.join(numbers_of[at] for at in some)}" if some else f"{label} noise"
 
 

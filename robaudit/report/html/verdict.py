@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from robaudit.levels import GAUSSIAN, NO_NOISE, LevelName, NoiseLevel
+from robaudit.levels import GAUSSIAN, LevelName, NoiseLevel
 from robaudit.quantities import LOG10_P_FAIL, P_ROBUST
 from robaudit.report import numbers
 from robaudit.report.class_tables import label_of
@@ -170,11 +170,11 @@ def _answer(view: RunView, group: GroupSummary, level: str) -> str:
     mean, at = _mean(view, group), group.key.at
     named = f"{GAUSSIAN} noise of {level}" if at.usual else f"the noise {level}"
     if group.unit == "probability":
-        display = f" ({numbers.grey_levels(at.level)})" if at.name in (LevelName.SIGMA, LevelName.EPS) else ""
+        display = f" ({numbers.grey_levels(at.number)})" if at.name in (LevelName.SIGMA, LevelName.EPS) else ""
         return f"With {named}{display} the prediction is unchanged in {mean} of noisy copies"
     if group.key.quantity == LOG10_P_FAIL.name:
         return f"With {named} the prediction changes in {mean} noisy copies, by the geometric mean over the images"
-    if at == NO_NOISE:
+    if at.noise is None:
         found = " (an upper bound)" if group.not_found else ""
         return f"The mean {group.key.quantity} of {group.key.estimator}{found} is {mean}"
     return f"With {named} the mean {group.key.quantity} is {mean}"
@@ -186,5 +186,5 @@ def _flag_sentence(every: Sequence[Flagged], view: RunView, at: NoiseLevel, leve
         return ""
     one = flagged[0]
     many, verb = f"{one.beyond:,} of {count(one.total, 'image')}", "is" if one.beyond == 1 else "are"
-    where = "Without noise" if at == NO_NOISE else f"At {levels[at]}"
+    where = "Without noise" if at.noise is None else f"At {levels[at]}"
     return f"{where}, {many} {verb} flagged{bracketed_certainties(one)}; flagged means that {flag_rule(one)}."

@@ -54,7 +54,7 @@ def sketch(found: Sequence[Found[CertifiedAccuracy]], _: Ask) -> Sketch:
 def _parts(one: Found[CertifiedAccuracy]) -> tuple[str, str, str]:
     """Run, estimator without the norm, and level."""
     key = one.record.certificates.key
-    return one.name, ResultName.parse(key.estimator).estimator, "" if key.at.levelless else str(key.at)
+    return one.name, ResultName.parse(key.estimator).estimator, "" if key.at.level is None else str(key.at)
 
 
 def _caption(lines: Sequence[Line], left: Sequence[str]) -> Iterator[str]:

@@ -95,7 +95,7 @@ def _map(ax: Axes, errors: EasiestErrors, look: PictureSize) -> object:
     every = -(-columns * max(map(len, texts)) // 24)
     ax.set_xticks(range(0, columns, every), texts[::every])
     ax.set(xlim=(-0.5, columns - 0.5), ylim=(0, images), ylabel="easiest images kept")
-    ax.set_xlabel(fitted(f"{errors.levels[0].noise} noise, {level_name(errors.levels[0].name)}", _WIDE - 0.6, look.size))
+    ax.set_xlabel(fitted(f"{errors.levels[0].noise} noise, {level_name(str(errors.levels[0].name))}", _WIDE - 0.6, look.size))
     return drawn
 
 

@@ -63,7 +63,7 @@ def _pixels(one: Found[Flagged], source: ImageSource | None) -> list[Pixels]:
     pairs = []
     for sample in flagged.samples:
         clean, at = images.clean(sample.id), flagged.key.at
-        pair = [sized(clean), sized(clean if at.levelless else images.noisy(sample.id, clean, at))]
+        pair = [sized(clean), sized(clean if at.level is None else images.noisy(sample.id, clean, at))]
         gap = np.full((pair[0].shape[0], max(2, pair[0].shape[1] // 24), 4), 0, np.uint8)
         opaque = [np.concatenate([side, np.full((*side.shape[:2], 1), 255, np.uint8)], 2) for side in pair]
         pairs.append(np.concatenate([opaque[0], gap, opaque[1]], 1))
@@ -105,7 +105,7 @@ def _caption(found: Sequence[Found[Flagged]]) -> Iterator[str]:
         shown = f"the {len(one.samples)} least robust" if len(one.samples) > 1 else "the least robust"
         yield f"{name}{beyond}{f': {certain}' if certain else ''}; shown: {shown}."
     every = [each.record for each in found]
-    pair = "twice: the result has no noise level" if every[0].key.at.levelless else "clean and with its first noise draw"
+    pair = "twice: the result has no noise level" if every[0].key.at.level is None else "clean and with its first noise draw"
     yield f"Each image {pair}; the predicted class, and the class it most likely flips to; {every[0].key.quantity}."
     samples = [sample for one in every for sample in one.samples]
     if any(sample.label is not None and sample.label != sample.predicted for sample in samples):

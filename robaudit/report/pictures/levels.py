@@ -89,12 +89,12 @@ def _draw(
 
 def _panel(ax: Axes, lines: Sequence[tuple[LevelCurve, dict[str, Any]]], what: str, look: PictureSize) -> None:
     at = [point.at for curve, _ in lines for point in curve.points]
-    far = max(one.level for one in at) > _FAR * min(one.level for one in at) or at[0].name is LevelName.PHOTONS
-    low, high = min(one.level for one in at), max(one.level for one in at)
+    far = max(one.number for one in at) > _FAR * min(one.number for one in at) or at[0].name is LevelName.PHOTONS
+    low, high = min(one.number for one in at), max(one.number for one in at)
     start = (low / 1.5 if at[0].name is not LevelName.PHOTONS else high * 1.5) if far else 0.0
     lowest = 1.0
     for curve, style in lines:
-        points = [(point.at.level, *ends) for point in curve.points if (ends := _mean(point, what)) is not None]
+        points = [(point.at.number, *ends) for point in curve.points if (ends := _mean(point, what)) is not None]
         if points:
             x, y, lower, upper = np.array(points).T
             if len(x) > 1:
@@ -111,7 +111,7 @@ def _panel(ax: Axes, lines: Sequence[tuple[LevelCurve, dict[str, Any]]], what: s
     else:
         ax.set_xlim(0.0, 1.04 * high)
         few_ticks(ax.xaxis)
-    ax.set_xlabel(level_name(at[0].name))
+    ax.set_xlabel(level_name(str(at[0].name)))
     quantity = lines[0][0].quantity
     if what == _ACCURACY or quantity.is_share:
         ax.set_ylim(np.floor(10 * lowest) / 10 if lowest >= _UPPER else 0.0, 1.03 if lowest < _UPPER else 1.01)

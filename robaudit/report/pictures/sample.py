@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from robaudit.errors import NothingLeftError, RobauditError
-from robaudit.levels import GAUSSIAN, NoiseLevel
+from robaudit.levels import GAUSSIAN, NONE, NoiseLevel
 from robaudit.names import ResultName
 from robaudit.quantities import LOG10_P_FAIL, P_ROBUST, RADIUS, TOLERANCE, IntervalKind
 from robaudit.report import numbers
@@ -167,7 +167,7 @@ def _l2(rows: Sequence[Row], band: Band, setting: Setting) -> list[Mark]:
     found = []
     for row in rows:
         norm = norm_of(row)
-        if band_of(row) is not band or not row.at.levelless or row.censored or norm is None or row.value <= 0:
+        if band_of(row) is not band or row.at.level is not None or row.censored or norm is None or row.value <= 0:
             continue
         factor = norm_factor(norm, 2.0, setting.pixels) if band is Band.CERTIFIED else 1.0 if norm == 2.0 else None
         if factor is not None and row.certified_class in (None, row.predicted):
@@ -183,26 +183,26 @@ def _points(rows: Sequence[Row], setting: Setting) -> Iterator[Point]:
     """One result for each noise level: the first whose interval covers everything, else the first."""
     chosen: dict[NoiseLevel, Row] = {}
     for row in rows:
-        if row.quantity == P_ROBUST.name and not row.at.levelless:
+        if row.quantity == P_ROBUST.name and row.at.level is not None:
             before = chosen.setdefault(row.at, row)
             if approximate(before) and not approximate(row):
                 chosen[row.at] = row
     for at, row in chosen.items():
-        noise = setting.noises.get(at.noise)
-        size = None if noise is None or setting.pixels is None else usual_length(noise, at.level, setting.pixels)
+        noise = setting.noises.get(at.noise or NONE)
+        size = None if noise is None or setting.pixels is None else usual_length(noise, at.number, setting.pixels)
         if size is not None:
             yield Point(at, size, row.value, row.value if row.lower is None else row.lower, row.value if row.upper is None else row.upper)
 
 
 def _tolerated(rows: Sequence[Row], setting: Setting) -> Iterator[Tolerated]:
     for row in rows:
-        noise, kept = setting.noises.get(row.at.noise), None if row.search is None else row.search.p
+        noise, kept = setting.noises.get(row.noise), None if row.search is None else row.search.p
         if row.quantity != TOLERANCE.name or noise is None or kept is None or setting.pixels is None:
             continue
         each = usual_length(noise, 1.0, setting.pixels)
         if each is not None and row.value > 0:
             ends = (row.value if row.lower is None else row.lower, math.inf if row.upper is None else row.upper)
-            yield Tolerated(row.at.noise, kept, each * row.value, each * ends[0], each * ends[1], row.censored)
+            yield Tolerated(row.noise, kept, each * row.value, each * ends[0], each * ends[1], row.censored)
 
 
 def _votes(rows: Sequence[Row]) -> Iterator[Vote]:
@@ -220,7 +220,7 @@ def _votes(rows: Sequence[Row]) -> Iterator[Vote]:
 
 def _words(rows: Sequence[Row], setting: Setting) -> Iterator[str]:
     """What has no place in the picture."""
-    linf = [row for row in rows if norm_of(row) == math.inf and row.at.levelless and not row.censored and row.value > 0]
+    linf = [row for row in rows if norm_of(row) == math.inf and row.at.level is None and not row.censored and row.value > 0]
     said = [
         f"{ResultName.parse(row.estimator).estimator} {_SIGNS[band]}{numbers.compact(row.value, _AWAY.get(band, 0))}"
         for row in linf
@@ -237,11 +237,11 @@ def _words(rows: Sequence[Row], setting: Setting) -> Iterator[str]:
         row
         for row in rows
         if row.quantity == P_ROBUST.name
-        and not row.at.levelless
-        and ((noise := setting.noises.get(row.at.noise)) is None or usual_length(noise, 1.0, 1) is None)
+        and row.at.level is not None
+        and ((noise := setting.noises.get(row.noise)) is None or usual_length(noise, 1.0, 1) is None)
     ]
     if unsized:
-        yield f"Not drawn: {', '.join(dict.fromkeys(row.at.noise for row in unsized))}, whose size depends on the pixels."
+        yield f"Not drawn: {', '.join(dict.fromkeys(row.noise for row in unsized))}, whose size depends on the pixels."
 
 
 def _with_images(made: Portrait, run: Run, images_from: ImageSource | None) -> Portrait:
@@ -327,7 +327,7 @@ def _draw(body: SubFigure, look: PictureSize, shown: Sequence[tuple[str, Portrai
 
 
 def _noise_colours(made: Portrait) -> dict[str, str]:
-    labels = dict.fromkeys([*(point.at.noise for point in made.points), *(one.noise for one in made.tolerated)])
+    labels = dict.fromkeys([*(str(point.at.noise) for point in made.points), *(one.noise for one in made.tolerated)])
     return {label: _NOISES[i % len(_NOISES)] for i, label in enumerate(labels)}
 
 
@@ -343,7 +343,9 @@ def _entries(made: Portrait) -> list[tuple[dict[str, Any], str]]:
     if made.random is not None:
         found.append((_mark("^", ORANGE), f"flip in a random direction {numbers.compact(made.random.size, 1)}"))
     colours = _noise_colours(made)
-    found += [(_mark("o", colours[noise]), f"average under {noise} noise") for noise in dict.fromkeys(one.at.noise for one in made.points)]
+    found += [
+        (_mark("o", colours[noise]), f"average under {noise} noise") for noise in dict.fromkeys(str(one.at.noise) for one in made.points)
+    ]
     for kept in dict.fromkeys(one.kept for one in made.tolerated):
         first = next(one for one in made.tolerated if one.kept == kept)
         found.append((_mark("D", colours[first.noise], hollow=True), f"noise tolerated with p = {kept:g}"))

@@ -67,7 +67,7 @@ def records(run: Run, ask: Ask) -> Sequence[PairedResults]:
     pairs = []
     for (_, at), across in sides[0].items():
         for (_, other), up in sides[1].items():
-            if (at == other or at.levelless or other.levelless) and across is not up:
+            if (at == other or at.level is None or other.level is None) and across is not up:
                 by_id = {row.sample_id: row for row in up if math.isfinite(row.value)}
                 rows = tuple((row, by_id[row.sample_id]) for row in across if math.isfinite(row.value) and row.sample_id in by_id)
                 if rows:
@@ -85,7 +85,7 @@ def sketch(found: Sequence[Found[PairedResults]], _: Ask) -> Sketch:
     first = shown[0].record
     return Sketch(
         title=f"{first.up.estimator} against {first.across.estimator}",
-        about=str(next((key.at for key in (first.up, first.across) if not key.at.levelless), "")) if len(shown) == 1 else "",
+        about=str(next((key.at for key in (first.up, first.across) if key.at.level is not None), "")) if len(shown) == 1 else "",
         caption=" ".join(_caption(shown, len(found) - len(shown))),
         height=lambda look: rows_of(len(shown), look, _WIDE) * (_HIGH if len(shown) > 1 else 3.0) + look.line,
         draw=lambda body, look: _draw(body, look, shown),
@@ -103,7 +103,7 @@ def _caption(shown: Sequence[Found[PairedResults]], left: int) -> Iterator[str]:
 
 def _draw(body: SubFigure, look: PictureSize, shown: Sequence[Found[PairedResults]]) -> None:
     pairs = [(one.name, one.record.across, one.record.up) for one in shown]
-    names = told_apart([(name, x.estimator, y.estimator, str(x.at if y.at.levelless else y.at)) for name, x, y in pairs])
+    names = told_apart([(name, x.estimator, y.estimator, str(x.at if y.at.level is None else y.at)) for name, x, y in pairs])
     ranks = [f"rank {rank(one.record.rank)}" for one in shown]
     titles = ranks if len(shown) == 1 else [f"{name}: {text}" for name, text in zip(names, ranks, strict=True)]
     there: set[str] = set()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from robaudit.levels import GAUSSIAN, NO_NOISE, NoiseLevel
+from robaudit.levels import GAUSSIAN, NONE, NoiseLevel
 from robaudit.quantities import Quantity
 from robaudit.report.numbers import level_numbers, mean_estimate, signs, span
 from robaudit.report.pictures.page import PictureSize, Sketch, few_ticks, fitted, panels, percent_scale, rows_of
@@ -80,7 +80,7 @@ def _panels(found: Sequence[Found[tuple[GroupSummary, ...]]], ask: Ask) -> Itera
         quantity = quantity_of(name, quantities)
         usual = usual_threshold(quantity)
         asked = ask.threshold is not None and quantity.low <= ask.threshold <= quantity.high
-        under = "" if noise in (GAUSSIAN, NO_NOISE.noise) else f", {noise}"
+        under = "" if noise in (GAUSSIAN, NONE) else f", {noise}"
         title = f"{estimator}{under}" + (f": {run}" if run and several else "")
         ordered = sorted(lines, key=lambda line: line.group.key.at.strength) if run else lines
         yield _Panel(title, quantity, ask.threshold if asked and ask.threshold is not None else usual, tuple(ordered))
@@ -155,6 +155,6 @@ def _styles(lines: Sequence[_Line], by_level: bool) -> list[dict[str, Any]]:
 
 def _name(line: _Line, texts: dict[NoiseLevel, str], by_level: bool, several: bool) -> str:
     at = line.group.key.at
-    if by_level and not at.levelless:
+    if by_level and at.level is not None:
         return f"{at.name} {texts[at]}: "
-    return f"{line.run}: " if several else "" if at.levelless else f"{at.name} {texts[at]}: "
+    return f"{line.run}: " if several else "" if at.level is None else f"{at.name} {texts[at]}: "

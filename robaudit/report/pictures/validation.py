@@ -95,7 +95,7 @@ def _file(made: Sketch, kind: str) -> Callable[[], bytes]:
 def sketch(found: Sequence[RmsePoint], draws: int | None = None) -> Sketch:
     """Error against noise level, a line for each estimator, a panel for each noise."""
     names = dict(zip(keys := list(dict.fromkeys((one.run, one.estimator) for one in found)), told_apart(keys), strict=True))
-    noises = list(dict.fromkeys(one.at.noise for one in found))
+    noises = list(dict.fromkeys(str(one.at.noise) for one in found))
     reference = "mc" if draws is None else f"mc with {draws:,} draws"
     return Sketch(
         title="Error of the estimators by noise level",
@@ -114,9 +114,9 @@ def _errors(
         mine = [one for one in found if one.at.noise == noise]
         for key, style in styles.items():
             line = sorted((one for one in mine if (one.run, one.estimator) == key), key=lambda one: one.at.strength)
-            _line(ax, [(one.at.level, one.rmse, one.rmse_error) for one in line], style)
+            _line(ax, [(one.at.number, one.rmse, one.rmse_error) for one in line], style)
         _log(ax)
-        ax.set_xlabel(level_name(mine[0].at.name))
+        ax.set_xlabel(level_name(str(mine[0].at.name)))
     legend(body, list(names.values()), list(styles.values()), look)
 
 

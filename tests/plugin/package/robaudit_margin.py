@@ -2,12 +2,12 @@ import math
 
 from pydantic import Field
 
-from robaudit import Estimator, ImageBatch, Quantity, Result
+from robaudit import Estimator, ImageBatch, Need, Quantity, Result
 
 
 class Margin(Estimator):
     quantity = Quantity("margin", "logits", 0.0, math.inf)
-    needs = frozenset({"logits"})
+    needs = Need.LEVEL
     summary = "lead of the predicted class over the next one on the clean image"
     prefer = "a first look; says nothing about noise"
     source = "folklore"
@@ -17,8 +17,7 @@ class Margin(Estimator):
         return 1, 0
 
     def estimate(self, batch: ImageBatch) -> list[Result]:
-        leads = batch.clean.margins.min(dim=1).values / self.scale
+        leads = batch.margins.min(dim=1).values / self.scale
         return [
-            Result(value=g, flips_to=c, forwards=1, backwards=0)
-            for g, c in zip(leads.tolist(), batch.nearest(batch.clean.margins), strict=True)
+            Result(value=g, flips_to=c, forwards=1, backwards=0) for g, c in zip(leads.tolist(), batch.nearest(batch.margins), strict=True)
         ]

@@ -21,10 +21,10 @@ from robaudit.report.sections import Ask
 from robaudit.report.words import certainties
 from robaudit.results import Votes
 from robaudit.rows import Row
-from robaudit.stats.classes import class_bias
 from robaudit.stats.summary import GroupSummary, NoisyAccuracy
 from robaudit.store.run import Run
 from tests.report.html.tools import Page, hand_made, rows
+from tests.rows import class_bias
 
 DRAWS, IMAGES = 20, 12
 RIGHT = {0.1: [20, 19, 17, 18, 16, 20, 15, 19, 20, 20, 11, 20], 0.3: [18, 9, 12, 15, 10, 20, 4, 14, 20, 17, 6, 19]}
@@ -125,7 +125,7 @@ def test_robustness(found: Page, said: Content, made: Run, quantity: str) -> Non
     assert len(lines) == len(groups)
     known = said.views[0].quantity(quantity)
     for line, group in zip(lines, groups, strict=True):
-        values, mean = _values(made, group.key.estimator, group.key.at.level), group.mean
+        values, mean = _values(made, group.key.estimator, group.key.at.number), group.mean
         mark = "~" if group.key.estimator == "taylor" else ""
         assert line[:2] == [group.key.estimator, f"{group.key.at.level:g}"]
         assert line[2] == f"{mark}{np.mean(values):.3f} {_ends(mean.lower, mean.upper)}"

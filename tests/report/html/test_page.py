@@ -22,10 +22,10 @@ from robaudit.report.html.content import Content, gather
 from robaudit.report.html.render import page
 from robaudit.report.sections import Ask
 from robaudit.report.words import gap_sentence
-from robaudit.stats.summary import summarise
 from robaudit.store.run import Run
 from tests.report.html.tools import DECISION, HOSTILE, Page, hand_made, rows
 from tests.report.pictures import made
+from tests.rows import summarise
 
 LINK = re.compile(r"""(?:src|href|action|data|poster|srcset)\s*=\s*["']?([^"'\s>]+)|url\(\s*["']?([^"')]+)""", re.IGNORECASE)
 

@@ -1,0 +1,101 @@
+"""The data set of every kind: items in a sequence, each of which is decoded when it is requested."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from robaudit.datasets.base import Labels, Sample
+from robaudit.datasets.classes import as_label
+from robaudit.errors import SampleError
+from robaudit.python_code import describe
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from robaudit.datasets.python_callable import OwnIds
+
+ONE_BY_ONE = threading.RLock()
+"""Held while code of a program or a library reads an item: it may not be thread-safe."""
+
+
+class ImageSet:
+    """Images with their labels and ids; nothing is read before it is requested.
+
+    Args:
+        where: its name in messages.
+        items: gives an image for an index, or, with ``parts``, a sample.
+        decode: the pixels of an image, and of its place for messages.
+        labels: (n,); -1: none. None: without labels, or those of the samples, unknown before they are read.
+        ids: by index; default: the index as text.
+        class_names: by class index.
+        parts: image and label of a sample, and of its place for messages.
+        parallel: whether several threads may read items at once, as code of a program may not allow.
+    """
+
+    def __init__(
+        self,
+        where: str,
+        items: Any,
+        decode: Callable[[Any, str], Tensor],
+        *,
+        labels: Labels | None = None,
+        ids: Sequence[str] | OwnIds | None = None,
+        class_names: tuple[str, ...] | None = None,
+        parts: Callable[[Any, str], tuple[Any, Any]] | None = None,
+        parallel: bool = True,
+    ) -> None:
+        self.where, self.class_names = where, class_names
+        self._items, self._decode, self._labels, self._ids, self._parts, self._parallel = items, decode, labels, ids, parts, parallel
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def sample_id(self, index: int) -> str:
+        """The id, or the index as text."""
+        index = range(len(self))[index]
+        return str(index) if self._ids is None else self._ids[index]
+
+    def labels(self) -> Labels | None:
+        """All labels, or None if they are not known without reading images."""
+        return self._labels
+
+    def __getitem__(self, index: int) -> Sample:
+        """Read one sample.
+
+        Raises:
+            SampleError: its image is unusable, its label is no class, or reading it raises an exception.
+        """
+        sample_id = self.sample_id(index)
+        where = f"{self.where}, sample {sample_id}"
+        item = self._item(index, where)
+        image, label = (item, None) if self._parts is None else self._parts(item, where)
+        if self._labels is not None:
+            label = self._labels[index]
+        return Sample(sample_id, self._decode(image, where), as_label(label, where, self.class_names))
+
+    def _item(self, index: int, where: str) -> Any:
+        try:
+            with contextlib.nullcontext() if self._parallel else ONE_BY_ONE:
+                return self._items[index]
+        except Exception as error:  # noqa: BLE001  libraries and programs may raise anything
+            raise SampleError(where, f"raised {describe(error)}", "repair or leave out this sample") from None
+
+
+def sample_parts(item: Any, where: str, keys: tuple[str, str | None] = ("", None)) -> tuple[Any, Any]:
+    """Image and label of a sample, which is an image, (image, label), or a mapping with these keys.
+
+    Raises:
+        SampleError: it is none of these.
+    """
+    if isinstance(item, Mapping):
+        if missing := [key for key in keys if key is not None and key not in item]:
+            raise SampleError(where, f"has no {missing[0]!r}", f"it has {', '.join(map(str, item))}")
+        return item[keys[0]], None if keys[1] is None else item[keys[1]]
+    if isinstance(item, tuple | list):
+        if not item:
+            raise SampleError(where, "is empty", "samples are images, (image, label) or mappings")
+        return item[0], item[1] if len(item) > 1 else None
+    return item, None

@@ -1,0 +1,196 @@
+"""Weights, read from a file, into the network that ``architecture`` names."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from robaudit.errors import ModelError
+from robaudit.models.architectures import build_architecture
+from robaudit.models.base import LoadedNetwork, Source, check_finite, file_sha256
+from robaudit.models.files import adapter, quantised
+from robaudit.models.transformers_model import TRANSFORMERS, build_transformers, config_of
+from robaudit.text import clipped
+
+_PREFIXES = ("module", "_orig_mod", "model", "net", "backbone", "network", "ema_model", "timm_model")
+_LORA = re.compile(r"(^|\.)lora_(A|B|embedding_A|embedding_B|magnitude_vector)(\.|$)")
+_QUANTISED = {
+    "bitsandbytes": re.compile(r"\.(SCB|weight_format|absmax|nested_absmax|quant_map|nested_quant_map|quant_state\.\w+)$"),
+    "GPTQ or AWQ": re.compile(r"\.(qweight|qzeros|g_idx)$"),
+    "torch.ao": re.compile(r"(^|\.)(_packed_params(\._packed_params)?|zero_point)$"),
+}
+_OLD_DENSENET = re.compile(r"^(.*denselayer\d+\.(?:norm|relu|conv))\.((?:[12])\.(?:weight|bias|running_mean|running_var))$")
+
+
+def fill(source: Source, form: str, files: Sequence[Path], tensors: Mapping[str, torch.Tensor], notes: Sequence[str] = ()) -> LoadedNetwork:
+    """The network of a source's architecture with these weights.
+
+    Args:
+        source: names the architecture.
+        form: the format of the files.
+        files: that the weights are from.
+        tensors: the weights.
+        notes: lines for the user.
+
+    Raises:
+        ModelError: no architecture is given, or the weights do not fit or are not finite.
+    """
+    if source.spec.architecture is None:
+        remedy = "add architecture: torchvision:NAME, timm:NAME, robaudit:NAME or package.module:function"
+        raise ModelError(source.where, "holds weights only", remedy)
+    _refuse_odd(tensors, source.where)
+    if source.spec.architecture.startswith(TRANSFORMERS):
+        network: nn.Module = build_transformers(source, tensors)
+        files = [*files, config_of(source)]
+    else:
+        network = build_architecture(source, tensors, meta=True)
+        fitted, more = _stripped(tensors, network.state_dict().keys())
+        notes = (*notes, *more)
+        _check_state(network, fitted, source.where)
+        if any(tensor.is_meta for tensor in network.state_dict().values()):
+            network = build_architecture(source, tensors)
+        network.load_state_dict(fitted)
+    network = network.to(device=source.device, dtype=source.dtype)
+    check_finite(network, source.where)
+    return LoadedNetwork(network, form, _digest(files), notes=tuple(notes))
+
+
+def _digest(files: Sequence[Path]) -> str:
+    """sha256 (hex) of a file, or of the digests of several."""
+    digests = [file_sha256(path) for path in files]
+    return digests[0] if len(digests) == 1 else hashlib.sha256("\n".join(digests).encode()).hexdigest()
+
+
+def _stripped(tensors: Mapping[str, torch.Tensor], wanted: Iterable[str]) -> tuple[dict[str, torch.Tensor], tuple[str, ...]]:
+    """The tensors without prefixes that all keys share and that the architecture does not have, and a note of what was removed.
+
+    The counter of averaged weights (``n_averaged``) is left out, too; torchvision's first densenets had other names.
+    """
+    known, notes = set(wanted), list[str]()
+    found = {key: value for key, value in tensors.items() if key != "n_averaged" or key in known}
+    removed: list[str] = []
+    while found and not known & found.keys():
+        heads = {key.partition(".")[0] for key in found}
+        if len(heads) != 1 or not heads <= set(_PREFIXES):
+            break
+        prefix = f"{heads.pop()}."
+        removed.append(prefix)
+        found = {key.removeprefix(prefix): value for key, value in found.items()}
+    if removed and not known & found.keys():
+        return dict(tensors), ()  # no help: the message names the keys as in the file
+    if removed:
+        notes.append(f"the prefix {''.join(removed)!r} was removed from every key")
+    renamed = {_OLD_DENSENET.sub(r"\1\2", key): value for key, value in found.items()}
+    if renamed.keys() != found.keys() and len(known & renamed.keys()) > len(known & found.keys()):
+        notes.append("the layers had the names of torchvision's first densenets and were renamed")
+        found = renamed
+    return found, tuple(notes)
+
+
+def _check_state(network: nn.Module, tensors: Mapping[str, torch.Tensor], where: str) -> None:
+    """Compare a state dict with a network, which may be on the meta device: every key and every shape.
+
+    Raises:
+        ModelError: keys are missing or unexpected, or shapes differ; the first few are named.
+    """
+    wanted = network.state_dict()
+    missing = [key for key in wanted if key not in tensors and not key.endswith("num_batches_tracked")]  # old files lack this counter
+    unexpected = [key for key in tensors if key not in wanted]
+    complaints = []
+    if missing:
+        complaints.append(f"{len(missing)} of {len(wanted)} tensors are missing ({few(missing)})")
+    if unexpected:
+        complaints.append(f"{len(unexpected)} are not the architecture's ({few(unexpected)})")
+    if complaints:
+        raise ModelError(where, ", ".join(complaints), _beside(wanted, tensors) or "check architecture and architecture_options")
+    differing = [key for key in wanted if key in tensors and wanted[key].shape != tensors[key].shape]
+    if differing:
+        classes = _other_classes(wanted, tensors, differing)
+        remedy = "check architecture and architecture_options"
+        if classes is not None:
+            remedy = f"the last layer has {classes} rows: write architecture_options: {{num_classes: {classes}}}"
+        shown = [f"{key} is {_shape(tensors[key])}, the architecture has {_shape(wanted[key])}" for key in differing]
+        raise ModelError(where, f"{len(differing)} of {len(wanted)} tensors have another shape: {few(shown)}", remedy)
+
+
+def _beside(wanted: Mapping[str, torch.Tensor], tensors: Mapping[str, torch.Tensor]) -> str:
+    """The remedy if the network is complete below one prefix, next to other tensors (the loss of a LightningModule)."""
+    for prefix in (f"{name}." for name in _PREFIXES):
+        inside = {key.removeprefix(prefix) for key in tensors if key.startswith(prefix)}
+        if inside and inside >= wanted.keys():
+            beside = [key for key in tensors if not key.startswith(prefix)]
+            return f"the network is below {prefix!r}, beside {few(beside)}: save the state_dict() of the network alone"
+    return ""
+
+
+def _refuse_odd(tensors: Mapping[str, torch.Tensor], where: str) -> None:
+    """Refuse adapters and quantised weights by name, and tensors that are not plain real numbers in memory."""
+    for key, value in tensors.items():
+        if _LORA.search(key):
+            raise adapter(where)
+        for how, pattern in _QUANTISED.items():
+            if pattern.search(key):
+                raise quantised(where, how)
+        if _infew_bits(key, value):
+            raise quantised(where, f"{key} is {str(value.dtype).removeprefix('torch.')}")
+        if kind := _odd(value):
+            raise ModelError(where, f"the tensor {key} is {kind}", "save it as plain dense numbers, as state_dict() does")
+
+
+def _infew_bits(key: str, tensor: torch.Tensor) -> bool:
+    """Whether a weight is an integer or an 8-bit number, which is wrong without its scale."""
+    weight = key.rpartition(".")[2] in ("weight", "bias")
+    return (weight and not tensor.is_floating_point() and not tensor.is_complex()) or (tensor.is_floating_point() and tensor.itemsize == 1)
+
+
+def _odd(tensor: torch.Tensor) -> str:
+    """Why a tensor is not plain real numbers in memory, or ''."""
+    if tensor.layout is not torch.strided:
+        return f"sparse ({tensor.layout})"
+    if tensor.is_meta:
+        return "without data (a meta tensor)"
+    if tensor.is_quantized:
+        return f"quantised ({tensor.dtype})"
+    return "complex" if tensor.is_complex() else ""
+
+
+def _other_classes(wanted: Mapping[str, torch.Tensor], tensors: Mapping[str, torch.Tensor], differing: list[str]) -> int | None:
+    """The rows of the weights' last layer, if their number is all that differs."""
+    last = [key for key in wanted if wanted[key].is_floating_point()][-2:]
+    key = differing[-1]
+    if set(differing) <= set(last) and tensors[key].dim() and tensors[key].shape[1:] == wanted[key].shape[1:]:
+        return tensors[key].shape[0]
+    return None
+
+
+def other_classes(source: Source, found: Mapping[str, torch.Tensor]) -> int | None:
+    """The number of classes of weights that fit their architecture except for the last layer; None if they fit, or differ in more.
+
+    Args:
+        source: the file, and the name of its architecture.
+        found: the weights, with the keys of the file.
+
+    Raises:
+        ModelError: there is no such architecture.
+    """
+    wanted = build_architecture(source, found, meta=True).state_dict()
+    tensors, _ = _stripped(found, wanted.keys())
+    if any(key not in tensors for key in wanted if not key.endswith("num_batches_tracked")):
+        return None
+    differing = [key for key in wanted if key in tensors and wanted[key].shape != tensors[key].shape]
+    return _other_classes(wanted, tensors, differing) if differing else None
+
+
+def few(names: Iterable[str], most: int = 3) -> str:
+    """The first names of a list."""
+    names = [clipped(name, 120) for name in names]
+    return ", ".join(names[:most]) + (", ..." if len(names) > most else "")
+
+
+def _shape(tensor: torch.Tensor) -> str:
+    return " x ".join(map(str, tensor.shape)) or "a single number"

@@ -1,0 +1,121 @@
+"""A finished run: its description, its results as columns, and which of them are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from robaudit.errors import RunError
+from robaudit.levels import LevelChoice, NoiseLevel
+from robaudit.names import ResultName, matches
+from robaudit.quantities import Quantity
+from robaudit.rows import Row
+from robaudit.stats.frame import Columns, Frame
+from robaudit.stats.summary import GroupSummary, summarise
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run, for the commands that read runs and the Python API.
+
+    Attributes:
+        path: the run folder.
+        info: run.json.
+        rows: one result for each sample, noise level and estimator, in the order of samples.csv.
+    """
+
+    path: Path
+    info: Mapping[str, Any]
+    rows: Sequence[Row]
+
+    @cached_property
+    def frame(self) -> Frame:
+        """The results as columns of numbers; the rows are read when it is first asked for."""
+        return Frame.of(self.rows)
+
+    @property
+    def class_names(self) -> tuple[str, ...] | None:
+        """Class names by index; None if the data set has none."""
+        names = self.info["data"]["class_names"]
+        return None if names is None else tuple(names)
+
+    @property
+    def seconds(self) -> dict[tuple[str, NoiseLevel], float]:
+        """Seconds of each computation, by estimator and noise level."""
+        pairs = (key.partition("@")[::2] for key in self.info["seconds"] if "@" in key)
+        return {(label, NoiseLevel.from_key(at)): self.info["seconds"][f"{label}@{at}"] for label, at in pairs}
+
+    def seconds_of(self, name: str, at: NoiseLevel) -> float | None:
+        """Seconds of the computation behind a result (which may have given others, too); None if they were not measured."""
+        seconds = self.seconds
+        return seconds.get((name, at), seconds.get((ResultName.parse(name).estimator, at)))
+
+    @property
+    def quantities(self) -> dict[str, Quantity]:
+        """The quantities of the run by name."""
+        return {values["name"]: Quantity.from_document(values) for values in self.info["quantities"]}
+
+    def groups(self, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()) -> dict[tuple[str, NoiseLevel], Columns]:
+        """Results by name and noise level, in the run's order: those that the arguments name, or all.
+
+        Raises:
+            RunError: the run has no such estimator or noise level.
+        """
+        groups = {(key.estimator, key.at): columns for key, columns in self.frame.items()}
+        return {key: groups[key] for key in self.chosen(groups, estimators, levels)}
+
+    def chosen(
+        self, keys: Iterable[tuple[str, NoiseLevel]], estimators: Sequence[str], levels: LevelChoice | Sequence[float]
+    ) -> list[tuple[str, NoiseLevel]]:
+        """The groups of the run that the arguments name, in the run's order; all of them without arguments.
+
+        The name of an estimator that gives several values of an image means all of them; ``label:q=100`` means one.
+
+        Raises:
+            RunError: the run has no such estimator or noise level.
+        """
+        keys = list(keys)
+        names = dict.fromkeys(name for name, _ in keys)
+        for asked in estimators:
+            if not any(matches(name, asked) for name in names):
+                raise RunError(str(self.path), f"has no estimator {asked}", f"it has {', '.join(names)}")
+        meant = set(LevelChoice.of(levels).among((at for _, at in keys), str(self.path)))
+        return [(name, at) for name, at in keys if at in meant and (not estimators or any(matches(name, asked) for asked in estimators))]
+
+    def summary(self) -> tuple[GroupSummary, ...]:
+        """Mean, quantiles and shares for each estimator and noise level."""
+        return summarise(self.frame, self.quantities)
+
+
+def measuring(
+    run: Run,
+    quantities: Collection[str],
+    estimators: Sequence[str],
+    levels: LevelChoice | Sequence[float],
+    *,
+    called: str,
+    lacking: tuple[str, str],
+) -> list[Columns]:
+    """The results of some quantities, in the run's order.
+
+    Args:
+        run: a finished run.
+        quantities: their names.
+        estimators, levels: only these.
+        called: what such values are called in messages, in the plural.
+        lacking: what a run without any lacks, and what would add some.
+
+    Raises:
+        RunError: the run has no such result among those named.
+    """
+    kept = [one for one in run.groups(estimators, levels).values() if one.key.quantity in quantities]
+    if kept:
+        return kept
+    there = [key.estimator for key in run.frame if key.quantity in quantities]
+    if there:
+        known = ", ".join(dict.fromkeys(there))
+        raise RunError(str(run.path), f"has no {called} among the results asked for", f"its {called}: {known}")
+    raise RunError(str(run.path), *lacking)
