@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from robaudit.estimators.batch import ImageBatch
     from robaudit.levels import LevelChoice, LevelName, NoiseLevel
     from robaudit.names import Part, PartName
-    from robaudit.noise.base import AdditiveNoise, NoiseKind
+    from robaudit.noise.base import AdditiveNoise, Noise
     from robaudit.numerics.intervals import clopper_pearson
     from robaudit.numerics.margins import margins
     from robaudit.quantities import CERTIFIED, CONFIDENCE, LOSS, P_ROBUST, RADIUS, Interval, IntervalKind, Quantity
@@ -58,7 +58,7 @@ __all__ = [
     "LevelName",
     "LossNorm",
     "Need",
-    "NoiseKind",
+    "Noise",
     "NoiseLevel",
     "Part",
     "PartName",
@@ -95,7 +95,7 @@ _HOMES = {
     "AdditiveNoise": "robaudit.noise.base",
     "LevelChoice": "robaudit.levels",
     "LevelName": "robaudit.levels",
-    "NoiseKind": "robaudit.noise.base",
+    "Noise": "robaudit.noise.base",
     "NoiseLevel": "robaudit.levels",
     "Part": "robaudit.names",
     "PartName": "robaudit.names",

@@ -114,6 +114,13 @@ class NoiseLevel:
         return self.text
 
 
+def from_weak_to_strong(levels: Iterable[NoiseLevel]) -> list[NoiseLevel]:
+    """Each level once: noises in order of first appearance, the levels of each from weak to strong."""
+    distinct = list(dict.fromkeys(levels))
+    labels = list(dict.fromkeys(at.noise for at in distinct))
+    return sorted(distinct, key=lambda at: (labels.index(at.noise), at.strength))
+
+
 @lru_cache(maxsize=4096)
 def noise_level(noise: str, level: float, name: str) -> NoiseLevel:
     """The noise level with these values of a row's columns; rows share one object.
@@ -135,15 +142,6 @@ def level_name_in(entry: Mapping[str, Any]) -> LevelName:
         if name in entry:
             return name
     raise ValueError("the noise has no levels")
-
-
-def levels_in(entries: Iterable[Mapping[str, Any]]) -> list[NoiseLevel]:
-    """The levels of the noises of a spec, given as its document has them, in its order."""
-    found = []
-    for entry in entries:
-        name = level_name_in(entry)
-        found += [noise_level(entry["name"], level, name) for level in entry[name]]
-    return found
 
 
 def without_levels(entry: Mapping[str, Any]) -> dict[str, Any]:

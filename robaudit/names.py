@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 
 
 class PartName(StrEnum):
@@ -79,6 +80,7 @@ class ResultName:
         return self.estimator if self.part is None else f"{self.estimator}:{self.part}"
 
     @staticmethod
+    @lru_cache(maxsize=1024)
     def parse(text: str) -> ResultName:
         """The inverse of ``str``; a text that names no part is an estimator's name."""
         estimator, _, rest = text.rpartition(":")

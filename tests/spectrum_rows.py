@@ -28,7 +28,7 @@ NOISE = [
 
 def made(rows: Sequence[Row], *, shape: Sequence[int] | None = SHAPE, precision: str = "fp32", **labels: str) -> Run:
     """The rows as a finished run; ``labels``: estimators by label where they differ."""
-    entries = [{"name": name, "options": {"label": label}} for label, name in labels.items()]
+    entries = [{"name": name, "label": label, "options": {}} for label, name in labels.items()]
     info: dict[str, Any] = {
         "data": {"class_names": None},
         "spec": {"noise": NOISE, "estimators": entries, "run": {"precision": precision}},

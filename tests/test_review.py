@@ -15,11 +15,11 @@ from robaudit import AuditSpec, RobauditError, Row, Run, audit
 from robaudit.datasets.base import Labels, Sample
 from robaudit.errors import RunError, SpecError
 from robaudit.levels import LevelChoice
-from robaudit.noise.registry import gaussian_source
 from robaudit.results import Votes
 from robaudit.stats.frame import Columns
 from robaudit.stats.summary import noisy_accuracy
 from tests import levels
+from tests.levels import gaussian_process
 from tests.specs import digits
 
 
@@ -138,7 +138,7 @@ def test_two_python_data_sets_of_the_same_name_do_not_mix(tmp_path: Path) -> Non
 
 
 def test_noise_of_a_block_does_not_depend_on_where_reading_starts() -> None:
-    noise = gaussian_source(0, torch.device("cpu"))
+    noise = gaussian_process(0, torch.device("cpu"))
     whole = torch.cat(list(noise.blocks("a", 300, (1, 8, 8))))
     for start, draws in ((0, 10), (250, 20), (256, 44), (299, 1)):
         assert np.array_equal(torch.cat(list(noise.blocks("a", draws, (1, 8, 8), start))), whole[start : start + draws])

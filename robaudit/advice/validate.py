@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from torch import nn
@@ -15,9 +15,8 @@ from robaudit.auditing.environment import deterministic, pick_device, plugins
 from robaudit.auditing.expected import measure_speed
 from robaudit.auditing.loop import OnError
 from robaudit.auditing.outputs import first_info, history
-from robaudit.auditing.prepare import PreparedAudit, Request, prepare
+from robaudit.auditing.prepare import PreparedAudit, Request, on_stream, prepare
 from robaudit.auditing.run import Computed, compute
-from robaudit.auditing.setup import on_stream
 from robaudit.datasets.base import Dataset
 from robaudit.datasets.load import open_dataset
 from robaudit.datasets.select import Selected, random_subset
@@ -143,9 +142,9 @@ def validate(
             parts = f"the estimators {alone:.2g} s, the reference with {draws:,} draws {spent - alone:.2g} s"
             listener.note(f"--budget: it took {spent:.2g} s, not {budget:.2g} s: {parts}")
     info = {
-        **{key: value for key, value in first_info(spec, ready.facts, whole).items() if key != "schema_version"},
+        **{key: value for key, value in first_info(replace(ready, data=whole)).items() if key != "schema_version"},
         "plugins": plugins(spec),
-        **history(None, command, ready.facts.device),
+        **history(None, command, ready.info["device"]),
     }
     return Validation(
         info=info,

@@ -12,7 +12,7 @@ from robaudit.errors import RobauditError, SpecError
 from robaudit.levels import LevelChoice
 from robaudit.spec.fields import as_number
 
-_FLAGS = ("as-given", "deterministic", "extend", "fresh", "per-class", "point", "population", "ship", "strict", "trust")
+_FLAGS = ("as-given", "deterministic", "extend", "fresh", "per-class", "point", "population", "strict", "trust")
 _VALUES = (
     *("bottom", "budget", "by", "confidence", "device", "engine", "estimator", "gate", "gpus-per-worker", "id", "inconclusive", "label"),
     *("level", "limit", "max-samples", "memory", "noise", "on-error", "only", "out", "radius", "ray-address", "sigma", "threshold", "top"),

@@ -60,7 +60,6 @@ def audit(
     as_given: bool | None = None,
     engine: Literal["local", "ray"] | None = None,
     ray_address: str | None = None,
-    ship: bool = False,
     workers: int | None = None,
     gpus_per_worker: float | None = None,
     name: str | None = None,
@@ -106,7 +105,7 @@ def audit(
         batch_size, memory, deterministic: as under ``run`` in a spec.
         as_given: audit pixels and noise levels that cannot be meant for [0, 1] (0 to 255, normalised, sigma 8) as they are given.
         engine: "ray" computes with the workers of a Ray cluster, to which objects in memory are sent.
-        ray_address, ship: as ``--ray-address`` and ``--ship``.
+        ray_address: as ``--ray-address``.
         workers, gpus_per_worker: as under ``run`` in a spec.
         name: of the run in reports; default: the name of the network's class.
         out: the run folder. The same call finds it again: a finished run is returned, an interrupted one continued. Default: of objects a
@@ -169,7 +168,6 @@ def audit(
             trust=trust,
             command=command,
             ray_address=ray_address,
-            ship=ship,
         )
     except BaseException:
         if home is not None:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from robaudit.auditing.environment import image_digest
-from robaudit.auditing.mistakes import CleanCheck, accuracy_warnings
+from robaudit.auditing.mistakes import accuracy_warnings
 from robaudit.auditing.units import accepted, pixel_findings
 from robaudit.datasets.base import Dataset, Labels, Sample, first_samples
 from robaudit.documents import Document
@@ -95,12 +95,13 @@ def check_input(
             model.name, f"its logits are not finite on any of {len(x)} clean images", "look for NaN weights, or a wrong mean/std or scale"
         )
     known = (labels >= 0) & (labels < classes) & finite
-    checked = CleanCheck(logits.argmax(1), labels, known, classes, int(every.max(initial=-1)))
+    predicted = logits.argmax(1)
     warnings += list(_output_warnings(model, logits[finite]))
-    warnings += list(accuracy_warnings(model, x, checked, lambda images: _forward(model, images, "changed images").argmax(1)))
+    labelled = x[known.to(x.device)], labels[known], predicted[known]
+    warnings += list(accuracy_warnings(model, *labelled, classes, lambda images: _forward(model, images, "changed images").argmax(1)))
     if gradients:
         warnings += list(_gradient_warnings(model, x[finite][:8]))
-    return InputCheck(classes, len(samples), int(known.sum()), int(checked.right.sum()), tuple(warnings), seen, pixels)
+    return InputCheck(classes, len(samples), int(known.sum()), int((predicted == labels)[known].sum()), tuple(warnings), seen, pixels)
 
 
 def _forward(model: LogitModel, x: Tensor, what: str) -> Tensor:

@@ -1,17 +1,19 @@
-"""Compute a chunk of images: the clean pass, then each task, in smaller chunks if memory runs out."""
+"""Compute chunks of images: read them, the clean pass, then each task, in smaller chunks if memory runs out."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from itertools import islice
 
 import torch
 
+from robaudit.auditing.chunk_sizes import ChunkSizer
 from robaudit.auditing.environment import image_digest
-from robaudit.auditing.setup import ChunkSizer
+from robaudit.datasets.ahead import Read, read_ahead
 from robaudit.datasets.base import Dataset, Sample
 from robaudit.errors import DataError, ModelError, SampleError
 from robaudit.estimators.base import Need
@@ -19,6 +21,7 @@ from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.engine import Engine
 from robaudit.estimators.registry import Task
 from robaudit.memory import is_out_of_memory
+from robaudit.progress import Listener
 from robaudit.quantities import IntervalKind
 from robaudit.results import LARGEST, Result
 from robaudit.rows import Row
@@ -28,33 +31,16 @@ _CLEAN = "clean"  # the name of the clean pass among the steps
 _SECONDS_BETWEEN_SIGNS = 0.2  # of life, within a step
 NEEDS_LABELS = "label it, or go by the class predicted without noise (target: predicted)"
 
-
-@dataclass(slots=True)
-class Chunk:
-    """Images that lack the same tasks; the lists of samples and tasks shrink as tasks are done.
-
-    Attributes:
-        tasks: the tasks they lack.
-        places: indices in the data set.
-        samples: the images; empty if the worker reads them.
-    """
-
-    tasks: list[Task]
-    places: list[int] = field(default_factory=list)
-    samples: list[Sample] = field(default_factory=list)
-
-    def split(self, images: int) -> list[Chunk]:
-        """Split into two chunks: the first ``images`` images, and the rest."""
-        return [Chunk(list(self.tasks), samples=part) for part in (self.samples[:images], self.samples[images:])]
+Progress = Callable[[Task | None, float], None]
+"""Called with the current task (None: images are read) and the cost done of it (see :func:`cost_of`), a few times a second."""
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
-    """A sample that cannot be used, or for which a step gave no finite number."""
+class Chunk:
+    """Images that lack the same tasks, by their places in the data set."""
 
-    sample_id: str
-    task: Task | None
-    error: SampleError
+    tasks: tuple[Task, ...]
+    places: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +58,12 @@ class Step:
     """The result of one step: the clean pass, or one task.
 
     Attributes:
-        task: None for the clean pass.
+        task: None for reading and the clean pass.
         seconds: how long it took.
         images: number of images.
         rows: its results.
         clean: the samples, from the clean pass.
-        refused: samples that failed; later steps leave them out.
+        refused: samples that cannot be used, or for which it gave no finite number, by id; later steps leave them out.
         finished: samples complete after this step.
     """
 
@@ -86,7 +72,7 @@ class Step:
     images: int
     rows: Sequence[Row] = ()
     clean: Sequence[Clean] = ()
-    refused: Sequence[Refused] = ()
+    refused: Mapping[str, SampleError] = field(default_factory=dict)
     finished: Sequence[str] = ()
 
     @property
@@ -114,7 +100,7 @@ def steps(engine: Engine, samples: Sequence[Sample], tasks: Sequence[Task], wher
     labels = torch.tensor([-1 if s.label is None else s.label for s in samples], device=x.device)
     batch = ImageBatch.of(engine, x, ids=[s.id for s in samples], labels=labels, gradients=_linearised(tasks))
     finite: list[bool] = batch.logits.isfinite().all(1).tolist()
-    refused = [_not_finite(sample, where) for sample, ok in zip(samples, finite, strict=True) if not ok]
+    refused = {sample.id: _not_finite(sample, where) for sample, ok in zip(samples, finite, strict=True) if not ok}
     kept = [sample for sample, ok in zip(samples, finite, strict=True) if ok]
     if refused:
         batch = batch.select(torch.tensor(finite, device=x.device))
@@ -130,14 +116,14 @@ def steps(engine: Engine, samples: Sequence[Sample], tasks: Sequence[Task], wher
         if batch.at != task.at:
             batch = batch.under(task.at)
         results = task.results(batch)
-        rows, refused, names = [], [], task.values
+        rows, refused, names = list[Row](), dict[str, SampleError](), task.values
         for sample, target, values in zip(kept, predicted, results, strict=True):
             if sample.id in broken:
                 continue
             named = list(zip(names, values, strict=True))
             if bad := next(((name, one.value) for name, one in named if _unusable(one)), None):
                 broken.add(sample.id)
-                refused.append(_broken(sample, task, *bad, where))
+                refused[sample.id] = _broken(sample, task, *bad, where)
             else:
                 rows += [_row_of(sample, target, one, task, name) for name, one in named]
         yield Step(task, time.perf_counter() - started, len(kept), rows=rows, refused=refused)
@@ -148,18 +134,13 @@ def _linearised(tasks: Sequence[Task]) -> list[str | None]:
     return list(dict.fromkeys(task.at.noise for task in tasks if Need.JACOBIAN in task.estimator.needs))
 
 
-def _not_finite(sample: Sample, where: str) -> Refused:
-    return Refused(
-        sample.id,
-        None,
-        SampleError(f"{where}: {sample.id}", "its clean logits are not finite", "look for NaN weights or extreme pixels"),
-    )
+def _not_finite(sample: Sample, where: str) -> SampleError:
+    return SampleError(f"{where}: {sample.id}", "its clean logits are not finite", "look for NaN weights or extreme pixels")
 
 
-def _broken(sample: Sample, task: Task, name: str, value: float, where: str) -> Refused:
+def _broken(sample: Sample, task: Task, name: str, value: float, where: str) -> SampleError:
     what = f"{name} gave {value} at {task.at}"
-    remedy = "logits or gradients are not finite under noise, or the estimator is broken"
-    return Refused(sample.id, task, SampleError(f"{where}: {sample.id}", what, remedy))
+    return SampleError(f"{where}: {sample.id}", what, "logits or gradients are not finite under noise, or the estimator is broken")
 
 
 def _row_of(sample: Sample, predicted: int, result: Result, task: Task, name: str) -> Row:
@@ -181,113 +162,148 @@ def _unusable(result: Result) -> bool:
     return not declined and not -LARGEST < result.value < LARGEST
 
 
-class Signs(Protocol):
-    """Progress callbacks for one chunk."""
-
-    def doing(self, what: str) -> None:
-        """Name the step that begins."""
-
-    def note(self, text: str) -> None:
-        """Receive a note for the user."""
-
-    def underway(self, cost: float) -> None:
-        """Report the cost done in the current step, out of :func:`cost_of`; called a few times a second."""
-
-    def stop_asked(self) -> bool:
-        """Whether to stop after the current step."""
-        ...
-
-
-class Computer:
-    """Computes chunks with one engine.
+class Worker:
+    """Computes chunks with one engine, in this process.
 
     Args:
         engine: model and noise.
         sizer: the sizes of chunks.
-        where: the data set, for messages.
-        signs: receives progress.
+        data: the samples.
+        tasks: of the audit.
+        readers: threads that read images ahead.
     """
 
-    def __init__(self, engine: Engine, sizer: ChunkSizer, where: str, signs: Signs) -> None:
-        self.engine, self.sizer, self.signs, self._where = engine, sizer, signs, where
+    number = 1
+
+    def __init__(self, engine: Engine, sizer: ChunkSizer, data: Dataset, tasks: Sequence[Task], readers: int = 0) -> None:
+        self._engine, self._sizer, self._data, self._readers = engine, sizer, data, readers
+        self._tasks = tasks
         self._passed = self._due = self._told = 0.0  # in the current step: rows done, rows expected; time of the last report
 
-    def steps(self, chunk: Chunk) -> Iterator[Step]:
-        """Do all tasks of a chunk, in smaller chunks where it does not fit into memory.
+    @property
+    def where(self) -> str:
+        """The data set, for messages."""
+        return self._data.where
+
+    @property
+    def classes(self) -> int:
+        """Number of logits."""
+        return self._engine.classes
+
+    def next_images(self, tasks: Sequence[Task]) -> int:
+        """Number of images for the next chunk."""
+        return self._sizer.next_images(tasks)
+
+    def steps(self, chunks: Iterator[Chunk], places: Sequence[int], listener: Listener, progress: Progress) -> Generator[Step]:
+        """Compute the chunks one after the other, reading ahead; together their images are those at ``places``, in order."""
+        progress(None, 0.0)
+        with closing(self.read(places)) as images:
+            for chunk in chunks:
+                progress(None, 0.0)
+                yield from self.compute(chunk.tasks, list(islice(images, len(chunk.places))), listener, progress)
+
+    def has(self, places: Sequence[int], ids: Sequence[str]) -> bool:
+        """Whether the data set has samples of these ids at these places."""
+        data = self._data
+        return all(place < len(data) and data.sample_id(place) == name for place, name in zip(places, ids, strict=True))
+
+    def read(self, places: Sequence[int]) -> Generator[Read]:
+        """Read samples in order, ahead of the caller."""
+        return read_ahead(self._data, places, self._readers, 4 * self._readers)
+
+    def compute(self, tasks: Sequence[Task], images: Iterable[Read], listener: Listener, progress: Progress) -> Iterator[Step]:
+        """Do the tasks for the usable ones of these images, in smaller chunks where they do not fit into memory.
 
         Raises:
             ModelError: a single image does not fit into memory.
+            DataError: the data set calls a sample by two ids.
         """
-        waiting = [chunk]
-        with self.engine.counting(self._went_through):
-            while waiting:
-                now = waiting.pop(0)
-                tasks, images = list(now.tasks), len(now.samples)
-                if images > (most := self.sizer.next_images(tasks)):
-                    waiting[:0] = now.split(most)
-                    continue
-                self.sizer.begin()
-                longest = yield from self._attempt(now)
-                if now.samples and now.tasks:
-                    self._shrink(now)
-                    waiting.insert(0, now)
-                else:
-                    self.sizer.took(tasks, images, longest)
+        checked = [(place, self._checked(place, read)) for place, read in images]
+        refused = {self._data.sample_id(place): one for place, one in checked if isinstance(one, SampleError)}
+        if refused:
+            yield Step(None, 0.0, 0, refused=refused)
+        if samples := [one for _, one in checked if isinstance(one, Sample)]:
+            yield from self._fitting(list(tasks), samples, listener, progress)
 
-    def _attempt(self, chunk: Chunk) -> Generator[Step, None, float]:
-        """Do the tasks of a chunk until memory runs out, removing finished ones; return the seconds of the longest step."""
+    def _checked(self, place: int, read: Sample | SampleError) -> Sample | SampleError:
+        """The sample that was read, or the reason it cannot be used: its label is missing or is not one of the model's classes."""
+        if isinstance(read, SampleError):
+            return read
+        where = f"{self._data.where}: {read.id}"
+        if read.label is not None and not 0 <= read.label < self.classes:
+            what = f"label {read.label} is out of range: the model has {self.classes} classes"
+            return SampleError(where, what, f"labels run from 0 to {self.classes - 1}")
+        if read.label is None and (label := needing_labels(self._tasks)):
+            return SampleError(where, f"has no label, and {label} needs one", NEEDS_LABELS)
+        if read.id != self._data.sample_id(place):
+            what = f"sample {place} has two ids, {read.id!r} and {self._data.sample_id(place)!r}"
+            raise DataError(self._data.where, what, "give it one id")
+        return read
+
+    def _fitting(self, tasks: list[Task], samples: list[Sample], listener: Listener, progress: Progress) -> Iterator[Step]:
+        """Do the tasks, in smaller chunks where the samples do not fit into memory."""
+        waiting = [(tasks, samples)]
+
+        def passed(rows: int) -> None:
+            self._passed += rows
+            now = time.perf_counter()
+            if now - self._told >= _SECONDS_BETWEEN_SIGNS:
+                self._told = now
+                progress(tasks[0], min(self._passed, self._due))
+
+        with self._engine.counting(passed):
+            while waiting:
+                tasks, samples = waiting.pop(0)
+                every, images = tuple(tasks), len(samples)
+                if images > (most := self._sizer.next_images(tasks)):
+                    waiting[:0] = [(list(tasks), samples[:most]), (list(tasks), samples[most:])]
+                    continue
+                self._sizer.begin()
+                longest = yield from self._attempt(tasks, samples, progress)
+                if samples and tasks:
+                    self._shrink(tasks[0], samples, listener)
+                    waiting.insert(0, (tasks, samples))
+                else:
+                    self._sizer.took(every, images, longest)
+
+    def _attempt(self, tasks: list[Task], samples: list[Sample], progress: Progress) -> Generator[Step, None, float]:
+        """Do tasks until memory runs out, removing those done and samples that are refused; return the seconds of the longest step."""
         longest = 0.0
         try:
-            self._begin_step(chunk)
-            for step in steps(self.engine, list(chunk.samples), list(chunk.tasks), self._where):
-                if step.refused:
-                    gone = {one.sample_id for one in step.refused}
-                    chunk.samples = [sample for sample in chunk.samples if sample.id not in gone]
+            self._begin_step(tasks, len(samples), progress)
+            for step in steps(self._engine, list(samples), list(tasks), self._data.where):
+                samples[:] = [sample for sample in samples if sample.id not in step.refused]
                 longest = max(longest, step.seconds)
                 if step.task is not None:
-                    chunk.tasks.remove(step.task)
-                yield step if chunk.tasks else replace(step, finished=[sample.id for sample in chunk.samples])
-                self._begin_step(chunk)
+                    tasks.remove(step.task)
+                yield step if tasks else replace(step, finished=[sample.id for sample in samples])
+                self._begin_step(tasks, len(samples), progress)
         except Exception as error:
             if not is_out_of_memory(error):
                 raise
-        else:
-            chunk.tasks.clear()
         return longest  # the traceback kept the tensors alive until here
 
-    def _begin_step(self, chunk: Chunk) -> None:
+    def _begin_step(self, tasks: Sequence[Task], images: int, progress: Progress) -> None:
         """Announce the first remaining task; the clean pass before it takes no time."""
         self._passed = 0.0
-        if chunk.tasks:
-            self._due = cost_of(chunk.tasks[0], len(chunk.samples), self.engine.classes)
-            self.signs.doing(chunk.tasks[0].text)
+        if tasks:
+            self._due = cost_of(tasks[0], images, self.classes)
+            progress(tasks[0], 0.0)
 
-    def _went_through(self, rows: int) -> None:
-        """Report the step's progress as rows through the network, out of the rows it is expected to take."""
-        self._passed += rows
-        now = time.perf_counter()
-        if now - self._told >= _SECONDS_BETWEEN_SIGNS:
-            self._told = now
-            self.signs.underway(min(self._passed, self._due))
-
-    def _shrink(self, chunk: Chunk) -> None:
+    def _shrink(self, task: Task, samples: Sequence[Sample], listener: Listener) -> None:
         """Adapt after running out of memory: fewer images a chunk, or fewer rows a pass if it was a single image."""
-        images, shape = len(chunk.samples), chunk.samples[0].pixels.shape
-        if self.engine.model.device.type == "cuda":
+        images, shape = len(samples), samples[0].pixels.shape
+        if self._engine.model.device.type == "cuda":
             torch.cuda.empty_cache()
         if images > 1:
-            self.sizer.shrink(images)
-            self.signs.note(f"out of memory with {images} images at once: continuing with {self.sizer.most}")
+            self._sizer.shrink(images)
+            listener.note(f"out of memory with {images} images at once: continuing with {self._sizer.most}")
             return
-        rows = self.engine.halve(shape)
+        rows = self._engine.halve(shape)
         if rows is None:
-            task = chunk.tasks[0]
-            raise ModelError(
-                self.engine.model.name,
-                f"{task.label} at {task.at} does not fit into memory with a single image of {'x'.join(map(str, shape))}",
-                "give it more memory, or use another estimator",
-            )
-        self.signs.note(f"out of memory with one image: continuing with {count(rows, 'row')} in a pass")
+            what = f"{task.label} at {task.at} does not fit into memory with a single image of {'x'.join(map(str, shape))}"
+            raise ModelError(self._engine.model.name, what, "give it more memory, or use another estimator")
+        listener.note(f"out of memory with one image: continuing with {count(rows, 'row')} in a pass")
 
 
 def cost_of(task: Task, images: int, classes: int) -> float:
@@ -298,29 +314,3 @@ def cost_of(task: Task, images: int, classes: int) -> float:
 def needing_labels(tasks: Sequence[Task]) -> str:
     """The first estimator that needs every image's label, or ''."""
     return next((task.label for task in tasks if task.estimator.needs_labels), "")
-
-
-def usable(dataset: Dataset, index: int, read: Sample | SampleError, classes: int, tasks: Sequence[Task]) -> Sample | SampleError:
-    """The sample that was read, or the reason it cannot be used: its label is missing or is not one of the model's classes.
-
-    Args:
-        dataset: the samples.
-        index: of this sample.
-        read: the sample, or the error from reading it.
-        classes: number of classes of the model.
-        tasks: of the audit.
-
-    Raises:
-        DataError: the data set calls it by two ids.
-    """
-    if isinstance(read, SampleError):
-        return read
-    if read.label is not None and not 0 <= read.label < classes:
-        what = f"label {read.label} is out of range: the model has {classes} classes"
-        return SampleError(f"{dataset.where}: {read.id}", what, f"labels run from 0 to {classes - 1}")
-    if read.label is None and (label := needing_labels(tasks)):
-        return SampleError(f"{dataset.where}: {read.id}", f"has no label, and {label} needs one", NEEDS_LABELS)
-    if read.id != dataset.sample_id(index):
-        what = f"sample {index} has two ids, {read.id!r} and {dataset.sample_id(index)!r}"
-        raise DataError(dataset.where, what, "give it one id")
-    return read

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from robaudit.datasets.load import column_of
 from robaudit.errors import RunError
-from robaudit.noise.registry import Noise, build
+from robaudit.noise.process import NoiseProcess
+from robaudit.noise.registry import build
 from robaudit.spec.load import validated
 from robaudit.spec.model import AuditSpec, BaseDatasetSpec
 from robaudit.spec.origin import Origin
@@ -46,7 +47,7 @@ def column_of_run(run: Run, name: str, data: AuditSpec | None) -> dict[str, str]
     return column_of(spec.dataset, name, base_dir=spec.base_dir, ids=list(run.frame.ids))
 
 
-def noises_of(run: Run, spec: AuditSpec) -> tuple[Noise, ...]:
+def noises_of(run: Run, spec: AuditSpec) -> tuple[NoiseProcess, ...]:
     """The noises of a spec of the run, made from the files that the run was made with.
 
     Raises:

@@ -90,7 +90,7 @@ def measure_speed(ready: PreparedAudit, clock: Clock = time.perf_counter) -> Spe
     """
     engine, first = ready.engine, ready.first
     x = first.pixels.to(engine.model.device, engine.model.dtype)[None]
-    varying = [noise.levels[0] for noise in ready.noises if noise.levels and noise.form.random]
+    varying = [noise.levels[0] for noise in ready.noises if noise.levels and noise.noise.random]
     levels = varying or [NoiseLevel(None, 0.1, LevelName.SIGMA)]
     each = 0.0
     for at in levels:
@@ -103,7 +103,7 @@ def measure_speed(ready: PreparedAudit, clock: Clock = time.perf_counter) -> Spe
             if spent >= _ENOUGH / len(levels):
                 break
         each += max(spent, 1e-9) / passed
-    once = frozenset(noise.label for noise in ready.noises if not noise.form.random)
+    once = frozenset(noise.label for noise in ready.noises if not noise.noise.random)
     return Speed(len(levels) / each, engine.classes, once)
 
 
@@ -192,12 +192,12 @@ def within_budget(ready: PreparedAudit, seconds: float, speed: Speed, listener: 
     Raises:
         RobauditError: not even one image fits.
     """
-    spec, lines = lowered(ready.spec, len(ready.samples), seconds, speed)
+    spec, lines = lowered(ready.spec, len(ready.data), seconds, speed)
     for line in lines:
         listener.note(f"--budget: {line}")
     tasks = tasks_of(spec)
-    samples = ready.samples.again(spec.dataset) if isinstance(ready.samples, Selected) else ready.samples
-    return replace(ready, spec=spec, tasks=tasks, samples=samples)
+    data = ready.data.again(spec.dataset) if isinstance(ready.data, Selected) else ready.data
+    return replace(ready, spec=spec, tasks=tasks, data=data)
 
 
 def as_begun(spec: AuditSpec, begun: Mapping[str, Any]) -> AuditSpec:

@@ -8,25 +8,21 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from robaudit.auditing.chunks import Chunk, Clean, Computer, Refused, Signs, Step, cost_of, usable
-from robaudit.auditing.environment import image_digest
-from robaudit.auditing.setup import FLUSH_ROWS, ChunkSizer
-from robaudit.datasets.ahead import Read, read_ahead
-from robaudit.datasets.base import Dataset, Sample
-from robaudit.errors import AnotherRunError, RobauditError, RunError, SampleError
-from robaudit.estimators.engine import Engine
+from robaudit.auditing.chunk_sizes import FLUSH_ROWS
+from robaudit.auditing.chunks import Chunk, Clean, Progress, Step, cost_of
+from robaudit.datasets.base import Dataset
+from robaudit.errors import AnotherRunError, RobauditError, RunError
 from robaudit.estimators.registry import Task
 from robaudit.progress import Listener
 from robaudit.rows import Row
 from robaudit.store.state import Flush, Skip, State, TaskName
 
 OnError = Literal["stop", "skip"]
-_MOST_SKIPS = 1024  # in one flush, roughly
 _DUE = 1.0  # seconds between two flushes
 
 
 class Workers(Protocol):
-    """Computes the chunks of an audit."""
+    """Computes the chunks of an audit: this process (:class:`~robaudit.auditing.chunks.Worker`), or Ray workers."""
 
     @property
     def classes(self) -> int:
@@ -34,61 +30,24 @@ class Workers(Protocol):
         ...
 
     @property
-    def reading(self) -> bool:
-        """Whether the workers read the images; otherwise chunks carry them."""
-        ...
-
-    @property
-    def several(self) -> bool:
-        """Whether several chunks are computed at once."""
+    def number(self) -> int:
+        """How many chunks are computed at once."""
         ...
 
     def next_images(self, tasks: Sequence[Task]) -> int:
         """Number of images for the next chunk."""
         ...
 
-    def steps(self, chunks: Iterator[Chunk], images: int, signs: Signs) -> Generator[Step]:
+    def steps(self, chunks: Iterator[Chunk], places: Sequence[int], listener: Listener, progress: Progress) -> Generator[Step]:
         """Compute the chunks, each taken when somebody is free for it; when they end, those under way are finished.
 
         Args:
             chunks: of images that lack the same tasks.
-            images: how many there are in all, about.
-            signs: receives signs of life, and says when to stop.
+            places: the places of all images, in the order of the chunks; there may be fewer chunks.
+            listener: receives notes, and says when to stop.
+            progress: told of the current task.
         """
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class ThisProcess:
-    """The usual worker: this process, on one device.
-
-    Args:
-        engine: model and noise.
-        sizer: the sizes of chunks.
-        where: the data set, for messages.
-    """
-
-    engine: Engine
-    sizer: ChunkSizer
-    where: str
-    reading: bool = field(default=False, init=False)
-    several: bool = field(default=False, init=False)
-
-    @property
-    def classes(self) -> int:
-        """Number of logits."""
-        return self.engine.classes
-
-    def next_images(self, tasks: Sequence[Task]) -> int:
-        """Number of images for the next chunk."""
-        return self.sizer.next_images(tasks)
-
-    def steps(self, chunks: Iterator[Chunk], images: int, signs: Signs) -> Generator[Step]:
-        """Compute the chunks one after the other."""
-        del images
-        computer = Computer(self.engine, self.sizer, self.where, signs)
-        for chunk in chunks:
-            yield from computer.steps(chunk)
 
 
 def task_names(tasks: Sequence[Task]) -> list[TaskName]:
@@ -103,25 +62,17 @@ def lacking(state: State, tasks: Sequence[Task]) -> list[int]:
 
 
 def compute_missing(
-    state: State,
-    dataset: Dataset,
-    tasks: Sequence[Task],
-    workers: Workers,
-    listener: Listener,
-    *,
-    on_error: OnError = "stop",
-    readers: int = 0,
+    state: State, data: Dataset, tasks: Sequence[Task], workers: Workers, listener: Listener, *, on_error: OnError = "stop"
 ) -> int:
     """Have computed what a state lacks: of every sample, every task.
 
     Args:
         state: of a run, or one in memory; :meth:`State.begin` has been called with these samples, and the names of these tasks.
-        dataset: ordered samples.
+        data: ordered samples.
         tasks: noise levels outermost.
         workers: who computes.
         listener: receives the progress.
         on_error: stop at an unusable sample, or skip and list it.
-        readers: threads that read ahead.
 
     Returns:
         The number of flushes.
@@ -132,7 +83,7 @@ def compute_missing(
         ModelError: a single image does not fit into memory.
         RunError: data or model have changed since the run began, or the file system refuses.
     """
-    return _Loop(state, dataset, tasks, workers, on_error, listener, readers).run()
+    return _Loop(state, data, tasks, workers, on_error, listener).run()
 
 
 @dataclass(slots=True)
@@ -145,58 +96,43 @@ class _Unwritten:
 
     rows: list[Row] = field(default_factory=list)
     skipped: list[Skip] = field(default_factory=list)
-    images: dict[str, str] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     since: float = field(default_factory=time.perf_counter)
     complete: int = 0
 
-    def flush(self) -> Flush:
-        """The results in the form that the state takes."""
-        known = {row.sample_id for row in self.rows}
-        return Flush(self.rows, self.skipped, {key: digest for key, digest in self.images.items() if key in known}, self.seconds)
 
-    def rest(self) -> _Unwritten:
-        """What remains once the flush is on disk: the digests of samples without rows."""
-        known = {row.sample_id for row in self.rows}
-        return _Unwritten(images={key: digest for key, digest in self.images.items() if key not in known})
-
-
-@dataclass
 class _Loop:
-    """Has computed what the state of a run lacks; for the fields see :func:`compute_missing`."""
+    """Has computed what the state of a run lacks; for the arguments see :func:`compute_missing`."""
 
-    state: State
-    dataset: Dataset
-    tasks: Sequence[Task]
-    workers: Workers
-    on_error: OnError
-    listener: Listener
-    readers: int = 0
-    flushes: int = field(default=0, init=False)
-    _new: _Unwritten = field(default_factory=_Unwritten, init=False)
-    _left: int = field(default=0, init=False)
-    _cost: float = field(default=0.0, init=False)
-    _paid: float = field(default=0.0, init=False)
-    _task_of: Sequence[int] = field(default=(), init=False)
-    """The task of each of the state's."""
-
-    def __post_init__(self) -> None:
-        self._task_of = [number for number, task in enumerate(self.tasks) for _ in task.names]
+    def __init__(self, state: State, data: Dataset, tasks: Sequence[Task], workers: Workers, on_error: OnError, listener: Listener) -> None:
+        self._state, self._data, self._tasks, self._workers = state, data, tasks, workers
+        self._on_error, self._listener = on_error, listener
+        self._new, self._flushes = _Unwritten(), 0
+        self._digests = dict[str, str]()  # of the pixels of samples without rows on disk
+        self._left = len(state.unfinished)
+        classes = workers.classes
+        self._cost = sum(cost_of(task, n, classes) for n, task in zip(lacking(state, tasks), tasks, strict=True))
+        self._paid = self._share = 0.0
+        self._doing = ""
+        self._task_of = [number for number, task in enumerate(tasks) for _ in task.names]  # of each of the state's tasks
 
     def run(self) -> int:
         """Compute and write what is missing; see :func:`compute_missing`."""
-        unfinished, classes = self.state.unfinished, self.workers.classes
-        self._left = len(unfinished)
-        self._cost = sum(cost_of(task, n, classes) for n, task in zip(lacking(self.state, self.tasks), self.tasks, strict=True))
-        self.listener.begin(len(self.dataset), len(self.dataset) - self._left)
+        places = self._state.unfinished
+        self._listener.begin(len(self._data), len(self._data) - self._left)
         try:
-            with closing(self._chunks(unfinished)) as chunks, closing(self.workers.steps(chunks, len(unfinished), self)) as steps:
+            with (
+                closing(self._chunks(places)) as chunks,
+                closing(self._workers.steps(chunks, places, self._listener, self._progress)) as steps,
+            ):
                 for step in steps:
                     self._take(step)
-                    if (self._new.rows or self._new.skipped) and self._due():
-                        self._flush()
+                    if self._due():
+                        self._write()
+                        if self._listener.stop_asked() and self._left and self._workers.number == 1:
+                            raise KeyboardInterrupt  # several workers finish their steps first
             self._write()
-            if self._left and not self.listener.stop_asked():
+            if self._left and not self._listener.stop_asked():
                 raise ValueError(f"{self._left} samples were not computed, and nobody asked to stop")
             if self._left:
                 raise KeyboardInterrupt
@@ -206,112 +142,66 @@ class _Loop:
             self._write()  # keep what is computed
             raise
         finally:
-            self.listener.end()
-        return self.flushes
+            self._listener.end()
+        return self._flushes
 
-    def doing(self, what: str) -> None:
-        """Pass on what is computed."""
-        self.listener.doing(what)
+    def _chunks(self, places: Sequence[int]) -> Generator[Chunk]:
+        """Consecutive images that lack the same tasks, as many at a time as the workers say."""
+        current, lacked = list[int](), tuple[Task, ...]()
+        for place in places:
+            tasks = tuple(self._tasks[number] for number in dict.fromkeys(self._task_of[name] for name in self._state.missing(place)))
+            if current and (tasks != lacked or len(current) >= self._workers.next_images(tasks)):
+                yield Chunk(lacked, tuple(current))
+                current = []
+            lacked = tasks
+            current.append(place)
+        if current:
+            yield Chunk(lacked, tuple(current))
 
-    def note(self, text: str) -> None:
-        """Pass on a note."""
-        self.listener.note(text)
-
-    def stop_asked(self) -> bool:
-        """Whether the listener asks to stop."""
-        return self.listener.stop_asked()
-
-    def underway(self, cost: float) -> None:
-        """Show progress within the steps that are being computed."""
+    def _progress(self, task: Task | None, cost: float) -> None:
+        """Show what is done, and progress within the steps that are being computed."""
+        what = "reading images" if task is None else task.text
+        if what != self._doing:
+            self._doing = what
+            self._listener.doing(what)
         if self._cost:
-            self.listener.working(min(1.0, (self._paid + cost) / self._cost))
-
-    def _chunks(self, unfinished: Sequence[int]) -> Generator[Chunk]:
-        """Consecutive images that lack the same tasks, as many at a time as the workers say, until the listener asks to stop."""
-        current = Chunk([])
-        with closing(self._read(unfinished)) as samples:
-            for index, read in samples:
-                sample = None if read is None else self._usable(index, read)
-                if read is not None and sample is None:
-                    continue
-                tasks = [self.tasks[number] for number in dict.fromkeys(self._task_of[name] for name in self.state.missing(index))]
-                if current.places and (tasks != current.tasks or len(current.places) >= self.workers.next_images(tasks)):
-                    yield current
-                    if self.workers.several and self.listener.stop_asked():
-                        return
-                    self._say_reading()
-                    current = Chunk([])
-                current.tasks = tasks
-                current.places.append(index)
-                current.samples += [] if sample is None else [sample]
-        if current.places:
-            yield current
-
-    def _read(self, places: Sequence[int]) -> Generator[Read | tuple[int, None]]:
-        """The samples; only their places if the workers read them."""
-        if self.workers.reading:
-            yield from ((place, None) for place in places)
-            return
-        self._say_reading()
-        with closing(read_ahead(self.dataset, places, self.readers, 4 * self.readers)) as samples:
-            yield from samples
-
-    def _say_reading(self) -> None:
-        if not self.workers.several:
-            self.listener.doing("reading images")
+            self._share = max(self._share, min(1.0, (self._paid + cost) / self._cost))  # a clean pass counts towards the first task
+            self._listener.working(self._share)
 
     def _take(self, step: Step) -> None:
-        for one in step.refused:
-            self._refuse(one)
+        for sample_id, error in step.refused.items():
+            if self._on_error == "stop":
+                raise error.or_skip()
+            self._listener.warn(f"skipped {error}")
+            self._new.skipped.append(Skip(sample_id, str(error), None if step.task is None else step.task.names[0]))
+            self._digests.pop(sample_id, None)
         if step.refused:
-            gone = {one.sample_id for one in step.refused}
-            self._new.rows = [row for row in self._new.rows if row.sample_id not in gone]
+            self._new.rows = [row for row in self._new.rows if row.sample_id not in step.refused]
         for sample in step.clean:
             self._refuse_another(sample)
-            self._new.images[sample.sample_id] = sample.digest
+            self._digests[sample.sample_id] = sample.digest
         self._new.rows += step.rows
         self._new.seconds[step.key] = self._new.seconds.get(step.key, 0.0) + step.seconds
-        self._new.complete += len(step.finished)
+        self._new.complete += len(step.finished) + len(step.refused)
         if step.task is not None:
-            self._paid += cost_of(step.task, step.images, self.workers.classes)
-            self.underway(0.0)
-
-    def _flush(self) -> None:
-        """Write the results so far to disk; then stop at once if asked to, unless several chunks are under way."""
-        self._write()
-        if self.listener.stop_asked() and self._left and not self.workers.several:
-            raise KeyboardInterrupt
+            self._paid += cost_of(step.task, step.images, self._workers.classes)
+            self._progress(step.task, 0.0)
 
     def _due(self) -> bool:
-        """Whether the results so far should go to disk now."""
-        return time.perf_counter() - self._new.since >= _DUE or len(self._new.rows) >= FLUSH_ROWS
+        """Whether there are results that should go to disk now."""
+        results = len(self._new.rows) + len(self._new.skipped)
+        return bool(results) and (time.perf_counter() - self._new.since >= _DUE or results >= FLUSH_ROWS)
 
     def _write(self) -> None:
-        if self._new.rows or self._new.skipped:
-            self.state.write(self._new.flush())
-            self.flushes += 1
-            self._left -= self._new.complete
-            self.listener.advance(self._new.complete)
-        self._new = self._new.rest()
-
-    def _usable(self, index: int, read: Sample | SampleError) -> Sample | None:
-        """The sample; None if it is skipped.
-
-        Raises:
-            SampleError: it is unusable, and ``on_error`` is "stop".
-            DataError: the data set calls it by two ids.
-            AnotherRunError: its image has changed since its first results were written.
-        """
-        sample = usable(self.dataset, index, read, self.workers.classes, self.tasks)
-        if isinstance(sample, Sample):
-            before, _ = self.state.known(sample.id)
-            if before is not None:
-                self._refuse_another_image(sample.id, before, image_digest(sample))
-            return sample
-        self._refuse(Refused(self.dataset.sample_id(index), None, sample))
-        if len(self._new.skipped) >= _MOST_SKIPS or self._due():
-            self._flush()
-        return None
+        """Write the results so far to disk."""
+        new, self._new = self._new, _Unwritten()
+        if new.rows or new.skipped:
+            known = dict.fromkeys(row.sample_id for row in new.rows)
+            digests = {name: self._digests.pop(name) for name in known if name in self._digests}
+            self._state.write(Flush(new.rows, new.skipped, digests, new.seconds))
+            self._flushes += 1
+            self._left -= new.complete
+            self._listener.advance(new.complete)
 
     def _refuse_another(self, sample: Clean) -> None:
         """Refuse a sample whose image, label or prediction differs from its existing rows.
@@ -319,24 +209,11 @@ class _Loop:
         Raises:
             RunError: the data, the model's code or the machine has changed.
         """
-        before, rows = self.state.known(sample.sample_id)
-        self._refuse_another_image(sample.sample_id, before, sample.digest)
+        before, rows = self._state.known(sample.sample_id)
+        where = f"{self._data.where}: {sample.sample_id}"
+        if before not in (None, sample.digest):
+            raise AnotherRunError(where, "this image has changed since the run began", "choose another --out")
         for label, then in rows - {(sample.label, sample.predicted)}:
             same = label == sample.label
             what = f"was predicted {then} and is {sample.predicted}" if same else f"the label was {label} and is {sample.label}"
-            remedy = "the data, the model's code or the machine has changed since: choose another --out"
-            raise RunError(f"{self.dataset.where}: {sample.sample_id}", what, remedy)
-
-    def _refuse_another_image(self, sample_id: str, before: str | None, digest: str) -> None:
-        if before not in (None, digest):
-            what = "this image has changed since the run began"
-            raise AnotherRunError(f"{self.dataset.where}: {sample_id}", what, "choose another --out")
-
-    def _refuse(self, one: Refused) -> None:
-        if self.on_error == "stop":
-            raise one.error.or_skip()
-        self.listener.warn(f"skipped {one.error}")
-        task = None if one.task is None else one.task.names[0]
-        self._new.skipped.append(Skip(one.sample_id, str(one.error), task))
-        self._new.images.pop(one.sample_id, None)
-        self._new.complete += 1
+            raise RunError(where, what, "the data, the model's code or the machine has changed since: choose another --out")

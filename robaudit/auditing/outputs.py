@@ -9,8 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from robaudit.auditing.environment import versions
-from robaudit.auditing.prepare import Facts
-from robaudit.datasets.base import Dataset
+from robaudit.auditing.prepare import OpenedAudit
 from robaudit.errors import NothingLeftError
 from robaudit.estimators.registry import Task
 from robaudit.files import file_sha256, writing
@@ -20,17 +19,17 @@ from robaudit.spec.model import AuditSpec, NoiseSpec, base_identity, identity
 from robaudit.stats.attacks import contradicted
 from robaudit.stats.frame import FrameBuilder
 from robaudit.stats.summary import summarise
-from robaudit.store.folder import OUTPUTS, SCHEMA_VERSION, RunFolder
-from robaudit.store.serialise import rows_csv, rows_json_chunks, summary_json
+from robaudit.store.folder import OUTPUTS, RunFolder
+from robaudit.store.serialise import SCHEMA_VERSION, rows_csv, rows_json_chunks, summary_json
 from robaudit.store.state import NAME as STATE
 from robaudit.store.state import SampleResults, Skip
 from robaudit.text import distinct
 
 
-def first_info(spec: AuditSpec, facts: Facts, dataset: Dataset) -> dict[str, Any]:
+def first_info(audit: OpenedAudit) -> dict[str, Any]:
     """The contents of run.json that are known before the first row."""
-    document = spec.document()
-    names = dataset.class_names
+    spec, data = audit.spec, audit.data
+    document, names = spec.document(), data.class_names
     return {
         "schema_version": SCHEMA_VERSION,
         "status": "running",
@@ -40,13 +39,9 @@ def first_info(spec: AuditSpec, facts: Facts, dataset: Dataset) -> dict[str, Any
         "identity": identity(document),
         "base_identity": base_identity(document),
         "seed": spec.run.seed,
-        "device": facts.device,
-        "versions": facts.versions,
-        "model": facts.model,
-        "data": {"where": dataset.where, "class_names": None if names is None else list(distinct(names))},
+        **audit.info,
+        "data": {"where": data.where, "class_names": None if names is None else list(distinct(names))},
         "noise": _noise_description(spec),
-        "warnings": list(facts.check.warnings),
-        "rows": facts.rows.document(),
     }
 
 

@@ -2,37 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import torch
 from torch import nn
 
-from robaudit.auditing.batches import IMAGES, RowCheck, check_rows
+from robaudit.auditing.batches import IMAGES, check_rows
 from robaudit.auditing.checks import InputCheck, check_input, precision_effects
-from robaudit.auditing.chunks import NEEDS_LABELS, needing_labels
+from robaudit.auditing.chunk_sizes import ChunkSizer, Gauge
+from robaudit.auditing.chunks import NEEDS_LABELS, Worker, needing_labels
 from robaudit.auditing.environment import device_name, versions
-from robaudit.auditing.loop import OnError, ThisProcess, compute_missing
 from robaudit.auditing.resume import refuse_another_machine
-from robaudit.auditing.setup import ChunkSizer, check_noises, make_engine, make_model, make_sizer
 from robaudit.auditing.units import accepted, level_findings, within_unit
 from robaudit.datasets.ahead import default_workers
 from robaudit.datasets.base import Dataset, Sample, first_samples
 from robaudit.datasets.load import open_dataset
 from robaudit.errors import DataError, ModelError, NothingLeftError, SpecError
 from robaudit.estimators.base import Need
-from robaudit.estimators.engine import Engine
+from robaudit.estimators.engine import Engine, fitting_rows
 from robaudit.estimators.registry import Task, check_model, refuse_unfit, tasks_of
-from robaudit.memory import memory_limit
-from robaudit.models.logits import for_noisy_passes
-from robaudit.noise.registry import Noise
+from robaudit.levels import NONE
+from robaudit.memory import free_bytes, memory_limit, used
+from robaudit.models.files import model_path
+from robaudit.models.load import from_module, load_model
+from robaudit.models.logits import PIXELS, LogitModel, for_noisy_passes
+from robaudit.noise.base import shape_of
+from robaudit.noise.gaussian import Gaussian
+from robaudit.noise.process import NoiseProcess
 from robaudit.noise.registry import build as build_noises
 from robaudit.progress import Listener
 from robaudit.quantities import LOSS, RADIUS
 from robaudit.spec.model import AuditSpec
 from robaudit.store.info import RowBits
-from robaudit.store.state import State
 
 _WITHOUT_GRADIENTS = {LOSS.name: "qnorm_mc", RADIUS.name: "radius_random"}
 """For each quantity, an estimator that works with any model."""
@@ -62,77 +66,55 @@ class Request:
     share: float = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """What is known once the model is loaded. Workers send it.
-
-    Attributes:
-        device: see :func:`robaudit.auditing.environment.device_name`.
-        versions: of Python and packages.
-        model: name, format, sha256, number of classes and notes.
-        check: the check of the first images.
-        rows: how an image's logits depend on the batch.
-        image_shape: (channels, height, width).
-        batch_rows: rows in a pass.
-        effects: the effect of a lower precision, for run.json.
-    """
-
-    device: str
-    versions: Mapping[str, str | None]
-    model: Mapping[str, Any]
-    check: InputCheck
-    rows: RowCheck
-    image_shape: tuple[int, ...]
-    batch_rows: int
-    effects: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class OpenedAudit:
-    """An audit before its model is loaded.
+    """An audit whose model is not loaded in this process.
 
     Attributes:
         spec: merged with the existing run's.
         noises: with their options and levels.
         tasks: every estimator at every noise level.
-        samples: the data set.
-        kind: of the data set; ``python`` for objects in memory.
+        data: the samples.
+        info: what run.json says of model, device and the checks; empty until the model is loaded somewhere.
+        seen: pixel digest and label of each image checked, by sample id.
     """
 
     spec: AuditSpec
-    noises: tuple[Noise, ...]
+    noises: tuple[NoiseProcess, ...]
     tasks: tuple[Task, ...]
-    samples: Dataset
-    kind: str
+    data: Dataset
+    info: Mapping[str, Any] = field(default_factory=dict)
+    seen: Mapping[str, tuple[str, int | None]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class PreparedAudit:
+@dataclass(frozen=True, kw_only=True)
+class PreparedAudit(OpenedAudit):
     """An audit with its model loaded on a device of this process, and everything checked.
 
     Attributes:
-        spec, noises, tasks, samples: see :class:`OpenedAudit`.
-        readers: threads that read images ahead.
         engine: model and noise.
         first: the first usable sample.
+        readers: threads that read images ahead.
         limit: bytes of main memory the process may use.
-        facts: what is known of model, data and device.
     """
 
-    spec: AuditSpec
-    noises: tuple[Noise, ...]
-    tasks: tuple[Task, ...]
-    samples: Dataset
-    readers: int
     engine: Engine
     first: Sample
+    readers: int
     limit: int
-    facts: Facts
 
-    def sizer(self) -> ChunkSizer:
-        """The chunk sizes."""
-        mixed = self.facts.rows.bits is RowBits.MIXED
-        return make_sizer(self.spec, self.engine, self.tasks, self.first.pixels, self.limit, mixed=mixed)
+    def worker(self) -> Worker:
+        """A worker for its chunks. Their size follows a fixed rule if rows depend on the rest of their chunk.
+
+        They do if the model mixes the images of a batch, and on CUDA (in the last digits) if the run is deterministic.
+        """
+        engine, device = self.engine, self.engine.model.device
+        steady = (self.spec.run.deterministic and device.type == "cuda") or self.info["rows"]["kind"] == RowBits.MIXED
+        rows = engine.gradient_rows(shape_of(self.first.pixels), 1)
+        least = max((-(-rows // each) for task in self.tasks if (each := task.estimator.rows_at_once)), default=1)
+        gauge = None if steady else Gauge(device, self.limit)
+        sizer = ChunkSizer(self.tasks, engine.classes, self.first.pixels.numel(), gauge, least)
+        return Worker(engine, sizer, self.data, self.tasks, self.readers)
 
     def at_levels(self, listener: Listener) -> PreparedAudit:
         """The same audit without the estimators that have no noise level; a note names them.
@@ -151,11 +133,6 @@ class PreparedAudit:
             )
         return replace(self, tasks=kept)
 
-    def compute_missing(self, state: State, listener: Listener, on_error: OnError) -> int:
-        """Compute what a state lacks; see the function of the same name."""
-        here = ThisProcess(self.engine, self.sizer(), self.samples.where)
-        return compute_missing(state, self.samples, self.tasks, here, listener, on_error=on_error, readers=self.readers)
-
 
 def open_audit(request: Request, listener: Listener) -> OpenedAudit:
     """Build estimators and noises, and open the data set.
@@ -167,16 +144,16 @@ def open_audit(request: Request, listener: Listener) -> OpenedAudit:
     Raises:
         RobauditError: something is missing, damaged, or does not fit the rest.
     """
-    spec, dataset = request.spec, request.dataset
+    spec, data = request.spec, request.dataset
     listener.doing("reading the spec")
     noises = build_noises(spec.noise, spec.base_dir, spec.origin)
     tasks = tasks_of(spec)
-    refuse_unfit(tasks, {noise.label: noise.form for noise in noises})
+    refuse_unfit(tasks, {noise.label: noise.noise for noise in noises})
     listener.doing("opening the data set")
-    samples = dataset if dataset is not None else open_dataset(spec.dataset, base_dir=spec.base_dir, trust=request.trust)
-    if len(samples) == 0:
-        raise NothingLeftError(samples.where, "the data set is empty", "give it samples")
-    return OpenedAudit(spec, noises, tasks, samples, spec.dataset.kind if dataset is None else "python")
+    data = data if data is not None else open_dataset(spec.dataset, base_dir=spec.base_dir, trust=request.trust)
+    if len(data) == 0:
+        raise NothingLeftError(data.where, "the data set is empty", "give it samples")
+    return OpenedAudit(spec=spec, noises=noises, tasks=tasks, data=data)
 
 
 def prepare(request: Request, device: torch.device, listener: Listener, opened: OpenedAudit | None = None) -> PreparedAudit:
@@ -192,7 +169,7 @@ def prepare(request: Request, device: torch.device, listener: Listener, opened: 
         RobauditError: something is missing, damaged, or does not fit the rest, or memory runs out.
     """
     opened = opened or open_audit(request, listener)
-    spec, samples, skip_bad = opened.spec, opened.samples, request.skip_bad
+    spec, data, skip_bad = opened.spec, opened.data, request.skip_bad
     by_gradients = [task for task in opened.tasks if Need.GRADIENTS in task.estimator.needs]
     gradients = bool(by_gradients)
     listener.doing("loading the model")
@@ -208,44 +185,119 @@ def prepare(request: Request, device: torch.device, listener: Listener, opened: 
             f"has no gradients, and {by_gradients[0].label} needs them",
             f"use {_WITHOUT_GRADIENTS.get(by_gradients[0].estimator.quantity.name, 'mc or softmax')}, or another format of the model",
         )
-    noisy = for_noisy_passes(network, spec.run.precision)
     listener.doing("checking model and data on the first images")
     scaled = getattr(spec.dataset, "scale", None) is not None
-    check = check_input(network, samples, gradients=gradients, skip_bad=skip_bad, as_given=spec.run.as_given, scaled=scaled)
+    check = check_input(network, data, gradients=gradients, skip_bad=skip_bad, as_given=spec.run.as_given, scaled=scaled)
     if (needing := needing_labels(opened.tasks)) and not check.labelled:
-        raise DataError(samples.where, f"has no labels, and {needing} needs them", NEEDS_LABELS)
-    first = list(first_samples(samples, IMAGES, skip_bad=skip_bad))
+        raise DataError(data.where, f"has no labels, and {needing} needs them", NEEDS_LABELS)
+    first = list(first_samples(data, IMAGES, skip_bad=skip_bad))
     image = first[0].pixels
-    check_noises(opened.noises, image, samples)
+    check_noises(opened.noises, image, data)
     findings = level_findings(opened.noises, image, first[0].id) if within_unit(*check.pixels) else ()
     check = replace(check, warnings=(*accepted(findings, as_given=spec.run.as_given), *check.warnings))
     _report(check, listener)
     check_model(opened.tasks, network, image)
     listener.doing("measuring memory")
-    engine = make_engine(spec, opened.noises, network, noisy, check.classes, image, limit, gradients=gradients)
+    engine = _engine(spec, opened.noises, network, check.classes, image, limit, gradients=gradients)
     listener.doing("comparing batches of different sizes")
     rows = check_rows(engine, torch.stack([sample.pixels for sample in first]), gradients=gradients)
     unsteady = rows.warnings(network.name)
     for text in unsteady:
         listener.warn(text)
-    facts = Facts(
-        device=device_name(network.device),
-        versions=versions(),
-        model={
+    info = {
+        "device": device_name(network.device),
+        "versions": versions(),
+        "model": {
             "name": network.name,
             "format": network.format,
             "sha256": network.sha256,
             "classes": check.classes,
             "notes": list(network.notes),
         },
-        check=replace(check, warnings=(*check.warnings, *unsteady)),
-        rows=rows,
-        image_shape=tuple(image.shape),
-        batch_rows=engine.rows(image.shape),
-        effects=_effects(spec, engine, samples, listener, skip_bad=skip_bad),
-    )
-    readers = default_workers(spec.run.workers, device, opened.kind)
-    return PreparedAudit(spec, opened.noises, opened.tasks, samples, readers, engine, first[0], limit, facts)
+        "warnings": [*check.warnings, *unsteady],
+        "rows": rows.document(),
+        "batch_rows": engine.rows(image.shape),
+        "image_shape": list(image.shape),
+        **_effects(spec, engine, data, listener, skip_bad=skip_bad),
+    }
+    readers = default_workers(spec.run.workers, device, "python" if request.dataset is not None else spec.dataset.kind)
+    known = {one.name: getattr(opened, one.name) for one in fields(opened)} | {"info": info, "seen": check.seen}
+    return PreparedAudit(**known, engine=engine, first=first[0], readers=readers, limit=limit)
+
+
+def make_model(spec: AuditSpec, given: nn.Module | None, device: torch.device, *, trust: bool) -> LogitModel:
+    """The spec's model, or the one given, as a function from pixels to logits.
+
+    Raises:
+        ModelError: it cannot be loaded.
+    """
+    dtype = PIXELS[spec.run.precision]
+    options = spec.model
+    if given is not None:
+        name = getattr(given, "__name__", type(given).__name__)  # of a function, or of the class
+        model = from_module(given, mean=options.mean, std=options.std, output=options.output, dtype=dtype, device=device, name=name)
+    else:
+        path = model_path(options, spec.base_dir)
+        model = load_model(options, path, base_dir=spec.base_dir, device=device, dtype=dtype, trust=trust)
+    return model.rounding(spec.run.precision == "tf32")
+
+
+def check_noises(noises: Sequence[NoiseProcess], image: torch.Tensor, dataset: Dataset) -> None:
+    """Check that the noises fit the images, before anything is computed.
+
+    Args:
+        noises: of the run.
+        image: one image, for its shape.
+        dataset: the samples.
+
+    Raises:
+        DataError: a noise has other labels for the images.
+        SpecError: an option of a noise does not fit.
+    """
+    for noise in noises:
+        try:
+            noise.check(shape_of(image), _labels_of(dataset))
+        except SpecError as error:
+            raise SpecError(f"noise {noise.label}: {error.where}", error.what, error.remedy) from error
+
+
+def _labels_of(dataset: Dataset) -> Iterator[tuple[str, int]]:
+    """Ids and labels (-1: none), if known without reading pixels; looked up lazily."""
+    labels = dataset.labels()
+    if labels is not None:
+        yield from ((dataset.sample_id(i), int(label)) for i, label in enumerate(labels))
+
+
+def _engine(
+    spec: AuditSpec, noises: Sequence[NoiseProcess], model: LogitModel, classes: int, image: torch.Tensor, limit: int, *, gradients: bool
+) -> Engine:
+    """The spec's engine, with as many rows in a pass as the rule allows or fit into memory."""
+    sources, noisy = _sources(noises, spec.run.seed, model), for_noisy_passes(model, spec.run.precision)
+    if spec.run.batch_size != "auto":
+        return Engine(model, sources, classes, spec.run.batch_size, noisy=noisy)
+    free = free_bytes(model.device) if model.device.type == "cuda" else limit - used()
+    fit = fitting_rows(noisy, model if gradients else None, image, free)
+    return Engine(model, sources, classes, noisy=noisy, fit=fit, free=free)
+
+
+def on_stream(engine: Engine, noises: Sequence[NoiseProcess], seed: int, stream: str) -> Engine:
+    """The same engine with noise of its own, independent of the run's noise and of other streams.
+
+    Args:
+        engine: model, noise and sizes of the run.
+        noises: of the run.
+        seed: the run's seed.
+        stream: the name of the stream.
+    """
+    other = copy(engine)
+    other.noises = _sources(noises, seed, engine.model, stream)
+    return other
+
+
+def _sources(noises: Sequence[NoiseProcess], seed: int, model: LogitModel, stream: str = "") -> dict[str | None, NoiseProcess]:
+    """The noises by label, and under None the RNG for noise-free estimators."""
+    bare = NoiseProcess(Gaussian(), NONE, seed, model.device, model.dtype, stream=stream)
+    return {None: bare, **{noise.label: noise.seeded(seed, model.device, model.dtype, stream=stream) for noise in noises}}
 
 
 def _effects(spec: AuditSpec, engine: Engine, dataset: Dataset, listener: Listener, *, skip_bad: bool) -> dict[str, Any]:

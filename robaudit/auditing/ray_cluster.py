@@ -1,4 +1,4 @@
-"""Ray workers: one actor each, which Ray places, watches and restarts."""
+"""Ray workers: one actor each, which Ray places, watches and restarts, and the sharing of an audit's chunks among them."""
 
 from __future__ import annotations
 
@@ -14,32 +14,37 @@ import socket
 import sys
 import threading
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import torch
 from torch import nn
 
-from robaudit.auditing.crew import failure
-from robaudit.auditing.messages import Failed, Item, Lost, Opened
-from robaudit.auditing.worker import ChunkJob, Worker, WorkerPlan, or_unreadable
+from robaudit.auditing.chunks import Chunk, Progress, Step, step_name
+from robaudit.auditing.prepare import Request
+from robaudit.auditing.worker import RayWorker, Report, RestartedError
+from robaudit.datasets.base import Dataset
 from robaudit.errors import ModelError, RobauditError, SpecError, needs_extra
+from robaudit.estimators.registry import Task
 from robaudit.progress import Listener
+from robaudit.store.info import RowBits, device_type, kind_of
 from robaudit.system import cores
+from robaudit.text import clipped, count
 
 _OPTION = "--engine ray"
 _REACHED = 10.0  # seconds within which a cluster must answer
 _SIGN = 5.0  # seconds between progress messages
-_AT_ONCE = 2  # jobs of a worker: while one is computed, the images of the next are read
+_WAIT = 0.25  # seconds to wait for a result before asking whether to stop
+_AT_ONCE = 2  # chunks of a worker: while one is computed, the images of the next are read
+_MOST_ATTEMPTS = 4  # at a chunk whose workers are lost
+_TERMINATED = 128 + signal.SIGTERM
 _ALONE = "local"  # a cluster of this machine, for this audit only
 _ALONE_HAS: dict[str, Any] = {"include_dashboard": False}
-_TERMINATED = 128 + signal.SIGTERM
-_START_ONE = "start one with ray start --head, or leave --ray-address out to use this machine alone"
 _SETTINGS = {
     "RAY_DEDUP_LOGS_SKIP_REGEX": ".|^$",  # otherwise it prints workers' logs among our output
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # workers without a GPU see none; without this, with a warning
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # workers that ask for no GPU see those of this process; without this, with a warning
     "RAY_USAGE_STATS_ENABLED": "0",  # a cluster that an audit starts tells nobody
 }
 """Ray's settings, unless the user has set others."""
@@ -49,135 +54,289 @@ _SETTINGS_ALONE = {
     "RAY_AUTH_TOKEN": secrets.token_hex(32),  # without it, Ray would leave one in the home folder
 }
 """Settings of a cluster that an audit starts. Ray reads them when it is imported."""
-_VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
-class RayWorker:
-    """A worker as an actor. The plan comes with ``open``, because Ray restarts actors without their arguments."""
+@dataclass(slots=True)
+class _Job:
+    """A chunk that a worker has, or had when it was lost.
 
-    def __init__(self) -> None:
-        self._worker: Worker | None = None
+    Attributes:
+        chunk: what to compute.
+        ids: of its samples.
+        attempts: how often it was sent.
+        got: results received, by sample id and step.
+        gone: samples that are complete or refused.
+    """
 
-    def open(self, plan: WorkerPlan) -> Opened | Failed:
-        """Load the model and check it, unless that is done already."""
-        self._worker = self._worker or Worker(plan)
-        return or_unreadable(plan, self._worker.open())
+    chunk: Chunk
+    ids: tuple[str, ...]
+    attempts: int = 0
+    got: set[tuple[str, str]] = field(default_factory=set)
+    gone: set[str] = field(default_factory=set)
 
-    def compute(self, job: ChunkJob) -> Iterator[Item | Lost]:
-        """Run a job; a worker that was restarted while idle reports itself as lost."""
-        if self._worker is None:
-            yield Lost("lost (while it had no work)", returns=True)
-        else:
-            yield from self._worker.compute(job)
+    def new(self, step: Step) -> Step:
+        """The part of a step that no earlier attempt delivered."""
+        refused = {name: error for name, error in step.refused.items() if name not in self.gone}
+        rows = [row for row in step.rows if (row.sample_id, step.key) not in self.got]
+        finished = [name for name in step.finished if name not in self.gone]
+        self.got |= {(row.sample_id, step.key) for row in rows}
+        self.gone |= {*finished, *refused}
+        return replace(step, rows=rows, refused=refused, finished=finished)
+
+    def rest(self) -> _Job | None:
+        """The samples that are incomplete and the tasks that any of them lacks; None if nothing is left."""
+        left = [(place, name) for place, name in zip(self.chunk.places, self.ids, strict=True) if name not in self.gone]
+        if not left:
+            return None
+        places, ids = zip(*left, strict=True)
+        tasks = tuple(task for task in self.chunk.tasks if any((name, step_name(task)) not in self.got for name in ids))
+        return replace(self, chunk=Chunk(tasks, places), ids=ids)
 
 
-class RayWorkers:
-    """Actors; each job is a call whose items come back as they are computed.
+@dataclass(slots=True)
+class _Member:
+    """A worker, as the process that writes knows it.
+
+    Attributes:
+        name: what messages call it.
+        actor: of :class:`~robaudit.auditing.worker.RayWorker`.
+        device: of this worker.
+        images: size of its next chunk.
+        jobs: with the calls that compute them, in order.
+        opening: the call that prepares it again after a loss; until it returns, it gets no jobs.
+    """
+
+    name: str
+    actor: Any
+    device: str
+    images: int
+    jobs: deque[tuple[Any, _Job]] = field(default_factory=deque)
+    opening: Any = None
+
+
+class Crew:
+    """Several Ray workers that share the chunks of an audit, and take over the chunks of those that are lost.
 
     Args:
         ray: the package.
-        actors: of :class:`RayWorker`.
-        plan: their plan, in Ray's object store.
+        actors: the workers, with their devices.
+        request: what they prepare, in Ray's object store.
+        reports: what each said when it was ready.
+        data: the samples.
+
+    Raises:
+        ModelError: they do not have the same model.
+        SpecError: they are not of one kind.
     """
 
-    def __init__(self, ray: Any, actors: Sequence[Any], plan: Any) -> None:
-        self._ray, self._actors, self._plan = ray, actors, plan
-        self._calls: list[deque[Any]] = [deque() for _ in actors]
-        self._opening: dict[Any, int] = {}
+    def __init__(self, ray: Any, actors: Sequence[tuple[Any, str]], request: Any, reports: Sequence[Report], data: Dataset) -> None:
+        self._ray, self._request, self._data = ray, request, data
+        worst = max((one.info["rows"] for one in reports), key=lambda rows: rows["largest_difference"])
+        self.info = {**reports[0].info, "rows": worst}
+        self._members = [
+            _Member(f"worker {number} on {one.host}", *actor, one.images)
+            for number, (one, actor) in enumerate(zip(reports, actors, strict=True))
+        ]
+        for member, report in zip(self._members, reports, strict=True):
+            self._check(member.name, report)
+        self._returned: deque[_Job] = deque()
+        self._wanted = reports[0].images
+        self._left = 0
 
-    def give(self, worker: int, job: ChunkJob) -> None:
-        """Send a job."""
-        self._calls[worker].append(self._actors[worker].compute.remote(job))
+    @property
+    def number(self) -> int:
+        """Number of workers."""
+        return len(self._members)
 
-    def items(self, seconds: float) -> Iterable[tuple[int, Item | Opened | Lost]]:
-        """Items that have arrived, at most one from each worker."""
-        first = {calls[0]: number for number, calls in enumerate(self._calls) if calls} | self._opening
-        if not first:
-            threading.Event().wait(seconds)
-            return
-        ready, _ = self._ray.wait(list(first), num_returns=len(first), timeout=0, fetch_local=False)
+    @property
+    def classes(self) -> int:
+        """Number of logits."""
+        return int(self.info["model"]["classes"])
+
+    def next_images(self, tasks: Sequence[Task]) -> int:
+        """The size of the next chunk: what its worker asked for, smaller towards the end."""
+        del tasks
+        if self.info["rows"]["kind"] == RowBits.MIXED:
+            return self._wanted
+        return max(1, min(self._wanted, -(-self._left // (2 * self.number))))
+
+    def steps(self, chunks: Iterator[Chunk], places: Sequence[int], listener: Listener, progress: Progress) -> Generator[Step]:
+        """Compute the chunks. When they end, they are finished; when a stop is asked for, the present steps are."""
+        more, self._left = True, len(places)
+        while True:
+            stopping = listener.stop_asked()
+            if stopping:
+                self._returned.clear()
+                more = False
+            more = self._hand_out(chunks if more else iter(())) and more
+            if not (more or self._returned or any(member.jobs for member in self._members)):  # all may be lost while there is more
+                return
+            for member in self._heard_of():
+                if (step := self._hear(member, listener)) is not None:
+                    yield step
+                    if stopping:
+                        member.jobs.clear()
+
+    def _hand_out(self, chunks: Iterator[Chunk]) -> bool:
+        """Give jobs to workers that have fewer than two; return whether there may be more chunks."""
+        for depth in range(1, _AT_ONCE + 1):  # no second job while any worker has none
+            for member in self._members:
+                if member.opening is not None or len(member.jobs) >= depth:
+                    continue
+                self._wanted = member.images
+                job = self._returned.popleft() if self._returned else self._taken(chunks)
+                if job is None:
+                    return False
+                job.attempts += 1
+                member.jobs.append((member.actor.compute.remote(job.chunk, job.ids), job))
+        return True
+
+    def _taken(self, chunks: Iterator[Chunk]) -> _Job | None:
+        chunk = next(chunks, None)
+        if chunk is None:
+            return None
+        self._left -= len(chunk.places)
+        return _Job(chunk, tuple(map(self._data.sample_id, chunk.places)))
+
+    def _heard_of(self) -> Iterable[_Member]:
+        """The workers from which something has come; waits a moment for the first."""
+        waiting = {}
+        for member in self._members:
+            if (call := member.opening or (member.jobs[0][0] if member.jobs else None)) is not None:
+                waiting[call] = member
+        calls = list(waiting)
+        ready, _ = self._ray.wait(calls, num_returns=len(calls), timeout=0, fetch_local=False)
         if not ready:
-            ready, _ = self._ray.wait(list(first), timeout=seconds, fetch_local=False)
-        for call in ready:
-            number = first[call]
-            item = self._back(call, number) if call in self._opening else self._next(call, number)
-            if item is not None:
-                yield number, item
+            ready, _ = self._ray.wait(calls, timeout=_WAIT, fetch_local=False)
+        return [waiting[call] for call in ready]
 
-    def _next(self, call: Any, worker: int) -> Item | Opened | Lost | None:
-        """The next item of a call; None at its end."""
+    def _hear(self, member: _Member, listener: Listener) -> Step | None:
+        """Take what has come from a worker: a result, its end, its report after a loss, or an error.
+
+        Raises:
+            RobauditError: the audit cannot go on.
+        """
+        exceptions = self._ray.exceptions
         try:
-            item: Item | Lost = self._ray.get(next(call))
+            if member.opening is not None:
+                report = self._ray.get(member.opening)
+                self._check(member.name, report)
+                member.opening, member.images = None, report.images
+                return None
+            call, job = member.jobs[0]
+            step, member.images, notes = self._ray.get(next(call))
         except StopIteration:
-            self._calls[worker].popleft()
-            return None
-        except self._ray.exceptions.RayError as error:
-            if isinstance(error, self._ray.exceptions.RayTaskError):
-                raise
-            item = Lost(f"lost ({type(error).__name__})", returns=True)
-        if isinstance(item, Lost):
-            self._calls[worker].clear()
-            self._opening[self._actors[worker].open.remote(self._plan)] = worker  # answered once Ray has started it again
-        return item
+            member.jobs.popleft()
+        except exceptions.RayTaskError as error:
+            if not isinstance(error.cause, RestartedError):
+                raise _failure(member.name, error) from None
+            self._lose(member, "while it had no work", listener)
+        except exceptions.RayError as error:
+            if member.opening is None:
+                self._lose(member, type(error).__name__, listener)
+            elif isinstance(error, exceptions.ActorDiedError):
+                what = f"cannot be started again ({_last_line(error)})"
+                raise RobauditError(member.name, what, "finished work is on disk: run the same command again to continue") from None
+            else:
+                self._open_again(member)
+        else:
+            for text in notes:
+                listener.note(f"{member.name}: {text}")
+            return job.new(step)
+        return None
 
-    def _back(self, call: Any, worker: int) -> Item | Opened | Lost | None:
-        """The report of a restarted worker; None if it was lost again."""
-        del self._opening[call]
-        try:
-            said: Opened | Failed = self._ray.get(call)
-        except self._ray.exceptions.ActorDiedError as error:
-            return Lost(f"cannot be started again ({_last_line(error)})", returns=False)
-        except self._ray.exceptions.RayError as error:
-            if isinstance(error, self._ray.exceptions.RayTaskError):
-                raise
-            self._opening[self._actors[worker].open.remote(self._plan)] = worker
-            return None
-        return said
+    def _lose(self, member: _Member, why: str, listener: Listener) -> None:
+        """Take back the jobs of a lost worker."""
+        jobs = [job for _, job in member.jobs]
+        if jobs and jobs[0].attempts >= _MOST_ATTEMPTS:
+            what = f"was lost {count(jobs[0].attempts, 'time')} at sample {clipped(jobs[0].ids[0], 80)!r} ({why})"
+            raise RobauditError(member.name, what, "look for lack of memory in the logs of Ray, or give each worker more: --memory")
+        listener.note(f"{member.name}: lost ({why}); its work goes to others until it is back")
+        for job in jobs[1:]:
+            job.attempts -= 1  # it was not begun
+        self._returned.extend(rest for job in jobs if (rest := job.rest()) is not None)
+        member.jobs.clear()
+        self._open_again(member)
+
+    def _open_again(self, member: _Member) -> None:
+        member.opening = member.actor.prepare.remote(self._request, member.device)  # answered once Ray has started it again
+
+    def _check(self, name: str, report: Report) -> None:
+        """Refuse a worker whose results would differ from the others'.
+
+        Raises:
+            ModelError: it has another model.
+            SpecError: it is of another kind.
+        """
+        info, first = report.info, self.info
+        here, other = info["model"]["sha256"], first["model"]["sha256"]
+        if here != other:
+            what = f"has other weights there (sha256 {here[:12]}, and {other[:12]} on the first worker)"
+            raise ModelError(f"{report.host}: {info['model']['name']}", what, "put the same file on all machines")
+        if kind_of(info["device"]) != kind_of(first["device"]):
+            what = f"is {info['device']}, and the first worker {first['device']}: they draw other noise"
+            raise SpecError(name, what, "use devices of one kind")
+        for package in ("robaudit", "torch"):
+            if info["versions"].get(package) != first["versions"].get(package):
+                what = f"has {package} {info['versions'].get(package)}, and the first worker {first['versions'].get(package)}"
+                raise SpecError(name, what, "install the same version everywhere")
+
+
+def _failure(name: str, error: Any) -> Exception:
+    """The exception for an error of a worker: its own one-line error, or RuntimeError for a bug."""
+    return error.cause if isinstance(error.cause, RobauditError) else RuntimeError(f"{name}:\n{error}")
 
 
 @contextmanager
 def ray_workers(
-    plan: WorkerPlan, listener: Listener, address: str | None = None, devices: Sequence[torch.device] = ()
-) -> Iterator[tuple[RayWorkers, list[Opened]]]:
+    request: Request, data: Dataset, listener: Listener, address: str | None = None, devices: Sequence[torch.device] = ()
+) -> Iterator[tuple[Crew, Report]]:
     """Start as many workers as the spec asks for or the cluster has room for; they end with the block.
 
     Args:
-        plan: what the workers need.
+        request: what they prepare; objects in memory are sent.
+        data: the samples.
         listener: receives what is waited for.
         address: of the head node, or auto; by default RAY_ADDRESS, or a cluster of this machine alone.
         devices: this machine's devices, one worker each, on a private cluster; empty: use the given cluster.
 
+    Yields:
+        The workers, and the first one's report.
+
     Raises:
         RobauditError: Ray is not installed, the cluster cannot be reached or has too little, or a worker cannot begin.
     """
-    asked = plan.spec.run
+    asked = request.spec.run
     with _connected(address, devices, listener) as ray:
-        if devices:
-            each, several, threads = float(devices[0].type == "cuda"), len(devices), max(1, cores() // len(devices))
-            run = asked.model_copy(update={"device": devices[0].type, "engine": "local"})
+        if devices:  # each worker sees all of them, and takes its own
+            names, each, threads = [str(device) for device in devices], 0.0, max(1, cores() // len(devices))
+            run = asked
         else:
-            gpus, cpus = _resources(ray)
-            each = _gpus_of_each(asked.gpus_per_worker, asked.device, gpus)
-            several, threads = _how_many(asked.workers, each, gpus, cpus), 1
-            run = asked.model_copy(update={"device": "cuda" if each else "cpu", "workers": "auto", "engine": "local"})
-        with _placed(several, {"CPU": threads, "GPU": each} if each else {"CPU": threads}, listener) as (placement, share):
+            there = ray.cluster_resources()
+            gpus, cpus = float(there.get("GPU", 0)), float(there.get("CPU", 0))
+            each, threads = _gpus_of_each(asked.gpus_per_worker, asked.device, gpus), 1
+            names = ["cuda" if each else "cpu"] * _how_many(asked.workers, each, gpus, cpus)
+            run = asked.model_copy(update={"workers": "auto"})  # of the workers themselves: threads
+        with _placed(len(names), {"CPU": threads, "GPU": each} if each else {"CPU": threads}, listener) as (placement, share):
+            spec = request.spec.model_copy(update={"run": run})
             try:
-                model = _on_cpu(plan.model)
-                sent = ray.put(replace(plan, spec=plan.spec.model_copy(update={"run": run}), share=share, model=model))
+                sent = ray.put(replace(request, spec=spec, share=share, model=_on_cpu(request.model)))
             except (TypeError, AttributeError, pickle.PicklingError) as error:
                 raise _unsendable(error, "define its class in a module, without locks and open files") from error
             options = {"num_cpus": threads, "num_gpus": each, "max_restarts": -1, "max_task_retries": 0, "max_concurrency": _AT_ONCE}
             kind = ray.remote(**options)(RayWorker)
-            actors = [kind.options(scheduling_strategy=placement).remote() for _ in range(several)]
-            opened = _opened(ray, actors, sent, listener)
-            yield RayWorkers(ray, actors, sent), opened
-
-
-def _on_cpu(model: nn.Module | None) -> nn.Module | None:
-    """The network moved off CUDA: a worker numbers the devices differently."""
-    if isinstance(model, nn.Module) and any(one.is_cuda for one in (*model.parameters(), *model.buffers())):
-        return copy.deepcopy(model).cpu()
-    return model
+            actors = [(kind.options(scheduling_strategy=placement).remote(), name) for name in names]
+            reports = _reports(ray, actors, sent, listener)
+            crew = Crew(ray, actors, sent, reports, data)
+            for warning, text in reports[0].told:
+                (listener.warn if warning else listener.note)(text)
+            hosts = Counter(one.host for one in reports)
+            kind_there = device_type(reports[0].info["device"])
+            where = names if devices else [f"{number} on {host} ({kind_there})" for host, number in hosts.items()]
+            listener.note(f"{len(names)} workers: {', '.join(where)}")
+            if devices:
+                crew.info["device"] = f"{','.join(names)} {reports[0].info['device'].partition(' ')[2]}"
+            yield crew, reports[0]
 
 
 @contextmanager
@@ -198,41 +357,34 @@ def _placed(several: int, bundle: dict[str, float], listener: Listener) -> Itera
             remove_placement_group(group)
 
 
-def _opened(ray: Any, actors: Sequence[Any], plan: Any, listener: Listener) -> list[Opened]:
-    """The workers' reports once they are ready.
+def _reports(ray: Any, actors: Sequence[tuple[Any, str]], request: Any, listener: Listener) -> list[Report]:
+    """What the workers say once they are ready.
 
     Raises:
         RobauditError: one cannot begin.
     """
-    calls = [actor.open.options(max_task_retries=2).remote(plan) for actor in actors]
-    waiting, opened = calls, dict[Any, Opened]()
-    while waiting:
-        listener.doing(f"starting workers: {len(opened)} of {len(calls)}")  # they may wait for other work on the cluster
-        ready, waiting = ray.wait(waiting, num_returns=len(waiting), timeout=_SIGN, fetch_local=False)
-        opened |= {call: _said(ray, call) for call in ready}
-    return [opened[call] for call in calls]
-
-
-def _said(ray: Any, call: Any) -> Opened:
-    """The report of a worker that has started.
-
-    Raises:
-        RobauditError: it cannot begin.
-    """
+    calls = [actor.prepare.options(max_task_retries=2).remote(request, device) for actor, device in actors]
+    waiting, reports = calls, dict[Any, Report]()
     try:
-        said = ray.get(call)
+        while waiting:
+            listener.doing(f"starting workers: {len(reports)} of {len(calls)}")  # they may wait for other work on the cluster
+            ready, waiting = ray.wait(waiting, num_returns=len(waiting), timeout=_SIGN, fetch_local=False)
+            reports |= {call: ray.get(call) for call in ready}
     except ray.exceptions.RayTaskError as error:
         if isinstance(error.cause, ImportError | AttributeError):  # of a class that this process has and the worker has not
             raise _unsendable(error.cause, "install its module on every node") from None
-        raise
+        raise _failure(_OPTION, error) from None
     except ray.exceptions.RayError as error:
         what = f"a worker was lost while it started ({_last_line(error)})"
         raise RobauditError(_OPTION, what, "has each node robaudit, and enough memory for the model?") from None
-    if isinstance(said, Failed):
-        raise failure(_OPTION, said.error, said.trace)
-    if not isinstance(said, Opened):
-        raise TypeError(f"a worker began with {said}")
-    return said
+    return [reports[call] for call in calls]
+
+
+def _on_cpu(model: nn.Module | None) -> nn.Module | None:
+    """The network moved off CUDA: a worker numbers the devices differently."""
+    if isinstance(model, nn.Module) and any(one.is_cuda for one in (*model.parameters(), *model.buffers())):
+        return copy.deepcopy(model).cpu()
+    return model
 
 
 @contextmanager
@@ -260,7 +412,7 @@ def _connected(address: str | None, devices: Sequence[torch.device], listener: L
         _refuse_unreachable(named, where)
     handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
-        _initialise(ray, named or _ALONE, devices, where)
+        _initialise(ray, named, devices, where)
     finally:
         _restore(handlers)
     try:
@@ -274,50 +426,29 @@ def _connected(address: str | None, devices: Sequence[torch.device], listener: L
             ray.shutdown()
 
 
-def _initialise(ray: Any, address: str, devices: Sequence[torch.device], where: str) -> None:
+def _initialise(ray: Any, named: str | None, devices: Sequence[torch.device], where: str) -> None:
     """Connect to a cluster, or start one.
 
     Raises:
         RobauditError: there is none, or it cannot be used.
     """
-    has = _ALONE_HAS if address == _ALONE else {}
+    has = {} if named else _ALONE_HAS
     if devices:
-        has = {**has, "num_cpus": len(devices) * max(1, cores() // len(devices)), "num_gpus": sum(one.type == "cuda" for one in devices)}
+        has = {**has, "num_cpus": len(devices) * max(1, cores() // len(devices))}
     try:
-        with _seeing(devices), contextlib.chdir(os.path.abspath(os.sep)):  # noqa: PTH100  workers look for modules in this folder first
-            ray.init(address=address, log_to_driver=False, logging_level=logging.CRITICAL, **has)
+        with contextlib.chdir(os.path.abspath(os.sep)):  # noqa: PTH100  workers look for modules in this folder first
+            ray.init(address=named or _ALONE, log_to_driver=False, logging_level=logging.CRITICAL, **has)
     except ray.exceptions.AuthenticationError:
         remedy = "set RAY_AUTH_MODE=token, and have the cluster's token in ~/.ray/auth_token"
         raise RobauditError(where, "asks for a token", remedy) from None
     except (ConnectionError, SystemExit) as error:
         if isinstance(error, SystemExit) and error.code in (signal.SIGTERM, _TERMINATED):  # by Ray's handler, or by ours
             raise SystemExit(_TERMINATED) from None
-        raise RobauditError(where, "no Ray cluster answers", _START_ONE) from None
+        remedy = "start one with ray start --head, or leave --ray-address out to use this machine alone"
+        raise RobauditError(where, "no Ray cluster answers", remedy) from None
     except (RuntimeError, ValueError, OSError) as error:  # such as another version of Python or Ray
-        raise RobauditError(where, f"cannot be used: {_first_line(error)}", "use the same versions of Python and Ray everywhere") from None
-
-
-@contextmanager
-def _seeing(devices: Sequence[torch.device]) -> Iterator[None]:
-    """Let processes that start within the block see these CUDA devices only.
-
-    Raises:
-        SpecError: CUDA_VISIBLE_DEVICES has changed since CUDA began.
-    """
-    before = os.environ.get(_VISIBLE)
-    if not devices or devices[0].type != "cuda":
-        yield
-        return
-    visible = None if before is None else [one.strip() for one in before.split(",")]
-    beyond = next((one for one in devices if visible is not None and one.index >= len(visible)), None)
-    if beyond is not None:
-        raise SpecError("run.device", f"{beyond} is not among {_VISIBLE}={before}", "set it before CUDA is used")
-    os.environ[_VISIBLE] = ",".join(str(one.index) if visible is None else visible[one.index] for one in devices)
-    try:
-        yield
-    finally:
-        os.environ.pop(_VISIBLE)
-        os.environ.update({} if before is None else {_VISIBLE: before})
+        first = next(iter(str(error).strip().splitlines()), type(error).__name__)[:300]
+        raise RobauditError(where, f"cannot be used: {first}", "use the same versions of Python and Ray everywhere") from None
 
 
 def _refuse_unreachable(address: str, where: str) -> None:
@@ -344,7 +475,7 @@ def _restore(handlers: dict[signal.Signals, Any]) -> None:
     """Restore our signal handlers: Ray's would end the process silently."""
     if threading.current_thread() is threading.main_thread():
         for number, handler in handlers.items():
-            with contextlib.suppress(TypeError, ValueError):
+            with suppress(TypeError, ValueError):
                 signal.signal(number, handler)
 
 
@@ -357,16 +488,6 @@ def _last_line(error: Exception) -> str:
     """The last line of Ray's text, which has the cause."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return f"{type(error).__name__}: {lines[-1]}"[:300] if lines else type(error).__name__
-
-
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)[:300]
-
-
-def _resources(ray: Any) -> tuple[float, float]:
-    """GPUs and CPUs of the cluster."""
-    there = ray.cluster_resources()
-    return float(there.get("GPU", 0)), float(there.get("CPU", 0))
 
 
 def _gpus_of_each(asked: Literal["auto"] | float, device: str, gpus: float) -> float:
@@ -394,17 +515,12 @@ def _how_many(asked: Literal["auto"] | int, each: float, gpus: float, cpus: floa
     """The number of workers.
 
     Raises:
-        SpecError: more than there is room for.
+        SpecError: none were asked for, or more than there is room for.
     """
     most = int(min(cpus, math.floor(gpus / each + 1e-9) if each else cpus))
-    if asked == "auto":
-        if most < 1:
-            raise SpecError(_OPTION, "the cluster has no free CPU for a worker", "give its nodes at least one: ray start --num-cpus")
-        return most
-    if asked == 0:
-        raise SpecError("--workers", "0 workers compute nothing", "ask for at least 1")
-    if asked > most:
+    wanted = max(1, most) if asked == "auto" else asked
+    if not 1 <= wanted <= most:
         has = f"{gpus:g} GPUs and {cpus:g} CPUs" if each else f"{cpus:g} CPUs"
         needs = f"{each:g} GPUs and a CPU" if each else "a CPU"
-        raise SpecError("--workers", f"{asked} were requested, each with {needs}, and the cluster has {has}", f"ask for at most {most}")
-    return asked
+        raise SpecError("--workers", f"{wanted} were requested, each with {needs}, and the cluster has {has}", f"ask for 1 to {most}")
+    return wanted

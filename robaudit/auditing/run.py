@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
-from contextlib import closing
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,12 @@ from typing import Any
 from torch import nn
 
 from robaudit.auditing.chunks import step_name
-from robaudit.auditing.environment import image_digest, plugins
-from robaudit.auditing.expected import WORTH_SAYING, as_begun
-from robaudit.auditing.job import Job, prepared
-from robaudit.auditing.loop import OnError, lacking, task_names
+from robaudit.auditing.environment import deterministic, image_digest, pick_devices, plugins
+from robaudit.auditing.expected import SPARE, WORTH_SAYING, as_begun, measure_speed, within_budget
+from robaudit.auditing.loop import OnError, Workers, compute_missing, lacking, task_names
 from robaudit.auditing.outputs import finish, first_info, history
-from robaudit.auditing.prepare import PreparedAudit, Request
+from robaudit.auditing.prepare import OpenedAudit, PreparedAudit, Request, open_audit, prepare
+from robaudit.auditing.ray_cluster import ray_workers
 from robaudit.auditing.resume import (
     default_out,
     existing_info,
@@ -34,6 +35,7 @@ from robaudit.estimators.engine import Engine
 from robaudit.estimators.registry import Task
 from robaudit.files import remove_leftovers
 from robaudit.levels import NoiseLevel, without_levels
+from robaudit.models.logits import rounded_products
 from robaudit.models.pretrained import filled
 from robaudit.progress import Listener
 from robaudit.rows import Row
@@ -59,7 +61,6 @@ def audit(
     listener: Listener | None = None,
     command: str | None = None,
     ray_address: str | None = None,
-    ship: bool = False,
     budget: float | None = None,
     until: UntilDecided | None = None,
 ) -> Run:
@@ -77,7 +78,6 @@ def audit(
         listener: receives notes, warnings and progress.
         command: what the user typed, for run.json.
         ray_address: with ``engine: ray``, of the head node (HOST:PORT) or "auto"; default RAY_ADDRESS, or a cluster of this machine alone.
-        ship: with ``engine: ray``, send model and images to the workers.
         budget: lower draws and images so that a new run takes at most this many seconds.
             An existing run is continued with the draws and images it was begun with.
         until: the analyses of a run that is sampled until its gates are decided, this one last; results of the previous analysis, from
@@ -96,9 +96,8 @@ def audit(
     asked = asked if model is not None else filled(asked)
     if ray_address == "":
         raise SpecError("--ray-address", "is empty", "give HOST:PORT of the head node, or auto")
-    for option, given in (("--ray-address", ray_address is not None), ("--ship", ship)):
-        if given and asked.run.engine != "ray":
-            raise SpecError(option, "is for engine: ray", "add --engine ray, or leave it out")
+    if ray_address is not None and asked.run.engine != "ray":
+        raise SpecError("--ray-address", "is for engine: ray", "add --engine ray, or leave it out")
     log = Logged(listener or Listener())
     with closing(log):
         purpose = "" if budget is None else f"{budget:g}s"
@@ -114,11 +113,11 @@ def audit(
         if old is not None and not is_next(until, old):
             asked = extended(asked, old, str(folder.path))
         request = Request(asked, old, str(folder.path), trust, on_error == "skip", model, dataset)
-        with prepared(request, log, ray_address=ray_address, ship=ship, budget=budget) as job:
+        with prepared(request, log, ray_address=ray_address, budget=budget) as (audit, workers):
             folder.create()
             with locked(folder.path) as lock:
                 folder.guard = lock.check
-                _carry_out(job, folder, old, on_error, log, command, extend=extend, until=until)
+                _carry_out(audit, workers, folder, old, on_error, log, command, extend=extend, until=until)
                 run = read_run(folder.path)
                 lock.check()
         for text in run.info.get("review_warnings", ()):
@@ -126,8 +125,42 @@ def audit(
         return run
 
 
+@contextmanager
+def prepared(
+    request: Request, listener: Listener, *, ray_address: str | None = None, budget: float | None = None
+) -> Iterator[tuple[OpenedAudit, Workers]]:
+    """Prepare an audit for the engine and the devices of its spec; its workers end with the block.
+
+    Args:
+        request: what is asked for.
+        listener: receives notes and warnings.
+        ray_address: the cluster's address, for ``engine: ray``.
+        budget: seconds from now on; draws and images are lowered to fit. For a single device.
+
+    Raises:
+        RobauditError: something is missing, damaged, or does not fit the rest, or memory runs out.
+    """
+    run = request.spec.run
+    devices = pick_devices(run.device) if run.engine == "local" else []
+    started = time.perf_counter()
+    if len(devices) == 1:
+        with deterministic(run.deterministic, devices[0]), rounded_products(False):
+            audit = prepare(request, devices[0], listener)
+            if budget is not None:
+                speed = measure_speed(audit)
+                audit = within_budget(audit, SPARE * budget - (time.perf_counter() - started), speed, listener)
+            yield audit, audit.worker()
+        return
+    if budget is not None:
+        raise SpecError("--budget", "is for a single device, whose speed is measured first", "lower --limit or the samples instead")
+    opened = open_audit(request, listener)
+    with ray_workers(request, opened.data, listener, ray_address, devices) as (crew, first):
+        yield replace(opened, info=crew.info, seen=first.seen), crew
+
+
 def _carry_out(
-    job: Job,
+    audit: OpenedAudit,
+    workers: Workers,
     folder: RunFolder,
     old: Mapping[str, Any] | None,
     on_error: OnError,
@@ -141,7 +174,7 @@ def _carry_out(
 
     The run.json of a complete run stays until the outputs of its extension are written.
     """
-    spec, facts = job.spec, job.facts
+    spec, data, tasks = audit.spec, audit.data, audit.tasks
     if (folder.info() if folder.exists else None) != old:
         raise RunError(str(folder.path), "was changed by another robaudit while this one was starting", "run the command again")
     if old is not None:
@@ -151,22 +184,19 @@ def _carry_out(
         document = spec.document()
         entries = {entry["label"]: entry for entry in document["estimators"]}
         noises = {entry["name"]: without_levels(entry) for entry in document["noise"]}
-        digests = {noise.label: found for noise in job.noises if (found := noise.digests)}
+        digests = {noise.label: found for noise in audit.noises if (found := noise.digests)}
         noises |= {label: {**noises[label], "files": files} for label, files in digests.items()}
         refuse_other_noises(state, noises, str(folder.path))
         every = old is not None and spec.dataset.kind == IN_MEMORY  # read all data in memory
         skipped = [skip["sample_id"] for skip in old["skipped"]] if old and every and old["status"] == "complete" and not extend else None
-        seen = _all_seen(job.samples) if every else facts.check.seen
-        refuse_other_data(state, seen, job.samples.where, every=every, skipped=skipped)
-        by_name = {name: entries[task.label] for task in job.tasks for _, name in task.names}
+        seen = _all_seen(data) if every else audit.seen
+        refuse_other_data(state, seen, data.where, every=every, skipped=skipped)
+        by_name = {name: entries[task.label] for task in tasks for _, name in task.names}
         info = {
-            **first_info(spec, facts, job.samples),
-            "batch_rows": facts.batch_rows,
-            "image_shape": list(facts.image_shape),
-            **facts.effects,
+            **first_info(audit),
             "noise_files": digests,
             "plugins": plugins(spec),
-            **history(old, command, facts.device, job.workers),
+            **history(old, command, audit.info["device"], workers.number),
             **_analyses(until, old),
         }
         if old is not None and is_next(until, old):
@@ -176,10 +206,12 @@ def _carry_out(
             refuse_other_options(state, entries, str(folder.path))
         else:
             state.forget_others(by_name)
-        state.begin(job.samples, task_names(job.tasks), by_name, noises)
-        images = lacking(state, job.tasks)
-        if job.speed is not None and any(images) and (expected := job.speed().expected(job.tasks, images)).seconds >= WORTH_SAYING:
-            log.note(expected.text)
+        state.begin(data, task_names(tasks), by_name, noises)
+        images = lacking(state, tasks)
+        if isinstance(audit, PreparedAudit) and any(images):
+            expected = measure_speed(audit).expected(tasks, images)
+            if expected.seconds >= WORTH_SAYING:
+                log.note(expected.text)
         complete = old is not None and old["status"] == "complete"
         finished = old is not None and complete and old["identity"] == info["identity"] and folder.outputs_intact(old)
         if not complete:
@@ -190,9 +222,9 @@ def _carry_out(
             folder.guard()
             log.open(folder.path)
         with log.until_interrupted():
-            if job.compute_missing(state, log, on_error) or not finished:
+            if compute_missing(state, data, tasks, workers, log, on_error=on_error) or not finished:
                 log.doing("writing the results")
-                finish(folder, info, state.results(), state.skips(), job.tasks, state.seconds())
+                finish(folder, info, state.results(), state.skips(), tasks, state.seconds())
                 return
     if old is not None and (list(spec.gates), spec.title) != (list(old["spec"].get("gates", ())), old["name"]):
         # neither changes what was computed
@@ -253,7 +285,8 @@ def compute(
     """
     with State() as state:
         state.begin(samples, task_names(tasks))
-        replace(ready, engine=engine, samples=samples, tasks=tuple(tasks)).compute_missing(state, listener, on_error)
+        worker = replace(ready, engine=engine, data=samples, tasks=tuple(tasks)).worker()
+        compute_missing(state, samples, tasks, worker, listener, on_error=on_error)
         seconds = state.seconds()
         spent = {(task.label, task.at): seconds.get(step_name(task), 0.0) for task in tasks}
         return Computed({row.key: row for sample in state.results() for row in sample.rows}, spent, tuple(state.skips()))

@@ -3,44 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from robaudit.errors import DataError, RobauditError, SpecError
-from robaudit.levels import LevelName, NoiseLevel
+from robaudit.levels import LevelName
 from robaudit.noise.base import shape_of
-from robaudit.noise.registry import Noise
+from robaudit.noise.process import NoiseProcess
 from robaudit.text import count
 
 _ROUNDING = 1e-6  # of pixels
 _BEYOND = 0.25  # resampling overshoots [0, 1] by less; normalised pixels by more
 _LEAST_BYTE, _MOST_BYTE = 64, 255  # pixels whose largest value lies between them look like bytes
 _DRAWS, _HALF_RANGE = 4, 0.5  # of a noise whose level is above 1, to see what it does to pixels
-_USUAL, _STEP = 0.5, 4.0  # a level as high is not remarkable, nor is one that is so many times another
 _LEAST_GREY, _MOST_GREY = 2, 255  # levels that are likely to be grey levels; 1 to 2 are used for certificates
 
 
-@dataclass(frozen=True, slots=True)
-class Impossible:
-    """Impossible values: the audit is refused unless the spec says ``run.as_given``.
-
-    Attributes:
-        where: the place, as the user knows it.
-        what: what is wrong there.
-        remedy: what would be right.
-        error: the exception class.
-    """
-
-    where: str
-    what: str
-    remedy: str
-    error: type[RobauditError]
-
-
-Finding = str | Impossible
-"""Odd values: a warning only."""
+Finding = str | RobauditError
+"""A warning about odd values, or the error about impossible ones, which the spec accepts with ``run.as_given``."""
 
 
 def accepted(findings: Iterable[Finding], *, as_given: bool) -> tuple[str, ...]:
@@ -55,10 +36,10 @@ def accepted(findings: Iterable[Finding], *, as_given: bool) -> tuple[str, ...]:
     """
     found = []
     for one in findings:
-        if isinstance(one, Impossible) and not as_given:
+        if isinstance(one, RobauditError) and not as_given:
             override = "audit this as it is given: run.as_given: true, or robaudit estimate --as-given"
-            raise one.error(one.where, one.what, f"{one.remedy}, or {override}")
-        found.append(f"{one.where}: {one.what}; {one.remedy}" if isinstance(one, Impossible) else one)
+            raise type(one)(one.where, one.what, f"{one.remedy}, or {override}")
+        found.append(str(one))
     return tuple(found)
 
 
@@ -83,20 +64,20 @@ def pixel_findings(where: str, low: float, high: float, *, scaled: bool) -> Iter
     if (scaled and max(-low, high) <= _LEAST_BYTE) or (low >= -_BEYOND and high <= 1 + _BEYOND):
         yield f"{where}: {what}, for which noise levels are meant"
     elif low >= 0 and _LEAST_BYTE < high <= _MOST_BYTE:
-        yield Impossible(where, f"{what}: they look like 0-255", "divide them by 255 (in a .npz: dataset.scale: 255)", DataError)
+        yield DataError(where, f"{what}: they look like 0-255", "divide them by 255 (in a .npz: dataset.scale: 255)")
     elif low < -_BEYOND:
         remedy = "give pixels that are not normalised, and mean and std for the model, which are applied after the noise"
-        yield Impossible(where, f"{what}: they look normalised", remedy, DataError)
+        yield DataError(where, f"{what}: they look normalised", remedy)
     else:
-        yield Impossible(where, what, "divide them by the value of full intensity (in a .npz: dataset.scale)", DataError)
+        yield DataError(where, what, "divide them by the value of full intensity (in a .npz: dataset.scale)")
 
 
-def level_findings(noises: Sequence[Noise], image: Tensor, sample_id: str) -> Iterator[Finding]:
+def level_findings(noises: Sequence[NoiseProcess], image: Tensor, sample_id: str) -> Iterator[Finding]:
     """Levels that cannot be meant for pixels in [0, 1]: 8 where 8/255 is usual.
 
-    A level is reported if it is a standard deviation or radius above 1, no smaller levels lead up to it, and the noise moves pixels by
-    more than half their range (a Euclidean ball may well have a larger radius, and a kind may scale its level). From 2 on it
-    is impossible. There is at most one finding for each noise.
+    Levels are reported if they are standard deviations or radii, all above 1 (large ones beside small ones are meant), and the noise
+    moves pixels by more than half their range (a Euclidean ball may well have a larger radius, and a kind may scale its level). From 2 on
+    they are impossible. There is at most one finding for each noise.
 
     Args:
         noises: of the run; they fit the image.
@@ -107,8 +88,8 @@ def level_findings(noises: Sequence[Noise], image: Tensor, sample_id: str) -> It
         NoiseError: the noise of a plugin fails.
     """
     for noise in noises:
-        beyond = [at for at in _unprepared(noise.levels) if at.number > 1 and at.name in (LevelName.SIGMA, LevelName.EPS)]
-        if beyond and _typical_change(noise, image, sample_id, beyond[0].number) > _HALF_RANGE:
+        beyond = sorted((at for at in noise.levels if at.name in (LevelName.SIGMA, LevelName.EPS)), key=lambda at: at.number)
+        if beyond and beyond[0].number > 1 and _typical_change(noise, image, sample_id, beyond[0].number) > _HALF_RANGE:
             at, more = beyond[0], len(beyond) - 1
             is_ = f"and {count(more, 'more level')} are more than" if more else f"is {at.number:g} times"
             where, what = f"{noise.label} noise", f"{at.name} {at.number:g} {is_} the whole range of pixels in [0, 1]"
@@ -116,25 +97,14 @@ def level_findings(noises: Sequence[Noise], image: Tensor, sample_id: str) -> It
                 yield f"{where}: {what}"
             elif _LEAST_GREY <= at.number <= _MOST_GREY:
                 meant = f"{at.number:g}/255 = {at.number / 255:.3g} was probably meant: write {at.number:g}/255"
-                yield Impossible(where, what, meant, SpecError)
+                yield SpecError(where, what, meant)
             else:
-                yield Impossible(where, what, "give levels for pixels in [0, 1]", SpecError)
+                yield SpecError(where, what, "give levels for pixels in [0, 1]")
 
 
-def _unprepared(levels: Sequence[NoiseLevel]) -> list[NoiseLevel]:
-    """The levels that no smaller ones lead up to: a grid from 0.3 to 10, say, has large levels on purpose."""
-    found, reached = list[NoiseLevel](), _USUAL
-    for at in sorted(levels, key=lambda at: at.number):
-        if at.number <= reached:
-            reached = max(reached, _STEP * at.number)
-        else:
-            found.append(at)
-    return found
-
-
-def _typical_change(noise: Noise, image: Tensor, sample_id: str, level: float) -> float:
+def _typical_change(noise: NoiseProcess, image: Tensor, sample_id: str, level: float) -> float:
     """The root mean square of the change of a pixel."""
-    source, x = noise.source(0, image.device, image.dtype), image[None]
+    source, x = noise.seeded(0, image.device, image.dtype), image[None]
     draws = source.blocks(sample_id, _DRAWS, shape_of(image))  # of a large image, a block holds fewer
     changes = torch.cat([source.noisy(x, z, level, ids=[sample_id]) - x for z in draws])
     return float(changes.square().mean().sqrt())

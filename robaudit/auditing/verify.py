@@ -12,19 +12,16 @@ import torch
 
 from robaudit.auditing.claim import noises_of, spec_of, without_download
 from robaudit.auditing.environment import deterministic, device_name, image_digest, pick_device, versions
-from robaudit.auditing.loop import ThisProcess, compute_missing, task_names
-from robaudit.auditing.setup import make_engine, make_model, make_sizer
+from robaudit.auditing.prepare import Request, prepare
+from robaudit.auditing.run import compute
 from robaudit.datasets.base import Dataset
 from robaudit.datasets.load import open_dataset
 from robaudit.datasets.select import Selected
 from robaudit.errors import RunError
-from robaudit.estimators.base import Need
-from robaudit.estimators.registry import tasks_of
 from robaudit.files import file_sha256
 from robaudit.levels import NoiseLevel
-from robaudit.memory import memory_limit
 from robaudit.models.files import hub_weights, is_hub
-from robaudit.models.logits import LogitModel, for_noisy_passes, rounded_products
+from robaudit.models.logits import rounded_products
 from robaudit.progress import Listener
 from robaudit.quantities import IntervalKind
 from robaudit.rows import Row, bits_of
@@ -32,7 +29,6 @@ from robaudit.spec.model import AuditSpec
 from robaudit.store.folder import OUTPUTS, RunFolder
 from robaudit.store.info import RowBits, device_type, kind_of
 from robaudit.store.run import Run
-from robaudit.store.state import State
 
 _RELATIVE, _ABSOLUTE, _VOTES = 5e-4, 1e-7, 2  # tolerances
 _FROM_VOTES = (IntervalKind.CLOPPER_PEARSON, IntervalKind.ANTITHETIC, IntervalKind.CONFIDENCE_SEQUENCE)
@@ -122,7 +118,7 @@ def verify(
     rows = [row for row in run.rows if row.sample_id in drawn]
     subset = _subset(run, dataset, drawn)
     with deterministic(spec.run.deterministic, chosen), rounded_products(False):
-        recomputed = _recompute(run, spec, subset, make_model(spec, None, chosen, trust=trust), listener)
+        recomputed = _recompute(run, Request(spec, trust=trust, dataset=subset), chosen, listener)
     differences = [difference for row in rows for difference in _differences(run, row, recomputed[row.key])]
     altered = [name for name in OUTPUTS if file_sha256(run.path / name) != run.info["files"].get(name)]
     identical = sum(replace(row, note="") == replace(recomputed[row.key], note="") for row in rows)  # the end of a run adds notes
@@ -162,26 +158,14 @@ def _subset(run: Run, dataset: Dataset, ids: set[str]) -> Selected:
     return Selected(dataset, indices)
 
 
-def _recompute(
-    run: Run, spec: AuditSpec, dataset: Dataset, network: LogitModel, listener: Listener
-) -> Mapping[tuple[str, NoiseLevel, str], Row]:
+def _recompute(run: Run, request: Request, device: torch.device, listener: Listener) -> Mapping[tuple[str, NoiseLevel, str], Row]:
     """Compute the rows of a data set as an audit would."""
-    if network.sha256 != run.info["model"]["sha256"]:
-        raise RunError(
-            str(run.path), f"was made with other weights than {network.name} holds now", "restore the model the run was made with"
-        )
-    noisy = for_noisy_passes(network, spec.run.precision)
-    image = dataset[0].pixels
-    limit = memory_limit(spec.run.memory)
-    tasks = tasks_of(spec)
-    noises = noises_of(run, spec)
-    gradients = any(Need.GRADIENTS in task.estimator.needs for task in tasks)
-    engine = make_engine(spec, noises, network, noisy, run.info["model"]["classes"], image, limit, gradients=gradients)
-    with State() as state:
-        state.begin(dataset, task_names(tasks))
-        sizer = make_sizer(spec, engine, tasks, image, limit, mixed=run.info["rows"]["kind"] == RowBits.MIXED)
-        compute_missing(state, dataset, tasks, ThisProcess(engine, sizer, dataset.where), listener)
-        return {row.key: row for sample in state.results() for row in sample.rows}
+    noises_of(run, request.spec)
+    audit = prepare(request, device, Listener())
+    if audit.info["model"]["sha256"] != run.info["model"]["sha256"]:
+        what = f"was made with other weights than {audit.info['model']['name']} holds now"
+        raise RunError(str(run.path), what, "restore the model the run was made with")
+    return compute(audit, audit.engine, audit.data, audit.tasks, listener).rows
 
 
 def _differences(run: Run, row: Row, now: Row) -> Iterator[Mismatch]:

@@ -185,14 +185,6 @@ def estimate(
             min=0, metavar="X", rich_help_panel="Ray", help="With --engine ray: GPUs of each worker. Default: 1 where the cluster has any."
         ),
     ] = None,
-    ship: Annotated[
-        bool,
-        typer.Option(
-            "--ship",
-            rich_help_panel="Ray",
-            help="With --engine ray: send model and images to the workers, which otherwise read them by path.",
-        ),
-    ] = False,
     memory: Annotated[
         str | None,
         typer.Option(metavar="SIZE", rich_help_panel=RUNNING, help="Limit main memory, for example 4GB. Default: what is free."),
@@ -329,7 +321,6 @@ def estimate(
                 listener=reporter,
                 command=command,
                 ray_address=ray_address,
-                ship=ship,
                 budget=seconds,
                 until=until,
             )

@@ -257,4 +257,4 @@ def _check(spec: AuditSpec, path: Path, *, trust: bool) -> None:
         except RobauditError:
             say("nothing was written; to edit the spec by hand, write it with --no-check")
             raise
-        reporter.note(measure_speed(ready).expected(ready.tasks, [len(ready.samples)] * len(ready.tasks)).text)
+        reporter.note(measure_speed(ready).expected(ready.tasks, [len(ready.data)] * len(ready.tasks)).text)

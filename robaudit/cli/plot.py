@@ -150,7 +150,7 @@ def _noise(
     if images > _MOST_PREVIEWED:
         raise SpecError(f"--max-images {images}", "does not fit the picture", f"give at most {_MOST_PREVIEWED}")
     written = load_spec(path, settings=settings or (), sigmas=sigma or (), noises=noise or (), levels=level or ())
-    from robaudit.auditing.setup import check_noises
+    from robaudit.auditing.prepare import check_noises
     from robaudit.datasets.base import first_samples
     from robaudit.datasets.load import open_dataset
     from robaudit.models.pretrained import filled

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from robaudit.estimators.batch import ImageBatch
     from robaudit.models.logits import LogitModel
-    from robaudit.noise.base import NoiseKind
+    from robaudit.noise.base import Noise
     from robaudit.results import Result
     from robaudit.rows import Row
 
@@ -116,11 +116,11 @@ class Estimator(SpecSection, ABC):
         except ValidationError:
             return None
 
-    def unfit(self, form: NoiseKind) -> str:
+    def unfit(self, form: Noise) -> str:
         """Why it cannot work with a noise although its needs are met, in a few words; usually ''."""
         return ""
 
-    def unfit_at(self, form: NoiseKind, level: float) -> str:
+    def unfit_at(self, form: Noise, level: float) -> str:
         """Why it cannot work at this level of a noise that it can work with, in a few words; usually ''."""
         return ""
 

@@ -13,8 +13,8 @@ from torch import Tensor
 from robaudit.estimators.engine import Engine, NoisyBatch, padded
 from robaudit.levels import NoiseLevel
 from robaudit.models.logits import LogitModel
-from robaudit.noise.base import NoiseKind, shape_of
-from robaudit.noise.registry import NoiseSource
+from robaudit.noise.base import Noise, shape_of
+from robaudit.noise.process import NoiseProcess
 from robaudit.numerics.margins import halves, margin_gradients, margins, other_classes
 from robaudit.numerics.normal import normal_cdf
 from robaudit.numerics.rowwise import mean_over, total, variance_over
@@ -33,7 +33,7 @@ _ALIKE_ROWS = 8  # on the CPU as fast as more (measured), and fewer images are p
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """The margins selected for each image, the smallest estimated z first.
+    """The margins selected for each image, the smallest estimated z first; or all of them, by class.
 
     Attributes:
         others: class of each selected margin (images, most), -1 as padding.
@@ -62,15 +62,13 @@ class LinearFit:
         mean: margins c (images, groups, margins), float64.
         gradients: u (images, groups, margins, pixels).
         counts: draws in each group (groups,).
-        others: class behind each margin (images, margins).
-        kept: the selection, or None if all margins are there.
+        kept: the selection.
     """
 
     mean: Tensor
     gradients: Tensor
     counts: Tensor
-    others: Tensor
-    kept: Kept | None
+    kept: Kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +78,12 @@ class Tangent:
     Attributes:
         mean: margins c (images, margins), float64.
         gram: u_i^T S u_j, the covariance under unit noise (images, margins, margins), float64.
-        others, kept: as in :class:`LinearFit`.
+        kept: the selection.
     """
 
     mean: Tensor
     gram: Tensor
-    others: Tensor
-    kept: Kept | None
+    kept: Kept
 
 
 @dataclass(frozen=True)
@@ -152,8 +149,8 @@ class ImageBatch:
         predicted = logits.argmax(1)
         if grams:
             rows = engine.gradient_rows(x.shape[1:], k)
-            for clip in dict.fromkeys(engine.noises[noise].form.clip for noise in grams):
-                model, clipped = engine.model.clipping(clip), [noise for noise in grams if engine.noises[noise].form.clip == clip]
+            for clip in dict.fromkeys(engine.noises[noise].noise.clip for noise in grams):
+                model, clipped = engine.model.clipping(clip), [noise for noise in grams if engine.noises[noise].noise.clip == clip]
                 for part in torch.arange(len(x), device=x.device).split(rows):
                     _, _, u = margin_gradients(model, padded(x[part], rows), padded(predicted[part], rows))
                     for noise in clipped:
@@ -184,14 +181,14 @@ class ImageBatch:
         return self.at.number
 
     @property
-    def noise(self) -> NoiseKind:
+    def noise(self) -> Noise:
         """The noise: its options, and its map from normal variables to pixels."""
-        return self._source.form
+        return self._process.noise
 
     @property
     def amplitude(self) -> float:
         """The number that scales additive noise at this level: the covariance is amplitude^2 times the covariance of unit noise."""
-        return self._source.amplitude(self.level, shape_of(self.x))
+        return self._process.amplitude(self.level, shape_of(self.x))
 
     @property
     def model(self) -> LogitModel:
@@ -205,12 +202,11 @@ class ImageBatch:
 
     def normals(self, purpose: str, image: int, draws: int, start: int = 0) -> Iterator[Tensor]:
         """Standard normal variables of an image for one purpose only, as blocks (n, *latent_shape)."""
-        return self._source.blocks(f"{purpose}\x1f{self.ids[image]}", draws, shape_of(self.x), start)
+        return self._process.blocks(f"{purpose}\x1f{self.ids[image]}", draws, shape_of(self.x), start)
 
     def scalars(self, purpose: str, image: int, draws: int) -> Iterator[Tensor]:
         """Standard normal numbers of an image for one purpose only, as blocks (n,)."""
-        blocks = self._source.draws.blocks(f"{purpose}\x1f{self.ids[image]}", draws, (1,))
-        return (block[:, 0] for block in blocks)
+        return self._process.scalars(f"{purpose}\x1f{self.ids[image]}", draws)
 
     def pixels(self, image: Tensor, z: Tensor) -> Tensor:
         """Noisy pixels from normal variables.
@@ -226,7 +222,7 @@ class ImageBatch:
 
     def noisy_pixels(self, x: Tensor, ids: Sequence[str], z: Tensor) -> Tensor:
         """Like :meth:`pixels`, for clean pixels and sample ids already looked up."""
-        return self._source.noisy(x, z, self.level, ids=ids)
+        return self._process.noisy(x, z, self.level, ids=ids)
 
     def steady_rows(self) -> tuple[int, int]:
         """Rows of a pass, and of one that differentiates a number a row, for searches whose decisions depend on the last digits."""
@@ -235,14 +231,14 @@ class ImageBatch:
 
     def derivative(self, z: Tensor) -> Tensor | None:
         """The derivative of each noisy value with respect to its own normal variable, if the noise has a formula."""
-        return self._source.derivative(z, self.level)
+        return self._process.derivative(z, self.level)
 
     def gram(self, gradients: Tensor, x: Tensor) -> Tensor:
         """u_i^T S u_j of unit noise for gradients (n, margins, pixels) of the images ``x``; float64."""
-        return self._source.gram(gradients, x)
+        return self._process.gram(gradients, x)
 
     @property
-    def _source(self) -> NoiseSource:
+    def _process(self) -> NoiseProcess:
         return self.engine.noises[self.at.noise]
 
     @cached_property
@@ -279,9 +275,9 @@ class ImageBatch:
                 self.lost.update(image[broken].tolist())
             yield logits, image
 
-    def nearest(self, z: Tensor, others: Tensor | None = None) -> list[int]:
-        """The class of the smallest z (n, k): the likeliest flip; ``others`` names the classes when they are not all."""
-        classes = self.others if others is None else torch.where(others < 0, others[:, :1], others)
+    def nearest(self, z: Tensor, kept: Kept | None = None) -> list[int]:
+        """The class of the smallest z (n, k): the likeliest flip; ``kept``: the classes, if they were selected."""
+        classes = self.others if kept is None else torch.where(kept.others < 0, kept.others[:, :1], kept.others)
         found: list[int] = classes.gather(1, z.argmin(1, keepdim=True))[:, 0].tolist()
         return found
 
@@ -294,7 +290,7 @@ class ImageBatch:
         if self.classes - 1 <= ALL:
             if self.at.noise not in self.grams:
                 raise ValueError("the clean pass has recorded no gradients; declare Need.JACOBIAN")
-            return Tangent(self.margins, self.grams[self.at.noise], self.others, None)
+            return Tangent(self.margins, self.grams[self.at.noise], self._all())
         if most not in self._tangents:
             self._tangents[most] = self._tangent(most)
         return self._tangents[most]
@@ -310,24 +306,28 @@ class ImageBatch:
         return self._fits[key]
 
     def _tangent(self, most: int | None) -> Tangent:
-        kept = None if most is None else keep_margins(self.margins, self._slopes(), self.others, most)
-        others = self.others if kept is None else kept.others
-        k = others.shape[1]
+        kept = self._all() if most is None else keep_margins(self.margins, self._slopes(), self.others, most)
+        k = kept.others.shape[1]
         rows = self.engine.gradient_rows(self.x.shape[1:], k)
-        if kept and self.x.device.type == "cpu":
+        if most is not None and self.x.device.type == "cpu":
             rows = min(rows, _ALIKE_ROWS)
         mean = torch.empty((len(self.x), k), dtype=torch.float64, device=self.x.device)
         gram = torch.empty((len(self.x), k, k), dtype=torch.float64, device=self.x.device)
-        for part in _alike(kept, len(self.x), self.x.device).split(rows):
+        for part in kept.counts.argsort(stable=True).split(rows):  # images with similar numbers of margins share passes
             full = padded(part, rows)
-            found = margin_gradients(self.model, self.x[full], self.predicted[full], others[full] if kept else None)
+            found = margin_gradients(self.model, self.x[full], self.predicted[full], None if most is None else kept.others[full])
             g, u = (out[: len(part)] for out in found[1:])
             mean[part], gram[part] = g.double(), self.gram(u, self.x[part])
-        return Tangent(mean, gram, others, kept)
+        return Tangent(mean, gram, kept)
+
+    def _all(self) -> Kept:
+        """The selection of all margins."""
+        none = torch.zeros(len(self.x), dtype=torch.float64, device=self.x.device)
+        return Kept(self.others, torch.full_like(self.predicted, self.classes - 1), none, none)
 
     def _slopes(self) -> Tensor:
         """Estimated variance of each margin's tangent, (n, classes - 1): differences over a short step along each of 8 draws."""
-        short = replace(self.at, level=self._source.additive.shrunk(self.level, _STEP))
+        short = replace(self.at, level=self._process.additive.shrunk(self.level, _STEP))
         g = self._few_margins(short, pairs=False) - self.margins[:, None]
         return mean_over(g.square(), 1) / _STEP**2
 
@@ -346,19 +346,18 @@ class ImageBatch:
         return mean_over(even, 1), variance_over(even, 1) + mean_over(odd.square(), 1)
 
     def _noisy_linear(self, draws: int, pairs: bool, groups: int, most: int | None) -> LinearFit:
-        kept = None if most is None else keep_margins(*self._moments, self.others, most)
-        others = self.others if kept is None else kept.others
-        n, k = others.shape
+        kept = self._all() if most is None else keep_margins(*self._moments, self.others, most)
+        n, k = kept.others.shape
         per_unit = 2 if pairs else 1
         units = draws // per_unit
         mean = torch.zeros((n * groups, k), dtype=torch.float64, device=self.x.device)
         gradients = torch.zeros((n * groups, k, self.x[0].numel()), dtype=self.x.dtype, device=self.x.device)
         rows = self.engine.gradient_rows(self.x.shape[1:], k)
-        order = _alike(kept, n, self.x.device)
+        order = kept.counts.argsort(stable=True)
         x, ids = self.x[order], [self.ids[b] for b in order.tolist()]
         for batch in self.engine.noisy_batches(x, ids, self.at, draws, rows, pairs=pairs):
             image, full = order[batch.image], order[padded(batch.image, rows)]
-            found = margin_gradients(self.model, batch.padded, self.predicted[full], others[full] if kept else None)
+            found = margin_gradients(self.model, batch.padded, self.predicted[full], None if most is None else kept.others[full])
             g, u = (out[: len(image)] for out in found[1:])
             slot = image * groups + (batch.draw // per_unit) * groups // units
             mean.index_add_(0, slot, g.double())
@@ -366,12 +365,7 @@ class ImageBatch:
         counts = torch.bincount(torch.arange(units, device=self.x.device) * groups // units, minlength=groups) * per_unit
         mean = mean.view(n, groups, k) / counts[:, None]
         gradients = gradients.view(n, groups, k, -1).div_(counts.to(gradients.dtype)[:, None, None])
-        return LinearFit(mean, gradients, counts, others, kept)
-
-
-def _alike(kept: Kept | None, images: int, device: torch.device) -> Tensor:
-    """An order in which images with similar numbers of margins share passes."""
-    return torch.arange(images, device=device) if kept is None else kept.counts.argsort(stable=True)
+        return LinearFit(mean, gradients, counts, kept)
 
 
 def keep_margins(mean: Tensor, variance: Tensor, others: Tensor, most: int) -> Kept:

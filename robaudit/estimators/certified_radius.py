@@ -14,7 +14,7 @@ from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.certificate import CERTIFICATE, certificate
 from robaudit.estimators.mc import Counts, count_votes, in_rounds
 from robaudit.names import Part
-from robaudit.noise.base import NoiseKind
+from robaudit.noise.base import Noise
 from robaudit.noise.gaussian import Gaussian
 from robaudit.noise.laplace import Laplace
 from robaudit.noise.uniform import Uniform
@@ -82,14 +82,14 @@ class CertifiedRadius(Estimator):
         """The clean pass, the selection and the samples; with ``decide`` a typical number."""
         return 1 + self.selection + (self.samples if self.decide is None else min(self.samples, _USUAL_TO_DECIDE)), 0
 
-    def unfit(self, form: NoiseKind) -> str:
+    def unfit(self, form: Noise) -> str:
         """Refuse noise without a theorem, or with one for another norm."""
         theorem = theorem_of(form)
         if theorem is None:
             return "certificates are known for gaussian (l2), laplace (l1) and uniform noise in the box (l1)"
         return "" if theorem.norm == self.norm else f"its certificates are in {theorem.norm} (norm: {theorem.norm})"
 
-    def unfit_at(self, form: NoiseKind, level: float) -> str:
+    def unfit_at(self, form: Noise, level: float) -> str:
         """Refuse a radius that no draws could certify."""
         theorem = theorem_of(form)
         if self.decide is None or theorem is None:
@@ -187,7 +187,7 @@ class _Bound(NamedTuple):
     not_finite: int
 
 
-def theorem_of(form: NoiseKind) -> Theorem | None:
+def theorem_of(form: Noise) -> Theorem | None:
     """The theorem for a kind of noise, or None."""
     if isinstance(form, Gaussian):
         return GAUSSIAN

@@ -17,8 +17,7 @@ from robaudit.levels import GAUSSIAN, NoiseLevel
 from robaudit.memory import extra_peak, free_bytes
 from robaudit.models.logits import LogitModel
 from robaudit.noise.base import shape_of
-from robaudit.noise.draws import DrawPool
-from robaudit.noise.registry import NoiseSource
+from robaudit.noise.process import DrawPool, NoiseProcess
 
 _CPU_VALUES, _CUDA_VALUES = 3 * 2**16, 3 * 2**20
 _CPU_ROWS, _CUDA_ROWS, _FEWEST_ROWS = 128, 4096, 8
@@ -55,13 +54,6 @@ class Fit(NamedTuple):
     gradient_rows: int
 
 
-class _Filled(NamedTuple):
-    """A batch, without and with its padding."""
-
-    x: Tensor
-    padded: Tensor
-
-
 class Engine:
     """Runs a network over clean and noisy images in batches of a fixed size.
 
@@ -82,7 +74,7 @@ class Engine:
     def __init__(
         self,
         model: LogitModel,
-        noises: NoiseSource | Mapping[Any, NoiseSource],
+        noises: NoiseProcess | Mapping[Any, NoiseProcess],
         classes: int,
         batch_size: int | None = None,
         *,
@@ -91,7 +83,7 @@ class Engine:
         free: int | None = None,
     ) -> None:
         self.model, self.classes = model, classes
-        self.noises: dict[str | None, NoiseSource] = {GAUSSIAN: noises} if isinstance(noises, NoiseSource) else dict(noises)
+        self.noises: dict[str | None, NoiseProcess] = {GAUSSIAN: noises} if isinstance(noises, NoiseProcess) else dict(noises)
         self._noisy, self._batch_size = noisy or model, batch_size
         self._most_rows = None if fit is None else fit.rows
         self._most_gradient_rows = None if fit is None else fit.gradient_rows
@@ -169,7 +161,7 @@ class Engine:
 
     def model_under(self, noise: str | None) -> LogitModel:
         """The model for this noise's copies: it clips their pixels if the noise asks for it."""
-        return self.model.clipping(self.noises[noise].form.clip)
+        return self.model.clipping(self.noises[noise].noise.clip)
 
     def logits(self, x: Tensor) -> Tensor:
         """Logits of images (n, channels, height, width), batched; float64 (n, classes)."""
@@ -184,12 +176,9 @@ class Engine:
         self, x: Tensor, ids: Sequence[str], at: NoiseLevel, draws: int, *, start: int = 0, pairs: bool = False, frames: bool = False
     ) -> Iterator[tuple[NoisyBatch, Tensor]]:
         """Noisy batches with their logits, in inference mode."""
-        rows = self.rows(x.shape[1:])
-        model = self._noisy.clipping(self.noises[at.noise].form.clip)
+        model, rows = self._noisy.clipping(self.noises[at.noise].noise.clip), self.rows(x.shape[1:])
         for batch in self.noisy_batches(x, ids, at, draws, rows, start=start, pairs=pairs, frames=frames):
-            with torch.inference_mode():
-                logits = model(batch.padded)[: len(batch.x)]
-            yield batch, logits
+            yield batch, _logits(model, batch.padded, len(batch.x))
 
     def noisy_batches(
         self,
@@ -215,9 +204,11 @@ class Engine:
             for b, sample_id in enumerate(ids)
             for block in standard(sample_id, draws // per_unit, shape, start // per_unit)
         )
-        for first, filled in self._filled(x, ids, at.noise, parts, rows, len(x) * draws):
-            index = torch.arange(first, first + len(filled.x), device=x.device)
-            yield NoisyBatch(filled.x, index // draws, index % draws, filled.padded)
+        done = 0
+        for filled, full in self._filled(x, ids, at.noise, parts, rows, len(x) * draws):
+            index = torch.arange(done, done + filled, device=x.device)
+            done += filled
+            yield NoisyBatch(full[:filled], index // draws, index % draws, full)
 
     def pool(self, x: Tensor, ids: Sequence[str], noise: str | None) -> DrawPool | None:
         """A cache on a CUDA device for the draws of :meth:`chosen_logits`."""
@@ -249,23 +240,21 @@ class Engine:
             (rows, classes): image by image, in the order of its draws.
         """
         source, rows, shape = self.noises[noise], self.rows(x.shape[1:]), shape_of(x)
-        model = self._noisy.clipping(source.form.clip)
+        model = self._noisy.clipping(source.noise.clip)
         kept = None if pool is None else pool.holding(images, max(int(numbers[-1]) for numbers in draws) + 1, x)
         if kept is not None:
             yield from self._pooled_logits(model, x, source, images, levels, draws, kept)
             return
         wanted = [(ids[b], numbers) for b, numbers in zip(images, draws, strict=True)]
         parts = ((images[which], levels[which], z) for which, z in source.chosen(wanted, shape))
-        for _, filled in self._filled(x, ids, noise, parts, rows, sum(map(len, draws))):
-            with torch.inference_mode():
-                logits = model(filled.padded)[: len(filled.x)]
-            yield logits
+        for filled, full in self._filled(x, ids, noise, parts, rows, sum(map(len, draws))):
+            yield _logits(model, full, filled)
 
     def _pooled_logits(
         self,
         model: LogitModel,
         x: Tensor,
-        source: NoiseSource,
+        source: NoiseProcess,
         images: Sequence[int],
         levels: Sequence[float],
         draws: Sequence[NDArray[np.int64]],
@@ -277,15 +266,13 @@ class Engine:
         at = torch.from_numpy(where).to(x.device, non_blocking=True)
         level = torch.from_numpy(np.repeat(levels, sizes)).to(x.device, x.dtype, non_blocking=True)[:, None, None, None]
         for (image, draw), part in zip(at.split(rows, 1), level.split(rows), strict=True):
-            with torch.inference_mode():
-                pixels = source.form.noisy_rows(x[image], kept[image, draw].to(x.dtype), part)
-                logits = model(padded(pixels, rows))[: len(pixels)]
-            yield logits
+            pixels = source.noise.noisy_rows(x[image], kept[image, draw].to(x.dtype), part)
+            yield _logits(model, padded(pixels, rows), len(pixels))
 
     def _filled(
         self, x: Tensor, ids: Sequence[str], noise: str | None, parts: Iterable[tuple[int, float, Tensor]], rows: int, total: int
-    ) -> Iterator[tuple[int, _Filled]]:
-        """Full batches of noisy copies made of (image, level, z (n, *latent_shape)), with the number of their first row; ``total`` rows."""
+    ) -> Iterator[tuple[int, Tensor]]:
+        """Batches of noisy copies made of (image, level, z (n, *latent_shape)), padded, and the rows without padding; ``total`` in all."""
         source = self.noises[noise]
         buffer = torch.empty((rows, *shape_of(x)), dtype=x.dtype, device=x.device).contiguous(memory_format=self.model.memory_format)
         done = filled = 0
@@ -301,8 +288,15 @@ class Engine:
                 if filled == rows or done + filled == total:
                     full = _full(filled, rows)
                     buffer[filled:full] = buffer[filled - 1]
-                    yield done, _Filled(buffer[:filled], buffer[:full])
+                    yield filled, buffer[:full]
                     done, filled = done + filled, 0
+
+
+def _logits(model: LogitModel, padded: Tensor, rows: int) -> Tensor:
+    """Logits of the first rows of a batch, in inference mode."""
+    with torch.inference_mode():
+        logits: Tensor = model(padded)
+        return logits[:rows]
 
 
 def padded(x: Tensor, most: int) -> Tensor:

@@ -43,7 +43,7 @@ def cdf_notes(error: Tensor) -> list[str]:
     return [f"normal CDF within {e:.1g}" if e > _VISIBLE_ERROR else "" for e in error.tolist()]
 
 
-def linked(link: Link, z: Tensor, r: Tensor, kept: Kept | None, images: int) -> tuple[Tensor, Tensor | None, list[str]]:
+def linked(link: Link, z: Tensor, r: Tensor, kept: Kept, images: int) -> tuple[Tensor, Tensor | None, list[str]]:
     """Probabilities of all rows of standardised margins (rows, k), of which the first are the images' values; the numerical errors of the
     normal CDF, if it is one; and a note for each image where an error, or the estimated effect of classes left out, could show.
     """
@@ -52,9 +52,7 @@ def linked(link: Link, z: Tensor, r: Tensor, kept: Kept | None, images: int) -> 
     else:
         found, errors = mvn_cdf(z, r)
         found, notes = found.clamp(0, 1), cdf_notes(errors[:images])
-    if kept is not None:
-        p = found[:images]
-        missing = kept.odds_effect(p) if errors is None else torch.minimum(kept.failure, p)
-        remarks = [f"classes left out: about {m:.0e} of failure (estimated)" if m > _VISIBLE else "" for m in missing.tolist()]
-        notes = ["; ".join(filter(None, pair)) for pair in zip(notes, remarks, strict=True)]
-    return found, errors, notes
+    p = found[:images]
+    missing = kept.odds_effect(p) if errors is None else torch.minimum(kept.failure, p)
+    remarks = [f"classes left out: about {m:.0e} of failure (estimated)" if m > _VISIBLE else "" for m in missing.tolist()]
+    return found, errors, ["; ".join(filter(None, pair)) for pair in zip(notes, remarks, strict=True)]

@@ -90,22 +90,20 @@ class MonteCarlo(Estimator):
         if not batch.noise.random:
             return looked_once(batch)
         predicted: list[int] = batch.predicted.tolist()
-        rule = self._rule
-        if rule is not None:
+        if (rule := self._rule) is not None:
             stopped = sample(rule, predicted, lambda *part: count_votes(batch, *part).cpu().numpy())
-            return [self._adaptive(*row) for row in zip(stopped, predicted, strict=True)]
-        bits = (
-            torch.empty((len(predicted), self.samples), dtype=torch.bool, device=batch.x.device)
-            if self.samples <= MOST_STORED_DRAWS
-            else None
-        )
-        counts: list[list[int]] = count_votes(batch, range(len(predicted)), 0, self.samples, bits).tolist()
+            return [_stopped_result(*row) for row in zip(stopped, predicted, strict=True)]
+        n, stored = self.samples, self.samples <= MOST_STORED_DRAWS
+        bits = torch.empty((len(predicted), n), dtype=torch.bool, device=batch.x.device) if stored else None
+        counts: list[list[int]] = count_votes(batch, range(len(predicted)), 0, n, bits).tolist()
         kept = [row[t] for row, t in zip(counts, predicted, strict=True)]
-        lower, upper = clopper_pearson(kept, [self.samples] * len(kept))
-        texts = (
-            [None] * len(kept) if bits is None else [t if 0 < k < self.samples else None for k, t in zip(kept, packed(bits), strict=True)]
-        )
-        return [self._fixed(*values) for values in zip(counts, predicted, lower.tolist(), upper.tolist(), texts, strict=True)]
+        errors = [math.sqrt(k / n * (1 - k / n) / (n - 1)) if n > 1 else None for k in kept]
+        lower, upper = (ends.tolist() for ends in clopper_pearson(kept, [n] * len(kept)))
+        texts = [None] * len(kept) if bits is None else [t if 0 < k < n else None for k, t in zip(kept, packed(bits), strict=True)]
+        return [
+            _result(*row, interval=self.interval, bits=text)
+            for *row, text in zip(counts, predicted, lower, upper, errors, texts, strict=True)
+        ]
 
     @property
     def _rule(self) -> Rule | None:
@@ -113,36 +111,15 @@ class MonteCarlo(Estimator):
             return None
         return Rule(self.tolerance, self.decide, self.max_samples)
 
-    def _fixed(self, counts: list[int], predicted: int, lower: float, upper: float, bits: str | None) -> Result:
-        p, n = counts[predicted] / self.samples, self.samples
-        error = math.sqrt(p * (1 - p) / (n - 1)) if n > 1 else None
-        return _result(counts, predicted, lower, upper, error, interval=self.interval, bits=bits)
-
-    @staticmethod
-    def _adaptive(stopped: Stopped, predicted: int) -> Result:
-        n = sum(stopped.counts)
-        p = (stopped.counts[predicted] + 0.5) / (n + 1)  # 0 and 1 have an error, too
-        error = math.sqrt(p * (1 - p) / (n + 1))
-        return _result(
-            stopped.counts,
-            predicted,
-            stopped.lower,
-            stopped.upper,
-            error,
-            interval=Interval(IntervalKind.CONFIDENCE_SEQUENCE),
-            note=stopped.note,
-        )
-
 
 def looked_once(batch: ImageBatch) -> list[Result]:
     """Results from one copy of each image, for deterministic noise: p is 0 or 1, and exactly known."""
     counts: list[list[int]] = count_votes(batch, range(len(batch.x)), 0, 1).tolist()
-    results = []
-    for row, target in zip(counts, batch.predicted.tolist(), strict=True):
-        value = float(row[target])
-        exact = Interval(IntervalKind.EXACT)
-        results.append(_result(row, target, value, value, 0.0, interval=exact))
-    return results
+    exact = Interval(IntervalKind.EXACT)
+    return [
+        _result(row, target, float(row[target]), float(row[target]), 0.0, interval=exact)
+        for row, target in zip(counts, batch.predicted.tolist(), strict=True)
+    ]
 
 
 def count_votes(batch: ImageBatch, images: Sequence[int], start: int, draws: int, kept: torch.Tensor | None = None) -> torch.Tensor:
@@ -200,6 +177,13 @@ def _result(
         note="; ".join(filter(None, [note, lost])),
         votes=Votes(votes, broken, bits=bits),
     )
+
+
+def _stopped_result(stopped: Stopped, predicted: int) -> Result:
+    n = sum(stopped.counts)
+    p = (stopped.counts[predicted] + 0.5) / (n + 1)  # 0 and 1 have an error, too
+    ends, error, interval = (stopped.lower, stopped.upper), math.sqrt(p * (1 - p) / (n + 1)), Interval(IntervalKind.CONFIDENCE_SEQUENCE)
+    return _result(stopped.counts, predicted, *ends, error, interval=interval, note=stopped.note)
 
 
 def next_look(draws: int, most: int) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import ClassVar, Self
 
 import torch
@@ -78,12 +78,13 @@ class Mmse(FewClasses):
         n = len(batch.x)
         found, errors, notes = linked(self.link, z, r, kept, n)
         p, *left_out = found.split(n)
-        spread = jackknife(p, left_out, *_SCALES[self.link])
-        if errors is not None:
-            spread = spread.widened(errors[:n])
-        forwards, backwards = self.passes(batch.classes)
-        taken = [backwards] * n if kept is None else (self.samples * kept.counts).tolist()
-        rows = zip(*spread.lists(), batch.nearest(z[:n], linear.others), taken, notes, strict=True)
+        spread: Iterable[Sequence[float | None]] = [(None, None, None)] * n  # of a single group
+        if left_out:
+            ends = jackknife(p, left_out, *_SCALES[self.link])
+            spread = zip(*(one.tolist() for one in (ends if errors is None else ends.widened(errors[:n]))), strict=True)
+        forwards, _ = self.passes(batch.classes)
+        taken = (self.samples * kept.counts).tolist()
+        rows = zip(p.tolist(), spread, batch.nearest(z[:n], kept), taken, notes, strict=True)
         return [
             Result(
                 value=value,
@@ -96,7 +97,7 @@ class Mmse(FewClasses):
                 interval=NO_INTERVAL if lower is None else self.interval,
                 note=note,
             )
-            for value, lower, upper, error, flip, backward, note in rows
+            for value, (lower, upper, error), flip, backward, note in rows
         ]
 
 

@@ -15,7 +15,7 @@ from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.linear import cdf_notes
 from robaudit.models.chain import Chain, chain_of
 from robaudit.models.logits import LogitModel
-from robaudit.noise.base import NoiseKind
+from robaudit.noise.base import Noise
 from robaudit.noise.gaussian import Gaussian
 from robaudit.numerics.margins import standardise
 from robaudit.numerics.moments import MeanCovariance, mean_of_larger, probability_of_larger, through_affine, through_relu
@@ -64,7 +64,7 @@ class Moments(Estimator):
         """The clean pass; the rest are matrix products."""
         return 1, 0
 
-    def unfit(self, form: NoiseKind) -> str:
+    def unfit(self, form: Noise) -> str:
         """The network's input has to be normal and isotropic."""
         if not isinstance(form, Gaussian):
             return "it follows isotropic Gaussian noise (kind: gaussian) alone"

@@ -16,8 +16,8 @@ from robaudit.estimators.base import Estimator, Need
 from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.difficulty import ease
 from robaudit.levels import LevelName
-from robaudit.noise.base import AdditiveNoise, NoiseKind, Shape, shape_of
-from robaudit.noise.draws import DrawPool
+from robaudit.noise.base import AdditiveNoise, Noise, Shape, shape_of
+from robaudit.noise.process import DrawPool
 from robaudit.numerics.tolerance import KEPT, DrawRequest, SearchPlan, Tolerance, find_tolerance, run_all
 from robaudit.quantities import TOLERANCE, Interval, IntervalKind, Quantity
 from robaudit.results import CleanImage, Result, Searched
@@ -48,7 +48,6 @@ class NoiseTolerance(Estimator):
         most: the most passes for an image; if they do not suffice, the interval comes from the last complete look, and a note says so.
         cap: the largest level searched; default: where the noise has a standard deviation of 1, the range of the pixels (for noise that is
             not added: the largest level, halved until the kind can do it).
-        check: share of the results that were inferred from other levels, at both ends of the interval, to look at after all.
 
     Source: Giraudon, Gripon, Loewe and Vermet, Intrinsic robustness (isotropic trade-off); intervals of quantiles: Thompson 1936.
     """
@@ -64,7 +63,6 @@ class NoiseTolerance(Estimator):
     tolerance: float = Field(0.1, ge=0.001, le=1, description="relative width of the interval at which an image is done")
     most: int = Field(50_000, ge=1000, le=10**7, description="the most passes for an image")
     cap: float | None = Field(None, gt=0, description="the largest level searched; default: a standard deviation of 1")
-    check: float = Field(0.1, ge=0, le=1, description="share of the inferred results at the ends that is looked at after all")
 
     def passes(self, classes: int) -> tuple[int, int]:
         """The clean pass, and about what the search takes."""
@@ -75,7 +73,7 @@ class NoiseTolerance(Estimator):
         """The request of a late step of a search."""
         return 8
 
-    def unfit(self, form: NoiseKind) -> str:
+    def unfit(self, form: Noise) -> str:
         """Refuse levels that are whole steps or that count downwards."""
         if form.whole:
             return "its levels are whole numbers, and a tolerance lies between them"
@@ -119,7 +117,7 @@ class NoiseTolerance(Estimator):
         return _largest_possible(form, shape)
 
     def _plan(self, cap: float, least: float) -> SearchPlan:
-        return SearchPlan(self.level, self.tolerance, self.most, cap, self.check, least)
+        return SearchPlan(self.level, self.tolerance, self.most, cap, least)
 
     def _estimate(self, plan: SearchPlan, found: Tolerance, lost: int, classes: int, difficulty: float, margin: float) -> Result:
         remarks = (
@@ -159,7 +157,7 @@ def _results(
     return np.split(results, np.cumsum(sizes)[:-1])
 
 
-def _largest_possible(form: NoiseKind, shape: Shape) -> float:
+def _largest_possible(form: Noise, shape: Shape) -> float:
     """The largest level, halved until it is valid for images of this shape."""
     cap = float(form.most)
     while math.isfinite(cap) and cap / 2 > form.least:

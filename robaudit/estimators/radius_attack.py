@@ -26,14 +26,12 @@ _USUAL = Search("l2")
 class RadiusAttack(SearchedRadius):
     """The norm of the smallest perturbation with another class that a search finds: an upper bound of the radius.
 
-    Chains that follow the decision boundary towards the image, from the image itself for several classes and from noise
+    Chains that follow the decision boundary towards the image, from the image itself and from noise
     (:func:`robaudit.numerics.minimal_norm.shared_flips`); then the best point is polished, and its ray bisected. Every value belongs to
     a perturbed image that the network, in its own precision, has classified differently in a plain pass. The norms are searched together: a
     flip found in one counts in the others, and each starts a chain at the best flip of the others.
 
     Args:
-        candidates: classes whose linearised boundary is computed, with a gradient each.
-        targets: chains from the image, towards the nearest of them.
         restarts: chains from noise in l2; a third as many in linf, whose local minima differ less.
         steps: gradients of each chain.
         polish: gradients of the last chain, from the best point.
@@ -45,10 +43,6 @@ class RadiusAttack(SearchedRadius):
     prefer: ClassVar[str] = "the distance to the nearest flip, for any network with gradients"
     source: ClassVar[str] = "Giraudon et al., Intrinsic robustness; DeepFool, DDN, FMN, FAB"
 
-    candidates: int = Field(
-        _USUAL.candidates, ge=1, le=1000, description="classes whose linearised boundary is looked at, with a gradient each"
-    )
-    targets: int = Field(_USUAL.targets, ge=1, le=1000, description="chains from the image itself, towards the nearest of them")
     restarts: int = Field(_USUAL.restarts, ge=0, le=1000, description="chains from noise in l2; a third as many in linf")
     steps: int = Field(_USUAL.steps, ge=1, le=10**5, description="gradients of each chain")
     polish: int = Field(_USUAL.polish, ge=0, le=10**5, description="gradients of the last chain, from the best point")
@@ -56,7 +50,7 @@ class RadiusAttack(SearchedRadius):
     @property
     def rows_at_once(self) -> int:
         """The chains from an image."""
-        return self.targets
+        return _USUAL.targets
 
     def passes(self, classes: int) -> tuple[int, int]:
         """The most an image takes."""
@@ -66,7 +60,7 @@ class RadiusAttack(SearchedRadius):
     def estimate(self, batch: ImageBatch) -> list[tuple[Result, ...]]:
         """Search, in groups of images that fit into memory."""
         searches = [self._search(norm, self.limit(norm, shape_of(batch.x))) for norm in self.norm]
-        groups = groups_of(batch, max(self.candidates, self.targets))
+        groups = groups_of(batch, max(_USUAL.candidates, _USUAL.targets))
         found = torch.cat([self._nearest(batch, group, searches) for group in groups], 2).cpu()  # (norms, 4, images)
         radius, (label, gradients, forwards) = found[:, 0], found[:, 1:].long().unbind(1)
         passes = [(1 + f + g, g) for f, g in zip(forwards[0].tolist(), gradients[0].tolist(), strict=True)]
@@ -77,7 +71,7 @@ class RadiusAttack(SearchedRadius):
         return list(zip(*by_norm, strict=True))
 
     def _search(self, norm: Norm, cap: float) -> Search:
-        return Search(norm, self.clip, cap, self.candidates, self.targets, self.restarts, self.steps, self.polish)
+        return Search(norm, self.clip, cap, restarts=self.restarts, steps=self.steps, polish=self.polish)
 
     def _nearest(self, batch: ImageBatch, group: Tensor, searches: Sequence[Search]) -> Tensor:
         """Radius, class, gradients and further passes of each image of a group (norms, 4, images), float64."""

@@ -25,7 +25,6 @@ STEPS: dict[str, float] = {"l2": 0.32, "linf": 0.025}
 """The grids of the paper."""
 BALLS = 20
 """Balls of a grid without a cap: twice as many as the paper's networks need."""
-_LENGTH = 0.08
 _ROUNDING = 1e-9
 _DIGITS = 12  # of 3 * 0.025
 
@@ -96,7 +95,8 @@ class RadiusPgd(SearchedRadius):
     def estimate(self, batch: ImageBatch) -> list[tuple[Result, ...]]:
         """Attack, in groups of images that fit into memory."""
         target, groups = _second(batch), groups_of(batch, self.restarts)
-        found = [_joined([self._escapes(batch, target, group, norm) for group in groups]) for norm in self.norm]
+        parts = [[self._escapes(batch, target, group, norm) for group in groups] for norm in self.norm]
+        found = [Escapes(*map(torch.cat, zip(*of_norm, strict=True))) for of_norm in parts]
         spent = torch.stack([torch.stack([one.gradients + one.forwards, one.gradients]) for one in found]).sum(0)  # (2, images)
         passes = [(1 + forwards, gradients) for forwards, gradients in spent.T.tolist()]
         by_norm = []
@@ -118,7 +118,7 @@ class RadiusPgd(SearchedRadius):
             y,
             target[group],
             lambda image, ball: self._starts(batch, group[image].tolist(), ball, norm),
-            Grid(norm, self.spacing(norm), self.balls(norm), self.steps, _LENGTH, self.clip),
+            Grid(norm, self.spacing(norm), self.balls(norm), self.steps, self.clip),
         )
 
     def _starts(self, batch: ImageBatch, images: list[int], ball: int, norm: Norm) -> Tensor:
@@ -139,8 +139,3 @@ def _second(batch: ImageBatch) -> Tensor:
     """The class of the largest logit but the predicted one (images,)."""
     others = batch.logits.scatter(1, batch.predicted[:, None], -torch.inf)
     return others.argmax(1)
-
-
-def _joined(parts: list[Escapes]) -> Escapes:
-    names = ("ball", "pixels", "label", "gradients", "forwards", "lost")
-    return Escapes(*(torch.cat([getattr(one, name) for one in parts]) for name in names))

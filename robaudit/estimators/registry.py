@@ -14,7 +14,7 @@ from robaudit.errors import EstimatorError, ModelError, SpecError, did_you_mean
 from robaudit.estimators.base import Estimator, Need
 from robaudit.levels import NoiseLevel
 from robaudit.names import ResultName
-from robaudit.noise.base import AdditiveNoise, NoiseKind
+from robaudit.noise.base import AdditiveNoise, Noise
 from robaudit.plugins import ESTIMATORS, BrokenContractError, blaming, installed, is_ours, load_class, shown
 from robaudit.results import Result
 from robaudit.spec.errors import explain
@@ -125,7 +125,7 @@ def tasks_of(spec: AuditSpec) -> tuple[Task, ...]:
     return (*sorted(at_levels, key=lambda task: order[task.at]), *under_noises, *bare)
 
 
-def refuse_unfit(tasks: Sequence[Task], noises: Mapping[str, NoiseKind]) -> None:
+def refuse_unfit(tasks: Sequence[Task], noises: Mapping[str, Noise]) -> None:
     """Refuse an estimator that cannot work with a noise it is asked for.
 
     Args:
@@ -152,7 +152,7 @@ class Unfit(NamedTuple):
     instead: str
 
 
-def unfit(task: Task, form: NoiseKind) -> Unfit | None:
+def unfit(task: Task, form: Noise) -> Unfit | None:
     """Why an estimator cannot work with a kind of noise; None if it can."""
     estimator = task.estimator
     lacks = (

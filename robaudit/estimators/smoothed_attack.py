@@ -19,7 +19,7 @@ from robaudit.estimators.mc import count_votes
 from robaudit.estimators.objective import SoftVote
 from robaudit.estimators.radius import Norms, SearchedRadius, groups_of, rows_of
 from robaudit.estimators.radius_attack import restart_uniforms
-from robaudit.noise.base import NoiseKind, shape_of
+from robaudit.noise.base import Noise, shape_of
 from robaudit.numerics.minimal_norm import Search, nearest_flips, passes_of
 from robaudit.numerics.norm_steps import Norm, size
 from robaudit.numerics.rowwise import lengths
@@ -33,6 +33,7 @@ _RAY = (-0.2, 0.0, 0.1, 0.25, 0.5, 1.0)  # beyond the soft vote's flip, in units
 _TRIES = (0.0, 0.02, 0.05, 0.1, 0.2)  # beyond the first flip on the ray, in the same unit: verified in turn
 _AHEAD = 2.0  # standard errors, at a look
 _TINY = 1e-12
+_CANDIDATES, _TARGETS = 5, 2  # classes whose linearised boundary is looked at; chains from the image, towards the nearest of them
 
 
 class SmoothedAttack(SearchedRadius):
@@ -48,7 +49,7 @@ class SmoothedAttack(SearchedRadius):
     Args:
         copies: of a point, in the soft vote.
         verify: copies for the class of the image, and for the class of a point.
-        candidates, targets, restarts, steps, polish: as in `radius_attack`; a gradient takes `copies` passes.
+        restarts, steps, polish: as in `radius_attack`; a gradient takes `copies` passes.
 
     Source: Salman et al. 2019, Provably robust deep learning via adversarially trained smoothed classifiers, for the gradient of the
     soft vote; for the search see :mod:`robaudit.numerics.minimal_norm`.
@@ -62,8 +63,6 @@ class SmoothedAttack(SearchedRadius):
     norm: Norms = Field(("l2",), description="of the perturbations, for pixels in [0, 1]; each is a result of its own")
     copies: int = Field(64, ge=1, le=10**5, description="noisy copies of a point in the soft vote")
     verify: int = Field(10_000, ge=50, le=10**7, description="noisy copies for the class of the image, and for the class of a point")
-    candidates: int = Field(5, ge=1, le=1000, description="classes whose linearised boundary is looked at, with a gradient each")
-    targets: int = Field(2, ge=1, le=1000, description="chains from the image itself, for the nearest of them")
     restarts: int = Field(2, ge=0, le=1000, description="chains from noise")
     steps: int = Field(10, ge=1, le=10**5, description="gradients of each chain")
     polish: int = Field(15, ge=0, le=10**5, description="gradients of the last chain, from the best point")
@@ -76,7 +75,7 @@ class SmoothedAttack(SearchedRadius):
         most = self.copies * (1 + gradients + forwards) + votes
         return 1 + self.verify + len(self.norm) * most, len(self.norm) * self.copies * gradients
 
-    def unfit(self, form: NoiseKind) -> str:
+    def unfit(self, form: Noise) -> str:
         """Refuse noise that depends on the pixels, or has no certificates to compare with."""
         return "" if theorem_of(form) is not None else "it searches under gaussian, laplace and uniform noise in the box"
 
@@ -94,7 +93,7 @@ class SmoothedAttack(SearchedRadius):
         return list(zip(*by_norm, strict=True))
 
     def _search(self, norm: Norm, cap: float) -> Search:
-        return Search(norm, self.clip, cap, self.candidates, self.targets, self.restarts, self.steps, self.polish)
+        return Search(norm, self.clip, cap, _CANDIDATES, _TARGETS, self.restarts, self.steps, self.polish)
 
     def _nearest(self, batch: ImageBatch, y: Tensor, group: Tensor, norm: Norm) -> list[_Found]:
         """Search the soft vote, then the vote along the rays."""

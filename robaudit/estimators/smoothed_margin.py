@@ -13,7 +13,7 @@ from robaudit.estimators.base import Need
 from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.certificate import certificate
 from robaudit.estimators.lipschitz import LipschitzCertificate, furthest, rounding
-from robaudit.noise.base import NoiseKind
+from robaudit.noise.base import Noise
 from robaudit.noise.gaussian import Gaussian
 from robaudit.numerics.rowwise import mean_over
 from robaudit.results import Certificate, Result
@@ -58,7 +58,7 @@ class SmoothedMargin(LipschitzCertificate):
         """The clean pass and the draws."""
         return 1 + self.samples, 0
 
-    def unfit(self, form: NoiseKind) -> str:
+    def unfit(self, form: Noise) -> str:
         """The concentration bound needs isotropic normal noise."""
         return "" if isinstance(form, Gaussian) else "its proof needs isotropic Gaussian noise (kind: gaussian)"
 

@@ -19,8 +19,8 @@ from robaudit.numerics.splitting import Lane, Schedule, split
 from robaudit.quantities import LOG10_P_FAIL, Interval, IntervalKind, Quantity
 from robaudit.results import Result
 
-HELD_BYTES = 2**27
-"""Bytes of particles held at once, unless a single run takes more."""
+HELD_BYTES = 2**25
+"""Bytes of particles held at once, unless a single run takes more; proposals, draws and noisy pixels take as much each."""
 
 FAR_APART = 0.7
 """Standard deviation of ln p over repeats above which the row says that they differ."""
@@ -64,30 +64,31 @@ class Splitting(Estimator):
 
     def estimate(self, batch: ImageBatch) -> Sequence[Result]:
         """Combine the runs, image by image."""
-        schedule = Schedule(self.particles, self.moves, self.p_min, batch.steady_rows()[0])
-        return [_together(lanes, schedule) for lanes in _runs(batch, self.repeats, schedule)]
+        schedule = Schedule(self.particles, self.moves, self.p_min)
+        owners = [(image, repeat) for image in range(len(batch.x)) for repeat in range(self.repeats)]
+        few = max(1, HELD_BYTES // (4 * self.particles * math.prod(batch.latent_shape)))
+        lanes = [lane for first in range(0, len(owners), few) for lane in _runs(batch, owners[first : first + few], schedule)]
+        return [_together(lanes[i : i + self.repeats], schedule) for i in range(0, len(lanes), self.repeats)]
 
 
-class _Judge:
-    """Scores of the noisy images made of normal variables z, and the class each would go to.
+def _runs(batch: ImageBatch, owners: Sequence[tuple[int, int]], schedule: Schedule) -> list[Lane]:
+    """Runs of splitting in lock-step, each for an image and a repeat.
 
     score = max_{j != t} f_j - f_t, t the class of the clean image: a failure where it is >= 0 (for equal logits see :func:`_scores`).
     Logits that are not finite are failures, as for mc. Passes are in the model's full precision, with any ``run.precision`` for noisy
     passes: levels are finer than that.
-
-    Args:
-        batch: the chunk.
-        images: index of the image of each lane.
     """
+    target, model = batch.predicted, Objective(batch, batch.predicted, latent=True)
+    images = torch.tensor([image for image, _ in owners], device=batch.x.device)
 
-    def __init__(self, batch: ImageBatch, images: Sequence[int]) -> None:
-        self._objective, self._target = Objective(batch, batch.predicted, latent=True), batch.predicted
-        self._image = torch.tensor(images, device=batch.x.device)
+    def judge(z: Tensor, lane: Tensor) -> tuple[Tensor, Tensor]:
+        return _scores(model.logits(images[lane], z), target[images[lane]])
 
-    def __call__(self, z: Tensor, lane: Tensor) -> tuple[Tensor, Tensor]:
-        """Scores and classes of points z (n, *latent_shape) of lanes (n,)."""
-        image = self._image[lane]
-        return _scores(self._objective.logits(image, z), self._target[image])
+    def draw(lane: int, number: int, start: int) -> Iterator[Tensor]:
+        image, repeat = owners[lane]
+        return batch.normals(f"splitting {repeat}", image, number, start)
+
+    return split(judge, draw, len(owners), schedule)
 
 
 def _scores(logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
@@ -102,27 +103,6 @@ def _scores(logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     score = torch.where((score == 0) & (target < winner), -torch.finfo(score.dtype).tiny, score)
     finite = logits.isfinite().all(1)
     return torch.where(finite, score, math.inf), torch.where(finite, winner, -1)
-
-
-def _lanes_at_once(particles: int, values: int) -> int:
-    """Runs of splitting in lock-step: their particles stay under :data:`HELD_BYTES`."""
-    return max(1, HELD_BYTES // (4 * particles * values))
-
-
-def _runs(batch: ImageBatch, repeats: int, schedule: Schedule) -> list[list[Lane]]:
-    """Independent runs for each image of the chunk, as many in lock-step as memory allows."""
-    few = _lanes_at_once(schedule.particles, math.prod(batch.latent_shape))
-    owners = [(image, repeat) for image in range(len(batch.x)) for repeat in range(repeats)]
-    runs: list[Lane] = []
-    for first in range(0, len(owners), few):
-        here = owners[first : first + few]
-
-        def draw(lane: int, number: int, start: int, here: Sequence[tuple[int, int]] = here) -> Iterator[Tensor]:
-            image, repeat = here[lane]
-            return batch.normals(f"splitting {repeat}", image, number, start)
-
-        runs += split(_Judge(batch, [image for image, _ in here]), draw, len(here), schedule)
-    return [runs[i * repeats : (i + 1) * repeats] for i in range(len(batch.x))]
 
 
 def _together(lanes: Sequence[Lane], schedule: Schedule) -> Result:

@@ -42,9 +42,8 @@ class Taylor(FewClasses):
         tangent = batch.tangent(self.most(batch.classes))
         kept, (z, r) = tangent.kept, standardise(tangent.mean, batch.amplitude**2 * tangent.gram)
         p, _, notes = linked(self.link, z, r, kept, len(z))
-        forwards, backwards = self.passes(batch.classes)
-        taken = [backwards] * len(p) if kept is None else kept.counts.tolist()
-        rows = zip(p.tolist(), batch.nearest(z, tangent.others), taken, notes, strict=True)
+        forwards, _ = self.passes(batch.classes)
+        rows = zip(p.tolist(), batch.nearest(z, kept), kept.counts.tolist(), notes, strict=True)
         return [Result(value=v, flips_to=c, forwards=forwards, backwards=k, note=note) for v, c, k, note in rows]
 
 

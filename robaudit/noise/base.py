@@ -51,7 +51,7 @@ class Ball:
     radius: float
 
 
-class NoiseKind(SpecSection, ABC):
+class Noise(SpecSection, ABC):
     """A kind of noise. Options are fields (frozen; unknown ones are errors); everything else is declared on the class.
 
     A kind is a map from independent standard normal variables to noisy pixels, at a level. Other variables that it needs (uniform ones, a
@@ -171,7 +171,7 @@ class NoiseKind(SpecSection, ABC):
         raise NotImplementedError
 
 
-class AdditiveNoise(NoiseKind):
+class AdditiveNoise(Noise):
     """Noise x + a(level) * e(x, z), with e of mean 0 and a covariance S(x) that is known by its structure.
 
     Class attributes:

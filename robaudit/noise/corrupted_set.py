@@ -16,7 +16,7 @@ from torch import Tensor
 
 from robaudit.errors import DataError, SampleError, SpecError, did_you_mean
 from robaudit.levels import LevelName
-from robaudit.noise.base import File, NoiseKind, Shape
+from robaudit.noise.base import File, Noise, Shape
 
 _SEVERITIES = 5
 _SUFFIXES = (".JPEG", ".jpeg", ".jpg", ".JPG", ".png", ".PNG", ".webp", ".bmp")
@@ -29,7 +29,7 @@ def _visible(name: str) -> str:
     return name
 
 
-class CorruptedSet(NoiseKind):
+class CorruptedSet(Noise):
     """The image's corrupted copy, found by its sample id; ``name`` is the corruption and ``path`` the folder of the set.
 
     Two layouts are understood. Arrays: ``path/NAME.npy`` holds uint8 images (5 N, height, width, channels), severity s of sample i in

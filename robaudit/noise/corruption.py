@@ -18,7 +18,7 @@ from torch import Tensor
 from robaudit.errors import SpecError, did_you_mean
 from robaudit.levels import LevelName
 from robaudit.noise import filters
-from robaudit.noise.base import NoiseKind, Shape
+from robaudit.noise.base import Noise, Shape
 from robaudit.noise.elastic import stretched
 from robaudit.noise.fog import fogged, map_side
 from robaudit.numerics.rowwise import mean_over
@@ -182,7 +182,7 @@ def _known(name: str) -> str:
     return name
 
 
-class Corruption(NoiseKind):
+class Corruption(Noise):
     """A corruption as in ImageNet-C and CIFAR-10-C, with their parameters at each severity; ``name`` says which.
 
     Pixels are clipped to [0, 1] afterwards, as in the benchmarks, and not rounded to 8 bits (except by ``jpeg``). Motion blur, fog and

@@ -11,10 +11,10 @@ from scipy.special import ndtri
 from torch import Tensor
 
 from robaudit.levels import LevelName
-from robaudit.noise.base import NoiseKind
+from robaudit.noise.base import Noise
 
 
-class Impulse(NoiseKind):
+class Impulse(Noise):
     """Each value becomes 0 with probability share / 2, 1 with probability share / 2, and is kept otherwise.
 
     The level is the share of replaced values (not pixels), so the channels of a colour pixel are hit

@@ -9,11 +9,11 @@ from pydantic import Field
 from torch import Tensor
 
 from robaudit.levels import LevelName
-from robaudit.noise.base import NoiseKind
+from robaudit.noise.base import Noise
 from robaudit.spec.fields import Number
 
 
-class LinearCorruption(NoiseKind):
+class LinearCorruption(Noise):
     """(1 - share) x + share n, with n = mean + std z independent on every value: a share gamma = 1 - share of the image is left.
 
     The level is the share of noise: 1 is noise alone. In the experiments that it comes from, people name half of the images correctly at

@@ -10,12 +10,12 @@ from pydantic import BeforeValidator, Field
 from torch import Tensor
 
 from robaudit.levels import LevelName
-from robaudit.noise.base import NoiseKind, Shape
+from robaudit.noise.base import Noise, Shape
 from robaudit.noise.poisson import counts, followed
 from robaudit.spec.fields import Number, no_bool
 
 
-class Sensor(NoiseKind):
+class Sensor(Noise):
     """The linear camera of EMVA 1288.
 
         y = round(m clip((N + read_noise v) / photons)) / m,     N ~ Poisson(x photons),     v ~ N(0, 1),     m = 2^bits - 1

@@ -12,14 +12,14 @@ from torch import Tensor
 
 from robaudit.errors import SpecError
 from robaudit.levels import LevelName
-from robaudit.noise.base import NoiseKind, Shape
+from robaudit.noise.base import Noise, Shape
 from robaudit.noise.warp import Mirror, sample
 from robaudit.spec.fields import Number
 
 _STRAIGHT = 180.0  # degrees
 
 
-class Spatial(NoiseKind):
+class Spatial(Noise):
     """The image flipped, scaled, rotated about its centre and shifted, in one bilinear resampling of the reflected image.
 
     Five uniform variables u = Phi(z): a flip where u_1 < 1/2; the scale 1 + scale * size * (2 u_2 - 1), above 1 larger; the angle

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,6 +16,9 @@ from robaudit.numerics.norm_steps import Norm
 Starts = Callable[[Tensor, int], Tensor]
 """Indices of images (n,) and number of the ball, from 1: points in the unit ball of the norm (n, restarts, *shape)."""
 
+LENGTH = 0.08
+"""Of a gradient step, relative to the radius."""
+
 
 @dataclass(frozen=True, slots=True)
 class Grid:
@@ -24,8 +28,7 @@ class Grid:
         norm: of the differences to the image.
         step: radius of the first ball; ball j has j times this radius.
         balls: number of balls.
-        steps: gradient steps from each start.
-        length: of a step, relative to the radius.
+        steps: gradient steps from each start, of .08 of the radius.
         clipped: whether pixels stay in [0, 1].
     """
 
@@ -33,29 +36,27 @@ class Grid:
     step: float
     balls: int
     steps: int = 200
-    length: float = 0.08
     clipped: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Escapes:
+class Escapes(NamedTuple):
     """The first ball of each image in which it left its class.
 
     Attributes:
         ball: its number, from 1 (images,), int64; 0 if there is none.
-        pixels: the point with another class (images, *shape); the image itself if there is none.
-        label: the class there (images,); the given one if there is none.
         gradients: rows of backward passes of each image (images,), int64.
         forwards: rows of further forward passes, without those that came with a gradient.
         lost: points with non-finite logits, which count as no flips.
+        pixels: the point with another class (images, *shape); the image itself if there is none.
+        label: the class there (images,); the given one if there is none.
     """
 
     ball: Tensor
-    pixels: Tensor
-    label: Tensor
     gradients: Tensor
     forwards: Tensor
     lost: Tensor
+    pixels: Tensor
+    label: Tensor
 
 
 def first_escapes(logits: Logits, slopes: Slopes, x: Tensor, y: Tensor, target: Tensor, starts: Starts, grid: Grid) -> Escapes:
@@ -78,61 +79,62 @@ def first_escapes(logits: Logits, slopes: Slopes, x: Tensor, y: Tensor, target: 
     Source: Madry et al. 2018 (the ascent); Carlini and Wagner 2017 (the loss, their sixth); the procedure: "Smoothed robustness
     analysis", section 3.4.
     """
-    hunt = _BallSearch(logits, slopes, x, y, target, grid)
+    ball_of, gradients, forwards, lost = torch.zeros(4, len(x), dtype=torch.int64, device=x.device)
+    found = Escapes(ball_of, gradients, forwards, lost, x.clone(), y.clone())
+    search = _BallSearch(logits, slopes, x, y, target, grid, found)
     for ball in range(1, grid.balls + 1):
-        left = (hunt.ball == 0).nonzero()[:, 0]
+        left = (found.ball == 0).nonzero()[:, 0]
         if len(left):
-            hunt.attack(ball, left, starts(left, ball))
-    return Escapes(hunt.ball, hunt.pixels, hunt.label, hunt.gradients, hunt.forwards, hunt.lost)
+            search.attack(ball, left, starts(left, ball))
+    return found
 
 
+@dataclass(frozen=True, slots=True)
 class _BallSearch:
-    """The state of the search of each image."""
+    """The search, which updates what was found."""
 
-    def __init__(self, logits: Logits, slopes: Slopes, x: Tensor, y: Tensor, target: Tensor, grid: Grid) -> None:
-        self._logits, self._slopes, self._x, self._y, self._target, self._grid = logits, slopes, x, y, target, grid
-        self.pixels, self.label = x.clone(), y.clone()
-        self.ball, self.gradients, self.forwards, self.lost = torch.zeros(4, len(x), dtype=torch.int64, device=x.device)
+    logits: Logits
+    slopes: Slopes
+    x: Tensor
+    y: Tensor
+    target: Tensor
+    grid: Grid
+    found: Escapes
 
     def attack(self, ball: int, images: Tensor, starts: Tensor) -> None:
         """Attack some images in one ball."""
-        grid = self._grid
+        grid = self.grid
         domain = Domain(grid.norm, ball * grid.step, grid.clipped)
         image = images.repeat_interleave(starts.shape[1])
-        pixels = domain.project(self._x[image] + starts.flatten(0, 1) * domain.radius, self._x[image])
+        pixels = domain.project(self.x[image] + starts.flatten(0, 1) * domain.radius, self.x[image])
         for _ in range(grid.steps):
-            found, gradient = self._slopes(image, pixels, self._target[image])
-            self.gradients.index_add_(0, image, torch.ones_like(image))
-            self._count_lost(image, found)
-            rows = self._flipped(image, found).nonzero()[:, 0]
+            logits, gradient = self.slopes(image, pixels, self.target[image])
+            rows = self._flipped(image, logits, self.found.gradients)
             if len(rows):
                 self._confirm(ball, image[rows], pixels[rows])
-                going = (self.ball[image] == 0).nonzero()[:, 0]
+                going = (self.found.ball[image] == 0).nonzero()[:, 0]
                 image, pixels, gradient = image[going], pixels[going], gradient[going]
                 if not len(image):
                     return
-            moved = pixels + domain.step(gradient.nan_to_num(0.0, 0.0, 0.0), grid.length * domain.radius)
-            pixels = domain.project(moved, self._x[image])
+            moved = pixels + domain.step(gradient.nan_to_num(0.0, 0.0, 0.0), LENGTH * domain.radius)
+            pixels = domain.project(moved, self.x[image])
         self._confirm(ball, image, pixels)
 
     def _confirm(self, ball: int, image: Tensor, pixels: Tensor) -> None:
         """Check points in a plain pass, and record the first flip of each image."""
-        found = self._logits(image, pixels)
-        self.forwards.index_add_(0, image, torch.ones_like(image))
-        self._count_lost(image, found)
-        rows = self._flipped(image, found).nonzero()[:, 0]
+        logits = self.logits(image, pixels)
+        rows = self._flipped(image, logits, self.found.forwards)
         if not len(rows):
             return
         first = torch.ones_like(rows, dtype=torch.bool)
         first[1:] = image[rows[1:]] != image[rows[:-1]]  # the rows of an image are adjacent
         rows = rows[first]
         hit = image[rows]
-        self.ball[hit], self.pixels[hit], self.label[hit] = ball, pixels[rows], found[rows].argmax(1)
+        self.found.ball[hit], self.found.pixels[hit], self.found.label[hit] = ball, pixels[rows], logits[rows].argmax(1)
 
-    def _count_lost(self, image: Tensor, found: Tensor) -> None:
-        self.lost.index_add_(0, image, (~found.isfinite().all(1)).long())
-
-    def _flipped(self, image: Tensor, found: Tensor) -> Tensor:
-        """Whether each row has another class; non-finite logits have none."""
-        flipped: Tensor = found.isfinite().all(1) & (found.argmax(1) != self._y[image])
-        return flipped
+    def _flipped(self, image: Tensor, logits: Tensor, passes: Tensor) -> Tensor:
+        """The rows with another class; non-finite logits have none, and are counted. Counts the passes, too."""
+        passes.index_add_(0, image, torch.ones_like(image))
+        finite = logits.isfinite().all(1)
+        self.found.lost.index_add_(0, image, (~finite).long())
+        return (finite & (logits.argmax(1) != self.y[image])).nonzero()[:, 0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -14,29 +14,16 @@ from robaudit.numerics.rowwise import hypot, mean_over, variance_over
 _EDGE = 1e-15
 
 
-@dataclass(frozen=True, slots=True)
-class Spread:
-    """Values with jackknife intervals and standard errors; both are None with a single group."""
+class Spread(NamedTuple):
+    """Jackknife intervals and standard errors (n,)."""
 
-    value: Tensor
-    lower: Tensor | None
-    upper: Tensor | None
-    std_error: Tensor | None
+    lower: Tensor
+    upper: Tensor
+    std_error: Tensor
 
     def widened(self, error: Tensor) -> Spread:
         """With a numerical error of the value (3 standard errors) that leaving out groups does not show, (n,)."""
-        if self.lower is None or self.upper is None or self.std_error is None:
-            return self
-        lower, upper = (self.lower - error).clamp_min(0), (self.upper + error).clamp_max(1)
-        return Spread(self.value, lower, upper, hypot(self.std_error, error / 3))
-
-    def lists(self) -> tuple[list[float], list[float | None], list[float | None], list[float | None]]:
-        """value, lower, upper and std_error as lists, one entry an image."""
-        if self.lower is None or self.upper is None or self.std_error is None:
-            missing: list[float | None] = [None] * len(self.value)
-            return self.value.tolist(), missing, missing, missing
-        value, lower, upper, std_error = torch.stack([self.value, self.lower, self.upper, self.std_error]).tolist()
-        return value, lower, upper, std_error
+        return Spread((self.lower - error).clamp_min(0), (self.upper + error).clamp_max(1), hypot(self.std_error, error / 3))
 
 
 def probit(p: Tensor) -> Tensor:
@@ -78,19 +65,17 @@ def jackknife(
 
     Args:
         value: estimates in [0, 1] (n,).
-        left_out: for each group the estimates without it (n,).
+        left_out: for each of two or more groups the estimates without it (n,).
         scale, inverse: the transformation (probit, logit) and its inverse.
 
     Returns:
-        value, 95 % bounds that hold it and standard error; neither with fewer than two groups.
+        95 % bounds that hold the value, and its standard error.
 
     Source: Quenouille, Biometrika 43 (1956) for the bias; Tukey, Annals of Mathematical Statistics 29 (1958) for the interval.
     """
-    groups = len(left_out)
-    if groups < 2:
-        return Spread(value, None, None, None)
     from scipy.stats import t as student
 
+    groups = len(left_out)
     quantile = float(student.ppf((1 + 0.95) / 2, groups - 1))
     p = torch.stack([p.clamp(_EDGE, 1 - _EDGE) for p in left_out])
     y = scale(p)
@@ -100,4 +85,4 @@ def jackknife(
     corrected = centre - (groups - 1) * (mean_over(y, 0) - centre)
     lower = inverse(torch.minimum(centre, corrected) - quantile * se_y)
     upper = inverse(torch.maximum(centre, corrected) + quantile * se_y)
-    return Spread(value, torch.minimum(lower, value), torch.maximum(upper, value), se_p)
+    return Spread(torch.minimum(lower, value), torch.maximum(upper, value), se_p)

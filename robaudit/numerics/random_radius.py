@@ -9,9 +9,9 @@ fifteen.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -23,6 +23,11 @@ from robaudit.numerics.rowwise import first_rows
 Draws = Callable[[int], Tensor]
 """Number of a block -> its draws for each image (images, directions, *shape): normal variables (l2), or uniform on [-1, 1] (l_inf)."""
 
+DOUBLINGS = 10
+"""The smallest radius that is tried is the cap over two to this power."""
+GRID = 2
+"""Points tried on each later ray, up to the best radius: more than one catches rays that flip and flip back."""
+
 
 @dataclass(frozen=True, slots=True)
 class Rays:
@@ -30,25 +35,20 @@ class Rays:
 
     Attributes:
         norm: of the directions: uniform on the sphere, or in the cube and scaled to the largest component 1.
-        cap: the largest radius of interest, finite.
-        first: the smallest radius that is tried.
+        cap: the largest radius of interest, finite and positive.
         blocks: number of blocks of directions.
         clipped: whether pixels are clipped to [0, 1]; the reported norm is of the clipped perturbation.
-        grid: points tried on each ray, up to the best radius: more than one catches rays that flip and flip back.
         tolerance: of the bisection, relative to its upper end.
     """
 
     norm: Norm
     cap: float
-    first: float
     blocks: int
     clipped: bool = False
-    grid: int = 2
     tolerance: float = 0.01
 
 
-@dataclass(frozen=True, slots=True)
-class Witness:
+class Witness(NamedTuple):
     """The least flip on the rays of each image.
 
     Attributes:
@@ -76,61 +76,42 @@ def least_flip(logits: Logits, x: Tensor, y: Tensor, draws: Draws, rays: Rays) -
         y: the class of each (images,); an image classified differently has the radius 0.
         draws: the directions.
         rays: their number, and the resolution.
-
-    Raises:
-        ValueError: if the cap is not finite or not positive.
     """
-    if not 0 < rays.cap < math.inf:
-        raise ValueError("the cap of random rays must be positive and finite")
-    hunt = _Rays(logits, x, y, rays)
-    hunt.look()
+    search = _Search(logits, x, y, rays)
     for block in range(rays.blocks):
-        hunt.block(_directions(draws(block), rays.norm), doubling=block == 0)
-    return hunt.witness()
+        search.block(draws(block), [rays.cap / 2.0**k for k in range(DOUBLINGS, 0, -1)] if block == 0 else [])
+    radius = size((search.pixels.double() - x.double()).flatten(1), rays.norm)
+    return Witness(search.pixels, torch.where(search.label != y, radius, torch.inf), search.label, search.forwards, search.lost)
 
 
-def _directions(draws: Tensor, norm: Norm) -> Tensor:
-    flat = draws.flatten(0, 1).flatten(1)
-    scale = (1 / size(flat, norm).clamp_min(1e-30)).to(flat.dtype)
-    return (flat * scale[:, None]).view(draws.shape)
-
-
-class _Rays:
+class _Search:
     """The best ray of each image so far."""
 
     def __init__(self, logits: Logits, x: Tensor, y: Tensor, rays: Rays) -> None:
         self._logits, self._x, self._y, self._rays = logits, x, y, rays
-        images = len(x)
-        self._length = torch.full((images,), float(rays.cap), dtype=torch.float64, device=x.device)
-        self._pixels, self._label = x.clone(), y.clone()
-        self._done = torch.zeros(images, dtype=torch.bool, device=x.device)
-        self._forwards = torch.zeros(images, dtype=torch.int64, device=x.device)
-        self._lost = torch.zeros_like(self._forwards)
+        self._length = torch.full((len(x),), float(rays.cap), dtype=torch.float64, device=x.device)
+        self.forwards, self.lost = torch.zeros(2, len(x), dtype=torch.int64, device=x.device)
+        self.pixels, self.label = x.clone(), self._passed(torch.arange(len(x), device=x.device), x)
+        self._open = self.label == y
 
-    def look(self) -> None:
-        """Classify the images themselves."""
-        image = torch.arange(len(self._x), device=self._x.device)
-        self._label = self._passed(image, self._x)
-        self._done = self._label != self._y
-
-    def block(self, directions: Tensor, *, doubling: bool) -> None:
+    def block(self, draws: Tensor, first: list[float]) -> None:
         """Try a block's rays up to the best length, from near to far, and bisect before the first flips.
 
         Args:
-            directions: of norm 1 (images, directions, *shape).
-            doubling: from the first radius up to the best, rather than in equal steps.
+            draws: of the directions (images, directions, *shape).
+            first: lengths tried before the best one; none: equal steps.
         """
-        lower, upper = torch.zeros_like(self._length), self._length.clone()
-        open_ = ~self._done
-        images, rays = directions.shape[:2]
-        which = torch.arange(images * rays, device=directions.device)
-        image, which = which // rays, which % rays
+        images, rays = draws.shape[:2]
+        flat = draws.flatten(0, 1).flatten(1)
+        directions = (flat * (1 / size(flat, self._rays.norm).clamp_min(1e-30)).to(flat.dtype)[:, None]).view(draws.shape)
+        lower, best, open_ = torch.zeros_like(self._length), self._length.clone(), self._open
+        lengths = [*(best.clamp_max(length) for length in first), best] if first else [best * (step / GRID) for step in range(1, GRID + 1)]
+        image = torch.arange(images, device=draws.device).repeat_interleave(rays)
+        which = torch.arange(rays, device=draws.device).repeat(images)
         flips = torch.zeros_like(image, dtype=torch.bool)
-        for step in range(1, self._levels(doubling) + 1):
-            length = self._level(step, upper, doubling)
+        for length in lengths:
             rows = open_[image].nonzero()[:, 0]
-            here = self._flipped(image[rows], which[rows], directions, length)
-            hit = self._images_of(image[rows], here)
+            here, hit = self._flipped(image[rows], which[rows], directions, length)
             flips[rows] = here
             self._length = torch.where(hit, length, self._length)
             lower = torch.where(open_ & ~hit, length, lower)
@@ -138,60 +119,41 @@ class _Rays:
         rows = flips.nonzero()[:, 0]
         self._bisect(image[rows], which[rows], directions, lower)
 
-    def _levels(self, doubling: bool) -> int:
-        rays = self._rays
-        return 1 + max(0, math.ceil(math.log2(rays.cap / rays.first))) if doubling else rays.grid
-
-    def _level(self, step: int, upper: Tensor, doubling: bool) -> Tensor:
-        """The length of each image's rays at a step (images,)."""
-        if doubling:
-            return upper.clamp_max(self._rays.first * 2.0 ** (step - 1))
-        return upper * (step / self._rays.grid)
-
     def _bisect(self, image: Tensor, which: Tensor, directions: Tensor, lower: Tensor) -> None:
         """Bisect between the lower ends (images,) and the best lengths, at which these rays flip."""
-        active = torch.zeros_like(self._done).index_fill_(0, image, True)
+        active = torch.zeros_like(self._open).index_fill_(0, image, True)
         while True:
             active = active & (self._length - lower > self._rays.tolerance * self._length)
             rows = active[image].nonzero()[:, 0]
             if not len(rows):
                 return
             middle = (lower + self._length) / 2
-            here = self._flipped(image[rows], which[rows], directions, middle)
-            hit = self._images_of(image[rows], here)
+            here, hit = self._flipped(image[rows], which[rows], directions, middle)
             self._length = torch.where(hit, middle, self._length)
             lower = torch.where(active & ~hit, middle, lower)
             kept = ~hit[image]
             kept[rows] |= here
-            rows = kept.nonzero()[:, 0]
-            image, which = image[rows], which[rows]
+            image, which = image[kept], which[kept]
 
-    def _images_of(self, image: Tensor, here: Tensor) -> Tensor:
-        """Which images have such a row (images,), bool."""
-        return torch.zeros_like(self._forwards).index_add_(0, image, here.long()) > 0
-
-    def _flipped(self, image: Tensor, which: Tensor, directions: Tensor, length: Tensor) -> Tensor:
-        """Which rays flip at their image's length (rows,); the first of each image is recorded."""
+    def _flipped(self, image: Tensor, which: Tensor, directions: Tensor, length: Tensor) -> tuple[Tensor, Tensor]:
+        """Which rays flip at their image's length (rows,), and which images have one (images,); the first of each is recorded."""
         scale = length[image].to(directions.dtype).view(-1, *[1] * (self._x.ndim - 1))
         pixels = self._x[image] + directions[image, which] * scale
         if self._rays.clipped:
             pixels = pixels.clamp(0.0, 1.0)
         label = self._passed(image, pixels)
         flips = label != self._y[image]
-        if len(image):
-            first, hit = first_rows(flips, image, len(self._x))
-            self._pixels = torch.where(hit.view(-1, *[1] * (pixels.ndim - 1)), pixels[first], self._pixels)
-            self._label = torch.where(hit, label[first], self._label)
-        return flips
+        if not len(image):
+            return flips, torch.zeros_like(self._open)
+        first, hit = first_rows(flips, image, len(self._x))
+        self.pixels = torch.where(hit.view(-1, *[1] * (pixels.ndim - 1)), pixels[first], self.pixels)
+        self.label = torch.where(hit, label[first], self.label)
+        return flips, hit
 
     def _passed(self, image: Tensor, pixels: Tensor) -> Tensor:
-        self._forwards.index_add_(0, image, torch.ones_like(image))
+        """The classes (rows,); the given class where logits are not finite, which is no flip."""
+        self.forwards.index_add_(0, image, torch.ones_like(image))
         logits = self._logits(image, pixels)
         finite = logits.isfinite().all(1)
-        self._lost.index_add_(0, image, (~finite).long())
-        return torch.where(finite, logits.argmax(1), self._y[image])  # logits that are not finite are no flip
-
-    def witness(self) -> Witness:
-        """The result."""
-        radius = size((self._pixels.double() - self._x.double()).flatten(1), self._rays.norm)
-        return Witness(self._pixels, torch.where(self._label != self._y, radius, torch.inf), self._label, self._forwards, self._lost)
+        self.lost.index_add_(0, image, (~finite).long())
+        return torch.where(finite, logits.argmax(1), self._y[image])

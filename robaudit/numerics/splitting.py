@@ -30,13 +30,11 @@ class Schedule:
         particles: N in each lane, a multiple of 10.
         moves: pCN moves of every particle at each level.
         p_min: a lane stops where the probability of its level falls below.
-        rows: points scored at once.
     """
 
     particles: int = 500
     moves: int = 10
     p_min: float = 1e-12
-    rows: int = 1024
 
     @property
     def killed(self) -> int:
@@ -77,11 +75,6 @@ class Lane:
     step: float = 1.0
     level: float = -math.inf
 
-    @property
-    def acceptance(self) -> float | None:
-        """Share of moves accepted; None where nothing was moved."""
-        return self.accepted / self.proposed if self.proposed else None
-
     def factor(self, kept: int, particles: int) -> None:
         """Multiply the probability by kept / particles."""
         share = kept / particles
@@ -113,39 +106,32 @@ def split(judge: Judge, draw: Draw, lanes: int, schedule: Schedule) -> list[Lane
     Source: Cerou et al. 2012, Sequential Monte Carlo for rare event estimation; Webb et al. 2019 (networks); Brehier et al. 2016
     (unbiasedness).
     """
-    found = [Lane() for _ in range(lanes)]
-    active = list(range(lanes))
-    z = torch.stack([torch.cat(list(draw(lane, schedule.particles, 0))) for lane in active])
-    scores, labels = _first_scores(judge, z, schedule.rows)
+    n, found, active = schedule.particles, [Lane() for _ in range(lanes)], list(range(lanes))
+    z = torch.stack([torch.cat(list(draw(lane, n, 0))) for lane in active])
+    scores, labels = _judged(judge, z, active)
     for lane in found:
-        lane.calls += schedule.particles
+        lane.calls += n
     for number in range(schedule.most_levels * 10):
-        going = []
-        for row, name in enumerate(active):
-            lane = found[name]
-            if _raise_level(lane, scores[row], labels[row], schedule):
-                going.append(row)
+        going = [row for row, name in enumerate(active) if _raise_level(found[name], scores[row], labels[row], schedule)]
         if not going:
             return found
         if len(going) < len(active):
             z, scores, labels, active = z[going], scores[going], labels[going], [active[row] for row in going]
+        start = n * (1 + number * (schedule.moves + 1))
         for row, name in enumerate(active):
-            start = schedule.particles * (1 + number * (schedule.moves + 1))
             _clone(z[row], scores[row], labels[row], found[name].level, partial(draw, name), start)
         for move in range(1, schedule.moves + 1):
-            start = schedule.particles * (1 + number * (schedule.moves + 1) + move)
-            _move(judge, draw, z, scores, labels, [found[name] for name in active], active, start, schedule.rows)
+            _move(judge, draw, z, scores, labels, [found[name] for name in active], active, start + n * move)
     for name in active:
         found[name].state = "stuck"
     return found
 
 
-def _first_scores(judge: Judge, z: Tensor, rows: int) -> tuple[Tensor, Tensor]:
-    """Scores and labels of all particles: (lanes, N)."""
-    flat, n = z.flatten(0, 1), z.shape[1]
-    parts = [judge(part, index // n) for part, index in zip(flat.split(rows), _indices(flat).split(rows), strict=True)]
-    scores, labels = (torch.cat(pieces) for pieces in zip(*parts, strict=True))
-    return scores.view(-1, n), labels.view(-1, n)
+def _judged(judge: Judge, z: Tensor, names: Sequence[int]) -> tuple[Tensor, Tensor]:
+    """Scores and labels of the particles of some lanes (lanes, N, *shape): (lanes, N)."""
+    lane = torch.tensor(names, device=z.device).repeat_interleave(z.shape[1])
+    scores, labels = judge(z.flatten(0, 1), lane)
+    return scores.view(-1, z.shape[1]), labels.view(-1, z.shape[1])
 
 
 def _raise_level(lane: Lane, scores: Tensor, labels: Tensor, schedule: Schedule) -> bool:
@@ -187,50 +173,18 @@ def _clone(z: Tensor, scores: Tensor, labels: Tensor, level: float, draw: Callab
 
 
 def _move(
-    judge: Judge,
-    draw: Draw,
-    z: Tensor,
-    scores: Tensor,
-    labels: Tensor,
-    lanes: Sequence[Lane],
-    names: Sequence[int],
-    start: int,
-    rows: int,
+    judge: Judge, draw: Draw, z: Tensor, scores: Tensor, labels: Tensor, lanes: Sequence[Lane], names: Sequence[int], start: int
 ) -> None:
-    """One move of every particle of the lanes, in batches that run over lanes."""
-    n = z.shape[1]
-    flat, flat_scores, flat_labels = z.flatten(0, 1), scores.flatten(), labels.flatten()
-    levels = torch.tensor([lane.level for lane in lanes], dtype=torch.float64, device=z.device)
-    index = torch.tensor(names, device=z.device).repeat_interleave(n)
-    accepted = torch.zeros(len(lanes), dtype=torch.int64, device=z.device)
-    proposal = torch.empty_like(flat[:rows])
-    filled = done = 0
-    for row, (name, lane) in enumerate(zip(names, lanes, strict=True)):
-        used = 0
-        for block in draw(name, n, start):
-            xi = block
-            while len(xi):
-                take = min(len(xi), rows - filled)
-                out = proposal[filled : filled + take]
-                torch.add(flat[row * n + used : row * n + used + take], xi[:take], alpha=lane.step, out=out)
-                out.mul_(1 / math.sqrt(1 + lane.step**2))
-                xi, used, filled = xi[take:], used + take, filled + take
-                if filled == rows or done + filled == len(flat):
-                    here = slice(done, done + filled)
-                    new, label = judge(proposal[:filled], index[here])
-                    place = torch.arange(done, done + filled, device=z.device) // n
-                    better = new > levels[place]
-                    flat[here][better] = proposal[:filled][better]
-                    flat_scores[here] = torch.where(better, new, flat_scores[here])
-                    flat_labels[here] = torch.where(better, label, flat_labels[here])
-                    accepted.index_add_(0, place, better.long())
-                    done, filled = done + filled, 0
-    for lane, count in zip(lanes, accepted.tolist(), strict=True):
+    """One move of every particle of the lanes."""
+    proposal = torch.empty_like(z)
+    for out, here, name, lane in zip(proposal, z, names, lanes, strict=True):
+        torch.add(here, torch.cat(list(draw(name, len(here), start))), alpha=lane.step, out=out).mul_(1 / math.sqrt(1 + lane.step**2))
+    new, label = _judged(judge, proposal, names)
+    better = new > torch.tensor([lane.level for lane in lanes], dtype=torch.float64, device=z.device)[:, None]
+    for old, other in ((z, proposal), (scores, new), (labels, label)):
+        old[better] = other[better]
+    for lane, count in zip(lanes, better.sum(1).tolist(), strict=True):
         lane.accepted += count
-        lane.proposed += n
-        lane.calls += n
-        lane.step = min(_MOST_STEP, max(_LEAST_STEP, lane.step * math.exp(_GAIN * (count / n - TARGET))))
-
-
-def _indices(flat: Tensor) -> Tensor:
-    return torch.arange(len(flat), device=flat.device)
+        lane.proposed += z.shape[1]
+        lane.calls += z.shape[1]
+        lane.step = min(_MOST_STEP, max(_LEAST_STEP, lane.step * math.exp(_GAIN * (count / z.shape[1] - TARGET))))

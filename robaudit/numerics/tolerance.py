@@ -29,6 +29,7 @@ _MARGIN = 1.6  # draws of the first main look, in those whose mean width is as a
 _FIXED, _EACH = 500, 1.8  # passes of a search: fixed, and per draw of its last look
 _FINE, _COARSE = 16, 1.1  # ends are found to a sixteenth of the tolerance; on the way to 10 %
 _STEEPEST = 0.3  # or of so much of the width on a linear model, where that is more: passes are short
+_CHECKED = 0.1  # share of the inferred results at both ends of the interval that are looked at after all
 _NON_MONOTONE = 0.05
 _LOWER, _LOWER_DRAWS, _LOWER_ALPHA = (0.5, 0.25), 32, 1e-3
 _OCTAVES = 13
@@ -73,7 +74,6 @@ class SearchPlan:
         tolerance: upper/lower - 1 at which the search ends.
         most: the most passes.
         cap: the largest level; the smallest is cap / 2^13.
-        check: share of the inferred results at both ends that are checked.
         least: the smallest level allowed.
     """
 
@@ -81,7 +81,6 @@ class SearchPlan:
     tolerance: float
     most: int
     cap: float
-    check: float = 0.1
     least: float = 0.0
 
     @property
@@ -110,10 +109,11 @@ class SearchPlan:
         draws = _MARGIN * self._per_square_deviation * (2 * deviations / math.log1p(self.tolerance)) ** 2
         first = _eights(max(_FEWEST, min(draws, (self.most - _FIXED) / _EACH)))
         early = [n for k in range(20, 0, -1) if (n := _eights(first / _EARLY_GROWTH**k)) >= _FEWEST]
-        found = [self._look(n, alpha * _EARLY / len(early), False) for n in early]
+        share = alpha * _EARLY / max(1, len(early))
+        found = [Look(n, share, False, *critical_counts(n, self.flips, share / 2)) for n in early]
         n = first
         while not found or not found[-1].main or _FIXED + _EACH * n <= self.most:
-            found.append(self._look(n, main, True))
+            found.append(Look(n, main, True, *critical_counts(n, self.flips, main / 2)))
             n, main = n * _GROWTH, main * (1.0 - _MAIN)
         return tuple(found)
 
@@ -135,10 +135,6 @@ class SearchPlan:
 
         z = float(ndtri(self.level))
         return self.level * self.flips * 2 * math.pi * math.exp(z * z) / (z * z)
-
-    def _look(self, draws: int, alpha: float, main: bool) -> Look:
-        few, many = critical_counts(draws, self.flips, alpha / 2)
-        return Look(draws, alpha, main, few, many)
 
 
 def critical_counts(draws: int, share: float, tail: float) -> tuple[int, int]:
@@ -296,7 +292,9 @@ class _Search:
             falls_at = yield from self._falls()
         except _SpentError:
             if look is not None and (self.best is None or self.best.look != look):
-                self._settle_for(self._seen_at(look))
+                ends = self._seen_at(look)  # of a look that was not completed
+                if self.best is None or (not self.reversals and ends.ratio < self.best.ratio):
+                    self.best = ends
         return self._result(falls_at)
 
     def _scan(self) -> Steps[None]:
@@ -328,7 +326,8 @@ class _Search:
             return self._reached
         fine = 1.0 + max(plan.tolerance, _STEEPEST * plan.usual_width(look)) / _FINE
         lower, _ = yield from self._bracket(look.few + 1, fine)  # from below: a draw that flips there also flips higher up
-        self.value = _middle(*(yield from self._bracket(math.ceil(look.draws * plan.flips), fine)))
+        below, above = yield from self._bracket(math.ceil(look.draws * plan.flips), fine)
+        self.value = above if below == 0 else math.sqrt(below * above) if math.isfinite(above) else below
         _, upper = yield from self._bracket(look.many, fine)
         self.best = yield from self._checked(_Ends(look, lower, upper))
         return self._reached or self._non_monotone
@@ -338,11 +337,6 @@ class _Search:
         upper = min((level for level, flips in self.seen.items() if flips >= look.many), default=math.inf)
         lower = max((level for level, flips in self.seen.items() if flips <= look.few and level < upper), default=0.0)
         return _Ends(look, lower, upper)
-
-    def _settle_for(self, ends: _Ends) -> None:
-        """Take the interval of a look that was not completed, where it is narrower than the last and no inferred result was wrong."""
-        if self.best is None or (not self.reversals and ends.ratio < self.best.ratio):
-            self.best = ends
 
     def _promising(self, look: Look) -> Steps[bool]:
         """Whether this look may be narrow enough, by coarse brackets of both ends."""
@@ -368,6 +362,7 @@ class _Search:
         look, lower, upper = self.best or _Ends(Look(0, 0.0, False, -1, 1), 0.0, math.inf)
         inside = lower > 0 and math.isfinite(upper)
         flips = self.to[(self.flipped <= upper) & np.isfinite(self.flipped)]
+        deviation = math.sqrt(look.draws * self.plan.level * self.plan.flips)  # of the number of flips
         return Tolerance(
             value=0.0 if upper <= self.plan.floor else min(max(self.value, lower), upper),
             lower=lower,
@@ -375,7 +370,7 @@ class _Search:
             censored=lower >= self.plan.cap,
             reached=self._reached,
             non_monotone=self._non_monotone,
-            std_error=self._std_error(look) * (upper - lower) if inside else None,
+            std_error=deviation / max(1, look.many - look.few) * (upper - lower) if inside else None,
             samples=look.draws,
             passes=self.passes,
             checked=self.checked,
@@ -383,10 +378,6 @@ class _Search:
             falls_at=falls_at,
             flips_to=int(np.bincount(flips).argmax()) if len(flips) else None,
         )
-
-    def _std_error(self, look: Look) -> float:
-        """The standard error of the number of flips, in widths of the interval."""
-        return math.sqrt(look.draws * self.plan.level * self.plan.flips) / max(1, look.many - look.few)
 
     def _falls(self) -> Steps[float | None]:
         """The first of some lower levels at which enough draws flip to show that p is below the threshold."""
@@ -419,7 +410,7 @@ class _Search:
     def _check(self, level: float) -> Steps[None]:
         """Check a share of the results inferred at the level."""
         inferred = np.flatnonzero((self.kept != level) & (self.flipped != level))
-        wanted = min(len(inferred), _eights(self.plan.check * len(inferred)))
+        wanted = min(len(inferred), _eights(_CHECKED * len(inferred)))
         if wanted:
             yield from self._ask(level, inferred[np.arange(wanted) * len(inferred) // wanted])
 
@@ -508,13 +499,6 @@ class _Search:
         self.flipped[draws[lowest]] = level
         self.kept[draws[~flips]] = np.maximum(kept[~flips], level)
         return draws, results
-
-
-def _middle(below: float, above: float) -> float:
-    """The geometric mean; if one end is 0 or infinite, the other."""
-    if below == 0:
-        return above
-    return math.sqrt(below * above) if math.isfinite(above) else below
 
 
 def _eights(number: float) -> int:

@@ -51,9 +51,9 @@ class CertifiedSection(Section[CertifiedAccuracy]):
         if ask.every_radius:
             raise SpecError("--radius all", "is too long for a table", "add --format csv or --format json")
         named = _named(found)
-        norms = list(dict.fromkeys(one.certificates.norm for _, one in named))
+        norms = list(dict.fromkeys(one.certificates.key.norm for _, one in named))
         for norm in norms:
-            alike = [(title, one) for title, one in named if one.certificates.norm == norm]
+            alike = [(title, one) for title, one in named if one.certificates.key.norm == norm]
             table = _table(alike, ask.radius or usual_radii([one for _, one in alike]))
             yield replace(table, notes=tuple(_notes(named))) if norm == norms[-1] else table
 
@@ -107,7 +107,7 @@ def _table(block: Sequence[tuple[str, CertifiedAccuracy]], radii: Sequence[float
     sizes = [one.certificates.images for one in accuracies]
     if len(set(sizes)) > 1:
         lines.insert(0, ("images", [f"{size:,}" for size in sizes]))
-    norm = accuracies[0].certificates.norm
+    norm = accuracies[0].certificates.key.norm
     return Table(
         f"Certified accuracy{f', radii in {norm}' if norm else ''}",
         (Column("radius r"), *(Column(title, number=True) for title, _ in block)),
@@ -147,7 +147,7 @@ _CERTIFIED = "certified_accuracy"
 
 def _key(one: CertifiedAccuracy) -> list[object]:
     given = one.certificates
-    return [*given.key.document().values(), given.norm]
+    return [*given.key.document().values(), given.key.norm]
 
 
 def _summary_lines(one: CertifiedAccuracy, radii: Sequence[float]) -> Iterator[list[object]]:

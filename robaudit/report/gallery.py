@@ -22,7 +22,7 @@ from robaudit.errors import RobauditError, SampleError
 from robaudit.files import write_atomically
 from robaudit.levels import NoiseLevel
 from robaudit.noise.base import shape_of
-from robaudit.noise.registry import NoiseSource
+from robaudit.noise.process import NoiseProcess
 from robaudit.report.kept_images import KeptImages, only_the_worst
 from robaudit.spec.model import IN_MEMORY, AuditSpec
 from robaudit.stats.flags import Flag, Flagged
@@ -82,8 +82,8 @@ class RunImages:
                 raise RobauditError(
                     self._dataset.where, f"no longer has a sample {sample_id!r}", "restore the data set that the run was made on"
                 )
-        self._noises: dict[str | None, NoiseSource] = {
-            noise.label: noise.source(own.run.seed, torch.device("cpu")) for noise in noises_of(run, own)
+        self._noises: dict[str | None, NoiseProcess] = {
+            noise.label: noise.seeded(own.run.seed, torch.device("cpu")) for noise in noises_of(run, own)
         }
 
     def clean(self, sample_id: str) -> Tensor:
@@ -108,11 +108,11 @@ class RunImages:
         return first_copy(self._noises[at.noise], sample_id, clean, at)
 
 
-def first_copy(source: NoiseSource, sample_id: str, clean: Tensor, at: NoiseLevel) -> Tensor:
+def first_copy(source: NoiseProcess, sample_id: str, clean: Tensor, at: NoiseLevel) -> Tensor:
     """The first noisy copy of an image (channels, height, width), as the estimators see it."""
     z = next(source.blocks(sample_id, 1, shape_of(clean)))
     copy = source.noisy(clean[None], z.to(clean.dtype), at.number, ids=[sample_id])[0]
-    return copy.clamp(0.0, 1.0) if source.form.clip else copy
+    return copy.clamp(0.0, 1.0) if source.noise.clip else copy
 
 
 def write_gallery(run: Run, flagged: Sequence[Flagged], folder: Path, source: ImageSource | None = None) -> int:

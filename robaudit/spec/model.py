@@ -417,9 +417,8 @@ class RunSpec(SpecSection):
     @model_validator(mode="before")
     @classmethod
     def _command_line_only(cls, values: Any) -> Any:
-        for key, option in (("ray_address", "--ray-address"), ("ship", "--ship")):
-            if isinstance(values, Mapping) and key in values:  # the spec's author would choose who receives the model and whose code runs
-                raise about_key(WRONG_KEY, key, f"is for the command line alone: {option}")
+        if isinstance(values, Mapping) and "ray_address" in values:  # the spec's author would choose whose code runs
+            raise about_key(WRONG_KEY, "ray_address", "is for the command line alone: --ray-address")
         return values
 
     @model_validator(mode="after")

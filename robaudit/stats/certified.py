@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from robaudit.documents import Document, json_number
 from robaudit.errors import RunError
 from robaudit.levels import LevelChoice
-from robaudit.names import ResultName
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.quantities import CERTIFIED
 from robaudit.stats.bootstrap import percentiles
@@ -68,12 +67,6 @@ class Certificates:
     def counted(self) -> Floats:
         """The radii that count (n,): 0 where the certified class is not the label."""
         return np.where(self.right, self.radii, 0.0)
-
-    @property
-    def norm(self) -> str:
-        """The name of the norm of the radii; empty where it has none."""
-        norm = ResultName.parse(self.key.estimator).norm
-        return "" if norm is None else norm.value
 
     @property
     def false_at_most(self) -> float:
@@ -146,7 +139,7 @@ class CertifiedAccuracy:
         lower, upper = self.interval or (None, None)
         return {
             **given.key.document(),
-            "norm": given.norm or None,
+            "norm": given.key.norm or None,
             "confidence": self.confidence,
             "images": given.images,
             "unlabelled": given.unlabelled,

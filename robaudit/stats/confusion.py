@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -13,7 +13,6 @@ from robaudit.errors import RunError
 from robaudit.levels import LevelChoice
 from robaudit.numerics.intervals import mean_interval
 from robaudit.quantities import IntervalKind
-from robaudit.rows import Row
 from robaudit.stats.frame import NO_CLASS
 from robaudit.stats.groups import GroupKey
 from robaudit.stats.intervals import Floats
@@ -95,30 +94,28 @@ def confusions(
     Raises:
         RunError: the run has no such estimator or level, none of the results has votes, or no image has a label and ``by`` is label.
     """
-    where, groups = str(run.path), {columns.key: list[Row]() for columns in run.groups(estimators, levels).values()}
+    where, labelled = str(run.path), any((one.label != NO_CLASS).any() for one in run.frame.values())
+    kind = by or ("label" if labelled else "predicted")
+    chosen = {columns.key: columns.classes for columns in run.groups(estimators, levels).values()}
+    counted: dict[GroupKey, dict[int, list[Floats]]] = {}
     for row in run.rows:
-        group = groups.get(GroupKey.of(row))
-        if group is not None and row.votes is not None and row.votes.draws and row.interval.kind is not IntervalKind.CONFIDENCE_SEQUENCE:
-            group.append(row)
-    counted = {key: rows for key, rows in groups.items() if rows}
+        key, start = GroupKey.of(row), row.label if kind == "label" else row.predicted
+        if key in chosen and row.votes is not None and row.votes.draws and row.interval.kind is not IntervalKind.CONFIDENCE_SEQUENCE:
+            members = counted.setdefault(key, {})
+            if start is not None:
+                counts = np.asarray(row.votes.counts, dtype=np.float64)
+                members.setdefault(start, []).append(np.pad(counts / row.votes.draws, (0, chosen[key] - len(counts))))
     if not counted:
         raise RunError(where, "has no votes of a fixed number of noisy copies", "audit with mc at a noise level")
-    labelled = any((one.label != NO_CLASS).any() for one in run.frame.values())
     if by == "label" and not labelled:
         raise RunError(where, "has no labels", "count by the predicted class: --by predicted")
-    kind: str = by or ("label" if labelled else "predicted")
-    return tuple(_confusion(key, rows, kind) for key, rows in counted.items())
+    return tuple(_confusion(key, counted[key], kind) for key in chosen if key in counted)
 
 
-def _confusion(key: GroupKey, rows: Sequence[Row], by: str) -> Confusion:
-    members: dict[int, list[Row]] = {}
-    for row in rows:
-        start = row.label if by == "label" else row.predicted
-        if start is not None:
-            members.setdefault(start, []).append(row)
-    voted = {index: _vote_shares(some) for index, some in sorted(members.items())}  # (images, classes)
-    got = {int(j) for shares in voted.values() for j in np.flatnonzero(shares.any(0))}
-    classes = sorted({*voted, *got})
+def _confusion(key: GroupKey, members: Mapping[int, Sequence[Floats]], by: str) -> Confusion:
+    """The matrix of one result from the vote shares of the images of each class."""
+    voted = {index: np.array(shares) for index, shares in sorted(members.items())}  # (images, classes)
+    classes = sorted({*voted, *(int(j) for shares in voted.values() for j in np.flatnonzero(shares.any(0)))})
     table = np.full((len(classes), len(classes)), np.nan)
     for i, index in enumerate(classes):
         if index in voted:
@@ -129,15 +126,6 @@ def _confusion(key: GroupKey, rows: Sequence[Row], by: str) -> Confusion:
     turns = tuple(_turn(classes[i], classes[j], voted[classes[i]][:, classes[j]]) for i, j in places[:MOST_TURNS])
     counts = tuple(len(members.get(index, ())) for index in classes)
     return Confusion(key, by, tuple(classes), counts, tuple(tuple(map(float, line)) for line in table), turns)
-
-
-def _vote_shares(rows: Sequence[Row]) -> Floats:
-    """The share of each class among the noisy copies of each image (images, classes)."""
-    voted = [row.votes for row in rows if row.votes is not None]
-    shares = np.zeros((len(voted), max(len(votes.counts) for votes in voted)))
-    for line, votes in zip(shares, voted, strict=True):
-        line[: len(votes.counts)] = np.asarray(votes.counts, dtype=np.float64) / votes.draws
-    return shares
 
 
 def _turn(start: int, to: int, shares: Floats) -> Turn:

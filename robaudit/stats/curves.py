@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from robaudit.documents import Document, json_number
 from robaudit.errors import RunError
 from robaudit.levels import GAUSSIAN, LevelChoice
-from robaudit.names import ResultName
 from robaudit.quantities import RADIUS
 from robaudit.stats.bootstrap import Ends, PairedDifference, difference, minus, percentiles
 from robaudit.stats.frame import NO_CLASS, Columns, common_names
@@ -316,8 +315,7 @@ def _attacked(columns: Columns) -> CurveKind | None:
     """The curve that the results of an attack belong to."""
     if columns.key.quantity != RADIUS.name or np.isnan(columns.step).all():
         return None
-    norm = ResultName.parse(columns.key.estimator).norm
-    return next((kind for kind in (CurveKind.L2, CurveKind.LINF) if norm is not None and kind.value == norm.value), None)
+    return next((kind for kind in (CurveKind.L2, CurveKind.LINF) if kind.value == columns.key.norm), None)
 
 
 def _even(levels: Sequence[float]) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from robaudit.errors import NothingLeftError, RunError
-from robaudit.levels import LevelChoice, LevelName, NoiseLevel
+from robaudit.levels import LevelChoice, LevelName, NoiseLevel, from_weak_to_strong
 from robaudit.stats.bootstrap import percentiles
 from robaudit.stats.difficulties import Difficulties, easiest_first
 from robaudit.stats.frame import common_places
@@ -116,9 +116,9 @@ def _errors(run: Run, estimators: Sequence[str], levels: LevelChoice | Sequence[
             raise RunError(where, "has no votes under noise whose level is a severity", "audit labelled images with mc under corruption")
         raise RunError(where, "has no votes for labels", "audit labelled images with mc, for example under uniform, support: sphere")
     first = wanted[0][0]
+    ascending = from_weak_to_strong(at for _, at in wanted)
     shown = [key for key in wanted if key[0] == first and (not one_noise or key[1].noise == wanted[0][1].noise)]
-    labels = list(dict.fromkeys(at.noise for _, at in shown))
-    shown.sort(key=lambda key: (labels.index(key[1].noise), key[1].strength))
+    shown.sort(key=lambda key: ascending.index(key[1]))
     both = common_places(groups[key] for key in shown)
     if not len(both):
         raise NothingLeftError(where, "no labelled image has votes at every level", "read the notes in samples.csv")

@@ -10,6 +10,7 @@ from operator import attrgetter
 from robaudit.documents import Document
 from robaudit.errors import NothingLeftError, RunError, did_you_mean
 from robaudit.levels import NONE, NoiseLevel
+from robaudit.names import ResultName
 from robaudit.quantities import CONFIDENCE, LOG10_P_FAIL, LOSS, P_ROBUST, Quantity
 from robaudit.rows import Row
 
@@ -33,6 +34,12 @@ class GroupKey(Document):
     def noise(self) -> str:
         """Label of the noise, or "none"."""
         return self.at.noise or NONE
+
+    @property
+    def norm(self) -> str:
+        """The norm that its values are measured in: l1, l2 or linf; empty where it has none."""
+        norm = ResultName.parse(self.estimator).norm
+        return "" if norm is None else norm.value
 
     def __str__(self) -> str:
         if self.at.level is None:

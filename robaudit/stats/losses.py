@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from robaudit.levels import LevelChoice, NoiseLevel
+from robaudit.levels import LevelChoice, NoiseLevel, from_weak_to_strong
 from robaudit.names import PartName, ResultName, series
 from robaudit.numerics.intervals import mean_interval
 from robaudit.quantities import LOSS, IntervalKind, Quantity
@@ -122,12 +122,12 @@ def losses(
     """
     chosen = (one.finite for one in run.groups(estimators, levels).values() if one.key.quantity == LOSS.name)
     kept = {one.key: one for one in chosen if len(one)}
-    places = {at: names for at in _ordered(kept) if (names := _names([key.estimator for key in kept if key.at == at])) is not None}
     quantity = quantity_of(LOSS.name, {LOSS.name: LOSS, **run.quantities})
     found = []
-    for at, names in places.items():
+    for at in from_weak_to_strong(key.at for key in kept):
         there = {key.estimator: one for key, one in kept.items() if key.at == at}
-        found.append(_losses(there, names, quantity, most))
+        if (names := _names(list(there))) is not None:
+            found.append(_losses(there, names, quantity, most))
     return tuple(found)
 
 
@@ -205,13 +205,6 @@ def not_missed(columns: Columns) -> Floats:
     met = columns.highest
     met = np.where(columns.of_kind(IntervalKind.LOWER_BOUND), columns.values, np.where(np.isnan(met), norm, met))
     return np.maximum(norm, met)
-
-
-def _ordered(keys: Iterable[GroupKey]) -> list[NoiseLevel]:
-    """The noise levels: noises in the run's order, each from weak to strong."""
-    levels = list(dict.fromkeys(key.at for key in keys))
-    labels = list(dict.fromkeys(at.noise for at in levels))
-    return sorted(levels, key=lambda at: (labels.index(at.noise), at.strength))
 
 
 def _names(names: Sequence[str]) -> _Names | None:

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import lru_cache, partial
+from functools import partial
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -103,12 +103,8 @@ class Relation(NamedTuple):
 # --- the run
 
 
-@dataclass(frozen=True, slots=True)
-class NoiseFacts:
-    """A noise of a run, as its spec states it."""
-
-    kind: str
-    options: Mapping[str, Any]
+NoiseEntry = Mapping[str, Any]
+"""A noise of a run, as its spec states it: its kind and its options."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +118,7 @@ class Setting:
         declared: labels of the estimators that were told something of the network which nobody checked.
     """
 
-    noises: Mapping[str, NoiseFacts]
+    noises: Mapping[str, NoiseEntry]
     pixels: int | None
     plain: bool
     declared: frozenset[str]
@@ -131,7 +127,7 @@ class Setting:
     def of(info: Mapping[str, Any]) -> Setting:
         """The setting of a run, from its run.json."""
         spec, shape = info["spec"], info.get("image_shape")
-        noises = {entry["name"]: NoiseFacts(entry["kind"], entry) for entry in spec.get("noise", ())}
+        noises = {entry["name"]: entry for entry in spec.get("noise", ())}
         options = {str(one.get("label") or one["name"]): one for one in spec.get("estimators", ())}
         declared = frozenset(
             label for label, one in options.items() if one.get("options", {}).get(_DECLARED.get(one["name"], "")) not in (None, False)
@@ -141,7 +137,7 @@ class Setting:
 
     def declares(self, row: Row) -> bool:
         """Whether a result depends on something that the spec declares of the network."""
-        return named(row).estimator in self.declared
+        return ResultName.parse(row.estimator).estimator in self.declared
 
     def factor(self, first: Row, second: Row) -> float | None:
         """The smallest F such that a radius r in the norm of the second row is at most F r in the norm of the first; None if unknown."""
@@ -152,19 +148,9 @@ class Setting:
         return None if factor is None or math.isinf(factor) else factor
 
 
-@lru_cache(maxsize=1024)
-def _parsed(name: str) -> ResultName:
-    return ResultName.parse(name)
-
-
-def named(row: Row) -> ResultName:
-    """The estimator's label and the part of a result."""
-    return _parsed(row.estimator)
-
-
 def norm_of(row: Row) -> float | None:
     """The order of the norm that a radius is measured in; None where its name does not say."""
-    norm = named(row).norm
+    norm = ResultName.parse(row.estimator).norm
     return None if norm is None else norm.number
 
 
@@ -297,7 +283,7 @@ def _share(vote: Row) -> End:
     return lambda tail: min(bound, float(smoothing.p_lower(kept, draws, tail)))
 
 
-def leaving(noise: NoiseFacts, level: float, pixels: int, order: float, radius: float) -> float:
+def leaving(noise: NoiseEntry, level: float, pixels: int, order: float, radius: float) -> float:
     """An upper bound of P[|e| > radius] of the noise e in a norm; 1 where nothing is known.
 
     Gaussian: |e|^2 / sigma^2 is chi-squared with d degrees of freedom, and the d values are independent. Laplace of standard deviation
@@ -314,14 +300,14 @@ def leaving(noise: NoiseFacts, level: float, pixels: int, order: float, radius: 
         """The chance that one of d values is outside."""
         return -math.expm1(pixels * math.log1p(-outside)) if outside < 1.0 else 1.0
 
-    if noise.kind == GAUSSIAN:
+    if noise["kind"] == GAUSSIAN:
         return min(float(chdtrc(pixels, (within(2.0) / level) ** 2)), each(float(erfc(within(math.inf) / level / math.sqrt(2.0)))))
-    if noise.kind == _LAPLACE:
+    if noise["kind"] == _LAPLACE:
         scale = level / math.sqrt(2.0)
         return min(float(gammaincc(pixels, within(1.0) / scale)), each(math.exp(-within(math.inf) / scale)))
-    if noise.kind == _UNIFORM:
-        inside = within(math.inf if noise.options.get("norm", "linf") == "linf" else 2.0)
-        if noise.options.get("support") == "sphere":
+    if noise["kind"] == _UNIFORM:
+        inside = within(math.inf if noise.get("norm", "linf") == "linf" else 2.0)
+        if noise.get("support") == "sphere":
             return 0.0 if level <= inside else 1.0
         return 0.0 if level <= inside else -math.expm1(pixels * math.log(inside / level))
     return 1.0
@@ -338,7 +324,7 @@ def _radii(rows: Sequence[Row], setting: Setting) -> Iterator[BoundingPair]:
     for (low, radius), (high, flip) in itertools.product(least, most):
         if low is not high and (factor := setting.factor(low, high)) is not None:
             wrong = low if high.interval.kind is IntervalKind.UPPER_BOUND else None
-            yield BoundingPair(f"radius ({named(low).part})", _fixed(low, radius), _fixed(high, factor * flip), wrong)
+            yield BoundingPair(f"radius ({ResultName.parse(low.estimator).part})", _fixed(low, radius), _fixed(high, factor * flip), wrong)
 
 
 def _ball(rows: Sequence[Row], setting: Setting) -> Iterator[BoundingPair]:
@@ -386,7 +372,7 @@ def _agreement(rows: Sequence[Row], setting: Setting) -> Iterator[BoundingPair]:
 def _orders(rows: Sequence[Row], _: Setting) -> Iterator[BoundingPair]:
     series: dict[object, list[tuple[float, Row]]] = {}
     for row in rows:
-        name = named(row)
+        name = ResultName.parse(row.estimator)
         if row.quantity == LOSS.name and name.part is not None and name.part.name is PartName.Q:
             series.setdefault((name.estimator, row.at, target_of(row)), []).append((name.part.number, row))
     for norms in series.values():

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from robaudit.documents import Document, json_number
 from robaudit.errors import NothingLeftError, RunError
 from robaudit.levels import LevelChoice
-from robaudit.names import ResultName
 from robaudit.quantities import RADIUS, TOLERANCE, IntervalKind
 from robaudit.stats.bootstrap import Ends, PairedDifference, differences, minus, percentiles
 from robaudit.stats.difficulties import Difficulties
@@ -128,12 +127,6 @@ class Radii:
         return self.correct & (self.g > _LEAST)
 
     @property
-    def norm(self) -> str:
-        """The name of the norm that the radii are measured in; empty where it has none."""
-        norm = ResultName.parse(self.key.estimator).norm
-        return "" if norm is None else norm.value
-
-    @property
     def left_out(self) -> int:
         """Correct images with g <= 0, which the scores with r/g leave out."""
         return int((self.correct & (self.g <= _LEAST)).sum())
@@ -202,7 +195,7 @@ class Scores(Document):
             "upper_bounds": radii.upper_bounds,
         }
         scores = {score.value: one.document() for score, one in self.values.items()}
-        return {**radii.key.document(), "norm": radii.norm or None, "confidence": self.confidence, **counts, "scores": scores}
+        return {**radii.key.document(), "norm": radii.key.norm or None, "confidence": self.confidence, **counts, "scores": scores}
 
 
 # --- reading

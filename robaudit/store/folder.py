@@ -17,18 +17,17 @@ from typing import Any
 
 from robaudit.errors import InUseError, RunError
 from robaudit.files import file_sha256, json_bytes, read_json, sealed, unsealed, write_atomically
-from robaudit.levels import levels_in
-from robaudit.names import ResultName
 from robaudit.rows import Row
 from robaudit.spec.gates import QUANTITIES, parse_gate
 from robaudit.store.info import check_info
+from robaudit.store.serialise import SCHEMA_VERSION
 from robaudit.store.state import NAME, State, damaged, no_guard
 
-SCHEMA_VERSION = 2
 RUNS = Path("runs")
 """The default folder of run folders."""
 OUTPUTS = ("samples.csv", "samples.json", "summary.json")
 _LOCK = ".lock"
+_HEADER = 512  # bytes; SQLite takes a shorter file for an empty database
 _lock_handles: set[int] = set()  # descriptors of the locks that this process holds
 
 
@@ -183,23 +182,13 @@ class RunFolder:
         return State.create(self.path / NAME, self.guard, check=not self._state_intact(info or {}))
 
     def rows_so_far(self) -> list[Row]:
-        """The rows of the state: samples in the order of writing, noise levels and estimators as in the spec.
+        """The rows of the state: samples and tasks in the order of writing.
 
         Raises:
             RunError: the state is damaged.
         """
-        info = self.info()
-        spec = info["spec"]
-        labels = [entry["label"] for entry in spec["estimators"]]
-        tasks = {task: i for i, task in enumerate((at, label) for at in levels_in(spec["noise"]) for label in labels)}
-        with self._read_state(info) as state:
-            rows = list(state.rows())
-        samples = {sample_id: i for i, sample_id in enumerate(dict.fromkeys(row.sample_id for row in rows))}
-
-        def task(row: Row) -> int:
-            return tasks.get((row.at, ResultName.parse(row.estimator).estimator), len(tasks))
-
-        return sorted(rows, key=lambda row: (samples[row.sample_id], task(row)))
+        with self._read_state(self.info()) as state:
+            return list(state.rows())
 
     def image_digests(self, info: Mapping[str, Any]) -> dict[str, str]:
         """Pixel digests by sample id; empty if the state was deleted. ``info``: the content of run.json.
@@ -223,13 +212,16 @@ class RunFolder:
         """Whether the state has the digest in run.json; an unfinished run or extension has none.
 
         Raises:
-            RunError: it has changed.
+            RunError: it has changed, or SQLite would take it for a new one.
         """
+        path = self.path / NAME
+        if info and path.is_file() and path.stat().st_size < _HEADER:
+            raise damaged(str(path), "it ends within its header")
         wanted = info["files"].get(NAME) if info.get("status") == "complete" else None
-        if wanted is None or (found := file_sha256(self.path / NAME)) is None:
+        if wanted is None or (found := file_sha256(path)) is None:
             return False
         if found != wanted:
-            raise damaged(str(self.path / NAME), "it has changed since it was written")
+            raise damaged(str(path), "it has changed since it was written")
         return True
 
 

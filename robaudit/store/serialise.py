@@ -16,12 +16,13 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from numbers import Integral
 from types import NoneType
-from typing import IO, Any, Protocol
+from typing import IO, Any
 
 from robaudit.documents import json_values
 from robaudit.errors import RunError
 from robaudit.quantities import Interval
 from robaudit.rows import COLUMNS, TABLE_COLUMNS, Row, read_row, table_values
+from robaudit.stats.summary import GroupSummary
 from robaudit.text import Names, clipped, printable
 
 SCHEMA_VERSION = 2
@@ -55,15 +56,7 @@ def _texts(rows: Iterable[Row]) -> Iterator[str]:
     yield "\n]}\n" if before == ",\n" else "]}\n"
 
 
-class JsonSummary(Protocol):
-    """A summary that can be written as JSON values."""
-
-    def document(self) -> dict[str, Any]:
-        """The summary as JSON values."""
-        ...
-
-
-def summary_json(groups: Sequence[JsonSummary], **more: Any) -> str:
+def summary_json(groups: Sequence[GroupSummary], **more: Any) -> str:
     """The text of summary.json: ``more`` (JSON values), then ``groups``, one for each estimator and noise level."""
     return document_json({**more, "groups": [group.document() for group in groups]})
 

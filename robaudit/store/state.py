@@ -95,7 +95,7 @@ SELECT place, samples.name, reason, noise, level, level_name, estimator FROM pla
 CROSS JOIN skips ON skips.sample = samples.id LEFT JOIN tasks ON tasks.id = skips.task
 WHERE skips.task IS NULL OR skips.task IN (SELECT task FROM asked) ORDER BY place, skips.id
 """
-_ALL_ROWS = "SELECT row FROM rows WHERE sample NOT IN (SELECT sample FROM skips) ORDER BY sample, id"
+_ALL_ROWS = "SELECT row FROM rows WHERE sample NOT IN (SELECT sample FROM skips) ORDER BY sample, task"
 _PATIENCE = 600.0  # seconds to wait for a reader
 _LONGEST = 2**27  # bytes of a value
 _SUPER_JOURNAL = bytes.fromhex("d9d505f920a163d7")  # ends a journal that names another
@@ -364,7 +364,7 @@ class State:
                 yield Skip(str(sample_id), str(reason), task)
 
     def rows(self) -> Iterator[Row]:
-        """All rows of samples that were never skipped, sample by sample in the order of writing.
+        """All rows of samples that were never skipped: samples, and for each the tasks, in the order of writing.
 
         Raises:
             RunError: a value is not valid.

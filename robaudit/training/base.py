@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from robaudit.errors import SpecError
-from robaudit.noise.base import BASE_DIR, NoiseKind, shape_of
+from robaudit.noise.base import BASE_DIR, Noise, shape_of
 from robaudit.noise.registry import build
 from robaudit.numerics.losses import log_cross_entropy
 from robaudit.spec.fields import SpecSection
@@ -117,7 +117,7 @@ class NoisyObjective(Objective):
 
     noise: NoiseSpec = Field(description="kind, level and options, as in an audit: {kind: uniform, eps: 0.3, clip: true}")
 
-    _form: NoiseKind = PrivateAttr()
+    _form: Noise = PrivateAttr()
 
     @model_validator(mode="after")
     def _build(self, info: ValidationInfo) -> NoisyObjective:
@@ -127,8 +127,8 @@ class NoisyObjective(Objective):
             (noise,) = build([self.noise], (info.context or {}).get(BASE_DIR, Path()))
         except SpecError as error:
             raise ValueError(f"{error.where}: {error.what}; {error.remedy}") from error
-        self._form = noise.form
-        if not noise.form.random:
+        self._form = noise.noise
+        if not noise.noise.random:
             raise ValueError(f"noise: {self.noise.kind} does the same to an image every time; choose a kind that draws at random")
         return self
 

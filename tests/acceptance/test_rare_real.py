@@ -16,11 +16,10 @@ from robaudit.estimators.engine import Engine
 from robaudit.estimators.mc import MonteCarlo
 from robaudit.estimators.splitting import Splitting
 from robaudit.models import LogitModel, load_model
-from robaudit.noise.registry import gaussian_source
 from robaudit.numerics.intervals import LN10, log_mean
 from robaudit.results import Result
 from robaudit.spec.model import ModelSpec
-from tests.levels import sigma
+from tests.levels import gaussian_process, sigma
 from tests.shared import SHARED, card, needs_shared
 
 pytestmark = [needs_shared, pytest.mark.slow]
@@ -46,7 +45,7 @@ def network() -> tuple[LogitModel, Tensor]:
 def estimates(estimator: Splitting | MonteCarlo, seed: int = 0) -> list[Result]:
     """One for each image."""
     model, x = network()
-    engine = Engine(model, gaussian_source(seed, CPU), 10)
+    engine = Engine(model, gaussian_process(seed, CPU), 10)
     return list(estimator.estimate(ImageBatch.of(engine, x, sigma(SIGMA), ids=[str(i) for i in IMAGES])))
 
 

@@ -12,17 +12,18 @@ from hypothesis import strategies as st
 
 from robaudit.advice.comparison import Truth
 from robaudit.advice.validate import STREAM
-from robaudit.auditing.setup import on_stream
+from robaudit.auditing.prepare import on_stream
 from robaudit.estimators.mc import MonteCarlo
-from robaudit.noise.registry import build, gaussian_source
+from robaudit.noise.registry import build
 from robaudit.spec.model import NoiseSpec
 from tests.estimators.tools import SHAPE, curved, linear, work_on
+from tests.levels import gaussian_process
 
 CPU = torch.device("cpu")
 
 
 def draws(seed: int, stream: str, *, frames: bool = False, count: int = 96) -> torch.Tensor:
-    noise = gaussian_source(seed, CPU, stream=stream)
+    noise = gaussian_process(seed, CPU, stream=stream)
     make = noise.frames if frames else noise.blocks
     return torch.cat(list(make("a", count, (1, 8, 8))))
 

@@ -19,7 +19,7 @@ from torch import nn
 from torch.utils.data import TensorDataset
 
 import robaudit
-from robaudit.auditing import job
+from robaudit.auditing import run as run_module
 from robaudit.auditing.expected import Speed
 from robaudit.errors import AnotherRunError, RobauditError, RobauditWarning, SpecError
 from robaudit.models.fingerprint import fingerprint
@@ -441,7 +441,7 @@ def test_threads_are_those_of_the_audit_alone() -> None:
 
 
 def test_a_budget_lowers_data_in_memory_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job, "measure_speed", lambda _: Speed(1.0, 3))
+    monkeypatch.setattr(run_module, "measure_speed", lambda _: Speed(1.0, 3))
     options: dict[str, Any] = {"sigma": 0.05, "estimators": {"mc": {"samples": 200}}, "out": tmp_path / "run", "budget": "10m"}
     first = robaudit.audit(network(), arrays(9), **options)
     assert {row.votes.draws for row in first.rows if row.votes} == {100}

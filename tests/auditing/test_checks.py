@@ -138,7 +138,7 @@ def test_shuffled_labels(tmp_path: Path) -> None:
         shuffled = np.random.default_rng(0).permutation(data["labels"][:CHECKED])
         save_npz(tmp_path / "shuffled.npz", images=data["images"][:CHECKED], labels=shuffled)
     line = only_warning(check(spec("mnist_cnn_a_adv", path=str(tmp_path / "shuffled.npz"))))
-    assert "no better than chance; check labels, mean and std" in line
+    assert "no better than chance; check labels, head, mean and std" in line
 
 
 def test_outputs_that_look_like_probabilities() -> None:

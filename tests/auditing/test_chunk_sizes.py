@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from robaudit.auditing.setup import MOST_IMAGES, ChunkSizer, Gauge
+from robaudit.auditing.chunk_sizes import MOST_IMAGES, ChunkSizer, Gauge
 from robaudit.estimators.mc import MonteCarlo
 from robaudit.estimators.registry import Task
 from robaudit.memory import CPU

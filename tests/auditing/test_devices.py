@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 
@@ -11,14 +10,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from robaudit.auditing import job, ray_cluster
+from robaudit.auditing import run as run_module
 from robaudit.auditing.environment import pick_devices
 from robaudit.errors import SpecError
-from robaudit.progress import Listener
 from robaudit.store.info import kind_of
 from tests.cli.conftest import Refuse, refuse
 from tests.conftest import RunCli
-from tests.ray.clusters import Surroundings, needs_ray
+from tests.ray.clusters import Surroundings
 from tests.ray.conftest import here
 from tests.specs import digits, read_info, write
 
@@ -31,7 +29,7 @@ CPU = torch.device("cpu")
 def test_a_worker_for_each_device(tmp_path: Path, here: Surroundings, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
     spec = write(tmp_path, digits(limit=8, estimators=[{"mc": {"samples": 20}}]))
     assert run_cli("estimate", spec, "--out", "one", "-q").code == 0
-    monkeypatch.setattr(job, "pick_devices", lambda _: [CPU, CPU])
+    monkeypatch.setattr(run_module, "pick_devices", lambda _: [CPU, CPU])
     monkeypatch.setenv("RAY_TMPDIR", here.folder)
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     code, _, err = run_cli("estimate", spec, "--out", "two")
@@ -41,37 +39,9 @@ def test_a_worker_for_each_device(tmp_path: Path, here: Surroundings, run_cli: R
 
 
 def test_without_ray_it_says_how_to_install_it(tmp_path: Path, refuse: Refuse, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job, "pick_devices", lambda _: [CPU, CPU])
+    monkeypatch.setattr(run_module, "pick_devices", lambda _: [CPU, CPU])
     monkeypatch.setitem(sys.modules, "ray", None)
     refuse("estimate", write(tmp_path, digits()), "--out", "run", says="needs ray, which is not installed; pip install 'robaudit[ray]'")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("own", "seen"), [(None, {"1", "3"}), ("7, 5,GPU-1,2", {"5", "2"})])
-def test_each_worker_sees_one_of_the_devices(own: str | None, seen: set[str], here: Surroundings, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ray hands out what it is told of; no device is needed for that."""
-    monkeypatch.setenv("RAY_TMPDIR", here.folder)
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    if own is not None:
-        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", own)
-
-    class Eye:  # Ray sends the class itself, because it is in a function
-        def look(self) -> str:
-            return os.environ["CUDA_VISIBLE_DEVICES"]
-
-    devices = [torch.device("cuda", 1), torch.device("cuda", 3)]
-    with ray_cluster._connected(None, devices, Listener()) as ray:
-        actors = [ray.remote(num_cpus=0, num_gpus=1)(Eye).remote() for _ in devices]
-        assert set(ray.get([actor.look.remote() for actor in actors], timeout=40)) == seen
-    assert os.environ.get("CUDA_VISIBLE_DEVICES") == own
-
-
-def test_a_setting_that_came_too_late_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    needs_ray()
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
-    refusal = r"^run\.device: cuda:2 is not among CUDA_VISIBLE_DEVICES=0,1; set it before CUDA is used"
-    with pytest.raises(SpecError, match=refusal), ray_cluster._seeing([torch.device("cuda", 2)]):
-        pass
 
 
 class _Cuda:

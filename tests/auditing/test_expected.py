@@ -12,7 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from robaudit.auditing import job
+from robaudit.auditing import run as run_module
 from robaudit.auditing.expected import FEWEST_DRAWS, Expected, Speed, as_begun, lowered, measure_speed
 from robaudit.auditing.prepare import PreparedAudit, Request, prepare
 from robaudit.errors import RobauditError
@@ -94,7 +94,7 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     """Set the measured speed of the machine."""
 
     def set_rate(rate: float) -> None:
-        monkeypatch.setattr(job, "measure_speed", lambda _: Speed(rate, 10))
+        monkeypatch.setattr(run_module, "measure_speed", lambda _: Speed(rate, 10))
 
     return set_rate
 
@@ -142,7 +142,7 @@ def test_a_complete_run_times_nothing(tmp_path: Path, run_cli: RunCli, monkeypat
         timed.append(audit)
         return Speed(1e6, 10)
 
-    monkeypatch.setattr(job, "measure_speed", measured)
+    monkeypatch.setattr(run_module, "measure_speed", measured)
     assert [run_cli("estimate", "spec.yaml", "--out", "run").code for _ in range(2)] == [0, 0]
     assert len(timed) == 1
 

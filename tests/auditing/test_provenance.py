@@ -16,7 +16,9 @@ import torch
 from robaudit.auditing import environment
 from robaudit.auditing.environment import command_line, device_name, plugins, processor_name, versions
 from robaudit.errors import RunError
+from robaudit.spec.model import AuditSpec
 from robaudit.store.info import check_info
+from tests.specs import digits
 
 CPU = torch.device("cpu")
 
@@ -76,9 +78,9 @@ def test_plugins_are_named_once(package: Any, about: tuple[str, str], monkeypatc
     point = SimpleNamespace(dist=package, value="margins.plugin:Margin")
     ours = SimpleNamespace(dist=SimpleNamespace(name="robaudit", version="0"), value="robaudit.estimators.mc:MonteCarlo")
     monkeypatch.setattr(environment, "registered", lambda: {"margin": point, "mc": ours, "other": point})
-    chosen: Any = [SimpleNamespace(name=name, label=label) for name, label in (("margin", "a"), ("mc", "mc"), ("margin", "b"))]
+    spec = AuditSpec.model_validate(digits(estimators=[{"margin": {"label": "a"}}, "mc", {"margin": {"label": "b"}}]))
     expected = {"package": about[0], "version": about[1], "entry_point": "margins.plugin:Margin"}
-    assert plugins(chosen) == {"margin": expected}
+    assert plugins(spec) == {"margin": expected}
 
 
 @pytest.mark.parametrize(

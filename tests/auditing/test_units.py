@@ -14,7 +14,7 @@ from torch import Tensor
 
 import robaudit
 from robaudit import plugins
-from robaudit.auditing.units import Finding, Impossible, accepted, level_findings, pixel_findings
+from robaudit.auditing.units import Finding, accepted, level_findings, pixel_findings
 from robaudit.errors import DataError, NoiseError, RobauditWarning, SpecError
 from robaudit.noise import registry
 from robaudit.noise.gaussian import Gaussian
@@ -45,7 +45,7 @@ def told(noise: dict[str, object], image: torch.Tensor) -> tuple[str, ...]:
 
 @pytest.mark.parametrize("shape", [(1, 1, 1), (1, 8, 8), (3, 512, 512)])
 def test_of_images_of_any_size(shape: tuple[int, int, int]) -> None:
-    (line,) = told({"sigma": [0.5, 8]}, torch.full(shape, 0.5))
+    (line,) = told({"sigma": 8}, torch.full(shape, 0.5))
     assert "sigma 8 is 8 times" in line
     assert told({"kind": "gaussian_correlated", "length": 1.5, "sigma": 8}, torch.full(shape, 0.5))
 
@@ -53,17 +53,15 @@ def test_of_images_of_any_size(shape: tuple[int, int, int]) -> None:
 @pytest.mark.parametrize(
     ("levels", "says"),
     [
-        ([0.02, 0.05, 8], "sigma 8 is 8 times"),
-        ([8, 4, 2, 1], "sigma 2 and 2 more levels are more than the whole range of pixels in [0, 1]; 2/255 = 0.00784 was probably meant"),
+        ([8], "sigma 8 is 8 times"),
+        ([8, 4, 2], "sigma 2 and 2 more levels are more than the whole range of pixels in [0, 1]; 2/255 = 0.00784 was probably meant"),
+        ([1.5], "sigma 1.5 is 1.5 times"),
         ([0.5, 1.0], ""),
-        ([1.0, 1.5], "sigma 1.5 is 1.5 times"),
         ([0.32 * step for step in range(1, 40)], ""),  # a curve
-        ([0.25, 0.5, 1.0, 2.0], ""),
-        ([0.5, 30], "sigma 30 is 30 times"),
     ],
     ids=str,
 )
-def test_levels_that_smaller_ones_lead_up_to_are_meant(levels: list[float], says: str) -> None:
+def test_levels_beside_small_ones_are_meant(levels: list[float], says: str) -> None:
     found = told({"sigma": levels}, torch.full((1, 8, 8), 0.5))
     assert len(found) == bool(says)
     assert says in "".join(found)
@@ -72,7 +70,7 @@ def test_levels_that_smaller_ones_lead_up_to_are_meant(levels: list[float], says
 @pytest.mark.parametrize(("levels", "impossible"), [([1.5], False), ([2], True), ([1.5, 8], True), ([300], True)], ids=str)
 def test_levels_below_2_may_be_meant(levels: list[float], impossible: bool) -> None:
     (found,) = findings({"sigma": levels}, torch.full((1, 8, 8), 0.5))
-    assert isinstance(found, Impossible) == impossible
+    assert isinstance(found, SpecError) == impossible
 
 
 def test_a_plugin_that_fails_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,7 +102,7 @@ def test_a_plugin_that_fails_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_the_range_of_pixels(low: float, high: float, scaled: bool, says: str | None, impossible: bool) -> None:
     found = list(pixel_findings("x.npz", low, high, scaled=scaled))
-    assert [isinstance(one, Impossible) for one in found] == [impossible] * len(found)
+    assert [isinstance(one, DataError) for one in found] == [impossible] * len(found)
     (line,) = accepted(found, as_given=True) or ("",)
     assert line.startswith("x.npz: pixels ") if says else line == ""
     assert (says or "") in line

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import pickle
 import statistics
 import tempfile
 import time
@@ -15,16 +14,14 @@ import torch
 from PIL import Image
 from torch import nn
 
-from robaudit.auditing.shipping import Sent
 from robaudit.datasets import open_dataset
-from robaudit.datasets.base import Sample
 from robaudit.datasets.images import ImagesSpec
 from robaudit.estimators import registry
 from robaudit.estimators.engine import Engine
 from robaudit.models import from_module
-from robaudit.noise.registry import gaussian_source
 from tests.benchmarks.networks import Bench, Network, estimator
 from tests.benchmarks.report import Section, Table, number
+from tests.levels import gaussian_process
 
 IMAGES, CLASSES, SIGMAS = 50_000, 1000, 3
 PER_SECOND = 1900.0
@@ -140,7 +137,7 @@ def _passes(bench: Bench, repeats: int, batch: int) -> dict[str, float]:
 
 
 def _reading(repeats: int) -> dict[str, float]:
-    """Milliseconds for a JPEG, and what --ship adds to it."""
+    """Milliseconds for a JPEG."""
     small = np.random.default_rng(0).integers(0, 256, (125, 167, 3), dtype=np.uint8)
     picture = Image.fromarray(small).resize((500, 375), Image.Resampling.BICUBIC)
     with tempfile.TemporaryDirectory() as name:
@@ -151,14 +148,9 @@ def _reading(repeats: int) -> dict[str, float]:
         size = (folder / "n01440764" / "0.jpg").stat().st_size
         data = open_dataset(ImagesSpec(kind="images", path=str(folder), resize=256, crop=224), base_dir=folder, trust=False)
         read = _best(lambda: [data[index] for index in range(8)], repeats) / 8
-        sample: Sample = data[0]
-    sent = Sent.of(sample)
     return {
         "JPEG, bytes of the file": size,
         "JPEG read, resized, cropped, ms of a core": 1e3 * read,
-        "--ship, pack, ms of the driver": 1e3 * _best(lambda: Sent.of(sample), 4 * repeats),
-        "--ship, unpack, ms of the worker": 1e3 * _best(sent.sample, 4 * repeats),
-        "--ship, bytes an image": len(pickle.dumps(sent)),
     }
 
 
@@ -173,7 +165,7 @@ def _integral(images: int, repeats: int) -> dict[str, float]:
             network = nn.Sequential(nn.AvgPool2d(4), nn.Flatten(), last).eval()
         model = from_module(network)
         x = torch.rand(images, 3, 32, 32, generator=torch.Generator().manual_seed(1))
-        engine = Engine(model, gaussian_source(0, model.device, model.dtype), CLASSES)
+        engine = Engine(model, gaussian_process(0, model.device, model.dtype), CLASSES)
         bare, whole = estimator("mc", samples=64), estimator("logit_gaussian", samples=64)
         work = Network("linear", model, x, CLASSES).batch
         both = [

@@ -18,7 +18,8 @@ from robaudit.advice.validate import validate
 from robaudit.estimators.engine import Engine
 from robaudit.levels import NoiseLevel
 from robaudit.noise.base import AdditiveNoise, shape_of
-from robaudit.noise.registry import Noise, build
+from robaudit.noise.process import NoiseProcess
+from robaudit.noise.registry import build
 from robaudit.quantities import IntervalKind
 from robaudit.spec.model import AuditSpec, NoiseSpec
 from tests.benchmarks.networks import Bench, Network, card, load, script
@@ -63,10 +64,10 @@ def covariance(folder: Path, shape: tuple[int, int, int]) -> None:
     np.savez(folder / "covariance.npz", factor=factor, diagonal=np.full(math.prod(shape), math.sqrt(0.5)))
 
 
-def noises_of(folder: Path, shape: tuple[int, int, int], level: Mapping[str, float] | None = None) -> list[Noise]:
+def noises_of(folder: Path, shape: tuple[int, int, int], level: Mapping[str, float] | None = None) -> list[NoiseProcess]:
     """The noises of :func:`kinds` with one level each, a middling one by default."""
     covariance(folder, shape)
-    found: list[Noise] = []
+    found: list[NoiseProcess] = []
     for entry in kinds(shape):
         usual = {"sigma": 0.1, "eps": 0.15, "photons": 50.0, "share": 0.05, "size": 1.0, "severity": 3.0}
         name = entry.get("name", entry["kind"])
@@ -102,7 +103,7 @@ def measure_speed(bench: Bench) -> Section:
     base = times.pop("forward pass")
     rows_ = [[label, number(1e6 * time / copies), number(time / base)] for label, time in times.items()]
     return Section(
-        title=f"Noise ({bench.device.type})",
+        title=f"NoiseProcess ({bench.device.type})",
         reading=f"Microseconds of one noisy copy of a 28 x 28 image, and as a share of the forward pass of `{FEEDS}` that it feeds.",
         tables=[Table(["noise", "microseconds", "of the forward pass"], rows_)],
         targets=[target("the slowest kind, of the forward pass", 1.0, max(times.values()) / base)],
@@ -111,8 +112,8 @@ def measure_speed(bench: Bench) -> Section:
     )
 
 
-def _make(noise: Noise, network: Network, draws: int) -> None:
-    source = noise.source(0, network.model.device, network.model.dtype)
+def _make(noise: NoiseProcess, network: Network, draws: int) -> None:
+    source = noise.seeded(0, network.model.device, network.model.dtype)
     at, shape = noise.levels[0], shape_of(network.x)
     for b in range(len(network.x)):
         for z in source.blocks(str(b), draws, shape):
@@ -165,7 +166,7 @@ def _compared(
         about = card(bench, name)
         data = script(bench, name).parents[2] / "data" / f"{about['dataset']}.npz"
         noise = [{**one, _level_name(one["kind"]): levels[one.get("name", one["kind"])]} for one in kinds(shape)]
-        additive = [one.label for one in noises_of(folder, shape, levels) if isinstance(one.form, AdditiveNoise)]
+        additive = [one.label for one in noises_of(folder, shape, levels) if isinstance(one.noise, AdditiveNoise)]
         spec = AuditSpec.model_validate(
             {
                 "model": {"path": str(script(bench, name)), "mean": about["mean"], "std": about["std"]},
@@ -234,7 +235,7 @@ def _level_for(network: Network, folder: Path, entry: Mapping[str, Any]) -> floa
 def _kept(network: Network, folder: Path, entry: Mapping[str, Any], key: str, level: float) -> float:
     """The share of noisy copies that keep the class of the clean image."""
     (noise,) = build([NoiseSpec.model_validate({**entry, key: level})], folder)
-    engine = Engine(network.model, {noise.label: noise.source(0, network.model.device, network.model.dtype)}, network.classes)
+    engine = Engine(network.model, {noise.label: noise.seeded(0, network.model.device, network.model.dtype)}, network.classes)
     predicted, kept = engine.logits(network.x).argmax(1), 0
     for batch, logits in engine.noisy_logits(network.x, [str(i) for i in range(len(network.x))], noise.levels[0], TRIED):
         kept += int((logits.argmax(1) == predicted[batch.image]).sum())

@@ -20,10 +20,10 @@ from robaudit.estimators.engine import Engine
 from robaudit.levels import GAUSSIAN
 from robaudit.models import LogitModel, load_model
 from robaudit.models.architectures import ARCHITECTURES
-from robaudit.noise.registry import gaussian_source
 from robaudit.spec.model import ModelSpec
 from tests import levels
 from tests.estimators.tools import OneValue
+from tests.levels import gaussian_process
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Network:
 
     def engine(self, seed: int = 0) -> Engine:
         """The engine of an audit with this seed."""
-        noise = gaussian_source(seed, self.model.device, self.model.dtype)
+        noise = gaussian_process(seed, self.model.device, self.model.dtype)
         return Engine(self.model, noise, self.classes)
 
     def batch(self, sigma: float, engine: Engine | None = None, *, gradients: bool = False) -> ImageBatch:

@@ -21,10 +21,9 @@ import torch
 from torch import nn
 
 from robaudit import AuditSpec
-from robaudit.auditing.job import Job, prepared
-from robaudit.auditing.loop import task_names
-from robaudit.auditing.prepare import Request
-from robaudit.auditing.run import audit
+from robaudit.auditing.loop import Workers, compute_missing, task_names
+from robaudit.auditing.prepare import OpenedAudit, Request
+from robaudit.auditing.run import audit, prepared
 from robaudit.progress import Listener
 from robaudit.store.folder import RunFolder
 from robaudit.system import keep_freed_memory
@@ -34,7 +33,7 @@ from tests.benchmarks.report import Section, Table, number, target
 from tests.benchmarks.script import ROOT, interpreter, told
 
 NETWORK = "cifar10_resnet20"
-LOCAL, READING, SHIPPED = "local", "ray", "ray, --ship"
+LOCAL, RAY = "local", "ray"
 ONE, TWO = "this process, 2 threads", "2 Ray workers of one thread"
 SHARES = (0.01, 0.1, 0.5, 1.0)
 AIM = 0.9
@@ -47,8 +46,8 @@ LEVELS = 20
 def measure(bench: Bench) -> Section:
     """Processes of their own: one for the speeds, in which the engines take turns, and one for each case of the others."""
     speed: dict[str, Any] = {} if bench.shared is None else _child(bench, what="speed", quick=bench.quick)
-    free = {name: _child(bench, what="free", engine=name, quick=bench.quick) for name in (LOCAL, READING, SHIPPED)}
-    grown = {name: _child(bench, what="growth", engine=name, quick=bench.quick) for name in (LOCAL, READING)}
+    free = {name: _child(bench, what="free", engine=name, quick=bench.quick) for name in (LOCAL, RAY)}
+    grown = {name: _child(bench, what="growth", engine=name, quick=bench.quick) for name in (LOCAL, RAY)}
     return section(speed, free, grown)
 
 
@@ -100,7 +99,7 @@ def spec_of(
     data: Path, count: int, engine: str, estimator: Mapping[str, Any], sigmas: Sequence[float], model: Mapping[str, Any]
 ) -> AuditSpec:
     """An audit of the first images of a file by one engine; :func:`on` changes how many workers there are."""
-    run = {"device": "cpu"} if engine == LOCAL else {"device": "cpu", "engine": "ray", "workers": 1, "ship": engine == SHIPPED}
+    run = {"device": "cpu"} if engine == LOCAL else {"device": "cpu", "engine": "ray", "workers": 1}
     document = {
         "model": dict(model),
         "dataset": {"kind": "npz", "path": str(data), "limit": count},
@@ -117,21 +116,21 @@ def on(spec: AuditSpec, workers: int) -> AuditSpec:
 
 
 @contextmanager
-def opened(spec: AuditSpec, network: nn.Module | None = None) -> Iterator[Job]:
+def opened(spec: AuditSpec, network: nn.Module | None = None) -> Iterator[tuple[OpenedAudit, Workers]]:
     """The audit, with its workers at hand."""
-    with prepared(Request(spec, folder="run", model=network), Listener()) as job:
-        yield job
+    with prepared(Request(spec, folder="run", model=network), Listener()) as found:
+        yield found
 
 
-def spent(job: Job) -> tuple[float, float, float]:
+def spent(audit: OpenedAudit, workers: Workers) -> tuple[float, float, float]:
     """Seconds in which everything is computed and written, and seconds of CPU: of this process, and of it and all it has started."""
     with tempfile.TemporaryDirectory() as name:
         folder = RunFolder(Path(name) / "run")
         folder.create()
         with folder.open_state(None) as state:
-            state.begin(job.samples, task_names(job.tasks))
+            state.begin(audit.data, task_names(audit.tasks))
             started, own, others = time.perf_counter(), time.process_time(), _descendants()
-            job.compute_missing(state, Listener(), "stop")
+            compute_missing(state, audit.data, audit.tasks, workers, Listener())
             wall, own = time.perf_counter() - started, time.process_time() - own
             return wall, own, own + _descendants() - others
 
@@ -153,7 +152,7 @@ def _speed(bench: Bench, *, quick: bool) -> dict[str, dict[str, list[float]]]:
     about = card(bench, NETWORK)
     model = {"path": str(script(bench, NETWORK)), "mean": about["mean"], "std": about["std"]}
     data = bench.shared / "data" / f"{about['dataset']}.npz"
-    local, ray = (spec_of(data, images, engine, {"logit_gaussian": {"samples": 64}}, [0.1], model) for engine in (LOCAL, READING))
+    local, ray = (spec_of(data, images, engine, {"logit_gaussian": {"samples": 64}}, [0.1], model) for engine in (LOCAL, RAY))
     _cluster(3)
     wall: dict[str, list[float]] = {}
     busy: dict[str, list[float]] = {}
@@ -164,7 +163,7 @@ def _speed(bench: Bench, *, quick: bool) -> dict[str, dict[str, list[float]]]:
         }
         for turn in range(rounds + 1):
             for name in list(jobs)[:: -1 if turn % 2 else 1]:
-                seconds, _, together = spent(jobs[name])
+                seconds, _, together = spent(*jobs[name])
                 if turn or quick:  # the first round warms up
                     wall.setdefault(name, []).append(seconds / images)
                     busy.setdefault(name, []).append(together / images)
@@ -193,7 +192,7 @@ def _free(engine: str, *, quick: bool) -> dict[str, float]:
         _cluster(2)
         spec = spec_of(path, count, engine, {"softmax": {}}, [0.1], {"path": "in-memory"})
         with opened(spec, _tiny()) as job:
-            wall, own, together = map(min, zip(*(spent(job) for _ in range(1 if quick else 3)), strict=True))
+            wall, own, together = map(min, zip(*(spent(*job) for _ in range(1 if quick else 3)), strict=True))
         return {"images/s": count / wall, "driver": 1e6 * own / count, "all": 1e6 * together / count}
 
 

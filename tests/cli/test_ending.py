@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from robaudit.auditing import loop, setup
+from robaudit.auditing import chunk_sizes, loop
 from robaudit.cli.main import TERMINATED, ended_by_sigterm
 from robaudit.spec import schema
 from tests import forks
@@ -25,9 +25,9 @@ from tests.specs import digits, tree, write
 LONG = digits(limit=150, estimators=[{"mc": {"samples": 400}}])
 OUTPUTS = ("samples.csv", "samples.json", "summary.json")
 SLOWLY = """
-from robaudit.auditing import loop, setup
+from robaudit.auditing import chunk_sizes, loop
 from robaudit.cli import main
-loop._DUE, setup.CHUNK_SECONDS, setup.MOST_IMAGES = 0.0, 1e9, 4  # a flush for one image, then for every four: 39 of them
+loop._DUE, chunk_sizes.CHUNK_SECONDS, chunk_sizes.MOST_IMAGES = 0.0, 1e9, 4  # a flush for one image, then for every four: 39 of them
 main()
 """
 PROGRAM = (sys.executable, "-c", SLOWLY)
@@ -51,7 +51,7 @@ def estimating(tmp_path: Path, *, until: str, stderr: int = subprocess.PIPE) -> 
 
 def slowly() -> None:
     """What SLOWLY does, in a process that has imported all."""
-    loop._DUE, setup.CHUNK_SECONDS, setup.MOST_IMAGES = 0.0, 1e9, 4
+    loop._DUE, chunk_sizes.CHUNK_SECONDS, chunk_sizes.MOST_IMAGES = 0.0, 1e9, 4
 
 
 def test_sigterm_ends_an_audit_in_good_order(tmp_path: Path, run_cli: RunCli) -> None:

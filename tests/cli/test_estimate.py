@@ -80,7 +80,7 @@ def test_options_replace_what_the_spec_says(tmp_path: Path, run_cli: RunCli) -> 
     assert levels(tmp_path / "run") == [("softmax", "0.3"), ("mmse_mvs", "0.3"), ("softmax", "0.1"), ("mmse_mvs", "0.1")]
     about = info(tmp_path / "run")
     assert (about["data"]["samples"], about["seed"], about["spec"]["run"]["device"]) == (3, 7, "cpu")
-    assert about["spec"]["estimators"][1] == {"name": "mmse_mvs", "options": {"samples": 6}}
+    assert about["spec"]["estimators"][1] == {"name": "mmse_mvs", "label": "mmse_mvs", "noise": [], "options": {"samples": 6}}
     assert {row["forwards"] for row in read_rows(tmp_path / "run")} == {"1", "7"}
 
 

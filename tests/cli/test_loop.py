@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import robaudit
-from robaudit.auditing import loop, setup
+from robaudit.auditing import chunk_sizes, loop
 from robaudit.datasets import open_dataset
 from robaudit.datasets.select import Selected
 from robaudit.estimators.batch import ImageBatch
@@ -64,7 +64,7 @@ WAYS: dict[str, dict[str, Any]] = {
 )
 def test_the_same_bytes_however_it_is_cut(settings: dict[str, Any], whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in settings.items():
-        monkeypatch.setattr(loop if name == "_DUE" else setup, name, value)
+        monkeypatch.setattr(loop if name == "_DUE" else chunk_sizes, name, value)
     robaudit.audit(whole / "spec.yaml", out=tmp_path / "run")
     assert outputs(tmp_path / "run") == outputs(whole / "run")
     if "_DUE" in settings:

@@ -24,12 +24,12 @@ SIDE, IMAGES = 128, 48
 CHILD = """
 import resource, sys
 import psutil
-from robaudit.auditing import setup
+from robaudit.auditing import chunk_sizes
 from robaudit.cli import main
-setup.CHUNK_SECONDS = 1e9  # chunks grow as far as memory goes, however slow the machine
+chunk_sizes.CHUNK_SECONDS = 1e9  # chunks grow as far as memory goes, however slow the machine
 megabytes, *sys.argv[1:] = sys.argv[1:]
 
-class Hopeful(setup.Gauge):
+class Hopeful(chunk_sizes.Gauge):
     # There seems to be memory in plenty; but from now on no more than so much can be had.
     def __init__(self, device, limit):
         super().__init__(device, limit)
@@ -38,7 +38,7 @@ class Hopeful(setup.Gauge):
         resource.setrlimit(resource.RLIMIT_DATA, (psutil.Process().memory_info().data + int(megabytes) * 10**6, hard))
 
 if megabytes != "free":
-    setup.Gauge = Hopeful
+    chunk_sizes.Gauge = Hopeful
 main()
 """
 

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from robaudit.compare.matching import common
 from robaudit.errors import RunError
-from robaudit.noise.registry import gaussian_source
 from robaudit.quantities import Interval
 from robaudit.results import MOST_STORED_DRAWS, Votes
 from robaudit.rows import Row, bits_of, packed
@@ -23,6 +22,7 @@ from robaudit.store.serialise import rows_csv, rows_json, stream_rows_json
 from robaudit.store.state import Flush, State
 from tests.compare.tools import with_bits
 from tests.estimators.tools import SHAPE, build, curved, linear, votes_of, work_on
+from tests.levels import gaussian_process
 from tests.rows import ROW as PLAIN_ROW
 
 ROW = replace(PLAIN_ROW, value=0.7, lower=0.3, std_error=0.1)
@@ -93,7 +93,7 @@ def test_mc_says_which_draws_kept_the_class() -> None:
     work = work_on(network, images=4, sigma=0.8)
     found = build("mc", samples=50).estimate(work)
     for b, one in enumerate(found):
-        z = torch.cat(list(gaussian_source(0, torch.device("cpu")).blocks(work.ids[b], 50, SHAPE)))
+        z = torch.cat(list(gaussian_process(0, torch.device("cpu")).blocks(work.ids[b], 50, SHAPE)))
         expected = network(work.x[b] + 0.8 * z).argmax(1) == work.predicted[b]
         assert one.votes is not None
         if expected.all() or not expected.any():

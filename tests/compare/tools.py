@@ -22,7 +22,8 @@ from tests.gates.tools import run_of, votes
 
 def made(rows: Sequence[Row], seed: int = 0, model: str = "a", *, skipped: Sequence[str] = (), device: str = "cpu") -> Run:
     """A finished run of these rows; another model has another name."""
-    estimators: list[dict[str, object]] = [{"name": name, "options": {}} for name in dict.fromkeys(row.estimator for row in rows)]
+    names = dict.fromkeys(row.estimator for row in rows)
+    estimators: list[dict[str, object]] = [{"name": name, "label": name, "options": {}} for name in names]
     run = run_of(rows)
     more = {
         "identity": model,

@@ -22,7 +22,6 @@ from robaudit.estimators.mc import count_votes
 from robaudit.gates.decide import Decision, decide
 from robaudit.gates.until import next_analysis, possible_analyses
 from robaudit.models import LogitModel
-from robaudit.noise.registry import gaussian_source
 from robaudit.quantities import P_ROBUST
 from robaudit.results import Result
 from robaudit.rows import Row
@@ -32,7 +31,7 @@ from tests.compare.tools import decided, made
 from tests.coverage.subjects import SLOW, Subject
 from tests.estimators.tools import build
 from tests.gates.tools import gate, run_of
-from tests.levels import sigma
+from tests.levels import gaussian_process, sigma
 from tests.rows import class_bias
 
 BINS = (0.0, 0.05, 0.5, 0.95, 0.9995, 1.0)
@@ -98,7 +97,7 @@ def together(some: Sequence[Errors]) -> Errors:
 
 def work_on(subject: Subject, model: LogitModel, seed: int) -> ImageBatch:
     """All images as a chunk."""
-    engine = Engine(model, gaussian_source(seed, torch.device("cpu")), subject.classes)
+    engine = Engine(model, gaussian_process(seed, torch.device("cpu")), subject.classes)
     return ImageBatch.of(engine, subject.x, sigma(subject.level), labels=subject.labels)
 
 

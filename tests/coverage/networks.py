@@ -22,12 +22,11 @@ from torch import Tensor
 from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.engine import Engine
 from robaudit.models import from_module
-from robaudit.noise.registry import gaussian_source
 from robaudit.quantities import IntervalKind
 from robaudit.results import Result
 from tests.coverage.study import CASES, PROBABILITIES, Line
 from tests.estimators.tools import build
-from tests.levels import sigma
+from tests.levels import gaussian_process, sigma
 
 SIGMA = 0.5
 JACKKNIFE = "jackknife:approximate"
@@ -82,7 +81,7 @@ class Curve:
         """So many images that all look alike, with noise of their own."""
         model = from_module(self.network(offset))
         x = torch.full((cases, *self.shape), 0.5)
-        engine = Engine(model, gaussian_source(seed, torch.device("cpu")), 2, 256)
+        engine = Engine(model, gaussian_process(seed, torch.device("cpu")), 2, 256)
         return ImageBatch.of(engine, x, sigma(SIGMA))
 
 

@@ -13,15 +13,14 @@ from torch import Tensor, nn
 
 from robaudit.estimators.base import Estimator, Need
 from robaudit.noise import frames
-from robaudit.noise.base import AdditiveNoise, NoiseKind, Shape
-from robaudit.noise.draws import NormalDraws
-from robaudit.noise.registry import NoiseSource
+from robaudit.noise.base import AdditiveNoise, Noise, Shape
+from robaudit.noise.process import NoiseProcess
 from robaudit.results import Result
 from tests.device import pretended
 from tests.estimators.tools import built, curved, fitting, installed_estimators, network_for, values, work_on
 from tests.noise.kinds import SHAPES, examples, images, some_level
 
-_FEW = {"steps": 2, "polish": 1, "targets": 1, "restarts": 1}
+_FEW = {"steps": 2, "polish": 1, "restarts": 1}
 SHORT: dict[str, dict[str, int]] = {"radius_attack": _FEW, "smoothed_attack": _FEW, "adversarial_loss": {"steps": 2, "restarts": 1}}
 
 
@@ -93,8 +92,8 @@ def test_noises(shape: Shape, tmp_path: Path) -> None:
     for name, form in examples(tmp_path, shape):
         level = min(some_level(form), 100.0)
 
-        def found(place: str, form: NoiseKind = form, level: float = level) -> list[Tensor]:
-            source = NoiseSource(form, NormalDraws(form.name, 0, torch.device(place), torch.float64))
+        def found(place: str, form: Noise = form, level: float = level) -> list[Tensor]:
+            source = NoiseProcess(form, form.name, 0, torch.device(place), torch.float64)
             z = torch.cat([block for sample in ids[::3] for block in source.blocks(sample, 3, shape)])
             pixels = x.to(place, torch.float64)
             moved = [z, form.noisy(pixels.repeat_interleave(3, 0), z, level, ids=ids)]

@@ -17,11 +17,10 @@ from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.engine import Engine
 from robaudit.levels import LevelName, NoiseLevel
 from robaudit.models import from_module
-from robaudit.noise.base import NoiseKind
-from robaudit.noise.draws import NormalDraws
+from robaudit.noise.base import Noise
 from robaudit.noise.gaussian import Gaussian
 from robaudit.noise.laplace import Laplace
-from robaudit.noise.registry import NoiseSource
+from robaudit.noise.process import NoiseProcess
 from robaudit.noise.sensor import Sensor
 from robaudit.noise.spatial import Spatial
 from robaudit.noise.uniform import Uniform
@@ -42,7 +41,7 @@ class Golden(nn.Module, ABC):
 
     shape = (1, SIDE, SIDE)
     kind = "uniform"
-    noise: NoiseKind = Uniform()
+    noise: Noise = Uniform()
     level = NoiseLevel("uniform", EPS, LevelName.EPS)
     highest: float
 
@@ -268,6 +267,6 @@ def work_of(golden: Golden, repetitions: int | Sequence[int], *, seed: int = 0, 
     """The same image under many names, so that each has noise of its own."""
     numbers = range(repetitions) if isinstance(repetitions, int) else repetitions
     x = golden.image().to(dtype).repeat(len(numbers), 1, 1, 1)
-    source = NoiseSource(golden.noise, NormalDraws(golden.kind, seed, torch.device("cpu"), dtype))
+    source = NoiseProcess(golden.noise, golden.kind, seed, torch.device("cpu"), dtype)
     engine = Engine(from_module(golden, dtype=dtype), {golden.level.noise: source}, 2)
     return ImageBatch.of(engine, x, golden.level, ids=[str(n) for n in numbers], labels=torch.zeros(len(x), dtype=torch.int64))

@@ -18,10 +18,9 @@ from robaudit.estimators.objective import Objective
 from robaudit.estimators.registry import Task, refuse_unfit
 from robaudit.levels import LevelName, NoiseLevel
 from robaudit.models import from_module
-from robaudit.noise.base import NoiseKind
-from robaudit.noise.draws import NormalDraws
+from robaudit.noise.base import Noise
 from robaudit.noise.gaussian import Gaussian
-from robaudit.noise.registry import NoiseSource
+from robaudit.noise.process import NoiseProcess
 from robaudit.noise.spatial import Spatial
 from robaudit.noise.uniform import Uniform
 from tests.estimators.tools import SHAPE, curved, linear, loss_of, weights
@@ -31,13 +30,13 @@ IMAGES = 6
 
 
 def work_under(
-    network: nn.Module, form: NoiseKind, level: float, *, images: int = IMAGES, seed: int = 0, dtype: torch.dtype = torch.float32
+    network: nn.Module, form: Noise, level: float, *, images: int = IMAGES, seed: int = 0, dtype: torch.dtype = torch.float32
 ) -> ImageBatch:
     """Random images in [0, 1] under a noise; labels 0, 1, 0, 1, ..."""
     model = from_module(network, dtype=dtype)
     x = torch.rand(images, *SHAPE, generator=torch.Generator().manual_seed(5)).to(dtype)
     at = NoiseLevel("noise", level, form.level_name)
-    noises = {"noise": NoiseSource(form, NormalDraws("noise", seed, torch.device("cpu"), dtype))}
+    noises = {"noise": NoiseProcess(form, "noise", seed, torch.device("cpu"), dtype)}
     with torch.no_grad():
         classes = model(x[:1]).shape[1]
     engine = Engine(model, noises, classes)
@@ -70,7 +69,7 @@ def test_linear_models_of_two_classes(norm: str, clip: bool) -> None:
 
 
 @pytest.mark.parametrize("form", [Uniform(), Uniform(norm="l2"), Uniform(clip=True), Spatial()], ids=["linf", "l2", "clip", "spatial"])
-def test_no_draw_of_the_noise_has_a_larger_loss(form: NoiseKind) -> None:
+def test_no_draw_of_the_noise_has_a_larger_loss(form: Noise) -> None:
     """And its class, its logarithm and its bounds belong to it."""
     batch = work_under(curved(), form, 0.3)
     estimates = AdversarialLoss(steps=100, restarts=10).estimate(batch)
@@ -103,7 +102,7 @@ def test_against_the_predicted_class() -> None:
 
 @pytest.mark.parametrize("form", [Uniform(), Spatial()], ids=["uniform", "spatial"])
 @pytest.mark.bits
-def test_groups_of_images_change_nothing(form: NoiseKind, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_groups_of_images_change_nothing(form: Noise, monkeypatch: pytest.MonkeyPatch) -> None:
     batch = work_under(curved(), form, 0.3)
     together = AdversarialLoss(steps=4, restarts=3).estimate(batch)
     monkeypatch.setattr(adversarial_loss, "HELD_BYTES", 2 * 3 * 4 * math.prod(SHAPE))
@@ -131,7 +130,7 @@ class Breaks(nn.Module):
 
 
 @pytest.mark.parametrize("form", [Uniform(), Spatial()], ids=["uniform", "spatial"])
-def test_logits_that_are_not_finite_give_no_value(form: NoiseKind) -> None:
+def test_logits_that_are_not_finite_give_no_value(form: Noise) -> None:
     batch = work_under(Breaks(curved()), form, 0.1)
     x = batch.x.clone()
     x[:3] = 0.95

@@ -20,13 +20,12 @@ from robaudit.estimators.mc import MonteCarlo
 from robaudit.estimators.registry import Task, refuse_unfit
 from robaudit.levels import LevelName, NoiseLevel
 from robaudit.models import from_module
-from robaudit.noise.base import NoiseKind
+from robaudit.noise.base import Noise
 from robaudit.noise.correlated import CorrelatedGaussian
-from robaudit.noise.draws import NormalDraws
 from robaudit.noise.gaussian import Gaussian
 from robaudit.noise.impulse import Impulse
 from robaudit.noise.laplace import Laplace
-from robaudit.noise.registry import NoiseSource
+from robaudit.noise.process import NoiseProcess
 from robaudit.noise.scaled import ScaledGaussian
 from robaudit.noise.uniform import Uniform
 from robaudit.numerics.smoothing import GAUSSIAN, largest_radius, p_lower
@@ -35,12 +34,12 @@ from robaudit.results import Result
 from tests.estimators.tools import Counter, curved, known, proof_of, votes_of, work_on
 
 
-def under(form: NoiseKind, level: float, network: Callable[[Tensor], Tensor], x: Tensor, seed: int = 0) -> ImageBatch:
+def under(form: Noise, level: float, network: Callable[[Tensor], Tensor], x: Tensor, seed: int = 0) -> ImageBatch:
     """Images as a chunk at a level of a noise."""
     model = from_module(network)
     with torch.no_grad():
         classes = model(x[:1]).shape[1]
-    source = NoiseSource(form, NormalDraws("some", seed, model.device, model.dtype))
+    source = NoiseProcess(form, "some", seed, model.device, model.dtype)
     engine = Engine(model, {"some": source}, classes)
     at = NoiseLevel("some", level, LevelName.EPS if isinstance(form, Uniform) else LevelName.SIGMA)
     return ImageBatch.of(engine, x, at, ids=[f"image {i}" for i in range(len(x))])
@@ -63,7 +62,7 @@ def one(estimator: CertifiedRadius, batch: ImageBatch) -> Result:
 
 GREY = torch.full((1, 1, 4, 4), 0.5)
 EQUAL, FIRST = torch.full((16,), 0.25), torch.eye(16)[0]
-CASES: dict[str, tuple[NoiseKind, float, str, Tensor, float]] = {
+CASES: dict[str, tuple[Noise, float, str, Tensor, float]] = {
     "gaussian": (Gaussian(), 0.5, "l2", EQUAL, 0.8),
     "laplace": (Laplace(), 0.5, "l1", FIRST, 0.4),
     "box": (Uniform(), 0.5, "l1", FIRST, 0.3),
@@ -214,7 +213,7 @@ TRADE = "certificates are known for gaussian (l2), laplace (l1) and uniform nois
         ),
     ],
 )
-def test_refuses(form: NoiseKind, options: dict[str, Any], why: str) -> None:
+def test_refuses(form: Noise, options: dict[str, Any], why: str) -> None:
     task = Task(CertifiedRadius.model_validate(options), "c", NoiseLevel("noise", 0.25, LevelName.SIGMA))
     with pytest.raises(SpecError) as caught:
         refuse_unfit([task], {"noise": form})

@@ -12,12 +12,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.engine import Engine, rows_by_rule
 from robaudit.models import from_module
-from robaudit.noise.draws import NormalDraws
 from robaudit.noise.gaussian import Gaussian
-from robaudit.noise.registry import NoiseSource, gaussian_source
+from robaudit.noise.process import NoiseProcess
 from robaudit.numerics.margins import margin_gradients
 from tests.estimators.tools import SHAPE, curved
-from tests.levels import sigma
+from tests.levels import gaussian_process, sigma
 
 CPU = torch.device("cpu")
 IMAGES = torch.rand(3, *SHAPE, generator=torch.Generator().manual_seed(5))
@@ -37,7 +36,7 @@ class Recorder:
 
 def noisy_logits(batch_size: int | None, draws: int, *, pairs: bool = False) -> tuple[list[int], Tensor]:
     network = Recorder(curved())
-    engine = Engine(from_module(network), gaussian_source(0, CPU), 4, batch_size)
+    engine = Engine(from_module(network), gaussian_process(0, CPU), 4, batch_size)
     found = torch.full((len(IMAGES), draws, 4), torch.nan)
     for batch, logits in engine.noisy_logits(IMAGES, ["a", "b", "c"], sigma(0.3), draws, pairs=pairs):
         assert len(batch.x) == len(logits) == len(batch.image) == len(batch.draw)
@@ -85,7 +84,7 @@ def _boolean(indices: Any) -> bool:
 
 @pytest.mark.parametrize("pairs", [False, True])
 def test_the_loop_never_waits_for_the_device(pairs: bool) -> None:
-    engine = Engine(from_module(curved(), mean=[0.5], std=[0.2]).clipping(True), gaussian_source(0, CPU), 4, 8)
+    engine = Engine(from_module(curved(), mean=[0.5], std=[0.2]).clipping(True), gaussian_process(0, CPU), 4, 8)
     engine.logits(IMAGES)
     with Waits() as waits:
         for batch, logits in engine.noisy_logits(IMAGES, ["a", "b", "c"], sigma(0.3), 20, pairs=pairs):
@@ -109,7 +108,7 @@ def test_the_rule_on_cuda_is_cut_by_memory_to_a_power_of_two() -> None:
 
 def test_passes_are_counted_within_the_block_only() -> None:
     model, lower = from_module(curved()), from_module(curved(seed=1))
-    engine = Engine(model, gaussian_source(0, CPU), 4, 8, noisy=lower)
+    engine = Engine(model, gaussian_process(0, CPU), 4, 8, noisy=lower)
     clipped = model.clipping(True)
     told = list[int]()
     with engine.counting(told.append):
@@ -131,7 +130,7 @@ def test_passes_are_counted_within_the_block_only() -> None:
 
 def test_noisy_passes_go_through_their_own_model() -> None:
     exact, lower = Recorder(curved()), Recorder(curved(seed=1))
-    engine = Engine(from_module(exact), gaussian_source(0, CPU), 4, noisy=from_module(lower))
+    engine = Engine(from_module(exact), gaussian_process(0, CPU), 4, noisy=from_module(lower))
     engine.logits(IMAGES)
     assert (exact.sizes, lower.sizes) == ([8], [])
     for _ in engine.noisy_logits(IMAGES, ["a", "b", "c"], sigma(0.3), 8):
@@ -142,7 +141,7 @@ def test_noisy_passes_go_through_their_own_model() -> None:
 def test_tangents_under_clipped_noise_are_those_of_the_clipped_network() -> None:
     """Where pixels are 0 or 1 its gradient may be another one; a noise beside it that is not clipped keeps its own."""
     x, clips = IMAGES.where(IMAGES > 0.5, 0.0), {"gaussian": False, "clipped": True}
-    noises = {label: NoiseSource(Gaussian(clip=clip), NormalDraws("gaussian", 0, CPU)) for label, clip in clips.items()}
+    noises = {label: NoiseProcess(Gaussian(clip=clip), "gaussian", 0, CPU) for label, clip in clips.items()}
     batch = ImageBatch.of(Engine(from_module(curved()), noises, 4), x, gradients=list(noises))
     for label, clip in clips.items():
         _, _, u = margin_gradients(from_module(curved()).clipping(clip), x)

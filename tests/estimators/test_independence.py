@@ -41,7 +41,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "mmse_mvs": [{"samples": 6}],
     "splitting": [{"particles": 40, "moves": 3}],
     "adversarial_loss": [{"steps": 5, "restarts": 3}],
-    "radius_attack": [{"steps": 3, "restarts": 1, "polish": 3, "candidates": 3}],
+    "radius_attack": [{"steps": 3, "restarts": 1, "polish": 3}],
     "certified_radius": [{"samples": 40, "selection": 12}, {"decide": 0.05, "samples": 200, "selection": 20}],
     "smoothed_attack": [{"steps": 3, "restarts": 1}],
     "radius_pgd": [{"norm": "l2", "steps": 8, "restarts": 2}, {"norm": "linf", "steps": 8, "restarts": 3, "clip": True}],

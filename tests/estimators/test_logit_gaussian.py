@@ -19,13 +19,12 @@ from robaudit.estimators.engine import Engine
 from robaudit.estimators.logit_gaussian import LogitGaussian, SkewReview, Statistics, by_votes, fitted, vote_error
 from robaudit.levels import LevelName, NoiseLevel
 from robaudit.models import from_module
-from robaudit.noise.registry import gaussian_source
 from robaudit.numerics.margins import margins
 from robaudit.quantities import IntervalKind
 from robaudit.results import NormalFit, Result, Votes
 from robaudit.rows import Row
 from tests.estimators.tools import build, curved, known, linear, votes_of, work_on
-from tests.levels import sigma
+from tests.levels import gaussian_process, sigma
 from tests.models.conftest import load
 from tests.specs import WEIGHTS
 
@@ -107,7 +106,7 @@ def test_a_tolerance_favours_no_value() -> None:
         layer.weight.copy_(torch.stack([torch.ones(12), torch.zeros(12)]) / 12**0.5)
         layer.bias.copy_(torch.tensor([0.1 * float(torch.special.ndtri(torch.tensor(p))) - 0.5 * 12**0.5, 0.0]))
     x = torch.full((n, 3, 2, 2), 0.5)
-    engine = Engine(from_module(score), gaussian_source(3, torch.device("cpu")), 2)
+    engine = Engine(from_module(score), gaussian_process(3, torch.device("cpu")), 2)
     batch = ImageBatch.of(engine, x, sigma(0.1))
     rows = LogitGaussian(tolerance=0.03).estimate(batch)
     assert len({e.forwards for e in rows}) > 1
@@ -125,7 +124,7 @@ def test_frames_make_the_mean_margin_vary_less() -> None:
     x = torch.stack([dataset[i].pixels.float() for i in range(12)])
     means: dict[bool, list[Tensor]] = {True: [], False: []}
     for seed in range(40):
-        engine = Engine(model, gaussian_source(seed, torch.device("cpu")), 10)
+        engine = Engine(model, gaussian_process(seed, torch.device("cpu")), 10)
         target = engine.logits(x).argmax(1)
         for frames, found in means.items():
             total = torch.zeros(12, 10, dtype=torch.float64)
@@ -160,7 +159,7 @@ def test_the_interval_covers_where_coupled_draws_could_hurt(network: Callable[[T
     """The same image under 250 ids, that is with 250 independent frames: coverage and error of the normal fit's limit Phi(m / s)."""
     n, limit = 250, float(torch.special.ndtr(torch.tensor(z, dtype=torch.float64)))
     x = torch.full((n, 3, 24, 24), 0.5)
-    engine = Engine(from_module(network), gaussian_source(3, torch.device("cpu")), 2)
+    engine = Engine(from_module(network), gaussian_process(3, torch.device("cpu")), 2)
     batch = ImageBatch.of(engine, x, sigma(0.1))
     rows = [e for e in LogitGaussian(samples=samples).estimate(batch) if e.interval.kind is IntervalKind.JACKKNIFE]
     covered = sum(e.lower is not None and e.upper is not None and e.lower <= limit <= e.upper for e in rows)
@@ -245,7 +244,7 @@ def warned(skewness: Sequence[float], above_votes: Sequence[float], at: NoiseLev
         about = {"sample_id": "0", "label": 0, "predicted": 0, "correct": True, "estimator": "fit", "quantity": "p_robust"}
         kept = round(1000 * (0.5 - above))
         result = Result(kept / 1000 + above, forwards=1, votes=Votes((kept, 1000 - kept)), fit=NormalFit(one, 0.0))
-        review.add(Row.of(result, noise=at.noise, level_name=at.name.value, level=at.level, **about))
+        review.add(Row.of(result, **at.document(), **about))
     return review.warnings()
 
 

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from robaudit.estimators.engine import Engine, fitting_rows, pass_bytes, rows_by_rule, rows_that_fit
 from robaudit.memory import CPU
 from robaudit.models import from_module
-from robaudit.noise.registry import gaussian_source
 from tests.estimators.tools import curved
+from tests.levels import gaussian_process
 
 MB = 10**6
 measurable = pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="the system does not count peaks")
@@ -53,7 +53,7 @@ def test_fewer_rows_where_memory_is_short(gradient: bool) -> None:
 
 def test_gradients_of_a_pass_are_bounded() -> None:
     model = from_module(curved())
-    plain, short = (Engine(model, gaussian_source(0, CPU), 4, free=free) for free in (None, 24 * 10**6))
+    plain, short = (Engine(model, gaussian_process(0, CPU), 4, free=free) for free in (None, 24 * 10**6))
     assert plain.gradient_rows((3, 32, 32), 9) == 16
     assert short.gradient_rows((3, 32, 32), 9) == 9
     assert short.gradient_rows((3, 224, 224), 9) == 1

@@ -23,13 +23,12 @@ from robaudit.estimators.noise_tolerance import NoiseTolerance
 from robaudit.estimators.registry import Task, refuse_unfit
 from robaudit.levels import LevelName, NoiseLevel
 from robaudit.models import LogitModel, from_module
-from robaudit.noise.base import NoiseKind
+from robaudit.noise.base import Noise
 from robaudit.noise.corruption import Corruption
-from robaudit.noise.draws import NormalDraws
 from robaudit.noise.gaussian import Gaussian
 from robaudit.noise.impulse import Impulse
 from robaudit.noise.poisson import Poisson
-from robaudit.noise.registry import NoiseSource
+from robaudit.noise.process import NoiseProcess
 from robaudit.noise.spatial import Spatial
 from robaudit.noise.uniform import Uniform
 from robaudit.quantities import IntervalKind
@@ -38,7 +37,7 @@ from tests.estimators.tools import Counter, clean_of, curved, linear, work_on
 from tests.specs import digits, read_rows, write
 
 CPU = torch.device("cpu")
-KINDS: dict[str, NoiseKind] = {"gaussian": Gaussian(), "uniform, linf": Uniform(), "uniform, l2": Uniform(norm="l2")}
+KINDS: dict[str, Noise] = {"gaussian": Gaussian(), "uniform, linf": Uniform(), "uniform, l2": Uniform(norm="l2")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,20 +68,20 @@ class Linear:
         return logits.gather(1, y[:, None]) - logits.gather(1, others), self.weight[y][:, None] - self.weight[others]
 
 
-def work_under(form: NoiseKind, model: LogitModel, x: Tensor, classes: int, first: int = 0, seed: int = 0) -> ImageBatch:
+def work_under(form: Noise, model: LogitModel, x: Tensor, classes: int, first: int = 0, seed: int = 0) -> ImageBatch:
     """Images as a chunk under a noise as a whole."""
     kind = "gaussian" if isinstance(form, Gaussian) else "uniform"
-    source = NoiseSource(form, NormalDraws(kind, seed, model.device, model.dtype))
+    source = NoiseProcess(form, kind, seed, model.device, model.dtype)
     engine = Engine(model, {kind: source}, classes)
     return ImageBatch.of(engine, x, NoiseLevel(kind), ids=[str(first + i) for i in range(len(x))])
 
 
-def found_in(estimator: NoiseTolerance, form: NoiseKind, model: LogitModel, x: Tensor, classes: int) -> list[Result]:
+def found_in(estimator: NoiseTolerance, form: Noise, model: LogitModel, x: Tensor, classes: int) -> list[Result]:
     """The estimates of images, in chunks of 50."""
     return [one for i in range(0, len(x), 50) for one in estimator.estimate(work_under(form, model, x[i : i + 50], classes, i))]
 
 
-def two_classes(form: NoiseKind, level: float, margin: Tensor, weight: Tensor) -> NDArray[np.float64]:
+def two_classes(form: Noise, level: float, margin: Tensor, weight: Tensor) -> NDArray[np.float64]:
     """The tolerances of a linear model with two classes: exact, but for the box, whose 784 values are taken to be many (error 1e-4).
 
     Args:
@@ -166,7 +165,7 @@ def test_it_is_where_mc_finds_the_level() -> None:
     from robaudit.estimators.mc import MonteCarlo
 
     batch = work_on(curved(), images=4)
-    found = NoiseTolerance(tolerance=0.5, check=1.0).estimate(replace(batch, at=NoiseLevel("gaussian")))
+    found = NoiseTolerance(tolerance=0.5).estimate(replace(batch, at=NoiseLevel("gaussian")))
     for image, one in enumerate(found):
         samples = int(one.numbers["samples"])
         assert one.lower is not None
@@ -218,9 +217,9 @@ def test_beyond_the_cap_the_row_is_censored() -> None:
     assert (one.value, one.note) == (0.3, "p is above 0.95 at the cap, 0.3")
 
 
-def _under(form: NoiseKind, network: object, x: Tensor) -> ImageBatch:
+def _under(form: Noise, network: object, x: Tensor) -> ImageBatch:
     model = from_module(network)  # type: ignore[arg-type]
-    engine = Engine(model, {"it": NoiseSource(form, NormalDraws("it", 0, CPU))}, 2)
+    engine = Engine(model, {"it": NoiseProcess(form, "it", 0, CPU)}, 2)
     return ImageBatch.of(engine, x, NoiseLevel("it"))
 
 
@@ -249,7 +248,7 @@ def test_too_few_passes_are_said() -> None:
         (Impulse(), {"cap": 2.0}, "cap 2 is none of its levels, 1e-06 to 1"),
     ],
 )
-def test_refuses_noises_whose_level_is_no_scale(form: NoiseKind, options: dict[str, float], why: str) -> None:
+def test_refuses_noises_whose_level_is_no_scale(form: Noise, options: dict[str, float], why: str) -> None:
     task = Task(NoiseTolerance.model_validate(options), "noise_tolerance", NoiseLevel("noise"))
     with pytest.raises(SpecError) as caught:
         refuse_unfit([task], {"noise": form})

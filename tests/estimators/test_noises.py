@@ -19,7 +19,7 @@ from robaudit.estimators.engine import Engine
 from robaudit.estimators.registry import Task, refuse_unfit
 from robaudit.models import from_module
 from robaudit.noise.base import AdditiveNoise
-from robaudit.noise.registry import Noise
+from robaudit.noise.process import NoiseProcess
 from robaudit.noise.registry import build as build_noises
 from robaudit.quantities import IntervalKind
 from robaudit.spec.model import NoiseSpec
@@ -70,16 +70,16 @@ MATCHED: Mapping[str, tuple[dict[str, Any], Callable[[Tensor], float]]] = {
 }
 
 
-def noise_of(entry: Mapping[str, Any], folder: Path = Path()) -> Noise:
+def noise_of(entry: Mapping[str, Any], folder: Path = Path()) -> NoiseProcess:
     (noise,) = build_noises([NoiseSpec.model_validate(entry)], folder)
     return noise
 
 
-def work_under(noise: Noise, network: nn.Module, x: Tensor, *, classes: int, gradients: bool = True, seed: int = 0) -> ImageBatch:
+def work_under(noise: NoiseProcess, network: nn.Module, x: Tensor, *, classes: int, gradients: bool = True, seed: int = 0) -> ImageBatch:
     """A chunk of these images under the first level of a noise."""
     model = from_module(network, dtype=x.dtype)
-    engine = Engine(model, {noise.label: noise.source(seed, CPU, x.dtype)}, classes)
-    linearised = [noise.label] if gradients and isinstance(noise.form, AdditiveNoise) else []
+    engine = Engine(model, {noise.label: noise.seeded(seed, CPU, x.dtype)}, classes)
+    linearised = [noise.label] if gradients and isinstance(noise.noise, AdditiveNoise) else []
     return ImageBatch.of(engine, x, noise.levels[0], labels=torch.zeros(len(x), dtype=torch.int64), gradients=linearised)
 
 
@@ -165,7 +165,7 @@ def test_estimators_refuse_what_they_cannot_do(name: str, entry: dict[str, Any],
     noise = noise_of(entry)
     task = Task(build(name), name, noise.levels[0])
     with pytest.raises(SpecError, match=why):
-        refuse_unfit([task], {noise.label: noise.form})
+        refuse_unfit([task], {noise.label: noise.noise})
 
 
 @pytest.mark.parametrize(

@@ -125,15 +125,15 @@ from robaudit.estimators.engine import Engine
 from robaudit.estimators.batch import ImageBatch
 from robaudit.levels import NoiseLevel
 from robaudit.models import from_module
-from robaudit.noise.registry import gaussian_source
+from tests.levels import gaussian_process
 from tests.estimators.tools import build
 torch.manual_seed(0)
 network = torchvision.models.resnet18().eval()
 with torch.no_grad():
     network.fc.bias.copy_((3 * torch.randn(1000)).sort().values)
 x = torch.rand(3, 3, 224, 224)
-engine = Engine(from_module(network), gaussian_source(0, torch.device("cpu")), 1000)
-work = ImageBatch.of(engine, x, NoiseLevel("gaussian", 0.25), gradients=["gaussian"])
+engine = Engine(from_module(network), gaussian_process(0, torch.device("cpu")), 1000)
+work = ImageBatch.of(engine, x, sigma(0.25), gradients=["gaussian"])
 for estimator in (build("taylor"), build("mmse", samples=10)):
     for estimate in estimator.estimate(work):
         print(estimate.value)

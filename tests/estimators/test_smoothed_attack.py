@@ -15,7 +15,7 @@ from robaudit.estimators.certified_radius import CertifiedRadius
 from robaudit.estimators.mc import MonteCarlo
 from robaudit.estimators.objective import SoftVote
 from robaudit.estimators.smoothed_attack import SmoothedAttack
-from robaudit.noise.base import NoiseKind
+from robaudit.noise.base import Noise
 from robaudit.noise.correlated import CorrelatedGaussian
 from robaudit.noise.gaussian import Gaussian
 from robaudit.noise.impulse import Impulse
@@ -29,7 +29,7 @@ from tests.estimators.tools import Counter, curved, known, proof_of, search_of, 
 from tests.shared import document, needs_shared
 from tests.specs import digits, read_rows, write
 
-SMALL = SmoothedAttack(copies=16, verify=2000, candidates=3, restarts=1, steps=6, polish=4)
+SMALL = SmoothedAttack(copies=16, verify=2000, restarts=1, steps=6, polish=4)
 
 
 def values(estimator: SmoothedAttack, batch: ImageBatch) -> list[Result]:
@@ -37,7 +37,7 @@ def values(estimator: SmoothedAttack, batch: ImageBatch) -> list[Result]:
 
 
 @pytest.mark.parametrize("form", [Gaussian(), Laplace(), Uniform()], ids=lambda form: type(form).__name__)
-def test_a_half_space(form: NoiseKind) -> None:
+def test_a_half_space(form: Noise) -> None:
     """The vote flips exactly at the distance under symmetric noise; what is found is verified to be beyond, by little."""
     for seed in range(3):
         (found,) = values(SmoothedAttack(restarts=0), under(form, 0.5, half_space(0.8, EQUAL), GREY, seed))
@@ -118,7 +118,7 @@ def test_within_the_pixels() -> None:
 
 
 @pytest.mark.parametrize("form", [CorrelatedGaussian(length=2.0), Impulse(), Uniform(norm="l2")])
-def test_refuses_other_noise(form: NoiseKind) -> None:
+def test_refuses_other_noise(form: Noise) -> None:
     assert SmoothedAttack().unfit(form) == "it searches under gaussian, laplace and uniform noise in the box"
 
 
@@ -136,7 +136,8 @@ def test_the_gradient_of_the_soft_vote(batch_size: int) -> None:
     offsets = offsets_of(batch, 24)
 
     def vote(point: Tensor, image: int) -> Tensor:
-        return network(point + offsets[image]).softmax(1).mean(0).log()
+        logits: Tensor = network(point + offsets[image])
+        return logits.softmax(1).mean(0).log()
 
     clean = torch.stack([vote(x, i) for i, x in enumerate(batch.x)]).detach()
     y = torch.stack([clean[0].argmin(), *clean[1:].argmax(1)])  # the first image needs a head start

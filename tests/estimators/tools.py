@@ -19,11 +19,11 @@ from robaudit.estimators.engine import Engine
 from robaudit.estimators.registry import Task
 from robaudit.levels import GAUSSIAN, LevelName, NoiseLevel
 from robaudit.models import LogitModel, from_module
-from robaudit.noise.draws import NormalDraws
-from robaudit.noise.registry import NoiseSource, gaussian_source
+from robaudit.noise.process import NoiseProcess
 from robaudit.noise.uniform import Uniform
 from robaudit.results import Certificate, CleanImage, LossNorm, Result, Searched, Votes
 from tests import levels
+from tests.levels import gaussian_process
 
 SHAPE = (2, 3, 4)
 UNIFORM = "uniform"
@@ -106,12 +106,12 @@ class OneValue(Estimator):
     def estimate(self, batch: ImageBatch) -> Sequence[Result]: ...
 
 
-def sources(seed: int, dtype: torch.dtype, device: str = "cpu") -> dict[str, NoiseSource]:
+def sources(seed: int, dtype: torch.dtype, device: str = "cpu") -> dict[str, NoiseProcess]:
     """Gaussian noise and uniform noise."""
     place = torch.device(device)
     return {
-        GAUSSIAN: gaussian_source(seed, place, dtype),
-        UNIFORM: NoiseSource(Uniform(), NormalDraws(UNIFORM, seed, place, dtype)),
+        GAUSSIAN: gaussian_process(seed, place, dtype),
+        UNIFORM: NoiseProcess(Uniform(), UNIFORM, seed, place, dtype),
     }
 
 
@@ -156,7 +156,7 @@ def built(cls: type[Estimator], **options: Any) -> Estimator:
     if "selection" in cls.model_fields:
         options = {"samples": 64, "selection": 16, **options}
     if "copies" in cls.model_fields:
-        options = {"copies": 8, "verify": 200, "candidates": 2, "polish": 3, **options}
+        options = {"copies": 8, "verify": 200, "polish": 3, **options}
     if "directions" in cls.model_fields:
         options = {"directions": 40, **options}
     return cls.model_validate(options)

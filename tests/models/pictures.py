@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from robaudit.auditing.setup import make_model
+from robaudit.auditing.prepare import make_model
 from robaudit.datasets.load import open_dataset
 from robaudit.models.pretrained import filled
 from robaudit.spec.load import load_spec

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from robaudit.noise.base import NoiseKind, Shape
+from robaudit.noise.base import Noise, Shape
 
 SPLITS = ((0, 1), (1, 2), (2, 7), (6, 11), (3, 13), (12, 13))
 
@@ -23,7 +23,7 @@ def photographs(count: int, shape: Shape, seed: int = 0, dtype: torch.dtype = to
     return ((smooth + detail).clamp(0, 1) * 255).round().to(dtype).div(255)
 
 
-def latents(kind: NoiseKind, count: int, shape: Shape, seed: int = 1, dtype: torch.dtype = torch.float32) -> Tensor:
+def latents(kind: Noise, count: int, shape: Shape, seed: int = 1, dtype: torch.dtype = torch.float32) -> Tensor:
     return torch.randn(count, *kind.latent_shape(shape), generator=seeded(seed)).to(dtype)
 
 
@@ -31,7 +31,7 @@ def names(count: int) -> list[str]:
     return [str(i) for i in range(count)]
 
 
-def require_contract(kind: NoiseKind, level: float, shape: Shape, dtype: torch.dtype = torch.float32, count: int = 13) -> Tensor:
+def require_contract(kind: Noise, level: float, shape: Shape, dtype: torch.dtype = torch.float32, count: int = 13) -> Tensor:
     """Rows have the same bits in any batch, a single image serves all rows, inputs are left alone; returns the noisy rows."""
     x, z = photographs(count, shape, dtype=dtype), latents(kind, count, shape, dtype=dtype)
     before = x.clone(), z.clone()

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from robaudit.noise.base import BASE_DIR, NoiseKind, Shape
+from robaudit.noise.base import BASE_DIR, Noise, Shape
 
 PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
 SHAPES: tuple[Shape, ...] = ((1, 8, 8), (3, 5, 7))
@@ -37,15 +37,15 @@ OPTIONS: dict[str, tuple[dict[str, Any], ...]] = {
 
 
 @cache
-def kinds() -> dict[str, type[NoiseKind]]:
+def kinds() -> dict[str, type[Noise]]:
     """The classes by the names that pyproject.toml registers them under: an installed copy of the package may be older."""
     table = tomllib.loads(PYPROJECT.read_text())["project"]["entry-points"]["robaudit.noise"]
     return {name: _imported(target) for name, target in table.items()}
 
 
-def _imported(target: str) -> type[NoiseKind]:
+def _imported(target: str) -> type[Noise]:
     module, _, name = target.partition(":")
-    found: type[NoiseKind] = getattr(import_module(module), name)
+    found: type[Noise] = getattr(import_module(module), name)
     return found
 
 
@@ -62,12 +62,12 @@ def write_files(folder: Path, shape: Shape) -> None:
     np.savez(folder / "both.npz", factor=random.normal(size=(pixels, 4)), diagonal=random.uniform(0.5, 1.5, shape))
 
 
-def made(cls: type[NoiseKind], folder: Path, **options: object) -> NoiseKind:
+def made(cls: type[Noise], folder: Path, **options: object) -> Noise:
     """A kind with options; relative paths start from the folder."""
     return cls.model_validate(options, context={BASE_DIR: folder})
 
 
-def examples(folder: Path, shape: Shape) -> list[tuple[str, NoiseKind]]:
+def examples(folder: Path, shape: Shape) -> list[tuple[str, Noise]]:
     """All kinds, each with all its example options."""
     write_files(folder, shape)
     return [(name, made(cls, folder, **options)) for name, cls in kinds().items() for options in OPTIONS.get(name, ({},))]
@@ -84,7 +84,7 @@ def normal(count: int, shape: tuple[int, ...], seed: int = 2) -> Tensor:
     return torch.randn(count, *shape, generator=torch.Generator().manual_seed(seed))
 
 
-def some_level(form: NoiseKind) -> float:
+def some_level(form: Noise) -> float:
     """A level in the middle of the range, on a logarithmic scale."""
     found = float((form.least * form.most) ** 0.5)
     return float(round(found)) if form.whole else found

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from robaudit.errors import RobauditError
-from robaudit.noise.base import AdditiveNoise, NoiseKind, Shape
+from robaudit.noise.base import AdditiveNoise, Noise, Shape
 from robaudit.noise.gaussian import Gaussian
 from robaudit.noise.registry import load, registered
 from robaudit.noise.uniform import Uniform
@@ -28,7 +28,7 @@ def shape(request: pytest.FixtureRequest) -> Shape:
 
 
 @pytest.fixture
-def forms(shape: Shape, tmp_path: Path) -> list[tuple[str, NoiseKind]]:
+def forms(shape: Shape, tmp_path: Path) -> list[tuple[str, Noise]]:
     return examples(tmp_path, shape)
 
 
@@ -36,9 +36,7 @@ def ids(count: int) -> list[str]:
     return [str(i) for i in range(count)]
 
 
-def cases(
-    forms: list[tuple[str, NoiseKind]], shape: Shape, dtype: torch.dtype = torch.float32
-) -> Iterator[tuple[str, NoiseKind, Tensor, Tensor]]:
+def cases(forms: list[tuple[str, Noise]], shape: Shape, dtype: torch.dtype = torch.float32) -> Iterator[tuple[str, Noise, Tensor, Tensor]]:
     """Images of their own for every row, and then one image for all, with z."""
     for name, form in forms:
         for count in (ROWS, 1):
@@ -54,7 +52,7 @@ def test_the_kinds_of_pyproject_are_installed() -> None:
     assert {name: load(name) for name in installed} == kinds()
 
 
-def test_a_kind_that_has_been_used_can_be_copied_and_pickled(forms: list[tuple[str, NoiseKind]], shape: Shape) -> None:
+def test_a_kind_that_has_been_used_can_be_copied_and_pickled(forms: list[tuple[str, Noise]], shape: Shape) -> None:
     for name, form, x, z in cases(forms, shape):
         first = form.noisy(x, z, some_level(form), ids=ids(len(x)))
         for copy in (pickle.loads(pickle.dumps(form)), form.model_copy()):
@@ -62,7 +60,7 @@ def test_a_kind_that_has_been_used_can_be_copied_and_pickled(forms: list[tuple[s
             assert torch.equal(copy.noisy(x, z, some_level(form), ids=ids(len(x))), first), name
 
 
-def test_shape_type_and_range(forms: list[tuple[str, NoiseKind]], shape: Shape) -> None:
+def test_shape_type_and_range(forms: list[tuple[str, Noise]], shape: Shape) -> None:
     for name, form, x, z in cases(forms, shape):
         form.check(shape, [])
         for dtype in (torch.float32, torch.float64):
@@ -76,7 +74,7 @@ def test_shape_type_and_range(forms: list[tuple[str, NoiseKind]], shape: Shape) 
                     assert y.max() <= 1, name
 
 
-def test_draws_are_within_the_ball_and_reach_its_wall(forms: list[tuple[str, NoiseKind]], shape: Shape) -> None:
+def test_draws_are_within_the_ball_and_reach_its_wall(forms: list[tuple[str, Noise]], shape: Shape) -> None:
     """However far out z is; a kind with a ball has a limit."""
     balls = 0
     for name, form, x, z in cases(forms, shape, torch.float64):
@@ -95,7 +93,7 @@ def test_draws_are_within_the_ball_and_reach_its_wall(forms: list[tuple[str, Noi
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-def test_inputs_are_not_changed(forms: list[tuple[str, NoiseKind]], shape: Shape, dtype: torch.dtype) -> None:
+def test_inputs_are_not_changed(forms: list[tuple[str, Noise]], shape: Shape, dtype: torch.dtype) -> None:
     for name, form, x, z in cases(forms, shape, dtype):
         x0, z0 = x.clone(), z.clone()
         out = torch.full((ROWS, *shape), math.nan, dtype=dtype)
@@ -108,7 +106,7 @@ def test_inputs_are_not_changed(forms: list[tuple[str, NoiseKind]], shape: Shape
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-def test_a_row_has_the_same_bits_in_any_batch(forms: list[tuple[str, NoiseKind]], shape: Shape, dtype: torch.dtype) -> None:
+def test_a_row_has_the_same_bits_in_any_batch(forms: list[tuple[str, Noise]], shape: Shape, dtype: torch.dtype) -> None:
     """Alone, in sevens, in reverse, in slices that begin anywhere, and with its image written out for every row."""
     for name, form, x, z in cases(forms, shape, dtype):
         names, level = ids(len(x)), some_level(form)
@@ -139,7 +137,7 @@ def test_large_batches(tmp_path: Path) -> None:
                 assert torch.equal(form.noisy(x[rows], z[rows], some_level(form), ids=ids(128)[rows]), whole[rows]), (name, size)
 
 
-def test_differentiable_kinds_have_the_right_gradients(forms: list[tuple[str, NoiseKind]], shape: Shape) -> None:
+def test_differentiable_kinds_have_the_right_gradients(forms: list[tuple[str, Noise]], shape: Shape) -> None:
     for name, form, x, z in cases(forms, shape):
         if not form.differentiable:
             continue
@@ -147,7 +145,7 @@ def test_differentiable_kinds_have_the_right_gradients(forms: list[tuple[str, No
         direction, step, level = normal(2, tuple(z.shape[1:]), 9).double(), 1e-5, 0.5
         weights = normal(2, shape, 10).double()
 
-        def value(at: Tensor, form: NoiseKind = form, xs: Tensor = xs, weights: Tensor = weights, level: float = level) -> Tensor:
+        def value(at: Tensor, form: Noise = form, xs: Tensor = xs, weights: Tensor = weights, level: float = level) -> Tensor:
             return (form.noisy(xs, at, level, ids=ids(len(xs))) * weights).sum()
 
         (gradient,) = torch.autograd.grad(value(few), few)
@@ -158,7 +156,7 @@ def test_differentiable_kinds_have_the_right_gradients(forms: list[tuple[str, No
         assert torch.equal(form.noisy(xs, few, level, ids=ids(len(xs))), form.noisy(xs, few.detach(), level, ids=ids(len(xs)))), name
 
 
-def test_a_derivative_is_a_row_by_itself_and_comes_with_gradients(forms: list[tuple[str, NoiseKind]], shape: Shape) -> None:
+def test_a_derivative_is_a_row_by_itself_and_comes_with_gradients(forms: list[tuple[str, Noise]], shape: Shape) -> None:
     known = set()
     for name, form, x, z in cases(forms, shape):
         found = form.derivative(z, some_level(form))
@@ -175,7 +173,7 @@ def test_a_derivative_is_a_row_by_itself_and_comes_with_gradients(forms: list[tu
     assert known >= {Gaussian, Uniform}
 
 
-def test_no_z_is_too_far_or_too_near(forms: list[tuple[str, NoiseKind]], shape: Shape) -> None:
+def test_no_z_is_too_far_or_too_near(forms: list[tuple[str, Noise]], shape: Shape) -> None:
     """Searches for rare failures go where no draw does: finite values at 40 standard deviations, and at none."""
     for name, form, x, z in cases(forms, shape):
         for far in (40 * z.sign(), torch.full_like(z, 40.0), torch.full_like(z, -40.0), torch.zeros_like(z)):
@@ -185,7 +183,7 @@ def test_no_z_is_too_far_or_too_near(forms: list[tuple[str, NoiseKind]], shape: 
             assert torch.allclose(y, x.expand_as(y), atol=1e-6), name  # symmetric: no noise at 0
 
 
-def test_gram_is_symmetric_positive_and_a_row_by_itself(forms: list[tuple[str, NoiseKind]], shape: Shape) -> None:
+def test_gram_is_symmetric_positive_and_a_row_by_itself(forms: list[tuple[str, Noise]], shape: Shape) -> None:
     pixels = math.prod(shape)
     x, u = images(6, shape), normal(6, (4, pixels))
     for name, form in forms:

@@ -13,7 +13,7 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from robaudit.noise.base import AdditiveNoise, NoiseKind, Shape
+from robaudit.noise.base import AdditiveNoise, Noise, Shape
 from robaudit.noise.correlated import CorrelatedGaussian
 from robaudit.noise.covariance import CovarianceGaussian
 from robaudit.noise.gaussian import Gaussian
@@ -54,7 +54,7 @@ NAMES = [f"{cls.__name__} {' '.join(map(str, options.values()))} {level}" for cl
 
 
 @pytest.fixture
-def build(tmp_path: Path) -> Callable[..., NoiseKind]:
+def build(tmp_path: Path) -> Callable[..., Noise]:
     write_files(tmp_path, SHAPE)
     return lambda cls, **options: made(cls, tmp_path, **options)
 
@@ -65,7 +65,7 @@ def image() -> Tensor:
     return x.flip(3)
 
 
-def sample(form: NoiseKind, level: float, x: Tensor, count: int = N) -> Tensor:
+def sample(form: Noise, level: float, x: Tensor, count: int = N) -> Tensor:
     """Noisy copies (count, PIXELS), float64."""
     return form.noisy(x, normal(count, form.latent_shape(SHAPE), 7), level, ids=["a"]).double().flatten(1)
 

@@ -10,8 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import kstest
 
-from robaudit.noise.draws import NormalDraws
+from robaudit.noise.base import Shape
 from robaudit.noise.frames import FRAME, orthogonal_frame, patch_of
+from robaudit.noise.process import NoiseProcess
+from robaudit.noise.uniform import Uniform
+from tests.levels import gaussian_process
 
 CPU = torch.device("cpu")
 SHAPES = [(3, 8, 8), (1, 9, 7), (2, 3, 4), (4, 5, 5), (5, 6, 3), (6, 4, 4), (12, 3, 2), (1, 1, 1)]
@@ -28,8 +31,8 @@ def frames() -> torch.Tensor:
     return torch.stack([orthogonal_frame((3, 8, 8), g) for _ in range(400)]).double()
 
 
-def draws(seed: int, sample: str, count: int, start: int = 0, shape: tuple[int, ...] = (1, 6, 6)) -> torch.Tensor:
-    return torch.cat(list(NormalDraws("gaussian", seed, CPU).frames(sample, count, shape, start)))
+def draws(seed: int, sample: str, count: int, start: int = 0, shape: Shape = (1, 6, 6)) -> torch.Tensor:
+    return torch.cat(list(gaussian_process(seed, CPU).frames(sample, count, shape, start)))
 
 
 @pytest.mark.slow
@@ -76,8 +79,8 @@ def test_fourth_powers_lose_almost_nothing(frames: torch.Tensor) -> None:
 def test_images_without_frames() -> None:
     assert patch_of((7,)) is patch_of((3, 2000, 2000)) is None
     assert patch_of((3, 224, 224)) == (3, 4, 4)
-    noise = NormalDraws("gaussian", 0, CPU)
-    assert torch.equal(torch.cat(list(noise.frames("a", 5, (7,)))), torch.cat(list(noise.blocks("a", 5, (7,)))))
+    noise, shape = NoiseProcess(Uniform(norm="l2"), "uniform"), (1, 2, 2)
+    assert torch.equal(torch.cat(list(noise.frames("a", 5, shape))), torch.cat(list(noise.blocks("a", 5, shape))))
     with pytest.raises(ValueError, match="no frames"):
         orthogonal_frame((3, 2000, 2000), generator())
 
@@ -93,5 +96,5 @@ def test_seed_and_sample_make_other_noise_and_blocks_are_another_stream() -> Non
     base = draws(0, "a", 10)
     assert not torch.equal(base, draws(1, "a", 10))
     assert not torch.equal(base, draws(0, "b", 10))
-    blocks = torch.cat(list(NormalDraws("gaussian", 0, CPU).blocks("a", 10, (1, 6, 6))))
+    blocks = torch.cat(list(gaussian_process(0, CPU).blocks("a", 10, (1, 6, 6))))
     assert abs(float((base * blocks).mean())) < 5 / math.sqrt(base.numel())

@@ -9,16 +9,17 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from robaudit.noise.base import NoiseKind
-from robaudit.noise.draws import NormalDraws, block_seed, block_size, stream_key
+from robaudit.noise.base import Noise, Shape
 from robaudit.noise.gaussian import Gaussian
+from robaudit.noise.process import DrawPool, block_seed, block_size, stream_key
 from robaudit.noise.uniform import Uniform
+from tests.levels import gaussian_process
 
 CPU = torch.device("cpu")
 
 
-def draws(seed: int, sample: str, count: int, shape: tuple[int, ...] = (1, 4, 4)) -> torch.Tensor:
-    return torch.cat(list(NormalDraws("gaussian", seed, CPU).blocks(sample, count, shape)))
+def draws(seed: int, sample: str, count: int, shape: Shape = (1, 4, 4)) -> torch.Tensor:
+    return torch.cat(list(gaussian_process(seed, CPU).blocks(sample, count, shape)))
 
 
 @settings(max_examples=25, deadline=None)
@@ -34,13 +35,13 @@ def test_seed_and_sample_make_other_noise() -> None:
 
 
 def test_precision_changes_only_the_type() -> None:
-    low = torch.cat(list(NormalDraws("gaussian", 0, CPU, torch.float32).blocks("a", 20, (5,))))
-    high = torch.cat(list(NormalDraws("gaussian", 0, CPU, torch.float64).blocks("a", 20, (5,))))
+    low = torch.cat(list(gaussian_process(0, CPU, torch.float32).blocks("a", 20, (1, 1, 5))))
+    high = torch.cat(list(gaussian_process(0, CPU, torch.float64).blocks("a", 20, (1, 1, 5))))
     assert torch.equal(low.double(), high)
 
 
 def test_moments_are_those_of_a_standard_normal() -> None:
-    z = draws(11, "m", 4000, (8, 8)).double().flatten()
+    z = draws(11, "m", 4000, (1, 8, 8)).double().flatten()
     n = z.numel()
     assert abs(float(z.mean())) < 5 / math.sqrt(n)
     assert abs(float(z.var()) - 1) < 5 * math.sqrt(2 / n)
@@ -51,8 +52,8 @@ def test_moments_are_those_of_a_standard_normal() -> None:
 def test_blocks_are_uncorrelated() -> None:
     """Neighbouring seeds of the same sample, and the same block of two samples."""
     size = block_size(64)
-    z = draws(5, "x", 2 * size, (64,))
-    other = draws(5, "y", size, (64,))
+    z = draws(5, "x", 2 * size, (1, 1, 64))
+    other = draws(5, "y", size, (1, 1, 64))
     n = size * 64
     for a, b in ((z[:size], z[size:]), (z[:size], other)):
         assert abs(float((a * b).mean())) < 5 / math.sqrt(n)
@@ -82,8 +83,8 @@ def test_samples_never_share_runs_of_blocks() -> None:
 
 
 def test_a_pool_holds_the_draws_of_blocks_until_it_grows_too_large() -> None:
-    source, shape = NormalDraws("gaussian", 3, CPU), (1, 2, 2)
-    pool = source.pool(["a", "b"], shape, 10**5)
+    source, shape = gaussian_process(3, CPU), (1, 2, 2)
+    pool = DrawPool([stream_key(3, "gaussian", one) for one in "ab"], shape, block_size(4), 10**5, source)
     for samples, number in (([1], 300), ([0, 1], 600)):
         kept = pool.holding(samples, number, torch.empty(0))
         assert kept is not None
@@ -93,7 +94,7 @@ def test_a_pool_holds_the_draws_of_blocks_until_it_grows_too_large() -> None:
 
 
 @pytest.mark.parametrize("form", [Gaussian(), Uniform()], ids=lambda form: type(form).__name__)
-def test_a_level_for_each_row_is_the_same_noise(form: NoiseKind) -> None:
+def test_a_level_for_each_row_is_the_same_noise(form: Noise) -> None:
     x, z, levels = torch.rand(3, 1, 4, 4), torch.randn(3, 1, 4, 4), [0.1, 0.5, 2.0]
     together = form.noisy_rows(x, z, torch.tensor(levels)[:, None, None, None])
     alone = torch.cat([form.noisy(x[i : i + 1], z[i : i + 1], level, ids=["a"]) for i, level in enumerate(levels)])

@@ -12,7 +12,7 @@ from scipy.special import erf, log_ndtr
 from torch import Tensor
 
 from robaudit.errors import SpecError
-from robaudit.noise.base import NoiseKind
+from robaudit.noise.base import Noise
 from robaudit.noise.correlated import CorrelatedGaussian
 from robaudit.noise.covariance import CovarianceGaussian
 from robaudit.noise.impulse import Impulse
@@ -25,7 +25,7 @@ from robaudit.noise.uniform import Uniform
 from tests.noise.kinds import images, made, normal
 
 
-def mapped(form: NoiseKind, x: float, z: list[float], level: float, dtype: torch.dtype = torch.float64) -> list[float]:
+def mapped(form: Noise, x: float, z: list[float], level: float, dtype: torch.dtype = torch.float64) -> list[float]:
     """Values of one pixel for several z."""
     at = torch.full((1, 1, 1, 1), x, dtype=dtype)
     found: list[float] = form.noisy(at, torch.tensor(z, dtype=dtype).view(-1, 1, 1, 1), level, ids=["a"]).flatten().tolist()

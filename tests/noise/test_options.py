@@ -10,7 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from robaudit.errors import SpecError
-from robaudit.noise.base import BASE_DIR, NoiseKind, Shape
+from robaudit.noise.base import BASE_DIR, Noise, Shape
 from robaudit.noise.covariance import CovarianceGaussian
 from robaudit.noise.scaled import ScaledGaussian
 from robaudit.spec.errors import explain
@@ -54,7 +54,7 @@ def test_refused_options(kind: str, options: dict[str, Any], words: str, tmp_pat
     assert "\n" not in message
 
 
-def refusal(cls: type[NoiseKind], folder: Path, **options: object) -> SpecError:
+def refusal(cls: type[Noise], folder: Path, **options: object) -> SpecError:
     with pytest.raises(SpecError) as caught:
         made(cls, folder, **options).check(SHAPE, [])
     assert "\n" not in str(caught.value)
@@ -62,7 +62,7 @@ def refusal(cls: type[NoiseKind], folder: Path, **options: object) -> SpecError:
 
 
 @pytest.mark.parametrize("cls", [ScaledGaussian, CovarianceGaussian])
-def test_files_that_are_none(cls: type[NoiseKind], tmp_path: Path) -> None:
+def test_files_that_are_none(cls: type[Noise], tmp_path: Path) -> None:
     """Missing, a folder, text, cut off, and with pickled objects, which are never loaded."""
     option, suffix = ("scale", ".npy") if cls is ScaledGaussian else ("file", ".npz")
     (tmp_path / "folder").mkdir()

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import yaml
 
-from robaudit.noise.base import AdditiveNoise, NoiseKind
+from robaudit.noise.base import AdditiveNoise, Noise
 from robaudit.noise.covariance import CovarianceGaussian
 from robaudit.noise.scaled import ScaledGaussian
 from robaudit.spec.model import AuditSpec, NoiseSpec
@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "noise.md").read_text(encoding="utf-8")
 
 
-def built(entry: dict[str, Any], folder: Path) -> NoiseKind:
+def built(entry: dict[str, Any], folder: Path) -> Noise:
     """A noise as it is written in a spec: its kind, its level's name and all its levels fit."""
     spec = NoiseSpec.model_validate(entry)
     form = made(kinds()[spec.kind], folder, name=spec.label, clip=spec.clip, **spec.options)
@@ -60,7 +60,7 @@ def test_every_kind_has_a_section_with_its_options_and_a_row(name: str) -> None:
     yes = {True: "yes", False: "no"}
     assert cells[3:] == [yes[additive], yes[additive and getattr(cls, "normal", False)], yes[cls.differentiable]]
     section = PAGE.split(f"\n## {name}\n")[1].split("\n## ")[0]
-    for option in cls.model_fields.keys() - NoiseKind.model_fields.keys():
+    for option in cls.model_fields.keys() - Noise.model_fields.keys():
         assert f"| `{option}` |" in section
 
 

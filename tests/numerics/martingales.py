@@ -11,7 +11,8 @@ from robaudit.numerics.sequences import JEFFREYS, Floats, Prior, deciding_margin
 
 def log_martingale(successes: ArrayLike, failures: ArrayLike, p: ArrayLike, prior: Prior = JEFFREYS) -> Floats:
     """log M_t(p) of a confidence sequence; inf where p = 0 or 1 is impossible."""
-    return log_marginal(successes, failures, prior) - xlogy(successes, p) - xlog1py(failures, np.negative(p))
+    found: Floats = log_marginal(successes, failures, prior) - xlogy(successes, p) - xlog1py(failures, np.negative(p))
+    return found
 
 
 def deciding_log_martingale(successes: ArrayLike, failures: ArrayLike, p: float, threshold: float) -> Floats:

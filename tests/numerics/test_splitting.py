@@ -32,7 +32,7 @@ def test_goldens(name: str) -> None:
     ideal = np.mean([lane.variance for lane in found])
     assert abs(p.mean() / problem.p - 1) < 3 * math.sqrt(ideal / len(p))
     assert 25_000 < np.mean([lane.calls for lane in found]) < 36_000
-    assert all(0.2 < (lane.acceptance or 0) < 0.4 for lane in found)
+    assert all(0.2 < lane.accepted / lane.proposed < 0.4 for lane in found)
 
 
 @pytest.mark.slow
@@ -62,13 +62,10 @@ def test_the_interval_of_four_repeats_covers() -> None:
     assert inside >= 134  # binomial(150, .95): P[< 134] = .001
 
 
-def test_lanes_are_independent_of_their_neighbours_and_of_the_batch() -> None:
-    problem = PROBLEMS["two-sided"]
-    together = runs(problem, 5, Schedule(particles=100))
-    small = runs(problem, 5, Schedule(particles=100, rows=64))
-    first = runs(problem, 1, Schedule(particles=100))
-    for a, b in [*zip(together, small, strict=True), *zip(together, first, strict=False)]:
-        assert (a.log_p, a.factors, a.accepted, a.labels, a.calls) == (b.log_p, b.factors, b.accepted, b.labels, b.calls)
+def test_lanes_are_independent_of_their_neighbours() -> None:
+    first, *_ = runs(PROBLEMS["two-sided"], 5, Schedule(particles=100))
+    (alone,) = runs(PROBLEMS["two-sided"], 1, Schedule(particles=100))
+    assert first == alone
 
 
 def test_failing_particles_are_counted_by_label() -> None:

@@ -122,8 +122,8 @@ def flipping_back(levels: Levels, share: float, width: float) -> Flips:
 
 
 def test_draws_that_flip_back_are_noticed_and_the_ends_hold_what_they_say() -> None:
-    """With everything checked, the ends are where all draws say so."""
-    plan = SearchPlan(0.95, 0.2, 200_000, 1.0, check=1.0)
+    """The ends are where all draws say so."""
+    plan = SearchPlan(0.95, 0.2, 200_000, 1.0)
     for seed in range(5):
         flips = flipping_back(normal_flips(seed, 0.05), 0.5, 1.02)
         found, _ = search(plan, flips)

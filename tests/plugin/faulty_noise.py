@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
-import torch
 from torch import Tensor
 
-from robaudit import AdditiveNoise, LevelName, NoiseKind
+from robaudit import AdditiveNoise, LevelName, Noise
 from robaudit.noise.base import Shape
 
 FAULTS: Mapping[str, tuple[str, Callable[..., Any], str]] = {
@@ -51,24 +50,7 @@ class Faulty(AdditiveNoise):
         return (gradients @ gradients.transpose(1, 2)).double() if found is NotImplemented else found
 
 
-class Greedy(AdditiveNoise):
-    """x + sigma z, made in place of x and of z."""
-
-    level_name, least, most = LevelName.SIGMA, 1e-6, 1.0
-    normal: ClassVar[bool] = True
-    summary, prefer, source = "greedy", "tests", "here"
-
-    def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str], out: Tensor | None = None) -> Tensor:
-        return z.mul_(level).add_(x.mul_(1.0))
-
-    def amplitude(self, level: float, shape: Shape) -> float:
-        return level
-
-    def gram(self, gradients: Tensor, x: Tensor) -> Tensor:
-        return torch.bmm(gradients.double(), gradients.double().transpose(1, 2))
-
-
-class Undeclared(NoiseKind):
+class Undeclared(Noise):
     """A level without a name."""
 
     least, most = 1e-6, 1.0

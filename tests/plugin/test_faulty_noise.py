@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import csv
-from importlib.metadata import EntryPoint, entry_points
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from robaudit import plugins
 from robaudit.noise import registry
 from tests.conftest import RunCli
+from tests.plugin import entries
 from tests.plugin.faulty_noise import FAULTS
 from tests.specs import digits, write
 
@@ -18,12 +17,11 @@ NEEDS_GRADIENTS = ("gram", "amplitude")
 
 
 @pytest.fixture(autouse=True)
-def installed(monkeypatch: pytest.MonkeyPatch) -> None:
+def installed() -> Iterator[None]:
     """The faulty kinds as if they were installed, beside gaussian."""
-    names = {"gaussian": "robaudit.noise.gaussian:Gaussian"}
-    names |= {name.lower(): f"tests.plugin.faulty_noise:{name}" for name in ("Faulty", "Greedy", "Undeclared")}
-    found = [EntryPoint(name, value, registry.GROUP) for name, value in names.items()]
-    monkeypatch.setattr(plugins, "entry_points", lambda group: found if group == registry.GROUP else entry_points(group=group))
+    names = {name.lower(): f"tests.plugin.faulty_noise:{name}" for name in ("Faulty", "Undeclared")}
+    with entries.only(registry.GROUP, {"gaussian": "robaudit.noise.gaussian:Gaussian", **names}):
+        yield
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -43,16 +41,3 @@ def test_what_is_not_declared_is_told(tmp_path: Path, run_cli: RunCli) -> None:
     code, out, err = run_cli("estimate", spec, "--out", "run")
     assert (code, out) == (2, "")
     assert "error: noise kind undeclared: tests.plugin.faulty_noise:Undeclared does not define level_name; fix" in err
-
-
-@pytest.mark.bits
-def test_a_kind_that_works_in_place_spoils_nothing(tmp_path: Path, run_cli: RunCli) -> None:
-    """Its votes are those of the same kind that does not: images and cached draws are its own copies."""
-    spec = write(tmp_path, digits(noise={"kind": "greedy", "sigma": [0.2, 0.4]}, estimators=["logit_gaussian", {"mc": {"samples": 40}}]))
-    for out in ("one", "two"):
-        assert run_cli("estimate", spec, "--out", out, "-q", "--set", f"run.batch_size={8 if out == 'one' else 64}").code == 0
-    assert (tmp_path / "one" / "samples.csv").read_bytes() == (tmp_path / "two" / "samples.csv").read_bytes()
-    with (tmp_path / "one" / "samples.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert {row["correct"] for row in rows} == {"true"}
-    assert min(float(row["value"]) for row in rows if row["estimator"] == "mc" and row["level"] == "0.2") > 0.5

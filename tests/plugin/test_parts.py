@@ -5,20 +5,21 @@ from __future__ import annotations
 import csv
 import json
 import re
-from importlib.metadata import EntryPoint, entry_points
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import robaudit
-from robaudit import plugins, read_run
+from robaudit import read_run
 from robaudit.auditing.run import audit
 from robaudit.datasets import open_dataset
 from robaudit.estimators import registry
 from robaudit.levels import NoiseLevel
 from tests.cli.test_resume import Interrupted
 from tests.conftest import RunCli
+from tests.plugin import entries
 from tests.plugin.norms import Norms
 from tests.specs import digits, read_info, read_rows, write
 from tests.states import flushes, query
@@ -29,12 +30,11 @@ AT = NoiseLevel.from_key("gaussian:sigma=0.2")
 
 
 @pytest.fixture(autouse=True)
-def installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The estimators as if they were installed, beside two of ours."""
+def installed() -> Iterator[None]:
+    """The estimators as if they were installed, beside one of ours."""
     names = {name: f"tests.plugin.norms:{name.title()}" for name in ("norms", "miscounted")}
-    names |= {"mc": "robaudit.estimators.mc:MonteCarlo", "taylor_mvs": "robaudit.estimators.taylor:TaylorMvs"}
-    found = [EntryPoint(name, value, registry.GROUP) for name, value in names.items()]
-    monkeypatch.setattr(plugins, "entry_points", lambda group: found if group == registry.GROUP else entry_points(group=group))
+    with entries.only(registry.GROUP, {"mc": "robaudit.estimators.mc:MonteCarlo", **names}):
+        yield
 
 
 @pytest.fixture
@@ -110,7 +110,7 @@ def test_extended(run: Path, tmp_path: Path, run_cli: RunCli) -> None:
     assert flushes(run) == 2
 
 
-@pytest.mark.parametrize("q", [[1, 100], [5], [10, 1]])
+@pytest.mark.parametrize("q", [[1, 100], [10, 1]])
 @pytest.mark.parametrize("extend", [True, False])
 def test_other_parts_are_other_options(q: list[float], extend: bool, run: Path, tmp_path: Path, run_cli: RunCli) -> None:
     before = (run / "samples.csv").read_bytes()
@@ -134,23 +134,6 @@ def test_named_on_the_command_line(asked: str, found: tuple[str, ...], run: Path
     assert [name for name in NAMES if re.search(rf"^ *{name} ", shown, flags=re.MULTILINE)] == list(found)
 
 
-def test_gates(run: Path, run_cli: RunCli) -> None:
-    said = gate(
-        run_cli,
-        "mean(estimator=norms, q=10) <= 50",
-        "median(estimator=norms:q=1) <= 50",
-        "p05(q=10, sigma=0.8) <= 50",
-        "mean(estimator=mc) >= 0.01",
-    )
-    assert "pass  mean(estimator=norms, q=10, sigma=0.8) <= 50 " in said
-    assert "pass  median(estimator=norms, q=1, sigma=0.8) <= 50 " in said
-    assert "pass  p05(estimator=norms, q=10, sigma=0.8) <= 50 " in said
-    assert "lower is better: the bad end is the high one" in said
-    values = {name: [float(row["value"]) for row in read_rows(run) if row["estimator"] == name] for name in NAMES}
-    mean = sum(values["norms:q=10"]) / 20
-    assert gate(run_cli, f"mean(estimator=norms, q=10) <= {mean / 3}", code=1).startswith("fail")
-
-
 @pytest.mark.parametrize(
     ("text", "says"),
     [
@@ -170,20 +153,6 @@ def test_gates_that_say_too_little(text: str, says: str, run: Path, run_cli: Run
     said = gate(run_cli, text, code=2)
     assert says in said
     assert said.count("\n") == 1
-
-
-def test_verified(run: Path, run_cli: RunCli) -> None:
-    done = run_cli("verify", run)
-    assert done.code == 0, done
-    assert "60" in done.out + done.err
-
-
-@pytest.mark.parametrize("command", ["show", "bias-report", "flag-samples"])
-def test_read(command: str, run: Path, run_cli: RunCli) -> None:
-    done = run_cli(command, run)
-    assert (done.code, done.err) == (0, "")
-    assert all(name in done.out for name in NAMES)
-    assert "nan" not in done.out.lower()
 
 
 @pytest.mark.parametrize(

@@ -1,90 +1,129 @@
-"""Workers without processes: real ones, called directly, that are lost when a test says so."""
+"""Ray without processes: actors are called directly, and are lost when a test says so."""
 
 from __future__ import annotations
 
+import pickle
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from random import Random
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
-from robaudit.auditing.messages import Failed, Item, Lost, Opened
-from robaudit.auditing.worker import ChunkJob, Worker, WorkerPlan
+from robaudit.auditing.prepare import Request
+from robaudit.auditing.worker import RayWorker, Report
 from robaudit.spec.model import AuditSpec
 
 
-def plan(document: Mapping[str, Any], folder: Path | None = None, **rest: Any) -> WorkerPlan:
-    """The plan of a worker on this machine's processor."""
-    given = {**document, "run": {"device": "cpu", **document.get("run", {})}}
-    spec = AuditSpec.model_validate(given).located(folder or Path.cwd(), "spec")
-    return WorkerPlan(spec, folder="run", **rest)
+def request(document: Mapping[str, Any], folder: Path | None = None, **rest: Any) -> Request:
+    """What workers are to prepare."""
+    spec = AuditSpec.model_validate(dict(document)).located(folder or Path.cwd(), "spec")
+    return Request(spec, folder="run", **rest)
 
 
-def opened(worker: Worker) -> Opened:
-    """What a worker says when it is ready."""
-    said = worker.open()
-    assert isinstance(said, Opened), said
-    return said
+def prepared(given: Request) -> tuple[RayWorker, Report]:
+    """A worker on this machine's processor, and what it says when it is ready."""
+    worker = RayWorker()
+    return worker, worker.prepare(given, "cpu")
 
 
-def refusal(worker: Worker) -> str:
-    """The line with which a worker refuses to begin."""
-    said = worker.open()
-    assert isinstance(said, Failed)
-    assert said.error is not None, said.trace
-    return str(said.error)
+class RayError(Exception):
+    """As Ray's."""
 
 
-class DirectTeam:
-    """Members of a team that are all the same worker; each gives one item at a time.
+class RayTaskError(RayError):
+    """An exception of an actor, as it arrives."""
+
+    def __init__(self, cause: BaseException) -> None:
+        super().__init__(f"ray::RayWorker: {cause!r}")
+        self.cause = pickle.loads(pickle.dumps(cause))
+
+
+class ActorDiedError(RayError):
+    """The actor is lost."""
+
+
+class Call:
+    """An object reference of an actor's answer, or the generator of several."""
+
+    def __init__(self, actor: Actor, values: Iterator[Any]) -> None:
+        self.actor, self.lost, self._values = actor, False, values
+
+    def __next__(self) -> Answer:
+        if self.lost:
+            return Answer(self, None)
+        return Answer(self, next(self._values))
+
+
+class Answer(NamedTuple):
+    """The reference of one answer."""
+
+    call: Call
+    value: Any
+
+
+class Actor:
+    """A worker as an actor.
 
     Args:
-        worker: who computes.
-        members: how many there seem to be.
-        lost_at: after so many items in all, the member whose turn it is is lost.
-        deadly: whoever is to compute this sample is lost at once.
-        returns: whether the lost come back; then what they say.
-        told: called with each item before it is passed on.
+        compute: what its method does.
+        report: what it says when it comes back after a loss.
     """
 
-    def __init__(
-        self,
-        worker: Worker,
-        members: int = 2,
-        lost_at: Sequence[int] = (),
-        *,
-        deadly: str | None = None,
-        returns: Opened | None = None,
-        told: Callable[[Item], None] = lambda _: None,
-    ) -> None:
-        self._worker, self._lost_at, self._returns, self._told = worker, deque(sorted(lost_at)), returns, told
-        self._deadly = deadly
-        self._queues: list[deque[Iterator[Item | Opened | Lost]]] = [deque() for _ in range(members)]
-        self.given: list[tuple[int, ChunkJob]] = []
-        self.items_sent = 0
+    def __init__(self, compute: Callable[..., Iterator[Any]], report: Callable[[], Report]) -> None:
+        self.calls, self.given = list[Call](), list[tuple[Any, ...]]()
+        self._compute, self._report = compute, report
+        self.compute, self.prepare = SimpleNamespace(remote=self._computing), SimpleNamespace(remote=self._preparing)
 
-    def give(self, worker: int, order: ChunkJob) -> None:
-        self.given.append((worker, order))
-        killed = self._deadly in order.ids
-        self._queues[worker].append(
-            iter([Lost("lost (killed)", returns=self._returns is not None)]) if killed else self._worker.compute(order)
-        )
+    def _computing(self, *args: Any) -> Call:
+        self.given.append(args)
+        self.calls.append(call := Call(self, _raising(self._compute(*pickle.loads(pickle.dumps(args))))))
+        return call
 
-    def items(self, seconds: float) -> Iterable[tuple[int, Item | Opened | Lost]]:
-        for number, queue in enumerate(self._queues):
-            while queue and (item := next(queue[0], None)) is None:
-                queue.popleft()
-            if not queue:
-                continue
-            self.items_sent += 1
-            if isinstance(item, Lost) or (self._lost_at and self.items_sent > self._lost_at[0]):
-                if not isinstance(item, Lost):
-                    self._lost_at.popleft()
-                queue.clear()
-                if self._returns is not None:
-                    queue.append(iter([self._returns]))
-                yield number, Lost("lost (killed)", returns=self._returns is not None)
-                continue
-            assert item is not None
-            if not isinstance(item, Opened | Lost):
-                self._told(item)
-            yield number, item
+    def _preparing(self, *_: Any) -> Call:
+        return Call(self, iter([self._report()]))
+
+    def lose(self) -> None:
+        """Lose it, with all it has."""
+        for call in self.calls:
+            call.lost = True
+        self.calls.clear()
+
+
+def _raising(values: Iterator[Any]) -> Iterator[Any]:
+    """The values; an error arrives as Ray sends it."""
+    try:
+        yield from values
+    except Exception as error:  # noqa: BLE001  as Ray does
+        raise RayTaskError(error) from None
+
+
+class FakeRay:
+    """Ray's ``wait`` and ``get``.
+
+    Args:
+        lost_at: after so many answers in all, the actor whose turn it is is lost.
+        random: chooses of whom something has come; None: all.
+    """
+
+    exceptions = SimpleNamespace(RayError=RayError, RayTaskError=RayTaskError, ActorDiedError=ActorDiedError)
+
+    def __init__(self, lost_at: Sequence[int] = (), random: Random | None = None) -> None:
+        self._lost_at, self._random = deque(sorted(lost_at)), random
+        self.answers = 0
+
+    def wait(self, calls: list[Call], *, num_returns: int = 1, timeout: float, fetch_local: bool) -> tuple[list[Call], list[Call]]:
+        assert calls, "nothing can come in: the audit would wait for ever"
+        ready = calls if self._random is None else self._random.sample(calls, self._random.randint(0, len(calls)))
+        return ready, [call for call in calls if call not in ready]
+
+    def get(self, answer: Call | Answer) -> Any:
+        """The value of a reference."""
+        call, value = next(answer) if isinstance(answer, Call) else answer
+        self.answers += 1
+        if self._lost_at and self.answers > self._lost_at[0]:
+            self._lost_at.popleft()
+            call.actor.lose()
+        if call.lost:
+            raise ActorDiedError("killed")
+        return value

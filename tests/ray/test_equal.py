@@ -72,18 +72,17 @@ def test_images_without_labels(tmp_path: Path, nodes: Nodes, run_cli: RunCli) ->
     assert {row["label"] for row in read_rows(tmp_path / "ray")} == {""}
 
 
-@pytest.mark.parametrize("ship", [(), ("--ship",)])
-def test_an_unusable_sample_is_skipped_or_refused(ship: tuple[str, ...], tmp_path: Path, nodes: Nodes, run_cli: RunCli) -> None:
+def test_an_unusable_sample_is_skipped_or_refused(tmp_path: Path, nodes: Nodes, run_cli: RunCli) -> None:
     images = np.random.default_rng(0).random((300, 1, 8, 8), dtype=np.float32)
     images[280, 0, 0, 0] = np.nan
     np.savez(tmp_path / "x.npz", images=images, labels=np.arange(300) % 10)
     write(tmp_path, digits(dataset={"kind": "npz", "path": "x.npz"}))
-    _, err = by_ray(tmp_path, nodes, *ship, code=2)
+    _, err = by_ray(tmp_path, nodes, code=2)
     last = err.splitlines()[-1]
     assert last.startswith("error: x.npz, sample 280: 1 of 64 pixels")
     assert "NaN" in last
     assert "--on-error skip" in last
-    _, err = by_ray(tmp_path, nodes, "--on-error", "skip", *ship)
+    _, err = by_ray(tmp_path, nodes, "--on-error", "skip")
     assert err.count("warning: skipped x.npz, sample 280: ") == 1
     same(tmp_path, run_cli, "--on-error", "skip")
     assert [skip["sample_id"] for skip in read_info(tmp_path / "ray")["skipped"]] == ["280"]
@@ -116,7 +115,7 @@ def test_until_the_gates_are_decided(tmp_path: Path, nodes: Nodes, run_cli: RunC
     same(tmp_path, run_cli, "--gate", "mean >= 0.5")
 
 
-def test_paths_that_workers_cannot_read(tmp_path: Path, nodes: Nodes, run_cli: RunCli) -> None:
+def test_paths_that_workers_cannot_read(tmp_path: Path, nodes: Nodes) -> None:
     """The working folder differs between processes, as a disk of one machine does between machines."""
     save_npz(tmp_path / "x.npz", count=10)
     model: dict[str, Any] = digits()["model"]
@@ -128,21 +127,13 @@ def test_paths_that_workers_cannot_read(tmp_path: Path, nodes: Nodes, run_cli: R
     assert tree(tmp_path).keys() == {"spec.yaml", "x.npz", weights.name}
     last = err.splitlines()[-1]
     assert re.fullmatch(
-        r"error: \S+: /proc/self/cwd/x.npz: no such file in .* \(it can be read where the audit was started\); "
-        "put the data where all machines can read them, or send them: --ship",
+        r"error: \S+: /proc/self/cwd/x.npz: no such file in .* \(all is well where the audit was started\); "
+        "give all machines the same files and packages",
         last,
     )
     write(tmp_path, digits(model={**model, "path": f"/proc/self/cwd/{weights.name}"}))
     _, err = by_ray(tmp_path, nodes, code=2)
     last = err.splitlines()[-1]
     assert re.fullmatch(
-        rf"error: \S+: /proc/self/cwd/{weights.name}: there is no such file; "
-        "put the model where all machines can read it, or send it: --ship",
-        last,
+        rf"error: \S+: /proc/self/cwd/{weights.name}: there is no such file; put the model where all machines can read it", last
     )
-    write(
-        tmp_path, digits(model={**model, "path": f"/proc/self/cwd/{weights.name}"}, dataset={"kind": "npz", "path": "/proc/self/cwd/x.npz"})
-    )
-    by_ray(tmp_path, nodes, "--ship")
-    same(tmp_path, run_cli)
-    assert read_info(tmp_path / "ray")["model"] == read_info(tmp_path / "local")["model"]

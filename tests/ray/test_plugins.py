@@ -52,4 +52,4 @@ def test_where_it_is_missing(tmp_path: Path, nodes: Nodes, installed: Path) -> N
     last = err.splitlines()[-1]
     assert last.startswith("error: ")
     assert "margin" in last
-    assert last.endswith("install the same packages on all machines, and put all files where all can read them")
+    assert last.endswith("give all machines the same files and packages")

@@ -14,10 +14,10 @@ from torch import Tensor
 from robaudit import audit, load_spec
 from robaudit.datasets import open_dataset
 from robaudit.errors import RobauditError
-from robaudit.noise.registry import gaussian_source
 from robaudit.report.gallery import side_by_side, write_gallery
 from robaudit.stats.flags import Flagged, flag
 from robaudit.store.run import Run
+from tests.levels import gaussian_process
 from tests.specs import digits, save_npz, write
 
 
@@ -75,7 +75,7 @@ def test_the_noise_is_that_of_the_run(run: Run, tmp_path: Path) -> None:
     (path,) = (tmp_path / "worst" / "mc-0.2").iterdir()
     spec = load_spec(tmp_path / "spec.yaml")
     clean: Tensor = open_dataset(spec.dataset, base_dir=tmp_path, trust=False)[int(sample.id)].pixels
-    z = next(gaussian_source(0, torch.device("cpu")).blocks(sample.id, 1, (1, 8, 8)))[0]
+    z = next(gaussian_process(0, torch.device("cpu")).blocks(sample.id, 1, (1, 8, 8)))[0]
     assert path.read_bytes() == side_by_side(clean, clean + 0.2 * z)
 
 

@@ -18,7 +18,7 @@ from robaudit.results import Certificate, Searched
 from robaudit.rows import Row
 from robaudit.stats.consistency import CONFIDENCE, Consistency, check
 from robaudit.stats.intervals import TAIL, Floats
-from robaudit.stats.relations import RELATIONS, NoiseFacts, Setting, Verdict, leaving, norm_factor, widening
+from robaudit.stats.relations import RELATIONS, Setting, Verdict, leaving, norm_factor, widening
 from tests.radius_rows import row
 from tests.spectrum_rows import BOX, SIGMA, STRONG, exact, flip, loss, made, proof, rare, votes
 
@@ -220,11 +220,11 @@ def test_norms_differ_by_at_most_the_factor(values: list[int], first: float, sec
 
 
 _KINDS = {
-    "gaussian": NoiseFacts("gaussian", {}),
-    "laplace": NoiseFacts("laplace", {}),
-    "box": NoiseFacts("uniform", {}),
-    "ball": NoiseFacts("uniform", {"norm": "l2"}),
-    "sphere": NoiseFacts("uniform", {"norm": "l2", "support": "sphere"}),
+    "gaussian": {"kind": "gaussian"},
+    "laplace": {"kind": "laplace"},
+    "box": {"kind": "uniform"},
+    "ball": {"kind": "uniform", "norm": "l2"},
+    "sphere": {"kind": "uniform", "norm": "l2", "support": "sphere"},
 }
 
 
@@ -269,7 +269,7 @@ def test_the_usual_length_of_noise(name: str) -> None:
 
 
 def test_noise_of_unknown_size() -> None:
-    rain = NoiseFacts("corruption", {})
+    rain = {"kind": "corruption"}
     assert leaving(rain, 3.0, 5, 2.0, 1.0) == 1.0
     assert usual_length(rain, 3.0, 5) is None
     assert None not in Setting.of(made([]).info).noises

@@ -223,7 +223,3 @@ def test_the_measured_quantile_brackets_the_value() -> None:
         assert quantile.measured_lower is not None
         assert quantile.measured_upper is not None
         assert quantile.lower <= quantile.measured_lower <= quantile.value <= quantile.measured_upper <= quantile.upper
-
-
-def test_nothing_is_summarised_from_nothing() -> None:
-    assert summarise([]) == ()

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from robaudit.errors import RunError
 from robaudit.files import remove_leftovers, sealed, unsealed, write_atomically, writing
-from robaudit.store.folder import Lock, locked
+from robaudit.store.folder import locked
 
 REPLACED = r"was removed or replaced while robaudit was writing here; choose another --out"
 
@@ -94,13 +94,6 @@ def test_what_the_file_system_refuses_is_one_clear_error(call: str, tmp_path: Pa
     monkeypatch.undo()
     assert path.read_bytes() == b"old"
     assert names(tmp_path) == {"file"}
-
-
-def test_more_than_a_buffer_to_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os.fdopen", lambda handle, mode: open("/dev/full", mode))  # noqa: PTH123, SIM115
-    with pytest.raises(RunError, match="file: cannot be written: No space left on device"), writing(tmp_path / "file") as sink:
-        sink.write(bytes(10**6))
-    assert names(tmp_path) == set()
 
 
 @pytest.mark.parametrize("what", ["missing", "a file"])
@@ -304,17 +297,3 @@ def test_a_sealed_document_comes_back_and_a_changed_one_does_not(document: dict[
     assert unsealed(written, Path("run.json")) == document
     with pytest.raises(RunError, match="checksum does not match"):
         unsealed({**written, "another": 1 if "another" not in document else [document["another"]]}, Path("run.json"))
-
-
-def test_a_folder_that_goes_in_the_middle_of_a_write(tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    folder.mkdir()
-
-    def write(lock: Lock) -> None:
-        with writing(folder / "part", lock.check) as sink:
-            sink.write(b"rows")
-            shutil.rmtree(folder)
-
-    with locked(folder) as lock, pytest.raises(RunError, match=REPLACED):
-        write(lock)
-    assert not folder.exists()

@@ -1,22 +1,17 @@
-"""The run folder: atomic writes and the lock."""
+"""A finished run: its groups, and what is no run folder."""
 
 from __future__ import annotations
 
-import json
 import math
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from robaudit.errors import RunError
-from robaudit.files import json_bytes, write_atomically
+from robaudit.files import json_bytes
 from robaudit.levels import LevelChoice, NoiseLevel
-from robaudit.quantities import P_ROBUST, Quantity
 from robaudit.rows import COLUMNS, Row, read_row
-from robaudit.store.folder import locked
 from robaudit.store.run import Run, read_run
 from tests.levels import sigma
 
@@ -40,32 +35,6 @@ def row(sample: str = "0", at: NoiseLevel = LOW, estimator: str = "mc", value: f
 def test_not_a_number_is_never_written() -> None:
     with pytest.raises(ValueError, match="not JSON compliant"):
         json_bytes({"value": math.nan})
-
-
-def test_write_leaves_the_old_file_or_the_new_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "file"
-    write_atomically(path, b"old")
-    monkeypatch.setattr("os.fsync", lambda handle: (_ for _ in ()).throw(OSError(28, "No space left on device")))
-    with pytest.raises(RunError, match="file: cannot be written: No space left on device; free the disk or choose another folder"):
-        write_atomically(path, b"new")
-    assert path.read_bytes() == b"old"
-    assert [p.name for p in tmp_path.iterdir()] == ["file"], "no temporary file is left"
-
-
-def test_lock_dies_with_its_process(tmp_path: Path) -> None:
-    code = "import os, sys, pathlib\nfrom robaudit.store.folder import locked\nwith locked(pathlib.Path(sys.argv[1])):\n    os._exit(9)\n"
-    assert subprocess.run([sys.executable, "-c", code, tmp_path], check=False, timeout=60).returncode == 9
-    assert (tmp_path / ".lock").exists()
-    with locked(tmp_path), pytest.raises(RunError, match="another robaudit is writing here"), locked(tmp_path):
-        pass
-    with locked(tmp_path):
-        pass
-
-
-@pytest.mark.parametrize("quantity", [P_ROBUST, Quantity("loss", "nats", 0.0, math.inf, False), Quantity("x", "y", -math.inf, math.inf)])
-def test_quantities_come_back(quantity: Quantity) -> None:
-    document = json.loads(json_bytes(quantity.document()))
-    assert Run(Path(), {"quantities": [document]}, ()).quantities == {quantity.name: quantity}
 
 
 def test_groups_keep_the_runs_order() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -316,24 +315,3 @@ def test_a_folder_that_is_gone_is_the_reason(tmp_path: Path) -> None:
             state.write(Flush([one("more", NAMES[0])]))
     assert [p.name for p in make_anew.iterdir()] == ["state.db"]
     assert (make_anew / "state.db").read_bytes() == before
-
-
-def test_a_reader_does_not_see_half_of_a_flush(tmp_path: Path) -> None:
-    """Rows of a flush come together, however often one looks."""
-    State.create(tmp_path / "state.db", lambda: None).close()
-    stop, counts = threading.Event(), set[int]()
-
-    def look() -> None:
-        while not stop.is_set():
-            counts.add(states.query(tmp_path, "SELECT count(*) FROM rows")[0][0])
-
-    reader = threading.Thread(target=look)
-    reader.start()
-    try:
-        with State(tmp_path / "state.db") as state:
-            for number in range(30):
-                state.write(Flush([one(f"{number}.{i}", NAMES[0]) for i in range(50)]))
-    finally:
-        stop.set()
-        reader.join()
-    assert {count % 50 for count in counts} == {0}

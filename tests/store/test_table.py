@@ -10,7 +10,6 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import duckdb
-import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -81,11 +80,6 @@ def test_what_is_no_number_stays_so() -> None:
     assert math.isnan(found["value"][0].as_py())
     assert found["lower"][0].as_py() == -math.inf
     assert found["upper"].null_count == 1
-
-
-def test_numpy_scalars_are_numbers() -> None:
-    row = replace(ROW, value=np.float64(0.5), predicted=np.int64(3), correct=np.bool_(True))  # type: ignore[arg-type]
-    assert arrow_table([row]).select(["value", "predicted", "correct"]).to_pylist() == [{"value": 0.5, "predicted": 3, "correct": True}]
 
 
 def test_memory_does_not_grow_with_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,7 +42,7 @@ def sketch(found: Sequence[Found[CertifiedAccuracy]], _: Ask) -> Sketch:
     named = dict(zip(names := list(dict.fromkeys(keys)), told_apart(names), strict=True))
     styles = dict(list(zip(named.values(), styles_of(names), strict=True))[:_MOST_LINES])
     lines = [(named[key], one.record) for key, one in zip(keys, found, strict=True) if named[key] in styles]
-    norms = list(dict.fromkeys(accuracy.certificates.norm for _, accuracy in lines))
+    norms = list(dict.fromkeys(accuracy.certificates.key.norm for _, accuracy in lines))
     return Sketch(
         title="Certified accuracy against radius",
         caption=" ".join(_caption(lines, list(named.values())[_MOST_LINES:])),
@@ -73,14 +73,14 @@ def _caption(lines: Sequence[Line], left: Sequence[str]) -> Iterator[str]:
             words.append(f"at most {one.certificates.possible:.3g} possible")
         if one.certificates.asked is not None:
             words.append(f"a lower bound but at {one.certificates.asked:g}, which its images were asked about")
-        yield f"{name}{f' ({one.certificates.norm})' if one.certificates.norm else ''}: {', '.join(words)}."
+        yield f"{name}{f' ({one.certificates.key.norm})' if one.certificates.key.norm else ''}: {', '.join(words)}."
     if left:
         yield f"Not shown: {', '.join(left)}."
 
 
 def _draw(body: SubFigure, look: PictureSize, norms: Sequence[str], lines: Sequence[Line], styles: Mapping[str, dict[str, Any]]) -> None:
     for ax, norm in zip(panels(body, len(norms), look, _WIDE, sharey=True), norms, strict=True):
-        mine = [(styles[name], one) for name, one in lines if one.certificates.norm == norm]
+        mine = [(styles[name], one) for name, one in lines if one.certificates.key.norm == norm]
         end = 1.05 * max(*(one.largest for _, one in mine), 1e-12)
         for style, one in mine:
             _curve(ax, one, end, style)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from robaudit.datasets.base import Dataset, Sample, first_samples
-from robaudit.noise.registry import Noise
+from robaudit.noise.process import NoiseProcess
 from robaudit.report.gallery import first_copy
 from robaudit.report.numbers import level_numbers
 from robaudit.report.pictures.flagged import Pixels, sized
@@ -38,7 +38,7 @@ class Preview:
     images: tuple[tuple[Pixels, ...], ...]
 
 
-def previews(noises: Sequence[Noise], dataset: Dataset, images: int, seed: int) -> tuple[Preview, ...]:
+def previews(noises: Sequence[NoiseProcess], dataset: Dataset, images: int, seed: int) -> tuple[Preview, ...]:
     """The first images of a data set under each noise, by the first draw of the run's own noise; at most seven levels of each.
 
     Args:
@@ -54,8 +54,8 @@ def previews(noises: Sequence[Noise], dataset: Dataset, images: int, seed: int) 
     return tuple(_preview(noise, samples, seed) for noise in noises)
 
 
-def _preview(noise: Noise, samples: Sequence[Sample], seed: int) -> Preview:
-    source, texts = noise.source(seed, torch.device("cpu")), level_numbers(noise.levels)
+def _preview(noise: NoiseProcess, samples: Sequence[Sample], seed: int) -> Preview:
+    source, texts = noise.seeded(seed, torch.device("cpu")), level_numbers(noise.levels)
     count = min(MOST_LEVELS, len(noise.levels))
     places = [round(i * (len(noise.levels) - 1) / max(1, count - 1)) for i in range(count)]
     shown = [noise.levels[i] for i in places]

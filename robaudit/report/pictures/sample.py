@@ -17,7 +17,7 @@ from robaudit.report.pictures.page import PictureSize, Sketch, fitted, log_scale
 from robaudit.report.pictures.style import BLUE, CARD, FAINT, GREEN, GREY, GRID, INK, OLIVE, ORANGE, PURPLE, RED, TEAL, quiet
 from robaudit.report.sections import Ask, Found
 from robaudit.rows import Row
-from robaudit.stats.relations import NoiseFacts, Setting, approximate, is_vote, norm_factor, norm_of
+from robaudit.stats.relations import NoiseEntry, Setting, approximate, is_vote, norm_factor, norm_of
 from robaudit.stats.spectrum import Band, SampleSpectrum, Spectrum, band_of
 from robaudit.store.run import Run
 from robaudit.text import class_name, printable, shortened
@@ -146,15 +146,15 @@ def portrait_of(run: Run, sample: SampleSpectrum, source: ImageSource | None = N
     return _with_images(made, run, source)
 
 
-def usual_length(noise: NoiseFacts, level: float, pixels: int) -> float | None:
+def usual_length(noise: NoiseEntry, level: float, pixels: int) -> float | None:
     """The root mean square of the l2 norm of the noise, before clipping; None for kinds whose noise depends on the image."""
-    if noise.kind in (GAUSSIAN, "laplace"):
+    if noise["kind"] in (GAUSSIAN, "laplace"):
         return level * math.sqrt(pixels)
-    if noise.kind != "uniform":
+    if noise["kind"] != "uniform":
         return None
-    if noise.options.get("support") == "sphere":
+    if noise.get("support") == "sphere":
         return level
-    return level * math.sqrt(pixels / (3.0 if noise.options.get("norm", "linf") == "linf" else pixels + 2.0))
+    return level * math.sqrt(pixels / (3.0 if noise.get("norm", "linf") == "linf" else pixels + 2.0))
 
 
 def _title(sample: SampleSpectrum, run: Run) -> str:

@@ -97,5 +97,5 @@ def _panel(ax: Axes, scores: Scores, look: PictureSize) -> set[str]:
     few_ticks(ax.xaxis, 4)
     few_ticks(ax.yaxis, 4)
     ax.set_xlabel("difficulty g (right: easier)")
-    ax.set_ylabel(fitted(f"{radii.norm} radius" if radii.norm else radii.key.quantity, _HIGH - 0.5, look.size))
+    ax.set_ylabel(fitted(f"{radii.key.norm} radius" if radii.key.norm else radii.key.quantity, _HIGH - 0.5, look.size))
     return there

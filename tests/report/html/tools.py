@@ -56,7 +56,7 @@ def hand_made(results: Iterable[Row], **info: Any) -> Run:
         "model": {"path": "m.pt"},
         "dataset": {"kind": "npz", "path": "gone.npz"},
         "noise": [{"kind": "gaussian", "name": "gaussian", "clip": False, "sigma": [0.1]}],
-        "estimators": [{"name": "mc", "options": {}}],
+        "estimators": [{"name": "mc", "label": "mc", "options": {}}],
         "run": {"seed": 0},
     }
     probability = {"unit": "probability", "low": 0.0, "high": 1.0, "higher_is_better": True}

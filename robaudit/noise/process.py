@@ -1,0 +1,305 @@
+"""A noise of a run: the map with its normal variables, seeded so that batch, order and level never change them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from robaudit.errors import NoiseError
+from robaudit.files import file_sha256
+from robaudit.levels import NoiseLevel
+from robaudit.noise.base import AdditiveNoise, Noise, Shape
+from robaudit.noise.frames import FRAME, orthogonal_frame, patch_of
+from robaudit.plugins import BrokenContractError, blaming, is_ours, shown
+
+_KEPT_BYTES = 2**26
+_MASK32 = 0xFFFFFFFF
+_CPU = torch.device("cpu")
+
+
+@dataclass(frozen=True)
+class NoiseProcess:
+    """A noise of a run, with standard normal draws that depend only on (run seed, kind, sample id, draw number) and the kind of device.
+
+    The same draws z serve every level and every model, so differences between them are paired (common random numbers).
+    Methods of the map that may be a plugin's are called here: an exception names the plugin.
+
+    Attributes:
+        noise: the map from normal variables to pixels, with its options.
+        kind: the plugin's registered name, which seeds the draws.
+        seed: the run's seed.
+        device: where the draws are made; CPU and CUDA streams differ from each other.
+        dtype: of the draws.
+        levels: of the run, in the spec's order.
+        stream: a name for draws independent of the unnamed ones at every seed: a check of a run must not share its noise.
+    """
+
+    noise: Noise
+    kind: str
+    seed: int = 0
+    device: torch.device = _CPU
+    dtype: torch.dtype = torch.float32
+    levels: tuple[NoiseLevel, ...] = ()
+    stream: str = ""
+
+    @property
+    def label(self) -> str:
+        """Its name in the results."""
+        return self.noise.name or self.kind
+
+    @property
+    def digests(self) -> dict[str, str]:
+        """sha256 of the files behind the noise, by name."""
+        return {path.name: file_sha256(path) or "" for path in self.noise.files}
+
+    def seeded(self, seed: int, device: torch.device, dtype: torch.dtype = torch.float32, *, stream: str = "") -> NoiseProcess:
+        """The same noise with other draws."""
+        return replace(self, seed=seed, device=device, dtype=dtype, stream=stream)
+
+    def blocks(self, sample_id: str, draws: int, shape: Shape, start: int = 0) -> Iterator[Tensor]:
+        """Yield ``draws`` draws of a sample from number ``start`` on, block by block, as (n, *latent_shape) tensors.
+
+        Draws are made in float32 for any dtype, so that fp32 and fp64 runs see the same noise.
+
+        Args:
+            sample_id: of the image; before an id, a purpose gives other draws.
+            draws: number of draws.
+            shape: channels, height, width of the image.
+            start: the first one's number.
+        """
+        return self._blocks(sample_id, draws, self.noise.latent_shape(shape), start)
+
+    def scalars(self, sample_id: str, draws: int) -> Iterator[Tensor]:
+        """Like :meth:`blocks`, of single numbers (n,)."""
+        return (block[:, 0] for block in self._blocks(sample_id, draws, (1,), 0))
+
+    def _blocks(self, sample_id: str, draws: int, shape: tuple[int, ...], start: int) -> Iterator[Tensor]:
+        key, size = self._key(sample_id), self._block_size(shape)
+        for block in range(start // size, -(-(start + draws) // size)):
+            z = self._block(key, block, (size, *shape))
+            yield z[max(0, start - block * size) : start + draws - block * size].to(self.dtype)
+
+    def chosen(self, wanted: Sequence[tuple[str, NDArray[np.int64]]], shape: Shape) -> Iterator[tuple[int, Tensor]]:
+        """Yield chosen draws of several samples, block by block. Their numbers go to the device in one non-blocking copy.
+
+        Args:
+            wanted: ids of samples, and the numbers of their draws, ascending.
+            shape: of the image.
+
+        Yields:
+            Which of the samples, and draws (n, *latent_shape), in the order of their numbers.
+        """
+        latent = self.noise.latent_shape(shape)
+        size = self._block_size(latent)
+        places = torch.from_numpy(np.concatenate([numbers % size for _, numbers in wanted])).to(self.device, non_blocking=True)
+        done = 0
+        for which, (sample_id, numbers) in enumerate(wanted):
+            key = self._key(sample_id)
+            for group in np.split(numbers, np.flatnonzero(np.diff(numbers // size)) + 1):
+                if len(group):
+                    first, n = int(group[0]), len(group)
+                    z = self._block(key, first // size, (size, *latent))
+                    run = int(group[-1]) - first + 1 == n
+                    yield which, (z[first % size :][:n] if run else z[places[done : done + n]]).to(self.dtype)
+                    done += n
+
+    def frames(self, sample_id: str, draws: int, shape: Shape, start: int = 0) -> Iterator[Tensor]:
+        """Like :meth:`blocks`, with draws that are coupled in frames of 48 (:func:`~robaudit.noise.frames.orthogonal_frame`).
+
+        Their stream is a different one, so they are independent of :meth:`blocks`; images without frames get the draws of :meth:`blocks`.
+        """
+        latent = self.noise.latent_shape(shape)
+        if patch_of(latent) is None:
+            yield from self.blocks(sample_id, draws, shape, start)
+            return
+        for number in range(start // FRAME, -(-(start + draws) // FRAME)):
+            frame = self._frame(sample_id, number, latent)
+            yield frame[max(0, start - number * FRAME) : start + draws - number * FRAME].to(self.dtype)
+
+    def _frame(self, sample_id: str, number: int, shape: tuple[int, ...]) -> Tensor:
+        """A frame, cached for the next call: the draws of an image often continue where they stopped."""
+        name = sample_id, number, shape
+        if name not in self._frames:
+            channels, height, width = shape
+            self._generator.manual_seed(block_seed(stream_key(self.seed, f"{self._name} frames", sample_id), number))
+            self._frames[name] = orthogonal_frame((channels, height, width), self._generator)
+            while len(self._frames) > 1 and sum(frame.nbytes for frame in self._frames.values()) > _KEPT_BYTES:
+                self._frames.popitem(last=False)
+        self._frames.move_to_end(name)
+        return self._frames[name]
+
+    def pool(self, ids: Sequence[str], shape: Shape, most_bytes: int) -> DrawPool | None:
+        """The draws of :meth:`blocks` for many samples, cached on a CUDA device; None on the CPU, or if the map takes a single level."""
+        if not self.noise.by_row or self.device.type == "cpu":
+            return None
+        latent = self.noise.latent_shape(shape)
+        return DrawPool([self._key(one) for one in ids], latent, self._block_size(latent), most_bytes, self)
+
+    def fill(self, block: Tensor, key: int, number: int) -> Tensor:
+        """Fill a float32 block of draws: block ``number`` of the stream of this key."""
+        self._generator.manual_seed(block_seed(key, number))
+        return block.normal_(generator=self._generator)
+
+    def _block(self, key: int, block: int, shape: tuple[int, ...]) -> Tensor:
+        return self.fill(torch.empty(shape, device=self.device, dtype=torch.float32), key, block)
+
+    def _block_size(self, shape: tuple[int, ...]) -> int:
+        return block_size(torch.Size(shape).numel(), self.device)
+
+    def _key(self, sample_id: str) -> int:
+        return stream_key(self.seed, self._name, sample_id)
+
+    @property
+    def _name(self) -> str:
+        return f"{self.kind} {self.stream} stream" if self.stream else self.kind
+
+    @cached_property
+    def _frames(self) -> OrderedDict[tuple[str, int, tuple[int, ...]], Tensor]:
+        return OrderedDict()
+
+    @cached_property
+    def _generator(self) -> torch.Generator:
+        return torch.Generator(device=self.device)  # of its own: the global one is never touched
+
+    def check(self, shape: Shape, labels: Iterable[tuple[str, int]]) -> None:
+        """Check the noise against the images and their labels.
+
+        Args:
+            shape: channels, height, width of the images.
+            labels: sample ids and labels (-1: none), if known; read only by noises with labels of their own.
+
+        Raises:
+            SpecError, DataError: they do not fit.
+        """
+        with self._blaming():
+            self.noise.check(shape, [at.number for at in self.levels])
+            self.noise.check_labels(labels)
+
+    def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str], out: Tensor | None = None) -> Tensor:
+        """:meth:`Noise.noisy <robaudit.noise.base.Noise.noisy>`."""
+        with self._blaming():
+            return self._valid(self.noise.noisy(x, z, level, ids=ids, out=out), "noisy", (len(z), *x.shape[1:]), x.dtype)
+
+    def derivative(self, z: Tensor, level: float) -> Tensor | None:
+        """:meth:`Noise.derivative <robaudit.noise.base.Noise.derivative>`."""
+        with self._blaming():
+            return self.noise.derivative(z, level)
+
+    def amplitude(self, level: float, shape: Shape) -> float:
+        """a(level) of additive noise."""
+        with self._blaming():
+            return self.additive.amplitude(level, shape)
+
+    def gram(self, gradients: Tensor, x: Tensor) -> Tensor:
+        """:meth:`AdditiveNoise.gram <robaudit.noise.base.AdditiveNoise.gram>` of additive noise."""
+        with self._blaming():
+            return self._valid(self.additive.gram(gradients, x), "gram", (*gradients.shape[:2], gradients.shape[1]), torch.float64)
+
+    @property
+    def additive(self) -> AdditiveNoise:
+        """The map, for estimators that use its covariance.
+
+        Raises:
+            ValueError: it has no covariance; estimators that need one declare it.
+        """
+        if not isinstance(self.noise, AdditiveNoise):
+            raise ValueError("the noise has no known covariance; declare Need.COVARIANCE")  # noqa: TRY004  a broken contract, not a type
+        return self.noise
+
+    def _blaming(self) -> AbstractContextManager[None]:
+        return blaming(f"noise {self.label}", type(self.noise), NoiseError)
+
+    def _valid(self, found: Tensor, method: str, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+        """What a method of a plugin returned, if it is a finite tensor of this shape and type."""
+        if is_ours(type(self.noise)):
+            return found
+        if not isinstance(found, Tensor) or found.shape != shape or found.dtype != dtype:
+            raise BrokenContractError(f"{method}() returned {shown(found)}, not a {dtype} tensor of shape {shape}")
+        if not found.isfinite().all():
+            raise BrokenContractError(f"{method}() returned values that are not finite")
+        return found
+
+
+class DrawPool:
+    """The draws of several samples on a CUDA device, where choosing many takes one launch.
+
+    Args:
+        keys: of the samples' streams.
+        shape: of a draw.
+        size: draws in a block.
+        most_bytes: largest size of the pool.
+        draws: fills the blocks.
+    """
+
+    def __init__(self, keys: Sequence[int], shape: tuple[int, ...], size: int, most_bytes: int, draws: NoiseProcess) -> None:
+        self._keys, self._shape, self._size, self._draws = keys, shape, size, draws
+        self._most = most_bytes // (4 * len(keys) * torch.Size(shape).numel())
+        self._filled = [0] * len(keys)  # blocks of each sample
+        self._kept: Tensor | None = None  # (samples, draws, *shape)
+
+    def holding(self, samples: Sequence[int], draws: int, like: Tensor) -> Tensor | None:
+        """The pool (samples, at least ``draws``, *shape), float32, with the draws of these samples filled in; None if it grows too large.
+
+        Args:
+            samples: indices of the samples needed.
+            draws: number of draws of each.
+            like: a tensor on the device.
+        """
+        blocks = -(-draws // self._size)
+        if self._kept is None or self._kept.shape[1] < blocks * self._size:
+            before, wanted = self._kept, blocks * self._size
+            if wanted > self._most:
+                return None
+            self._kept = like.new_empty((len(self._keys), wanted, *self._shape), dtype=torch.float32)
+            if before is not None:
+                self._kept[:, : before.shape[1]] = before
+        for sample in samples:
+            for block in range(self._filled[sample], blocks):
+                self._draws.fill(self._kept[sample, block * self._size : (block + 1) * self._size], self._keys[sample], block)
+            self._filled[sample] = max(self._filled[sample], blocks)
+        return self._kept
+
+
+def stream_key(seed: int, kind: str, sample_id: str) -> int:
+    """64 bits that identify the noise of one sample: blake2b of seed, kind and id (never of the level, batch or order)."""
+    text = f"{seed}\x1f{kind}\x1f{sample_id}".encode()
+    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
+
+
+def block_seed(key: int, block: int) -> int:
+    """The generator seed of one block of draws of a sample.
+
+    torch's CPU generator uses only the low 32 bits of a seed. They are a permutation of the block number that the key chooses
+    (murmur3's finaliser twice, each half of the key mixed in before one of them): no two of a sample's first 2^32 blocks share
+    a stream, and two samples share single blocks only by coincidence (2^-32 a pair of blocks), never a run of them.
+    The high 32 bits, used on CUDA, are the key's.
+    """
+    low = _mix(_mix((block & _MASK32) ^ (key & _MASK32)) ^ (key >> 32))
+    return ((key >> 32) << 32 | low) & 0x7FFFFFFFFFFFFFFF
+
+
+def _mix(x: int) -> int:
+    """murmur3's finaliser: a bijection of 32 bits in which every bit depends on every other."""
+    x ^= x >> 16
+    x = (x * 0x85EBCA6B) & _MASK32
+    x ^= x >> 13
+    x = (x * 0xC2B2AE35) & _MASK32
+    return x ^ (x >> 16)
+
+
+def block_size(values_per_draw: int, device: torch.device = _CPU) -> int:
+    """Draws in a block, 1 to 256: a fixed function of the image size and the kind of device.
+
+    A block has about 2^16 values on the CPU, for its caches, and 2^23 on CUDA, where a block is a launch.
+    """
+    values = 2**16 if device.type == "cpu" else 2**23
+    return max(1, min(256, values // max(1, values_per_draw)))
