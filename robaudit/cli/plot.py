@@ -145,18 +145,19 @@ def _noise(
     Raises:
         RobauditError: the spec has no noise at any level, the noise does not fit the images, or they cannot be read.
     """
+    from robaudit.spec.load import load_spec
 
     if images > _MOST_PREVIEWED:
         raise SpecError(f"--max-images {images}", "does not fit the picture", f"give at most {_MOST_PREVIEWED}")
+    written = load_spec(path, settings=settings or (), sigmas=sigma or (), noises=noise or (), levels=level or ())
     from robaudit.auditing.prepare import check_noises
     from robaudit.datasets.base import first_samples
     from robaudit.datasets.load import open_dataset
     from robaudit.models.pretrained import filled
     from robaudit.noise.registry import build
     from robaudit.report.pictures.noise import sketch
-    from robaudit.spec.load import load_spec
 
-    spec = filled(load_spec(path, settings=settings or (), sigmas=sigma or (), noises=noise or (), levels=level or ()))
+    spec = filled(written)
     found = tuple(one for one in build(spec.noise, spec.base_dir, spec.origin) if one.levels)
     if not found:
         raise SpecError(str(path), "has no noise at any level to draw", "add one, such as noise: {sigma: 0.05}, or --set noise.sigma=0.05")

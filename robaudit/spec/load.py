@@ -222,21 +222,21 @@ def put(raw: dict[str, Any], location: Location, value: object) -> None:
         SpecError: a part of the location is not a section.
     """
     target: Any = raw
+    where = ".".join(map(str, location))
     for i, part in enumerate(location):
         if isinstance(target, list) and len(target) == 1 and not isinstance(part, int):
             target = target[0]
-        where = ".".join(map(str, location))
+        inside: Any = target
         if isinstance(target, list) and not (isinstance(part, int) and part < len(target)):
             raise SpecError(where, f"{part!r} is not an index of the list", f"it has {len(target)} entries, from 0")
         if not isinstance(target, dict | list):
             section = ".".join(map(str, location[:i]))
             raise SpecError(where, f"{section} is not a section of the spec", "a section is a mapping (key: value)")
         if i == len(location) - 1:
-            target[part] = value
-        else:
-            if isinstance(target, dict) and target.get(part) is None:
-                target[part] = {}
-            target = target[part]
+            inside[part] = value
+        elif isinstance(target, dict) and target.get(part) is None:
+            inside[part] = {}
+        target = inside[part]
 
 
 def apply_setting(raw: dict[str, Any], setting: str) -> None:
@@ -308,8 +308,8 @@ def _with_options(entry: object) -> object:
     """An entry of the list of estimators as ``{name: options}``, if it is one."""
     if isinstance(entry, str):
         return {entry: {}}
-    if isinstance(entry, dict) and "name" in entry and entry.keys() <= {"name", "options"}:
-        return {entry["name"]: entry.get("options") or {}}
+    if isinstance(entry, dict) and "name" in entry and isinstance(entry.get("options") or {}, dict):
+        return {entry["name"]: {**{key: entry[key] for key in entry if key not in ("name", "options")}, **(entry.get("options") or {})}}
     if isinstance(entry, dict) and len(entry) == 1:
         return {name: {} if options is None else options for name, options in entry.items()}
     return entry
