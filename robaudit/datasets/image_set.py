@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from robaudit.datasets.python_callable import OwnIds
 
 ONE_BY_ONE = threading.RLock()
-"""Held while code of a program or a library reads an item: it may not be thread-safe."""
+"""Held while code of a program or a library, which may not be thread-safe, reads an item."""
 
 
 class ImageSet:
@@ -27,12 +27,12 @@ class ImageSet:
     Args:
         where: its name in messages.
         items: gives an image for an index, or, with ``parts``, a sample.
-        decode: the pixels of an image, and of its place for messages.
+        decode: returns the pixels of an image; its second argument is the sample's name in messages.
         labels: (n,); -1: none. None: without labels, or those of the samples, unknown before they are read.
         ids: by index; default: the index as text.
         class_names: by class index.
-        parts: image and label of a sample, and of its place for messages.
-        parallel: whether several threads may read items at once, as code of a program may not allow.
+        parts: separates a sample into image and label; its second argument is the sample's name in messages.
+        parallel: whether several threads may read items at once.
     """
 
     def __init__(
