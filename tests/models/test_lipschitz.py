@@ -168,6 +168,7 @@ FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "replicated": lambda x: F.pad(x, (2, 2, 1, 1), mode="replicate"),
     "nearest": lambda x: F.interpolate(x, scale_factor=2),
     "bilinear": lambda x: F.interpolate(x, size=(9, 5), mode="bilinear"),
+    "windows": lambda x: x.unfold(2, 3, 2),
     "unfolded": lambda x: F.unfold(x, 3, padding=1),
     "shuffled": lambda x: F.pixel_shuffle(x.reshape(len(x), 8, 3, 3), 2),
     "permuted": lambda x: x.permute(0, 3, 1, 2).flip(1)[:, 1:],
