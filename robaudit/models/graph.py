@@ -22,9 +22,9 @@ from robaudit.models.base import LoadedNetwork
 Model = Callable[[Tensor], Tensor]
 Shape = tuple[int, ...]
 
-_COPIES = frozenset({"clone", "to_copy", "alias", "detach", "lift_fresh"})
+_COPIES = frozenset({"clone", "to_copy", "alias", "detach"})
 """The result is the operand, perhaps in another format."""
-_VIEWS = frozenset({"view", "unsafe_view", "reshape_alias", "reshape"})
+_VIEWS = frozenset({"view", "unsafe_view", "reshape_alias"})
 _LEAVING = frozenset({"numpy", "tolist", "__array__", "__dlpack__"})
 
 
@@ -96,7 +96,9 @@ class Step:
         def run(x: Tensor) -> Tensor:
             value = x.clone() if writes else x
             given = {key: tree_map(lambda one: value if one is operand else one, one) for key, one in fixed.items()}
-            if size and operand.whole:  # the images come first, perhaps folded together with something else
+            if (
+                isinstance(size, list | tuple) and size and operand.whole
+            ):  # the images come first, perhaps folded together with something else
                 given["size"] = [size[0] * len(x) // operand.whole[0] if size[0] > 0 else size[0], *size[1:]]
             if self.name in _VIEWS:  # other values may lie otherwise in memory, and need a copy
                 return x.reshape(given["size"])

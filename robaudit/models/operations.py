@@ -140,7 +140,6 @@ _PRODUCTS = {
     "bmm": ("self", "mat2"),
     "mv": ("self", "vec"),
     "dot": ("self", "tensor"),
-    "linear": ("input", "weight"),
     "addmm": ("mat1", "mat2"),
     "addmv": ("mat", "vec"),
     "baddbmm": ("batch1", "batch2"),
@@ -151,23 +150,18 @@ _PRODUCTS = {
 def fixed_matrix(step: Step, operand: Operand) -> Tensor | None:
     """A (..., outputs, inputs) of an operation that multiplies each row, or column, of its operand with it; None for other operations."""
     left, right = _PRODUCTS.get(step.name, ("", ""))
-    factor = float(step.arguments.get("alpha", 1))
-    if operand.argument == left:
-        matrix: Tensor = step[right].double()
-        return factor * (matrix[None] if matrix.dim() == 1 else matrix if step.name == "linear" else matrix.mT)
-    if operand.argument == right and step.name != "linear":
-        matrix = step[left].double()
-        return factor * (matrix[None] if matrix.dim() == 1 else matrix)
-    return None
+    if operand.argument not in (left, right):
+        return None
+    other: Tensor = step[right if operand.argument == left else left].double()
+    matrix = other[None] if other.dim() == 1 else other.mT if operand.argument == left else other
+    return float(step.arguments.get("alpha", 1)) * matrix
 
 
 def _product(step: Step, operand: Operand) -> Norms:
     matrix = fixed_matrix(step, operand)
-    if matrix is not None:
-        return dense(matrix)
-    if operand.argument == "self":  # what is added to the product
+    if matrix is None:  # the operand is added to the product
         return _repeated(step, operand).times(float(step["beta"]))
-    raise NoRuleError("its weights depend on the pixels")  # of ``linear``
+    return dense(matrix)
 
 
 def _repeated(step: Step, operand: Operand) -> Norms:
@@ -298,7 +292,7 @@ def _rules(rule: Rule, names: str) -> dict[str, Rule]:
     return dict.fromkeys(names.split(), rule)
 
 
-CONVOLUTIONS = frozenset({"convolution", "convolution_overrideable", "cudnn_convolution", "mkldnn_convolution"})
+CONVOLUTIONS = frozenset({"convolution", "convolution_overrideable"})
 NORMALISATIONS = frozenset(
     {"native_batch_norm", "native_batch_norm_legit", "native_batch_norm_legit_no_training", "cudnn_batch_norm", "miopen_batch_norm"}
 )
@@ -306,9 +300,8 @@ RULES: dict[str, Rule] = {
     # every input goes to at most one output
     **_rules(
         Rule(_always(1.0), affine=True, moves=_anywhere),
-        """clone to_copy alias detach lift_fresh contiguous view unsafe_view reshape_alias reshape t transpose permute squeeze unsqueeze
-        flip roll slice select narrow split split_with_sizes unbind constant_pad_nd pixel_shuffle pixel_unshuffle channel_shuffle
-        native_channel_shuffle""",
+        """clone to_copy alias detach view unsafe_view reshape_alias t transpose permute squeeze unsqueeze flip roll slice
+        select split split_with_sizes unbind constant_pad_nd pixel_shuffle pixel_unshuffle channel_shuffle native_channel_shuffle""",
     ),
     **_rules(
         Rule(_repeats, affine=True),

@@ -19,8 +19,6 @@ from robaudit.models import LogitModel, from_module, load_model
 from robaudit.models.architectures import CifarResnet, ShallowCnn, digits_cnn, mlp, small_cnn
 from robaudit.models.lipschitz import Lipschitz, lipschitz_bound
 from robaudit.spec.model import ModelSpec
-from tests.models.conftest import ARCHITECTURES
-from tests.shared import MODELS, SHARED, card, needs_shared
 
 SHAPE = (2, 6, 6)
 IMAGE = torch.full(SHAPE, 0.5)
@@ -168,6 +166,7 @@ FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "replicated": lambda x: F.pad(x, (2, 2, 1, 1), mode="replicate"),
     "nearest": lambda x: F.interpolate(x, scale_factor=2),
     "bilinear": lambda x: F.interpolate(x, size=(9, 5), mode="bilinear"),
+    "windows": lambda x: x.unfold(2, 3, 2),
     "unfolded": lambda x: F.unfold(x, 3, padding=1),
     "shuffled": lambda x: F.pixel_shuffle(x.reshape(len(x), 8, 3, 3), 2),
     "permuted": lambda x: x.permute(0, 3, 1, 2).flip(1)[:, 1:],
@@ -456,21 +455,3 @@ def test_all_formats_of_a_network_have_the_same_bound(make: Callable[[], nn.Modu
         assert found.constant == pytest.approx(expected.constant, rel=1e-12)
         for norm in NORMS:
             torch.testing.assert_close(found.margins[norm], expected.margins[norm], rtol=1e-12, atol=0)
-
-
-@needs_shared
-@pytest.mark.parametrize("name", MODELS)
-def test_the_shared_networks(name: str) -> None:
-    """All three files agree, and the product of the exact norms of the layers bounds the network of dense layers."""
-    about = card(name)
-    folder, image = SHARED / "models" / name, torch.full(tuple(about["input_shape"]), 0.5)
-    architecture, options = ARCHITECTURES[name]
-    named = {"architecture": f"robaudit:{architecture}", "architecture_options": options}
-    files: dict[str, dict[str, Any]] = {"model.torchscript.pt": {}, "model.pt2": {}, "model.safetensors": named}
-    models = [loaded(folder / file, mean=about["mean"], std=about["std"], **more) for file, more in files.items()]
-    script, *others = (lipschitz_bound(model, image) for model in models)
-    assert all(script.constant == pytest.approx(other.constant, rel=1e-12) for other in others)
-    if name == "mnist_spectral_mlp":
-        model = loaded(folder / "model.pt2", mean=about["mean"], std=about["std"])
-        product = math.prod(float(torch.linalg.svdvals(w)[0]) for w in weights_of(model.network)) / about["std"][0]
-        assert product * (1 - 1e-7) <= script.constant["l2"] <= product * (1 + 1e-6)
