@@ -82,20 +82,20 @@ class SmoothedAttack(SearchedRadius):
     def estimate(self, batch: ImageBatch) -> list[tuple[Result, ...]]:
         """Search, in groups of images that fit into memory."""
         votes = count_votes(batch, range(len(batch.x)), 0, self.verify)
-        y = votes[:, :-1].argmax(1)
-        groups = groups_of(batch, self.copies)
-        found = {norm: [one for group in groups for one in self._nearest(batch, y, group, norm)] for norm in self.norm}
-        passes = [
-            (1 + self.verify + sum(one.forwards for one in ones), sum(one.backwards for one in ones))
-            for ones in zip(*found.values(), strict=True)
+        y, groups = votes[:, :-1].argmax(1), groups_of(batch, self.copies)
+        parts = [[self._nearest(batch, y, group, norm) for group in groups] for norm in self.norm]
+        found = [_Found(*map(torch.cat, zip(*of_norm, strict=True))) for of_norm in parts]
+        spent = torch.stack([torch.stack([one.forwards, one.backwards]) for one in found]).sum(0)  # (2, images)
+        passes = [(1 + self.verify + forwards, backwards) for forwards, backwards in spent.T.tolist()]
+        by_norm = [
+            self._rows(batch, votes, one, passes, self.limit(norm, shape_of(batch.x))) for norm, one in zip(self.norm, found, strict=True)
         ]
-        by_norm = [self._rows(batch, votes, found[norm], passes, self.limit(norm, shape_of(batch.x))) for norm in self.norm]
         return list(zip(*by_norm, strict=True))
 
     def _search(self, norm: Norm, cap: float) -> Search:
         return Search(norm, self.clip, cap, _CANDIDATES, _TARGETS, self.restarts, self.steps, self.polish)
 
-    def _nearest(self, batch: ImageBatch, y: Tensor, group: Tensor, norm: Norm) -> list[_Found]:
+    def _nearest(self, batch: ImageBatch, y: Tensor, group: Tensor, norm: Norm) -> _Found:
         """Search the soft vote, then the vote along the rays."""
         vote, search = SoftVote(batch, y[group], group, self.copies, PURPOSE), self._search(norm, self.limit(norm, shape_of(batch.x)))
         uniforms = partial(restart_uniforms, batch, group, f"{PURPOSE} {norm}")
@@ -105,44 +105,42 @@ class SmoothedAttack(SearchedRadius):
         sizes = size((rays.nearest.double() - batch.x[group].double()).flatten(1), norm)
         radius = torch.where(rays.flipped, sizes, torch.inf)
         forwards = rays.spent + self.copies * (1 + flips.gradients + flips.forwards)
-        columns = radius, rays.label, rays.kept, rays.other, forwards, self.copies * flips.gradients, rays.lost
-        return [_Found(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
+        return _Found(radius, rays.label, rays.kept, rays.other, forwards, self.copies * flips.gradients, rays.lost)
 
-    def _rows(
-        self, batch: ImageBatch, votes: Tensor, found: Sequence[_Found], passes: Sequence[tuple[int, int]], cap: float
-    ) -> list[Result]:
+    def _rows(self, batch: ImageBatch, votes: Tensor, found: _Found, passes: Sequence[tuple[int, int]], cap: float) -> list[Result]:
         first, second = votes[:, :-1].topk(2, dim=1).values.cpu().numpy().T
         sure = p_lower(first, np.maximum(first + second, 1), _LEVEL) > 0.5
-        radius = torch.tensor([one.radius if one.radius <= cap else torch.inf for one in found], dtype=torch.float64)
+        near = found.radius <= cap
+        columns = (votes[:, :-1].argmax(1), found.kept, found.other, near)
         searches = [
-            Searched(label=c, kept=one.kept, other=one.other) if one.radius <= cap else Searched(label=c)
-            for c, one in zip(votes[:, :-1].argmax(1).tolist(), found, strict=True)
+            Searched(label=c, kept=kept, other=other) if hit else Searched(label=c)
+            for c, kept, other, hit in zip(*(column.tolist() for column in columns), strict=True)
         ]
-        lost = [one.lost + broken for one, broken in zip(found, votes[:, -1].tolist(), strict=True)]
-        rows = rows_of(batch, radius, torch.tensor([one.label for one in found]), cap, self.interval, passes, lost, searches)
+        radius, lost = torch.where(near, found.radius, torch.inf), (found.lost + votes[:, -1]).tolist()
+        rows = rows_of(batch, radius, found.label, cap, self.interval, passes, lost, searches)
         remark = "the class of the vote is uncertain at the image itself"
         notes = [row.note if clear else "; ".join(filter(None, [remark, row.note])) for row, clear in zip(rows, sure.tolist(), strict=True)]
         return [replace(row, note=note) for row, note in zip(rows, notes, strict=True)]
 
 
 class _Found(NamedTuple):
-    """The nearest flip of an image's vote.
+    """The nearest flips of the images' votes (images,).
 
     Attributes:
-        radius: the norm; infinite if none was verified.
+        radius: the norm, float64; infinite if none was verified.
         label: the class that is ahead there.
         kept, other: copies there with the class of the image's vote, and with ``label``.
         forwards, backwards: passes.
         lost: copies whose logits were not finite.
     """
 
-    radius: float
-    label: int
-    kept: int
-    other: int
-    forwards: int
-    backwards: int
-    lost: int
+    radius: Tensor
+    label: Tensor
+    kept: Tensor
+    other: Tensor
+    forwards: Tensor
+    backwards: Tensor
+    lost: Tensor
 
 
 class _Rays:
@@ -159,7 +157,7 @@ class _Rays:
     Attributes:
         nearest: the first verified flip (images, channels, height, width).
         flipped: where there is one (images,), bool.
-        label, kept, other, spent, lost: see :class:`_Found` (images,), int64.
+        label, kept, other, spent, lost: see :class:`_Found`.
     """
 
     def __init__(self, batch: ImageBatch, group: Tensor, added: Tensor, y: Tensor, verify: int, *, clipped: bool) -> None:

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 import pytest
 
-from robaudit import plugins
 from robaudit.errors import RobauditError, SpecError
 from robaudit.estimators import registry
 from robaudit.estimators.base import Estimator
 from robaudit.estimators.mc import MonteCarlo
 from robaudit.estimators.softmax import Softmax
 from robaudit.spec.model import EstimatorSpec
+from tests.plugin import entries
 
-OURS = ("mc", "mmse", "mmse_mvs", "softmax", "taylor", "taylor_mvs")
-
-
-def points(monkeypatch: pytest.MonkeyPatch, **targets: str) -> None:
-    found = [EntryPoint(name.rstrip("_"), value, registry.GROUP) for name, value in targets.items()]
-    monkeypatch.setattr(plugins, "entry_points", lambda group: found if group == registry.GROUP else entry_points(group=group))
+OURS = "robaudit.estimators.mc:MonteCarlo"
 
 
 def specs(*entries: Any) -> list[EstimatorSpec]:
@@ -28,7 +22,7 @@ def specs(*entries: Any) -> list[EstimatorSpec]:
 
 
 def test_ours_are_registered_as_an_outsiders() -> None:
-    assert set(OURS) <= set(registry.registered())
+    assert {"mc", "mmse", "mmse_mvs", "softmax", "taylor", "taylor_mvs"} <= set(registry.registered())
     assert registry.load("mc") is MonteCarlo
 
 
@@ -38,17 +32,9 @@ def test_build_keeps_order_labels_and_options() -> None:
 
 
 def test_same_label_twice() -> None:
-    with pytest.raises(
-        SpecError, match=r"estimators\[1\]: two estimators are called 'mc'; give one a name of its own: \{softmax: \{label: "
-    ):
-        registry.build(
-            specs(
-                "mc",
-                {
-                    "softmax": {"label": "mc"},
-                },
-            )
-        )
+    says = r"estimators\[1\]: two estimators are called 'mc'; give one a name of its own: \{softmax: \{label: "
+    with pytest.raises(SpecError, match=says):
+        registry.build(specs("mc", {"softmax": {"label": "mc"}}))
 
 
 def test_unknown_name() -> None:
@@ -56,22 +42,20 @@ def test_unknown_name() -> None:
         registry.build(specs("tailor"))
 
 
-def test_two_packages_with_one_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    points(monkeypatch, mc="robaudit.estimators.mc:MonteCarlo", mc_="other:Mc")
-    with pytest.raises(
-        RobauditError, match=r"estimator mc: registered twice, as other:Mc and robaudit\.estimators\.mc:MonteCarlo; uninstall one"
-    ):
+def test_two_packages_with_one_name() -> None:
+    says = r"estimator mc: registered twice, as other:Mc and robaudit\.estimators\.mc:MonteCarlo; uninstall one"
+    with entries.only(registry.GROUP, {"mc": OURS, "mc_": "other:Mc"}), pytest.raises(RobauditError, match=says):
         registry.registered()
 
 
-def test_the_same_entry_point_seen_twice_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    points(monkeypatch, mc="robaudit.estimators.mc:MonteCarlo", mc_="robaudit.estimators.mc:MonteCarlo")
-    assert list(registry.registered()) == ["mc"]
+def test_the_same_entry_point_seen_twice_is_one() -> None:
+    with entries.only(registry.GROUP, {"mc": OURS, "mc_": OURS}):
+        assert list(registry.registered()) == ["mc"]
 
 
-def test_copied_instead_of_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    points(monkeypatch)
-    with pytest.raises(RobauditError, match=r"no entry point in the group robaudit\.estimators; install the package"):
+def test_copied_instead_of_installed() -> None:
+    says = r"no entry point in the group robaudit\.estimators; install the package"
+    with entries.only(registry.GROUP, {}), pytest.raises(RobauditError, match=says):
         registry.registered()
 
 
@@ -84,14 +68,13 @@ def test_copied_instead_of_installed(monkeypatch: pytest.MonkeyPatch) -> None:
         ("robaudit.estimators.mc:math", "is not a subclass of robaudit.Estimator"),
     ],
 )
-def test_broken_plugin(target: str, says: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    points(monkeypatch, thing=target)
-    with pytest.raises(RobauditError, match="estimator thing: ") as caught:
+def test_broken_plugin(target: str, says: str) -> None:
+    with entries.only(registry.GROUP, {"thing": target}), pytest.raises(RobauditError, match="estimator thing: ") as caught:
         registry.load("thing")
     assert says in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
-def test_a_broken_plugin_harms_only_those_who_ask_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    points(monkeypatch, mc="robaudit.estimators.mc:MonteCarlo", thing="no_such_package:Thing")
-    assert issubclass(registry.load("mc"), Estimator)
+def test_a_broken_plugin_harms_only_those_who_ask_for_it() -> None:
+    with entries.only(registry.GROUP, {"mc": OURS, "thing": "no_such_package:Thing"}):
+        assert issubclass(registry.load("mc"), Estimator)

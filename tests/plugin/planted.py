@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.metadata import EntryPoint, entry_points
 from typing import ClassVar
 
-import pytest
-
-from robaudit import Estimator, ImageBatch, Interval, Part, Result, plugins
+from robaudit import Estimator, ImageBatch, Interval, Part, Result
 from robaudit.estimators import registry
 from robaudit.estimators.base import Need
 from robaudit.estimators.certificate import CERTIFICATE, certificate
 from robaudit.estimators.radius_attack import RadiusAttack
 from robaudit.quantities import CERTIFIED
+from tests.plugin import entries
 
 
 class Planted(Estimator):
@@ -45,7 +43,5 @@ class Planted(Estimator):
 @contextmanager
 def installed() -> Iterator[None]:
     """As if it were installed, beside ours."""
-    found = [*entry_points(group=registry.GROUP), EntryPoint("planted", "tests.plugin.planted:Planted", registry.GROUP)]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plugins, "entry_points", lambda group: found if group == registry.GROUP else entry_points(group=group))
+    with entries.beside_ours(registry.GROUP, {"planted": "tests.plugin.planted:Planted"}):
         yield

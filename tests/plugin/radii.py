@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from importlib.metadata import EntryPoint, entry_points
 from typing import ClassVar, Literal
 
-import pytest
 from pydantic import Field
 
-from robaudit import Estimator, ImageBatch, Interval, IntervalKind, Part, Result, plugins
+from robaudit import Estimator, ImageBatch, Interval, IntervalKind, Part, Result
 from robaudit.estimators import registry
 from robaudit.estimators.base import Need
 from robaudit.estimators.difficulty import ease
 from robaudit.quantities import RADIUS, TOLERANCE
 from robaudit.results import CleanImage
+from tests.plugin import entries
 
 _KINDS = {"exact": IntervalKind.EXACT, "upper": IntervalKind.UPPER_BOUND}
 
@@ -110,7 +109,5 @@ class Tolerance(Estimator):
 def installed(more: Mapping[str, str] | None = None) -> Iterator[None]:
     """Both as if they were installed, beside ours, and more by name."""
     names = {"radii": "tests.plugin.radii:Radii", "tolerance": "tests.plugin.radii:Tolerance", **(more or {})}
-    found = [*entry_points(group=registry.GROUP), *(EntryPoint(name, value, registry.GROUP) for name, value in names.items())]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plugins, "entry_points", lambda group: found if group == registry.GROUP else entry_points(group=group))
+    with entries.beside_ours(registry.GROUP, names):
         yield

@@ -4,29 +4,27 @@ from __future__ import annotations
 
 import json
 import re
-from importlib.metadata import EntryPoint, entry_points
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
 
-from robaudit import AuditSpec, ImageBatch, audit, plugins, read_run
+from robaudit import AuditSpec, ImageBatch, audit, read_run
 from robaudit.estimators import registry
 from tests.conftest import RunCli
+from tests.plugin import entries
 from tests.plugin.faulty import FAULTS, estimates
 from tests.specs import digits, write
 
 
 @pytest.fixture(autouse=True)
-def installed(monkeypatch: pytest.MonkeyPatch) -> None:
+def installed() -> Iterator[None]:
     """The faulty estimators as if they were installed, beside mc."""
-    names = {"mc": "robaudit.estimators.mc:MonteCarlo"}
-    names |= {
-        name.lower(): f"tests.plugin.faulty:{name}"
-        for name in ("Faulty", "WithoutPasses", "Undeclared", "Unfinished", "Numpy", "Demanding", "Refusing")
-    }
-    found = [EntryPoint(name, value, registry.GROUP) for name, value in names.items()]
-    monkeypatch.setattr(plugins, "entry_points", lambda group: found if group == registry.GROUP else entry_points(group=group))
+    faulty = ("Faulty", "WithoutPasses", "Undeclared", "Unfinished", "Numpy", "Demanding", "Refusing")
+    names = {name.lower(): f"tests.plugin.faulty:{name}" for name in faulty}
+    with entries.only(registry.GROUP, {"mc": "robaudit.estimators.mc:MonteCarlo", **names}):
+        yield
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -64,10 +62,9 @@ def test_numbers_of_numpy_are_numbers(tmp_path: Path) -> None:
     assert {(row.value, row.flips_to, row.numbers["x"]) for row in run.rows} == {(0.5, 1, 2.0)}
 
 
-def test_an_option_without_a_default_is_listed(run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
-    point = EntryPoint("demanding", "tests.plugin.faulty:Demanding", registry.GROUP)
-    monkeypatch.setattr(plugins, "entry_points", lambda group: [point])
-    code, out, _ = run_cli("list", "estimators", "--format", "json")
+def test_an_option_without_a_default_is_listed(run_cli: RunCli) -> None:
+    with entries.only(registry.GROUP, {"demanding": "tests.plugin.faulty:Demanding"}):
+        code, out, _ = run_cli("list", "estimators", "--format", "json")
     (entry,) = json.loads(out)
     assert (code, entry["name"]) == (0, "demanding")
     assert "wanted (required)" in entry["options"]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from importlib.metadata import EntryPoint, entry_points
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from robaudit import plugins
 from robaudit.noise import registry
 from tests.conftest import RunCli
+from tests.plugin import entries
 from tests.plugin.faulty_noise import FAULTS
 from tests.specs import digits, write
 
@@ -17,12 +17,11 @@ NEEDS_GRADIENTS = ("gram", "amplitude")
 
 
 @pytest.fixture(autouse=True)
-def installed(monkeypatch: pytest.MonkeyPatch) -> None:
+def installed() -> Iterator[None]:
     """The faulty kinds as if they were installed, beside gaussian."""
-    names = {"gaussian": "robaudit.noise.gaussian:Gaussian"}
-    names |= {name.lower(): f"tests.plugin.faulty_noise:{name}" for name in ("Faulty", "Undeclared")}
-    found = [EntryPoint(name, value, registry.GROUP) for name, value in names.items()]
-    monkeypatch.setattr(plugins, "entry_points", lambda group: found if group == registry.GROUP else entry_points(group=group))
+    names = {name.lower(): f"tests.plugin.faulty_noise:{name}" for name in ("Faulty", "Undeclared")}
+    with entries.only(registry.GROUP, {"gaussian": "robaudit.noise.gaussian:Gaussian", **names}):
+        yield
 
 
 @pytest.mark.parametrize("fault", FAULTS)

@@ -5,20 +5,21 @@ from __future__ import annotations
 import csv
 import json
 import re
-from importlib.metadata import EntryPoint, entry_points
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import robaudit
-from robaudit import plugins, read_run
+from robaudit import read_run
 from robaudit.auditing.run import audit
 from robaudit.datasets import open_dataset
 from robaudit.estimators import registry
 from robaudit.levels import NoiseLevel
 from tests.cli.test_resume import Interrupted
 from tests.conftest import RunCli
+from tests.plugin import entries
 from tests.plugin.norms import Norms
 from tests.specs import digits, read_info, read_rows, write
 from tests.states import flushes, query
@@ -29,12 +30,11 @@ AT = NoiseLevel.from_key("gaussian:sigma=0.2")
 
 
 @pytest.fixture(autouse=True)
-def installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The estimators as if they were installed, beside two of ours."""
+def installed() -> Iterator[None]:
+    """The estimators as if they were installed, beside one of ours."""
     names = {name: f"tests.plugin.norms:{name.title()}" for name in ("norms", "miscounted")}
-    names |= {"mc": "robaudit.estimators.mc:MonteCarlo", "taylor_mvs": "robaudit.estimators.taylor:TaylorMvs"}
-    found = [EntryPoint(name, value, registry.GROUP) for name, value in names.items()]
-    monkeypatch.setattr(plugins, "entry_points", lambda group: found if group == registry.GROUP else entry_points(group=group))
+    with entries.only(registry.GROUP, {"mc": "robaudit.estimators.mc:MonteCarlo", **names}):
+        yield
 
 
 @pytest.fixture
