@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from robaudit.quantities import CERTIFIED, DIFFICULTY, P_ROBUST, RADIUS, TOLERAN
 from robaudit.results import CleanImage, Votes
 from robaudit.rows import Row
 from robaudit.store.run import Run
+from tests.rows import ROW
 
 BARE = NoiseLevel()
 
@@ -19,9 +21,6 @@ def row(index: int | str, value: float, at: NoiseLevel = BARE, **others: Any) ->
     """One exact result; what is not given is that of an image of class 0, predicted right, without noise."""
     values: dict[str, Any] = {
         "sample_id": str(index),
-        "label": 0,
-        "predicted": 0,
-        "correct": True,
         **at.document(),
         "estimator": "radius_exact:norm=l2",
         "quantity": RADIUS.name,
@@ -30,11 +29,9 @@ def row(index: int | str, value: float, at: NoiseLevel = BARE, **others: Any) ->
         "std_error": None,
         "flips_to": None,
         "forwards": 1,
-        "backwards": 0,
-        "note": "",
         "interval": Interval.parse("exact"),
     }
-    return Row(value=value, **{**values, **others})
+    return replace(ROW, value=value, **{**values, **others})
 
 
 def radius(index: int, value: float, g: float | None = None, margin: float | None = None, *, correct: bool = True, **others: Any) -> Row:

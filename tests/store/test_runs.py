@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,25 +12,20 @@ import pytest
 from robaudit.errors import RunError
 from robaudit.files import json_bytes
 from robaudit.levels import LevelChoice, NoiseLevel
-from robaudit.rows import COLUMNS, Row, read_row
+from robaudit.quantities import NO_INTERVAL
+from robaudit.rows import Row
 from robaudit.store.run import Run, read_run
 from tests.levels import sigma
+from tests.rows import ROW
 
 LOW, HIGH = sigma(0.1), sigma(0.2)
 
 
 def row(sample: str = "0", at: NoiseLevel = LOW, estimator: str = "mc", value: float = 0.5) -> Row:
-    values: dict[str, Any] = dict.fromkeys(COLUMNS) | {"sample_id": sample, "predicted": 1} | at.document()
-    values |= {
-        "estimator": estimator,
-        "quantity": "p_robust",
-        "value": value,
-        "forwards": 1,
-        "backwards": 0,
-        "note": "",
-        "interval": "none",
-    }
-    return read_row(values)
+    """A result without a label or an interval."""
+    bare: dict[str, Any] = dict.fromkeys(("label", "correct", "lower", "upper", "std_error", "flips_to"))
+    about: dict[str, Any] = {"sample_id": sample, "estimator": estimator, **at.document()}
+    return replace(ROW, predicted=1, value=value, interval=NO_INTERVAL, **bare, **about)
 
 
 def test_not_a_number_is_never_written() -> None:
