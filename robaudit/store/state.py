@@ -337,9 +337,9 @@ class State:
         if self._fresh:
             return None, set()
         with self._reading():
-            records = self._db.execute("SELECT digest, row FROM samples LEFT JOIN rows ON sample = samples.id WHERE name = ?", (sample_id,))
-            found = records.fetchall()
-            rows = [_row(text) for _, text in found if text is not None]
+            query = "SELECT digest, rows.id, row FROM samples LEFT JOIN rows ON sample = samples.id WHERE name = ?"
+            found = self._db.execute(query, (sample_id,)).fetchall()
+            rows = [_row(text) for _, number, text in found if number is not None]
             return found[0][0] if found else None, {(row.label, row.predicted) for row in rows}
 
     def results(self) -> Iterator[SampleResults]:

@@ -292,7 +292,6 @@ def all_cases() -> dict[str, Case]:
         "rows of blobs": state("UPDATE rows SET row = x'ff00'"),
         "rows of infinities": state('UPDATE rows SET row = replace(row, \'"lower": \', \'"lower": 9e999, "more": \')'),
         "rows that are deep": state("UPDATE rows SET row = replace(hex(zeroblob(100000)), '00', '[')"),
-        "ids of numbers": state("UPDATE samples SET name = id"),
         "entries that are no JSON": state("UPDATE tasks SET entry = '{'"),
         "entries in a list": state("UPDATE tasks SET entry = '[1]'"),
         "images of numbers": state("UPDATE samples SET digest = 7"),
