@@ -14,15 +14,16 @@ from robaudit.errors import DataError
 from robaudit.spec.model import DatasetSpec
 
 
-def opened(folder: Path, trust: bool = False, **spec: Any) -> Dataset:
-    """The data set of a spec."""
+def opened(folder: Path, **spec: Any) -> Dataset:
+    """The data set of a spec; ``trust`` allows its Python code."""
+    trust = spec.pop("trust", False)
     return open_dataset(TypeAdapter(DatasetSpec).validate_python(spec), base_dir=folder, trust=trust)
 
 
-def refusal(folder: Path, trust: bool = False, **spec: Any) -> str:
+def refusal(folder: Path, **spec: Any) -> str:
     """The line that says why the data set of a spec cannot be opened."""
     with pytest.raises(DataError) as caught:
-        opened(folder, trust, **spec)
+        opened(folder, **spec)
     assert "\n" not in str(caught.value)
     return str(caught.value)
 

@@ -16,7 +16,8 @@ from robaudit.spec.load import load_spec
 from tests.datasets import reading
 from tests.datasets.reading import ids, labels
 
-opened, message = (partial(read, kind="images", path="pets") for read in (reading.opened, reading.refusal))
+opened = partial(reading.opened, kind="images", path="pets")
+message = partial(reading.refusal, kind="images", path="pets")
 
 
 def draw(folder: Path, *names: str, size: tuple[int, int] = (4, 4)) -> None:

@@ -23,7 +23,8 @@ IMAGES = np.arange(4 * 3 * 5 * 6, dtype=np.uint8).reshape(4, 3, 5, 6)
 LABELS = np.array([3, 0, 2, 1])
 
 
-opened, message = (partial(read, kind="npz", path="data.npz") for read in (reading.opened, reading.refusal))
+opened = partial(reading.opened, kind="npz", path="data.npz")
+message = partial(reading.refusal, kind="npz", path="data.npz")
 
 
 def npy_header(shape: tuple[int, ...], descr: str = "|u1") -> bytes:

@@ -68,11 +68,11 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 
 def opened(folder: Path, function: str, module: str = "audited_images", trust: bool = True, **more: Any) -> Dataset:
-    return reading.opened(folder, trust, kind="python", target=f"{module}:{function}", **more)
+    return reading.opened(folder, trust=trust, kind="python", target=f"{module}:{function}", **more)
 
 
 def message(folder: Path, function: str, module: str = "audited_images", trust: bool = True) -> str:
-    return reading.refusal(folder, trust, kind="python", target=f"{module}:{function}")
+    return reading.refusal(folder, trust=trust, kind="python", target=f"{module}:{function}")
 
 
 def test_code_needs_trust(folder: Path) -> None:

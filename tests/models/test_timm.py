@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 
 from robaudit.datasets.decode import read_image
 from robaudit.errors import RobauditError
-from robaudit.models.pretrained import describe, imagenet_names
+from robaudit.models.pretrained import Translation, describe, imagenet_names
 from robaudit.spec.model import ImageOptions, ModelSpec
 from tests.conftest import RunCli
 from tests.models.conftest import refusal
@@ -91,7 +91,7 @@ def test_the_pixels_of_timm(tmp_path: Path, mode: str, size: tuple[int, int, int
     (tmp_path / "config.json").write_text(json.dumps({"architecture": "resnet18", "num_classes": 3, "pretrained_cfg": cfg}))
     about = describe(ModelSpec(path="."), tmp_path)
     assert about is not None
-    assert about.input is not None
+    assert isinstance(about.input, Translation)
     options = ImageOptions(kind="images", **about.input.images)
     transform = timm.data.create_transform(
         input_size=size, crop_pct=share, crop_mode=mode, interpolation=interpolation, mean=(0.4, 0.5, 0.6), normalize=False

@@ -13,7 +13,7 @@ from PIL import Image
 from torchvision import models
 
 from robaudit.errors import ModelError, SpecError
-from robaudit.models.pretrained import Pretrained, describe, name_of_file
+from robaudit.models.pretrained import Pretrained, Translation, describe, name_of_file
 from robaudit.spec.load import load_spec
 from robaudit.spec.model import ModelSpec
 from tests.conftest import RunCli
@@ -67,7 +67,7 @@ def from_weights(name: str) -> Pretrained:
 def test_the_transforms_of_other_weights(name: str) -> None:
     about = from_weights(name)
     transform = models.get_weight(name).transforms()
-    assert about.input is not None
+    assert isinstance(about.input, Translation)
     images = about.input.images
     assert (images["resize"], images["crop"]) == (transform.resize_size[0], transform.crop_size[0])
     assert images["interpolation"] == transform.interpolation.value

@@ -19,7 +19,7 @@ from safetensors.torch import load_file, save_file
 
 from robaudit.datasets.decode import read_image
 from robaudit.errors import ModelError, RobauditError
-from robaudit.models.pretrained import describe
+from robaudit.models.pretrained import Translation, describe
 from robaudit.spec.model import ImageOptions, ModelSpec
 from tests.conftest import RunCli
 from tests.models.pictures import CLASSES, audited, difference, draw, files, spec_of
@@ -128,7 +128,7 @@ def test_the_pixels_of_image_processors(tmp_path: Path, name: str, options: dict
     known = describe(ModelSpec(path="."), tmp_path)
     assert known is not None
     about = known.input
-    assert about is not None
+    assert isinstance(about, Translation)
     mean, std = (torch.tensor(values or (default,)).reshape(-1, 1, 1) for values, default in ((about.mean, 0.0), (about.std, 1.0)))
     for path in files(draw(tmp_path / "images")):
         wanted = np.asarray(processor(Image.open(path).convert("RGB"))["pixel_values"][0])
