@@ -108,8 +108,10 @@ class CertifiedSection(Section[CertifiedAccuracy]):
 
     def lines(self, one: Found[CertifiedAccuracy], ask: Ask) -> Iterator[Mapping[str, Any]]:
         """A line for each number."""
-        lines = _curve_lines(one.record) if ask.every_radius else _summary_lines(one.record, ask.radius or usual_radii([one.record]))
-        return (dict(zip(_HEADS, line, strict=True)) for line in lines)
+        given = one.record.certificates
+        numbers_of = _steps(one.record) if ask.every_radius else _statistics(one.record, ask.radius or usual_radii([one.record]))
+        for values in numbers_of:
+            yield {**given.key.document(), "norm": given.norm, **dict(zip(_COLUMNS, values, strict=True))}
 
 
 def usual_radii(every: Sequence[CertifiedAccuracy]) -> tuple[float, ...]:
@@ -184,36 +186,28 @@ def _notes(named: Sequence[tuple[str, CertifiedAccuracy]]) -> Iterator[str]:
             yield f"{title}: {count(given.not_finite, 'image')} without a finite radius, not certified."
 
 
-_KEY = ("estimator", "noise", "level_name", "level", "quantity", "norm")
-_HEADS = (*_KEY, "statistic", "radius", "count", "images", "value", "lower", "upper")
+_COLUMNS = ("statistic", "radius", "count", "images", "value", "lower", "upper")
 _CERTIFIED = "certified_accuracy"
 
 
-def _key(one: CertifiedAccuracy) -> list[object]:
-    given = one.certificates
-    return [*given.key.document().values(), given.key.norm]
-
-
-def _summary_lines(one: CertifiedAccuracy, radii: Sequence[float]) -> Iterator[list[object]]:
-    key, n = _key(one), one.certificates.images
+def _statistics(one: CertifiedAccuracy, radii: Sequence[float]) -> Iterator[tuple[object, ...]]:
+    """The numbers of the table."""
+    images, possible = one.certificates.images, one.certificates.possible
     shares = [("clean_accuracy", None, one.clean), *((_CERTIFIED, radius, one.at(radius)) for radius in radii)]
     for name, radius, share in [*shares, ("wrong_class", None, one.wrong), ("abstains", None, one.abstains)]:
-        yield [*key, name, radius, share.count, share.total, share.value, share.lower, share.upper]
-    yield [*key, "mean_radius", None, None, n, one.mean, *(one.interval or (None, None))]
-    possible = one.certificates.possible
-    for name, value in (
-        ("median_radius", one.median),
-        ("largest_radius", one.largest),
-        ("largest_possible", possible if math.isfinite(possible) else None),
-    ):
-        yield [*key, name, None, None, n, value, None, None]
+        yield name, radius, share.count, share.total, share.value, share.lower, share.upper
+    yield "mean_radius", None, None, images, one.mean, *(one.interval or (None, None))
+    others = {"median": one.median, "largest": one.largest}
+    yield from ((f"{name}_radius", None, None, images, value, None, None) for name, value in others.items())
+    yield "largest_possible", None, None, images, possible if math.isfinite(possible) else None, None, None
 
 
-def _curve_lines(one: CertifiedAccuracy) -> Iterator[list[object]]:
-    key, curve = _key(one), one.curve()
+def _steps(one: CertifiedAccuracy) -> Iterator[tuple[object, ...]]:
+    """Certified accuracy at every radius at which it falls."""
+    curve = one.curve()
     columns = (curve.radii, curve.counts, curve.values, curve.lowers, curve.uppers)
-    for radius, certified, value, lower, upper in zip(*(column.tolist() for column in columns), strict=True):
-        yield [*key, _CERTIFIED, radius, certified, one.certificates.images, value, lower, upper]
+    for radius, certified, *share in zip(*(column.tolist() for column in columns), strict=True):
+        yield _CERTIFIED, radius, certified, one.certificates.images, *share
 
 
 def _radius_text(radius: float) -> str:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import heapq
 import io
 import json
 from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import Literal
 
@@ -128,19 +128,23 @@ def _array(folder: Path, key: str, layout: Literal["nchw", "nhw"]) -> ArrayDatas
     return NpzSpec(path=NAME, images_key=key, labels_key=None, layout=layout).open(folder, trust=False)
 
 
+def examples(run: Run) -> list[str]:
+    """Samples of different predicted classes whose noisy copies show what the noise looks like."""
+    found: dict[int, str] = {}
+    for row in run.rows:
+        found.setdefault(row.predicted, row.sample_id)
+        if len(found) == _EXAMPLES:
+            break
+    return list(found.values())
+
+
 def _least_robust(run: Run) -> Iterator[str]:
-    """Ids, the least robust of all groups first, preceded by the samples that show what noise looks like."""
-    quantities = run.quantities
-    examples, worst = dict[int, str](), dict[tuple[object, str], list[tuple[float, int, str]]]()
-    for number, row in enumerate(run.rows):
-        if len(examples) < _EXAMPLES:
-            examples.setdefault(row.predicted, row.sample_id)
-        if not np.isfinite(row.value):
-            continue
-        robust = row.value if quantities[row.quantity].higher_is_better else -row.value
-        group, entry = worst.setdefault((row.at, row.estimator), []), (-robust, -number, row.sample_id)
-        (heapq.heappush if len(group) < _MOST_OF_A_GROUP else heapq.heappushpop)(group, entry)
-    yield from examples.values()
-    ranked = [sorted(group, reverse=True) for group in worst.values()]
-    for rank in range(_MOST_OF_A_GROUP):
-        yield from (group[rank][2] for group in ranked if rank < len(group))
+    """Ids, the least robust of all groups first, preceded by the examples."""
+    yield from examples(run)
+    ranked = []
+    for columns in run.groups().values():
+        known = columns.finite
+        names, sign = known.names, 1.0 if run.quantities[columns.key.quantity].higher_is_better else -1.0
+        ranked.append([names[i] for i in np.argsort(sign * known.values, kind="stable")[:_MOST_OF_A_GROUP]])
+    for rank in zip_longest(*ranked):
+        yield from (name for name in rank if name is not None)

@@ -279,7 +279,7 @@ _MOST_PANELS, _LEAST, _FAR, _MOST_TICKS = 6, 1e-6, 12.0, 6
 _BESIDE = 0.02  # decades of q between the means of two lines
 
 Line = tuple[str, Losses]
-"""The of of a run at one noise level, and the name of the run."""
+"""The losses of a run at one noise level, and the name of the run."""
 
 
 def _names(shown: Mapping[NoiseLevel, Sequence[Line]]) -> dict[tuple[str, str], str]:

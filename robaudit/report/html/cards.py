@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 SMALL, LARGEST = 64, 160
 _QUALITY = 88
-_LONGEST_ID, _EXAMPLES = 80, 2
+_LONGEST_ID = 80
 
 
 class Thumbnail(NamedTuple):
@@ -119,8 +119,8 @@ def show(content: Content, source: ImageSource | None = None, *, images: bool = 
     galleries, examples, problems, reduced = list[Gallery](), tuple[Example, ...](), list[str](), False
     several = len(content.views) > 1
     for view in content.views:
-        flagged, names = content.flagged(view), [] if examples else _examples(view.run)
-        album = _Album(view.run, [*(sample.id for one in flagged for sample in one.samples), *names], source) if images else None
+        flagged = content.flagged(view)
+        album = _Album(view.run, [sample.id for one in flagged for sample in one.samples], source) if images else None
         levels = numbers.level_texts(group.key.at for group in view.groups)
         for one in flagged:
             cards = tuple(_card(view, one, sample, rank, album) for rank, sample in enumerate(one.samples, start=1))
@@ -128,20 +128,10 @@ def show(content: Content, source: ImageSource | None = None, *, images: bool = 
             title = f"{view.name}: {one.key.estimator}, {level}" if several else f"{one.key.estimator}, {level}"
             galleries.append(Gallery(title, level, _caption(one, len(cards)), cards))
         if album is not None:
-            found = (_example(name, levels, album) for name in names)
+            found = (_example(name, levels, album) for name in ([] if examples else album.examples))
             examples = examples or tuple(one for one in found if one is not None)
             problems, reduced = problems + album.problems, reduced or album.reduced
     return Shown(tuple(galleries), examples, tuple(dict.fromkeys(problems)), reduced)
-
-
-def _examples(run: Run) -> list[str]:
-    """Samples of different predicted classes whose noisy copies show what the noise looks like."""
-    found: dict[int, str] = {}
-    for row in run.rows:
-        found.setdefault(row.predicted, row.sample_id)
-        if len(found) == _EXAMPLES:
-            break
-    return list(found.values())
 
 
 def _caption(one: Flagged, cards: int) -> str:
@@ -185,12 +175,14 @@ class _Album:
 
     def __init__(self, run: Run, wanted: Sequence[str], source: ImageSource | None) -> None:
         from robaudit.report.gallery import RunImages
+        from robaudit.report.kept_images import examples
 
+        self.examples = examples(run)
         self.problems: list[str] = []
         self.reduced = False
         self._images: RunImages | None = None
         try:
-            self._images = RunImages(run, wanted, source)
+            self._images = RunImages(run, [*wanted, *self.examples], source)
         except RobauditError as error:
             self.problems.append(str(error))
 

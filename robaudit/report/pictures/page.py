@@ -178,20 +178,6 @@ def rows_of(count: int, look: PictureSize, least: float) -> int:
     return -(-count // look.across(count, least))
 
 
-def panels(body: SubFigure, count: int, look: PictureSize, least: float, *, titles: Sequence[str] = (), **shared: Any) -> list[Axes]:
-    """Axes for so many panels, each at least so many inches wide, with these titles, cut to fit."""
-    across = look.across(count, least)
-    grid = body.subplots(-(-count // across), across, squeeze=False, **shared)
-    for ax in grid.flat[count:]:
-        ax.remove()
-    made: list[Axes] = list(grid.flat[:count])
-    for ax in made[-across:]:
-        ax.tick_params(labelbottom=True)  # those above an empty place, too
-    for ax, title in zip(made, titles, strict=False):
-        ax.set_title(fitted(title, look.body / across - 0.55, look.size, bold=True))
-    return made
-
-
 def legend_rows(names: Sequence[str], look: PictureSize) -> int:
     """Rows that a legend of these names takes above the panels."""
     return -(-len(names) // _legend_columns(shorter(names, look.body - _LEGEND_HANDLE, look.size), look)) if len(names) > 1 else 0
@@ -250,10 +236,17 @@ def paneled(
 
     def draw_all(body: SubFigure, look: PictureSize) -> None:
         across = look.across(len(shown), wide)
-        for i, (ax, one) in enumerate(zip(panels(body, len(shown), look, wide, titles=titles, **shared), shown, strict=True)):
-            draw(ax, one, look)
+        grid = body.subplots(rows_of(len(shown), look, wide), across, squeeze=False, **shared)
+        for ax in grid.flat[len(shown) :]:
+            ax.remove()
+        for ax in grid.flat[max(0, len(shown) - across) : len(shown)]:
+            ax.tick_params(labelbottom=True)  # those above an empty place, too
+        for ax, text in zip(grid.flat, titles, strict=False):
+            ax.set_title(fitted(text, look.body / across - 0.55, look.size, bold=True))
+        for i, one in enumerate(shown):
+            draw(grid.flat[i], one, look)
             if ylabel and i % across == 0:
-                ax.set_ylabel(fitted(ylabel, _LONGEST_LABEL, look.size))
+                grid.flat[i].set_ylabel(fitted(ylabel, _LONGEST_LABEL, look.size))
         if xlabel:
             body.supxlabel(xlabel, size=look.size, color=FAINT)
         legend(body, names, look)
