@@ -24,7 +24,8 @@ def quiet() -> None:
     datasets.disable_progress_bars()
 
 
-open_hf, message = (partial(read, kind="hf", path="pets") for read in (opened, refusal))
+open_hf = partial(opened, kind="hf", path="pets")
+message = partial(refusal, kind="hf", path="pets")
 
 
 @pytest.mark.parametrize("form", ["hf, a split", "parquet, of the hub", "webdataset, shards", "json lines, metadata"])
@@ -47,7 +48,9 @@ def test_filtered_and_shuffled_data_sets(tmp_path: Path) -> None:
     chosen.save_to_disk(tmp_path / "pets", num_shards=3)
     dataset = open_hf(tmp_path)
     places = [int(note) for note in chosen["note"][:]]
-    assert dataset.labels().tolist() == [LABELS[place] for place in places]
+    labels = dataset.labels()
+    assert labels is not None
+    assert labels.tolist() == [LABELS[place] for place in places]
     for index, place in enumerate(places):
         assert np.array_equal(dataset[index].pixels.numpy().transpose(1, 2, 0) * 255, PIXELS[place].astype(float))
 

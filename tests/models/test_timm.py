@@ -14,7 +14,8 @@ from safetensors.torch import load_file, save_file
 
 from robaudit.datasets.decode import read_image
 from robaudit.errors import RobauditError
-from robaudit.models.pretrained import Translation, describe, imagenet_names
+from robaudit.models.pretrained import describe, imagenet_names
+from robaudit.models.transforms import Translation
 from robaudit.spec.model import ImageOptions, ModelSpec
 from tests.conftest import RunCli
 from tests.models.conftest import refusal

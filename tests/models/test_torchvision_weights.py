@@ -13,7 +13,8 @@ from PIL import Image
 from torchvision import models
 
 from robaudit.errors import ModelError, SpecError
-from robaudit.models.pretrained import Pretrained, Translation, describe, name_of_file
+from robaudit.models.pretrained import Pretrained, describe, name_of_file
+from robaudit.models.transforms import Translation
 from robaudit.spec.load import load_spec
 from robaudit.spec.model import ModelSpec
 from tests.conftest import RunCli

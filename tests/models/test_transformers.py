@@ -19,7 +19,8 @@ from safetensors.torch import load_file, save_file
 
 from robaudit.datasets.decode import read_image
 from robaudit.errors import ModelError, RobauditError
-from robaudit.models.pretrained import Translation, describe
+from robaudit.models.pretrained import describe
+from robaudit.models.transforms import Translation
 from robaudit.spec.model import ImageOptions, ModelSpec
 from tests.conftest import RunCli
 from tests.models.pictures import CLASSES, audited, difference, draw, files, spec_of
