@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.conftest import RunCli
@@ -120,7 +122,8 @@ def test_the_second_interrupt_stops_at_once(audit: Audit, nodes: Nodes, tmp_path
         code, out, err = audit.ended()
     finally:
         for worker in workers:
-            worker.resume()
+            with contextlib.suppress(psutil.NoSuchProcess):  # ended with the audit
+                worker.resume()
     assert (code, out) == (130, "")
     assert err.endswith(INTERRUPTED)
     resumed(tmp_path, nodes, undisturbed)
