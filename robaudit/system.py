@@ -24,9 +24,9 @@ def cores(root: Path = Path("/")) -> int:
         root: where /proc and /sys are mounted, for tests.
     """
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    for folder in _groups("cpu", root):
-        quota = (text(folder / "cpu.max") or f"{text(folder / 'cpu.cfs_quota_us')} {text(folder / 'cpu.cfs_period_us')}").split()
-        if len(quota) == 2 and all(map(str.isdecimal, quota)):  # without a quota: max, or -1
+    for folder in _groups(root):
+        quota = text(folder / "cpu.max").split()
+        if len(quota) == 2 and quota[0].isdecimal():  # without a quota: max
             allowed = min(allowed, math.ceil(int(quota[0]) / int(quota[1])))
     return max(1, allowed)
 
@@ -38,9 +38,9 @@ def group_memory(root: Path = Path("/")) -> float:
         root: where /proc and /sys are mounted, for tests.
     """
     left = math.inf
-    for folder in _groups("memory", root):
-        held = re.search(r"^(?:anon|total_rss) (\d+)$", text(folder / "memory.stat"), re.MULTILINE)
-        for name in ("memory.max", "memory.high", "memory.limit_in_bytes"):
+    for folder in _groups(root):
+        held = re.search(r"^anon (\d+)$", text(folder / "memory.stat"), re.MULTILINE)
+        for name in ("memory.max", "memory.high"):
             if (most := text(folder / name).strip()).isdecimal():  # without a limit: max
                 left = min(left, int(most) - (int(held[1]) if held else 0))
     return left
@@ -88,17 +88,12 @@ def keep_freed_memory() -> None:
             libc.mallopt(_M_TRIM_THRESHOLD, _KEEP)
 
 
-def _groups(controller: str, root: Path) -> Iterator[Path]:
-    """Folders of the control groups of this process, each before its parents; version 1 has a tree for each controller.
+def _groups(root: Path) -> Iterator[Path]:
+    """Folders of the control groups (version 2) of this process, each before its parents.
 
     A container may see its own group as the root under any path: folders that do not exist simply hold no files.
     """
-    for line in text(root / "proc/self/cgroup").splitlines():
-        number, names, path = line.split(":", 2)
-        tree = root / "sys/fs/cgroup"
-        if controller in names.split(","):
-            tree /= controller
-        elif number != "0":
-            continue
-        folder = tree / path.lstrip("/")
+    tree = root / "sys/fs/cgroup"
+    if match := re.search(r"^0::/(.*)$", text(root / "proc/self/cgroup"), re.MULTILINE):
+        folder = tree / match[1]
         yield from (group for group in (folder, *folder.parents) if group.is_relative_to(tree))

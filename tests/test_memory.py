@@ -36,14 +36,11 @@ def system_files(folder: Path, files: dict[str, str]) -> Path:
         ({"memory.max": "max\n"}, math.inf),
         ({"job/memory.max": "max\n", "job/memory.high": f"{3 * GB}\n", "memory.max": f"{2 * GB}\n"}, 2 * GB),
         ({"job/memory.max": f"{4 * GB}", "job/memory.stat": f"anon {GB}\nfile {2 * GB}\n"}, 3 * GB),
-        ({"memory/job/memory.limit_in_bytes": f"{GB}\n"}, GB),
-        ({"memory/memory.limit_in_bytes": f"{GB}", "memory/memory.stat": f"rss 1\ntotal_rss {GB // 4}\n"}, 3 * GB // 4),
-        ({"cpu/job/memory.limit_in_bytes": "1\n"}, math.inf),
     ],
 )
 def test_memory_that_control_groups_leave(files: dict[str, str], left: float, tmp_path: Path) -> None:
-    """Of version 2 (one tree) and 1 (a tree for each controller), with parents; a container may see its group as the root."""
-    shown = {"proc/self/cgroup": "4:memory:/job\n3:cpu:/job\n0::/job\n", **{f"sys/fs/cgroup/{name}": text for name, text in files.items()}}
+    """With parents; a container may see its group as the root."""
+    shown = {"proc/self/cgroup": "0::/job\n", **{f"sys/fs/cgroup/{name}": text for name, text in files.items()}}
     assert system.group_memory(system_files(tmp_path, shown)) == left
 
 
@@ -55,13 +52,11 @@ def test_memory_that_control_groups_leave(files: dict[str, str], left: float, tm
         ({"sys/fs/cgroup/job/cpu.max": "max 100000\n", "sys/fs/cgroup/cpu.max": "250000 100000\n"}, 3),
         ({"sys/fs/cgroup/job/cpu.max": "50000 100000\n"}, 1),
         ({"sys/fs/cgroup/job/cpu.max": "max 100000\n"}, 64),
-        ({"sys/fs/cgroup/cpu/job/cpu.cfs_quota_us": "150000\n", "sys/fs/cgroup/cpu/job/cpu.cfs_period_us": "100000\n"}, 2),
-        ({"sys/fs/cgroup/cpu/job/cpu.cfs_quota_us": "-1\n", "sys/fs/cgroup/cpu/job/cpu.cfs_period_us": "100000\n"}, 64),
     ],
 )
 def test_cores_by_affinity_and_quota(files: dict[str, str], cores: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(64)), raising=False)
-    assert system.cores(system_files(tmp_path, {"proc/self/cgroup": "3:cpu,cpuacct:/job\n0::/job\n", **files})) == cores
+    assert system.cores(system_files(tmp_path, {"proc/self/cgroup": "0::/job\n", **files})) == cores
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,13 +14,13 @@ from robaudit.auditing.environment import image_digest
 from robaudit.auditing.mistakes import accuracy_warnings
 from robaudit.auditing.units import accepted, pixel_findings
 from robaudit.datasets.base import Dataset, Labels, Sample, first_samples
-from robaudit.documents import Document
 from robaudit.errors import DataError, ModelError
 from robaudit.estimators.engine import Engine, rows_by_rule
 from robaudit.levels import NoiseLevel
 from robaudit.memory import is_out_of_memory
 from robaudit.models.logits import LogitModel
 from robaudit.numerics.margins import margin_gradients
+from robaudit.progress import Listener
 from robaudit.spec.model import Precision
 
 _MOST_CHECKED, _FEWEST_CHECKED, _CHECKED_BYTES = 256, 32, 2**28  # fewer of large images: 256 MB at most
@@ -186,58 +187,32 @@ def _gradient_warnings(model: LogitModel, x: Tensor) -> Iterator[str]:
         yield f"{model.name}: gradients vanish on {dead} of {len(x)} images; {without}"
 
 
-@dataclass(frozen=True, slots=True)
-class PrecisionEffect(Document):
-    """A comparison of the same noisy copies in fp32 and in a lower precision.
-
-    Attributes:
-        precision: tf32 or bf16.
-        at: the noise and its level.
-        images, copies: how many images, and noisy copies in all.
-        changed: copies whose class differs.
-        kept_fp32, kept: copies that keep the class of the clean image, in fp32 and in the lower precision.
-    """
-
-    precision: Precision
-    at: NoiseLevel
-    images: int
-    copies: int
-    changed: int
-    kept_fp32: int
-    kept: int
-
-    @property
-    def text(self) -> str:
-        """One line for the user."""
-        what = f"{self.changed} of {self.copies} noisy copies ({self.images} images) change class"
-        return (
-            f"precision {self.precision} at {self.at}: {what}; "
-            f"kept {self.kept / self.copies:.1%}, in fp32 {self.kept_fp32 / self.copies:.1%}"
-        )
-
-
 def precision_effects(
-    engine: Engine, dataset: Dataset, levels: Sequence[NoiseLevel], precision: Precision, *, skip_bad: bool
-) -> list[PrecisionEffect]:
-    """Pass 32 noisy copies of each of the first 16 images through the network in fp32 and in ``precision``, with the same noise."""
-    model = engine.model
+    engine: Engine, dataset: Dataset, levels: Sequence[NoiseLevel], precision: Precision, listener: Listener, *, skip_bad: bool
+) -> list[dict[str, Any]]:
+    """Pass 32 noisy copies of each of the first 16 images through the network in fp32 and in ``precision``, with the same noise.
+
+    Returns:
+        For each level, for run.json: how many copies change class (``changed``), and how many keep the class of the clean image in fp32
+        (``kept_fp32``) and in the lower precision (``kept``). The listener gets a line about each.
+    """
+    model, found = engine.model, list[dict[str, Any]]()
     samples = list(first_samples(dataset, _IMAGES, skip_bad=skip_bad))
     x = torch.stack([sample.pixels.to(model.dtype) for sample in samples]).to(model.device)
-    ids = [sample.id for sample in samples]
+    copies = len(x) * _COPIES
     exact = copy(engine)
     exact.model = engine.model.rounding(False)
     predicted = exact.logits(x).argmax(1)
-    return [_effect(engine, exact, x, ids, predicted, at, precision) for at in levels]
-
-
-def _effect(
-    engine: Engine, exact: Engine, x: Tensor, ids: Sequence[str], predicted: Tensor, at: NoiseLevel, precision: Precision
-) -> PrecisionEffect:
-    total = torch.zeros(3, dtype=torch.int64, device=x.device)
-    for batch, logits in engine.noisy_logits(x, ids, at, _COPIES):
-        target, lower = predicted[batch.image], logits.argmax(1)
-        with torch.inference_mode():
-            full = exact.model_under(at.noise)(batch.padded)[: len(target)].argmax(1)
-        total += torch.stack([(lower != full).sum(), (full == target).sum(), (lower == target).sum()])
-    changed, kept_fp32, kept = total.tolist()
-    return PrecisionEffect(precision, at, len(x), len(x) * _COPIES, changed, kept_fp32, kept)
+    for at in levels:
+        total = torch.zeros(3, dtype=torch.int64, device=x.device)
+        for batch, logits in engine.noisy_logits(x, [sample.id for sample in samples], at, _COPIES):
+            target, lower = predicted[batch.image], logits.argmax(1)
+            with torch.inference_mode():
+                full = exact.model_under(at.noise)(batch.padded)[: len(target)].argmax(1)
+            total += torch.stack([(lower != full).sum(), (full == target).sum(), (lower == target).sum()])
+        changed, in_fp32, kept = total.tolist()
+        what = f"{changed} of {copies} noisy copies ({len(x)} images) change class"
+        listener.note(f"precision {precision} at {at}: {what}; kept {kept / copies:.1%}, in fp32 {in_fp32 / copies:.1%}")
+        counts = {"images": len(x), "copies": copies, "changed": changed, "kept_fp32": in_fp32, "kept": kept}
+        found.append({"precision": precision, **at.document(), **counts})
+    return found

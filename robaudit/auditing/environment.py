@@ -132,21 +132,22 @@ def deterministic(on: bool, device: torch.device) -> Iterator[None]:
     """Let torch use deterministic implementations within the block: every run on the same kind of device gives the same bits.
 
     Some of them are slower (atomic sums become sorted ones, cuDNN benchmarks no algorithms). Enter the block before anything runs on
-    CUDA: cuBLAS reads the size of its workspace once, from the environment. All switches are restored at the end; the environment
-    variable only if CUDA has not been initialised within the block, because cuBLAS obeys it until the process ends.
+    CUDA: cuBLAS reads the size of its workspace once, from the environment. Torch's switches are restored at the end; the environment
+    variable stays, because cuBLAS obeys it until the process ends.
 
     Args:
         on: False changes nothing.
         device: where the networks run; the environment variable matters for CUDA only.
 
     Raises:
-        SpecError: CUDA was in use already, with a workspace that is not reproducible.
-        ModelError: an operation has no deterministic implementation.
+        ModelError: an operation has no deterministic implementation, or CUDA was in use with a workspace that is not reproducible.
     """
     if not on:
         yield
         return
-    with _workspace(device), _switches():
+    if device.type == "cuda" and not torch.cuda.is_initialized() and os.environ.get(_WORKSPACE) not in _REPRODUCIBLE:
+        os.environ[_WORKSPACE] = _REPRODUCIBLE[0]  # in use already, torch refuses the first product
+    with _switches():
         try:
             yield
         except Exception as error:
@@ -188,30 +189,3 @@ def _switches() -> Iterator[None]:
         torch.use_deterministic_algorithms(mode, warn_only=warn)
         cudnn.deterministic, cudnn.benchmark = before
         _memory.fill_uninitialized_memory = fill
-
-
-@contextlib.contextmanager
-def _workspace(device: torch.device) -> Iterator[None]:
-    """Give cuBLAS a reproducible workspace within the block.
-
-    Raises:
-        SpecError: cuBLAS may have read another setting already.
-    """
-    before = os.environ.get(_WORKSPACE)
-    if device.type != "cuda" or before in _REPRODUCIBLE:
-        yield
-        return
-    if torch.cuda.is_initialized():
-        what = "CUDA is in use already" + (f" with {_WORKSPACE}={before}" if before else "")
-        raise SpecError(
-            "run.deterministic", what, f"set {_WORKSPACE}={_REPRODUCIBLE[0]} before Python starts, or leave --deterministic out"
-        )
-    os.environ[_WORKSPACE] = _REPRODUCIBLE[0]
-    try:
-        yield
-    finally:
-        if not torch.cuda.is_initialized():
-            if before is None:
-                os.environ.pop(_WORKSPACE, None)
-            else:
-                os.environ[_WORKSPACE] = before

@@ -15,7 +15,6 @@ from robaudit.auditing.checks import InputCheck, check_input, precision_effects
 from robaudit.auditing.chunk_sizes import ChunkSizer, Gauge
 from robaudit.auditing.chunks import NEEDS_LABELS, Worker, needing_labels
 from robaudit.auditing.environment import device_name, versions
-from robaudit.auditing.resume import refuse_another_machine
 from robaudit.auditing.units import accepted, level_findings, within_unit
 from robaudit.datasets.ahead import default_workers
 from robaudit.datasets.base import Dataset, Sample, first_samples
@@ -48,8 +47,6 @@ class Request:
 
     Attributes:
         spec: what is asked for.
-        old: run.json of the run to continue, if there is one.
-        folder: the run's folder, for messages.
         trust: allow Python code that the spec names.
         skip_bad: skip unusable samples.
         model, dataset: used in place of the spec's, if given.
@@ -57,8 +54,6 @@ class Request:
     """
 
     spec: AuditSpec
-    old: Mapping[str, Any] | None = None
-    folder: str = ""
     trust: bool = False
     skip_bad: bool = False
     model: nn.Module | None = None
@@ -175,8 +170,6 @@ def prepare(request: Request, device: torch.device, listener: Listener, opened: 
     listener.doing("loading the model")
     network = make_model(spec, request.model, device, trust=request.trust)
     limit = memory_limit(spec.run.memory, request.share)
-    if request.old is not None:
-        refuse_another_machine(request.old, network, device, request.folder, listener)
     for text in (*spec.origin.taken, *network.notes):
         listener.note(text)
     if by_gradients and not network.differentiable:
@@ -185,6 +178,7 @@ def prepare(request: Request, device: torch.device, listener: Listener, opened: 
             f"has no gradients, and {by_gradients[0].label} needs them",
             f"use {_WITHOUT_GRADIENTS.get(by_gradients[0].estimator.quantity.name, 'mc or softmax')}, or another format of the model",
         )
+    noisy = for_noisy_passes(network, spec.run.precision)
     listener.doing("checking model and data on the first images")
     scaled = getattr(spec.dataset, "scale", None) is not None
     check = check_input(network, data, gradients=gradients, skip_bad=skip_bad, as_given=spec.run.as_given, scaled=scaled)
@@ -198,7 +192,7 @@ def prepare(request: Request, device: torch.device, listener: Listener, opened: 
     _report(check, listener)
     check_model(opened.tasks, network, image)
     listener.doing("measuring memory")
-    engine = _engine(spec, opened.noises, network, check.classes, image, limit, gradients=gradients)
+    engine = _engine(spec, opened.noises, network, noisy, check.classes, image, limit, gradients=gradients)
     listener.doing("comparing batches of different sizes")
     rows = check_rows(engine, torch.stack([sample.pixels for sample in first]), gradients=gradients)
     unsteady = rows.warnings(network.name)
@@ -269,10 +263,18 @@ def _labels_of(dataset: Dataset) -> Iterator[tuple[str, int]]:
 
 
 def _engine(
-    spec: AuditSpec, noises: Sequence[NoiseProcess], model: LogitModel, classes: int, image: torch.Tensor, limit: int, *, gradients: bool
+    spec: AuditSpec,
+    noises: Sequence[NoiseProcess],
+    model: LogitModel,
+    noisy: LogitModel,
+    classes: int,
+    image: torch.Tensor,
+    limit: int,
+    *,
+    gradients: bool,
 ) -> Engine:
     """The spec's engine, with as many rows in a pass as the rule allows or fit into memory."""
-    sources, noisy = _sources(noises, spec.run.seed, model), for_noisy_passes(model, spec.run.precision)
+    sources = _sources(noises, spec.run.seed, model)
     if spec.run.batch_size != "auto":
         return Engine(model, sources, classes, spec.run.batch_size, noisy=noisy)
     free = free_bytes(model.device) if model.device.type == "cuda" else limit - used()
@@ -308,10 +310,7 @@ def _effects(spec: AuditSpec, engine: Engine, dataset: Dataset, listener: Listen
     if precision == "tf32" and engine.model.device.type == "cpu":
         listener.warn("precision tf32 needs CUDA: on the CPU this run computes in fp32")
         return {}
-    effects = precision_effects(engine, dataset, spec.levels, precision, skip_bad=skip_bad)
-    for effect in effects:
-        listener.note(effect.text)
-    return {"precision_effect": [effect.document() for effect in effects]}
+    return {"precision_effect": precision_effects(engine, dataset, spec.levels, precision, listener, skip_bad=skip_bad)}
 
 
 def _report(check: InputCheck, listener: Listener) -> None:

@@ -17,7 +17,7 @@ from collections import Counter, deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import nn
@@ -29,6 +29,7 @@ from robaudit.datasets.base import Dataset
 from robaudit.errors import ModelError, RobauditError, SpecError, needs_extra
 from robaudit.estimators.registry import Task
 from robaudit.progress import Listener
+from robaudit.spec.model import RunSpec
 from robaudit.store.info import RowBits, device_type, kind_of
 from robaudit.system import cores
 from robaudit.text import clipped, count
@@ -313,9 +314,8 @@ def ray_workers(
             run = asked
         else:
             there = ray.cluster_resources()
-            gpus, cpus = float(there.get("GPU", 0)), float(there.get("CPU", 0))
-            each, threads = _gpus_of_each(asked.gpus_per_worker, asked.device, gpus), 1
-            names = ["cuda" if each else "cpu"] * _how_many(asked.workers, each, gpus, cpus)
+            several, each = _room(asked, float(there.get("GPU", 0)), float(there.get("CPU", 0)))
+            names, threads = ["cuda" if each else "cpu"] * several, 1
             run = asked.model_copy(update={"workers": "auto"})  # of the workers themselves: threads
         with _placed(len(names), {"CPU": threads, "GPU": each} if each else {"CPU": threads}, listener) as (placement, share):
             spec = request.spec.model_copy(update={"run": run})
@@ -490,37 +490,28 @@ def _last_line(error: Exception) -> str:
     return f"{type(error).__name__}: {lines[-1]}"[:300] if lines else type(error).__name__
 
 
-def _gpus_of_each(asked: Literal["auto"] | float, device: str, gpus: float) -> float:
-    """GPUs of a worker.
+def _room(asked: RunSpec, gpus: float, cpus: float) -> tuple[int, float]:
+    """The number of workers, and the GPUs of each, on a cluster with this many GPUs and CPUs.
 
     Raises:
-        SpecError: the options contradict each other, or there is no GPU.
+        SpecError: the options contradict each other, or ask for more than there is.
     """
+    device, each = asked.device, asked.gpus_per_worker
     if device not in ("auto", "cpu", "cuda"):
         raise SpecError("run.device", f"{device} is a device of one machine", "with --engine ray, use cpu, cuda or auto")
-    if device == "cpu":
-        if asked not in ("auto", 0):
-            raise SpecError("--gpus-per-worker", f"is {asked:g}, but run.device is cpu", "leave one of them out")
-        return 0.0
-    if asked == "auto":
-        if device == "cuda" and not gpus:
-            raise SpecError("run.device", "cuda was requested, but the cluster has no GPU", "use cpu or auto")
-        return 1.0 if gpus else 0.0
-    if asked > gpus:
-        raise SpecError("--gpus-per-worker", f"{asked:g} were requested, and the cluster has {gpus:g} GPUs", "ask for fewer")
-    return float(asked)
-
-
-def _how_many(asked: Literal["auto"] | int, each: float, gpus: float, cpus: float) -> int:
-    """The number of workers.
-
-    Raises:
-        SpecError: none were asked for, or more than there is room for.
-    """
+    if device == "cpu" and each not in ("auto", 0):
+        raise SpecError("--gpus-per-worker", f"is {each:g}, but run.device is cpu", "leave one of them out")
+    if device == "cuda" and not gpus:
+        raise SpecError("run.device", "cuda was requested, but the cluster has no GPU", "use cpu or auto")
+    if each == "auto":
+        each = float(gpus > 0 and device != "cpu")
+    if each > gpus:
+        raise SpecError("--gpus-per-worker", f"{each:g} were requested, and the cluster has {gpus:g} GPUs", "ask for fewer")
     most = int(min(cpus, math.floor(gpus / each + 1e-9) if each else cpus))
-    wanted = max(1, most) if asked == "auto" else asked
-    if not 1 <= wanted <= most:
+    workers = max(1, most) if asked.workers == "auto" else asked.workers
+    if not 1 <= workers <= most:
         has = f"{gpus:g} GPUs and {cpus:g} CPUs" if each else f"{cpus:g} CPUs"
         needs = f"{each:g} GPUs and a CPU" if each else "a CPU"
-        raise SpecError("--workers", f"{wanted} were requested, each with {needs}, and the cluster has {has}", f"ask for 1 to {most}")
-    return wanted
+        remedy = f"ask for 1 to {most}" if most else "give its nodes at least one CPU: ray start --num-cpus"
+        raise SpecError("--workers", f"{workers} were requested, each with {needs}, and the cluster has {has}", remedy)
+    return workers, each

@@ -4,21 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from robaudit.auditing.environment import device_name, versions
 from robaudit.errors import AnotherRunError, RunError
 from robaudit.levels import level_name_in, without_levels
-from robaudit.models.logits import LogitModel
 from robaudit.progress import Listener
 from robaudit.spec.model import IN_MEMORY, AuditSpec, base_identity, identity
 from robaudit.spec.origin import Origin
 from robaudit.store.folder import RUNS, RunFolder, in_runs
-from robaudit.store.info import UntilDecided, kind_of, until_decided
+from robaudit.store.info import UntilDecided, device_type, kind_of, until_decided
 from robaudit.store.state import State
-
-if TYPE_CHECKING:
-    import torch
 
 
 def folder_name(spec: AuditSpec, purpose: str = "") -> str:
@@ -87,62 +82,47 @@ def is_next(until: UntilDecided | None, info: Mapping[str, Any]) -> bool:
     return until is not None and before is not None and before.draws == until.draws[:-1]
 
 
-def refuse_another_machine(old: Mapping[str, Any], model: LogitModel, device: torch.device, where: str, listener: Listener) -> None:
+def refuse_another_machine(old: Mapping[str, Any], now: Mapping[str, Any], where: str, listener: Listener) -> None:
     """Refuse to continue a run with other weights or other noise; warn where rounding may differ.
 
     Args:
         old: run.json so far.
-        model, device: of this session.
+        now: what this session would write there.
         where: the run folder.
         listener: receives the warning.
 
     Raises:
         RunError: other weights, or another kind of device.
     """
-    if old["model"]["sha256"] != model.sha256:
-        what = "was made with other weights" + (" or other code" if model.format == IN_MEMORY else "")
+    if old["model"]["sha256"] != now["model"]["sha256"]:
+        what = "was made with other weights" + (" or other code" if now["model"]["format"] == IN_MEMORY else "")
         raise AnotherRunError(where, what, "choose another --out")
-    here = device_name(device)
+    here = now["device"]
     if kind_of(old["device"]) != kind_of(here):
         raise AnotherRunError(where, f"was begun on {old['device']}, and this device draws other noise", "choose another --out")
-    now, then = versions(), old.get("versions", {})
+    then, versions = old.get("versions", {}), now["versions"]
     changed = [
-        f"{name} {then[name]} (now {now[name]})"
+        f"{name} {then[name]} (now {versions[name]})"
         for name in ("robaudit", "torch", "numpy", "scipy")
-        if then.get(name) not in (None, now[name])
+        if then.get(name) not in (None, versions[name])
     ]
-    if device.type == "cpu" and old["device"] != here:
+    if device_type(here) == "cpu" and old["device"] != here:
         changed.append(f"{old['device']} (now {here})")
     if changed:
         listener.warn(f"{where}: was begun with {', '.join(changed)}: its rows may differ in the last digits from those computed now")
 
 
-def refuse_other_options(state: State, estimators: Mapping[str, Any], where: str) -> None:
-    """Refuse an estimator whose name has rows with other options, left behind by an unfinished extension.
-
-    Args:
-        state: what the run has computed.
-        estimators: the spec's entries by their names in the results.
-        where: the run folder.
-
-    Raises:
-        RunError: rows were computed with other options.
-    """
-    for _, entry in state.entries():
-        if estimators.get(entry["label"], entry) != entry:
-            raise _other_options(where, entry)
-
-
-def refuse_other_noises(state: State, noises: Mapping[str, Any], where: str) -> None:
-    """Refuse a noise whose name has rows with other options in the run.
+def refuse_other_results(state: State, noises: Mapping[str, Any], estimators: Mapping[str, Any], where: str) -> None:
+    """Refuse a noise or an estimator whose name has rows with other options in the run, such as those of an unfinished extension.
 
     Args:
         state: what the run has computed.
         noises: the spec's entries by label, without levels.
+        estimators: the spec's entries by their names in the results.
         where: the run folder.
 
     Raises:
-        RunError: rows were computed under other noise.
+        RunError: rows were computed with other options or under other noise.
     """
     for label, entry in state.noises():
         now = noises.get(label, entry)
@@ -150,6 +130,9 @@ def refuse_other_noises(state: State, noises: Mapping[str, Any], where: str) -> 
             raise AnotherRunError(where, f"the files of its noise {label} have changed since", "restore them, or choose another --out")
         if now != entry:
             raise _other_noise(where, label)
+    for _, entry in state.entries():
+        if estimators.get(entry["label"], entry) != entry:
+            raise _other_options(where, entry)
 
 
 def _other_options(where: str, entry: Mapping[str, Any]) -> RunError:

@@ -24,9 +24,9 @@ from robaudit.auditing.resume import (
     existing_info,
     extended,
     is_next,
+    refuse_another_machine,
     refuse_other_data,
-    refuse_other_noises,
-    refuse_other_options,
+    refuse_other_results,
 )
 from robaudit.datasets.base import Dataset
 from robaudit.datasets.select import Selected
@@ -111,8 +111,10 @@ def audit(
         old = existing_info(folder, asked, extend=extend, until=until)
         if old is not None and not is_next(until, old):
             asked = extended(asked, old, str(folder.path))
-        request = Request(asked, old, str(folder.path), trust, on_error == "skip", model, dataset)
+        request = Request(asked, trust, on_error == "skip", model, dataset)
         with prepared(request, log, ray_address=ray_address, budget=budget) as (audit, workers):
+            if old is not None:
+                refuse_another_machine(old, audit.info, str(folder.path), log)
             folder.create()
             with locked(folder.path) as lock:
                 folder.guard = lock.check
@@ -185,7 +187,7 @@ def _carry_out(
         noises = {entry["name"]: without_levels(entry) for entry in document["noise"]}
         digests = {noise.label: found for noise in audit.noises if (found := noise.digests)}
         noises |= {label: {**noises[label], "files": files} for label, files in digests.items()}
-        refuse_other_noises(state, noises, str(folder.path))
+        refuse_other_results(state, noises, entries if until is None else {}, str(folder.path))
         every = old is not None and spec.dataset.kind == IN_MEMORY  # read all data in memory
         skipped = [skip["sample_id"] for skip in old["skipped"]] if old and every and old["status"] == "complete" and not extend else None
         seen = _all_seen(data) if every else audit.seen
@@ -201,9 +203,7 @@ def _carry_out(
         if old is not None and is_next(until, old):
             folder.write_info(info)  # before the state changes, whose digest is in the old one
             old = None
-        if until is None:
-            refuse_other_options(state, entries, str(folder.path))
-        else:
+        if until is not None:
             state.forget_others(by_name)
         state.begin(data, task_names(tasks), by_name, noises)
         images = lacking(state, tasks)

@@ -157,7 +157,7 @@ def init(
     written = load_spec(spec, text=text)  # never write an invalid spec
     _check_levels(written)
     if not no_check:
-        _check(written, spec, trust=trust or own)
+        _check(written, trust=trust or own)
     write_atomically(spec, text.encode())
     say(f"wrote {spec}")
     emit(_next(f"robaudit estimate {spec}{' --trust' if own else ''}", gated=least is not None), None)
@@ -267,7 +267,7 @@ def _check_levels(spec: AuditSpec) -> None:
     accepted(level_findings(build(spec.noise, spec.base_dir, spec.origin), torch.zeros(1, 8, 8), ""), as_given=False)
 
 
-def _check(spec: AuditSpec, path: Path, *, trust: bool) -> None:
+def _check(spec: AuditSpec, *, trust: bool) -> None:
     """Load and check the model and the data as an audit would, and report the result.
 
     Raises:
@@ -280,7 +280,7 @@ def _check(spec: AuditSpec, path: Path, *, trust: bool) -> None:
 
     with Reporter() as reporter:
         try:
-            ready = prepare(Request(spec, folder=str(path), trust=trust), pick_device("cpu"), reporter)
+            ready = prepare(Request(spec, trust=trust), pick_device("cpu"), reporter)
         except RobauditError:
             say("nothing was written; to edit the spec by hand, write it with --no-check")
             raise

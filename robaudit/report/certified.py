@@ -111,7 +111,7 @@ class CertifiedSection(Section[CertifiedAccuracy]):
         given = one.record.certificates
         numbers_of = _steps(one.record) if ask.every_radius else _statistics(one.record, ask.radius or usual_radii([one.record]))
         for values in numbers_of:
-            yield {**given.key.document(), "norm": given.norm, **dict(zip(_COLUMNS, values, strict=True))}
+            yield {**given.key.document(), "norm": given.key.norm, **dict(zip(_COLUMNS, values, strict=True))}
 
 
 def usual_radii(every: Sequence[CertifiedAccuracy]) -> tuple[float, ...]:

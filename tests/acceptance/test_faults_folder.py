@@ -13,9 +13,8 @@ import pytest
 
 from tests.faults.fault import REMOVE, REPLACE, Fault
 from tests.faults.judge import chosen, each_scenario, every, finished, refusal
-from tests.faults.rig import Outcome, Rig
+from tests.faults.rig import Outcome, Rig, content
 from tests.faults.scenarios import EXTEND, FIRST, OTHER_OPTIONS, SCENARIOS, Scenario
-from tests.faults.watch import content
 from tests.hostile.client import ROOT
 from tests.specs import digits, write
 from tests.states import flushes

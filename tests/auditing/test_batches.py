@@ -182,7 +182,7 @@ def test_a_row_with_other_bits_is_named_only_where_they_were_promised(tmp_path: 
 def test_another_processor_is_told_when_a_run_is_resumed(tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
     spec = write(tmp_path, digits(limit=3))
     assert run_cli("estimate", spec, "--out", "run").code == 0
-    monkeypatch.setattr("robaudit.auditing.resume.device_name", lambda device: "cpu (another, 9 threads)")
+    monkeypatch.setattr("robaudit.auditing.prepare.device_name", lambda device: "cpu (another, 9 threads)")
     code, _, err = run_cli("estimate", spec, "--out", "run", "--extend", "--limit", "4")
     assert code == 0
     assert "(now cpu (another, 9 threads)): its rows may differ in the last digits" in err

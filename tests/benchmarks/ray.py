@@ -118,7 +118,7 @@ def on(spec: AuditSpec, workers: int) -> AuditSpec:
 @contextmanager
 def opened(spec: AuditSpec, network: nn.Module | None = None) -> Iterator[tuple[OpenedAudit, Workers]]:
     """The audit, with its workers at hand."""
-    with prepared(Request(spec, folder="run", model=network), Listener()) as found:
+    with prepared(Request(spec, model=network), Listener()) as found:
         yield found
 
 

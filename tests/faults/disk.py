@@ -1,13 +1,12 @@
 """What this process does to a folder, operation by operation, and what goes wrong at the k-th.
 
 The functions of ``os`` with which robaudit changes files, the raw files below ``open`` and the system calls of SQLite are replaced, so
-that whoever uses them, an operation is seen once, as the system call it becomes. What does not come this way is found by `watch`.
+that whoever uses them, an operation is seen once, as the system call it becomes.
 """
 
 from __future__ import annotations
 
 import builtins
-import contextlib
 import functools
 import io
 import json
@@ -19,7 +18,6 @@ from typing import Any
 
 from tests.faults.fault import Fault, Side
 from tests.faults.sqlite_calls import replace_calls
-from tests.faults.watch import Watch
 
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 OF_PATH = ("mkdir", "rmdir", "unlink", "remove", "chmod", "fsync", "fchmod", "ftruncate")  # or of a descriptor
@@ -27,9 +25,7 @@ OF_TWO_PATHS = ("rename", "replace")
 DIRECTORIES = ("dir_fd", "src_dir_fd", "dst_dir_fd")
 
 
-def install(
-    folder: str, events: str, *, fault: dict[str, Any] | None = None, tick: float = 0, watch: bool = False, largest: int | None = None
-) -> None:
+def install(folder: str, events: str, *, fault: dict[str, Any] | None = None, tick: float = 0, largest: int | None = None) -> None:
     """Begin to count in this process.
 
     Args:
@@ -37,7 +33,6 @@ def install(
         events: a file, elsewhere, that gets a line for each operation.
         fault: the fields of a :class:`Fault`.
         tick: seconds by which the clock goes on whenever it is read (see `clock`), for parts whose size depends on time.
-        watch: note what escapes the count.
         largest: bytes that a file may have (RLIMIT_FSIZE).
     """
     if tick:
@@ -46,19 +41,18 @@ def install(
         tests.faults.clock.tick(tick)
     if largest is not None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (largest, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
-    Disk(Path(folder), Path(events), Fault(**fault) if fault else None, watch=watch).replace_functions()
+    Disk(Path(folder), Path(events), Fault(**fault) if fault else None).replace_functions()
 
 
 class Disk:
     """Counts, and lets go wrong what is to go wrong."""
 
-    def __init__(self, folder: Path, events: Path, fault: Fault | None, *, watch: bool) -> None:
+    def __init__(self, folder: Path, events: Path, fault: Fault | None) -> None:
         self.folder, self.fault = folder, fault
         self.number = 0
         self._striking = False
         self._write = os.write
         self._log = os.open(events, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        self._watch = Watch(folder, self.note) if watch else None
 
     def note(self, **values: Any) -> None:
         """A line for the test; it is there even if the process dies at once."""
@@ -82,15 +76,14 @@ class Disk:
         self.number += 1
         number = self.number
         self.note(event=[name, paths, size])
-        with self._watch.operation() if self._watch else contextlib.nullcontext():
-            self._strike(number, name, "before")
-            if half is not None and self.fault is not None and self.fault.hits(number, name, "half"):
-                half()
-                self._strike(number, name, "half")
-            try:
-                return do()
-            finally:
-                self._strike(number, name, "after")
+        self._strike(number, name, "before")
+        if half is not None and self.fault is not None and self.fault.hits(number, name, "half"):
+            half()
+            self._strike(number, name, "half")
+        try:
+            return do()
+        finally:
+            self._strike(number, name, "after")
 
     def _strike(self, number: int, name: str, side: Side) -> None:
         if self.fault is not None and self.fault.hits(number, name, side):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.faults.fault import Event, Fault
-from tests.hostile.client import Answer, Server, homes
+from tests.hostile.client import Answer, Server, homes, snapshot
 
 OUTPUTS = ("samples.csv", "samples.json", "summary.json")
 TEMPORARY = re.compile(r"\..+\.tmp|state\.db-.+")
@@ -70,11 +70,11 @@ class Rig:
             folder.mkdir()
         homes(self._outputs)
 
-    def run(self, *args: str, fault: Fault | None = None, watch: bool = False, largest: int | None = None) -> Outcome:
+    def run(self, *args: str, fault: Fault | None = None, largest: int | None = None) -> Outcome:
         """``robaudit ARGS``."""
         events = self._outputs / "events"
         events.unlink(missing_ok=True)
-        values = {"folder": str(self.run_folder), "events": str(events), "fault": asdict(fault) if fault else None, "watch": watch}
+        values = {"folder": str(self.run_folder), "events": str(events), "fault": asdict(fault) if fault else None}
         hook = ("tests.faults.disk:install", {**values, "largest": largest, "tick": TICK})
         answer = self._server.run(*args, folder=self.work, outputs=self._outputs, seconds=SECONDS, hook=hook)
         return Outcome(answer, [json.loads(line) for line in events.read_text().splitlines()] if events.exists() else [])
@@ -125,3 +125,8 @@ def timeless(shown: str) -> str:
 def temporaries(run: Path) -> list[str]:
     """Temporary files and journals, which only a killed process may leave."""
     return sorted(str(path.relative_to(run)) for path in run.rglob("*") if TEMPORARY.fullmatch(path.name))
+
+
+def content(folder: Path) -> str:
+    """All of a folder in one line."""
+    return repr(sorted(snapshot(folder).items())) if folder.exists() else "no folder"

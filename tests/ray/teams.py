@@ -18,7 +18,7 @@ from robaudit.spec.model import AuditSpec
 def request(document: Mapping[str, Any], folder: Path | None = None, **rest: Any) -> Request:
     """What workers are to prepare."""
     spec = AuditSpec.model_validate(dict(document)).located(folder or Path.cwd(), "spec")
-    return Request(spec, folder="run", **rest)
+    return Request(spec, **rest)
 
 
 def prepared(given: Request) -> tuple[RayWorker, Report]:

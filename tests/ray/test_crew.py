@@ -86,7 +86,8 @@ def crew_of(ray: FakeRay, actors: Sequence[Actor], reports: Sequence[Report], da
 
 def carried_out(ray: FakeRay, actors: Sequence[Actor], report: Report, heard: Heard | None = None) -> list[Row]:
     """The rows of an audit by these actors, each written once."""
-    with Recorded() as state:
+    state = Recorded()
+    with state:
         state.begin(OPENED.data, task_names(OPENED.tasks))
         crew = crew_of(ray, actors, [report] * len(actors))
         try:

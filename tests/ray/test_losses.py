@@ -17,7 +17,8 @@ from tests.states import flushes, query
 
 pytestmark = [pytest.mark.bits, pytest.mark.slow]
 
-LONG = digits(limit=150, estimators=[{"mc": {"samples": 4000}}])
+IMAGES = 60
+LONG = digits(limit=IMAGES, estimators=[{"mc": {"samples": 4000}}])
 RAY = ("--out", "ray", "--engine", "ray", "--ray-address")
 INTERRUPTED = "interrupted; finished work is on disk: run the same command again to continue\n"
 TERMINATED = "terminated; finished work is on disk: run the same command again to continue\n"
@@ -45,28 +46,28 @@ def audit(tmp_path: Path, nodes: Nodes, undisturbed: Path) -> Iterator[Audit]:
 
 
 def left(run: Path) -> int:
-    """How many of the 150 samples lack their row."""
-    return 150 - int(query(run, "SELECT count(*) FROM rows")[0][0])
+    """How many samples lack their row."""
+    return IMAGES - int(query(run, "SELECT count(*) FROM rows")[0][0])
 
 
 def equal(run: Path, undisturbed: Path) -> None:
     for name in OUTPUTS:
         assert (run / name).read_bytes() == (undisturbed / name).read_bytes()
-    assert query(run, "SELECT count(*) FROM rows") == [(150,)], "nothing is there twice"
+    assert query(run, "SELECT count(*) FROM rows") == [(IMAGES,)], "nothing is there twice"
 
 
 def resumed(folder: Path, nodes: Nodes, undisturbed: Path) -> None:
     """The same command finishes the run; what was on disk is not computed again."""
-    assert 0 < left(folder / "ray") < 150
+    assert 0 < left(folder / "ray") < IMAGES
     code, _, err = estimate(folder, nodes.here, *RAY, nodes.address)
     assert code == 0, err
-    assert re.search(r"note: resuming: \d+ of 150 samples are already on disk", err)
+    assert re.search(rf"note: resuming: \d+ of {IMAGES} samples are already on disk", err)
     equal(folder / "ray", undisturbed)
     assert len(read_info(folder / "ray")["sessions"]) == 2
 
 
 def test_a_worker_is_killed(audit: Audit, nodes: Nodes, tmp_path: Path, undisturbed: Path, run_cli: RunCli) -> None:
-    assert left(tmp_path / "ray") > 50, "in the middle"
+    assert left(tmp_path / "ray") > IMAGES // 3, "in the middle"
     workers = nodes.here.workers()
     assert len(workers) == 2
     workers[0].kill()

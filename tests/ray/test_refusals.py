@@ -7,7 +7,6 @@ import sys
 from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -86,17 +85,12 @@ def test_nobody_listens(tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.Mon
     assert refused(tmp_path, run_cli) == f"RAY_ADDRESS=127.0.0.1:{port}: {line}"
 
 
-def refuse(words: str, function: Any, *args: Any) -> None:
-    with pytest.raises(SpecError) as raised:
-        function(*args)
-    assert str(raised.value) == words
-
-
 @pytest.mark.slow
 def test_more_than_a_cluster_has(tmp_path: Path, nodes: Nodes) -> None:
     write(tmp_path, digits())
     for args, words in {
-        ("--workers", "3"): "--workers: 3 were requested, each with a CPU, and the cluster has 2 CPUs; ask for at most 2",
+        ("--workers", "3"): "--workers: 3 were requested, each with a CPU, and the cluster has 2 CPUs; ask for 1 to 2",
+        ("--workers", "0"): "--workers: 0 were requested, each with a CPU, and the cluster has 2 CPUs; ask for 1 to 2",
         ("--gpus-per-worker", "1"): "--gpus-per-worker: 1 were requested, and the cluster has 0 GPUs; ask for fewer",
         ("--device", "cuda"): "run.device: cuda was requested, but the cluster has no GPU; use cpu or auto",
     }.items():
