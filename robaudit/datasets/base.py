@@ -70,7 +70,7 @@ class Dataset(Protocol):
 
 
 def find(written: str, base_dir: Path, kind: Literal["file", "folder"], remedy: str = "paths are relative to the spec file") -> Path:
-    """The path as written in a spec, relative to the spec's folder; ``~`` is understood.
+    """The path as written in a spec, relative to the spec's folder; ``~`` is expanded.
 
     Args:
         written: the path.

@@ -68,7 +68,7 @@ Positive = Annotated[float, Field(gt=0, allow_inf_nan=False), BeforeValidator(as
 Whole = Annotated[int, BeforeValidator(no_bool)]
 Count = Annotated[int, Field(gt=0), BeforeValidator(no_bool)]
 Bytes = Annotated[int, Field(gt=0, lt=2**63), BeforeValidator(as_bytes), BeforeValidator(no_bool)]
-"""A size in bytes; 4GB (4 * 10^9) and 4GiB (4 * 2^30) are understood."""
+"""A size in bytes; 4GB (4 * 10^9) and 4GiB (4 * 2^30) are accepted."""
 
 
 class SpecSection(BaseModel):
