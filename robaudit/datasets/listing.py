@@ -28,7 +28,7 @@ def preferred(splits: Iterable[str]) -> str:
 
 
 def usual(names: Sequence[str], columns: Sequence[str]) -> str | None:
-    """The column with the first of these names that any column has, ignoring case; None if no column has one."""
+    """The column for the first of these names that exists, ignoring case; None if none does."""
     lower = {column.lower(): column for column in reversed(columns)}
     return next((lower[name] for name in names if name in lower), None)
 

@@ -81,7 +81,7 @@ class Format:
         suffixes: of its files; empty for a format without files (Python code).
         recognises: whether a file has this format, by its first 32 bytes and, for a zip archive, its members' names below its folder.
         read: reads the tensors of a format that holds only weights and needs an architecture; None for other formats.
-        others: the names of the files that belong to a file, in its folder.
+        others: the names of the files in a file's folder that belong to it.
     """
 
     name: str

@@ -239,7 +239,7 @@ class MemorySpec(BaseDatasetSpec):
     kind: Literal["memory"] = "memory"
 
     def open(self, base_dir: Path, *, trust: bool) -> NoReturn:
-        """Refuse; only the program has the samples."""
+        """Refuse: only the program has the samples."""
         what = "the data were objects in the memory of a Python program, and are not kept"
         raise DataError("dataset", what, "pass them again: robaudit.audit(net, dataset, ..., out=RUN) checks that they are the same")
 
