@@ -1,4 +1,4 @@
-"""Data sets: one module for each kind."""
+"""Data sets: one module per kind."""
 
 from robaudit.datasets.load import open_dataset
 

@@ -1,4 +1,4 @@
-"""Samples read ahead by threads while the network computes, in order and in bounded memory."""
+"""Read samples ahead in threads while the network computes, in order and in bounded memory."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ _WORKERS = 4  # on CUDA
 Read = tuple[int, Sample | SampleError]
 
 
-def default_workers(asked: int | Literal["auto"], device: torch.device, kind: str) -> int:
+def default_workers(requested: int | Literal["auto"], device: torch.device, kind: str) -> int:
     """The number of threads that read ahead.
 
     Args:
-        asked: the spec's run.workers.
-        device: of the network, which needs the cores itself on the CPU.
+        requested: the spec's run.workers.
+        device: the network's; on the CPU, the network itself needs the cores.
         kind: of the data set; ``python`` code may not be thread-safe.
     """
-    if asked != "auto":
-        return asked
+    if requested != "auto":
+        return requested
     return 0 if device.type == "cpu" or kind == "python" else _WORKERS
 
 
 def read_ahead(dataset: Dataset, indices: Iterable[int], workers: int, depth: int) -> Generator[Read, None, None]:
-    """Read samples in order, ahead of the caller; the number of workers does not change them.
+    """Read samples in order, ahead of the caller; the number of workers does not change the result.
 
-    Reading begins with the first request. An unusable sample is given as its error; any other exception of the data set is
+    Reading begins with the first request. An unusable sample is yielded as its error; any other exception of the data set is
     raised in order. The readers end when the generator is closed or exhausted.
 
     Threads, not the processes of torch's DataLoader: decoders release the interpreter's lock, and a data set need not be pickled.
@@ -56,9 +56,9 @@ def read_ahead(dataset: Dataset, indices: Iterable[int], workers: int, depth: in
     try:
         waiting: deque[Future[Read]] = deque(islice(ordered, depth))
         while waiting:
-            found = waiting.popleft().result()
+            result = waiting.popleft().result()
             waiting.extend(islice(ordered, 1))
-            yield found
+            yield result
     finally:
         pool.shutdown(cancel_futures=True)
 

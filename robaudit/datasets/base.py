@@ -1,4 +1,4 @@
-"""The interface of a data set, helpers to find its files and read its first samples, and the rule for its names."""
+"""The interface of a data set, and helpers to find its files, check its names and read its first samples."""
 
 from __future__ import annotations
 
@@ -70,16 +70,16 @@ class Dataset(Protocol):
 
 
 def find(written: str, base_dir: Path, kind: Literal["file", "folder"], remedy: str = "paths are relative to the spec file") -> Path:
-    """The path as written in a spec, relative to the spec's folder; ``~`` is understood.
+    """The path as written in a spec, relative to the spec's folder; ``~`` is expanded.
 
     Args:
         written: the path.
         base_dir: the spec's folder.
-        kind: of what must be there.
-        remedy: for a missing path that is like no name there.
+        kind: what must be at the path.
+        remedy: for a missing path with no similar name beside it.
 
     Raises:
-        DataError: the path does not exist (the message has the nearest name), or is of another kind.
+        DataError: the path does not exist (the message suggests the nearest name), or is of another kind.
     """
     path = base_dir / expanded(written)
     try:
@@ -92,18 +92,18 @@ def find(written: str, base_dir: Path, kind: Literal["file", "folder"], remedy: 
         raise DataError(written, "is a file", "give the folder")
     if kind == "file" and not stat.S_ISREG(mode):
         raise DataError(written, "is a folder" if stat.S_ISDIR(mode) else "is not a regular file", "give a file")
-    if kind == "file" and not path.stat().st_size:  # such as files in /proc, some of which never end
+    if kind == "file" and not path.stat().st_size:  # such as files in /proc, which may never end
         raise DataError(written, "is an empty file", "write it again")
     return path
 
 
 def boundary(root: str | None, base_dir: Path, folder: Path) -> Path:
-    """The folder that must contain all image files of a data set, without links.
+    """The folder that must contain all image files of a data set, links resolved.
 
     Args:
         root: as written in the spec; None: the data's own folder.
-        base_dir: the folder of the spec.
-        folder: the data's own.
+        base_dir: the spec's folder.
+        folder: the data's own folder.
     """
     return Path(os.path.realpath(folder if root is None else find(root, base_dir, "folder")))
 
@@ -112,12 +112,12 @@ def refuse_controls(text: str, where: str, what: str) -> str:
     """The text, unless it could control a terminal or start a new line in outputs.
 
     Args:
-        text: read from data: an id, the name of a class.
+        text: an id or class name from the data.
         where: the data set.
         what: the kind of text, for messages.
 
     Raises:
-        DataError: it has control characters (line breaks, ESC), marks that reverse the direction of text, or lone surrogates.
+        DataError: it has control characters (line breaks, ESC), marks that reverse the text direction, or lone surrogates.
     """
     if _CONTROL.search(text):
         raise DataError(where, f"the {what} {clipped(ascii(text), 80)} has control characters", "rename it")
@@ -125,25 +125,25 @@ def refuse_controls(text: str, where: str, what: str) -> str:
 
 
 def different(ids: Sequence[str], where: str) -> Sequence[str]:
-    """The ids, if no two are the same.
+    """The ids, which must be distinct.
 
     Raises:
-        DataError: two are.
+        DataError: two ids are the same.
     """
     if len(set(ids)) < len(ids):
         ordered = sorted(ids)
-        twice = next(one for one, other in pairwise(ordered) if one == other)
+        twice = next(first for first, second in pairwise(ordered) if first == second)
         raise DataError(where, f"two samples have the same id {clipped(twice, 80)!r}", "ids must differ")
     return ids
 
 
 def name_text(name: str) -> str:
-    """The name of a file or folder as text that can be written: bytes that are not UTF-8 become escapes."""
+    """The name of a file or folder as printable text: bytes that are not UTF-8 become escapes."""
     return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
 def _missing(written: str, path: Path, kind: str, remedy: str) -> DataError:
-    """The message for a missing path: which part is missing, and the nearest name there."""
+    """The error for a missing path: which part is missing, and the nearest name there."""
     parent, name = path.parent, path.name
     while not parent.is_dir() and parent != parent.parent:
         parent, name = parent.parent, parent.name
@@ -164,8 +164,8 @@ def first_samples(dataset: Dataset, count: int, *, skip_bad: bool) -> Iterator[S
     """The first readable samples.
 
     Raises:
-        SampleError: one is unreadable, and ``skip_bad`` is off.
-        NothingLeftError: none is readable.
+        SampleError: a sample is unreadable, and ``skip_bad`` is off.
+        NothingLeftError: no sample is readable.
     """
     taken = 0
     refused: SampleError | None = None

@@ -1,4 +1,4 @@
-"""Labels as class indices: by the names of folders and classes, from texts, and from arrays."""
+"""Class indices from the names of folders and classes, from texts, and from arrays."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ class ClassIndex:
         """The index of the class; None if there is none, or more than one."""
         if text in self._exact:
             return self._exact[text]
-        found = self._loose.get(_folded(text), set())
-        return next(iter(found)) if len(found) == 1 else None
+        indices = self._loose.get(_folded(text), set())
+        return next(iter(indices)) if len(indices) == 1 else None
 
     def index(self, text: str, where: str, what: str) -> int:
         """The index of the class.
 
         Raises:
-            DataError: there is none, or more than one; ``what`` names the text.
+            DataError: there is no class, or more than one; ``what`` names the text.
         """
-        found = self.find(text)
-        if found is None:
+        index = self.find(text)
+        if index is None:
             raise DataError(where, f"{what} is not in class_names", self.remedy(text))
-        return found
+        return index
 
     def remedy(self, text: str) -> str:
         """The remedy for an unknown text."""
@@ -68,14 +68,14 @@ def _folded(text: str) -> str:
 def text_labels(
     texts: Sequence[str], where: str, class_names: tuple[str, ...] | None, class_ids: tuple[str, ...] | None
 ) -> tuple[Labels, tuple[str, ...] | None]:
-    """Labels written as text; an empty one is no label.
+    """Labels written as text; an empty text is no label.
 
-    They are names if ``class_names`` has them; otherwise they are all integers, or all names, which are then sorted.
+    They are names if ``class_names`` has them, otherwise all integers, or all names, which are then sorted.
 
     Args:
-        texts: one for each image.
+        texts: one per image.
         where: the table's name in messages.
-        class_names: the names by class index that the user gave.
+        class_names: the user's names by class index.
         class_ids: other names of the classes in labels.
 
     Returns:
@@ -104,13 +104,13 @@ def text_labels(
 
 
 def label_array(values: Any, where: str, total: int, class_names: Sequence[str] | None = None) -> Labels:
-    """Class indices from a list, an array, a tensor or a column of a table, one for each image, as int64 (n,); -1: none.
+    """Class indices from a list, an array, a tensor or a column of a table, one per image, as int64 (n,); -1: none.
 
-    A column (n, 1) is understood, and so are None, NaN (whole numbers with gaps), and names of classes.
+    A column (n, 1) is accepted, and so are None, NaN (whole numbers with gaps), and class names.
 
     Raises:
-        DataError: another length, not whole numbers, or less than -1.
-        SampleError: an entry of a list is no label.
+        DataError: the labels have another length, are not whole numbers, or are less than -1.
+        SampleError: an entry of a list is not a label.
     """
     array = np.asarray(values.detach().cpu() if hasattr(values, "detach") else values)
     if array.shape[1:] == (1,):
@@ -133,7 +133,7 @@ def label_array(values: Any, where: str, total: int, class_names: Sequence[str] 
 
 
 def as_label(value: Any, where: str, class_names: Sequence[str] | None = None) -> int | None:
-    """A label as a plain int; the name of a class is understood; None and -1 are no label.
+    """A label as a plain int, also from the name of a class; None and -1 are no label.
 
     Raises:
         SampleError: it is not an integer, or negative, or no class has this name.

@@ -31,7 +31,7 @@ class CsvSpec(FilesSpec):
 
     @classmethod
     def recognised(cls, written: str, place: Path) -> dict[str, Any] | None:
-        """A file of these suffixes, or a folder with ``metadata.csv``; with the names of its columns if they are not ours."""
+        """A .csv or .tsv file, or a folder with ``metadata.csv``; the keys name columns that differ from the defaults."""
         if (place / METADATA).is_file():
             written, place = f"{written.rstrip('/')}/{METADATA}", place / METADATA
         elif place.suffix.lower() not in (".csv", ".tsv") or place.is_dir():
@@ -50,20 +50,20 @@ class CsvSpec(FilesSpec):
         Until the columns are known, no message quotes the file: it may be any file.
 
         Raises:
-            DataError: the file is not such a table, or its ids or labels are invalid.
+            DataError: the file is not a table of images, or its ids or labels are invalid.
         """
         from robaudit.datasets.decode import file_pixels  # imports torch, which reading a spec does not need
 
         path = find(self.path, base_dir, "file")
-        found, labels, names = self._table(path), None, self.class_names
-        if "label" in found:
-            labels, names = text_labels(found["label"], self.path, self.class_names, self.class_ids)
+        columns, labels, names = self._table(path), None, self.class_names
+        if "label" in columns:
+            labels, names = text_labels(columns["label"], self.path, self.class_names, self.class_ids)
         decode = partial(file_pixels, folder=path.parent, root=boundary(self.root, base_dir, path.parent), options=self)
-        ids = different(found.get("id", found["path"]), self.path)
-        return ImageSet(self.path, found["path"], decode, labels=labels, ids=ids, class_names=names)
+        ids = different(columns.get("id", columns["path"]), self.path)
+        return ImageSet(self.path, columns["path"], decode, labels=labels, ids=ids, class_names=names)
 
     def column(self, name: str, base_dir: Path) -> list[str]:
-        """A further column.
+        """The values of another column.
 
         Raises:
             DataError: there is no column of this name.
@@ -81,12 +81,12 @@ class CsvSpec(FilesSpec):
 
 
 def _read(spec: CsvSpec, file: TextIO, other: str | None) -> dict[str, list[str]]:
-    """The values of the columns by their use: path, label, id, other."""
+    """The values of the columns by use: path, label, id, other."""
     lines: Iterator[str] = iter(partial(file.readline, _LONGEST_LINE), "")
     head = next(lines, "")
     delimiter, header = _header(head)
     places = _places(spec, header, other)
-    found: dict[str, list[str]] = {use: [] for use in places}
+    values: dict[str, list[str]] = {use: [] for use in places}
     reader = csv.reader(lines, delimiter=delimiter, strict=True)
     try:
         for fields in filter(None, reader):
@@ -98,14 +98,14 @@ def _read(spec: CsvSpec, file: TextIO, other: str | None) -> dict[str, list[str]
                 text = fields[place] if use == "other" else fields[place].strip()
                 if not text and use in ("path", "id"):
                     raise DataError(where, f"has an empty {header[place]}", "fill it in, or remove the line")
-                found[use].append(sys.intern(text) if use == "label" else text)
+                values[use].append(sys.intern(text) if use == "label" else text)
     except csv.Error as error:
         raise DataError(f"{spec.path}:{reader.line_num + 1}", f"is not valid CSV ({error})", 'fields are quoted by "') from None
-    return found
+    return values
 
 
 def _header(line: str) -> tuple[str, list[str]]:
-    """The delimiter and the names of columns in the first line of a CSV file; no names if it is not CSV."""
+    """The delimiter and the column names in the first line of a CSV file; no names if it is not CSV."""
     delimiter = max((",", ";", "\t"), key=line.count)
     try:
         return delimiter, [name.strip() for name in next(csv.reader([line], delimiter=delimiter), [])]
@@ -114,11 +114,11 @@ def _header(line: str) -> tuple[str, list[str]]:
 
 
 def _places(spec: CsvSpec, header: Sequence[str], other: str | None) -> dict[str, int]:
-    """The places of the columns by their use; those of label and id may be absent under their usual names."""
+    """The indices of the columns by use; columns of labels and ids may be missing under their default names."""
     uses = {"path": spec.path_column, "label": spec.label_column, "id": spec.id_column, "other": other}
     if spec.path_column not in header:
         near = usual(USUAL_PATHS, header)  # only usual names are quoted from the file
-        remedy = "it must name the columns, separated by commas, semicolons or tabs; set path_column to that of the paths of images"
+        remedy = "it must name the columns, separated by commas, semicolons or tabs; set path_column to the column of image paths"
         raise DataError(spec.path, f"has no column {spec.path_column!r} in its first line", f"set path_column: {near}" if near else remedy)
     if spec.label_column == "label" and "label" not in header and (near := usual(USUAL_LABELS, header)) is not None:
         raise DataError(spec.path, f"has no column 'label', but {near!r}", f"set label_column: {near} (null: no labels)")

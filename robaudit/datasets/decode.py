@@ -6,7 +6,7 @@ Conventions, which agree with torchvision's loaders where possible:
 - 16-bit greyscale is divided by 65535; deeper colour is reduced to 8 bits by Pillow; 32-bit pixels have no known scale and are refused;
 - transparency is flattened onto white;
 - an EXIF orientation is not applied (as in torchvision's loaders);
-- of an animation, the first frame;
+- an animation is read as its first frame;
 - ``resize`` is antialiased, and bilinear by default; an int is the length of the shorter side; ``crop`` is central.
 """
 
@@ -47,7 +47,7 @@ warnings.filterwarnings("ignore", module=r"PIL\.")  # Pillow's warnings on metad
 def as_pixels(values: NDArray[Any] | Tensor, where: str, scale: float | None = None, *, channels_last: bool = False) -> Tensor:
     """Divide raw values by their scale: 255 for uint8, 1 for floats and booleans, unless ``scale`` says otherwise.
 
-    Values outside [0, 1] do not change: the audit's input check reports them.
+    Values outside [0, 1] stay as they are: the audit's input check reports them.
 
     Args:
         values: (channels, height, width), or (height, width) for one channel.
@@ -90,7 +90,7 @@ def _as_tensor(values: NDArray[Any], where: str) -> Tensor:
 
 
 def layout_of(shape: Sequence[int]) -> Literal["nchw", "nhwc"] | None:
-    """The layout of images of this shape, by which axis has 1 or 3 entries; None if ambiguous."""
+    """The layout of images of this shape, which makes the axis of size 1 or 3 the channels; None if ambiguous."""
     first, last = shape[0] in _CHANNELS, shape[-1] in _CHANNELS
     return None if first == last else "nchw" if first else "nhwc"
 
@@ -99,13 +99,13 @@ def object_pixels(image: object, where: str, options: ImageOptions, layout: Lite
     """The pixels of a PIL image, an array or a tensor.
 
     Args:
-        image: with three axes, of the ``layout``.
+        image: the image; an array or tensor with three axes has this ``layout``.
         where: the sample, for messages.
         options: for PIL images; ``channels`` None keeps grey grey and colour colour.
-        layout: default: by the shape; a tensor of an ambiguous one has its channels first.
+        layout: default: guessed from the shape; channels first for a tensor of ambiguous shape.
 
     Raises:
-        SampleError: it is something else, or unusable.
+        SampleError: it has another type, or is unusable.
     """
     if isinstance(image, Image.Image):
         return image_pixels(image, where, options)
@@ -128,16 +128,16 @@ def file_pixels(value: object, where: str, folder: Path, root: Path, options: Im
     Args:
         value: the file.
         where: the sample, for messages.
-        folder: of relative paths.
-        root: the folder that must contain it, without links.
+        folder: the base of relative paths.
+        root: the folder that must contain the file, links resolved.
         options: resize, crop and channels.
 
     Raises:
-        SampleError: there is none, or it is unusable.
+        SampleError: there is no image, or it is unusable.
     """
     content, path = (value.get("bytes"), value.get("path")) if isinstance(value, Mapping) else (value, value)
     if isinstance(content, bytes):
-        with _one_line(where):
+        with _sample_errors(where):
             _refuse_size(len(content), where)
             return _decoded(io.BytesIO(content), where, options)
     if not isinstance(path, str) or not path:
@@ -154,28 +154,28 @@ def read_image(path: Path, where: str, options: ImageOptions, root: Path) -> Ten
         path: a regular file (or a link to one).
         where: the sample, for messages.
         options: resize, crop and channels.
-        root: the folder that must contain it, without links.
+        root: the folder that must contain the file, links resolved.
 
     Returns:
         float64 (channels, height, width) in [0, 1].
 
     Raises:
-        SampleError: outside the root, missing, not a regular file, not an image, damaged, too large, or smaller than the crop.
+        SampleError: the file is outside the root, missing, not a regular file, not an image, damaged, too large, or smaller than the crop.
     """
-    with _one_line(where):
+    with _sample_errors(where):
         real = Path(os.path.realpath(path))
         if not real.is_relative_to(root):
             raise SampleError(where, "leads out of the folder of the data", "set root to a folder that all images lie in")
-        about = real.stat()
-        if not stat.S_ISREG(about.st_mode):  # pipes and devices could block forever
+        status = real.stat()
+        if not stat.S_ISREG(status.st_mode):  # pipes and devices could block forever
             raise SampleError(where, "is not a regular file", "give an image file")
-        _refuse_size(about.st_size, where)
+        _refuse_size(status.st_size, where)
         return _decoded(real, where, options)
 
 
 @contextlib.contextmanager
-def _one_line(where: str) -> Iterator[None]:
-    """Turn any exception of reading an image into a SampleError."""
+def _sample_errors(where: str) -> Iterator[None]:
+    """Turn any exception while reading an image into a SampleError."""
     try:
         yield
     except SampleError:
@@ -217,7 +217,7 @@ def image_pixels(image: Image.Image, where: str, options: ImageOptions) -> Tenso
 
 
 def _flatten(image: Image.Image, where: str, channels: int) -> tuple[Image.Image, float]:
-    """The image in mode L, RGB or F (16-bit grey), and its value of full intensity."""
+    """The image in mode L, RGB or F (16-bit grey), and the value of full intensity."""
     if image.mode.startswith("I;16") or (image.mode == "I" and image.format in ("PNG", "PPM")):
         return image.convert("I").convert("F"), _SIXTEEN_BITS
     if image.mode in ("I", "F"):
@@ -266,7 +266,7 @@ def _crop(image: Image.Image, where: str, options: ImageOptions) -> Image.Image:
 
 
 def _padded(image: Image.Image, size: tuple[int, int], colour: int | tuple[int, int, int]) -> Image.Image:
-    """The image in the middle of a larger one; an odd row or column of the border goes to the bottom or the right."""
+    """The image centred on a larger canvas; an odd row or column of the border goes to the bottom or the right."""
     red, green, blue = (colour, colour, colour) if isinstance(colour, int) else colour
     grey = (red + green + blue) / 3
     fill: tuple[float, ...] | float = (red, green, blue)
@@ -278,7 +278,7 @@ def _padded(image: Image.Image, size: tuple[int, int], colour: int | tuple[int, 
 
 
 def _refuse_size(size: int, where: str) -> None:
-    if size == 0:  # such as files in /proc, some of which never end
+    if size == 0:  # such as files in /proc, which may never end
         raise SampleError(where, "is an empty file", "repair or leave out this file")
     if size > MOST_BYTES:
         raise SampleError(where, f"has {size} bytes, more than {MOST_BYTES}", "give a smaller file")

@@ -24,7 +24,7 @@ class DigitsSpec(BaseDatasetSpec):
     split: Literal["train", "test", "all"] = "test"
 
     def open(self, base_dir: Path, *, trust: bool) -> ImageSet:
-        """Open the split; an id is the index among all 1,797 digits."""
+        """Open the split; ids are indices among all 1,797 digits."""
         from sklearn.datasets import load_digits
 
         from robaudit.datasets.decode import as_pixels  # imports torch, which reading a spec does not need
@@ -38,9 +38,9 @@ class DigitsSpec(BaseDatasetSpec):
 
 
 def split_indices(targets: NDArray[np.int64], split: Literal["train", "test", "all"]) -> Labels:
-    """The indices of one split, in increasing order: of every class, a seeded random 40 % is the test split.
+    """The indices of one split, in increasing order; a seeded random 40 % of every class is the test split.
 
-    The generator is NumPy's legacy one, whose stream is frozen: the split is the same with every version.
+    The generator is NumPy's legacy one, whose stream is frozen: every version gives the same split.
     """
     if split == "all":
         return np.arange(len(targets), dtype=np.int64)

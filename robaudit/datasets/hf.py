@@ -2,7 +2,7 @@
 
 The library's readers are called by name on local files: nothing is downloaded, and no code of a data set runs. Parquet,
 tars and JSON lines are converted to Arrow files once, in the library's cache (``HF_DATASETS_CACHE``); the files of ``save_to_disk`` are
-mapped where they are. From either, one image is read at a time.
+mapped where they are. Either way, one image is read at a time.
 """
 
 from __future__ import annotations
@@ -60,14 +60,14 @@ class HfSpec(FilesSpec):
 
     @classmethod
     def recognised(cls, written: str, place: Path) -> dict[str, Any] | None:
-        """Files of a known form."""
+        """Files of a known format."""
         names = islice(visible_files(place), _MOST_LISTED) if place.is_dir() else [written]
         return {"path": written} if any(map(_form_of, names)) else None
 
     def open(self, base_dir: Path, *, trust: bool) -> ImageSet:
         """Read the labels and ids.
 
-        A sample's id is in ``id_column``; otherwise it is its key in a tar (after the tar's name if there are several), its path, or its
+        A sample's id is its value in ``id_column``, else its key in a tar (after the tar's name if there are several), its path, or its
         index.
 
         Raises:
@@ -89,9 +89,9 @@ class HfSpec(FilesSpec):
         ids = None
         if key is None and _KEY in kinds and _TAR in kinds:
             tars = [f"{tar.rpartition('/')[2]}/" if len(files) > 1 else "" for tar in _checked(table, _TAR, where).to_pylist()]
-            ids = [f"{tar}{one}" for tar, one in zip(tars, _checked(table, _KEY, where).to_pylist(), strict=True)]
+            ids = [f"{tar}{name}" for tar, name in zip(tars, _checked(table, _KEY, where).to_pylist(), strict=True)]
         elif (key := key or (image if kinds[image] == "text" else None)) is not None:
-            ids = ["" if one is None else str(one).strip() for one in _checked(table, key, where).to_pylist()]
+            ids = ["" if value is None else str(value).strip() for value in _checked(table, key, where).to_pylist()]
             if "" in ids:
                 raise DataError(where, f"the column {key!r} is empty in row {ids.index('')}", "fill it in, or set id_column to another")
         _checked(table, image, where)
@@ -102,7 +102,7 @@ class HfSpec(FilesSpec):
         return ImageSet(where, rows, decode, labels=labels, ids=ids and different(ids, where), class_names=names, parts=parts)
 
     def column(self, name: str, base_dir: Path) -> list[str]:
-        """A further column, with the names of classes for their indices; empty where a value is missing.
+        """The values of another column, with class names for class indices; empty where a value is missing.
 
         Raises:
             DataError: there is no column of this name, or it holds no numbers, classes or texts.
@@ -140,18 +140,18 @@ class HfSpec(FilesSpec):
         return self._by_name(own, where)[labels], self.class_names or own
 
     def _by_name(self, own: tuple[str, ...], where: str) -> Labels:
-        """The class index that the user means for each of the data set's own; -1, the last entry, stays -1.
+        """The user's class index for each class of the data set; the last entry is -1, for no label.
 
-        They are matched by name if the user's ``class_names`` contain all of these names, and by index if there are as many and the common
-        ones have the same index; if the names are the model's, at least half of them must be the same.
+        Classes match by index if both have equally many names and names in common have the same index (if the names are the model's, at
+        least half must be in common). Otherwise they match by name, and the user's ``class_names`` must contain every name.
         """
         same = np.array([*range(len(own)), -1], dtype=np.int64)
         if self.class_names is None:
             return same
         classes = ClassIndex(self.class_names, self.class_ids)
-        found = [classes.find(name) for name in own]
-        known = [number for number in found if number is not None]
-        fits = len(own) == len(self.class_names) and all(number in (place, None) for place, number in enumerate(found))
+        numbers = [classes.find(name) for name in own]
+        known = [number for number in numbers if number is not None]
+        fits = len(own) == len(self.class_names) and all(number in (place, None) for place, number in enumerate(numbers))
         if fits and (not self.names_of_model or 2 * len(known) >= len(own)):
             return same
         return np.array([*(classes.index(name, where, f"its class {name!r}") for name in own), -1], dtype=np.int64)
@@ -196,12 +196,12 @@ def _chosen_files(spec: HfSpec, base_dir: Path) -> tuple[str, list[Path], str]:
 
 def _form_of(name: str) -> str | None:
     """The library's reader for a file of this name, if any."""
-    own_cache = name.rpartition("/")[2].startswith("cache-")  # beside what it has saved
+    own_cache = name.rpartition("/")[2].startswith("cache-")  # beside saved data
     return None if own_cache else next((form for suffix, form in _FORMS.items() if name.lower().endswith(suffix)), None)
 
 
 def split_of(path: Path) -> str:
-    """The split that a data file of a folder belongs to, by its name or its folder's, as on the Hub; '' if they name none.
+    """The split of a data file, by its name or its folder's, as on the Hub; '' if they name none.
 
     ``test-00000-of-00002.parquet``, ``my_val_images.tar`` and ``test/data-00000-of-00001.arrow`` belong to test, val and test.
     """
@@ -212,7 +212,7 @@ def split_of(path: Path) -> str:
 
 
 def _opened(form: str, files: Sequence[Path], where: str) -> Any:
-    """The table in these files, without telemetry, progress bars, log or warnings of the library: an error says it in one line."""
+    """Read the table in these files, without the library's telemetry, progress bars, log and warnings."""
     try:
         import datasets
     except ImportError:
@@ -246,7 +246,7 @@ def _quiet(datasets: Any) -> Iterator[None]:
 
 
 def _checked(table: Any, name: str, where: str) -> Any:
-    """A column of a table, with every value within its mapped file, which Arrow does not check by default."""
+    """A column of a table, after checking that every value lies within its mapped file, which Arrow does not do by default."""
     column = table.data.column(name)
     try:
         column.validate(full=True)
@@ -256,7 +256,7 @@ def _checked(table: Any, name: str, where: str) -> Any:
 
 
 def _kinds(table: Any) -> dict[str, str]:
-    """What each column can be: image, class, bytes, text, number, or '' (nothing of these)."""
+    """The kind of each column: image, class, bytes, text, number, or '' for others."""
     return {name: _kind(feature) for name, feature in table.features.items()}
 
 
@@ -269,37 +269,37 @@ def _kind(feature: Any) -> str:
     return "number" if values.startswith(("int", "uint", "float", "bool")) else ""
 
 
-def _column(option: str, given: str | None, fits: Sequence[str], names: Sequence[str], kinds: Mapping[str, str], where: str) -> str | None:
-    """The column that an option names; else the only one of images, bytes or classes; else one with a usual name; else None.
+def _column(option: str, value: str | None, fits: Sequence[str], names: Sequence[str], kinds: Mapping[str, str], where: str) -> str | None:
+    """The column that an option names; else the only column of images, bytes or classes; else a column with a usual name; else None.
 
     Args:
         option: for messages.
-        given: its value; ``image`` is understood for ``image.bytes``.
-        fits: what the column may be.
-        names: the usual ones, also as the last part of a name (``json.label``).
-        kinds: what each column can be.
+        value: the option's value; ``image`` also means ``image.bytes``.
+        fits: the kinds that the column may have.
+        names: the usual names, also as the last part of a name (``json.label``).
+        kinds: the kind of each column.
         where: the table, for messages.
 
     Raises:
-        DataError: there are several, there is no such column, or it cannot be what it must.
+        DataError: there are several, there is no such column, or it has another kind.
     """
-    found = None
-    if given:
-        found = given if given in kinds else f"{given}.bytes"
-        if found not in kinds:
-            raise DataError(where, f"has no column {given!r} (columns: {_shown(kinds)})", f"{option}: {did_you_mean(given, kinds)}")
-    for sure in ("image", "bytes", "class") if found is None else ():
-        able = [name for name, kind in kinds.items() if kind == sure and sure in fits]
-        if len(able) > 1:
-            raise DataError(where, f"has {len(able)} columns of kind {sure}: {_shown(able)}", f"choose one: {option}: {able[0]}")
-        if able:
-            return able[0]
-    if found is None:
+    column = None
+    if value:
+        column = value if value in kinds else f"{value}.bytes"
+        if column not in kinds:
+            raise DataError(where, f"has no column {value!r} (columns: {_shown(kinds)})", f"{option}: {did_you_mean(value, kinds)}")
+    for wanted in ("image", "bytes", "class") if column is None else ():
+        hits = [name for name, kind in kinds.items() if kind == wanted and wanted in fits]
+        if len(hits) > 1:
+            raise DataError(where, f"has {len(hits)} columns of kind {wanted}: {_shown(hits)}", f"choose one: {option}: {hits[0]}")
+        if hits:
+            return hits[0]
+    if column is None:
         last = {name.rpartition(".")[2]: name for name in reversed(list(kinds))}
-        found = last.get(usual(names, list(last)) or "")
-    if found is not None and kinds[found] not in fits:
-        raise DataError(where, f"the column {found!r} is not of kind {' or '.join(fits)}", f"set {option}; columns: {_shown(kinds)}")
-    return found
+        column = last.get(usual(names, list(last)) or "")
+    if column is not None and kinds[column] not in fits:
+        raise DataError(where, f"the column {column!r} is not of kind {' or '.join(fits)}", f"set {option}; columns: {_shown(kinds)}")
+    return column
 
 
 def _shown(names: Sequence[str] | Mapping[str, str]) -> str:

@@ -1,4 +1,4 @@
-"""The data set of every kind: items in a sequence, each of which is decoded when it is requested."""
+"""The data set behind every kind: a sequence of items, decoded on demand."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
     from robaudit.datasets.python_callable import OwnIds
 
 ONE_BY_ONE = threading.RLock()
-"""Held while code of a program or a library, which may not be thread-safe, reads an item."""
+"""Lock around reads by code of a program or library that may not be thread-safe."""
 
 
 class ImageSet:
-    """Images with their labels and ids; nothing is read before it is requested.
+    """Images with their labels and ids, read on demand.
 
     Args:
         where: its name in messages.
-        items: gives an image for an index, or, with ``parts``, a sample.
+        items: images by index, or, with ``parts``, samples.
         decode: returns the pixels of an image; its second argument is the sample's name in messages.
-        labels: (n,); -1: none. None: without labels, or those of the samples, unknown before they are read.
+        labels: class indices (n,), -1 for none; None: no labels, or labels in the samples, unknown until they are read.
         ids: by index; default: the index as text.
         class_names: by class index.
-        parts: separates a sample into image and label; its second argument is the sample's name in messages.
+        parts: splits a sample into image and label; its second argument is the sample's name in messages.
         parallel: whether several threads may read items at once.
     """
 
@@ -66,7 +66,7 @@ class ImageSet:
         """Read one sample.
 
         Raises:
-            SampleError: its image is unusable, its label is no class, or reading it raises an exception.
+            SampleError: its image is unusable, its label is not a class, or reading it raises an exception.
         """
         sample_id = self.sample_id(index)
         where = f"{self.where}, sample {sample_id}"
@@ -88,7 +88,7 @@ def sample_parts(item: Any, where: str, keys: tuple[str, str | None] = ("", None
     """Image and label of a sample, which is an image, (image, label), or a mapping with these keys.
 
     Raises:
-        SampleError: it is none of these.
+        SampleError: it has another form.
     """
     if isinstance(item, Mapping):
         if missing := [key for key in keys if key is not None and key not in item]:

@@ -1,4 +1,4 @@
-"""A folder with one folder of images for each class, or of images without labels, as a data set."""
+"""A folder with a subfolder of images for each class, or of images without labels, as a data set."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SYNSET = re.compile(r"n\d{8}")
 
 
 class ImagesSpec(FilesSpec):
-    """A folder with one folder of images for each class."""
+    """A folder with a subfolder of images for each class."""
 
     kind: Literal["images"] = "images"
     classes: Literal["top", "leaf", "path"] = Field(
@@ -34,7 +34,7 @@ class ImagesSpec(FilesSpec):
 
     @classmethod
     def recognised(cls, written: str, place: Path) -> dict[str, Any] | None:
-        """Any folder; of splits of class folders, the preferred one."""
+        """Any folder; in a folder of splits, the preferred split."""
         if not place.is_dir():
             return None
         folders = visible_folders(place)
@@ -45,7 +45,7 @@ class ImagesSpec(FilesSpec):
         return {"path": written.rstrip("/")}
 
     def open(self, base_dir: Path, *, trust: bool) -> ImageSet:
-        """List the images, ordered by path; an id is the path relative to the folder, with slashes.
+        """List the images, ordered by path; ids are paths relative to the folder, with slashes.
 
         Raises:
             DataError: there are no images, or their folders are not classes.
@@ -54,13 +54,13 @@ class ImagesSpec(FilesSpec):
 
         folder = find(self.path, base_dir, "folder")
         folders = visible_folders(folder)
-        names = [name for one in folders or ("",) for name in sorted(filter(_is_image, visible_files(folder, one)))]
+        names = [name for subfolder in folders or ("",) for name in sorted(filter(_is_image, visible_files(folder, subfolder)))]
         labels, class_names = np.full(len(names), -1, dtype=np.int64), self.class_names
         if not names:
             what = f"has no images in its {count(len(folders), 'class folder')}" if folders else "holds no images"
             raise DataError(self.path, what, f"known suffixes: {' '.join(sorted(_SUFFIXES))}")
         if folders:
-            labels, class_names = _labels_of(self, folders, names)
+            labels, class_names = _folder_labels(self, folders, names)
         elif (folder / METADATA).is_file():
             remedy = f"use kind: csv with path: {self.path.rstrip('/')}/{METADATA} and path_column: file_name"
             raise DataError(self.path, f"holds {count(len(names), 'image')} but no class folders", remedy)
@@ -72,33 +72,33 @@ def _is_image(name: str) -> bool:
     return os.path.splitext(name)[1].lower() in _SUFFIXES  # noqa: PTH122  a million names: no Path for each
 
 
-def _labels_of(spec: ImagesSpec, folders: Sequence[str], names: Sequence[str]) -> tuple[Labels, tuple[str, ...]]:
+def _folder_labels(spec: ImagesSpec, folders: Sequence[str], names: Sequence[str]) -> tuple[Labels, tuple[str, ...]]:
     """Labels and class names of images in class folders, which may be nested."""
     if spec.classes == "top":
         _refuse_groups(spec, folders, names)
-        of_files, present = [name.split("/", 1)[0] for name in names], list(folders)  # an empty class folder is a class, too
+        folder_of, present = [name.split("/", 1)[0] for name in names], list(folders)  # an empty class folder is a class, too
     else:
         parents = [name.rpartition("/")[0] for name in names]
-        of_files = [parent.rpartition("/")[2] for parent in parents] if spec.classes == "leaf" else parents
-        present = sorted(set(of_files))
-    index, class_names = _classes(spec, [name_text(one) for one in present])
-    return np.array([index[name_text(one)] for one in of_files], dtype=np.int64), class_names
+        folder_of = [parent.rpartition("/")[2] for parent in parents] if spec.classes == "leaf" else parents
+        present = sorted(set(folder_of))
+    index, class_names = _classes(spec, [name_text(name) for name in present])
+    return np.array([index[name_text(name)] for name in folder_of], dtype=np.int64), class_names
 
 
 def _classes(spec: ImagesSpec, present: Sequence[str]) -> tuple[dict[str, int], tuple[str, ...]]:
     """The class index of every folder, and the class names: by ``class_names``, else by the order of the folders' names.
 
-    All synsets of a data set (``n01440764``) have class indices in their own order, for any class names.
+    Folders that are synsets (``n01440764``), as many as class names, have class indices in their own order.
     """
-    asked = spec.class_names
-    classes = ClassIndex(asked or present, spec.class_ids if asked else None)
+    class_names = spec.class_names
+    classes = ClassIndex(class_names or present, spec.class_ids if class_names else None)
     index = {name: number for name in present if (number := classes.find(name)) is not None}
     unknown = next((name for name in present if name not in index), None)
-    if unknown is None or asked is None:
-        return index, asked or tuple(present)
+    if unknown is None or class_names is None:
+        return index, class_names or tuple(present)
     synsets = all(map(_SYNSET.fullmatch, present))
-    if synsets and len(asked) == len(present):
-        return {name: number for number, name in enumerate(sorted(present))}, asked
+    if synsets and len(class_names) == len(present):
+        return {name: number for number, name in enumerate(sorted(present))}, class_names
     remedy = "set class_ids to a file that begins each line with a synset, in the order of class_names"
     raise DataError(f"{spec.path}/{unknown}", "the folder is not in class_names", remedy if synsets else classes.remedy(unknown))
 
@@ -111,7 +111,7 @@ def _refuse_groups(spec: ImagesSpec, folders: Sequence[str], names: Sequence[str
     deep = min(map(len, places)) > 2
     splits = [folder for folder in folders if folder.lower() in SPLITS]
     if len(splits) == len(folders) and (deep or len(splits) > 1):
-        what = f"holds the {'splits' if len(splits) > 1 else 'split'} {', '.join(splits)}, which are no classes"
+        what = f"holds the {'splits' if len(splits) > 1 else 'split'} {', '.join(splits)}, which are not classes"
         raise DataError(spec.path, what, f"choose one: path: {spec.path.rstrip('/')}/{preferred(splits)}")
     below = len({tuple(parts[:2]) for parts in places}) if deep else 0
     if len(folders) == 1 and below > 1:

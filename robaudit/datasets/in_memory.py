@@ -40,7 +40,7 @@ _IMAGE_KEYS = ("image", "images", "img", "pixel_values", "pixels", "x", "input",
 _LABEL_KEYS = (*USUAL_LABELS, "targets", "fine_label")
 _FORMS = "a torch or Hugging Face data set, a DataLoader, (x, y), or a list of images or of (image, label)"
 _TABLES = ("DataFrame", "LazyFrame", "Table", "RecordBatch")  # of pandas, polars and Arrow
-_CHECKED = 32  # number of first images, each read twice
+_CHECKED = 32  # the first images, which are read twice
 _MOST_OBJECTS = 1000  # objects searched for a normalisation
 
 
@@ -49,11 +49,11 @@ class Reading:
     """Options for reading a program's samples; None: inferred from the samples.
 
     Attributes:
-        limit: how many of an iterable without a length are read.
+        limit: number of samples to read from an iterable without a length.
         class_names: by class index.
-        ids: of the samples, in their order; default: their indices.
+        ids: of the samples, in order; default: their indices.
         layout: of arrays and tensors.
-        image_key, label_key: of samples that are mappings; the columns of a Hugging Face data set.
+        image_key, label_key: keys of samples that are mappings; columns of a Hugging Face data set.
     """
 
     limit: int | None = None
@@ -69,55 +69,55 @@ def open_in_memory(data: object, reading: Reading | None = None) -> Dataset:
 
     Args:
         data: a :class:`~robaudit.datasets.base.Dataset`; a torch data set or loader; a Hugging Face data set; (x, y), or an array or tensor
-            x alone; a sequence of images (PIL, arrays, tensors), of (image, label) or of mappings; or an iterable of such, with a limit.
+            x alone; a sequence of images (PIL, arrays, tensors), of (image, label) or of mappings; or an iterable of samples, with a limit.
         reading: the options.
 
     Raises:
-        DataError: it is none of these, or labels, ids or keys do not fit.
+        DataError: the data have another form, or labels, ids or keys do not fit.
     """
-    how = reading or Reading()
+    reading = reading or Reading()
     if all(hasattr(data, name) for name in ("where", "class_names", "sample_id", "labels", "__getitem__", "__len__")):
         return data  # type: ignore[return-value]
-    if how.layout not in (None, "nchw", "nhwc"):
-        raise DataError("layout", f"{how.layout!r} is unknown", "'nchw' or 'nhwc'")
+    if reading.layout not in (None, "nchw", "nhwc"):
+        raise DataError("layout", f"{reading.layout!r} is unknown", "'nchw' or 'nhwc'")
     if isinstance(data, Mapping) or type(data).__name__ in _TABLES:
         remedy = "pass its columns, (list(data['image']), list(data['label'])), or one of several splits, data['test']"
         raise DataError("dataset", f"is a {type(data).__name__}", remedy)
     where = "data in memory" if type(data).__module__ in ("builtins", "numpy", "torch") else f"{type(data).__name__} in memory"
     if isinstance(data, DataLoader):
-        where, data = f"{type(data.dataset).__name__} in memory", _loaded(data, how.limit)
+        where, data = f"{type(data.dataset).__name__} in memory", _loaded(data, reading.limit)
     images, labels = data if isinstance(data, tuple) and len(data) == 2 else (data, None)
-    items: Any = images if _is_indexed(images) else _read(images, how.limit)
-    ids = None if how.ids is None else different(tuple(map(str, how.ids)), "ids")
+    items: Any = images if _is_indexed(images) else _read(images, reading.limit)
+    ids = None if reading.ids is None else different(tuple(map(str, reading.ids)), "ids")
     if ids is not None and len(ids) != len(items):
         raise DataError("ids", f"there are {len(ids)} for {len(items)} samples", "give each sample one")
     if labels is None and not isinstance(items, Tensor | np.ndarray):
-        return collection(where, items, how, ids, images)
-    known = None if labels is None else label_array(labels, "dataset", len(items), how.class_names)
-    decode = _decoder(first_readable(items), how)
-    return ImageSet(where, items, decode, labels=known, ids=ids, class_names=_texts(how.class_names), parallel=False)
+        return collection(where, items, reading, ids, images)
+    known = None if labels is None else label_array(labels, "dataset", len(items), reading.class_names)
+    decode = _decoder(first_readable(items), reading)
+    return ImageSet(where, items, decode, labels=known, ids=ids, class_names=_texts(reading.class_names), parallel=False)
 
 
-def collection(where: str, items: Any, how: Reading, ids: Sequence[str] | OwnIds | None, source: object) -> ImageSet:
-    """Samples that hold their labels as a data set; the first readable one shows what the others are.
+def collection(where: str, items: Any, reading: Reading, ids: Sequence[str] | OwnIds | None, source: object) -> ImageSet:
+    """A data set of samples that hold their labels; the first readable sample shows their form.
 
     Args:
         where: its name in messages.
-        items: gives an image, (image, label) or a mapping for an index.
-        how: options for reading.
+        items: images, (image, label) or mappings by index.
+        reading: the options.
         ids: by index.
-        source: what the items were read from, which may know names of classes and types of columns.
+        source: the object that the items were read from, which may know class names and column types.
 
     Raises:
         DataError: mappings have no usual keys.
     """
     features = getattr(source, "features", None) if hasattr(source, "column_names") else None
     features = features if isinstance(features, Mapping) else {}
-    first, names = first_readable(items), how.class_names
+    first, names = first_readable(items), reading.class_names
     keys: tuple[str, str | None] = ("", None)
     if isinstance(first, Mapping):
-        keys = _keys(first, how, features)
-        classes = [features[keys[1]]] if keys[1] in features else [one for one in features.values() if hasattr(one, "names")]
+        keys = _keys(first, reading, features)
+        classes = [features[keys[1]]] if keys[1] in features else [feature for feature in features.values() if hasattr(feature, "names")]
         names = names or (getattr(classes[0], "names", None) if len(classes) == 1 else None)
     parts = partial(sample_parts, keys=keys)
     try:
@@ -125,11 +125,11 @@ def collection(where: str, items: Any, how: Reading, ids: Sequence[str] | OwnIds
     except SampleError:
         image = None
     class_names = _texts(names or _names(source))
-    return ImageSet(where, items, _decoder(image, how), ids=ids, class_names=class_names, parts=parts, parallel=False)
+    return ImageSet(where, items, _decoder(image, reading), ids=ids, class_names=class_names, parts=parts, parallel=False)
 
 
 def first_readable(items: Any) -> Any:
-    """The first item whose reading raises no exception; None if there is none."""
+    """The first item that can be read; None if there is none."""
     for index in range(len(items)):
         try:
             with ONE_BY_ONE:
@@ -144,16 +144,16 @@ def refuse_unfit(dataset: Dataset, data: object, *, skip_bad: bool, as_given: bo
 
     Args:
         dataset: the opened data set.
-        data: what the program passed, where a torchvision Normalize is looked for.
-        skip_bad: pass over unusable samples.
+        data: what the program passed, searched for a torchvision Normalize.
+        skip_bad: skip unusable samples.
         as_given: accept normalised pixels.
 
     Raises:
         DataError: samples are normalised, or differ.
     """
-    found = None if as_given else _normalisation(data)
-    if found is not None:
-        mean, std = found
+    normalisation = None if as_given else _normalisation(data)
+    if normalisation is not None:
+        mean, std = normalisation
         what = f"its transform has Normalize(mean={mean}, std={std}), but noise is added to pixels in [0, 1], before any normalisation"
         raise DataError("dataset", what, f"take Normalize out of the transform, and give audit(..., mean={mean}, std={std})")
     for first, again in zip(*(first_samples(dataset, _CHECKED, skip_bad=skip_bad) for _ in range(2)), strict=False):
@@ -204,34 +204,34 @@ def _read(data: Any, limit: int | None) -> list[Any]:
         raise DataError("dataset", f"reading it raised {describe(error)}", "repair it, or pass a list") from error
 
 
-def _decoder(first: object, how: Reading) -> Any:
-    """The function for the pixels of an image; the first one decides whether all PIL images are grey."""
+def _decoder(first: object, reading: Reading) -> Any:
+    """The function that decodes an image; the first image decides whether all PIL images are grey."""
     options = ImageOptions.model_construct(kind="memory", channels=None)  # type: ignore[arg-type]
     if isinstance(first, Image.Image):
         with contextlib.suppress(SampleError):
             options = options.model_copy(update={"channels": len(image_pixels(first, "", options))})
-    return partial(object_pixels, options=options, layout=how.layout)
+    return partial(object_pixels, options=options, layout=reading.layout)
 
 
-def _keys(first: Mapping[Any, Any], how: Reading, features: Mapping[str, Any]) -> tuple[str, str | None]:
-    """The keys of image and label: as given, by the types of a Hugging Face data set's columns, else the first usual ones.
+def _keys(first: Mapping[Any, Any], reading: Reading, features: Mapping[str, Any]) -> tuple[str, str | None]:
+    """The keys of image and label: the user's, else by the column types of a Hugging Face data set, else the first usual keys.
 
-    Columns that a transform has added are the network's input.
+    Columns added by a transform are the network's input.
 
     Raises:
-        DataError: a given key does not exist, or no key is usual for images.
+        DataError: the user's key does not exist, or no key is usual for images.
     """
     known = [str(key) for key in first]
-    for argument, given in (("image_key", how.image_key), ("label_key", how.label_key)):
-        if given not in (None, *known):
-            raise DataError(argument, f"the samples have no {given!r}", did_you_mean(str(given), known))
+    for argument, key in (("image_key", reading.image_key), ("label_key", reading.label_key)):
+        if key not in (None, *known):
+            raise DataError(argument, f"the samples have no {key!r}", did_you_mean(str(key), known))
     images, classes = ([name for name in known if type(features.get(name)).__name__ == kind] for kind in ("Image", "ClassLabel"))
     added = [name for name in _IMAGE_KEYS if name in known and features and name not in features]
-    image = how.image_key or next(iter([*added, *(images if len(images) == 1 else ()), *(k for k in _IMAGE_KEYS if k in known)]), None)
+    image = reading.image_key or next(iter([*added, *(images if len(images) == 1 else ()), *(k for k in _IMAGE_KEYS if k in known)]), None)
     if image is None:
-        raise DataError("dataset", f"its samples have the keys {', '.join(known)}, none of which is usual for images", "give image_key=")
+        raise DataError("dataset", f"its samples have the keys {', '.join(known)}, and none of them is usual for images", "give image_key=")
     usual = [name for name in _LABEL_KEYS if name in (classes or known)]
-    return image, how.label_key or next(iter([*(classes if len(classes) == 1 else ()), *usual]), None)
+    return image, reading.label_key or next(iter([*(classes if len(classes) == 1 else ()), *usual]), None)
 
 
 def _texts(names: Iterable[object] | None) -> tuple[str, ...] | None:
@@ -239,27 +239,27 @@ def _texts(names: Iterable[object] | None) -> tuple[str, ...] | None:
 
 
 def _names(items: Any) -> Sequence[object] | None:
-    """The class names of a torch data set, or of the data set it is a subset of."""
+    """The class names of a torch data set, or of the data set that it is part of."""
     while items is not None and not (isinstance(classes := getattr(items, "classes", None), list | tuple) and classes):
         items = getattr(items, "dataset", None)
     return None if items is None else items.classes
 
 
 def _normalisation(data: object) -> tuple[list[float], list[float]] | None:
-    """Mean and standard deviation of the first Normalize, or of torchvision's transforms of weights, in the transforms of a data set."""
+    """Mean and standard deviation of the first Normalize, or preset of torchvision's weights, among the transforms of a data set."""
     waiting, seen = [data], set[int]()
     while waiting and len(seen) < _MOST_OBJECTS:
-        one = waiting.pop()
-        if id(one) in seen:
+        node = waiting.pop()
+        if id(node) in seen:
             continue
-        seen.add(id(one))
-        if type(one).__name__ in ("Normalize", "ImageClassification") and hasattr(one, "mean") and hasattr(one, "std"):
-            mean, std = ([round(x, 6) for x in torch.as_tensor(values).double().flatten().tolist()] for values in (one.mean, one.std))
+        seen.add(id(node))
+        if type(node).__name__ in ("Normalize", "ImageClassification") and hasattr(node, "mean") and hasattr(node, "std"):
+            mean, std = ([round(x, 6) for x in torch.as_tensor(values).double().flatten().tolist()] for values in (node.mean, node.std))
             if any(mean) or any(x != 1 for x in std):
                 return mean, std
-        if isinstance(one, torch.nn.Module):
-            waiting += one.children()
+        if isinstance(node, torch.nn.Module):
+            waiting += node.children()
         for name in ("transform", "transforms", "dataset", "datasets"):
-            part = getattr(one, name, None)
+            part = getattr(node, name, None)
             waiting += part if isinstance(part, list | tuple) else [part]
     return None

@@ -1,4 +1,4 @@
-"""Files and columns with usual names: images, splits, paths and labels."""
+"""The usual names of splits and columns, and the visible files of a folder."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import NoReturn
 from robaudit.errors import DataError
 
 SPLITS = ("test", "testing", "validation", "valid", "val", "dev", "eval", "evaluation", "train", "training")
-"""Names of splits, in order of preference."""
+"""Usual names of splits, in order of preference."""
 USUAL_PATHS = ("path", "file_name", "filename", "file", "filepath", "file_path", "image_path", "img_path", "image", "img")
 """Usual names of columns of image paths."""
 USUAL_LABELS = (
@@ -23,18 +23,18 @@ METADATA = "metadata.csv"
 
 
 def preferred(splits: Iterable[str]) -> str:
-    """The preferred split for an audit: test, otherwise validation, ..., otherwise the first."""
+    """The preferred split for an audit: test, else validation, ..., else the first."""
     return min(splits, key=lambda name: SPLITS.index(name.lower()) if name.lower() in SPLITS else len(SPLITS))
 
 
 def usual(names: Sequence[str], columns: Sequence[str]) -> str | None:
-    """The column with the most usual of these names, ignoring case."""
+    """The column for the first of these names that exists, ignoring case; None if none does."""
     lower = {column.lower(): column for column in reversed(columns)}
     return next((lower[name] for name in names if name in lower), None)
 
 
 def visible_files(root: Path, inside: str = "") -> Iterator[str]:
-    """The files below a folder (or one folder in it) that are not hidden, as paths relative to ``root`` with slashes.
+    """The files below a folder (or its subfolder ``inside``) that are not hidden, as paths relative to ``root`` with slashes.
 
     Raises:
         DataError: a folder cannot be listed; without it, a class could be missing.
@@ -50,7 +50,7 @@ def visible_files(root: Path, inside: str = "") -> Iterator[str]:
 
 
 def visible_folders(folder: Path) -> list[str]:
-    """The names of the folders in a folder that are not hidden, sorted.
+    """The names of the subfolders that are not hidden, sorted.
 
     Raises:
         DataError: it cannot be listed.

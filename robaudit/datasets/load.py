@@ -16,7 +16,7 @@ def open_dataset(spec: BaseDatasetSpec, *, base_dir: Path, trust: bool) -> Datas
 
     Args:
         spec: the dataset section.
-        base_dir: the folder of its relative paths.
+        base_dir: the base of its relative paths.
         trust: whether Python code named in the spec may run (``--trust``).
 
     Raises:
@@ -39,12 +39,12 @@ def column_of(spec: BaseDatasetSpec, name: str, *, base_dir: Path, ids: Sequence
         DataError: the column is missing, or lacks a sample.
     """
     if type(spec).column is BaseDatasetSpec.column:
-        spec.column(name, base_dir)  # says that it has none
+        spec.column(name, base_dir)  # raises: this kind has none
     whole: Dataset = spec.open(base_dir, trust=False)
     places = {whole.sample_id(i): i for i in range(len(whole))}
-    if missing := [one for one in ids if one not in places]:
+    if missing := [sample_id for sample_id in ids if sample_id not in places]:
         raise DataError(whole.where, f"no longer has a sample {missing[0]!r}", "name the spec of the right data: --data SPEC.yaml")
     values = spec.column(name, base_dir)
     if len(values) != len(whole):
         raise DataError(whole.where, f"{name!r} has {len(values):,} values for {len(whole):,} images", "it needs one for each image")
-    return {one: refuse_controls(values[places[one]].strip(), whole.where, f"value of {name}") for one in ids}
+    return {sample_id: refuse_controls(values[places[sample_id]].strip(), whole.where, f"value of {name}") for sample_id in ids}

@@ -39,11 +39,11 @@ class NpzSpec(BaseDatasetSpec):
 
     @classmethod
     def recognised(cls, written: str, place: Path) -> dict[str, Any] | None:
-        """A file of this suffix."""
+        """A .npz file."""
         return {"path": written} if place.suffix.lower() == ".npz" and not place.is_dir() else None
 
     def open(self, base_dir: Path, *, trust: bool) -> ImageSet:
-        """Read the arrays into memory, in the file's own type; an id is the index in the file.
+        """Read the arrays into memory, in the file's own type; ids are indices in the file.
 
         Raises:
             DataError: the file or an array is missing, damaged, or has no images or labels.
@@ -58,7 +58,7 @@ class NpzSpec(BaseDatasetSpec):
         return ImageSet(self.path, images, decode, labels=labels)
 
     def column(self, name: str, base_dir: Path) -> list[str]:
-        """A further array, one value for each image.
+        """The values of another array, one for each image.
 
         Raises:
             DataError: there is no array of this name, or it has another shape.
@@ -70,7 +70,7 @@ class NpzSpec(BaseDatasetSpec):
 
 
 def _array(path: Path, where: str, key: str, option: str) -> NDArray[Any]:
-    """One array of the file; its size is checked in the archive's directory first, which zipfile enforces.
+    """One array of the file; its size in the archive's directory, which zipfile enforces, is checked first.
 
     Raises:
         DataError: not a .npz file, no such array, damaged, of Python objects, or too large for the memory.
@@ -79,15 +79,15 @@ def _array(path: Path, where: str, key: str, option: str) -> NDArray[Any]:
         with zipfile.ZipFile(path) as archive:
             members = {name.removesuffix(".npy"): name for name in archive.namelist() if name.endswith(".npy")}
             if key not in members:
-                held = ", ".join(sorted(members)[:_LISTED]) + (", ..." if len(members) > _LISTED else "") or "none"
+                listed = ", ".join(sorted(members)[:_LISTED]) + (", ..." if len(members) > _LISTED else "") or "none"
                 null = " (null where there are no labels)" if option == "labels_key" else ""
-                raise DataError(where, f"has no array {key!r} (it has: {held})", f"set {option}{null}; {did_you_mean(key, members)}")
+                raise DataError(where, f"has no array {key!r} (it has: {listed})", f"set {option}{null}; {did_you_mean(key, members)}")
             size, free = archive.getinfo(members[key]).file_size, psutil.virtual_memory().available
             if size > _OF_MEMORY * free:
                 what = f"array {key!r} takes {size:,} bytes, and {free:,} are free in memory"
                 raise DataError(where, what, "split the file, or save the images as files")
             with archive.open(members[key]) as stream:
-                found: NDArray[Any] = np.lib.format.read_array(stream, allow_pickle=False)
+                array: NDArray[Any] = np.lib.format.read_array(stream, allow_pickle=False)
     except DataError:
         raise
     except zipfile.BadZipFile as error:
@@ -96,11 +96,11 @@ def _array(path: Path, where: str, key: str, option: str) -> NDArray[Any]:
     except Exception as error:  # noqa: BLE001  damaged archives and headers raise nearly anything
         what = f"array {key!r} cannot be read ({reason(error)})"
         raise DataError(where, what, "it may be damaged; save it again as numbers with numpy.savez_compressed") from None
-    return found
+    return array
 
 
 def _layout_of(images: NDArray[Any], spec: NpzSpec) -> Literal["nchw", "nhwc", "nhw"]:
-    """The requested layout, otherwise by which axis has 1 or 3 entries.
+    """The requested layout, else the layout that makes the axis of size 1 or 3 the channels.
 
     Raises:
         DataError: the shape is not a stack of images, does not fit the layout, or fits more than one.

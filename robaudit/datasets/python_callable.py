@@ -24,11 +24,11 @@ class PythonDatasetSpec(BaseDatasetSpec):
     def open(self, base_dir: Path, *, trust: bool) -> ImageSet:
         """Call ``function(**options)``; samples are as in :func:`robaudit.audit`, or have their id as a third element.
 
-        The first readable sample shows whether they have ids; those of the selected samples are read when they are needed. The
-        collection's attribute ``class_names`` is used if present.
+        The first readable sample shows whether they have ids, which are read on demand. The collection's attribute ``class_names`` is
+        used if present.
 
         Raises:
-            DataError: the code is not trusted, raises an exception, or returns no such collection.
+            DataError: the code is not trusted, raises an exception, or returns something else.
         """
         from robaudit.datasets.in_memory import Reading, collection, first_readable  # imports torch, which reading a spec does not need
 
@@ -49,7 +49,7 @@ class PythonDatasetSpec(BaseDatasetSpec):
 
 
 class OwnIds:
-    """The third elements of samples, each read when it is needed.
+    """Ids from the third elements of samples, read on demand.
 
     Args:
         where: the data set, for messages.

@@ -16,10 +16,10 @@ from robaudit.spec.model import BaseDatasetSpec
 
 
 def random_subset(total: int, size: int, seed: int) -> array[int]:
-    """``size`` numbers of ``range(total)`` without replacement, in increasing order.
+    """``size`` indices drawn from ``range(total)`` without replacement, in increasing order.
 
-    The subset of a smaller size is part of the subset of a larger one with the same seed. It uses NumPy's legacy generator,
-    whose stream is frozen: the same samples with every version.
+    With the same seed, a smaller subset is part of a larger subset. NumPy's legacy generator has a frozen stream: every version
+    draws the same samples.
     """
     words = np.frombuffer(hashlib.sha256(f"sample {seed}".encode()).digest(), dtype="<u4")
     order = np.random.RandomState(words.astype(np.uint32)).permutation(total)
@@ -52,8 +52,7 @@ def choose(dataset: Dataset, spec: BaseDatasetSpec) -> Sequence[int]:
 class Selected:
     """The selected samples of a data set, all of the same shape, with the ids and labels of the whole set.
 
-    Names in data of all kinds are checked here: each id and class name is a line of text without control
-    characters.
+    Ids and class names are checked here for all kinds of data: each is a line of text without control characters.
 
     Args:
         whole: the data set.
@@ -96,7 +95,7 @@ class Selected:
         """Read one sample.
 
         Raises:
-            SampleError: it is unreadable, of another shape than the first readable one, or its label has no class name.
+            SampleError: it is unreadable, differs in shape from the first readable sample, or its label has no class name.
         """
         sample = self._whole[self._indices[index]]
         name, (first_id, first_shape) = self.sample_id(index), self._first
@@ -110,11 +109,11 @@ class Selected:
 
     @cached_property
     def _first(self) -> tuple[str, tuple[int, ...]]:
-        """Id and shape of the first readable sample, which there is once any has been read."""
+        """Id and shape of the first readable sample."""
         for index in self._indices:
             with contextlib.suppress(SampleError):
-                found = self._whole[index]
-                return found.id, tuple(found.pixels.shape)
+                sample = self._whole[index]
+                return sample.id, tuple(sample.pixels.shape)
         raise SampleError(self.where, "no sample can be read a second time", "repair the data set")
 
     def _refuse_beyond(self, index: int, label: int, error: type[DataError]) -> None:

@@ -18,7 +18,7 @@ from robaudit.errors import DataError, did_you_mean
 from robaudit.files import expanded
 from robaudit.spec.model import ImageOptions
 
-_OURS = ("root", "download", "transform", "transforms")
+_OWN_KEYS = ("root", "download", "transform", "transforms")
 _UNPICKLED = ("LSUN", "LSUNClass")
 
 
@@ -34,7 +34,7 @@ class TorchvisionSpec(ImageOptions):
     channels: Literal[1, 3] | None = None  # type: ignore[assignment]
 
     def open(self, base_dir: Path, *, trust: bool) -> ImageSet:
-        """Construct it; with ``download``, torchvision fetches what is missing. A sample's id is its index.
+        """Construct the data set; with ``download``, torchvision fetches what is missing. Ids are indices.
 
         ``split`` becomes ``split=`` if the class takes it (SVHN, ImageNet) and ``train=`` if it takes that (MNIST, CIFAR10);
         the default is left out if it takes neither. EMNIST takes both: ``split: letters`` with ``options: {train: false}``.
@@ -47,7 +47,7 @@ class TorchvisionSpec(ImageOptions):
 
         from robaudit.datasets.decode import object_pixels
 
-        EpsImagePlugin.gs_binary = False  # it opens any file that Pillow knows; no external program (Ghostscript) is started for one
+        EpsImagePlugin.gs_binary = False  # torchvision opens any file that Pillow knows; never start an external program (Ghostscript)
         items = _build(self, f"torchvision {self.name}", base_dir)
         names = getattr(items, "classes", None)
         if isinstance(names, list | tuple):
@@ -85,21 +85,21 @@ def _build(spec: TorchvisionSpec, where: str, base_dir: Path) -> Any:
 
 
 def _arguments(spec: TorchvisionSpec, where: str, parameters: set[str], base_dir: Path) -> dict[str, Any]:
-    """Our keys as keyword arguments of the class."""
+    """The spec's keys as keyword arguments of the class."""
     for option in spec.options:
-        if option in _OURS or option not in parameters:
-            near = did_you_mean(option, parameters.difference(_OURS))
+        if option in _OWN_KEYS or option not in parameters:
+            near = did_you_mean(option, parameters.difference(_OWN_KEYS))
             raise DataError(where, f"options cannot have {option!r}", f"{near}; root, download, resize and crop are keys next to name")
     if spec.download and "download" not in parameters:
         raise DataError(where, "it cannot be downloaded by torchvision", "put the files into root and set download: false")
-    ours: dict[str, Any] = {"root": base_dir / expanded(spec.root), "download": spec.download}
+    keywords: dict[str, Any] = {"root": base_dir / expanded(spec.root), "download": spec.download}
     if spec.split is not None and "split" in parameters:
-        ours["split"] = spec.split
+        keywords["split"] = spec.split
     elif spec.split in ("train", "test") and "train" in parameters:
-        ours["train"] = spec.split == "train"
+        keywords["train"] = spec.split == "train"
     elif spec.split is not None and "split" in spec.model_fields_set:
         raise DataError(where, f"has no split {spec.split!r}", "it has train and test" if "train" in parameters else "leave out split")
-    return {name: value for name, value in ours.items() if name in parameters} | spec.options
+    return {name: value for name, value in keywords.items() if name in parameters} | spec.options
 
 
 def _parameters(kind: type) -> set[str]:
@@ -116,7 +116,7 @@ def _parameters(kind: type) -> set[str]:
 
 
 def _known_labels(items: Any) -> Labels | None:
-    """The targets as an array, if the data set has such a list and does not transform it."""
+    """The targets as an array, if the data set has a list of them and does not transform it."""
     targets = getattr(items, "targets", getattr(items, "labels", None))
     if targets is None or getattr(items, "target_transform", None) is not None:
         return None

@@ -1,4 +1,4 @@
-"""Trained models as functions from pixels to logits: one module for each format."""
+"""Trained models as functions from pixels to logits: one module per format."""
 
 from robaudit.models.base import LoadedNetwork
 from robaudit.models.load import from_module, load_model

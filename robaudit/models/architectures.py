@@ -1,4 +1,4 @@
-"""Networks by name: ``robaudit:NAME`` (built in), ``torchvision:NAME``, ``timm:NAME`` or ``package.module:function``."""
+"""Networks by name: ``robaudit:NAME`` (built-in), ``torchvision:NAME``, ``timm:NAME`` or ``package.module:function``."""
 
 from __future__ import annotations
 
@@ -166,17 +166,17 @@ def build_architecture(source: Source, tensors: Mapping[str, torch.Tensor] | Non
 
     Args:
         source: where the model comes from.
-        tensors: its future weights; a clearly larger network is not built (trusted code is not limited). None: not known yet.
-        meta: build it on torch's meta device, without memory for the weights, unless its builder (or trusted code) needs their values.
+        tensors: its weights; a clearly larger network is not built (trusted code is not limited). None: not known yet.
+        meta: build it on torch's meta device, without memory for the weights, unless the builder (or trusted code) needs their values.
 
     Raises:
         ModelError: the name is unknown, the options do not fit, or the code is not trusted.
     """
     name, options = source.spec.architecture or "", source.spec.architecture_options
     where, (family, colon, short) = f"architecture {name}", name.partition(":")
-    if not colon and (meant := families_of(name)):
-        raise ModelError(where, "names no network", f"did you mean {' or '.join(meant)}?")
-    find = {"robaudit": _ours, "torchvision": _torchvision, "timm": _timm}.get(family) if colon else None
+    if not colon and (matches := families_of(name)):
+        raise ModelError(where, "names no network", f"did you mean {' or '.join(matches)}?")
+    find = {"robaudit": _builtin, "torchvision": _torchvision, "timm": _timm}.get(family) if colon else None
     network: object
     with torch.random.fork_rng(devices=[]):
         if find is None:
@@ -202,17 +202,17 @@ def families_of(name: str) -> list[str]:
     """The full names, with a family, that match a name without one."""
     from torchvision import models
 
-    found = [f"robaudit:{name}"] if name in ARCHITECTURES else []
+    names = [f"robaudit:{name}"] if name in ARCHITECTURES else []
     try:
         import timm
     except ImportError:
         pass
     else:
-        found += [f"timm:{name}"] if timm.is_model(name) else []
-    return found + ([f"torchvision:{name}"] if name in models.list_models() else [])
+        names += [f"timm:{name}"] if timm.is_model(name) else []
+    return names + ([f"torchvision:{name}"] if name in models.list_models() else [])
 
 
-def _ours(short: str, where: str) -> Callable[..., nn.Module]:
+def _builtin(short: str, where: str) -> Callable[..., nn.Module]:
     if short not in ARCHITECTURES:
         raise ModelError(where, "there is no such network", did_you_mean(short, ARCHITECTURES))
     return ARCHITECTURES[short]
@@ -244,7 +244,7 @@ def _timm(short: str, where: str) -> Callable[..., nn.Module]:
 
 
 def _check_options(builder: Callable[..., nn.Module], options: Mapping[str, Any], where: str) -> None:
-    """Refuse options that would fetch weights, and those that the builder does not take, as far as its signature tells."""
+    """Refuse options that would fetch weights, and options missing from the builder's signature."""
     for option in _FETCHING:
         if options.get(option):
             raise ModelError(where, f"{option} would read or download other weights", "leave it out: the weights come from model.path")

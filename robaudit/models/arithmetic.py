@@ -23,7 +23,7 @@ _ONLY = {
     "higher_order": frozenset(("cond", "wrap_with_set_grad_enabled", "wrap_with_autocast")),
     "torch": frozenset(("sym_float", "sym_int", "sym_ite", "sym_max", "sym_min", "sym_not", "sym_sum", "_sym_sqrt")),
 }
-"""Namespaces in which only these operators are arithmetic."""
+"""Namespaces where only these operators are arithmetic."""
 _NEVER = {
     "aten": frozenset(("from_file", "save", "warn", "manual_seed", "seed", "set_data")),
     "prim": frozenset(("Print", "PythonOp", "IgnoredPythonOp", "rpc_async", "rpc_sync", "rpc_remote", "AddStatValue", "TimePoint")),
@@ -38,24 +38,24 @@ _PRIVATE = re.compile(
     r"|tensor_to_list|to_copy|transformer_encoder_layer_fwd|trilinear|unique2?|unsafe_(?:view|index|masked_index)|unwrap_optional"
     r"|upsample_\w+|weight_norm(?:_interface)?)"
 )
-"""The operators of aten with a leading underscore that exports of networks call; the others may do without torch's checks of bounds."""
+"""The operators of aten with a leading underscore that exports of networks call; others may skip torch's bounds checks."""
 
 
 def is_arithmetic(namespace: str, name: str) -> bool:
-    """Whether an operator does nothing but compute on tensors, numbers and the containers that hold them."""
+    """Whether an operator only computes on tensors, numbers and the containers that hold them."""
     if namespace == "aten" and name.startswith("_") and not name.startswith("__") and not _PRIVATE.fullmatch(name):
         return False
     only = _ONLY.get(namespace)
     return namespace in NAMESPACES and name not in _NEVER.get(namespace, ()) and (only is None or name in only)
 
 
-def check_operators(found: Iterable[tuple[str, str]], where: str) -> None:
-    """Refuse, by name, the first of these (namespace, name) that is not arithmetic.
+def check_operators(operators: Iterable[tuple[str, str]], where: str) -> None:
+    """Refuse operators (namespace, name) that are not arithmetic.
 
     Raises:
-        ModelError: one is not arithmetic.
+        ModelError: an operator is not arithmetic; the first is named.
     """
-    for namespace, name in found:
+    for namespace, name in operators:
         if not is_arithmetic(namespace, name):
             called = f"{namespace}::{name}" if namespace else name
             raise ModelError(

@@ -1,4 +1,4 @@
-"""Formats of networks, the input and output of their loaders, and checks of weights."""
+"""Model formats, the input and output of their loaders, and checks of weights."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class LoadedNetwork:
     Attributes:
         network: maps normalised images (n, channels, height, width) to its raw output.
         format: torchscript, pt2, safetensors, onnx or python.
-        sha256: hex digest of the weights file (of all of them if an ONNX model has several), or of the state dict if there is none.
+        sha256: hex digest of the weights file (of all files if an ONNX model has several), or of the state dict if there is no file.
         differentiable: whether gradients with respect to the input exist (not for onnx).
         least_batch: the smallest batch it accepts.
         most_batch: the largest batch it accepts; None where there is no limit.
@@ -78,10 +78,10 @@ class Format:
     Attributes:
         name: in specs and messages.
         load: loads a network; the first line of its docstring says what.
-        suffixes: of its files; a format without any has none (Python code).
+        suffixes: of its files; empty for a format without files (Python code).
         recognises: whether a file has this format, by its first 32 bytes and, for a zip archive, its members' names below its folder.
-        read: reads the tensors of a format that holds weights only, and so needs an architecture; None for other formats.
-        others: the names of the other files in a file's folder that belong to it.
+        read: reads the tensors of a format that holds only weights and needs an architecture; None for other formats.
+        others: the names of the files in a file's folder that belong to it.
     """
 
     name: str
@@ -93,12 +93,12 @@ class Format:
 
 
 def batch_note(format_: str, size: int) -> str:
-    """A line for the user: the network takes one batch size."""
+    """A line for the user about a network with a fixed batch size."""
     return f"{format_}: the batch size is fixed at {size}, so batches are split and padded (slow)"
 
 
 def file_sha256(path: Path) -> str:
-    """sha256 (hex) of a file, read in pieces."""
+    """sha256 (hex) of a file, read in chunks."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 

@@ -24,7 +24,7 @@ class Chain:
 
     Attributes:
         affine: the maps x -> A x + b (n, *shape) -> (n, *other shape), float64: one more than the ReLUs.
-        shapes: of the input of each, without the batch.
+        shapes: the input shape of each map, without the batch.
     """
 
     affine: Sequence[Function]
@@ -32,7 +32,7 @@ class Chain:
 
     @property
     def widest(self) -> int:
-        """The most values between two maps, or among the pixels."""
+        """The largest input of a map, in values."""
         return max(torch.Size(shape).numel() for shape in self.shapes)
 
     def logits(self, x: Tensor) -> Tensor:
@@ -44,7 +44,7 @@ class Chain:
 
 @once_a_model
 def chain_of(model: LogitModel, image: Tensor) -> Chain:
-    """The chain of a network, its own normalisation included; recorded once for a model.
+    """The chain of a network, including its normalisation; recorded once per model.
 
     Linear layers, convolutions, batch norms with fixed statistics, average pooling and changes of shape make up the affine maps; a
     log-softmax at the end, which does not change margins, is left out. The chain is compared with the network on other values.
@@ -54,7 +54,7 @@ def chain_of(model: LogitModel, image: Tensor) -> Chain:
         image: one image (channels, height, width).
 
     Raises:
-        ModelError: the network is not such a chain; the message names the operation.
+        ModelError: the network is not a chain; the message names the operation.
     """
     graph = record(model, image.to(model.device, model.dtype))
     if graph.obstacle:
@@ -66,12 +66,12 @@ def chain_of(model: LogitModel, image: Tensor) -> Chain:
     with torch.no_grad():
         expected = model(other).double()
         try:
-            found = chain.logits(other.double())
+            actual = chain.logits(other.double())
         except RuntimeError as error:
-            raise _refusal(model, "it takes images apart or together in a way that only works for one of them") from error
+            raise _refusal(model, "it splits or joins images in a way that only works for a single image") from error
     if cut:
-        expected, found = (one - one.logsumexp(1, keepdim=True) for one in (expected, found))
-    if bool(((expected - found).abs() > _FAR * expected.abs().amax().clamp_min(1e-6)).any()):
+        expected, actual = (logits - logits.logsumexp(1, keepdim=True) for logits in (expected, actual))
+    if bool(((expected - actual).abs() > _FAR * expected.abs().amax().clamp_min(1e-6)).any()):
         raise _refusal(model, "what it computes depends on more than the operations of one pass show")
     return chain
 

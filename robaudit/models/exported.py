@@ -66,7 +66,7 @@ def load_exported(source: Source) -> LoadedNetwork:
     except ModelError:
         raise
     except Exception as error:
-        if pickled := [one for one in (error, *logged) if isinstance(one, pickle.UnpicklingError)]:
+        if pickled := [cause for cause in (error, *logged) if isinstance(cause, pickle.UnpicklingError)]:
             raise refusal(pickled[0], source.where) from error
         reason = first_line((*logged, error)[0])
         raise ModelError(
@@ -151,7 +151,7 @@ def _bad_graph(where: str, what: str) -> ModelError:
 
 
 def _batch_sizes(program: Any, where: str) -> tuple[int, int | None]:
-    """The smallest and the largest batch a graph accepts; None if there is no largest."""
+    """The smallest and the largest batch that a graph accepts; None if there is no largest."""
     names = program.graph_signature.user_inputs
     if len(names) != 1:
         raise ModelError(where, f"the exported network takes {len(names)} inputs", "export it with the images as its only input")
@@ -172,7 +172,7 @@ def _whole(limit: Any) -> int | None:
 
 
 def _refuse_training(program: Any, where: str) -> None:
-    """Batch statistics and active dropout are part of an exported graph; eval() cannot switch them off."""
+    """Refuse batch statistics and active dropout, which are fixed in an exported graph: eval() cannot switch them off."""
     for node in program.graph.nodes:
         schema: Any = getattr(node.target, "_schema", None)
         name = schema.name.removeprefix("aten::") if schema is not None else ""
@@ -201,7 +201,7 @@ def _weights_only() -> Iterator[None]:
 
 @contextmanager
 def _quiet() -> Iterator[list[BaseException]]:
-    """Keep torch's log lines about the layouts it tries off stderr; collect their errors in the list."""
+    """Keep torch's log lines about the layouts that it tries off stderr; yield a list that collects their errors."""
     errors: list[BaseException] = []
 
     def keep(record: logging.LogRecord) -> bool:

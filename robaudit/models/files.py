@@ -39,10 +39,10 @@ _WEIGHTS = (
 
 
 def model_path(model: ModelSpec, base_dir: Path) -> Path | None:
-    """The path of a spec's model on this machine: a file or a folder, with the weights; None if it has no path.
+    """The local path of a spec's model: a file, or a folder with the weights; None if it has no path.
 
     Raises:
-        RobauditError: it is on the Hub, and cannot be downloaded.
+        RobauditError: it is on the Hub and cannot be downloaded.
     """
     if model.path is None:
         return None
@@ -52,10 +52,10 @@ def model_path(model: ModelSpec, base_dir: Path) -> Path | None:
 
 
 def weights_file(path: Path) -> Path:
-    """The path itself, or, of a folder, the file of the weights in it (for weights in several files, their index).
+    """The path itself, or, for a folder, the weights file in it (for weights in several files, their index).
 
     Raises:
-        ModelError: there is none, or more than one.
+        ModelError: there is no weights file, or more than one.
     """
     if not os.path.isdir(path):  # noqa: PTH112  a name may be too long, or no path at all: its loader says so
         return path
@@ -84,24 +84,24 @@ def read_object(path: Path) -> dict[str, Any]:
     """
     where = str(path)
     try:
-        about = path.stat()
-        if not stat.S_ISREG(about.st_mode) or about.st_size > _MOST_BYTES:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode) or status.st_size > _MOST_BYTES:
             raise ModelError(where, "is not a regular file of at most 32 MB", "restore the model's own file")
-        found = json.loads(path.read_bytes())
+        document = json.loads(path.read_bytes())
     except OSError as error:
         raise ModelError(where, f"cannot be read: {error.strerror or error}", "give a file that you may read") from error
     except (ValueError, RecursionError) as error:
         raise ModelError(where, "is not valid JSON", "restore the model's own file") from error
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         raise ModelError(where, "does not hold a JSON object", "restore the model's own file")
-    return found
+    return document
 
 
 def refuse_adapter(folder: Path) -> None:
-    """Refuse the folder of a LoRA adapter, by name.
+    """Refuse the folder of a LoRA adapter.
 
     Raises:
-        ModelError: it is one.
+        ModelError: the folder holds an adapter.
     """
     if (folder / ADAPTER).is_file():
         raise adapter(str(folder))
@@ -113,10 +113,10 @@ def adapter(where: str) -> ModelError:
     return ModelError(where, "holds a LoRA adapter (PEFT), not the weights of a whole model", remedy)
 
 
-def quantised(where: str, how: str) -> ModelError:
+def quantised(where: str, method: str) -> ModelError:
     """The error for quantised weights."""
     remedy = "give the weights before quantisation, in float32, float16 or bfloat16"
-    return ModelError(where, f"holds quantised weights ({how}), which cannot be audited", remedy)
+    return ModelError(where, f"holds quantised weights ({method}), which cannot be audited", remedy)
 
 
 def is_hub(path: str | None) -> bool:
@@ -134,7 +134,7 @@ def hub_config(path: str, revision: str | None) -> Path:
 
 
 def hub_weights(path: str, revision: str | None, *, fetch: bool = True) -> Path:
-    """The local folder of a model with its weights: safetensors if it has them, otherwise a file of torch.
+    """The local folder of a model with its weights: safetensors if it has them, otherwise a torch file.
 
     Without ``fetch``, nothing is downloaded.
 
@@ -157,17 +157,17 @@ def _hub_folder(path: str, revision: str | None, patterns: tuple[str, ...], want
     except ImportError as error:
         raise needs_extra(path, "huggingface_hub", "hf") from error
 
-    if not fetch or _COMMIT.fullmatch(revision or ""):  # a commit does not change: what is here already is right
+    if not fetch or _COMMIT.fullmatch(revision or ""):  # a commit does not change: a cached copy is current
         try:
-            found = Path(snapshot_download(name, revision=revision, allow_patterns=list(patterns), local_files_only=True))
+            folder = Path(snapshot_download(name, revision=revision, allow_patterns=list(patterns), local_files_only=True))
         except (OSError, ValueError):  # not in the cache
-            found = None
-        if found is not None and (not fetch or any((found / one).exists() for one in wanted)):
-            return found
+            folder = None
+        if folder is not None and (not fetch or any((folder / file).exists() for file in wanted)):
+            return folder
         if not fetch:
             raise ModelError(path, "is not on this machine, and a run folder downloads nothing", "fetch it first: robaudit estimate SPEC")
     try:
         return Path(snapshot_download(name, revision=revision, allow_patterns=list(patterns)))
-    except Exception as error:  # the library's, and its HTTP client's
+    except Exception as error:  # of the library, or of its HTTP client
         what = f"cannot be downloaded ({type(error).__name__}: {first_line(error)})"
         raise ModelError(path, what, "check the name, the revision and the network; or give the local folder of a copy") from error

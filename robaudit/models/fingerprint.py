@@ -1,4 +1,4 @@
-"""A digest of a network or function in memory: of its weights, its code, and the objects that it uses."""
+"""A digest of a network or function in memory: its weights, its code, and the objects that it uses."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _WRITTEN = (*_PLAIN, complex, bytes, type(None), torch.dtype, torch.device)
 def fingerprint(value: object) -> str:
     """sha256 (hex) of a module or a callable, as far as Python shows it.
 
-    The digest of a module covers its weights, its structure (its repr), its plain attributes and the code of its classes; of a function
-    its code, and the modules, tensors, arrays, numbers and functions that it reaches through its arguments, its closure, its globals and
-    its instance. Changes of compiled code do not change the digest.
+    The digest of a module covers its weights, its structure (its repr), its plain attributes and the code of its classes. The digest of
+    a function covers its code, and the modules, tensors, arrays, numbers and functions that it reaches through its arguments, its
+    closure, its globals and its instance. Compiled code is not covered.
     """
     digest, seen = hashlib.sha256(), dict[int, object]()
     for text in _parts(value, seen):
@@ -40,7 +40,7 @@ def _parts(value: object, seen: dict[int, object]) -> Iterator[str]:
         return
     if id(value) in seen or len(seen) > _MOST_OBJECTS:
         return
-    seen[id(value)] = value  # kept alive, so that no other object gets its number
+    seen[id(value)] = value  # kept alive, so that no other object gets its id
     if isinstance(value, nn.Module):
         yield from _module(value)
     elif isinstance(value, torch.Tensor):
@@ -50,8 +50,8 @@ def _parts(value: object, seen: dict[int, object]) -> Iterator[str]:
         yield f"{value.dtype} {value.shape} {_sha(value)}" if value.dtype.kind != "O" else "objects"
     elif isinstance(value, list | tuple | set | frozenset | Mapping):
         ordered = sorted(value, key=repr) if isinstance(value, set | frozenset) else value
-        for one in ordered.items() if isinstance(ordered, Mapping) else ordered:
-            yield from _parts(one, seen)
+        for item in ordered.items() if isinstance(ordered, Mapping) else ordered:
+            yield from _parts(item, seen)
     else:
         yield from _callable(value, seen)
 
@@ -64,7 +64,7 @@ def _module(network: nn.Module) -> Iterator[str]:
         yield str(network.inlined_graph)
         return
     for name, module in network.named_modules():
-        plain = {key: one for key, one in vars(module).items() if key[0] != "_" and key != "training" and isinstance(one, _PLAIN)}
+        plain = {key: value for key, value in vars(module).items() if key[0] != "_" and key != "training" and isinstance(value, _PLAIN)}
         if plain:
             yield f"{name} {sorted(plain.items())}"
 
@@ -76,9 +76,9 @@ def _callable(value: Any, seen: dict[int, object]) -> Iterator[str]:
         yield from _parts((value.__func__, value.__self__), seen)
     elif isinstance(value, types.FunctionType):
         yield from _code(value.__code__)
-        wanted = [value.__globals__[name] for name in sorted(_names(value.__code__)) if name in value.__globals__]
+        used = [value.__globals__[name] for name in sorted(_names(value.__code__)) if name in value.__globals__]
         cells = [cell.cell_contents for cell in value.__closure__ or () if _is_filled(cell)]
-        yield from _parts((value.__defaults__, value.__kwdefaults__, cells, wanted), seen)
+        yield from _parts((value.__defaults__, value.__kwdefaults__, cells, used), seen)
     elif isinstance(value, type):
         yield from _class(value)
     elif isinstance(value, types.ModuleType | types.BuiltinFunctionType):
@@ -90,9 +90,9 @@ def _callable(value: Any, seen: dict[int, object]) -> Iterator[str]:
 
 def _class(kind: type) -> Iterator[str]:
     """The names of a class and its bases, and the code of their methods, except torch's and Python's."""
-    for one in kind.__mro__:
-        yield f"{one.__module__}.{one.__qualname__}"
-        members = () if one.__module__.partition(".")[0] in ("builtins", "torch") else vars(one).values()
+    for base in kind.__mro__:
+        yield f"{base.__module__}.{base.__qualname__}"
+        members = () if base.__module__.partition(".")[0] in ("builtins", "torch") else vars(base).values()
         for member in members:
             function: Callable[..., Any] | Any = member.__func__ if isinstance(member, staticmethod | classmethod) else member
             if isinstance(function, types.FunctionType):

@@ -1,7 +1,7 @@
-"""The operations of one pass between pixels and logits, as torch's dispatcher shows them: the one reader of networks.
+"""The operations of one pass between pixels and logits, as torch's dispatcher shows them.
 
 The dispatcher sees every operation of every format that torch runs (modules, TorchScript, .pt2) with all its arguments, whether or not
-gradients are recorded: so each can be bounded, and run again on other values.
+gradients are recorded, so each can be bounded, and run again on other values.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ Model = Callable[[Tensor], Tensor]
 Shape = tuple[int, ...]
 
 _COPIES = frozenset({"clone", "to_copy", "alias", "detach"})
-"""The result is the operand, perhaps in another format."""
+"""Operations that return their operand, perhaps in another format."""
 _VIEWS = frozenset({"view", "unsafe_view", "reshape_alias"})
 _LEAVING = frozenset({"numpy", "tolist", "__array__", "__dlpack__"})
 
 
 @dataclass(frozen=True, eq=False)
 class Operand:
-    """A value that depends on the pixels, in place of an argument of an operation.
+    """An argument of an operation that depends on the pixels.
 
     Attributes:
         argument: its name.
-        step: the operation that it comes from.
-        output: index among the results of that operation.
+        step: the operation that computed it.
+        output: its index among the results of that operation.
         shape: for one image.
-        whole: its shape, for all images of the pass.
-        is_number: whether it is of a floating-point type.
+        whole: its shape for all images of the pass.
+        is_number: whether it has a floating-point type.
     """
 
     argument: str
@@ -57,9 +57,9 @@ class Step:
         name: torch's name, without underscores around it.
         function: torch's operator.
         arguments: by name, with defaults; an :class:`Operand` where they depend on the pixels.
-        images: in the pass.
+        images: number of images in the pass.
         shape: of the first result, for one image.
-        values: the most values of a result, for one image.
+        values: number of values of the largest result, for one image.
         device: of the first result.
         eps: the coarsest rounding of a result.
         size: the largest l2 norm of a result in this pass, over all images.
@@ -78,7 +78,7 @@ class Step:
     @property
     def operands(self) -> list[Operand]:
         """The arguments that depend on the pixels."""
-        return [one for one in tree_leaves(dict(self.arguments)) if isinstance(one, Operand)]
+        return [value for value in tree_leaves(dict(self.arguments)) if isinstance(value, Operand)]
 
     def __getitem__(self, argument: str) -> Any:
         return self.arguments[argument]
@@ -88,22 +88,20 @@ class Step:
         if self.name in _COPIES:
             return lambda x: x
         fixed = tree_map(
-            lambda one: one.double().contiguous() if isinstance(one, Tensor) and one.is_floating_point() else one, dict(self.arguments)
+            lambda leaf: leaf.double().contiguous() if isinstance(leaf, Tensor) and leaf.is_floating_point() else leaf, dict(self.arguments)
         )
         size = fixed.get("size")
-        writes = any(one.alias_info is not None and one.alias_info.is_write for one in self.function._schema.arguments)
+        writes = any(parameter.alias_info is not None and parameter.alias_info.is_write for parameter in self.function._schema.arguments)
 
         def run(x: Tensor) -> Tensor:
             value = x.clone() if writes else x
-            given = {key: tree_map(lambda one: value if one is operand else one, one) for key, one in fixed.items()}
-            if (
-                isinstance(size, list | tuple) and size and operand.whole
-            ):  # the images come first, perhaps folded together with something else
-                given["size"] = [size[0] * len(x) // operand.whole[0] if size[0] > 0 else size[0], *size[1:]]
-            if self.name in _VIEWS:  # other values may lie otherwise in memory, and need a copy
-                return x.reshape(given["size"])
-            found = _call(self.function, given)
-            first: Tensor = found[output] if isinstance(found, tuple | list) else found
+            arguments = {key: tree_map(lambda leaf: value if leaf is operand else leaf, fixed[key]) for key in fixed}
+            if isinstance(size, list | tuple) and size and operand.whole:  # images are the first axis, perhaps merged with others
+                arguments["size"] = [size[0] * len(x) // operand.whole[0] if size[0] > 0 else size[0], *size[1:]]
+            if self.name in _VIEWS:  # other values may have another memory layout, and need a copy
+                return x.reshape(arguments["size"])
+            result = _call(self.function, arguments)
+            first: Tensor = result[output] if isinstance(result, tuple | list) else result
             return first
 
         return run
@@ -114,14 +112,14 @@ class Step:
         Args:
             operand: x.
             rows: (rows, values of the result).
-            output: which result.
+            output: index of the result.
         """
         x = torch.zeros(operand.whole, dtype=torch.float64, device=self.device, requires_grad=True)
         with torch.enable_grad():
             y = self.again(operand, output)(x)
         each = (row.reshape(1, -1).expand(y.numel() // len(row), -1).reshape(y.shape) for row in rows.to(self.device))
-        found = [torch.autograd.grad(y, x, row, retain_graph=True)[0] for row in each]
-        return torch.stack([one.flatten()[: math.prod(operand.shape)] for one in found])
+        gradients = [torch.autograd.grad(y, x, row, retain_graph=True)[0] for row in each]
+        return torch.stack([gradient.flatten()[: math.prod(operand.shape)] for gradient in gradients])
 
 
 @dataclass(frozen=True)
@@ -129,9 +127,9 @@ class Graph:
     """The operations between pixels and logits.
 
     Attributes:
-        steps: those that the logits depend on, inputs before outputs; the first is the pixels themselves. Empty: the logits are constant.
+        steps: the operations that the logits depend on, inputs before outputs; the first is the pixels. Empty: the logits are constant.
         classes: number of logits.
-        obstacle: why the operations are not all that happens to the pixels, such as numbers taken out of tensors; or ''.
+        obstacle: why the operations miss part of what happens to the pixels, such as numbers taken out of tensors; or ''.
     """
 
     steps: Sequence[Step]
@@ -139,12 +137,12 @@ class Graph:
     obstacle: str
 
     def users(self) -> dict[Step, list[Step]]:
-        """The operations that use each operation's results, once for each use."""
-        found: dict[Step, list[Step]] = {step: [] for step in self.steps}
+        """The operations that use each operation's results, once per use."""
+        users: dict[Step, list[Step]] = {step: [] for step in self.steps}
         for step in self.steps:
             for operand in step.operands:
-                found[operand.step].append(step)
-        return found
+                users[operand.step].append(step)
+        return users
 
 
 def record(model: Model, image: Tensor) -> Graph:
@@ -157,7 +155,7 @@ def record(model: Model, image: Tensor) -> Graph:
     info = getattr(model, "info", None)
     if isinstance(info, LoadedNetwork) and not info.differentiable:
         return Graph((), 0, "its operations cannot be seen in this format")
-    images = info.least_batch if isinstance(info, LoadedNetwork) else 1  # of fewer, the model would make copies, and record them, too
+    images = info.least_batch if isinstance(info, LoadedNetwork) else 1  # with fewer, the model would pad, and record that, too
     x = image.expand(images, *image.shape).detach().clone().requires_grad_(True)
     recorder = _Recorder(x, _leaving_scripts(model))
     with torch.enable_grad(), recorder, _Leaving(recorder):  # some operations take hidden shortcuts where gradients are off
@@ -177,8 +175,8 @@ class _Recorder(TorchDispatchMode):
         self.obstacle = obstacle
 
     def holds(self, values: Any) -> bool:
-        """Whether a tensor among them depends on the pixels."""
-        return any(id(one) in self._held for one in _tensors_in(values))
+        """Whether a tensor among the values depends on the pixels."""
+        return any(id(tensor) in self._held for tensor in _tensors_in(values))
 
     def graph(self, logits: Tensor) -> Graph:
         """The operations that a tensor depends on."""
@@ -186,7 +184,7 @@ class _Recorder(TorchDispatchMode):
         for step in reversed(self._steps):
             if step in needed:
                 needed.update(operand.step for operand in step.operands)
-        changed = any(one._version != version for one, version in self._constants)
+        changed = any(tensor._version != version for tensor, version in self._constants)
         obstacle = self.obstacle or ("it changes a tensor after using it" if changed else "")
         return Graph([step for step in self._steps if step in needed], logits.shape[-1], obstacle)
 
@@ -198,31 +196,29 @@ class _Recorder(TorchDispatchMode):
             self._note(name, func, _by_name(func, args, kwargs or {}), result)
         return result
 
-    def _note(self, name: str, func: Any, given: Mapping[str, Any], result: Any) -> None:
-        written = [
-            one for each in func._schema.arguments if each.alias_info and each.alias_info.is_write for one in _tensors_in(given[each.name])
-        ]
+    def _note(self, name: str, func: Any, values: Mapping[str, Any], result: Any) -> None:
+        written = _tensors_in([values[each.name] for each in func._schema.arguments if each.alias_info and each.alias_info.is_write])
         if torch.Tag.data_dependent_output in func.tags:
             self.obstacle = self.obstacle or f"it takes numbers out of the pixels (the operation {name.strip('_')})"
-        if not all(id(one) in self._held for one in written):
+        if not all(id(tensor) in self._held for tensor in written):
             self.obstacle = self.obstacle or f"it writes pixels into another tensor (the operation {name})"
-        arguments = {key: tree_map(lambda one, key=key: self._operand(one, key), value) for key, value in given.items()}
-        made = _tensors_in(result)
-        if not made:
+        arguments = {key: tree_map(lambda leaf, key=key: self._operand(leaf, key), value) for key, value in values.items()}
+        results = _tensors_in(result)
+        if not results:
             return
-        self._steps.append(self._step(name.strip("_"), func, arguments, made))
+        self._steps.append(self._step(name.strip("_"), func, arguments, results))
         step = self._steps[-1]
-        self._held |= {id(one): (one, step, i) for i, one in enumerate(made)}
+        self._held |= {id(tensor): (tensor, step, i) for i, tensor in enumerate(results)}
         if written:
             self._outdate(name, func, arguments, written)
 
     def _outdate(self, name: str, func: Any, arguments: Mapping[str, Any], written: Sequence[Tensor]) -> None:
         """Replace other tensors in the same memory by an operation without a rule: its name keeps an underscore."""
-        places = {one.untyped_storage().data_ptr() for one in written if one.numel()}
-        for one, _, _ in list(self._held.values()):
-            if one.untyped_storage().data_ptr() in places and not any(one is other for other in written):
-                self._steps.append(self._step(f"{name.strip('_')}_", func, arguments, [one]))
-                self._held[id(one)] = one, self._steps[-1], 0
+        places = {tensor.untyped_storage().data_ptr() for tensor in written if tensor.numel()}
+        for tensor, _, _ in list(self._held.values()):
+            if tensor.untyped_storage().data_ptr() in places and not any(tensor is other for other in written):
+                self._steps.append(self._step(f"{name.strip('_')}_", func, arguments, [tensor]))
+                self._held[id(tensor)] = tensor, self._steps[-1], 0
 
     def _operand(self, value: Any, argument: str) -> Any:
         if not isinstance(value, Tensor):
@@ -238,16 +234,16 @@ class _Recorder(TorchDispatchMode):
         shape = tuple(value.shape)
         return (1, *shape[1:]) if shape and shape[0] == self._images else shape
 
-    def _step(self, name: str, func: Any, arguments: Mapping[str, Any], made: Sequence[Tensor]) -> Step:
-        numbers = [one.detach() for one in made if one.is_floating_point()]
-        eps = max((torch.finfo(one.dtype).eps for one in numbers), default=0.0)
-        size = max((float(torch.linalg.vector_norm(one, dtype=torch.float64)) for one in numbers if one.numel()), default=0.0)
-        values = max(one.numel() for one in made) // self._images
-        return Step(name, func, arguments, self._images, self._of_one(made[0]), values, made[0].device, eps, size)
+    def _step(self, name: str, func: Any, arguments: Mapping[str, Any], results: Sequence[Tensor]) -> Step:
+        numbers = [tensor.detach() for tensor in results if tensor.is_floating_point()]
+        eps = max((torch.finfo(tensor.dtype).eps for tensor in numbers), default=0.0)
+        size = max((float(torch.linalg.vector_norm(tensor, dtype=torch.float64)) for tensor in numbers if tensor.numel()), default=0.0)
+        values = max(tensor.numel() for tensor in results) // self._images
+        return Step(name, func, arguments, self._images, self._of_one(results[0]), values, results[0].device, eps, size)
 
 
 class _Leaving(TorchFunctionMode):
-    """Notes where pixels leave torch as numbers or arrays, which the dispatcher does not see."""
+    """Notices pixels that leave torch as numbers or arrays, which the dispatcher does not see."""
 
     def __init__(self, recorder: _Recorder) -> None:
         super().__init__()
@@ -261,26 +257,26 @@ class _Leaving(TorchFunctionMode):
 
 
 def _leaving_scripts(model: Model) -> str:
-    """The obstacle in a TorchScript network that makes lists of tensors, which no dispatcher sees, or ''."""
+    """The obstacle in a TorchScript network that turns tensors into lists, which no dispatcher sees, or ''."""
     network = getattr(model, "network", model)
-    scripts = [one for one in network.modules() if isinstance(one, torch.jit.ScriptModule)] if isinstance(network, nn.Module) else []
-    graphs: list[Any] = [one.inlined_graph for one in scripts if hasattr(one, "forward")]
+    modules = network.modules() if isinstance(network, nn.Module) else ()
+    graphs: list[Any] = [part.inlined_graph for part in modules if isinstance(part, torch.jit.ScriptModule) and hasattr(part, "forward")]
     return "it takes numbers out of tensors (tolist)" if any(graph.findAllNodes("prim::tolist", True) for graph in graphs) else ""
 
 
 def _by_name(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of an operator by name, with defaults."""
-    arguments = func._schema.arguments
-    given = dict(zip((one.name for one in arguments), args, strict=False)) | dict(kwargs)
-    return {one.name: given.get(one.name, one.default_value) for one in arguments}
+    parameters = func._schema.arguments
+    values = dict(zip((parameter.name for parameter in parameters), args, strict=False)) | dict(kwargs)
+    return {parameter.name: values.get(parameter.name, parameter.default_value) for parameter in parameters}
 
 
-def _call(func: Any, given: Mapping[str, Any]) -> Any:
+def _call(func: Any, arguments: Mapping[str, Any]) -> Any:
     """Call an operator with arguments by name."""
-    arguments = func._schema.arguments
-    positional = [given[one.name] for one in arguments if not one.kwarg_only]
-    return func(*positional, **{one.name: given[one.name] for one in arguments if one.kwarg_only})
+    parameters = func._schema.arguments
+    positional = [arguments[parameter.name] for parameter in parameters if not parameter.kwarg_only]
+    return func(*positional, **{parameter.name: arguments[parameter.name] for parameter in parameters if parameter.kwarg_only})
 
 
 def _tensors_in(values: Any) -> list[Tensor]:
-    return [one for one in tree_leaves(values) if isinstance(one, Tensor)]
+    return [value for value in tree_leaves(values) if isinstance(value, Tensor)]

@@ -24,7 +24,7 @@ from robaudit.models.operations import (
 from robaudit.numerics.lipschitz import Norms, differences, rounded_up
 
 _MOST_CLASSES = 2048
-"""With more classes, a pair is bounded by the sum of both."""
+"""With more classes, a difference is bounded by the sum of both norms."""
 _MANY_LAYERS = 1 << 12  # rounding of products of the layers' norms
 
 
@@ -35,9 +35,9 @@ class Lipschitz:
     Attributes:
         constant: K with |z(x) - z(y)| <= K |x - y| for all x and y, both in l2 or both in linf, by norm.
         margins: constants of z_c - z_j with respect to a norm of the pixels (classes, classes), float64, by norm; 0 on the diagonal.
-        declared: whether the user gave them.
-        span: how large intermediate results are, in l2, in units of what a perturbation of the pixels of norm 1 does to them at most: a
-            perturbation of eps span is as large as what rounding them does. 0: not known.
+        declared: whether the user declared them.
+        span: the largest l2 norm of an intermediate result, relative to the bound on its change by a pixel perturbation of norm 1: a
+            perturbation of norm eps * span is as large as the effect of rounding. 0: not known.
     """
 
     constant: dict[str, float]
@@ -69,20 +69,19 @@ class Lipschitz:
 
 
 _Both = tuple[Reach, Reach]
-"""For perturbations of l2 norm 1, and of linf norm 1."""
+"""The reach for perturbations of l2 norm 1, and of linf norm 1."""
 
 
 @once_a_model
 def lipschitz_bound(model: LogitModel, image: Tensor) -> Lipschitz:
-    """Constants of the map from pixels to logits, the model's own normalisation included; computed once for a model.
+    """Constants of the map from pixels to logits, including the model's normalisation; computed once per model.
 
     Every operation between pixels and logits is bounded separately, and the bounds are multiplied along the graph of one pass: products
     with fixed weights by their largest singular value (convolutions: :func:`robaudit.numerics.lipschitz.convolution`), batch norms
-    together with the convolution in front of them, sums by the sum of the branches, concatenations by the root of their squares. Two
-    bounds are carried along, of the l2 and of the linf norm, and the lesser of
-    what follows from either is taken. Clipping of pixels is 1-Lipschitz. A margin z_c - z_j takes |w_c - w_j| in place of the norm of the
-    last linear layer, so that the bound of a linear network is exact, and never more than sqrt(2) K in l2 and 2 K in linf; a log-softmax
-    at the end does not change margins.
+    together with the convolution in front of them, sums by the sum of the branches, concatenations by the root of their squares. Bounds in
+    l2 and in linf are carried along, and each step takes the smallest bound that follows from either. Clipping of pixels is 1-Lipschitz. A
+    margin z_c - z_j takes |w_c - w_j| in place of the norm of the last linear layer, so that the bound of a linear network is exact, and
+    never more than sqrt(2) K in l2 and 2 K in linf; a log-softmax at the end does not change margins.
 
     The bound holds for the network in exact arithmetic. Operations without a rule, such as comparisons, are refused, and so are numbers
     taken out of tensors, as far as torch shows it.
@@ -92,7 +91,7 @@ def lipschitz_bound(model: LogitModel, image: Tensor) -> Lipschitz:
         image: one image (channels, height, width); its shape matters.
 
     Raises:
-        ModelError: an operation has no bound; it is named.
+        ModelError: an operation, which is named, has no bound.
     """
     graph = record(model, torch.full(image.shape, 0.5, dtype=model.dtype, device=model.device))
     if graph.obstacle:
@@ -124,7 +123,7 @@ class _Walk:
         self._folded = {
             step
             for step, users in graph.users().items()
-            if step.name in CONVOLUTIONS and [one.name in NORMALISATIONS for one in users] == [True]
+            if step.name in CONVOLUTIONS and [user.name in NORMALISATIONS for user in users] == [True]
         }
 
     def visit(self, step: Step) -> None:
@@ -150,7 +149,7 @@ class _Walk:
         self._compare(step, 1.0, step)
 
     def _compare(self, step: Step, scale: float, known: Step) -> None:
-        """Account for the size of a result, times the gain behind it, up to an operation of known reach."""
+        """Raise the span to the size of a result, times the gain from there to an operation of known reach, over that reach."""
         reach = self.reach[known][0].l2
         if reach > 0:
             self.span = max(self.span, scale * step.size / reach)
@@ -161,12 +160,12 @@ def _through(reach: _Both, norms: Norms, values: int) -> _Both:
 
 
 def _margins(walk: _Walk, graph: Graph) -> Lipschitz:
-    """Pull the differences of logits back through the last linear operations, and take the least bound of all places on the way."""
+    """Pull the differences of logits back through the last linear operations, and take the smallest bound on the way."""
     classes, step, output = graph.classes, graph.steps[-1], 0
     rows = torch.eye(classes, dtype=torch.float64, device=step.device)  # (classes, values)
     constant = [walk.reach[step][0].l2, walk.reach[step][1].linf]
     best = [torch.full((classes, classes), math.inf, dtype=torch.float64, device=step.device) for _ in range(2)]
-    selects = True  # every row has at most one nonzero: products are exact
+    selects = True  # every row has at most one nonzero value: products are exact
     while step in walk.reach:  # not folded into the batch norm behind it
         l2, l1 = _apart(rows, 2.0), _apart(rows, 1.0)
         for i in range(2):
@@ -184,15 +183,15 @@ def _margins(walk: _Walk, graph: Graph) -> Lipschitz:
         else:
             break
         step, output = operand.step, operand.output
-    other = 1.0 - torch.eye(classes, dtype=torch.float64)
+    off_diagonal = 1.0 - torch.eye(classes, dtype=torch.float64)
     up = rounded_up(1.0, _MANY_LAYERS)
-    margins = {norm: (found * up).cpu() * other for norm, found in zip(("l2", "linf"), best, strict=True)}
+    margins = {norm: (bound * up).cpu() * off_diagonal for norm, bound in zip(("l2", "linf"), best, strict=True)}
     of_logits = {norm: value * up for norm, value in zip(("l2", "linf"), constant, strict=True)}
     return Lipschitz(of_logits, margins, declared=False, span=walk.span)
 
 
 def _apart(rows: Tensor, order: float) -> Tensor:
-    """Bounds of |a_i - a_j| in l1 or l2 of rows whose numbers are rounded once or twice (rows, rows)."""
+    """Bounds of |a_i - a_j| in l1 or l2 for rows whose numbers were rounded once or twice (rows, rows)."""
     size: Tensor = torch.linalg.vector_norm(rows, order, dim=1)
     sums = size[:, None] + size
     if len(rows) > _MOST_CLASSES:

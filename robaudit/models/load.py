@@ -1,4 +1,4 @@
-"""From the model section of a spec, or a module in memory, to a function from pixels to logits."""
+"""Load the model of a spec, or wrap a module in memory, as a function from pixels to logits."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from robaudit.models.safety import ZIP, members
 from robaudit.spec.model import IN_MEMORY, ModelSpec
 
 FORMATS = (exported.FORMAT, torchscript.FORMAT, safetensors_file.FORMAT, state_dict.FORMAT, onnx_file.FORMAT, python_callable.FORMAT)
-"""The formats, in the order in which they are tried; a new one is a module with a ``FORMAT``, and its name in `ModelSpec.format`."""
+"""The formats, in the order of trial; a new format is a module with a ``FORMAT``, and its name in `ModelSpec.format`."""
 _FOREIGN = {
     b"version https://git-lfs": "a Git LFS pointer, not the weights; run git lfs pull",
     b"\x89HDF": "an HDF5 file (Keras); convert it to ONNX",
@@ -35,12 +35,12 @@ _FOREIGN = {
 
 
 def guess_format(path: Path, declared: str | None) -> Format:
-    """The format of a file, by its content or, where that does not tell, its suffix.
+    """The format of a file, by its content or, failing that, its suffix.
 
     Raises:
         ModelError: the file is missing, empty, of an unknown format, or not of the declared one.
     """
-    named = next((form for form in FORMATS if form.name == declared), None)
+    named = next((candidate for candidate in FORMATS if candidate.name == declared), None)
     if named is not None and not named.suffixes:
         return named
     where = str(path)
@@ -66,15 +66,15 @@ def guess_format(path: Path, declared: str | None) -> Format:
             raise ModelError(where, f"is {what.partition(';')[0]}", what.partition(";")[2].strip())
     zipped = head.startswith(ZIP)
     names = [name if name.count("/") == 0 else name.partition("/")[2] for name in (members(path) if zipped else ())]
-    seen = next((form for form in FORMATS if form.recognises(head, names)), None)
-    if zipped and seen is None:
+    actual = next((candidate for candidate in FORMATS if candidate.recognises(head, names)), None)
+    if zipped and actual is None:
         raise ModelError(where, "is a zip archive, but not one that torch wrote", f"give a file of one of {_known()}")
-    if named is not None and seen not in (None, named, state_dict.FORMAT):  # the last takes plain tensors, or says how to convert the file
-        raise ModelError(where, f"is a {seen.name} file, but model.format says {declared}", f"write format: {seen.name}, or remove it")
-    found = seen or named or next((form for form in FORMATS if path.name.lower().endswith(form.suffixes)), None)
-    if found is None:
+    if named is not None and actual not in (None, named, state_dict.FORMAT):  # state_dict loads plain tensors, or explains the rest
+        raise ModelError(where, f"is a {actual.name} file, but model.format says {declared}", f"write format: {actual.name}, or remove it")
+    form = actual or named or next((candidate for candidate in FORMATS if path.name.lower().endswith(candidate.suffixes)), None)
+    if form is None:
         raise ModelError(where, "neither its suffix nor its content says its format", f"write model.format: one of {_known()}")
-    return found
+    return form
 
 
 def _known() -> str:
@@ -183,7 +183,7 @@ def _unwrapped(module: Any) -> Any:
 
 
 def _twin(module: nn.Module, where: str) -> nn.Module:
-    """A copy with modes, flags, buffers and hooks of its own, whose parameters share the memory of the original's (not TorchScript's).
+    """A copy with its own modes, flags, buffers and hooks; its parameters share the original's memory (except in TorchScript).
 
     Raises:
         ModelError: it has no values (a meta or lazy module), or cannot be copied.
@@ -194,8 +194,8 @@ def _twin(module: nn.Module, where: str) -> nn.Module:
             raise ModelError(where, "its weights have no values yet", "load them, or call the network once, before the audit")
         values = parameter.detach()
         shared[id(parameter)] = nn.Parameter(values.clone() if values.is_inference() else values, requires_grad=False)
-    for part in module.modules():  # computed by a hook or forward
-        shared.update({id(one): one.detach() for one in vars(part).values() if isinstance(one, torch.Tensor) and one.grad_fn is not None})
+    for part in module.modules():  # tensors computed by a hook or forward
+        shared.update({id(t): t.detach() for t in vars(part).values() if isinstance(t, torch.Tensor) and t.grad_fn is not None})
     try:
         with torch.no_grad():
             return copy.deepcopy(module, {} if isinstance(module, torch.jit.ScriptModule) else shared)

@@ -1,4 +1,4 @@
-"""The model as a function from pixels to logits: clip, normalise, run the network, pick and check its output; number formats."""
+"""The model as a function from pixels to logits: clip, normalise, run the network, pick and check its output; precisions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def pick_output(returned: object, output: str | int | None, where: str) -> torch
 
     Args:
         returned: a tensor, or a mapping or sequence of tensors.
-        output: key or index; a plain tensor needs none (``logits`` is understood), nor does a mapping that holds logits alone.
+        output: key or index; not needed for a plain tensor (``logits`` is accepted), nor for a mapping that holds only logits.
         where: the model's name in messages.
 
     Raises:
@@ -68,7 +68,7 @@ def as_logits(tensor: torch.Tensor, images: int, dtype: torch.dtype, where: str)
     """The tensor as logits (images, classes); one logit z becomes the two classes (0, z).
 
     Raises:
-        ModelError: wrong shape, integers, or less than the requested precision.
+        ModelError: the tensor has another shape, integers, or less than the requested precision.
     """
     shape = " x ".join(map(str, tensor.shape)) or "a single number"
     if not tensor.is_floating_point():
@@ -83,7 +83,7 @@ def as_logits(tensor: torch.Tensor, images: int, dtype: torch.dtype, where: str)
     if dtype is torch.float64 and tensor.dtype is not torch.float64:
         raise ModelError(
             where,
-            f"the network returns {str(tensor.dtype).removeprefix('torch.')} although fp64 was asked for",
+            f"the network returns {str(tensor.dtype).removeprefix('torch.')} although fp64 was requested",
             "its graph fixes the precision: use run.precision fp32, or load it from safetensors or an unfrozen TorchScript file",
         )
     logits = tensor.to(dtype)
@@ -95,7 +95,7 @@ def as_logits(tensor: torch.Tensor, images: int, dtype: torch.dtype, where: str)
 class LogitModel(nn.Module):
     """Pixels in [0, 1] to logits: ``network((clip(x) - mean) / std)``, always in eval mode, weights fixed.
 
-    Works under ``torch.inference_mode`` and under autograd with respect to the pixels. A one-logit binary network z counts as
+    Works under ``torch.inference_mode`` and under autograd with respect to the pixels. A binary network with one logit z has
     the two classes (0, z).
 
     Args:
@@ -111,8 +111,8 @@ class LogitModel(nn.Module):
         clip: whether the pixels are clipped to [0, 1] first: see :meth:`clipping`.
         rounds: whether the network's float32 products may be rounded on CUDA: see :meth:`rounding`.
         info: the `LoadedNetwork`.
-        format, sha256, differentiable: as there.
-        memory_format: the memory format in which inputs are fastest.
+        format, sha256, differentiable: from ``info``.
+        memory_format: the fastest memory format for inputs.
         notes: lines for the user; may grow with the first call.
     """
 
@@ -151,14 +151,14 @@ class LogitModel(nn.Module):
         self.training = False
 
     def compute_in(self, dtype: torch.dtype) -> None:
-        """Cast the network; pixels are normalised as before and cast on their way into it, and the logits back to :attr:`dtype`."""
+        """Cast the network; normalised pixels are cast for it, and its logits are cast back to :attr:`dtype`."""
         with torch.inference_mode(False), torch.no_grad():
             self.network.to(dtype=dtype)
         self._compute = dtype
         self._proven.clear()
 
     def clipping(self, clip: bool) -> LogitModel:
-        """The same model, with pixels clipped to [0, 1] first or not; it shares everything else with this one."""
+        """The same model, with or without clipping pixels to [0, 1] first; everything else is shared."""
         if clip == self.clip:
             return self
         other = copy.copy(self)
@@ -166,7 +166,7 @@ class LogitModel(nn.Module):
         return other
 
     def rounding(self, allowed: bool) -> LogitModel:
-        """The same model, with forward passes that may round float32 products to TF32 on CUDA, or not; it shares everything else."""
+        """The same model, with or without rounding float32 products to TF32 on CUDA; everything else is shared."""
         if allowed == self.rounds:
             return self
         other = copy.copy(self)
@@ -181,8 +181,8 @@ class LogitModel(nn.Module):
         """Logits (n, classes) of pixels (n, channels, height, width).
 
         Raises:
-            ModelError: the images do not fit the network, or its results are no logits. Both are noticed on the first
-                call with an image shape; after one success, errors of the network itself pass through unchanged.
+            ModelError: the images do not fit the network, or its results are not logits. Both are noticed on the first
+                call with an image shape; after a success, errors of the network itself pass through unchanged.
         """
         inputs, contiguous = self._normalise(images).to(self._compute), self.memory_format is torch.contiguous_format
         try:
@@ -216,7 +216,7 @@ class LogitModel(nn.Module):
             images = images.clamp(0.0, 1.0)
         if self._normalises:
             return (images - self.mean) / self.std
-        return images if self.clip else images.clone()  # the network may work in place, on the caller's pixels
+        return images if self.clip else images.clone()  # the network may write in place, into the caller's pixels
 
     def _logits(self, inputs: torch.Tensor) -> torch.Tensor:
         if self.memory_format is torch.contiguous_format:
@@ -254,15 +254,15 @@ class LogitModel(nn.Module):
 
 def once_a_model(compute: Callable[[LogitModel, torch.Tensor], T]) -> Callable[[LogitModel, torch.Tensor], T]:
     """Cache a function by network, normalisation and image shape (channels, height, width)."""
-    known: WeakKeyDictionary[nn.Module, dict[tuple[object, ...], T]] = WeakKeyDictionary()
+    cache: WeakKeyDictionary[nn.Module, dict[tuple[object, ...], T]] = WeakKeyDictionary()
 
     @wraps(compute)
     def remembered(model: LogitModel, image: torch.Tensor) -> T:
         key = (tuple(image.shape), tuple(model.mean.flatten().tolist()), tuple(model.std.flatten().tolist()), model.output, model.dtype)
-        kept = known.setdefault(model.network, {})
-        if key not in kept:
-            kept[key] = compute(model, image)
-        return kept[key]
+        results = cache.setdefault(model.network, {})
+        if key not in results:
+            results[key] = compute(model, image)
+        return results[key]
 
     return remembered
 
@@ -271,10 +271,10 @@ def once_a_model(compute: Callable[[LogitModel, torch.Tensor], T]) -> Callable[[
 def rounded_products(allowed: bool) -> Iterator[None]:
     """Let CUDA's float32 products (matmul, cuDNN) round their factors to TF32's 10 bits, or forbid it (torch leaves it to cuDNN).
 
-    torch has two sets of switches for it, ``allow_tf32`` and ``fp32_precision``, and the first cannot be read after the
-    caller has used the second: both are set, and restored as far as they could be read.
+    torch has two sets of switches, ``allow_tf32`` and ``fp32_precision``, and the first cannot be read after the caller has
+    used the second: both are set, and restored as far as they could be read.
     """
-    before = [_readable(switch) for switch in _switches()], [one.fp32_precision for one in _formats()]
+    before = [_readable(switch) for switch in _switches()], [backend.fp32_precision for backend in _formats()]
     _set([allowed] * len(before[0]), ["tf32" if allowed else "ieee"] * len(before[1]))
     try:
         yield
@@ -301,13 +301,13 @@ def _set(allowed: Sequence[bool | None], formats: Sequence[str]) -> None:
     for switch, value in zip(_switches(), allowed, strict=True):
         if value is not None:
             switch.allow_tf32 = value
-    for one, precision in zip(_formats(), formats, strict=True):
-        if one.fp32_precision != precision:
-            one.fp32_precision = precision
+    for backend, precision in zip(_formats(), formats, strict=True):
+        if backend.fp32_precision != precision:
+            backend.fp32_precision = precision
 
 
 def for_noisy_passes(model: LogitModel, precision: Precision) -> LogitModel:
-    """The model that noisy forward passes go through: a copy in bfloat16 for bf16, one that rounds for tf32, otherwise the model.
+    """The model for noisy forward passes: a copy in bfloat16 for bf16, a rounding copy for tf32, otherwise the model itself.
 
     Raises:
         ModelError: the network cannot be cast to bfloat16, or computes in float32 only.
@@ -318,7 +318,7 @@ def for_noisy_passes(model: LogitModel, precision: Precision) -> LogitModel:
 
 
 def in_bfloat16(model: LogitModel) -> LogitModel:
-    """A copy whose network computes in bfloat16 (8 bits of mantissa); pixels and normalisation stay float32, and so does the result.
+    """A copy whose network computes in bfloat16 (8 bits of mantissa); pixels, normalisation and result stay float32.
 
     Raises:
         ModelError: the network is not a torch module that can be copied and cast.

@@ -1,6 +1,6 @@
 """Networks from ONNX files through onnxruntime, without gradients: graphs of arithmetic, unless the file is trusted.
 
-Before onnxruntime opens a file, every operator and every other file that holds weights is looked up in it.
+Before onnxruntime opens a file, its operators and the names of other files with weights are checked.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class Contents(NamedTuple):
     """The files and operators that an ONNX file refers to.
 
     Attributes:
-        files: names of the other files that hold weights, as written in it, sorted.
-        operators: domain and name of every operator except the functions that it defines, sorted.
+        files: names of the other files that hold weights, as written in the file, sorted.
+        operators: domain and name of every operator except the functions that the file defines, sorted.
     """
 
     files: list[str]
@@ -37,7 +37,7 @@ class Contents(NamedTuple):
 
 
 class OnnxNetwork(nn.Module):
-    """An onnxruntime session as a module; returns a tensor, or a dict by output name if there are several."""
+    """An onnxruntime session as a module; returns a tensor, or several as a dict by output name."""
 
     def __init__(self, session: Any, device: torch.device) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ class OnnxNetwork(nn.Module):
         """Run the session on the images.
 
         Raises:
-            ModelError: gradients are asked for.
+            ModelError: gradients are requested.
         """
         if images.requires_grad and torch.is_grad_enabled():
             raise ModelError("onnx", "the network gives no gradients", "use an estimator without gradients, or another format")
@@ -79,7 +79,7 @@ def load_onnx(source: Source) -> LoadedNetwork:
     if not source.trust:
         check_operators(contents.operators, source.where)
     options = onnxruntime.SessionOptions()
-    options.add_session_config_entry("session.load_model_format", "ONNX")  # never onnxruntime's own format, which the walk cannot read
+    options.add_session_config_entry("session.load_model_format", "ONNX")  # never onnxruntime's own format, which is not checked
     options.intra_op_num_threads, options.log_severity_level = torch.get_num_threads(), 4
     options.use_deterministic_compute = torch.are_deterministic_algorithms_enabled()
     providers = _providers(source, onnxruntime.get_available_providers())
@@ -101,7 +101,7 @@ FORMAT = Format("onnx", load_onnx, (".onnx",), others=_others)
 
 
 def _providers(source: Source, available: list[str]) -> list[Any]:
-    """onnxruntime's providers: CUDA without TF32 (its default), in deterministic mode without timing convolutions."""
+    """onnxruntime's providers: CUDA without TF32 (which is its default), and without timing convolutions in deterministic mode."""
     if source.device.type == "cpu":
         return ["CPUExecutionProvider"]
     if source.device.type == "cuda" and "CUDAExecutionProvider" in available:
@@ -144,7 +144,7 @@ def read_contents(path: Path) -> Contents:
 
     Raises:
         RobauditError: onnx is missing.
-        ModelError: it is not an ONNX model, or has weights in something other than files in its folder that fit into memory.
+        ModelError: it is not an ONNX model, or has weights elsewhere than in files in its folder that fit into memory.
     """
     where = str(path)
     try:

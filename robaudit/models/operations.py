@@ -1,4 +1,4 @@
-"""The operations that can be followed through a network, each with its rule: how far it stretches a perturbation, and whether it is affine.
+"""The operations that can be followed through a network, with a rule for each: how far it stretches a perturbation; whether it is affine.
 
 A new layer needs one entry in :data:`RULES`, under the name of torch's operator.
 """
@@ -18,13 +18,13 @@ from robaudit.models.graph import Operand, Step
 from robaudit.numerics import lipschitz
 from robaudit.numerics.lipschitz import Norms, dense, rounded_up
 
-_SINGLE = 1e-5  # relative; sums in float32 are no better
+_FLOAT32_SUM = 1e-5  # relative; sums in float32 are no better
 _NO_STEP = 20.0  # torch's own threshold: a step of 2e-9 / beta where the value is 20 / beta is less than float32 rounds
 _ONE = Norms(1.0, 1.0, 1.0)
 
 
 class NoRuleError(Exception):
-    """An operation cannot be followed; the text is the reason, if there is more than its name."""
+    """An operation cannot be followed; the text is the reason, or empty for an unknown operation."""
 
 
 class Reach(NamedTuple):
@@ -34,7 +34,7 @@ class Reach(NamedTuple):
     linf: float
 
     def through(self, norms: Norms, values: int) -> Reach:
-        """After a layer with ``values`` outputs, by the smallest bound: |v|_inf <= |v|_2 <= sqrt(values) |v|_inf."""
+        """The reach after a layer with ``values`` outputs, by the smallest bound: |v|_inf <= |v|_2 <= sqrt(values) |v|_inf."""
         linf = min(norms.linf * self.linf, norms.rows * self.l2)
         l2 = min(norms.l2 * self.l2, math.sqrt(values) * linf)
         return Reach(l2, min(linf, l2))
@@ -42,25 +42,25 @@ class Reach(NamedTuple):
 
 def _added(parts: Sequence[Reach]) -> Reach:
     """The reach of a sum."""
-    return Reach(math.fsum(one.l2 for one in parts), math.fsum(one.linf for one in parts))
+    return Reach(math.fsum(part.l2 for part in parts), math.fsum(part.linf for part in parts))
 
 
 def _joined(parts: Sequence[Reach]) -> Reach:
-    """The reach of a tensor whose every value is one of these."""
-    return Reach(math.hypot(*(one.l2 for one in parts)), max(one.linf for one in parts))
+    """The reach of a tensor that takes each value from some part."""
+    return Reach(math.hypot(*(part.l2 for part in parts)), max(part.linf for part in parts))
 
 
 @dataclass(frozen=True)
 class Rule:
-    """What is known of an operation.
+    """The known properties of an operation.
 
     Attributes:
         norms: of the operation as a function of one operand, with the other arguments fixed.
-        affine: whether it is, in all operands together.
+        affine: whether it is affine in all operands together.
         moves: whether it is linear, and every input goes to at most one output.
-        several: the reach where several operands depend on the pixels, from what each does; None: then there is no rule.
-        either: whether an argument other than the first may depend on the pixels instead of it; with ``several``, it always may.
-        unless: why there is no rule for an operation of this name with these arguments, or ''.
+        several: combines the reaches of several operands that depend on the pixels; None: such operations have no rule.
+        either: whether another argument than the first may depend on the pixels instead; with ``several``, it always may.
+        unless: the reason why an operation with these arguments has no rule, or ''.
     """
 
     norms: Callable[[Step, Operand], Norms]
@@ -110,29 +110,29 @@ def _slope(largest: Callable[[Step], float]) -> Callable[[Step, Operand], Norms]
     return lambda step, _: _ONE.times(largest(step))
 
 
-def _anywhere(_step: Step, _operand: Operand) -> bool:
+def _always_moves(_step: Step, _operand: Operand) -> bool:
     return True
 
 
-def _in_place(step: Step, operand: Operand) -> bool:
-    """Whether nothing is repeated."""
+def _moves_unrepeated(step: Step, operand: Operand) -> bool:
+    """Whether an operation repeats no input."""
     return step.shape == operand.shape
 
 
 def _column_sums(step: Step, operand: Operand) -> float:
-    """The largest total contribution of an input to the outputs, of a nonnegative matrix."""
+    """The largest column sum of a nonnegative matrix: the total contribution of an input to the outputs."""
     ones = torch.ones(1, math.prod(step.shape), dtype=torch.float64)
     return float(step.pulled_back(operand, ones).amax())
 
 
 def _repeats(step: Step, operand: Operand) -> Norms:
-    """Every output is one input, at fixed places."""
+    """Norms where every output is a copy of one input, at fixed places."""
     return Norms(math.sqrt(_column_sums(step, operand)), 1.0, 1.0)
 
 
 def _interpolates(step: Step, operand: Operand) -> Norms:
-    """Every output is a weighted mean, with fixed weights: |A|_2^2 <= |A|_1 |A|_inf, and no row sums to more than 1."""
-    return Norms(math.sqrt(_column_sums(step, operand) * (1 + _SINGLE)), 1.0 + _SINGLE, 1.0 + _SINGLE)
+    """Norms where every output is a weighted mean, with fixed weights: |A|_2^2 <= |A|_1 |A|_inf, and no row sums to more than 1."""
+    return Norms(math.sqrt(_column_sums(step, operand) * (1 + _FLOAT32_SUM)), 1.0 + _FLOAT32_SUM, 1.0 + _FLOAT32_SUM)
 
 
 _PRODUCTS = {
@@ -144,11 +144,11 @@ _PRODUCTS = {
     "addmv": ("mat", "vec"),
     "baddbmm": ("batch1", "batch2"),
 }
-"""The names of the factors."""
+"""The names of the two factors, by operation."""
 
 
 def fixed_matrix(step: Step, operand: Operand) -> Tensor | None:
-    """A (..., outputs, inputs) of an operation that multiplies each row, or column, of its operand with it; None for other operations."""
+    """The matrix (..., outputs, inputs) that an operation multiplies each row or column of its operand by; None for other operations."""
     left, right = _PRODUCTS.get(step.name, ("", ""))
     if operand.argument not in (left, right):
         return None
@@ -170,7 +170,7 @@ def _repeated(step: Step, operand: Operand) -> Norms:
 
 
 def _term(step: Step, operand: Operand) -> Norms:
-    """Of a sum or a difference."""
+    """The norms for a term of a sum or difference."""
     return _repeated(step, operand).times(float(step["alpha"]) if (operand.argument == "other") != (step.name == "rsub") else 1.0)
 
 
@@ -206,7 +206,7 @@ def _no_batch_norm(step: Step) -> str:
 
 
 def convolution_norms(step: Step, operand: Operand, scale: Tensor | None = None) -> Norms:
-    """The norms of a convolution, its output channels multiplied with ``scale`` (channels,)."""
+    """The norms of a convolution with output channels multiplied by ``scale`` (channels,)."""
     weight, transposed, groups = step["weight"].double(), bool(step["transposed"]), int(step["groups"])
     dims = weight.dim() - 2
     if scale is not None:
@@ -227,10 +227,10 @@ def convolution_norms(step: Step, operand: Operand, scale: Tensor | None = None)
 
 
 def _along(step: Step, *names: str) -> list[list[int]]:
-    """Options of a pool for each of its dimensions; an empty stride is the kernel's size."""
+    """Pooling options by dimension; an empty stride means the kernel size."""
     dims = _dims(step)
-    found = [list(value) if isinstance(value, Sequence) else [value] for value in (step[name] or step["kernel_size"] for name in names)]
-    return [one * (dims if len(one) == 1 else 1) for one in found]
+    options = [list(value) if isinstance(value, Sequence) else [value] for value in (step[name] or step["kernel_size"] for name in names)]
+    return [option * (dims if len(option) == 1 else 1) for option in options]
 
 
 def _dims(step: Step) -> int:
@@ -243,7 +243,7 @@ def _average_pool(step: Step, operand: Operand) -> Norms:
     padding = padding * (dims if len(padding) == 1 else 1)
     options = {"ceil_mode": step["ceil_mode"], "count_include_pad": step["count_include_pad"]}
     windows = zip(operand.shape[-dims:], kernel, stride, padding, strict=True)
-    factors = [lipschitz.average_windows(*one, **options) for one in windows]
+    factors = [lipschitz.average_windows(*window, **options) for window in windows]
     divisor = step.arguments.get("divisor_override")
     if divisor is None:
         return lipschitz.separable(factors)
@@ -276,7 +276,7 @@ def _sum(step: Step, operand: Operand) -> Norms:
 def _log_softmax(step: Step, operand: Operand) -> Norms:
     """J = I - 1 p^T is a projection with |J|_2 = sqrt(n) |p|_2; its rows are (1 - p_i) and -p_j."""
     values = operand.shape[step["dim"]]
-    return Norms(rounded_up(math.sqrt(values), 1), 2.0, math.sqrt(2.0) * (1 + _SINGLE))
+    return Norms(rounded_up(math.sqrt(values), 1), 2.0, math.sqrt(2.0) * (1 + _FLOAT32_SUM))
 
 
 def _elu(step: Step) -> float:
@@ -284,7 +284,7 @@ def _elu(step: Step) -> float:
 
 
 def _no_softplus(step: Step) -> str:
-    """Its derivative is at most 1, but above the threshold torch returns x itself: a step down by log(1 + exp(-threshold)) / beta."""
+    """The derivative is at most 1, but above the threshold torch returns x itself: a step down by log(1 + exp(-threshold)) / beta."""
     return "it has a step at its threshold" if step["threshold"] < _NO_STEP else ""
 
 
@@ -299,7 +299,7 @@ NORMALISATIONS = frozenset(
 RULES: dict[str, Rule] = {
     # every input goes to at most one output
     **_rules(
-        Rule(_always(1.0), affine=True, moves=_anywhere),
+        Rule(_always(1.0), affine=True, moves=_always_moves),
         """clone to_copy alias detach view unsafe_view reshape_alias t transpose permute squeeze unsqueeze flip roll slice
         select split split_with_sizes unbind constant_pad_nd pixel_shuffle pixel_unshuffle channel_shuffle native_channel_shuffle""",
     ),
@@ -311,13 +311,13 @@ RULES: dict[str, Rule] = {
     ),
     **_rules(Rule(_interpolates, affine=True), "upsample_linear1d upsample_bilinear2d upsample_trilinear3d"),
     # sums, products and means
-    **_rules(Rule(_term, affine=True, moves=_in_place, several=_added), "add sub rsub"),
-    **_rules(Rule(_scale, affine=True, moves=_in_place, either=True), "mul"),
-    **_rules(Rule(_scale, affine=True, moves=_in_place, unless=_no_division), "div"),
-    **_rules(Rule(_always(1.0), affine=True, moves=_anywhere), "neg"),
+    **_rules(Rule(_term, affine=True, moves=_moves_unrepeated, several=_added), "add sub rsub"),
+    **_rules(Rule(_scale, affine=True, moves=_moves_unrepeated, either=True), "mul"),
+    **_rules(Rule(_scale, affine=True, moves=_moves_unrepeated, unless=_no_division), "div"),
+    **_rules(Rule(_always(1.0), affine=True, moves=_always_moves), "neg"),
     **_rules(Rule(_product, affine=True, either=True), " ".join(_PRODUCTS)),
     **_rules(Rule(convolution_norms, affine=True), " ".join(CONVOLUTIONS)),
-    **_rules(Rule(_batch_norm, affine=True, moves=_anywhere, unless=_no_batch_norm), " ".join(NORMALISATIONS)),
+    **_rules(Rule(_batch_norm, affine=True, moves=_always_moves, unless=_no_batch_norm), " ".join(NORMALISATIONS)),
     **_rules(Rule(_average_pool, affine=True), "avg_pool2d avg_pool3d"),
     **_rules(Rule(_adaptive_average_pool, affine=True), "adaptive_avg_pool2d adaptive_avg_pool3d mkldnn_adaptive_avg_pool2d"),
     **_rules(Rule(_mean, affine=True), "mean"),
@@ -348,4 +348,4 @@ RULES: dict[str, Rule] = {
     "celu": Rule(_always(1.0), unless=lambda step: "" if step["alpha"] > 0 else "its alpha is not positive"),
     "softplus": Rule(_always(1.0), unless=_no_softplus),
 }
-"""The rules by the names of torch's operators, without underscores around them."""
+"""The rules by torch's operator names, without underscores around them."""

@@ -1,4 +1,4 @@
-"""What a trained model's own files say about its input and its classes, read by the library that wrote them, in the keys of a spec."""
+"""The spec keys for a trained model's input and classes, from its own files, read by the library that wrote them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Pretrained:
         source: the file or enum, for messages.
         architecture: timm:NAME, transformers:CLASS or torchvision:NAME.
         options: keyword arguments of the architecture.
-        input: mean, std, and what images need; or why it is not known, which is an error unless the spec has mean or std.
+        input: mean, std, and what images need; or the error to raise unless the spec has mean or std.
         class_names: by class index; None if the files have none.
         class_ids: other names of the classes (synsets).
         notes: further lines for the user.
@@ -57,101 +57,101 @@ def filled(spec: AuditSpec) -> AuditSpec:
     """The spec with the architecture, normalisation, image size and class names that its model's own files state.
 
     The spec takes precedence; mean and std belong together, and so do resize and crop. A filled spec does not
-    change. A model of the Hub gets the commit of its revision. ``origin.taken`` says what was filled in, for the user.
+    change. A model of the Hub gets the commit of its revision. ``origin.taken`` lists what was filled in, for the user.
 
     Raises:
         RobauditError: the model's files are damaged, or of a model that is not supported.
     """
     if spec.origin.taken:
         return spec
-    given, taken, dataset = spec.model, dict[str, Any](), dict[str, Any]()
-    if is_hub(given.path) and (commit := hub_config(given.path or "", given.revision).name) != given.revision:
+    model, taken, dataset = spec.model, dict[str, Any](), dict[str, Any]()
+    if is_hub(model.path) and (commit := hub_config(model.path or "", model.revision).name) != model.revision:
         taken["revision"] = commit
-        given = given.model_copy(update=taken)
-    found = describe(given, spec.base_dir)
-    if found is None and not taken:
+        model = model.model_copy(update=taken)
+    pretrained = describe(model, spec.base_dir)
+    if pretrained is None and not taken:
         return spec
-    if found is None:
-        found = Pretrained(given.path or "", given.architecture or "a model without a configuration")
+    if pretrained is None:
+        pretrained = Pretrained(model.path or "", model.architecture or "a model without a configuration")
     else:
-        taken |= _for_model(given, found)
-        dataset = _for_dataset(type(spec.dataset), spec.dataset.model_fields_set, found)
+        taken |= _for_model(model, pretrained)
+        dataset = _for_dataset(type(spec.dataset), spec.dataset.model_fields_set, pretrained)
     try:
         changes = {
-            "model": ModelSpec.model_validate({**given.model_dump(exclude_unset=True), **taken}),
+            "model": ModelSpec.model_validate({**model.model_dump(exclude_unset=True), **taken}),
             "dataset": type(spec.dataset)
             .model_validate({**spec.dataset.model_dump(exclude_unset=True), **dataset})
-            .naming(found.class_names),
+            .naming(pretrained.class_names),
         }
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         what = f"gives {'.'.join(map(str, first['loc']))} a value that a spec cannot have: {first['msg']}"
-        raise ModelError(found.source, what, "restore the model's own file, or correct it") from error
-    source = found.source.replace(f"{spec.base_dir}/", "")
-    lines = _lines(found, {**taken, **dataset}, source, files=isinstance(spec.dataset, ImageOptions))
+        raise ModelError(pretrained.source, what, "restore the model's own file, or correct it") from error
+    source = pretrained.source.replace(f"{spec.base_dir}/", "")
+    lines = _lines(pretrained, {**taken, **dataset}, source, files=isinstance(spec.dataset, ImageOptions))
     return spec.model_copy(update=changes).coming(replace(spec.origin, taken=lines))
 
 
-def _for_model(given: ModelSpec, found: Pretrained) -> dict[str, Any]:
-    said, taken = given.model_fields_set, dict[str, Any]()
-    if "architecture" not in said:
-        taken["architecture"] = found.architecture
-    if given.architecture in (None, found.architecture) and found.options:
-        missing = {key: value for key, value in found.options.items() if key not in given.architecture_options}
+def _for_model(model: ModelSpec, pretrained: Pretrained) -> dict[str, Any]:
+    written, taken = model.model_fields_set, dict[str, Any]()
+    if "architecture" not in written:
+        taken["architecture"] = pretrained.architecture
+    if model.architecture in (None, pretrained.architecture) and pretrained.options:
+        missing = {key: value for key, value in pretrained.options.items() if key not in model.architecture_options}
         if missing:
-            taken["architecture_options"] = {**given.architecture_options, **missing}
-    if "mean" not in said and "std" not in said:
-        if isinstance(found.input, ModelError):
-            raise found.input
-        taken |= {key: value for key, value in (("mean", found.input.mean), ("std", found.input.std)) if value}
+            taken["architecture_options"] = {**model.architecture_options, **missing}
+    if "mean" not in written and "std" not in written:
+        if isinstance(pretrained.input, ModelError):
+            raise pretrained.input
+        taken |= {key: value for key, value in (("mean", pretrained.input.mean), ("std", pretrained.input.std)) if value}
     return taken
 
 
-def _for_dataset(kind: type[BaseDatasetSpec], said: Set[str], found: Pretrained) -> dict[str, Any]:
-    """The keys of a data set that the model's own files give; of those that place the image, one in the spec keeps out all."""
+def _for_dataset(kind: type[BaseDatasetSpec], written: Set[str], pretrained: Pretrained) -> dict[str, Any]:
+    """The dataset keys from the model's own files; a geometry key in the spec rules out all geometry keys of the files."""
     taken = dict[str, Any]()
-    if issubclass(kind, ImageOptions) and isinstance(found.input, Translation):
-        closed = {*said, *(_GEOMETRY if said & set(_GEOMETRY) else ())}
-        taken = {key: value for key, value in found.input.images.items() if key not in closed}
+    if issubclass(kind, ImageOptions) and isinstance(pretrained.input, Translation):
+        closed = {*written, *(_GEOMETRY if written & set(_GEOMETRY) else ())}
+        taken = {key: value for key, value in pretrained.input.images.items() if key not in closed}
         if kind.model_fields["channels"].default is None:
             taken.pop("channels", None)
-    if kind.names_from_model and found.class_names and "class_names" not in said:
-        taken["class_names"] = found.class_names
-        if found.class_ids and "class_ids" not in said:
-            taken["class_ids"] = found.class_ids
+    if kind.names_from_model and pretrained.class_names and "class_names" not in written:
+        taken["class_names"] = pretrained.class_names
+        if pretrained.class_ids and "class_ids" not in written:
+            taken["class_ids"] = pretrained.class_ids
     return taken
 
 
-def _lines(found: Pretrained, taken: dict[str, Any], source: str, *, files: bool) -> tuple[str, ...]:
-    """The filled values in a line for the user; for data without image files, also the size that the model expects."""
+def _lines(pretrained: Pretrained, taken: dict[str, Any], source: str, *, files: bool) -> tuple[str, ...]:
+    """The filled-in values as a line for the user; for data without image files, also the size that the model expects."""
     shown = [f"{key} {_value(taken[key])}" for key in ("mean", "std", *_GEOMETRY, "interpolation", "channels", "revision") if key in taken]
     if "class_names" in taken:
         names = taken["class_names"]
         listed = ", ".join(clipped(name, 40) for name in names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
         shown.append(f"{count(len(names), 'class name')} ({listed})")
-    images = found.input.images if isinstance(found.input, Translation) else {}
+    images = pretrained.input.images if isinstance(pretrained.input, Translation) else {}
     side = images.get("crop", images.get("resize"))
     if side is not None and not files:
         height, width = side if isinstance(side, tuple) else (side, side)
         shown.append(f"made for images of {height} x {width}, which the data must have already")
-    options = found.options if "architecture_options" in taken else {}
+    options = pretrained.options if "architecture_options" in taken else {}
     with_options = f" ({', '.join(f'{key} {value}' for key, value in options.items())})" if options else ""
-    head = f"{found.architecture}{with_options}" if "architecture" in taken or not shown else ""
+    head = f"{pretrained.architecture}{with_options}" if "architecture" in taken or not shown else ""
     line = f"from {source}: {'; '.join(part for part in (head, *shown) if part)}"
-    return (line, *(f"{source}: {note}" for note in found.notes))
+    return (line, *(f"{source}: {note}" for note in pretrained.notes))
 
 
 def _value(value: Any) -> str:
     if isinstance(value, tuple):
-        return " ".join(f"{one:.6g}" for one in value)
+        return " ".join(f"{number:.6g}" for number in value)
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def describe(model: ModelSpec, base_dir: Path) -> Pretrained | None:
-    """The description of a spec's model in its files; None if they have none, and the spec must have everything.
+    """The description of a spec's model from its files; None if they have none, so that the spec must say everything.
 
-    The configuration is used for a folder, for a file next to it whose architecture the spec names as one of timm or Transformers (or
-    does not name, although the file is .safetensors or .bin), and for a model of the Hub (which is downloaded, without its weights).
+    The configuration is used for a folder; for a file beside it, if the spec's architecture is from timm or Transformers (or missing, and
+    the file is .safetensors or .bin); and for a model of the Hub, whose configuration is downloaded without the weights.
 
     Raises:
         RobauditError: a file is damaged, or of a model that is not supported, or its library is not installed.
@@ -162,19 +162,19 @@ def describe(model: ModelSpec, base_dir: Path) -> Pretrained | None:
         return _of_weights(model.weights)
     architecture = model.architecture or ""
     folder, is_file = _config_folder(model, base_dir)
-    theirs = architecture.startswith((TIMM, TRANSFORMERS)) if architecture else (model.path or "").endswith(_ONLY_WEIGHTS)
-    if folder is not None and (not is_file or theirs):
+    from_library = architecture.startswith((TIMM, TRANSFORMERS)) if architecture else (model.path or "").endswith(_ONLY_WEIGHTS)
+    if folder is not None and (not is_file or from_library):
         refuse_adapter(folder)
-        found = _of_folder(folder, strict=not is_file)
-        if found is not None:
-            return found
+        pretrained = _of_folder(folder, strict=not is_file)
+        if pretrained is not None:
+            return pretrained
     if architecture.startswith(TIMM):
         return _of_timms_name(architecture.removeprefix(TIMM), model.architecture_options)
     return None
 
 
 def _config_folder(model: ModelSpec, base_dir: Path) -> tuple[Path | None, bool]:
-    """The folder in which a configuration may be, and whether the spec names a file in it."""
+    """The folder that may hold a configuration, and whether the spec names a file in it."""
     if model.path is None:
         return None, False
     if is_hub(model.path):
@@ -211,7 +211,7 @@ def _of_folder(folder: Path, *, strict: bool) -> Pretrained | None:
 
 @contextmanager
 def _read_by(library: str, source: str) -> Iterator[None]:
-    """Turn what is raised about a file that the library has not written into one line."""
+    """Turn exceptions about a file that the library did not write into a single line."""
     try:
         yield
     except RobauditError:
@@ -224,39 +224,39 @@ def _read_by(library: str, source: str) -> Iterator[None]:
 
 
 def _input(library: str, source: str, read: Callable[[], Translation | None]) -> Translation | ModelError:
-    """The input of a model as its library prepares it, or why it is not known."""
+    """The input of a model as its library prepares it, or the error if it is not known."""
     try:
         with _read_by(library, source):
-            found = read()
+            translation = read()
     except ModelError as error:
         return error
     what = "prepares images in a way that is not known here"
-    return found or ModelError(source, what, "write mean and std in the model section, and what images need")
+    return translation or ModelError(source, what, "write mean and std in the model section, and what images need")
 
 
 def _of_timms_folder(config: dict[str, Any], source: str) -> Pretrained:
-    """What ``timm.models.save_for_hf`` (or ``push_to_hf_hub``) writes."""
-    about = {**config.get("pretrained_cfg", {}), **config}  # one flat object in old files
+    """The model in a folder of ``timm.models.save_for_hf`` (or ``push_to_hf_hub``)."""
+    settings = {**config.get("pretrained_cfg", {}), **config}  # one flat object in old files
     arguments = dict(config.get("model_args") or {})
-    if about.get("num_classes") == 0:
+    if settings.get("num_classes") == 0:
         raise ModelError(source, "describes a network without a classifier (num_classes 0)", "give a model that was trained to classify")
-    classes = about.get("num_classes")
+    classes = settings.get("num_classes")
     options = {**({} if classes is None else {"num_classes": classes}), **arguments}
-    named = about.get("label_names") or about.get("labels")
+    named = settings.get("label_names") or settings.get("labels")
     names: tuple[str, ...] | None = None
     ids: tuple[str, ...] | None = None
     notes: tuple[str, ...] = ()
     if named:
         labels = _by_index(named) if isinstance(named, Mapping) else tuple(map(str, named))
-        descriptions = about.get("label_descriptions") or {}
+        descriptions = settings.get("label_descriptions") or {}
         if len(labels) == (classes or len(labels)):
             names = distinct([str(descriptions.get(label, label)) for label in labels], labels if descriptions else None)
             ids = distinct(labels) if descriptions else None
         else:
             notes = (f"its {len(labels)} label names are left out: it has {classes} classes",)
-    elif classes == 1000 and str(about.get("tag") or "").endswith("in1k"):
+    elif classes == 1000 and str(settings.get("tag") or "").endswith("in1k"):
         names, ids = imagenet_names()
-    return Pretrained(source, f"{TIMM}{config['architecture']}", options, _timms_input(source, about, arguments), names, ids, notes)
+    return Pretrained(source, f"{TIMM}{config['architecture']}", options, _timms_input(source, settings, arguments), names, ids, notes)
 
 
 def _of_timms_name(name: str, options: Mapping[str, Any]) -> Pretrained | None:
@@ -265,16 +265,16 @@ def _of_timms_name(name: str, options: Mapping[str, Any]) -> Pretrained | None:
         from timm.models import get_pretrained_cfg
 
         try:
-            found: Any = get_pretrained_cfg(name)
+            config: Any = get_pretrained_cfg(name)
         except (ValueError, RuntimeError, KeyError):
-            found = None
-        if found is None:
+            config = None
+        if config is None:
             return None
-        about = found.to_dict()
-        source = f"timm's entry for {name}{f'.{found.tag}' if found.tag and '.' not in name else ''}"
-        known = options.get("num_classes", about.get("num_classes")) == 1000 and str(found.tag or "").endswith("in1k")
+        settings = config.to_dict()
+        source = f"timm's entry for {name}{f'.{config.tag}' if config.tag and '.' not in name else ''}"
+        known = options.get("num_classes", settings.get("num_classes")) == 1000 and str(config.tag or "").endswith("in1k")
         names, ids = imagenet_names() if known else (None, None)
-        return Pretrained(source, TIMM + name, {}, _timms_input(source, about, options), names, ids)
+        return Pretrained(source, TIMM + name, {}, _timms_input(source, settings, options), names, ids)
 
 
 def imagenet_names() -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -283,23 +283,23 @@ def imagenet_names() -> tuple[tuple[str, ...], tuple[str, ...]]:
 
     info: Any = ImageNetInfo()
     ids = tuple(info.label_names())
-    return distinct([info.label_name_to_description(one) for one in ids], ids), ids
+    return distinct([info.label_name_to_description(synset) for synset in ids], ids), ids
 
 
-def _timms_input(source: str, about: Mapping[str, Any], arguments: Mapping[str, Any]) -> Translation | ModelError:
-    return _input("timm", source, partial(_timms_transform, about, arguments))
+def _timms_input(source: str, settings: Mapping[str, Any], arguments: Mapping[str, Any]) -> Translation | ModelError:
+    return _input("timm", source, partial(_timms_transform, settings, arguments))
 
 
-def _timms_transform(about: Mapping[str, Any], arguments: Mapping[str, Any]) -> Translation | None:
+def _timms_transform(settings: Mapping[str, Any], arguments: Mapping[str, Any]) -> Translation | None:
     """The evaluation transform of timm for a pretrained_cfg and the arguments of the model."""
     from timm import data as timms
 
     library: Any = timms
-    sizes = about.get("input_size") or (3, 224, 224)
-    channels, side = arguments.get("in_chans") or sizes[0], arguments.get("img_size") if about.get("fixed_input_size") else None
+    sizes = settings.get("input_size") or (3, 224, 224)
+    channels, side = arguments.get("in_chans") or sizes[0], arguments.get("img_size") if settings.get("fixed_input_size") else None
     sides = sizes[1:] if side is None else (side, side) if isinstance(side, int) else tuple(side)
-    data = library.resolve_data_config({"input_size": (channels, *sides)}, pretrained_cfg=dict(about))
-    if len(data["mean"]) not in (1, channels):  # of another number of channels: left to the spec
+    data = library.resolve_data_config({"input_size": (channels, *sides)}, pretrained_cfg=dict(settings))
+    if len(data["mean"]) not in (1, channels):  # for another number of channels: left to the spec
         data |= {"mean": (0.0,), "std": (1.0,)}
     transform = library.create_transform(**data)
     images: dict[str, Any] = {}
@@ -317,17 +317,17 @@ def _timms_transform(about: Mapping[str, Any], arguments: Mapping[str, Any]) -> 
 
 
 def _of_transformers(config: dict[str, Any], path: Path) -> Pretrained:
-    """What ``save_pretrained`` writes: config.json, and beside it the description of the image processor."""
-    name, labels = _class_of(config, path), config.get("id2label") or {}
+    """The model in a folder of ``save_pretrained``: config.json, and beside it the description of the image processor."""
+    kind, labels = _class_of(config, path), config.get("id2label") or {}
     unnamed = all(_UNNAMED.fullmatch(str(label)) for label in labels.values())  # LABEL_0, LABEL_1, ...
     names = None if unnamed else distinct(_by_index(labels)) or None
-    beside = next((file for file in (path.parent / one for one in PROCESSORS) if file.is_file()), None)
-    if beside is None:
+    processor = next((file for file in (path.parent / name for name in PROCESSORS) if file.is_file()), None)
+    if processor is None:
         note = f"there is no {PROCESSORS[0]} with it: mean, std, resize and crop are the spec's"
-        return Pretrained(str(path), TRANSFORMERS + name, class_names=names, notes=(note,))
-    read_object(beside)
-    found = _input("transformers", str(beside), partial(_processor, path.parent, config.get("num_channels", 3)))
-    return Pretrained(f"{path} and {beside.name}", TRANSFORMERS + name, {}, found, names)
+        return Pretrained(str(path), TRANSFORMERS + kind, class_names=names, notes=(note,))
+    read_object(processor)
+    translation = _input("transformers", str(processor), partial(_processor, path.parent, config.get("num_channels", 3)))
+    return Pretrained(f"{path} and {processor.name}", TRANSFORMERS + kind, {}, translation, names)
 
 
 def _class_of(config: Mapping[str, Any], path: Path) -> str:
@@ -349,18 +349,18 @@ def _processor(folder: Path, channels: int) -> Translation | None:
         processor = library.AutoImageProcessor.from_pretrained(
             folder, backend="pil", use_fast=False, local_files_only=True, trust_remote_code=False
         )
-        about = processor.to_dict()
-        crop = _size(about["crop_size"]) if about.get("do_center_crop") else None
+        settings = processor.to_dict()
+        crop = _size(settings["crop_size"]) if settings.get("do_center_crop") else None
         crop = crop[0] if isinstance(crop, tuple) and crop[0] == crop[1] else crop
         candidates: list[dict[str, Any]] = [{} if crop is None else {"crop": crop}]
-        if about.get("do_resize"):
-            size = _size(about["size"])
-            side, share = _pair(size)[0], about.get("crop_pct") or 224 / 256
+        if settings.get("do_resize"):
+            size = _size(settings["size"])
+            side, share = _pair(size)[0], settings.get("crop_pct") or 224 / 256
             larger = int(side / share)  # PoolFormer's and LeViT's resize, and ConvNeXt's below 384, where it stretches the image
             pairs = ((size, crop), (larger, crop), (math.floor(side * 256 / 224), crop), (larger, side), ((side, side), None))
             candidates = [{"resize": new, **({} if cut is None else {"crop": cut})} for new, cut in pairs]
-            candidates = [{**one, "interpolation": _FILTERS[about["resample"]]} for one in candidates]
-        candidates = [{**one, **({"crop_rounding": "floor"} if "crop" in one else {})} for one in candidates]
+            candidates = [{**candidate, "interpolation": _FILTERS[settings["resample"]]} for candidate in candidates]
+        candidates = [{**candidate, **({"crop_rounding": "floor"} if "crop" in candidate else {})} for candidate in candidates]
         return translated(lambda image: processor(image, return_tensors="pt")["pixel_values"][0], candidates, channels)
 
 
@@ -374,7 +374,7 @@ def _pair(size: int | tuple[int, int]) -> tuple[int, int]:
 
 
 def _by_index(labels: Mapping[Any, Any]) -> tuple[str, ...]:
-    """The names in an object by class index; none if it does not name every class from 0 on."""
+    """The names in a JSON object by class index; empty if it does not name every class from 0 on."""
     by_index = {int(index): str(name) for index, name in labels.items()}
     return tuple(by_index[index] for index in range(len(by_index))) if max(by_index, default=0) < len(by_index) else ()
 
@@ -383,17 +383,17 @@ def weights_named(name: str) -> tuple[str, Any]:
     """The builder's name and the member of a weights enum of ``torchvision.models``, such as ``ResNet50_Weights.IMAGENET1K_V2``.
 
     Raises:
-        ModelError: there is none of that name, or not of an image classifier.
+        ModelError: no image classifier has weights of this name.
     """
     known = _known()
     if name not in known:
-        same = [one for one in known if one.partition(".")[0] == name.partition(".")[0]]
+        same = [other for other in known if other.partition(".")[0] == name.partition(".")[0]]
         raise ModelError(f"weights {name}", "torchvision has no such weights", did_you_mean(name, same or known))
     return known[name]
 
 
 def name_of_file(file: str) -> str | None:
-    """The weights whose file torchvision publishes under this name (``resnet50-11ad3fa6.pth``); None if there are none."""
+    """The name of the weights that torchvision publishes as this file (``resnet50-11ad3fa6.pth``); None if there are none."""
     if not _FILE.fullmatch(file):
         return None
     return next((name for name, (_, member) in _known().items() if member.url.endswith(f"/{file}") and not name.endswith(".DEFAULT")), None)
@@ -405,14 +405,14 @@ def _of_weights(name: str) -> Pretrained:
     transform = weights.transforms()
     (resize,), (crop,) = transform.resize_size, transform.crop_size
     images = {"resize": resize, "crop": crop, "interpolation": transform.interpolation.value}
-    options: dict[str, Any] = {}  # that torchvision's builders change for trained weights
+    options: dict[str, Any] = {}  # changed by torchvision's builders for trained weights
     if model in ("googlenet", "inception_v3"):
         options["transform_input"] = True
     if model.startswith("vit_") and "min_size" in weights.meta:
         options["image_size"] = weights.meta["min_size"][0]
     names = distinct(weights.meta["categories"])
-    found = _input("torchvision", f"weights {name}", partial(translated, transform, [images], 3))
-    return Pretrained(f"weights {name}", TORCHVISION + model, options, found, names)
+    translation = _input("torchvision", f"weights {name}", partial(translated, transform, [images], 3))
+    return Pretrained(f"weights {name}", TORCHVISION + model, options, translation, names)
 
 
 def _known() -> dict[str, tuple[str, Any]]:

@@ -37,10 +37,10 @@ def as_module(value: object) -> nn.Module | None:
 
 
 def load_python(source: Source) -> LoadedNetwork:
-    """Load ``format: python``: call the architecture's function and take the module or callable it returns.
+    """Load ``format: python``: call the architecture's function, which returns a module or callable.
 
     Raises:
-        ModelError: it is not trusted, not found, raises, or returns something else.
+        ModelError: the function is not trusted, is missing, raises, or returns something else.
     """
     if source.path is not None and not source.path.exists():
         raise ModelError(str(source.path), "there is no such file", "paths are relative to the spec file")
@@ -67,11 +67,11 @@ FORMAT = Format("python", load_python)
 def call_target(source: Source, *, with_path: bool = False) -> object:
     """Import ``package.module:function`` and call it with the architecture's options.
 
-    The spec's folder is importable during the import and the call, and at no other time. ``path`` is passed, if asked,
-    when the spec has one and the function takes it.
+    The spec's folder is importable only during the import and the call. ``with_path`` passes the spec's path, if
+    there is one and the function takes it.
 
     Raises:
-        ModelError: it is not trusted, not found, or raises.
+        ModelError: the function is not trusted, is missing, or raises.
     """
     target = source.spec.architecture or ""
     module_name, colon, function_name = target.partition(":")
@@ -107,7 +107,7 @@ def _takes(function: Callable[..., object], name: str) -> bool:
 
 
 def _code_of(function: Callable[..., object]) -> bytes:
-    """The source file of a function, where it is known: different code is a different model."""
+    """The source file of a function, or b'': different code is a different model."""
     try:
         return Path(inspect.getsourcefile(inspect.unwrap(function)) or "").read_bytes()
     except (TypeError, OSError):

@@ -1,4 +1,4 @@
-"""Recognise a trained model by its path alone: a folder, a file of torchvision's, a checkpoint that states its architecture."""
+"""Recognise a trained model by its path alone: a folder, a file from torchvision, or a checkpoint that states its architecture."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def recognise(path: str, architecture: str | None, base: Path) -> tuple[dict[str
         base: the folder of the spec.
 
     Returns:
-        The keys besides path, mean and std (architecture, its options, weights), and the files that give the rest, or ''.
+        The keys besides path, mean and std (architecture, its options, weights), and the files that supply the rest, or ''.
 
     Raises:
         RobauditError: a file is damaged, or of a model that is not supported.
@@ -58,7 +58,7 @@ def _classes_of(path: str, architecture: str, base: Path) -> dict[str, Any]:
 
 
 def needs_architecture(path: str, base: Path) -> bool:
-    """Whether a model without a configuration is weights only; on the Hub, all are.
+    """Whether a model without a configuration is only weights, like every model on the Hub.
 
     Raises:
         ModelError: the file is missing, or of an unknown format.
@@ -68,13 +68,13 @@ def needs_architecture(path: str, base: Path) -> bool:
 
 def _stated(path: Path) -> dict[str, Any]:
     """The architecture that a checkpoint states under ``arch``, as the scripts of timm and of torchvision's users write it."""
-    found = load_tensors(path)
-    name = found.get("arch") if isinstance(found, Mapping) else None
-    meant = [one for one in families_of(name) if not one.startswith("robaudit:")] if isinstance(name, str) else []
-    if not meant:
+    content = load_tensors(path)
+    name = content.get("arch") if isinstance(content, Mapping) else None
+    names = [full for full in families_of(name) if not full.startswith("robaudit:")] if isinstance(name, str) else []
+    if not names:
         return {}
-    timms = "version" in found or len(meant) == 1  # timm's checkpoints have a version
-    keys: dict[str, Any] = {"architecture": next((one for one in meant if one.startswith("timm:") == timms), meant[0])}
-    matrices = [tensor for tensor in weights_of(found, None, str(path))[0].values() if tensor.dim() == 2]
+    timms = "version" in content or len(names) == 1  # timm's checkpoints have a version
+    keys: dict[str, Any] = {"architecture": next((full for full in names if full.startswith("timm:") == timms), names[0])}
+    matrices = [tensor for tensor in weights_of(content, None, str(path))[0].values() if tensor.dim() == 2]
     classes = matrices[-1].shape[0] if matrices else None
     return keys | ({"architecture_options": {"num_classes": classes}} if classes not in (None, _IMAGENET) else {})

@@ -15,7 +15,7 @@ from robaudit.models.weights import fill
 
 
 def load_safetensors(source: Source) -> LoadedNetwork:
-    """Load a .safetensors file, or all those that an index lists, into its architecture.
+    """Load a .safetensors file, or all files that an index lists, into its architecture.
 
     Raises:
         ModelError: the file is damaged, no architecture is given, or the weights do not fit or are not finite.
@@ -31,12 +31,12 @@ def read_safetensors(path: Path) -> dict[str, torch.Tensor]:
     """The tensors of a .safetensors file, or of all the files that an index lists.
 
     Raises:
-        ModelError: one is damaged, or too large to map.
+        ModelError: a file is damaged, or too large to map.
     """
-    found = dict[str, torch.Tensor]()
+    tensors = dict[str, torch.Tensor]()
     for file in _files(path):
-        found |= _read(file) if file.suffix == ".safetensors" or file == path else state_dict.read_state_dict(file)
-    return found
+        tensors |= _read(file) if file.suffix == ".safetensors" or file == path else state_dict.read_state_dict(file)
+    return tensors
 
 
 def _read(path: Path) -> dict[str, torch.Tensor]:
@@ -62,7 +62,7 @@ def _files(path: Path) -> list[Path]:
 
 
 def _listed(path: Path) -> Sequence[str]:
-    """The names of the files that an index lists, which must lie in its folder; none for other files."""
+    """The names of the files that an index lists, which must lie in its folder; empty for other files."""
     if not path.name.endswith(INDEX):
         return ()
     names = read_object(path).get("weight_map")

@@ -1,4 +1,4 @@
-"""Archives and pickles that torch wrote: detect damage before use, and run nothing in them."""
+"""Archives and pickles written by torch: detect damage before use, and run nothing in them."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def load_tensors(path: Path) -> Any:
     """``torch.load(weights_only=True)``: tensors and plain containers, never an object that runs code.
 
     Raises:
-        ModelError: it holds anything else, or is damaged.
+        ModelError: the file holds anything else, or is damaged.
     """
     with path.open("rb") as stream:
         if stream.read(len(ZIP)) == ZIP:
@@ -84,7 +84,7 @@ def load_tensors(path: Path) -> Any:
 
 
 def refusal(error: BaseException, where: str) -> ModelError:
-    """Why torch did not read a pickle as weights only, in our words."""
+    """The error for a pickle that torch did not read as weights only."""
     if "Unsupported operand" in str(error):
         return ModelError(
             where,
@@ -105,8 +105,8 @@ def refusal(error: BaseException, where: str) -> ModelError:
 
 def _named(error: BaseException) -> str:
     """The class or function that torch would not import, or '' for another reason."""
-    found = re.search(r"GLOBAL ([\w.]+)", str(error)) or re.search(r"Unsupported (?:class|global)[: ]+([\w.]+)", str(error))
-    return found[1] if found else ""
+    match = re.search(r"GLOBAL ([\w.]+)", str(error)) or re.search(r"Unsupported (?:class|global)[: ]+([\w.]+)", str(error))
+    return match[1] if match else ""
 
 
 def _torch_load(stream: BinaryIO) -> Any:
@@ -117,7 +117,7 @@ def _torch_load(stream: BinaryIO) -> Any:
 
 
 class Unread:
-    """Stand-in for an object, class or function of a pickle: empty, and nothing of it has run."""
+    """Stand-in for an object, class or function of a pickle: empty, and none of its code has run."""
 
     def __init__(self, *_: object, **__: object) -> None:
         """Ignore the object's arguments."""
@@ -138,14 +138,14 @@ def _with_stand_ins(stream: BinaryIO) -> dict[Any, Any] | None:
         stream.seek(0)
         names = torch.serialization.get_unsafe_globals_in_checkpoint(stream)
         with torch.serialization.safe_globals([(Unread, name) for name in names]):
-            found = _torch_load(stream)
+            checkpoint = _torch_load(stream)
     except Exception:  # noqa: BLE001  then the first reading says what is wrong
         return None
-    return found if isinstance(found, dict) and _holds_tensors(found) else None
+    return checkpoint if isinstance(checkpoint, dict) and _holds_tensors(checkpoint) else None
 
 
-def _holds_tensors(found: Mapping[Any, Any], depth: int = 3) -> bool:
-    values = found.values()
+def _holds_tensors(mapping: Mapping[Any, Any], depth: int = 3) -> bool:
+    values = mapping.values()
     return any(
         isinstance(value, torch.Tensor) or (depth and isinstance(value, Mapping) and _holds_tensors(value, depth - 1)) for value in values
     )

@@ -1,4 +1,4 @@
-"""Limit the size of a network while it is built, judged by the weights it will hold."""
+"""Limit the size of a network while it is built, by the size of its weights file."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from robaudit.text import clipped, count
 T = TypeVar("T")
 _REMEDY = "check the architecture's options; weights and architecture must be of the same model"
 _PARTS = 10, 1_000
-"""Modules, parameters and buffers: so many for each tensor in the file (torchvision's and timm's networks have up to 4.3), and more."""
+"""The limit on modules, parameters and buffers: per tensor in the file (torchvision and timm: up to 4.3), and in addition."""
 _NUMBERS = 2, 20_000_000
-"""Numbers in them: so many for each number in the file (torchvision's and timm's: up to 1.2, with what is not saved), and more."""
+"""The limit on their numbers: per number in the file (torchvision and timm: up to 1.2, with unsaved buffers), and in addition."""
 _OPTION = 100_000
-"""Options up to this are always allowed: a small file may belong to large images."""
+"""Option values up to this are always allowed: a small file may belong to a network for large images."""
 
 
 def build_within(
@@ -31,19 +31,19 @@ def build_within(
     *,
     meta: bool,
 ) -> T:
-    """Build a network, and stop as soon as it has clearly more parts or numbers than the file of its weights.
+    """Build a network, and stop as soon as it has clearly more parts or numbers than its weights file.
 
     Args:
         tensors: the weights, already read.
         where: their file.
         network: its name, for messages.
-        options: what the user, or the model's configuration, says about it.
-        build: builds it.
-        meta: on torch's meta device, where weights take no memory; in memory if the builder needs their values.
+        options: its options, from the user or the model's configuration.
+        build: the builder.
+        meta: build on torch's meta device, where weights take no memory; in memory if the builder needs their values.
 
     Raises:
-        ModelError: it is larger, or an option (the sum of a list) exceeds the number of numbers in the file and 100,000.
-        Exception: what the builder raises.
+        ModelError: it is larger, or an option (the sum of a list) exceeds both 100,000 and the count of numbers in the file.
+        Exception: from the builder.
     """
     if meta:
         try:
@@ -51,7 +51,7 @@ def build_within(
                 return build()
         except ModelError:
             raise
-        except Exception:  # noqa: S110, BLE001  it reads values, or raises the same below
+        except Exception:  # noqa: S110, BLE001  the builder reads values, or raises the same below
             pass
     with _no_larger(tensors, where, network, options):
         return build()
@@ -62,10 +62,10 @@ def _no_larger(tensors: Mapping[str, torch.Tensor], where: str, network: str, op
     storages = {
         storage.data_ptr(): storage.nbytes() // tensor.itemsize for tensor in tensors.values() for storage in [tensor.untyped_storage()]
     }
-    held = sum(storages.values())  # an expanded tensor holds fewer than its shape says
-    file = f"holds {count(len(tensors), 'tensor')} with {held:,} numbers"
+    stored = sum(storages.values())  # an expanded tensor holds fewer than its shape says
+    file = f"holds {count(len(tensors), 'tensor')} with {stored:,} numbers"
     for option, value in options.items():
-        if _largest(value) > max(held, _OPTION):
+        if _largest(value) > max(stored, _OPTION):
             raise ModelError(where, f"{file}, too few for {network} with {clipped(f'{option}: {value}', 80)}", _REMEDY)
     parts = numbers = 0
 
@@ -73,7 +73,7 @@ def _no_larger(tensors: Mapping[str, torch.Tensor], where: str, network: str, op
         nonlocal parts, numbers
         parts += 1
         numbers += value.numel() if isinstance(value, torch.Tensor) else 0
-        if parts > _PARTS[0] * len(tensors) + _PARTS[1] or numbers > _NUMBERS[0] * held + _NUMBERS[1]:
+        if parts > _PARTS[0] * len(tensors) + _PARTS[1] or numbers > _NUMBERS[0] * stored + _NUMBERS[1]:
             shown = clipped(", ".join(f"{option}: {value}" for option, value in options.items()), 200)
             raise ModelError(where, f"{file}; {network} has many more{shown and f' with {shown}'}", _REMEDY)
 
@@ -90,7 +90,7 @@ def _no_larger(tensors: Mapping[str, torch.Tensor], where: str, network: str, op
 
 
 def _largest(value: object) -> float:
-    """The largest number in an option; of a list, the sum: the depth of a network is often the sum over its stages."""
+    """The largest number in an option; for a list, the sum: the depth of a network is often the sum over its stages."""
     if isinstance(value, Mapping):
         return max(map(_largest, value.values()), default=0)
     if isinstance(value, list | tuple):

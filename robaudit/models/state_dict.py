@@ -18,7 +18,7 @@ _AVERAGED = ("state_dict_ema", "model_ema", "ema", "ema_state_dict", "ema_model"
 
 
 def load_state_dict_file(source: Source) -> LoadedNetwork:
-    """Load a state dict or checkpoint saved with ``torch.save`` into its architecture, with ``weights_only=True``.
+    """Load a state dict or checkpoint of ``torch.save`` into its architecture, with ``weights_only=True``.
 
     Raises:
         ModelError: it holds more than tensors, no architecture is given, or the weights do not fit or are not finite.
@@ -45,59 +45,59 @@ def _recognises(head: bytes, members: Sequence[str]) -> bool:
 FORMAT = Format("state dict", load_state_dict_file, (".pth",), _recognises, read_state_dict)
 
 
-def weights_of(found: Any, entry: str | None, where: str) -> tuple[dict[str, torch.Tensor], tuple[str, ...]]:
-    """The state dict in a file's contents, or in an entry of a checkpoint; and notes: which entry was used, and what else there is.
+def weights_of(content: Any, entry: str | None, where: str) -> tuple[dict[str, torch.Tensor], tuple[str, ...]]:
+    """The state dict in a file's contents, or in an entry of a checkpoint; and notes on the entry and on the other entries.
 
     Args:
-        found: the contents.
-        entry: the key of the weights; None: one of the usual keys, of plain weights before averaged ones (EMA).
+        content: the contents.
+        entry: the key of the weights; None: the first usual key, plain weights before averaged weights (EMA).
         where: the file's name in messages.
 
     Raises:
         ModelError: there is no state dict, or none under this key.
     """
-    if not isinstance(found, Mapping):
-        raise ModelError(where, f"holds {type(found).__name__}, not a state dict", "save model.state_dict() as safetensors")
-    states = {str(key): state for key, value in found.items() if (state := _state(value)) is not None}
+    if not isinstance(content, Mapping):
+        raise ModelError(where, f"holds {type(content).__name__}, not a state dict", "save model.state_dict() as safetensors")
+    states = {str(key): state for key, value in content.items() if (state := _state(value)) is not None}
     if entry is not None:
         if entry not in states:
             raise ModelError(
                 where, f"has no weights under the key {entry!r}", did_you_mean(entry, states) if states else "remove model.entry"
             )
         return states[entry], (f"the weights are those under the key {entry!r}",)
-    if _is_state(found):
-        return dict(found), ()
+    if _is_state(content):
+        return dict(content), ()
     names = [name for name in (*_PLAIN, *_AVERAGED) if name in states] or (list(states) if len(states) == 1 else [])
     if not names:
-        raise _refusal(found, states, where)
+        raise _refusal(content, states, where)
     others = [name for name in states if name != names[0]]
     note = f"the weights are those under the key {names[0]!r}"
     if others:
         note += f"; the file also has {', '.join(others)}: choose with model.entry: {others[0]}"
-    left_out = sorted({str(key) for key, value in found.items() if str(key) != names[0] and str(key) not in others})
+    left_out = sorted({str(key) for key, value in content.items() if str(key) != names[0] and str(key) not in others})
     if left_out:
         note += f"; not read: {few(left_out, 6)}"
     return states[names[0]], (note,)
 
 
-def _refusal(found: Mapping[Any, Any], states: Mapping[str, object], where: str) -> ModelError:
+def _refusal(content: Mapping[Any, Any], states: Mapping[str, object], where: str) -> ModelError:
     remedy = "save model.state_dict() as safetensors"
     if states:
         return ModelError(where, f"has weights under several keys ({few(states)})", "say which: model.entry")
-    inner = next((value for name in (*_PLAIN, *_AVERAGED) if isinstance(value := found.get(name), Mapping)), found)
+    inner = next((value for name in (*_PLAIN, *_AVERAGED) if isinstance(value := content.get(name), Mapping)), content)
     unread = [str(key) for key, value in inner.items() if isinstance(value, Unread)]
     if unread:
         what = f"holds pickled Python objects that are not read ({few(unread)}), and no state dict of tensors alone"
         return ModelError(where, what, remedy + ', once and where you trust the file: torch.save({"state_dict": ...}, ...)')
-    beside = [str(key) for key, value in inner.items() if not isinstance(value, torch.Tensor)]
-    if len(beside) < len(inner):
-        what = f"mixes tensors with what is none ({few(beside)})" if beside else "has tensors under keys that are not text"
+    others = [str(key) for key, value in inner.items() if not isinstance(value, torch.Tensor)]
+    if len(others) < len(inner):
+        what = f"mixes tensors with other values ({few(others)})" if others else "has tensors under keys that are not text"
         return ModelError(where, what, remedy)
-    return ModelError(where, f"holds {type(found).__name__}, not a state dict", remedy)
+    return ModelError(where, f"holds {type(content).__name__}, not a state dict", remedy)
 
 
 def _state(value: Any, depth: int = 3) -> dict[str, torch.Tensor] | None:
-    """The value as a state dict, or the one under one of its usual keys; None if there is neither."""
+    """The value, or the value under a usual key, as a state dict; None if neither is one."""
     if not isinstance(value, Mapping):
         return None
     if _is_state(value):

@@ -63,7 +63,7 @@ FORMAT = Format("torchscript", load_torchscript, (".torchscript", ".pt"), _recog
 class AsWritten(nn.Module):
     """Runs a TorchScript graph as it is written, without torch's profiling and fusing.
 
-    Fusing would compile again for new shapes (seconds, when gradients are asked for; measured no faster afterwards on the CPU),
+    Fusing would compile again for new shapes (seconds, when gradients are requested; measured no faster afterwards on the CPU),
     and the first calls, which are profiled, would round differently from later ones. In inference mode a frozen copy runs, its
     batch norms folded into the convolutions (5 to 11 % faster on the networks measured; the logits differ by rounding).
     """
@@ -71,7 +71,7 @@ class AsWritten(nn.Module):
     def __init__(self, network: nn.Module) -> None:
         super().__init__()
         self.network = network
-        self._frozen: list[nn.Module] = []  # in a list: torch would register a module as a part of this one
+        self._frozen: list[nn.Module] = []  # in a list: torch would register a bare module as a submodule
 
     def forward(self, images: torch.Tensor) -> Any:
         """The network's own output."""
@@ -111,8 +111,8 @@ def _refuse_load_time_code(reader: Any, where: str) -> None:
     for name in reader.get_all_records():
         if name.lower() == "model.json":
             raise ModelError(where, "is of a format that torch 1.0 wrote", "save it again with torch.jit.save")
-        if name.lower().endswith(".py") and (found := _RUNS_AT_LOAD.search(reader.get_record(name))):
-            what = f"its code has {found[0].decode()!r}, which torch would run while it reads the file"
+        if name.lower().endswith(".py") and (match := _RUNS_AT_LOAD.search(reader.get_record(name))):
+            what = f"its code has {match[0].decode()!r}, which torch would run while it reads the file"
             raise ModelError(where, what, "export it without, or pass --trust if you trust the file")
 
 
@@ -139,7 +139,7 @@ class _Kind(NamedTuple):
 
 
 class _Storage(NamedTuple):
-    """A storage with a number of elements."""
+    """A storage and its number of elements."""
 
     elements: int
 
@@ -169,14 +169,14 @@ class _Tensors(pickle.Unpickler):
         _, kind, record, _, count = pid
         if not isinstance(kind, _Kind):
             raise _FalseClaimError("a storage has no type")
-        needed, held = count * kind.item_bytes, len(self._reader.get_record(f"{self._folder}/{record}"))
-        if not 0 <= needed <= held:
-            raise _FalseClaimError(f"claims {needed} bytes of {self._folder}/{record}, which has {held}")
+        needed, stored = count * kind.item_bytes, len(self._reader.get_record(f"{self._folder}/{record}"))
+        if not 0 <= needed <= stored:
+            raise _FalseClaimError(f"claims {needed} bytes of {self._folder}/{record}, which has {stored}")
         return _Storage(count)
 
 
 def _check_extent(*arguments: Any) -> Unread:
-    """Stands for torch's functions that make a tensor of (storage, offset, shape, strides, ...)."""
+    """Stand-in for torch's functions that build a tensor from (storage, offset, shape, strides, ...)."""
     if arguments and isinstance(arguments[0], _Storage):
         storage, offset, shape, strides = arguments[:4]
         last = offset + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
@@ -205,7 +205,7 @@ def _operators(functions: Iterable[Any]) -> Iterator[tuple[str, str]]:
 
 
 def _refuse_training(network: nn.Module, where: str) -> None:
-    """A trace made in training mode holds batch statistics and dropout as constants; eval() cannot switch them off."""
+    """Refuse traces of training mode: they hold batch statistics and dropout as constants, which eval() cannot switch off."""
     graph: Any = network.inlined_graph
     for operator, argument in _TRAINING_FLAG.items():
         for node in graph.findAllNodes(operator):

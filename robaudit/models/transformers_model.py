@@ -1,4 +1,4 @@
-"""Image classifiers of Transformers: the class by the config.json next to the weights, the weights by the library's own key mapping."""
+"""Image classifiers of Transformers: the class from the config.json beside the weights, the keys mapped by the library."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from robaudit.models.size import build_within
 from robaudit.text import clipped, count, first_line
 
 TRANSFORMERS = "transformers:"
-"""Prefix of the names of its classes."""
+"""The prefix of names of its classes."""
 _EXTRA = "num_batches_tracked"
 _NOT_TAKEN = frozenset(
     ("dtype", "torch_dtype", "auto_map", "attn_implementation", "experts_implementation", "use_kernels", "use_pretrained_backbone")
 )
-"""Entries of config.json that are left out: the number format is the audit's own, and the others could fetch weights or code."""
+"""Entries of config.json that are ignored: the audit sets the number format, and the others could fetch weights or code."""
 
 
 class Logits(nn.Module):
@@ -48,8 +48,8 @@ def config_of(source: Source) -> Path:
 def build_transformers(source: Source, tensors: Mapping[str, torch.Tensor]) -> nn.Module:
     """The image classifier described by the config.json next to the weights, with these weights, in eval mode.
 
-    No code comes from the folder, and nothing is looked up on the Hub. Names of tensors that changed between versions of the library
-    are translated by the library.
+    No code comes from the folder, and nothing is looked up on the Hub. The library translates tensor names that changed between its
+    versions.
 
     Raises:
         RobauditError: Transformers is not installed, knows no such class, or the weights do not fit.
@@ -77,12 +77,12 @@ def build_transformers(source: Source, tensors: Mapping[str, torch.Tensor]) -> n
         if kind.__name__ != wanted:
             raise ModelError(where, f"{path} describes a {kind.__name__}", did_you_mean(wanted, [kind.__name__]))
         try:
-            network, about = kind.from_pretrained(
+            network, report = kind.from_pretrained(
                 None, config=config, state_dict=state, output_loading_info=True, ignore_mismatched_sizes=True
             )
         except Exception as error:
             raise ModelError(source.where, f"Transformers cannot load it ({first_line(error)})", "save the model again") from error
-    _check(about, source.where)
+    _check(report, source.where)
     return Logits(network.eval())
 
 
@@ -92,23 +92,23 @@ def _described(transformers: Any, values: dict[str, Any]) -> tuple[Any, Any]:
     return config, type(transformers.AutoModelForImageClassification.from_config(config, trust_remote_code=False))
 
 
-def _check(about: Mapping[str, Any], where: str) -> None:
+def _check(report: Mapping[str, Any], where: str) -> None:
     """Refuse weights if the library left any out or initialised any at random."""
-    missing = sorted(key for key in about["missing_keys"] if not key.endswith(_EXTRA))
-    mismatched = sorted(str(entry[0]) if isinstance(entry, tuple) else str(entry) for entry in about["mismatched_keys"])
+    missing = sorted(key for key in report["missing_keys"] if not key.endswith(_EXTRA))
+    mismatched = sorted(str(entry[0]) if isinstance(entry, tuple) else str(entry) for entry in report["mismatched_keys"])
     for keys, what in (
         (missing, ("of the network is missing", "of the network are missing")),
         (mismatched, ("has another shape than the network's", "have another shape than the network's")),
-        (sorted(about["unexpected_keys"]), ("is not the network's", "are not the network's")),
+        (sorted(report["unexpected_keys"]), ("is not the network's", "are not the network's")),
     ):
         if keys:
             shown = clipped(", ".join(keys[:3]) + (", ..." if len(keys) > 3 else ""), 300)
-            said = f"{count(len(keys), 'tensor')} {what[len(keys) > 1]} ({shown})"
-            raise ModelError(where, said, f"weights and {CONFIG} must be of the same model")
+            described = f"{count(len(keys), 'tensor')} {what[len(keys) > 1]} ({shown})"
+            raise ModelError(where, described, f"weights and {CONFIG} must be of the same model")
 
 
 def _architecture_only(values: Any) -> Any:
-    """The entries that say what the network is, at every depth."""
+    """The entries that describe the network, at every depth."""
     if isinstance(values, dict):
         return {key: _architecture_only(value) for key, value in values.items() if key not in _NOT_TAKEN and not key.startswith("_")}
     return [_architecture_only(value) for value in values] if isinstance(values, list) else values
@@ -116,7 +116,7 @@ def _architecture_only(values: Any) -> Any:
 
 @contextmanager
 def quiet(transformers: Any) -> Iterator[None]:
-    """Keep the library from printing, and from asking the Hub for anything."""
+    """Keep the library from printing, and from requests to the Hub."""
     log, hub = transformers.utils.logging, importlib.import_module("huggingface_hub").constants
     level, bars, offline = log.get_verbosity(), log.is_progress_bar_enabled(), hub.HF_HUB_OFFLINE
     log.set_verbosity(log.CRITICAL)

@@ -18,8 +18,8 @@ from robaudit.spec.model import ImageOptions
 Transform = Callable[[Image.Image], Tensor]
 """From an image to the network's input (channels, height, width), normalised."""
 _MOST_SIDE = 4096
-_LOST = 5e-7  # by float32, of normalised pixels
-_SAME = 1e-3  # of pixels in [0, 1]; one step of 8 bits is 4e-3
+_ROUNDING = 5e-7  # of float32, in normalised pixels
+_TOLERANCE = 1e-3  # for pixels in [0, 1]; an 8-bit step is 4e-3
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Translation:
     """A transform in the keys of a spec.
 
     Attributes:
-        mean, std: of the pixels in [0, 1], per channel, with any rescale factor in them. Empty: none.
+        mean, std: of the pixels in [0, 1], per channel, including any rescale factor; empty: none.
         images: the keys of `ImageOptions`.
     """
 
@@ -37,7 +37,7 @@ class Translation:
 
 
 def translated(transform: Transform, candidates: Sequence[Mapping[str, Any]], channels: int) -> Translation | None:
-    """The first candidate that makes the same pixels as the transform, with the transform's mean and std.
+    """The first candidate that gives the same pixels as the transform, with the transform's mean and std.
 
     Args:
         transform: the library's.
@@ -45,7 +45,7 @@ def translated(transform: Transform, candidates: Sequence[Mapping[str, Any]], ch
         channels: of the network's input.
 
     Returns:
-        None if no candidate does; larger sizes than 4096 are not tried.
+        The translation; None if no candidate gives the same pixels, or a size exceeds 4096.
     """
     largest = max(_sides(candidates), default=1)
     if channels not in (1, 3) or largest > _MOST_SIDE:
@@ -57,10 +57,10 @@ def translated(transform: Transform, candidates: Sequence[Mapping[str, Any]], ch
     mean = -black * std
     if not bool(torch.isfinite(mean).all()) or not bool((std > 0).all()):
         return None
-    images = next((one for one in candidates if _agree(transform, {**one, "channels": channels}, mean, std, mode, largest)), None)
+    images = next((keys for keys in candidates if _agree(transform, {**keys, "channels": channels}, mean, std, mode, largest)), None)
     if images is None:
         return None
-    means, stds = (tuple(map(_shortest, values.tolist(), (_LOST * std).tolist())) for values in (mean, std))
+    means, stds = (tuple(map(_shortest, values.tolist(), (_ROUNDING * std).tolist())) for values in (mean, std))
     if not any(means) and set(stds) == {1.0}:
         means, stds = (), ()
     return Translation(means, stds, {**images, "channels": channels})
@@ -68,8 +68,8 @@ def translated(transform: Transform, candidates: Sequence[Mapping[str, Any]], ch
 
 def _sides(candidates: Sequence[Mapping[str, Any]]) -> Iterator[int]:
     """All heights and widths."""
-    for one in candidates:
-        for size in (one.get("resize"), one.get("crop")):
+    for candidate in candidates:
+        for size in (candidate.get("resize"), candidate.get("crop")):
             yield from () if size is None else (size,) if isinstance(size, int) else size
 
 
@@ -79,19 +79,19 @@ def _centre(pixels: Tensor) -> Tensor:
 
 
 def _shortest(value: float, within: float) -> float:
-    """The number with the fewest digits at this distance, for values that float32 has rounded: 0.485 of 0.48500001."""
+    """The number with the fewest digits within this distance, for values rounded to float32: 0.485 for 0.48500001."""
     return next((short for digits in range(20) if abs((short := round(value, digits)) - value) <= within), value)
 
 
 def _agree(transform: Transform, images: Mapping[str, Any], mean: Tensor, std: Tensor, mode: str, largest: int) -> bool:
-    """Whether transform and keys make the same pixels of an image in landscape and of one in portrait."""
+    """Whether the transform and the keys give the same pixels for a landscape and a portrait image."""
     try:
         options = ImageOptions(kind="images", **images)
         for width, height in ((largest + 51, largest + 14), (largest + 8, largest + 33)):
             image = _picture(width, height).convert(mode)
-            wanted = transform(image) * std.view(-1, 1, 1) + mean.view(-1, 1, 1)
-            found = image_pixels(image, "a picture", options)
-            if found.shape != wanted.shape or float((found - wanted).abs().max()) > _SAME:
+            expected = transform(image) * std.view(-1, 1, 1) + mean.view(-1, 1, 1)
+            pixels = image_pixels(image, "a picture", options)
+            if pixels.shape != expected.shape or float((pixels - expected).abs().max()) > _TOLERANCE:
                 return False
     except (SampleError, ValueError):  # a value that no spec can have
         return False

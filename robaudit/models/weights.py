@@ -1,4 +1,4 @@
-"""Weights, read from a file, into the network that ``architecture`` names."""
+"""Load weights into the network that ``architecture`` names."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def fill(source: Source, form: str, files: Sequence[Path], tensors: Mapping[str,
     Args:
         source: names the architecture.
         form: the format of the files.
-        files: that the weights are from.
+        files: the files of the weights.
         tensors: the weights.
         notes: lines for the user.
 
@@ -67,29 +67,29 @@ def _digest(files: Sequence[Path]) -> str:
 
 
 def _stripped(tensors: Mapping[str, torch.Tensor], wanted: Iterable[str]) -> tuple[dict[str, torch.Tensor], tuple[str, ...]]:
-    """The tensors without prefixes that all keys share and that the architecture does not have, and a note of what was removed.
+    """The tensors without prefixes that all keys share and the architecture lacks, and notes on the changes.
 
-    The counter of averaged weights (``n_averaged``) is left out, too; torchvision's first densenets had other names.
+    The counter of averaged weights (``n_averaged``) is removed, too; tensors of torchvision's first densenets are renamed.
     """
     known, notes = set(wanted), list[str]()
-    found = {key: value for key, value in tensors.items() if key != "n_averaged" or key in known}
+    state = {key: value for key, value in tensors.items() if key != "n_averaged" or key in known}
     removed: list[str] = []
-    while found and not known & found.keys():
-        heads = {key.partition(".")[0] for key in found}
+    while state and not known & state.keys():
+        heads = {key.partition(".")[0] for key in state}
         if len(heads) != 1 or not heads <= set(_PREFIXES):
             break
         prefix = f"{heads.pop()}."
         removed.append(prefix)
-        found = {key.removeprefix(prefix): value for key, value in found.items()}
-    if removed and not known & found.keys():
-        return dict(tensors), ()  # no help: the message names the keys as in the file
+        state = {key.removeprefix(prefix): value for key, value in state.items()}
+    if removed and not known & state.keys():
+        return dict(tensors), ()  # removal does not help: the message names the keys as in the file
     if removed:
         notes.append(f"the prefix {''.join(removed)!r} was removed from every key")
-    renamed = {_OLD_DENSENET.sub(r"\1\2", key): value for key, value in found.items()}
-    if renamed.keys() != found.keys() and len(known & renamed.keys()) > len(known & found.keys()):
+    renamed = {_OLD_DENSENET.sub(r"\1\2", key): value for key, value in state.items()}
+    if renamed.keys() != state.keys() and len(known & renamed.keys()) > len(known & state.keys()):
         notes.append("the layers had the names of torchvision's first densenets and were renamed")
-        found = renamed
-    return found, tuple(notes)
+        state = renamed
+    return state, tuple(notes)
 
 
 def _check_state(network: nn.Module, tensors: Mapping[str, torch.Tensor], where: str) -> None:
@@ -107,7 +107,7 @@ def _check_state(network: nn.Module, tensors: Mapping[str, torch.Tensor], where:
     if unexpected:
         complaints.append(f"{len(unexpected)} are not the architecture's ({few(unexpected)})")
     if complaints:
-        raise ModelError(where, ", ".join(complaints), _beside(wanted, tensors) or "check architecture and architecture_options")
+        raise ModelError(where, ", ".join(complaints), _nested_remedy(wanted, tensors) or "check architecture and architecture_options")
     differing = [key for key in wanted if key in tensors and wanted[key].shape != tensors[key].shape]
     if differing:
         classes = _other_classes(wanted, tensors, differing)
@@ -118,13 +118,13 @@ def _check_state(network: nn.Module, tensors: Mapping[str, torch.Tensor], where:
         raise ModelError(where, f"{len(differing)} of {len(wanted)} tensors have another shape: {few(shown)}", remedy)
 
 
-def _beside(wanted: Mapping[str, torch.Tensor], tensors: Mapping[str, torch.Tensor]) -> str:
-    """The remedy if the network is complete below one prefix, next to other tensors (the loss of a LightningModule)."""
+def _nested_remedy(wanted: Mapping[str, torch.Tensor], tensors: Mapping[str, torch.Tensor]) -> str:
+    """The remedy if the network is complete below a prefix, beside other tensors (the loss of a LightningModule)."""
     for prefix in (f"{name}." for name in _PREFIXES):
         inside = {key.removeprefix(prefix) for key in tensors if key.startswith(prefix)}
         if inside and inside >= wanted.keys():
-            beside = [key for key in tensors if not key.startswith(prefix)]
-            return f"the network is below {prefix!r}, beside {few(beside)}: save the state_dict() of the network alone"
+            others = [key for key in tensors if not key.startswith(prefix)]
+            return f"the network is below {prefix!r}, beside {few(others)}: save the state_dict() of the network alone"
     return ""
 
 
@@ -133,9 +133,9 @@ def _refuse_odd(tensors: Mapping[str, torch.Tensor], where: str) -> None:
     for key, value in tensors.items():
         if _LORA.search(key):
             raise adapter(where)
-        for how, pattern in _QUANTISED.items():
+        for method, pattern in _QUANTISED.items():
             if pattern.search(key):
-                raise quantised(where, how)
+                raise quantised(where, method)
         if _in_few_bits(key, value):
             raise quantised(where, f"{key} is {str(value.dtype).removeprefix('torch.')}")
         if kind := _odd(value):
@@ -149,7 +149,7 @@ def _in_few_bits(key: str, tensor: torch.Tensor) -> bool:
 
 
 def _odd(tensor: torch.Tensor) -> str:
-    """Why a tensor is not plain real numbers in memory, or ''."""
+    """The reason why a tensor is not plain real numbers in memory, or ''."""
     if tensor.layout is not torch.strided:
         return f"sparse ({tensor.layout})"
     if tensor.is_meta:
@@ -160,7 +160,7 @@ def _odd(tensor: torch.Tensor) -> str:
 
 
 def _other_classes(wanted: Mapping[str, torch.Tensor], tensors: Mapping[str, torch.Tensor], differing: list[str]) -> int | None:
-    """The rows of the weights' last layer, if their number is all that differs."""
+    """The number of rows in the weights' last layer, if nothing else differs."""
     last = [key for key in wanted if wanted[key].is_floating_point()][-2:]
     key = differing[-1]
     if set(differing) <= set(last) and tensors[key].dim() and tensors[key].shape[1:] == wanted[key].shape[1:]:
@@ -168,18 +168,18 @@ def _other_classes(wanted: Mapping[str, torch.Tensor], tensors: Mapping[str, tor
     return None
 
 
-def other_classes(source: Source, found: Mapping[str, torch.Tensor]) -> int | None:
-    """The number of classes of weights that fit their architecture except for the last layer; None if they fit, or differ in more.
+def other_classes(source: Source, weights: Mapping[str, torch.Tensor]) -> int | None:
+    """The number of classes of weights that fit their architecture except in the last layer; None if they fit, or differ elsewhere.
 
     Args:
         source: the file, and the name of its architecture.
-        found: the weights, with the keys of the file.
+        weights: the weights, with the keys of the file.
 
     Raises:
         ModelError: there is no such architecture.
     """
-    wanted = build_architecture(source, found, meta=True).state_dict()
-    tensors, _ = _stripped(found, wanted.keys())
+    wanted = build_architecture(source, weights, meta=True).state_dict()
+    tensors, _ = _stripped(weights, wanted.keys())
     if any(key not in tensors for key in wanted if not key.endswith("num_batches_tracked")):
         return None
     differing = [key for key in wanted if key in tensors and wanted[key].shape != tensors[key].shape]
@@ -187,7 +187,7 @@ def other_classes(source: Source, found: Mapping[str, torch.Tensor]) -> int | No
 
 
 def few(names: Iterable[str], most: int = 3) -> str:
-    """The first names of a list."""
+    """The first few names of a list, as text."""
     names = [clipped(name, 120) for name in names]
     return ", ".join(names[:most]) + (", ..." if len(names) > most else "")
 

@@ -1,4 +1,4 @@
-"""Class names from a file: one on each line (also ``n01440764 tench, Tinca tinca``), or JSON: a list, or a mapping in either direction."""
+"""Class names from a file: one per line (also ``n01440764 tench, Tinca tinca``), or JSON: a list, or a mapping in either direction."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from robaudit.text import distinct
 BASE_DIR = "base_dir"
 """Key in the validation context: the folder of relative paths."""
 _SYNSET_WORDS = re.compile(r"(n\d{8})[\s,]+(\S.*)")
-"""A line of ImageNet's files of names: a synset and its synonyms."""
+"""A line of ImageNet's class lists: a synset and its synonyms."""
 _LARGEST = 2**24
 
 
 def read_class_names(value: object, info: ValidationInfo) -> object:
-    """The names in a file, if the value is its path, by class index and made distinct; any other value unchanged.
+    """The distinct names in a file, by class index, if the value is a path; any other value unchanged.
 
     Raises:
         ValueError: there is no such file, or it has no names.
@@ -33,12 +33,12 @@ def read_class_names(value: object, info: ValidationInfo) -> object:
     names = _from_json(text) if path.suffix.lower() == ".json" else _lines(text)
     if not names or not all(names):
         raise ValueError(f"must be a file with a name on each line (line {names.index('') + 1} is empty)" if names else "is an empty file")
-    words = [_SYNSET_WORDS.fullmatch(name) for name in names]
-    return _first_synonyms([word[2] for word in words if word], [word[1] for word in words if word]) if all(words) else distinct(names)
+    pairs = [_SYNSET_WORDS.fullmatch(name) for name in names]
+    return _first_synonyms([pair[2] for pair in pairs if pair], [pair[1] for pair in pairs if pair]) if all(pairs) else distinct(names)
 
 
 def read_class_ids(value: object, info: ValidationInfo) -> object:
-    """The first word of each line of a file (``n01440764 tench, Tinca tinca``), if the value is its path; any other value unchanged.
+    """The first word of each line of a file (``n01440764 tench, Tinca tinca``), if the value is a path; any other value unchanged.
 
     Raises:
         ValueError: there is no such file, or it has an empty line.
@@ -52,7 +52,7 @@ def read_class_ids(value: object, info: ValidationInfo) -> object:
 
 
 def read_ids(value: object, info: ValidationInfo) -> object:
-    """Ids of samples as text, from a list or from the file that a text names (one on each line).
+    """Sample ids as text, from a list or from a file with one per line.
 
     Raises:
         ValueError: there is no such file, or an id appears twice.
@@ -61,8 +61,8 @@ def read_ids(value: object, info: ValidationInfo) -> object:
         value = [line for line in _lines(_read(value, info, "ids")[1]) if line]
     if not isinstance(value, list | tuple):
         return value
-    ids = tuple(str(one) if isinstance(one, int) and not isinstance(one, bool) else one for one in value)
-    if twice := [one for one, times in Counter(ids).items() if times > 1]:
+    ids = tuple(str(entry) if isinstance(entry, int) and not isinstance(entry, bool) else entry for entry in value)
+    if twice := [name for name, times in Counter(ids).items() if times > 1]:
         raise ValueError(f"lists {twice[0]!r} twice")
     return ids
 
@@ -70,8 +70,8 @@ def read_ids(value: object, info: ValidationInfo) -> object:
 def _read(value: str, info: ValidationInfo, what: str = "names") -> tuple[Path, str]:
     path = (info.context or {}).get(BASE_DIR, Path()) / expanded(value)
     try:
-        about = path.stat()
-        if not stat.S_ISREG(about.st_mode) or about.st_size > _LARGEST:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode) or status.st_size > _LARGEST:
             raise ValueError(f"must be a list of {what}, or a file of them")
         return path, path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
@@ -87,7 +87,7 @@ def _lines(text: str) -> list[str]:
 def _first_synonyms(names: Sequence[str], synsets: Sequence[str]) -> tuple[str, ...]:
     """The first synonym of each class; all synonyms if that is not unique; with the synset if they are not unique either.
 
-    ImageNet has two classes with the single name crane.
+    ImageNet has two classes whose only name is crane.
     """
     first = [name.split(",", 1)[0].strip() for name in names]
     times = Counter(first)

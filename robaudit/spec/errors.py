@@ -41,21 +41,21 @@ def explain(error: ValidationError, where: str | Origin, below: Location = ()) -
     """
     origin = Origin(where) if isinstance(where, str) else where
     errors = error.errors(include_url=False)
-    places = [origin.location((*below, *_location(one))) for one in errors]
+    places = [origin.location((*below, *_location(detail))) for detail in errors]
     first = min(range(len(errors)), key=lambda i: errors[i]["type"] != UNKNOWN_KEY)  # a misspelt key explains a missing one
-    kind, location, given = errors[first]["type"], places[first], errors[first].get("input")
+    kind, location, value = errors[first]["type"], places[first], errors[first].get("input")
     key = key_text(location)
     place = origin.line(location) or key_text(origin.location(below))
     if kind == UNKNOWN_KEY:
         return SpecError(place, f"unknown key {key!r}", errors[first]["msg"])
     if kind == MISSING_KEY:
         return SpecError(place, f"the key {key!r} is missing", errors[first]["msg"])
-    here = dict.fromkeys(_wanted(one) for one, found in zip(errors, places, strict=True) if found == location)
-    wanted = " or ".join(here).replace("or must be", "or")
-    if given is None:
+    remedies = dict.fromkeys(_wanted(detail) for detail, at in zip(errors, places, strict=True) if at == location)
+    wanted = " or ".join(remedies).replace("or must be", "or")
+    if value is None:
         wanted = f"is empty; {wanted}"
-    elif isinstance(given, str | int | float):
-        wanted = f"got {given!r}; {wanted}"
+    elif isinstance(value, str | int | float):
+        wanted = f"got {value!r}; {wanted}"
     others = {other for other in places if other != location[: len(other)]}
     more = f" (and {len(others)} more)" if others else ""
     if origin.arguments:
@@ -64,7 +64,7 @@ def explain(error: ValidationError, where: str | Origin, below: Location = ()) -
 
 
 def _location(error: ErrorDetails) -> Location:
-    """The location of an error: pydantic's without its names for the members of a union, and the key that a validator names."""
+    """The location of an error: pydantic's without the names of union members, and the key that a validator names."""
     parts = tuple(part for i, part in enumerate(error["loc"]) if not (i and isinstance(part, str) and _UNION_MEMBER.fullmatch(part)))
     key = error.get("ctx", {}).get(KEY)
     return parts if key is None else (*parts, key)

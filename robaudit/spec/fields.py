@@ -14,7 +14,7 @@ from robaudit.errors import did_you_mean
 KEY = "about_key"
 """The entry of a validator's error context that names the key."""
 UNKNOWN_KEY, MISSING_KEY, WRONG_KEY = "unknown_key", "missing_key", "wrong_key"
-"""The types of such errors."""
+"""The types of errors about a key."""
 
 
 def about_key(kind: str, key: str, text: str = "") -> PydanticCustomError:
@@ -23,7 +23,7 @@ def about_key(kind: str, key: str, text: str = "") -> PydanticCustomError:
     Args:
         kind: UNKNOWN_KEY, MISSING_KEY, or WRONG_KEY.
         key: the key.
-        text: what is wrong with it; of an unknown or missing key, what would be right.
+        text: what is wrong with it; for an unknown or missing key, what would be right.
     """
     return PydanticCustomError(kind, "{text}", {KEY: key, "text": text})
 
@@ -68,7 +68,7 @@ Positive = Annotated[float, Field(gt=0, allow_inf_nan=False), BeforeValidator(as
 Whole = Annotated[int, BeforeValidator(no_bool)]
 Count = Annotated[int, Field(gt=0), BeforeValidator(no_bool)]
 Bytes = Annotated[int, Field(gt=0, lt=2**63), BeforeValidator(as_bytes), BeforeValidator(no_bool)]
-"""A size in bytes; 4GB (4 * 10^9) and 4GiB (4 * 2^30) are understood."""
+"""A size in bytes; 4GB (4 * 10^9) and 4GiB (4 * 2^30) are accepted."""
 
 
 class SpecSection(BaseModel):
@@ -79,7 +79,7 @@ class SpecSection(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _known_keys(cls, value: object) -> object:
-        """Name an unknown key with the nearest known one, and a missing key with its meaning."""
+        """Refuse an unknown key, with the nearest known key, and a missing key, with its description."""
         if isinstance(value, Mapping):
             fields = cls.model_fields
             if cls.model_config.get("extra") == "forbid" and (unknown := next((key for key in value if key not in fields), None)):

@@ -35,7 +35,7 @@ SCORES = (
 )
 """Quantities that are scores of radii: :class:`robaudit.stats.scores.Score`."""
 CERTIFIED_ACCURACY = "certified_accuracy"
-"""The share of images whose class is certified, and is the label, within a radius."""
+"""The share of images that are classified as labelled and certified within a radius."""
 WARNINGS = "warnings"
 """The number of warnings of a run."""
 QUANTITIES: Mapping[str, frozenset[str]] = {
@@ -102,14 +102,14 @@ class Gate(Document):
 
     @property
     def levels(self) -> LevelChoice:
-        """The noise levels to which it can apply."""
+        """The noise levels that it can apply to."""
         number = () if self.level is None else (self.level,)
         noises = () if self.noise is None else (self.noise,)
         sigma = self.level_name is LevelName.SIGMA
         return LevelChoice(noises, () if sigma else number, number if sigma else ())
 
     def about(self, result: str, at: NoiseLevel) -> Gate:
-        """The same gate on the result of this name, at this noise level."""
+        """The same gate for the result of this name at this noise level."""
         name = ResultName.parse(result)
         if at.level is None:
             return replace(self, estimator=name.estimator, part=name.part, noise=at.noise)
@@ -119,9 +119,9 @@ class Gate(Document):
         noise = None if self.noise == GAUSSIAN and self.level_name is LevelName.SIGMA else self.noise
         level = "sigma" if self.level_name is LevelName.SIGMA else "level"
         part = {} if self.part is None else {self.part.name.value: self.part.value}
-        given = {"estimator": self.estimator, **part, "noise": noise, level: self.level, "t": self.t, "radius": self.radius}
+        arguments = {"estimator": self.estimator, **part, "noise": noise, level: self.level, "t": self.t, "radius": self.radius}
         named = ", ".join(
-            f"{name}={value if isinstance(value, str) else number_text(value)}" for name, value in given.items() if value is not None
+            f"{name}={value if isinstance(value, str) else number_text(value)}" for name, value in arguments.items() if value is not None
         )
         return f"{self.quantity}{f'({named})' if named else ''} {self.relation} {number_text(self.threshold)}"
 
@@ -207,7 +207,7 @@ def _example(quantities: Mapping[str, frozenset[str]]) -> str:
 
 
 def _arguments(text: str, quantity: str, further: frozenset[str], where: str) -> dict[str, str]:
-    """The values of ``name=value, ...`` by name, each name known and given once."""
+    """The values of ``name=value, ...`` by name, each name known and unique."""
     arguments: dict[str, str] = {}
     known = ("estimator", *PartName, "sigma", "noise", "level", *sorted(further))
     for piece in text.split(",") if text.strip() else ():

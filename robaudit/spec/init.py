@@ -62,29 +62,29 @@ def dataset_section(text: str, base: Path, limit: int) -> dict[str, Any]:
 
     Args:
         text: the answer.
-        base: the folder of the spec, to which paths are relative.
-        limit: how many images: the first ones of an array; a random subset of folders, whose first images are all of one class.
+        base: the spec's folder, the base of relative paths.
+        limit: number of images: the first of an array; a random subset of folders, whose first images all belong to one class.
 
     Raises:
         SpecError: there is no such file, or its kind is unknown.
     """
-    name, colon, of = text.partition(":")
+    family, colon, name = text.partition(":")
     if text == _EMBEDDED and not (base / text).exists():
         return {"kind": "digits", "limit": limit}
-    if colon and name == "torchvision":
-        if not of:
+    if colon and family == "torchvision":
+        if not name:
             raise SpecError(f"--data {text}", "does not name a data set", "for example torchvision:CIFAR10")
-        return {"kind": "torchvision", "name": of, "root": "data", "limit": limit}
+        return {"kind": "torchvision", "name": name, "root": "data", "limit": limit}
     text = str(expanded(text))
-    found = recognised(text, base)
+    section = recognised(text, base)
     if not (base / text).exists() and not has_magic(text):
         raise SpecError(f"--data {text}", "no such file or folder", "give an existing one, digits or torchvision:CIFAR10")
-    if found is None:
-        forms = "a .npz, .csv, .jsonl, .parquet or .tar file, a folder of images, or one that the library datasets has written"
+    if section is None:
+        forms = "a .npz, .csv, .jsonl, .parquet or .tar file, a folder of images, or one that the library datasets wrote"
         raise SpecError(f"--data {text}", "is not a supported kind of data", f"give {forms}; all forms: docs/model-and-data.md")
-    if found["kind"] == "npz":
-        return {**found, **_without_labels(base / text), "limit": limit}
-    return {**found, "sample": {"size": limit}}
+    if section["kind"] == "npz":
+        return {**section, **_without_labels(base / text), "limit": limit}
+    return {**section, "sample": {"size": limit}}
 
 
 def _without_labels(path: Path) -> dict[str, object]:
@@ -97,13 +97,13 @@ def _without_labels(path: Path) -> dict[str, object]:
 
 
 def levels(text: str) -> list[float | str]:
-    """Noise levels from a list such as ``0.02, 8/255``; fractions stay as they are written.
+    """Noise levels from a list such as ``0.02, 8/255``; fractions stay as written.
 
     Raises:
-        SpecError: one is not a positive number.
+        SpecError: a level is not a positive number.
     """
     written = [piece for piece in re.split(r"[\s,]+", text.strip()) if piece]
-    found: list[float | str] = []
+    values: list[float | str] = []
     for piece in written or [""]:
         try:
             value = float(str(as_number(piece)))
@@ -111,8 +111,8 @@ def levels(text: str) -> list[float | str]:
             value = math.nan
         if not 0 < value < math.inf:
             raise SpecError(f"--sigma {text}", f"{piece!r} is not a positive number", "for example 0.02,0.05 or 8/255")
-        found.append(piece if "/" in piece else value)
-    return found
+        values.append(piece if "/" in piece else value)
+    return values
 
 
 def spec_text(document: Mapping[str, Any], source: str = "") -> str:

@@ -1,4 +1,4 @@
-"""Read a YAML file and the command line's changes to it into an AuditSpec, with errors that name the line."""
+"""Read a YAML file and the command line's changes to it into an AuditSpec; errors name the line."""
 
 from __future__ import annotations
 
@@ -58,12 +58,12 @@ def load_spec(
 
     Args:
         path: the YAML file; paths in it are relative to its folder.
-        text: its content, if the file is still to be written.
+        text: its content, if the file does not exist yet.
         settings: ``key=value`` with dotted keys (``model.mean=[0.5]``, ``mc.samples=2000``), values in YAML.
         sigmas: replace the levels of the noises whose level is a standard deviation.
         noises: restrict the noises to these labels.
-        levels: replace the levels of the noises, which must all have levels of one name.
-        estimators: replace the spec's list; estimators listed in the spec keep their options.
+        levels: replace the levels of the noises, which must share one level name.
+        estimators: replace the spec's list; estimators from the spec keep their options.
         overrides: further values by location, for example ``{("run", "seed"): 3}``.
 
     Raises:
@@ -77,7 +77,7 @@ def load_spec(
     if estimators:
         raw["estimators"] = _chosen_estimators(raw.get("estimators") or [], estimators)
     if noises:
-        _keep_to(raw, noises)
+        _restrict_noises(raw, noises)
         lines = {place: line for place, line in lines.items() if len(place) < 2 or place[0] not in ("noise", "estimators")}  # new lists
     _set_levels(raw, levels, sigmas)
     for setting in settings:
@@ -87,9 +87,9 @@ def load_spec(
     _refuse_memory(spec)
     for i, noise in enumerate(spec.noise):
         refuse_unknown(NOISES, "noise kind", noise.kind, origin.place(("noise", i, "kind")))
-    for i, one in enumerate(spec.estimators):
+    for i, estimator in enumerate(spec.estimators):
         where = f"estimators[{i}]" if estimators else origin.place(("estimators", i))
-        refuse_unknown(ESTIMATORS, "estimator", one.name, where)
+        refuse_unknown(ESTIMATORS, "estimator", estimator.name, where)
     return spec
 
 
@@ -122,7 +122,7 @@ def read_document(path: Path, text: str | None = None) -> tuple[dict[str, Any], 
 
     Args:
         path: the file.
-        text: its content, if the file is still to be written.
+        text: its content, if the file does not exist yet.
 
     Raises:
         SpecError: the file is missing, or holds no mapping in YAML.
@@ -132,10 +132,10 @@ def read_document(path: Path, text: str | None = None) -> tuple[dict[str, Any], 
 
 def _read(path: Path) -> str:
     try:
-        about = path.stat()
-        if stat.S_ISDIR(about.st_mode):
+        status = path.stat()
+        if stat.S_ISDIR(status.st_mode):
             raise SpecError(str(path), "is a folder", "name a spec file, for example spec.yaml")
-        if not stat.S_ISREG(about.st_mode):  # a pipe may never be written to, and a device has no end
+        if not stat.S_ISREG(status.st_mode):  # a pipe may never be written to, and a device has no end
             raise SpecError(str(path), "is not a regular file", "save the spec as a file")
         with path.open("rb") as file:
             content = file.read(_MAX_BYTES + 1)
@@ -216,7 +216,7 @@ def _within_sample(raw: Mapping[str, Any], location: Location, value: Any) -> tu
 
 
 def put(raw: dict[str, Any], location: Location, value: object) -> None:
-    """Set a value of the raw spec by its location, creating missing sections; a list of one stands for its entry.
+    """Set a value of the raw spec by its location, creating missing sections; a list of one counts as its entry.
 
     Raises:
         SpecError: a part of the location is not a section.
@@ -251,12 +251,12 @@ def apply_setting(raw: dict[str, Any], setting: str) -> None:
         return
     entries = raw.get("estimators") or [{DEFAULT_ESTIMATOR: {}}]
     names = [(name, _label(entry)) for entry in entries if (name := _name(entry))]
-    found = next((i for i, entry in enumerate(entries) if location[0] in (_name(entry), _label(entry))), None)
-    if found is not None and len(location) > 1:
+    index = next((i for i, entry in enumerate(entries) if location[0] in (_name(entry), _label(entry))), None)
+    if index is not None and len(location) > 1:
         raw["estimators"] = entries
-        put(raw, ("estimators", found, _name(entries[found]) or "", *location[1:]), value)
+        put(raw, ("estimators", index, _name(entries[index]) or "", *location[1:]), value)
         return
-    if found is not None:
+    if index is not None:
         raise SpecError(f"--set {setting}", "does not name an option of the estimator", f"for example --set {location[0]}.samples=2000")
     sections = [name for name in AuditSpec.model_fields if isinstance(raw.get(name), dict)]
     inside = [f"{name}.{location[0]}" for name in sections if location[0] in raw[name]]
@@ -269,7 +269,7 @@ def read_setting(setting: str, example: str) -> tuple[Location, Any]:
     """The location and the value of one ``--set key=value``.
 
     Raises:
-        SpecError: it is not of that form; ``example`` is.
+        SpecError: it is not of that form; the message shows ``example``.
     """
     key, equals, text = setting.partition("=")
     if not equals or not key.strip():
@@ -287,7 +287,7 @@ def _value(text: str, where: str) -> Any:
 def _as_lists(raw: dict[str, Any]) -> dict[Location, Location]:
     """Rewrite the noises as a list with an entry for each name, and the estimators as a list of ``{name: options}``.
 
-    Entries that are neither stay as they are, for the message about them.
+    Malformed entries stay as they are, for the message about them.
 
     Returns:
         The locations in the file of the entries.
@@ -296,16 +296,16 @@ def _as_lists(raw: dict[str, Any]) -> dict[Location, Location]:
     moved: dict[Location, Location] = {("noise", i): ("noise", *place) for i, (place, _) in enumerate(entries)}
     if raw.get("noise") is not None:
         raw["noise"] = [entry for _, entry in entries]
-    written = raw.get("estimators")
-    if isinstance(written, str | dict):
-        written, moved[("estimators", 0)] = [written], ("estimators",)
-    if isinstance(written, list):
-        raw["estimators"] = [_with_options(entry) for entry in written]
+    estimators = raw.get("estimators")
+    if isinstance(estimators, str | dict):
+        estimators, moved[("estimators", 0)] = [estimators], ("estimators",)
+    if isinstance(estimators, list):
+        raw["estimators"] = [_with_options(entry) for entry in estimators]
     return moved
 
 
 def _with_options(entry: object) -> object:
-    """An entry of the list of estimators as ``{name: options}``, if it is one."""
+    """An entry of the list of estimators as ``{name: options}``, if it is well-formed."""
     if isinstance(entry, str):
         return {entry: {}}
     if isinstance(entry, dict) and "name" in entry and isinstance(entry.get("options") or {}, dict):
@@ -330,29 +330,29 @@ def _chosen_estimators(entries: Sequence[object], names: Sequence[str]) -> list[
     return [known.get(name, {name: {}}) for name in names]
 
 
-def _keep_to(raw: dict[str, Any], labels: Sequence[str]) -> None:
-    """Keep the noises of these labels, and the estimators that apply to them.
+def _restrict_noises(raw: dict[str, Any], labels: Sequence[str]) -> None:
+    """Keep the noises with these labels, and the estimators that apply to them.
 
     Raises:
         SpecError: there is no such noise, or no estimator is left.
     """
-    by_label = {str(one.get("name", one.get("kind", GAUSSIAN))): one for one in raw.get("noise") or () if isinstance(one, dict)}
+    by_label = {str(entry.get("name", entry.get("kind", GAUSSIAN))): entry for entry in raw.get("noise") or () if isinstance(entry, dict)}
     for label in labels:
         if label not in by_label:
             raise SpecError(f"--noise {label}", "the spec has no such noise", did_you_mean(label, by_label))
     raw["noise"] = [by_label[label] for label in labels]
-    left_out, kept = by_label.keys() - set(labels), []
+    left_out, estimators = by_label.keys() - set(labels), []
     for entry in raw.get("estimators") or ():
         options = entry.get(_name(entry)) if isinstance(entry, dict) else None
         wanted = as_tuple(options.get("noise")) if isinstance(options, dict) else None
         if not isinstance(options, dict) or not isinstance(wanted, list | tuple) or not wanted:
-            kept.append(entry)
-        elif still := [label for label in wanted if label not in left_out]:
-            kept.append({_name(entry): {**options, "noise": still}})
-    if raw.get("estimators") and not kept:
+            estimators.append(entry)
+        elif remaining := [label for label in wanted if label not in left_out]:
+            estimators.append({_name(entry): {**options, "noise": remaining}})
+    if raw.get("estimators") and not estimators:
         raise SpecError(f"--noise {labels[0]}", "no estimator of the spec is for this noise", "choose one with --estimator")
-    if kept:
-        raw["estimators"] = kept
+    if estimators:
+        raw["estimators"] = estimators
 
 
 def _set_levels(raw: dict[str, Any], levels: Sequence[str], sigmas: Sequence[str]) -> None:
@@ -366,7 +366,7 @@ def _set_levels(raw: dict[str, Any], levels: Sequence[str], sigmas: Sequence[str
     if not levels and not sigmas:
         return
     entries = raw.get("noise") or [None]
-    named = [(one, key.value) for one in entries if isinstance(one, dict) for key in LEVEL_KEYS if key in one]
+    named = [(entry, key.value) for entry in entries if isinstance(entry, dict) for key in LEVEL_KEYS if key in entry]
     if sigmas and len(entries) == 1 and not named:
         put(raw, ("noise", LevelName.SIGMA.value), list(sigmas))
         return

@@ -1,4 +1,4 @@
-"""The spec as frozen, validated models, and the digests that tell specs apart."""
+"""The spec as frozen, validated models, and digests that identify specs."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ MOST_NOISES, MOST_LEVELS = 100, 1000
 MOST_ROWS, MOST_WORKERS, MOST_GATES = 2**20, 64, 1000
 MOST_RAY_WORKERS = 10_000
 HUB = "hf:"
-"""Prefix of the path of a model on the Hugging Face Hub."""
+"""The prefix of paths of models on the Hugging Face Hub."""
 
 
 class ModelSpec(SpecSection):
@@ -59,7 +59,7 @@ class ModelSpec(SpecSection):
         description="weights file, or a folder as timm and Transformers save it, relative to the spec file; or hf:org/name (downloads it); "
         "optional for format python",
     )
-    revision: str | None = Field(None, description="for hf:org/name: branch, tag or commit; the commit it leads to is kept in run.json")
+    revision: str | None = Field(None, description="for hf:org/name: branch, tag or commit; run.json records the commit")
     entry: str | None = Field(None, description="key of the weights in a checkpoint that holds several, for example model_ema")
     format: Literal["torchscript", "pt2", "safetensors", "onnx", "python", "memory"] | None = Field(
         None, description="default: guessed from the file's suffix and content"
@@ -105,29 +105,29 @@ class SampleSpec(SpecSection):
 
 
 class BaseDatasetSpec(SpecSection):
-    """Keys that all kinds of data set share; each kind adds its own, and opens itself."""
+    """The keys of every kind of data set; each kind adds its own keys, and opens its data."""
 
     names_from_model: ClassVar[bool] = False
-    """Whether class names come from the model's own files if the spec has none; other kinds have their own."""
+    """Whether the model's own files supply class names that the spec lacks; other kinds of data have class names themselves."""
 
     kind: str
     limit: Count | None = Field(None, description="audit the first N samples")
     sample: SampleSpec | None = Field(None, description="audit a random subset instead: {size: 1000, seed: 0}")
     ids: Annotated[tuple[str, ...] | None, BeforeValidator(read_ids, json_schema_input_type=tuple[str | int, ...] | str | None)] = Field(
-        None, min_length=1, description="audit the samples with these ids instead: a list, or a text file with one on each line"
+        None, min_length=1, description="audit the samples with these ids instead: a list, or a text file with one per line"
     )
     class_names: Annotated[
         tuple[str, ...] | None, BeforeValidator(read_class_names, json_schema_input_type=tuple[str, ...] | str | None)
     ] = Field(
         None,
-        description="names by class index, or a file of them (.txt: one on each line; .json); also the order of class folders, "
+        description="names by class index, or a file of them (.txt: one per line; .json); also the order of class folders, "
         "which are sorted by name without it",
     )
     class_ids: Annotated[tuple[str, ...] | None, BeforeValidator(read_class_ids, json_schema_input_type=tuple[str, ...] | str | None)] = (
         Field(
             None,
             description="what folders and labels call the classes, by class index, where that is not class_names: synsets, for example; "
-            "or a file that begins each line with one",
+            "or a file whose lines begin with them",
         )
     )
 
@@ -139,25 +139,25 @@ class BaseDatasetSpec(SpecSection):
         return self._names_of_model
 
     def naming(self, names: tuple[str, ...] | None) -> Self:
-        """Record class names from the model's own files."""
+        """Record whether the class names come from the model's own files."""
         self._names_of_model = names is not None and self.class_names == names
         return self
 
     @classmethod
     def recognised(cls, written: str, place: Path) -> dict[str, Any] | None:  # noqa: ARG003  for kinds that have a path
-        """The keys for data of this kind at a path; None if they are of another kind, or none.
+        """The dataset keys for a path; None if the data there are not of this kind.
 
         Args:
             written: the path, as in a spec: a file, a folder, or a pattern of files.
-            place: the path itself.
+            place: the path on disk.
         """
         return None
 
     def open(self, base_dir: Path, *, trust: bool) -> Any:
-        """The whole :class:`~robaudit.datasets.base.Dataset`; no image is read yet.
+        """Open the whole :class:`~robaudit.datasets.base.Dataset`; no image is read yet.
 
         Args:
-            base_dir: the folder of relative paths.
+            base_dir: the base of relative paths.
             trust: whether Python code that the spec names may run.
 
         Raises:
@@ -166,7 +166,7 @@ class BaseDatasetSpec(SpecSection):
         raise NotImplementedError
 
     def column(self, name: str, base_dir: Path) -> list[str]:
-        """The values of a further column, a text for each sample of the whole data set.
+        """The values of another column as text, one for each sample of the whole data set.
 
         Raises:
             DataError: there is no such column, or this kind has no columns.
@@ -175,9 +175,9 @@ class BaseDatasetSpec(SpecSection):
 
     @model_validator(mode="after")
     def _one_selection(self) -> BaseDatasetSpec:
-        given = [key for key in ("limit", "sample", "ids") if getattr(self, key) is not None]
-        if len(given) > 1:
-            raise ValueError(f"{given[0]} and {given[1]} cannot be combined; keep one")
+        selections = [key for key in ("limit", "sample", "ids") if getattr(self, key) is not None]
+        if len(selections) > 1:
+            raise ValueError(f"{selections[0]} and {selections[1]} cannot be combined; keep one")
         return self
 
 
@@ -191,16 +191,16 @@ class ImageOptions(BaseDatasetSpec):
     resize: Count | tuple[Count, Count] | None = Field(None, description="shorter side, or [height, width]")
     fit: Literal["stretch", "cover", "contain"] = Field(
         "stretch",
-        description="how an image gets the size [height, width]: stretched, or with its ratio kept, to cover it or to fit into it",
+        description="how an image reaches the size [height, width]: stretch it, or keep its ratio and cover the size or fit inside it",
     )
     interpolation: Interpolation = Field("bilinear", description="filter of the resize (Pillow's, antialiased)")
     crop: Count | tuple[Count, Count] | None = Field(None, description="centre crop, after the resize")
     crop_rounding: Literal["round", "floor"] = Field(
-        "round", description="of the crop's corner between two pixels: round (torchvision, timm), floor (Transformers)"
+        "round", description="how a crop corner between two pixels is rounded: round (torchvision, timm), floor (Transformers)"
     )
     pad: Byte | tuple[Byte, Byte, Byte] | None = Field(
         None,
-        description="colour from 0 to 255 (one, or for each channel) around images smaller than the crop, which are refused without it",
+        description="colour from 0 to 255 (one value, or one per channel) around images smaller than the crop, refused without it",
     )
     channels: Literal[1, 3] = 3
 
@@ -212,7 +212,7 @@ class FilesSpec(ImageOptions):
 
     path: str
     root: str | None = Field(
-        None, description="the folder that all image files must lie in, links followed; default: the data's own (path)"
+        None, description="the folder that must contain all image files, links resolved; default: the data's own (path)"
     )
 
 
@@ -225,9 +225,9 @@ DATASET_KINDS: Mapping[str, str] = {
     "digits": "robaudit.datasets.digits:DigitsSpec",
     "python": "robaudit.datasets.python_callable:PythonDatasetSpec",
 }
-"""The kinds of data sets that a spec can name, each with its section; a path belongs to the first kind that recognises it.
+"""The kinds of data sets that a spec can name, each with its section class; a path belongs to the first kind that recognises it.
 
-A module is imported when its kind is needed.
+Modules are imported on demand.
 """
 IN_MEMORY = "memory"
 """The kind of data and format of models passed to :func:`robaudit.audit` by a Python program."""
@@ -259,8 +259,8 @@ def dataset_kind(name: str) -> type[BaseDatasetSpec]:
 
 def recognised(written: str, base: Path) -> dict[str, Any] | None:
     """The dataset section for a path relative to the folder ``base``; None if no kind recognises it."""
-    found = ((kind, dataset_kind(kind).recognised(written, base / written)) for kind in DATASET_KINDS)
-    return next(({"kind": kind, **keys} for kind, keys in found if keys is not None), None)
+    sections = ((kind, dataset_kind(kind).recognised(written, base / written)) for kind in DATASET_KINDS)
+    return next(({"kind": kind, **keys} for kind, keys in sections if keys is not None), None)
 
 
 def _of_its_kind(value: object, info: ValidationInfo) -> object:
@@ -281,17 +281,17 @@ DatasetSpec = Annotated[SerializeAsAny[BaseDatasetSpec], BeforeValidator(_of_its
 def noise_entries(value: object) -> list[tuple[Location, object]]:
     """The noises as written, each with its location below ``noise``.
 
-    A single one is a list of one, and one with several names is one for each name.
+    A single noise counts as a list of one; a noise with several names becomes one noise for each name.
     """
-    found: list[tuple[Location, object]] = []
+    entries: list[tuple[Location, object]] = []
     for i, entry in enumerate(value if isinstance(value, list | tuple) else [value]):
         place: Location = (i,) if isinstance(value, list | tuple) else ()
         names = entry.get("name") if isinstance(entry, Mapping) else None
         if isinstance(entry, Mapping) and isinstance(names, list | tuple):
-            found += [(place, {**entry, "name": name}) for name in names]
+            entries += [(place, {**entry, "name": name}) for name in names]
         else:
-            found.append((place, entry))
-    return found
+            entries.append((place, entry))
+    return entries
 
 
 def _each_name(value: object) -> object:
@@ -302,7 +302,7 @@ Levels = Annotated[tuple[Positive, ...], BeforeValidator(as_tuple), Field(max_le
 
 
 class NoiseSpec(SpecSection):
-    """One noise: its kind, its levels under the name that the kind has for them, and the kind's options (checked by the kind itself)."""
+    """A noise: its kind, its levels under the kind's level name, and the kind's options, which the kind checks."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -315,26 +315,26 @@ class NoiseSpec(SpecSection):
     share: Levels | None = Field(None, description="shares of the values")
     size: Levels | None = Field(None, description="multiples of the kind's ranges")
     severity: Levels | None = Field(None, description="steps from 1 to 5")
-    level: Levels | None = Field(None, description="levels of a kind that calls them nothing else")
+    level: Levels | None = Field(None, description="levels of a kind that has no other name for them")
 
     @model_validator(mode="after")
     def _one_level_name(self) -> NoiseSpec:
-        given = [name for name in LEVEL_KEYS if getattr(self, name) is not None]
-        if not given:
+        present = [name for name in LEVEL_KEYS if getattr(self, name) is not None]
+        if not present:
             for key in self.options:
                 if difflib.get_close_matches(key, LEVEL_KEYS, n=1, cutoff=0.75):
                     raise about_key(UNKNOWN_KEY, key, did_you_mean(key, NoiseSpec.model_fields))
             if self.kind == GAUSSIAN:
                 raise about_key(MISSING_KEY, "sigma", NoiseSpec.model_fields["sigma"].description or "")
             raise ValueError(f"has no levels: the key {' or '.join(LEVEL_KEYS)} is missing")
-        if len(given) > 1:
-            raise ValueError(f"has two kinds of levels, {given[0]} and {given[1]}; keep the one that {self.kind} takes")
+        if len(present) > 1:
+            raise ValueError(f"has two kinds of levels, {present[0]} and {present[1]}; keep the one that {self.kind} takes")
         if self.label == NONE:
             raise ValueError(f"is called {self.label!r}, the word for results without noise; choose another name")
         if self.name == GAUSSIAN != self.kind:
             raise ValueError(f"is called {GAUSSIAN!r} and is of the kind {self.kind!r}; choose another name")
         if len(set(self.levels)) != len(self.levels):
-            raise about_key(WRONG_KEY, given[0].value, f"the same {given[0]} appears twice; list each once")
+            raise about_key(WRONG_KEY, present[0].value, f"the same {present[0]} appears twice; list each once")
         return self
 
     @property
@@ -350,8 +350,8 @@ class NoiseSpec(SpecSection):
     @property
     def levels(self) -> tuple[float, ...]:
         """The levels as numbers."""
-        found: tuple[float, ...] = getattr(self, self.level_name)
-        return found
+        values: tuple[float, ...] = getattr(self, self.level_name)
+        return values
 
     @property
     def options(self) -> dict[str, Any]:
@@ -369,14 +369,14 @@ class NoiseSpec(SpecSection):
 
 
 class EstimatorSpec(SpecSection):
-    """One estimator by name, with its options (checked by the estimator itself)."""
+    """An estimator by name, with its options, which the estimator checks."""
 
     name: str
     label: str = Field(
-        "", min_length=1, pattern=r"^[\w.-]+$", description="name in the results; default: the estimator's; needed to run one twice"
+        "", min_length=1, pattern=r"^[\w.-]+$", description="name in the results; default: the estimator's; needed to run it twice"
     )
     noise: Annotated[tuple[str, ...], BeforeValidator(as_tuple)] = Field(
-        (), description="labels of the noises that it is computed for; default: all of the run"
+        (), description="labels of the noises to compute it for; default: all noises"
     )
     options: dict[str, Any] = Field(default_factory=dict)
 
@@ -425,18 +425,16 @@ class RunSpec(SpecSection):
         "auto", description="main memory to use at most, for example 4GB or 512MiB (CUDA memory is measured); auto: what is free"
     )
     deterministic: bool = Field(False, description="the same bits from every run on one kind of CUDA device, at some cost in speed")
-    engine: Literal["local", "ray"] = Field("local", description="who computes: this machine, or the workers of a Ray cluster")
+    engine: Literal["local", "ray"] = Field("local", description="where to compute: on this machine, or on the workers of a Ray cluster")
     gpus_per_worker: Literal["auto"] | Annotated[float, Field(ge=0, le=64), BeforeValidator(no_bool)] = Field(
         "auto", description="GPUs of a Ray worker, for example 1 or 0.5; auto: 1 where the cluster has any"
     )
-    as_given: bool = Field(
-        False, description="audit pixels and noise levels that cannot be meant for [0, 1] as they are given, with a warning"
-    )
+    as_given: bool = Field(False, description="audit pixels and noise levels that cannot be meant for [0, 1] unchanged, with a warning")
 
     @model_validator(mode="before")
     @classmethod
     def _command_line_only(cls, values: Any) -> Any:
-        if isinstance(values, Mapping) and "ray_address" in values:  # the spec's author would choose whose code runs
+        if isinstance(values, Mapping) and "ray_address" in values:  # otherwise the spec's author could choose whose code runs
             raise about_key(WRONG_KEY, "ray_address", "is for the command line alone: --ray-address")
         return values
 
@@ -469,8 +467,8 @@ class AuditSpec(SpecSection):
     dataset: DatasetSpec = Field(description="the labelled images, for example {kind: npz, path: test.npz}")
     noise: Annotated[tuple[NoiseSpec, ...], BeforeValidator(_each_name), Field(max_length=MOST_NOISES)] = Field(
         (),
-        description="what is done to the pixels, for example {sigma: [0.05, 8/255]}, or a list of noises; "
-        "left out where no estimator needs any",
+        description="the noise on the pixels, for example {sigma: [0.05, 8/255]}, or a list of noises; "
+        "may be omitted if no estimator needs noise",
     )
     estimators: Annotated[tuple[EstimatorSpec, ...], BeforeValidator(as_tuple), Field(min_length=1)] = (
         EstimatorSpec(name=DEFAULT_ESTIMATOR),
@@ -485,7 +483,7 @@ class AuditSpec(SpecSection):
     @field_validator("noise")
     @classmethod
     def _own_labels(cls, noise: tuple[NoiseSpec, ...]) -> tuple[NoiseSpec, ...]:
-        labels = [one.label for one in noise]
+        labels = [entry.label for entry in noise]
         for label in labels:
             if labels.count(label) > 1:
                 raise ValueError(f"two noises are called {label!r}; give one a name of its own: name: ...")
@@ -500,17 +498,17 @@ class AuditSpec(SpecSection):
 
     @property
     def origin(self) -> Origin:
-        """Where it comes from, for messages and relative paths."""
+        """The origin, for messages and relative paths."""
         return self._origin
 
     @property
     def base_dir(self) -> Path:
-        """The folder of relative paths in the spec."""
+        """The base of relative paths in the spec."""
         return self._origin.folder
 
     @property
     def stem(self) -> str:
-        """The name of the spec file without its suffix, which run folders begin with."""
+        """The name of the spec file without its suffix; names of run folders begin with it."""
         return self._origin.name
 
     @property
@@ -519,11 +517,11 @@ class AuditSpec(SpecSection):
         return self.name or self.stem
 
     def located(self, folder: Path, name: str) -> AuditSpec:
-        """Record the folder of its relative paths, and its name."""
+        """Record the base of relative paths, and the name."""
         return self.coming(replace(self._origin, folder=folder, name=name))
 
     def coming(self, origin: Origin) -> AuditSpec:
-        """Record where it comes from."""
+        """Record the origin."""
         self._origin = origin
         return self
 
@@ -545,7 +543,7 @@ def digest(document: object) -> str:
 
 
 def identity(spec_document: Mapping[str, Any]) -> str:
-    """sha256 of what a run computes: the spec without its name, its gates, and the keys that leave the results the same."""
+    """sha256 of what a run computes: the spec without its name, its gates and the keys that do not change results."""
     document = json.loads(json.dumps(spec_document))
     document.pop("gates", None)
     document.pop("name", None)

@@ -1,4 +1,4 @@
-"""Where a spec comes from: its file, with the lines of its parts, and the folder of its relative paths."""
+"""The origin of a spec: its file, the lines of its parts, and the base of its relative paths."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ Location = tuple[int | str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a spec comes from.
+    """The origin of a spec.
 
     Attributes:
         where: the file, for messages, or ''.
-        folder: of relative paths in the spec.
-        name: of the audit, the stem of the file.
+        folder: base of relative paths in the spec.
+        name: the audit's name, the stem of the file.
         lines: line numbers in the file, by location.
-        moved: locations in the file of the parts that have another location in the validated spec.
-        arguments: there is no file: the parts are arguments of a function, and messages begin with them.
+        moved: locations in the file by location in the validated spec, where they differ.
+        arguments: whether there is no file, and messages name a function's arguments instead.
         taken: lines for the user about values from the model's own files.
     """
 
@@ -32,20 +32,20 @@ class Origin:
     taken: tuple[str, ...] = ()
 
     def location(self, location: Sequence[int | str]) -> Location:
-        """The location in the file of a part of the validated spec."""
+        """A location in the validated spec as a location in the file."""
         parts = tuple(location)
         length = next((n for n in range(len(parts), 0, -1) if parts[:n] in self.moved), 0)
         return (*self.moved[parts[:length]], *parts[length:]) if length else parts
 
     def line(self, location: Location) -> str:
-        """The file, with the line of a location in it or of the nearest part around it; or the argument."""
+        """The file and the line of a location, or of the nearest enclosing part; or the argument."""
         if self.arguments:
             return str(location[0]) if location else self.where
         number = next((self.lines[location[:n]] for n in range(len(location), 0, -1) if location[:n] in self.lines), None)
         return f"{self.where}:{number}" if number else self.where
 
     def place(self, location: Sequence[int | str]) -> str:
-        """A part of the validated spec, with its line: "spec.yaml:7: noise.kind"."""
+        """A part of the validated spec for messages, with its line: "spec.yaml:7: noise.kind"."""
         parts = self.location(location)
         if self.arguments:
             return key_text(parts) or self.where
@@ -53,5 +53,5 @@ class Origin:
 
 
 def key_text(location: Sequence[int | str]) -> str:
-    """A location in the form of messages: estimators[0].mc."""
+    """A location as messages show it: estimators[0].mc."""
     return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location).removeprefix(".")

@@ -22,7 +22,7 @@ LIKELY: Mapping[str, str] = {
     "fashionmnist": " (FashionMNIST)",
     "half": "",
 }
-"""The presets users forget most often, with the rest of the hint; CIFAR-100's works like CIFAR-10's."""
+"""The presets that users forget most often, with the end of their hint; CIFAR-10's serves for CIFAR-100, too."""
 
 
 def hint(name: str) -> str:

@@ -22,7 +22,7 @@ def spec_schema(
 
     Args:
         estimators: option models by estimator name.
-        noises: the name of the level and the option model of each kind of noise; without any, a noise may have any options.
+        noises: level name and option model by kind of noise; without any, a noise may have any options.
     """
     schema = AuditSpec.model_json_schema()
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
@@ -72,11 +72,11 @@ def _options(definitions: dict[str, Any], name: str, model: type[BaseModel]) -> 
 
 
 def _noise(definitions: dict[str, Any], kind: str, level: LevelName, model: type[BaseModel]) -> dict[str, Any]:
-    """The schema of a noise of one kind."""
+    """The schema of a kind of noise."""
     options = model.model_json_schema()
     definitions.update(options.pop("$defs", {}))
-    one = options["properties"].pop("name", {"type": "string"})
-    properties = {"kind": {"const": kind}, "name": {"anyOf": [one, {"type": "array", "items": one}]}, level.value: _LEVELS}
+    name = options["properties"].pop("name", {"type": "string"})
+    properties = {"kind": {"const": kind}, "name": {"anyOf": [name, {"type": "array", "items": name}]}, level.value: _LEVELS}
     required = [key for key in options.get("required", ()) if key != "name"] + [level.value] + (["kind"] if kind != GAUSSIAN else [])
     return {**options, "title": f"{kind} noise", "properties": {**properties, **options["properties"]}, "required": required}
 
@@ -91,6 +91,6 @@ def _accept_short_forms(schema: dict[str, Any]) -> None:
         schema["$defs"]["ModelSpec"]["properties"][key] = {**described, "anyOf": [dict(listed), number]}
     for key in ("noise", "estimators"):
         listed = schema["properties"][key]
-        one = listed["items"]
+        item = listed["items"]
         described = {k: listed.pop(k) for k in ("description", "default", "title") if k in listed}
-        schema["properties"][key] = {**described, "anyOf": [one, dict(listed)]}
+        schema["properties"][key] = {**described, "anyOf": [item, dict(listed)]}

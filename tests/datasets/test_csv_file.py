@@ -123,7 +123,7 @@ def test_labels(tmp_path: Path, column: list[str], class_names: Any, indices: li
     [
         ("file,label\na,1\n", {}, "list.csv: has no column 'path' in its first line; set path_column: file"),
         ("Image,Y\na,1\n", {}, "; set path_column: Image"),
-        ("a.png,1\n", {}, "; it must name the columns, separated by commas, semicolons or tabs; set path_column to that of"),
+        ("a.png,1\n", {}, "; it must name the columns, separated by commas, semicolons or tabs; set path_column to the column of"),
         ("path,class\na,1\n", {}, "list.csv: has no column 'label', but 'class'; set label_column: class (null: no labels)"),
         (
             "path,label\na,1\n",

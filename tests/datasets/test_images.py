@@ -128,7 +128,7 @@ def test_the_class_is_the_top_folder_unless_asked_otherwise(tmp_path: Path) -> N
 
 def test_splits_are_no_classes(tmp_path: Path) -> None:
     draw(tmp_path, "train/cat/a.png", "val/cat/b.png", "val/dog/c.png")
-    assert message(tmp_path) == "pets: holds the splits train, val, which are no classes; choose one: path: pets/val"
+    assert message(tmp_path) == "pets: holds the splits train, val, which are not classes; choose one: path: pets/val"
     assert opened(tmp_path, classes="top").class_names == ("train", "val")
     assert labels(opened(tmp_path, classes="leaf")) == [0, 0, 1]
     draw(tmp_path, "val/loose.png")

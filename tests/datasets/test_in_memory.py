@@ -143,7 +143,7 @@ REFUSED: dict[str, tuple[Any, Reading, str]] = {
     "text labels": (Items([(FLOATS[0], "cat")]), Reading(), r"the label is 'cat', not a class index; give class_names=\[...\]"),
     "another name": (Items([(FLOATS[0], "cta")]), Reading(class_names=["cat"]), "'cta' is not the name of one class; did you mean 'cat'"),
     "splits": ({"train": Items(PAIRS), "test": Items(PAIRS)}, Reading(), r"is a dict; pass .* one of several splits, data\['test'\]"),
-    "unusual keys": ([{"foto": FLOATS[0]}], Reading(), "its samples have the keys foto, none of which is usual .*; give image_key="),
+    "unusual keys": ([{"foto": FLOATS[0]}], Reading(), "its samples have the keys foto, and none of them is usual .*; give image_key="),
     "no such key": ([{"img": FLOATS[0]}], Reading(image_key="imq"), "image_key: the samples have no 'imq'; did you mean 'img'"),
     "a flat image": (Items([(FLOATS[0].flatten(), 1)]), Reading(), r"the image has shape \(126,\)"),
     "flat images": ((FLOATS.flatten(1), LABELS), Reading(), r"the image has shape \(126,\)"),

@@ -194,7 +194,7 @@ def test_what_is_no_state_dict(tmp_path: Path, state: State) -> None:
     assert "holds pickled Python objects that are not read (settings), and no state dict of tensors alone; save model.state_dict()" in said
     assert "holds list, not a state dict" in refusal(saved(tmp_path, [1, 2]), architecture=ARCHITECTURE)
     for mixed in ({**state, "epoch": 3}, {"state_dict": {**state, "epoch": 3}}):
-        assert "mixes tensors with what is none (epoch); save model.state_dict() as" in refusal(
+        assert "mixes tensors with other values (epoch); save model.state_dict() as" in refusal(
             saved(tmp_path, mixed), architecture=ARCHITECTURE
         )
     numbered = dict(enumerate(state.values()))
