@@ -143,7 +143,7 @@ class CertifiedRadius(Estimator):
         open_ = self.decide is not None and bound.draws < self.samples and bound.radius < self.decide
         lost = chosen.not_finite + bound.not_finite
         remarks = (
-            (not certified and not open_, "abstains: no class is sure of a majority"),
+            (not certified and not open_, "abstains: no class has a significant majority"),
             (open_, f"stopped: {self.samples} copies would not certify {self.decide:g}" if self.decide is not None else ""),
             (chosen.label != predicted, "the vote's class differs from the clean image's"),
             (lost > 0, f"{lost} noisy copies gave non-finite logits, counted as votes for no class"),

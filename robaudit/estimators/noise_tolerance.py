@@ -80,7 +80,7 @@ class NoiseTolerance(Estimator):
         if form.level_name is LevelName.PHOTONS:
             return "fewer photons are more noise, and the search goes upwards"
         if self.cap is not None and not form.least < self.cap <= form.most:
-            return f"cap {self.cap:g} is none of its levels, {form.least:g} to {form.most:g}"
+            return f"cap {self.cap:g} is outside its levels, {form.least:g} to {form.most:g}"
         return ""
 
     def estimate(self, batch: ImageBatch) -> Sequence[Result]:

@@ -30,7 +30,7 @@ _CENTRES = (1.0, 10.0, 100.0)  # temperatures, besides the highest, with copies 
 _FEWEST = 1950  # copies
 _FEW = 8  # normal variables, up to which copies adapt to where earlier copies had large weights
 _FAR = 0.25  # in log Z: a larger standard error, or half gap, gives no value
-_SHORT = "no value: too few copies meet the losses that count, and there are no gradients to follow"
+_SHORT = "no value: too few copies meet the large losses that decide the norm, and there are no gradients to follow"
 
 
 class _Run(NamedTuple):

@@ -105,7 +105,7 @@ def tasks_of(spec: AuditSpec) -> tuple[Task, ...]:
         levelled = Need.LEVEL in estimator.needs
         if not levelled and Need.NOISE not in estimator.needs:
             if entry.noise:
-                raise SpecError(f"estimators: {label}", "noise: it has nothing to do with noise", "leave noise out")
+                raise SpecError(f"estimators: {label}", "noise: it uses no noise", "leave noise out")
             bare.append(Task(estimator, label))
             continue
         if unknown := [name for name in entry.noise if name not in forms]:
@@ -158,7 +158,7 @@ def unfit(task: Task, form: Noise) -> Unfit | None:
     lacks = (
         (Need.RANDOM, not form.random, "it does the same to an image every time", "use mc"),
         (Need.COVARIANCE, not isinstance(form, AdditiveNoise), "it is not additive noise of a known covariance", "use mc"),
-        (Need.BOUNDED, not form.bounded, "it has no limit that a search could keep to", "use uniform or spatial noise"),
+        (Need.BOUNDED, not form.bounded, "it is unbounded", "use uniform or spatial noise"),
     )
     own = estimator.unfit(form)
     if not own and (beyond := estimator.unfit_at(form, task.at.number)):

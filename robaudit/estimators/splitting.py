@@ -158,7 +158,7 @@ def _bound(lanes: Sequence[Lane], schedule: Schedule) -> tuple[float, str]:
     independent = schedule.particles if all(not lane.factors for lane in lanes) else schedule.particles - schedule.killed
     unseen = math.log10(1 - 0.05 ** (1 / (independent * len(lanes))))
     reached = max(math.log10(schedule.p_min) if lane.state == "below" else lane.log_p / LN10 + unseen for lane in lanes)
-    return reached, "no further level, for all scores are equal"
+    return reached, "no further level, as all scores are equal"
 
 
 def _most(labels: Counter[int]) -> int | None:
