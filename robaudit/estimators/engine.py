@@ -245,8 +245,8 @@ class Engine:
         if cached is not None:
             yield from self._pooled_logits(model, x, source, images, levels, draws, cached)
             return
-        wanted = [(ids[b], numbers) for b, numbers in zip(images, draws, strict=True)]
-        parts = ((images[which], levels[which], z) for which, z in source.chosen(wanted, shape))
+        requests = [(ids[b], numbers) for b, numbers in zip(images, draws, strict=True)]
+        parts = ((images[which], levels[which], z) for which, z in source.chosen(requests, shape))
         for filled, full in self._filled(x, ids, noise, parts, rows, sum(map(len, draws))):
             yield _logits(model, full, filled)
 
@@ -327,23 +327,23 @@ def _power_of_two(number: float) -> int:
     return 1 << math.floor(math.log2(max(1.0, number)))
 
 
-def rows_that_fit(measure: Callable[[int], int], wanted: int, budget: int) -> int:
-    """Rows of a pass, ``wanted`` at most: doubled from 1 while twice the measured peak stays within the budget.
+def rows_that_fit(measure: Callable[[int], int], most: int, budget: int) -> int:
+    """Rows of a pass, ``most`` at most: doubled from 1 while twice the measured peak stays within the budget.
 
     Args:
         measure: the peak bytes of a pass with this many rows.
-        wanted: the most rows.
+        most: the most rows.
         budget: bytes that a pass may take.
     """
     rows = 1
-    while rows < wanted:
+    while rows < most:
         taken = measure(rows)
-        if _CAUTION * taken * wanted <= rows * budget:
-            return wanted
+        if _CAUTION * taken * most <= rows * budget:
+            return most
         if 2 * taken > budget:
             break
         rows *= 2
-    return min(rows, wanted)
+    return min(rows, most)
 
 
 def pass_bytes(model: LogitModel, image: Tensor, rows: int, *, gradient: bool = False) -> int:

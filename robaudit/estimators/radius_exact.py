@@ -19,7 +19,7 @@ from robaudit.noise.base import shape_of
 from robaudit.quantities import Interval, IntervalKind
 from robaudit.results import Result, Searched
 
-_ROWS = 64  # bytes of weight differences held at once
+_ROWS = 64  # weight differences computed at once
 _FAR = 1e-3
 """Tolerated difference between logits and the affine function, relative to the largest logit; more than rounding."""
 
