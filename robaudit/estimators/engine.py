@@ -328,11 +328,11 @@ def _power_of_two(number: float) -> int:
 
 
 def rows_that_fit(measure: Callable[[int], int], most: int, budget: int) -> int:
-    """Rows of a pass, ``most`` at most: doubled from 1 while twice the measured peak stays within the budget.
+    """Rows of a pass, at most ``most``: doubled from 1 while twice the measured peak stays within the budget.
 
     Args:
         measure: the peak bytes of a pass with this many rows.
-        most: the most rows.
+        most: largest number of rows.
         budget: bytes that a pass may take.
     """
     rows = 1
