@@ -1,1 +1,1 @@
-"""The estimators: one file each with its variants, registered through entry points."""
+"""The estimators: one file for each and its variants, registered through entry points."""

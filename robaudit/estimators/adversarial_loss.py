@@ -1,4 +1,4 @@
-"""`adversarial_loss`: the largest loss of an image under its noise, as far as a search finds it."""
+"""`adversarial_loss`: the largest loss of an image under its noise, as found by a search."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from robaudit.quantities import Interval, IntervalKind
 from robaudit.results import LossNorm, Result
 
 HELD_BYTES = 2**25
-"""Bytes of the starts' points held at once, unless a single image takes more; gradients and steps take as much each."""
+"""Bytes of points held at once, unless a single image takes more; gradients and steps each take as much again."""
 
 PURPOSE = "adversarial loss"
 HOTTEST = 1e4
@@ -30,19 +30,19 @@ HOTTEST = 1e4
 
 
 class AdversarialLoss(LossEstimator):
-    """max l over everything that the noise can do to an image: what a search finds of it, which is never more.
+    """max l over everything that the noise can do to an image, bounded from below by a search.
 
-    Where that is a ball about the image (``uniform``), projected gradient ascent on log l from several starts, the image itself and draws
-    of the noise, with the best of all iterates kept (:func:`robaudit.numerics.attack.ascend`); with ``clip`` within [0, 1], too. Other
-    kinds with a limit (``spatial``): a random search without gradients, Metropolis chains in the space of the normal variables whose
-    temperature falls (:func:`robaudit.numerics.metropolis.metropolis`), with every point visited considered.
+    If the noise fills a ball about the image (``uniform``): projected gradient ascent on log l from several starts, the image itself and
+    draws of the noise; the best iterate counts (:func:`robaudit.numerics.attack.ascend`). With ``clip`` it stays in [0, 1], too. For other
+    bounded kinds (``spatial``): a random search without gradients, by Metropolis chains in the space of the normal variables whose
+    temperature falls (:func:`robaudit.numerics.metropolis.metropolis`); every visited point counts.
 
-    The value is a lower bound of the maximum: another attack may find more, and nothing here proves that none does.
+    The value is a lower bound of the maximum: another attack may find more.
 
     Args:
         steps: gradient steps from each start, or temperatures of the random search.
         restarts: starts, or chains.
-        moves: of each chain at every temperature; the gradient ascent has no use for them.
+        moves: of each chain at every temperature; unused by the gradient ascent.
 
     Source: Madry et al. 2018 (projected gradient ascent); Rice et al. 2021, appendix A.3 (50 steps, 10 restarts).
     """
@@ -67,7 +67,7 @@ class AdversarialLoss(LossEstimator):
         return self.restarts
 
     def passes(self, classes: int) -> tuple[int, int]:
-        """On a ball: the clean pass, all points visited with their gradients, and the best once more."""
+        """On a ball: the clean pass, all visited points with their gradients, and the best point once more."""
         return 2 + self.restarts * (self.steps + 1), self.restarts * (self.steps + 1)
 
     @property
@@ -76,18 +76,18 @@ class AdversarialLoss(LossEstimator):
         return self.steps * self.moves
 
     def estimate(self, batch: ImageBatch) -> Sequence[Result]:
-        """Search, in groups of images that memory allows."""
+        """Search, in groups of images that fit into memory."""
         target = self.targets(batch)
         ball = batch.noise.ball(batch.level)
         values = max(math.prod(batch.x.shape[1:]), math.prod(batch.latent_shape))
         few = max(1, HELD_BYTES // (batch.x.element_size() * values * self.restarts))
-        found, classes, broken = list[Attack](), list[Tensor](), list[Tensor]()
+        attacks, classes, broken = list[Attack](), list[Tensor](), list[Tensor]()
         for group in torch.arange(len(batch.x), device=batch.x.device).split(few):
             loss = Objective(batch, target[group], group, latent=ball is None)
-            found.append(self._search(batch, loss, group) if ball is None else self._ascend(batch, loss, group, ball))
-            classes.append(loss.logits(torch.arange(len(group), device=group.device), found[-1].points).argmax(1))
+            attacks.append(self._search(batch, loss, group) if ball is None else self._ascend(batch, loss, group, ball))
+            classes.append(loss.logits(torch.arange(len(group), device=group.device), attacks[-1].points).argmax(1))
             broken.append(loss.broken)
-        log_l = torch.where(torch.cat(broken), torch.nan, torch.cat([attack.log_l for attack in found]))
+        log_l = torch.where(torch.cat(broken), torch.nan, torch.cat([attack.log_l for attack in attacks]))
         forwards, backwards = (2 + self.restarts * (self._moves + 1), 0) if ball is None else self.passes(batch.classes)
         rows = zip(
             log_l.exp().tolist(), log_l.tolist(), torch.cat(classes).tolist(), batch.predicted.tolist(), target.tolist(), strict=True
@@ -119,7 +119,7 @@ class AdversarialLoss(LossEstimator):
         return ascend(loss.loss_slopes, x, starts, domain, self.steps)
 
     def _search(self, batch: ImageBatch, loss: Objective, group: Tensor) -> Attack:
-        """Chains whose inverse temperature rises as the cube of the number of the step."""
+        """Chains with an inverse temperature that rises as the cube of the step number."""
         chains = self.restarts
         streams = Streams(batch, PURPOSE, chains, self._moves + 1, self._moves, group.tolist())
         walk = Walk.at(loss.losses, streams.normals(), chains)

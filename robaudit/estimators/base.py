@@ -24,36 +24,36 @@ if TYPE_CHECKING:
 
 
 class Need(Flag):
-    """What an estimator needs of the noise, the model and the data."""
+    """What an estimator needs from the noise, the model and the data."""
 
     NOTHING = 0
-    """Logits of the clean image: one result for each image, without noise."""
+    """Only the logits of the clean image: one result per image, without noise."""
     NOISE = auto()
-    """A noise: one result for each, independent of its levels."""
+    """A noise: one result per noise, independent of its levels."""
     LEVEL = auto()
-    """A level of a noise: one result for each."""
+    """A noise level: one result per level."""
     LABELS = auto()
     """The label of every image."""
     GRADIENTS = auto()
     """A differentiable model."""
     JACOBIAN = auto()
-    """The gradients of all margins at the clean image, which the clean pass records once for all estimators."""
+    """The gradients of all margins at the clean image, recorded once by the clean pass for all estimators."""
     RANDOM = auto()
-    """Noise that differs between two draws."""
+    """Noise that differs from draw to draw."""
     COVARIANCE = auto()
     """Additive noise of a known covariance."""
     BOUNDED = auto()
-    """Noise that has a limit at each level."""
+    """Noise that is bounded at each level."""
 
 
 class Review(Protocol):
-    """Reviews the rows of an estimator at one noise level, one by one."""
+    """Review of the rows of an estimator at one noise level, row by row."""
 
     def add(self, row: Row) -> None:
-        """Take one more row."""
+        """Add a row."""
 
     def warnings(self) -> list[str]:
-        """Warnings about all of them, one line each."""
+        """Warnings about all rows, one line each."""
         ...
 
 
@@ -64,11 +64,11 @@ class Estimator(SpecSection, ABC):
 
     Class attributes:
         quantity: what the values mean.
-        needs: what it needs of noise, model and data; whether it has a result for each noise level, for each noise, or one without noise.
-        summary: one line: what it computes.
-        prefer: one line: when to prefer it.
+        needs: what it needs from noise, model and data; also whether it has a result per noise level, per noise, or without noise.
+        summary: what it computes, in one line.
+        prefer: when to prefer it, in one line.
         source: paper and equation.
-        interval: how its interval is made, and what it covers.
+        interval: how its interval is computed, and what it covers.
     """
 
     quantity: ClassVar[Quantity]
@@ -80,26 +80,26 @@ class Estimator(SpecSection, ABC):
 
     @abstractmethod
     def passes(self, classes: int) -> tuple[int, int]:
-        """(forwards, backwards) per image and noise level, including the clean pass; for planning and progress."""
+        """(forwards, backwards) per image and noise level, including the clean pass; used for planning and progress."""
 
     @property
     def needs_labels(self) -> bool:
-        """Whether every image must have a label, with these options."""
+        """Whether every image needs a label with these options."""
         return Need.LABELS in self.needs
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """The names of the values, where one computation gives several per image: each is a separate result, ``label:q=100``.
+        """The names of the values if one computation gives several per image: each is a separate result, ``label:q=100``.
 
-        They share a quantity and the passes of the computation. Empty (the default): one value, named by the label.
+        They share a quantity and the passes of the computation. Empty (the default): a single value, named by the label.
         """
         return ()
 
     @property
     def rows_at_once(self) -> int | None:
-        """Rows of an image in a pass, for methods whose passes depend on each other (chains); None: passes are independent.
+        """Rows per image in a pass, for methods with dependent passes (chains); None: passes are independent.
 
-        A chunk has enough images to fill a pass: its time hardly depends on their number.
+        A chunk then has enough images to fill a pass, as a pass takes hardly longer with more images.
         """
         return None
 
@@ -109,23 +109,23 @@ class Estimator(SpecSection, ABC):
         return None
 
     def having(self, **options: Any) -> Self | None:
-        """The estimator with some options changed; None if that is invalid."""
-        kept = self.model_dump(exclude_unset=True, exclude=set(options))
+        """The estimator with changed options; None if they are invalid."""
+        unchanged = self.model_dump(exclude_unset=True, exclude=set(options))
         try:
-            return type(self).model_validate({**kept, **options})
+            return type(self).model_validate({**unchanged, **options})
         except ValidationError:
             return None
 
     def unfit(self, form: Noise) -> str:
-        """Why it cannot work with a noise although its needs are met, in a few words; usually ''."""
+        """Why it cannot work with a noise that meets its needs, in a few words; usually ''."""
         return ""
 
     def unfit_at(self, form: Noise, level: float) -> str:
-        """Why it cannot work at this level of a noise that it can work with, in a few words; usually ''."""
+        """Why it cannot work at this level of a suitable noise, in a few words; usually ''."""
         return ""
 
     def check_model(self, model: LogitModel, image: Tensor) -> None:
-        """Refuse a model that it cannot work with although its needs are met; by default accept any.
+        """Refuse an unsuitable model that meets its needs; by default accept any model.
 
         Args:
             model: pixels to logits.
@@ -143,5 +143,5 @@ class Estimator(SpecSection, ABC):
     def estimate(self, batch: ImageBatch) -> Sequence[Result] | Sequence[tuple[Result, ...]]:
         """One result for each image of ``batch``, in order.
 
-        With :attr:`parts`, one tuple of results per image, in that order; each states the passes of the whole computation.
+        With :attr:`parts`, a tuple of results per image, in the order of the parts; each result states the passes of the whole computation.
         """

@@ -1,4 +1,4 @@
-"""The chunk of images that an estimator sees at one noise level, with the passes that estimators share."""
+"""The chunk of images that an estimator sees at one noise level, and the passes that estimators share."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import compress
 
 import torch
 from torch import Tensor
@@ -20,7 +21,7 @@ from robaudit.numerics.normal import normal_cdf
 from robaudit.numerics.rowwise import mean_over, total, variance_over
 
 ALL = 32
-"""Up to this many margins, all are differentiated."""
+"""The most margins that are all differentiated; of more, the important ones are selected."""
 
 SELECTING_FORWARDS = 8
 _FEWEST, _BUDGET = 8, 1e-4
@@ -28,11 +29,11 @@ _KEEPING, _REPORTING = 1.25, 1.125  # factors on the estimated s
 _STEP = 1 / 64
 _BARE = NoiseLevel()
 _FAILED = -1e30
-_ALIKE_ROWS = 8  # on the CPU as fast as more (measured), and fewer images are padded to the one with most margins
+_ALIKE_ROWS = 8  # on the CPU as fast as more rows (measured), and fewer images are padded to the most margins of any
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class Selection:
     """The margins selected for each image, the smallest estimated z first; or all of them, by class.
 
     Attributes:
@@ -48,13 +49,13 @@ class Kept:
     odds: Tensor
 
     def odds_effect(self, p: Tensor) -> Tensor:
-        """How far the mv-sigmoid p would fall with the margins left out: p - 1 / (1 / p + sum exp(-z))."""
+        """How far the omitted margins would lower the mv-sigmoid p: p - 1 / (1 / p + sum exp(-z))."""
         return p * p * self.odds / (1 + p * self.odds)
 
 
 @dataclass(frozen=True, slots=True)
 class LinearFit:
-    """Linear fits g_i ~ c_i + u_i . eps of the margins, one for each image and group of draws.
+    """Linear fits g_i ~ c_i + u_i . eps of the margins, for each image and group of draws.
 
     A padding margin (class -1) has c = 1 and u = 0: it never fails.
 
@@ -62,33 +63,33 @@ class LinearFit:
         mean: margins c (images, groups, margins), float64.
         gradients: u (images, groups, margins, pixels).
         counts: draws in each group (groups,).
-        kept: the selection.
+        selection: the margins.
     """
 
     mean: Tensor
     gradients: Tensor
     counts: Tensor
-    kept: Kept
+    selection: Selection
 
 
 @dataclass(frozen=True, slots=True)
 class Tangent:
-    """Tangents of the margins at the clean images, with the conventions of :class:`LinearFit`.
+    """Tangents of the margins at the clean images; conventions as in :class:`LinearFit`.
 
     Attributes:
         mean: margins c (images, margins), float64.
         gram: u_i^T S u_j, the covariance under unit noise (images, margins, margins), float64.
-        kept: the selection.
+        selection: the margins.
     """
 
     mean: Tensor
     gram: Tensor
-    kept: Kept
+    selection: Selection
 
 
 @dataclass(frozen=True)
 class ImageBatch:
-    """A chunk of images at one noise level, after their clean pass.
+    """A chunk of images at a noise level, after the clean pass.
 
     Attributes:
         ids: sample ids, which seed the noise.
@@ -97,10 +98,10 @@ class ImageBatch:
         at: the noise and its level.
         engine: computes further passes.
         logits: of the clean images (n, classes), float64.
-        predicted: their class (n,).
-        margins: the predicted class's logit minus each other one's (n, classes - 1).
-        grams: u_i^T S u_j of the margins' gradients (n, classes - 1, classes - 1), by noise, where recorded.
-        lost: number of noisy copies with non-finite logits, by image, counted by :meth:`noisy`.
+        predicted: class of each clean image (n,).
+        margins: logit of the predicted class minus each other logit (n, classes - 1).
+        grams: u_i^T S u_j of the recorded margin gradients (n, classes - 1, classes - 1), by noise.
+        lost: number of noisy copies with non-finite logits by image, as counted by :meth:`noisy`.
     """
 
     ids: Sequence[str]
@@ -127,11 +128,11 @@ class ImageBatch:
         labels: Tensor | None = None,
         gradients: Collection[str | None] = (),
     ) -> ImageBatch:
-        """Pass the clean images through the network once; one Jacobian serves all estimators that linearise under ``gradients``' noises.
+        """Pass the clean images through the network; one Jacobian serves all estimators that linearise under the noises ``gradients``.
 
-        Clipped noises share a second Jacobian, of the clipped network. The Jacobian has a separate pass: a network may round
+        Clipped noises share a second Jacobian, of the clipped network. The Jacobian takes a separate pass: a network may round
         differently while gradients are recorded, and no row may depend on the other estimators. With more than 33 classes
-        there is none here: :meth:`tangent` computes the margins that matter at its level.
+        it is omitted: :meth:`tangent` computes the margins that matter at its level.
 
         Args:
             engine: model and noises.
@@ -141,8 +142,8 @@ class ImageBatch:
             labels: class indices (n,); default: unknown.
             gradients: labels of the noises that estimators linearise under.
         """
-        # Allocate results before temporaries: with results between them, the C library (glibc below 2.38) would reuse none of the
-        # freed blocks, and hold as much as all passes together.
+        # Allocate results before temporaries: results in between would keep the C library (glibc below 2.38) from reusing freed
+        # blocks, so that it would hold the memory of all passes together.
         k = engine.classes - 1
         grams = {noise: torch.empty((len(x), k, k), dtype=torch.float64, device=x.device) for noise in gradients if k <= ALL}
         logits = engine.logits(x)
@@ -164,8 +165,8 @@ class ImageBatch:
         return replace(self, at=at, lost=Counter(), _fits={}, _tangents={})
 
     def select(self, keep: Tensor) -> ImageBatch:
-        """The images where ``keep`` (n,), bool, says so."""
-        ids = [one for one, stays in zip(self.ids, keep.tolist(), strict=True) if stays]
+        """The images where ``keep`` (n,), bool, is true."""
+        ids = list(compress(self.ids, keep.tolist()))
         grams = {noise: gram[keep] for noise, gram in self.grams.items()}
         parts = (self.logits[keep], self.predicted[keep], self.margins[keep], grams)
         return ImageBatch(ids, self.x[keep], self.labels[keep], self.at, self.engine, *parts)
@@ -177,7 +178,7 @@ class ImageBatch:
 
     @property
     def level(self) -> float:
-        """The level of the noise, in its own unit; 0 without one."""
+        """The noise level in its own unit; 0 without a level."""
         return self.at.number
 
     @property
@@ -187,25 +188,25 @@ class ImageBatch:
 
     @property
     def amplitude(self) -> float:
-        """The number that scales additive noise at this level: the covariance is amplitude^2 times the covariance of unit noise."""
+        """The scale of additive noise at this level: its covariance is amplitude^2 times the covariance of unit noise."""
         return self._process.amplitude(self.level, shape_of(self.x))
 
     @property
     def model(self) -> LogitModel:
-        """The model for passes in full precision; it clips if there is a noise that asks for it."""
+        """The model for passes in full precision; it clips pixels if the noise requires it."""
         return self.engine.model_under(self.at.noise) if self.at.noise in self.engine.noises else self.engine.model
 
     @property
     def latent_shape(self) -> tuple[int, ...]:
-        """The shape of the normal variables that make one noisy copy."""
+        """The shape of the normal variables behind a noisy copy."""
         return self.noise.latent_shape(shape_of(self.x))
 
     def normals(self, purpose: str, image: int, draws: int, start: int = 0) -> Iterator[Tensor]:
-        """Standard normal variables of an image for one purpose only, as blocks (n, *latent_shape)."""
+        """Standard normal variables of an image, reserved for a purpose, in blocks (n, *latent_shape)."""
         return self._process.blocks(f"{purpose}\x1f{self.ids[image]}", draws, shape_of(self.x), start)
 
     def scalars(self, purpose: str, image: int, draws: int) -> Iterator[Tensor]:
-        """Standard normal numbers of an image for one purpose only, as blocks (n,)."""
+        """Standard normal numbers of an image, reserved for a purpose, in blocks (n,)."""
         return self._process.scalars(f"{purpose}\x1f{self.ids[image]}", draws)
 
     def pixels(self, image: Tensor, z: Tensor) -> Tensor:
@@ -221,11 +222,11 @@ class ImageBatch:
         return self.noisy_pixels(self.x[image], [self.ids[b] for b in image.tolist()], z)
 
     def noisy_pixels(self, x: Tensor, ids: Sequence[str], z: Tensor) -> Tensor:
-        """Like :meth:`pixels`, for clean pixels and sample ids already looked up."""
+        """Like :meth:`pixels`, for given clean pixels and sample ids."""
         return self._process.noisy(x, z, self.level, ids=ids)
 
     def steady_rows(self) -> tuple[int, int]:
-        """Rows of a pass, and of one that differentiates a number a row, for searches whose decisions depend on the last digits."""
+        """Rows of a forward pass, and of a pass that differentiates one number per row, for searches that depend on the last digits."""
         engine, shape = self.engine, self.x.shape[1:]
         return engine.steady(engine.rows(shape)), engine.steady(engine.gradient_rows(shape, 1))
 
@@ -249,22 +250,22 @@ class ImageBatch:
     def noisy_logits(
         self, draws: int, images: Sequence[int] | None = None, *, start: int = 0, pairs: bool = False, frames: bool = False
     ) -> Iterator[tuple[NoisyBatch, Tensor]]:
-        """Noisy copies of some images (default: all) with their logits: :meth:`Engine.noisy_logits`; ``image`` counts among them."""
-        some = None if images is None or [*images] == [*range(len(self.x))] else list(images)
-        x, ids = (self.x, self.ids) if some is None else (self.x[some], [self.ids[b] for b in some])
+        """Noisy copies of some images (default: all) with their logits: :meth:`Engine.noisy_logits`; ``image`` is an index into these."""
+        subset = None if images is None or [*images] == [*range(len(self.x))] else list(images)
+        x, ids = (self.x, self.ids) if subset is None else (self.x[subset], [self.ids[b] for b in subset])
         return self.engine.noisy_logits(x, ids, self.at, draws, start=start, pairs=pairs, frames=frames)
 
     def noisy(self, draws: int) -> Iterator[tuple[Tensor, Tensor]]:
         """Logits of noisy copies, batch by batch: ``draws`` copies of each image in all.
 
-        The copies are those that `mc` sees. A copy whose logits are not finite counts as a failure: its logits become 0, and -1e30 for
-        the class of the clean image; the row's note says how many there were. The caller may keep and change the tensors.
+        `mc` uses the same copies. A copy with non-finite logits counts as a failure: its logits become 0, and -1e30 for
+        the class of the clean image; the row's note states their number. The caller may keep and change the tensors.
 
         Args:
             draws: noisy copies of each image.
 
         Yields:
-            logits, float64 (n, classes), and the index into the chunk of the image each row belongs to, int64 (n,).
+            logits, float64 (n, classes), and the image of each row as an index into the chunk, int64 (n,).
         """
         for batch, raw in self.noisy_logits(draws):
             logits, image = raw.to(torch.float64, copy=True), batch.image
@@ -275,17 +276,17 @@ class ImageBatch:
                 self.lost.update(image[broken].tolist())
             yield logits, image
 
-    def nearest(self, z: Tensor, kept: Kept | None = None) -> list[int]:
-        """The class of the smallest z (n, k): the likeliest flip; ``kept``: the classes, if they were selected."""
-        classes = self.others if kept is None else torch.where(kept.others < 0, kept.others[:, :1], kept.others)
-        found: list[int] = classes.gather(1, z.argmin(1, keepdim=True))[:, 0].tolist()
-        return found
+    def nearest(self, z: Tensor, selection: Selection | None = None) -> list[int]:
+        """The class of the smallest z (n, k), which is the likeliest flip; ``selection``: the selected classes, if any."""
+        classes = self.others if selection is None else torch.where(selection.others < 0, selection.others[:, :1], selection.others)
+        labels: list[int] = classes.gather(1, z.argmin(1, keepdim=True))[:, 0].tolist()
+        return labels
 
     def tangent(self, most: int | None = None) -> Tangent:
-        """Margins and gradients at the clean images, of all classes or of at most ``most`` that matter at this level.
+        """Margins and gradients at the clean images, of all classes or of the ``most`` classes that matter at this level.
 
         Raises:
-            ValueError: the clean pass has not recorded the gradients.
+            ValueError: the clean pass recorded no gradients.
         """
         if self.classes - 1 <= ALL:
             if self.at.noise not in self.grams:
@@ -298,7 +299,7 @@ class ImageBatch:
     def noisy_linear(self, draws: int, *, pairs: bool, groups: int, most: int | None = None) -> LinearFit:
         """Mean margins and gradients over noisy copies, in groups of draws; computed once for equal arguments.
 
-        Memory is images x groups x margins x pixels for any number of draws; at most ``most`` margins are selected.
+        Memory is images x groups x margins x pixels for any number of draws; ``most`` limits the margins.
         """
         key = (draws, pairs, groups, most)
         if key not in self._fits:
@@ -306,27 +307,27 @@ class ImageBatch:
         return self._fits[key]
 
     def _tangent(self, most: int | None) -> Tangent:
-        kept = self._all() if most is None else keep_margins(self.margins, self._slopes(), self.others, most)
-        k = kept.others.shape[1]
+        selection = self._all() if most is None else keep_margins(self.margins, self._slopes(), self.others, most)
+        k = selection.others.shape[1]
         rows = self.engine.gradient_rows(self.x.shape[1:], k)
         if most is not None and self.x.device.type == "cpu":
             rows = min(rows, _ALIKE_ROWS)
         mean = torch.empty((len(self.x), k), dtype=torch.float64, device=self.x.device)
         gram = torch.empty((len(self.x), k, k), dtype=torch.float64, device=self.x.device)
-        for part in kept.counts.argsort(stable=True).split(rows):  # images with similar numbers of margins share passes
+        for part in selection.counts.argsort(stable=True).split(rows):  # images with similarly many margins share passes
             full = padded(part, rows)
-            found = margin_gradients(self.model, self.x[full], self.predicted[full], None if most is None else kept.others[full])
-            g, u = (out[: len(part)] for out in found[1:])
+            outputs = margin_gradients(self.model, self.x[full], self.predicted[full], None if most is None else selection.others[full])
+            g, u = (out[: len(part)] for out in outputs[1:])
             mean[part], gram[part] = g.double(), self.gram(u, self.x[part])
-        return Tangent(mean, gram, kept)
+        return Tangent(mean, gram, selection)
 
-    def _all(self) -> Kept:
+    def _all(self) -> Selection:
         """The selection of all margins."""
         none = torch.zeros(len(self.x), dtype=torch.float64, device=self.x.device)
-        return Kept(self.others, torch.full_like(self.predicted, self.classes - 1), none, none)
+        return Selection(self.others, torch.full_like(self.predicted, self.classes - 1), none, none)
 
     def _slopes(self) -> Tensor:
-        """Estimated variance of each margin's tangent, (n, classes - 1): differences over a short step along each of 8 draws."""
+        """Estimated variance of each margin's tangent (n, classes - 1), by differences over a short step along each of 8 draws."""
         short = replace(self.at, level=self._process.additive.shrunk(self.level, _STEP))
         g = self._few_margins(short, pairs=False) - self.margins[:, None]
         return mean_over(g.square(), 1) / _STEP**2
@@ -346,40 +347,40 @@ class ImageBatch:
         return mean_over(even, 1), variance_over(even, 1) + mean_over(odd.square(), 1)
 
     def _noisy_linear(self, draws: int, pairs: bool, groups: int, most: int | None) -> LinearFit:
-        kept = self._all() if most is None else keep_margins(*self._moments, self.others, most)
-        n, k = kept.others.shape
+        selection = self._all() if most is None else keep_margins(*self._moments, self.others, most)
+        n, k = selection.others.shape
         per_unit = 2 if pairs else 1
         units = draws // per_unit
         mean = torch.zeros((n * groups, k), dtype=torch.float64, device=self.x.device)
         gradients = torch.zeros((n * groups, k, self.x[0].numel()), dtype=self.x.dtype, device=self.x.device)
         rows = self.engine.gradient_rows(self.x.shape[1:], k)
-        order = kept.counts.argsort(stable=True)
+        order = selection.counts.argsort(stable=True)
         x, ids = self.x[order], [self.ids[b] for b in order.tolist()]
         for batch in self.engine.noisy_batches(x, ids, self.at, draws, rows, pairs=pairs):
             image, full = order[batch.image], order[padded(batch.image, rows)]
-            found = margin_gradients(self.model, batch.padded, self.predicted[full], None if most is None else kept.others[full])
-            g, u = (out[: len(image)] for out in found[1:])
+            outputs = margin_gradients(self.model, batch.padded, self.predicted[full], None if most is None else selection.others[full])
+            g, u = (out[: len(image)] for out in outputs[1:])
             slot = image * groups + (batch.draw // per_unit) * groups // units
             mean.index_add_(0, slot, g.double())
             gradients.index_add_(0, slot, u)
         counts = torch.bincount(torch.arange(units, device=self.x.device) * groups // units, minlength=groups) * per_unit
         mean = mean.view(n, groups, k) / counts[:, None]
         gradients = gradients.view(n, groups, k, -1).div_(counts.to(gradients.dtype)[:, None, None])
-        return LinearFit(mean, gradients, counts, kept)
+        return LinearFit(mean, gradients, counts, selection)
 
 
-def keep_margins(mean: Tensor, variance: Tensor, others: Tensor, most: int) -> Kept:
-    """Select the margins with the smallest z = m / s: as few as leave out an estimated failure probability below 1e-4, 8 to ``most``.
+def keep_margins(mean: Tensor, variance: Tensor, others: Tensor, most: int) -> Selection:
+    """Select the fewest margins, smallest z = m / s first, that leave out an estimated failure probability below 1e-4; 8 to ``most``.
 
-    A variance from few draws is easily too small: it is raised half-way to the median over the image's classes where it is below
-    it. The number selected uses s a quarter larger still, and the estimate of what is left out uses s an eighth larger.
+    A variance from few draws is easily too small: below the median over the image's classes it is raised half-way to
+    the median. The number selected uses s a quarter larger still, and the estimate of the omitted probability uses s an eighth larger.
     For any set K of margins that contains the smallest z, P[K] - sum over the rest of Phi(-z) <= P[all] <= P[K] <= Phi(min z).
 
     Args:
         mean: estimated means m (images, margins), float64.
         variance: estimated variances s^2 (images, margins), float64.
-        others: class behind each margin (images, margins).
-        most: largest number of margins selected, fewer than there are.
+        others: class of each margin (images, margins).
+        most: largest number of selected margins, fewer than there are margins.
     """
     raised = torch.maximum(variance, (variance + _median(variance)) / 2)
     flat = raised <= 0
@@ -390,7 +391,7 @@ def keep_margins(mean: Tensor, variance: Tensor, others: Tensor, most: int) -> K
     chosen = torch.where(torch.arange(most, device=z.device) < counts[:, None], chosen, -1)
     z = z / _REPORTING
     beyond = torch.arange(z.shape[1], device=z.device) >= counts[:, None]
-    return Kept(
+    return Selection(
         others=chosen,
         counts=counts,
         failure=_left_out(z).gather(1, counts[:, None])[:, 0],
@@ -399,12 +400,12 @@ def keep_margins(mean: Tensor, variance: Tensor, others: Tensor, most: int) -> K
 
 
 def _median(variance: Tensor) -> Tensor:
-    """The lower median of each row (rows, 1), NaN where the row has one; torch's own is not deterministic on CUDA."""
+    """The lower median of each row (rows, 1), NaN if the row has a NaN; torch's own median is not deterministic on CUDA."""
     ranked = variance.sort(1).values  # NaN is last
     return torch.where(ranked[:, -1:].isnan(), torch.nan, ranked[:, (ranked.shape[1] - 1) // 2, None])
 
 
 def _left_out(z: Tensor) -> Tensor:
-    """min(Phi(z_0), sum_{j >= i} Phi(-z_j)): what leaving out all margins from i on can change; z ascending (images, margins)."""
+    """min(Phi(z_0), sum_{j >= i} Phi(-z_j)): the largest effect of leaving out the margins from i on; z ascending (images, margins)."""
     tail = normal_cdf(-z).flip(1).cumsum(1).flip(1)
     return torch.minimum(tail, normal_cdf(z[:, :1]))

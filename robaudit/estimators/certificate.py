@@ -1,4 +1,4 @@
-"""The rows of estimators of certified radii."""
+"""Results of the estimators of certified radii."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from robaudit.quantities import Interval, IntervalKind
 from robaudit.results import Certificate, Result
 
 CERTIFICATE = Interval(IntervalKind.LOWER_BOUND)
-"""How to read a certified radius: the true one is at least as large, with the stated confidence."""
+"""A certified radius is a lower bound: the true radius is at least as large, with the stated confidence."""
 UNSTATED = Certificate()
 
 
@@ -27,8 +27,8 @@ def certificate(
     """The result of one image.
 
     Args:
-        radius: the class provably stays the same within it; negative: nothing is certified.
-        of_class: the class that is certified; None: the estimator abstains.
+        radius: within it the class provably stays the same; negative: nothing is certified.
+        of_class: the certified class; None: the estimator abstains.
         predicted: the class of the clean image.
         passes: forwards and backwards, the clean pass included.
         note: a remark for the reader of the row.

@@ -27,24 +27,24 @@ _USUAL_TO_DECIDE = 2000
 
 
 class CertifiedRadius(Estimator):
-    """R such that no perturbation of a norm below R changes the class that most noisy copies are given (randomized smoothing).
+    """R such that no perturbation of norm below R changes the majority class of the noisy copies (randomized smoothing).
 
-    ``selection`` copies choose the class, ``samples`` others bound its probability from below (Clopper-Pearson, one-sided), and
-    R = sigma Phi^-1(p_lower) in l2 for Gaussian noise; :mod:`robaudit.numerics.smoothing` has the other two. The certificate is wrong
-    with probability ``alpha`` at most, for each image. Where p_lower is at most 1/2 it abstains: value 0, no class.
+    ``selection`` copies choose the class, ``samples`` further copies bound its probability from below (Clopper-Pearson, one-sided), and
+    R = sigma Phi^-1(p_lower) in l2 for Gaussian noise; :mod:`robaudit.numerics.smoothing` has the others. The certificate is wrong
+    with probability ``alpha`` at most, for each image. If p_lower is at most 1/2 it abstains: value 0, no class.
 
-    It is about the *smoothed* classifier, the vote, whose class may differ from the clean image's; a note says so.
+    It certifies the *smoothed* classifier, the vote, whose class may differ from the class of the clean image; a note says so.
 
-    With ``decide`` an image is analysed after 16, 24, 32, ... copies and stops when it is certain, at level alpha, that R is at least
-    this radius, or nearly certain that all copies would not certify it (:class:`robaudit.numerics.smoothing.Question`). The answers equal
-    those from all copies except for images whose R is within about a percent of the radius; the values themselves mean little.
+    With ``decide`` an image is analysed after 16, 24, 32, ... copies and stops once it is certain, at level alpha, that R is at least
+    this radius, or nearly certain that all copies would not certify it (:class:`robaudit.numerics.smoothing.Question`). The decisions are
+    the same as with all copies unless R is within about a percent of the radius; the values themselves mean little.
 
     Args:
         samples: copies that bound the probability; the largest radius they can certify grows as sqrt(log samples).
         selection: copies that choose the class.
         alpha: probability of a wrong certificate, for each image.
         norm: of the perturbations: l2 under gaussian noise, l1 under laplace noise and uniform noise in the box.
-        decide: a radius: stop when it is clear whether R is at least this.
+        decide: a radius: stop once it is clear whether R is at least as large.
 
     Source: Cohen, Rosenfeld and Kolter 2019, Certified adversarial robustness via randomized smoothing, CERTIFY.
     """
@@ -83,14 +83,14 @@ class CertifiedRadius(Estimator):
         return 1 + self.selection + (self.samples if self.decide is None else min(self.samples, _USUAL_TO_DECIDE)), 0
 
     def unfit(self, form: Noise) -> str:
-        """Refuse noise without a theorem, or with one for another norm."""
+        """Refuse noise without a theorem, or with a theorem for another norm."""
         theorem = theorem_of(form)
         if theorem is None:
             return "certificates are known for gaussian (l2), laplace (l1) and uniform noise in the box (l1)"
         return "" if theorem.norm == self.norm else f"its certificates are in {theorem.norm} (norm: {theorem.norm})"
 
     def unfit_at(self, form: Noise, level: float) -> str:
-        """Refuse a radius that no draws could certify."""
+        """Refuse a radius that even all draws cannot certify."""
         theorem = theorem_of(form)
         if self.decide is None or theorem is None:
             return ""
@@ -104,10 +104,10 @@ class CertifiedRadius(Estimator):
         if self.decide is None:
             chosen = [_chosen(votes) for votes in count_votes(batch, range(len(batch.x)), 0, self.selection).tolist()]
             counts = count_votes(batch, range(len(batch.x)), self.selection, self.samples).cpu().numpy()
-            bounds = [self._bound(theorem, batch.level, votes, one.label) for votes, one in zip(counts.tolist(), chosen, strict=True)]
+            bounds = [self._bound(theorem, batch.level, votes, top.label) for votes, top in zip(counts.tolist(), chosen, strict=True)]
         else:
             chosen = in_rounds(len(batch.x), self.selection, lambda *part: count_votes(batch, *part).cpu().numpy(), self._select)
-            bounds = self._decide(batch, theorem, self.decide, np.array([one.label for one in chosen]))
+            bounds = self._decide(batch, theorem, self.decide, np.array([top.label for top in chosen]))
         rows = zip(chosen, bounds, batch.predicted.tolist(), strict=True)
         largest = largest_radius(theorem, batch.level, self.samples, self.alpha if self.decide is None else last_alpha(self.alpha))
         return [(self._estimate(*row, largest),) for row in rows]
@@ -117,7 +117,7 @@ class CertifiedRadius(Estimator):
         return _Bound(p, theorem.radius(p, level), votes[label], self.samples, votes[-1])
 
     def _select(self, images: NDArray[np.int64], votes: Counts, draws: int) -> list[_Chosen | None]:
-        """Stop once no later copy of the selection can change the class."""
+        """Stop once the remaining copies cannot change the class."""
         ahead = np.sort(votes[:, :-1], axis=1)
         clear = ahead[:, -1] - (ahead[:, -2] if ahead.shape[1] > 1 else 0) > self.selection - draws
         return [_chosen(row) if done or draws >= self.selection else None for done, row in zip(clear.tolist(), votes.tolist(), strict=True)]
@@ -126,8 +126,8 @@ class CertifiedRadius(Estimator):
         question = Question(theorem, batch.level, radius, self.samples, self.alpha)
 
         def count(images: Sequence[int], start: int, draws: int) -> Counts:
-            found: Counts = count_votes(batch, images, self.selection + start, draws).cpu().numpy()
-            return found
+            votes: Counts = count_votes(batch, images, self.selection + start, draws).cpu().numpy()
+            return votes
 
         def look(images: NDArray[np.int64], votes: Counts, draws: int) -> list[_Bound | None]:
             kept = votes[np.arange(len(images)), label[images]]
@@ -143,7 +143,7 @@ class CertifiedRadius(Estimator):
         open_ = self.decide is not None and bound.draws < self.samples and bound.radius < self.decide
         lost = chosen.not_finite + bound.not_finite
         remarks = (
-            (not certified and not open_, "abstains: no class is sure of a majority"),
+            (not certified and not open_, "abstains: no class has a significant majority"),
             (open_, f"stopped: {self.samples} copies would not certify {self.decide:g}" if self.decide is not None else ""),
             (chosen.label != predicted, "the vote's class differs from the clean image's"),
             (lost > 0, f"{lost} noisy copies gave non-finite logits, counted as votes for no class"),
@@ -162,7 +162,7 @@ class CertifiedRadius(Estimator):
 
 
 class _Chosen(NamedTuple):
-    """The class with the most votes of the selection, and the number of copies."""
+    """The selected class, with the most votes, and the number of copies."""
 
     label: int
     draws: int
@@ -170,12 +170,12 @@ class _Chosen(NamedTuple):
 
 
 class _Bound(NamedTuple):
-    """The bound from the copies after the selection.
+    """The bound from the copies drawn after the selection.
 
     Attributes:
-        p: lower bound of the probability of the class.
-        radius: the radius that p certifies.
-        kept: copies with the class.
+        p: lower bound of the class probability.
+        radius: certified by p.
+        kept: copies classified as the class.
         draws: number of copies.
         not_finite: copies whose logits were not finite.
     """
@@ -197,6 +197,6 @@ def theorem_of(form: Noise) -> Theorem | None:
 
 
 def _chosen(votes: list[int]) -> _Chosen:
-    """The class with the most votes, the first of several."""
+    """The class with the most votes, the first if several tie."""
     most = max(votes[:-1])
     return _Chosen(votes.index(most), sum(votes), votes[-1])

@@ -17,7 +17,7 @@ from robaudit.results import CleanImage, Result
 class Difficulty(Estimator):
     """g = log(p_y / (1 - p_y)) = z_y - log sum_{j != y} exp(z_j), p the softmax scores of the clean image: larger is easier.
 
-    It equals -log(exp(CE) - 1) of the cross-entropy CE, which rounds to infinity if the network is confident; this form does not.
+    It equals -log(exp(CE) - 1) for the cross-entropy CE, which rounds to infinity if the network is confident; this form does not.
 
     Args:
         target: the class y.
@@ -44,7 +44,7 @@ class Difficulty(Estimator):
         return 1, 0
 
     def estimate(self, batch: ImageBatch) -> list[Result]:
-        """g of each image, without uncertainty; with its margin."""
+        """g of each image, which is exact, with its margin."""
         y = batch.labels if self.target == "label" else batch.predicted
         return [
             Result(g, lower=g, upper=g, flips_to=None, forwards=1, backwards=0, interval=self.interval, clean=CleanImage(margin))

@@ -1,4 +1,4 @@
-"""All passes through the network, clean, noisy and differentiated, in full batches."""
+"""All passes through the network (clean, noisy and differentiated) in full batches."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ _CPU_ROWS, _CUDA_ROWS, _FEWEST_ROWS = 128, 4096, 8
 _SINGLE_ROWS = 64  # on the CPU, of passes with a single gradient
 _TAIL = 8
 _GRADIENT_BYTES = 2**28  # in one pass, at most
-_PASS_SHARE = 0.25  # share of the free memory; the rest is for the chunk, its noise and fragmentation
-_CAUTION = 4  # a batch may take more than the sum of its rows: libraries choose another algorithm
-_POOL_SHARE = 0.125  # of the free memory of a CUDA device, for draws that are chosen from again and again
+_PASS_SHARE = 0.25  # of the free memory; the rest is for the chunk, its noise and fragmentation
+_CAUTION = 4  # a batch may take more than the sum of its rows, as libraries change algorithm
+_POOL_SHARE = 0.125  # of the free memory of a CUDA device, for draws that are reused
 _COPIES = 3  # bytes of a pass's gradients: float32, and a float64 copy
 
 
 @dataclass(frozen=True, slots=True)
 class NoisyBatch:
-    """Noisy copies of a chunk's images; valid until the next one is asked for.
+    """Noisy copies of a chunk's images; valid until the next batch is requested.
 
     Attributes:
         x: (n, channels, height, width).
-        image: index of the image each row belongs to (n,).
-        draw: number of the draw (n,).
-        padded: x, padded with copies of its last row to a multiple of 8 rows, which networks run fastest on.
+        image: image of each row (n,).
+        draw: number of each draw (n,).
+        padded: x, padded with copies of its last row to a multiple of 8 rows, the fastest sizes for networks.
     """
 
     x: Tensor
@@ -48,7 +48,7 @@ class NoisyBatch:
 
 
 class Fit(NamedTuple):
-    """The most rows that fit into memory, as measured, for a forward pass and for a differentiated pass."""
+    """The most rows that fit into memory, as measured, in a forward pass and in a differentiated pass."""
 
     rows: int
     gradient_rows: int
@@ -57,18 +57,18 @@ class Fit(NamedTuple):
 class Engine:
     """Runs a network over clean and noisy images in batches of a fixed size.
 
-    On the CPU the batch size is a fixed function of the image shape (about 3 * 2^16 values, 8 to 128 rows: more overflow the
-    caches of the convolutional networks measured), so that timing never changes a byte; CUDA takes as many rows as fit, up to 4,096.
+    On the CPU the batch size is a fixed function of the image shape (about 3 * 2^16 values, 8 to 128 rows: more would overflow
+    the caches, as measured on convolutional networks), so that timing never changes a byte; CUDA takes as many rows as fit, up to 4,096.
 
     Args:
         model: pixels -> logits.
-        noises: the run's noises by label, and under None the random numbers of estimators without noise; a single one is
+        noises: the run's noises by label, and under None the RNG for noise-free estimators; a single process is
             the run's isotropic Gaussian noise.
         classes: number of logits.
-        batch_size: rows in one pass, or None for the rule.
+        batch_size: rows of a pass, or None for the rule.
         noisy: the model for noisy forward passes without gradients, in a lower precision; default: the model.
-        fit: the most rows in a pass that memory allows, for the rule; None: not measured.
-        free: bytes of memory, a share of which bounds the gradients of a pass; default, and on the CPU never more: 256 MB.
+        fit: the most rows of a pass that fit into memory, for the rule; None: not measured.
+        free: free bytes of memory: a share of them bounds the gradients of a pass; the bound is 256 MB by default, and at most on the CPU.
     """
 
     def __init__(
@@ -94,14 +94,14 @@ class Engine:
 
     @contextmanager
     def counting(self, passed: Callable[[int], None]) -> Iterator[None]:
-        """Report rows through the network, pass by pass, within the block; a differentiated row counts threefold."""
+        """Report the rows of every pass through the network within the block; a differentiated row counts threefold."""
 
-        def told(_: nn.Module, arguments: tuple[Tensor, ...], __: object) -> None:
+        def report(_: nn.Module, arguments: tuple[Tensor, ...], __: object) -> None:
             differentiated = torch.is_grad_enabled() and arguments[0].requires_grad
             passed(len(arguments[0]) * (1 + 2 * differentiated))
 
-        models = {id(model.network): model for model in self.models}  # clipping or rounding copies share the hooks
-        handles = [model.register_forward_hook(told) for model in models.values()]
+        models = {id(model.network): model for model in self.models}  # clipping or rounding copies share the network and its hooks
+        handles = [model.register_forward_hook(report) for model in models.values()]
         try:
             yield
         finally:
@@ -110,22 +110,22 @@ class Engine:
 
     @property
     def models(self) -> list[LogitModel]:
-        """The model, and the model of noisy passes if it differs."""
+        """The model, and the model for noisy passes if it differs."""
         return [self.model] if self._noisy is self.model else [self.model, self._noisy]
 
     def batch_sizes(self, shape: Sequence[int], *, gradients: bool = False) -> list[int]:
-        """The possible numbers of rows, ascending, of forward or differentiated passes for images of this shape."""
+        """The possible batch sizes, ascending, of forward or differentiated passes over images of this shape."""
         most = self.steady(self.gradient_rows(shape, 1)) if gradients else self.rows(shape)
         return [*range(_TAIL, most, _TAIL), most]
 
     def rows(self, shape: Sequence[int]) -> int:
-        """Rows in one forward pass for images of this shape."""
+        """Rows of a forward pass over images of this shape."""
         if self._batch_size is not None:
             return self._batch_size
         return rows_by_rule(shape, self.model.device, self._most_rows)
 
     def halve(self, shape: Sequence[int]) -> int | None:
-        """Halve the rows in a pass after running out of memory; return the number, or None if it is one already."""
+        """Halve the rows of a pass after running out of memory; return their number, or None if it is 1 already."""
         rows = self.rows(shape)
         if rows == 1:
             return None
@@ -135,12 +135,12 @@ class Engine:
         return self._batch_size
 
     def gradient_rows(self, shape: Sequence[int], margins: int) -> int:
-        """Rows in a pass in which ``margins`` margins are differentiated.
+        """Rows of a pass that differentiates ``margins`` margins.
 
-        On CUDA as many as fit, if measured; else a quarter of a forward pass. On the CPU it is a quarter of the rule's number,
+        On CUDA as many as fit, if measured; else a quarter of a forward pass. On the CPU a quarter of the rule's number,
         up to the batch size: a network would round a quarter of a small batch differently, and no batch
-        size may change a byte. With a single margin, 64 rows are the fastest there (measured on four networks, 16 to
-        128 rows: up to 1.5 times as fast as a quarter). The gradients themselves stay under their share of the memory.
+        size may change a byte. With a single margin, 64 rows are fastest on the CPU (measured on four networks, 16 to
+        128 rows: up to 1.5 times as fast as a quarter). The gradients themselves stay within their share of the memory.
         """
         row = math.prod(shape) * margins * torch.finfo(self.model.dtype).bits // 8
         rows, most = self.rows(shape), self._most_gradient_rows
@@ -160,7 +160,7 @@ class Engine:
         return rows if self._halved or self.model.device.type != "cpu" else _full(rows, rows + _TAIL)
 
     def model_under(self, noise: str | None) -> LogitModel:
-        """The model for this noise's copies: it clips their pixels if the noise asks for it."""
+        """The model for copies under this noise: it clips their pixels if the noise requires it."""
         return self.model.clipping(self.noises[noise].noise.clip)
 
     def logits(self, x: Tensor) -> Tensor:
@@ -192,9 +192,9 @@ class Engine:
         pairs: bool = False,
         frames: bool = False,
     ) -> Iterator[NoisyBatch]:
-        """Yield noisy copies of the x_b in full batches, image by image; with pairs draw 2i is that of +z_i and draw 2i + 1 that of -z_i.
+        """Yield noisy copies of the x_b in full batches, image by image; with pairs, draw 2i uses +z_i and draw 2i + 1 uses -z_i.
 
-        ``start`` leaves out the first draws (with pairs: an even number of them); :attr:`NoisyBatch.draw` counts from 0 all the same.
+        ``start`` skips the first draws (with pairs: an even number); :attr:`NoisyBatch.draw` still counts from 0.
         With frames the z_i are coupled.
         """
         standard = self.noises[at.noise].frames if frames else self.noises[at.noise].blocks
@@ -211,7 +211,7 @@ class Engine:
             yield NoisyBatch(full[:filled], index // draws, index % draws, full)
 
     def pool(self, x: Tensor, ids: Sequence[str], noise: str | None) -> DrawPool | None:
-        """A cache on a CUDA device for the draws of :meth:`chosen_logits`."""
+        """A cache on the CUDA device for the draws of :meth:`chosen_logits`."""
         room = free_bytes(x.device) if x.device.type != "cpu" else 0
         return self.noises[noise].pool(ids, shape_of(x), int(_POOL_SHARE * room))
 
@@ -225,28 +225,28 @@ class Engine:
         draws: Sequence[NDArray[np.int64]],
         pool: DrawPool | None = None,
     ) -> Iterator[Tensor]:
-        """Logits of chosen draws of some images, each at a level of its own, in inference mode.
+        """Logits of chosen draws of some images, each image at its own level, in inference mode.
 
         Args:
             x: images (n, channels, height, width).
             ids: their sample ids.
             noise: the noise's label.
             images: indices into x.
-            levels: one for each of ``images``.
-            draws: draw numbers for each, ascending; the same draws as in :meth:`noisy_batches`.
-            pool: of these images, from :meth:`pool`.
+            levels: a level for each of ``images``.
+            draws: draw numbers for each of ``images``, ascending; the same draws as in :meth:`noisy_batches`.
+            pool: a cache for the images x, from :meth:`pool`.
 
         Yields:
             (rows, classes): image by image, in the order of its draws.
         """
         source, rows, shape = self.noises[noise], self.rows(x.shape[1:]), shape_of(x)
         model = self._noisy.clipping(source.noise.clip)
-        kept = None if pool is None else pool.holding(images, max(int(numbers[-1]) for numbers in draws) + 1, x)
-        if kept is not None:
-            yield from self._pooled_logits(model, x, source, images, levels, draws, kept)
+        cached = None if pool is None else pool.holding(images, max(int(numbers[-1]) for numbers in draws) + 1, x)
+        if cached is not None:
+            yield from self._pooled_logits(model, x, source, images, levels, draws, cached)
             return
-        wanted = [(ids[b], numbers) for b, numbers in zip(images, draws, strict=True)]
-        parts = ((images[which], levels[which], z) for which, z in source.chosen(wanted, shape))
+        requests = [(ids[b], numbers) for b, numbers in zip(images, draws, strict=True)]
+        parts = ((images[which], levels[which], z) for which, z in source.chosen(requests, shape))
         for filled, full in self._filled(x, ids, noise, parts, rows, sum(map(len, draws))):
             yield _logits(model, full, filled)
 
@@ -258,7 +258,7 @@ class Engine:
         images: Sequence[int],
         levels: Sequence[float],
         draws: Sequence[NDArray[np.int64]],
-        kept: Tensor,
+        cached: Tensor,
     ) -> Iterator[Tensor]:
         """:meth:`chosen_logits` of draws on the device: a batch is a single operation for any mix of images."""
         rows, sizes = self.rows(x.shape[1:]), [len(numbers) for numbers in draws]
@@ -266,13 +266,13 @@ class Engine:
         at = torch.from_numpy(where).to(x.device, non_blocking=True)
         level = torch.from_numpy(np.repeat(levels, sizes)).to(x.device, x.dtype, non_blocking=True)[:, None, None, None]
         for (image, draw), part in zip(at.split(rows, 1), level.split(rows), strict=True):
-            pixels = source.noise.noisy_rows(x[image], kept[image, draw].to(x.dtype), part)
+            pixels = source.noise.noisy_rows(x[image], cached[image, draw].to(x.dtype), part)
             yield _logits(model, padded(pixels, rows), len(pixels))
 
     def _filled(
         self, x: Tensor, ids: Sequence[str], noise: str | None, parts: Iterable[tuple[int, float, Tensor]], rows: int, total: int
     ) -> Iterator[tuple[int, Tensor]]:
-        """Batches of noisy copies made of (image, level, z (n, *latent_shape)), padded, and the rows without padding; ``total`` in all."""
+        """Fill padded batches with ``total`` noisy copies from (image, level, z (n, *latent_shape)); yield (rows before padding, batch)."""
         source = self.noises[noise]
         buffer = torch.empty((rows, *shape_of(x)), dtype=x.dtype, device=x.device).contiguous(memory_format=self.model.memory_format)
         done = filled = 0
@@ -281,9 +281,9 @@ class Engine:
             while len(z):
                 take = min(len(z), rows - filled)
                 part = buffer[filled : filled + take]
-                made = source.noisy(x[b : b + 1], z[:take], level, ids=[ids[b]], out=part)
-                if made is not part:
-                    part.copy_(made)
+                copies = source.noisy(x[b : b + 1], z[:take], level, ids=[ids[b]], out=part)
+                if copies is not part:
+                    part.copy_(copies)
                 z, filled = z[take:], filled + take
                 if filled == rows or done + filled == total:
                     full = _full(filled, rows)
@@ -300,7 +300,7 @@ def _logits(model: LogitModel, padded: Tensor, rows: int) -> Tensor:
 
 
 def padded(x: Tensor, most: int) -> Tensor:
-    """x and copies of its last row, a multiple of 8 rows, ``most`` at most: on the CPU a row has the same bits in any such batch."""
+    """Pad x with copies of its last row to a multiple of 8 rows, ``most`` at most: on the CPU a row then has the same bits in any batch."""
     missing = _full(len(x), most) - len(x)
     return torch.cat([x, x[-1:].expand(missing, *x.shape[1:])]) if missing else x
 
@@ -310,9 +310,9 @@ def _full(rows: int, most: int) -> int:
 
 
 def rows_by_rule(shape: Sequence[int], device: torch.device, most: int | None = None) -> int:
-    """Rows in one forward pass: a power of two by the values of an image and the kind of device, ``most`` at most.
+    """Rows of a forward pass: a power of two that depends on the size of an image and the kind of device, ``most`` at most.
 
-    On CUDA, where a pass was measured, memory alone decides, up to 4,096 rows.
+    If a pass on CUDA was measured, memory alone decides, up to 4,096 rows.
     """
     cuda = device.type != "cpu"
     wanted = (_CUDA_VALUES if cuda else _CPU_VALUES) / math.prod(shape)
@@ -327,33 +327,33 @@ def _power_of_two(number: float) -> int:
     return 1 << math.floor(math.log2(max(1.0, number)))
 
 
-def rows_that_fit(measure: Callable[[int], int], wanted: int, budget: int) -> int:
-    """Rows of a pass, ``wanted`` at most: doubled from one on for as long as twice the measured peak stays within the budget.
+def rows_that_fit(measure: Callable[[int], int], most: int, budget: int) -> int:
+    """Rows of a pass, at most ``most``: doubled from 1 while twice the measured peak stays within the budget.
 
     Args:
         measure: the peak bytes of a pass with this many rows.
-        wanted: the most rows.
+        most: largest number of rows.
         budget: bytes that a pass may take.
     """
     rows = 1
-    while rows < wanted:
+    while rows < most:
         taken = measure(rows)
-        if _CAUTION * taken * wanted <= rows * budget:
-            return wanted
+        if _CAUTION * taken * most <= rows * budget:
+            return most
         if 2 * taken > budget:
             break
         rows *= 2
-    return min(rows, wanted)
+    return min(rows, most)
 
 
 def pass_bytes(model: LogitModel, image: Tensor, rows: int, *, gradient: bool = False) -> int:
-    """Peak bytes of a pass, beyond those held before; measured on a second pass, as libraries keep workspace from the first.
+    """Peak bytes of a pass, beyond the bytes held before; measured on a second pass, as libraries keep workspace from the first.
 
     Args:
         model: pixels -> logits.
         image: (channels, height, width); all rows are copies of it.
         rows: number of rows.
-        gradient: whether the pass is differentiated, too.
+        gradient: whether the pass is differentiated.
     """
 
     def work() -> None:
@@ -372,8 +372,8 @@ def fitting_rows(noisy: LogitModel, exact: LogitModel | None, image: Tensor, fre
     """The most rows of passes that fit into a quarter of the free memory, extrapolated from small passes.
 
     Args:
-        noisy: the network of noisy passes.
-        exact: the network of passes that are differentiated; None if there are none.
+        noisy: the network for noisy passes.
+        exact: the network for differentiated passes; None if there are none.
         image: one image, for its shape.
         free: bytes of the device's memory for passes and chunk.
     """

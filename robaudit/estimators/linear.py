@@ -9,7 +9,7 @@ from pydantic import Field
 from torch import Tensor
 
 from robaudit.estimators.base import Estimator, Need
-from robaudit.estimators.batch import ALL, Kept
+from robaudit.estimators.batch import ALL, Selection
 from robaudit.numerics.margins import mv_sigmoid
 from robaudit.numerics.mvn import mvn_cdf
 from robaudit.quantities import P_ROBUST, Quantity
@@ -21,11 +21,11 @@ _VISIBLE, _VISIBLE_ERROR = 5e-4, 2e-3
 
 
 class FewClasses(Estimator):
-    """An estimator that differentiates the margins of the classes that can matter.
+    """An estimator that differentiates only the margins of classes that can matter.
 
-    With at most 33 classes all margins are differentiated. With more, 8 further forward passes estimate mean and standard deviation
-    of every margin; the 8 to ``classes`` smallest in units of their standard deviation are selected, until those left out hold less
-    than about 1e-4 of failure. Where more than 5e-4 may be missing, ``note`` says so: an estimate, not a bound.
+    With at most 33 classes all margins are differentiated. With more, 8 further forward passes estimate the mean and standard deviation
+    of every margin; the 8 to ``classes`` smallest in units of their standard deviation are selected, until the omitted margins hold less
+    than about 1e-4 of failure probability. If more than 5e-4 may be missing, ``note`` says so: an estimate, not a bound.
     """
 
     quantity: ClassVar[Quantity] = P_ROBUST
@@ -39,20 +39,20 @@ class FewClasses(Estimator):
 
 
 def cdf_notes(error: Tensor) -> list[str]:
-    """A remark if the numerical error of the normal CDF (3 standard errors) could show in the third decimal."""
+    """A note for each image if the numerical error of the normal CDF (3 standard errors) could show in the third decimal."""
     return [f"normal CDF within {e:.1g}" if e > _VISIBLE_ERROR else "" for e in error.tolist()]
 
 
-def linked(link: Link, z: Tensor, r: Tensor, kept: Kept, images: int) -> tuple[Tensor, Tensor | None, list[str]]:
-    """Probabilities of all rows of standardised margins (rows, k), of which the first are the images' values; the numerical errors of the
-    normal CDF, if it is one; and a note for each image where an error, or the estimated effect of classes left out, could show.
+def linked(link: Link, z: Tensor, r: Tensor, selection: Selection, images: int) -> tuple[Tensor, Tensor | None, list[str]]:
+    """Probabilities of standardised margins (rows, k), where the first rows are the images' values; numerical errors of the normal CDF,
+    or None; and a note for each image if an error, or the estimated effect of omitted classes, could show.
     """
     if link == "mv_sigmoid":
-        found, errors, notes = mv_sigmoid(z), None, [""] * images
+        probabilities, errors, notes = mv_sigmoid(z), None, [""] * images
     else:
-        found, errors = mvn_cdf(z, r)
-        found, notes = found.clamp(0, 1), cdf_notes(errors[:images])
-    p = found[:images]
-    missing = kept.odds_effect(p) if errors is None else torch.minimum(kept.failure, p)
+        probabilities, errors = mvn_cdf(z, r)
+        probabilities, notes = probabilities.clamp(0, 1), cdf_notes(errors[:images])
+    p = probabilities[:images]
+    missing = selection.odds_effect(p) if errors is None else torch.minimum(selection.failure, p)
     remarks = [f"classes left out: about {m:.0e} of failure (estimated)" if m > _VISIBLE else "" for m in missing.tolist()]
-    return found, errors, ["; ".join(filter(None, pair)) for pair in zip(notes, remarks, strict=True)]
+    return probabilities, errors, ["; ".join(filter(None, pair)) for pair in zip(notes, remarks, strict=True)]

@@ -1,4 +1,4 @@
-"""Certificates from a Lipschitz constant: compute or declare the constant, and check it against the images."""
+"""Certificates from a Lipschitz constant, computed or declared, and checked against the images."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from robaudit.quantities import CERTIFIED, Interval, Quantity
 from robaudit.spec.fields import SpecSection
 
 _FURTHEST = 1e9
-"""Stands for an infinite radius, of logits that do not depend on the pixels."""
+"""Stands for an infinite radius, where logits do not depend on the pixels."""
 _ROUNDING = 8
-"""Rounding of logits, in units in the last place of the largest."""
+"""Rounding of logits, in units in the last place of the largest logit."""
 
 
 class Declared(SpecSection):
-    """A constant K of the whole map from pixels in [0, 1], before normalisation, to logits.
+    """A declared Lipschitz constant K of the whole map from pixels in [0, 1], before normalisation, to logits.
 
     Args:
         l2: |z(x) - z(y)|_2 <= l2 |x - y|_2.
         linf: |z(x) - z(y)|_inf <= linf |x - y|_inf.
-        source: where it is from; printed with the results.
+        source: where the constant is from; printed with the results.
     """
 
     l2: float | None = Field(None, gt=0, allow_inf_nan=False, description="K in l2, from pixels in [0, 1] to logits")
@@ -45,7 +45,7 @@ class Declared(SpecSection):
 
     @property
     def constants(self) -> dict[str, float]:
-        """The given constants, by norm."""
+        """The declared constants by norm."""
         return {norm: value for norm, value in (("l2", self.l2), ("linf", self.linf)) if value is not None}
 
 
@@ -53,7 +53,7 @@ class LipschitzCertificate(ByNorm):
     """An estimator of certified radii that needs a Lipschitz constant of the network.
 
     Args:
-        lipschitz: a constant of the logits with its source; without one it is computed (:func:`robaudit.models.lipschitz.lipschitz_bound`).
+        lipschitz: a constant of the logits with its source; default: computed (:func:`robaudit.models.lipschitz.lipschitz_bound`).
     """
 
     quantity: ClassVar[Quantity] = CERTIFIED
@@ -64,7 +64,7 @@ class LipschitzCertificate(ByNorm):
     )
 
     def check_model(self, model: LogitModel, image: Tensor) -> None:
-        """Refuse a network without a constant, before the run."""
+        """Refuse a network without a constant before the run."""
         if self.lipschitz is None:
             lipschitz_bound(model, image)
 
@@ -76,11 +76,11 @@ class LipschitzCertificate(ByNorm):
         """
         model, pixels = batch.engine.model, batch.x[0].numel()
         if self.lipschitz is None:
-            found = lipschitz_bound(model, batch.x[0])
+            bound = lipschitz_bound(model, batch.x[0])
         else:
-            found = Lipschitz.of_declared(self.lipschitz.constants, batch.classes, pixels)
-        _refuse_contradicted(found, batch)
-        return found
+            bound = Lipschitz.of_declared(self.lipschitz.constants, batch.classes, pixels)
+        _refuse_contradicted(bound, batch)
+        return bound
 
     def remark(self) -> str:
         """The source of a declared constant, for the row's note."""
@@ -90,16 +90,16 @@ class LipschitzCertificate(ByNorm):
 def rounding(batch: ImageBatch, logits: Tensor, constants: Tensor, span: float = 0.0) -> Tensor:
     """The most that rounding may add to margins: eps (8 max |z| + K max(span, sqrt(pixels))).
 
-    The rounding of a layer is as if its input were off by about eps of its size, which the layers behind it carry on no faster than the
-    constant says: the second term matters if the terms of a product nearly cancel, or the constant is huge. If a large number
-    is added and taken away again, the values in between are larger than the pixels can make them: the span. A network with a margin
-    below it cannot be told from one with another class nearby, and nothing is certified.
+    The rounding of a layer acts as if its input were off by about eps times its size, which later layers amplify by at most the
+    constant: the second term matters if the terms of a product nearly cancel, or the constant is huge. If a large number
+    is added and subtracted again, intermediate values (the span) exceed what the pixels alone could cause. A network with a margin
+    below the bound cannot be told from a network with another class nearby, so nothing is certified.
 
     Args:
         batch: the chunk.
         logits: (rows, classes).
         constants: K of margins in l2 (rows, ...).
-        span: of the bound; 0: not known.
+        span: of the bound; 0: unknown.
 
     Returns:
         (rows, ...).
@@ -116,7 +116,7 @@ def furthest(margin: Tensor, constant: Tensor) -> Tensor:
 
 
 def _refuse_contradicted(bound: Lipschitz, batch: ImageBatch) -> None:
-    """Compare each image of the chunk with the next: no difference of logits may have changed faster than the bound says."""
+    """Compare each image of the chunk with the next: no difference of logits may change faster than the bound allows."""
     logits, x = batch.logits, batch.x.double()
     for a, b in zip(range(len(x)), range(1, len(x)), strict=False):
         moved, apart = logits[a] - logits[b], (x[a] - x[b]).flatten()

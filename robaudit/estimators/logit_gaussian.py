@@ -37,14 +37,14 @@ GROUPS = 8
 FALSE_ALARMS = 0.01
 COMPETITIVE = 64
 _EDGE = 1e-15
-_LOGITS = {"cpu": 1 << 21, "other": 1 << 26}  # of noisy copies, held at once
-_VALUES = {"cpu": 1 << 17, "other": 1 << 24}  # of the pairs without each group, worked on at once
-_CDF, _CDF_APART = 1e-3, 4e-3  # wanted errors: of the value, and of those without each group, which share the points: it cancels
+_LOGITS = {"cpu": 1 << 21, "other": 1 << 26}  # values of noisy copies held at once
+_VALUES = {"cpu": 1 << 17, "other": 1 << 24}  # values of the pairs without each group, processed at once
+_CDF, _CDF_APART = 1e-3, 4e-3  # tolerated errors: of the value, and of the values without each group (shared points: their errors cancel)
 _VISIBLE = 2e-3
 _ROUNDING = 1e-5
-_TAIL_MULTIPLE = 3.0  # a skewness of .5 moves the tail beyond 3 standard deviations by 2.4 times itself (Edgeworth)
-_PILOT, _PILOT_START = 32, 2**21  # beyond the copies of every estimate
-_RESERVE, _RESERVE_VOTES = 1.25, 1.1  # the delta method's error is mostly less than the jackknife's, which rows state
+_TAIL_MULTIPLE = 3.0  # a skewness of .5 changes the tail beyond 3 standard deviations by 2.4 times its size (Edgeworth)
+_PILOT, _PILOT_START = 32, 2**21  # beyond the draws of any estimate
+_RESERVE, _RESERVE_VOTES = 1.25, 1.1  # the delta method's error is usually below the jackknife's, which rows state
 _NUMBERS = tuple(n for k in range(16) for n in (2**k * 32, 2**k * 48))
 _POOLED, _HARMLESS, _TOLERABLE = 10, 0.2, 0.01
 
@@ -53,35 +53,35 @@ class LogitGaussian(Estimator):
     """P[N(m, S) > 0 in every component], m and S the mean and covariance of the margins over noisy *forward* passes.
 
     Under input noise the margins g_i(x + eps) of a network are close to jointly normal. Antithetic pairs (+eps, -eps) remove the odd
-    part of the margins from the error of their mean; the multivariate normal CDF does the rest. No gradients: any model that runs.
+    part of the margins from the error of their mean; the multivariate normal CDF does the rest. It needs no gradients: any model works.
     Exact for linear models as the draws grow (the mean is exact at once).
 
-    Margins that are skewed, singly or jointly, shift the probability from the normal one. The same pairs say by how much
-    (:func:`~robaudit.numerics.margins.reflection_shift`); the value is corrected by what of it is more than sampling error, which is
-    nothing at all for most normal margins (``fit.skew_correction``).
+    Skewed margins, singly or jointly, shift the probability away from the normal value. The same pairs estimate the shift
+    (:func:`~robaudit.numerics.margins.reflection_shift`); the value is corrected by the part that exceeds sampling error, which is
+    exactly zero for most normal margins (``fit.skew_correction``).
 
     The interval is a delete-one-group jackknife (8 groups of pairs, Student's t on the probit scale), never narrower than the standard
-    error of this many normal draws, and holds the intervals of the value and of the fully corrected value. It is approximate: it does not
-    cover the remaining bias. So gates and comparisons rest on the votes of the same passes, which are unbiased
+    error of as many normal draws, and contains the intervals of the value and of the fully corrected value. It is approximate: it does not
+    cover the remaining bias. So gates and comparisons use the votes of the same passes, which are unbiased
     (:meth:`robaudit.stats.frame.Columns.by_votes`). Skewness and kurtosis of the deciding margin are tested (false alarms at most 1 %):
-    an image judged non-normal is decided by its votes, and says so in ``note``.
+    an image judged non-normal gets the value of its votes, and ``note`` says so.
 
-    Noise of a few variables that move the whole image (fog, blur, rotation) makes no margins normal: under it the votes of the passes
-    decide every image.
+    Noise of a few variables that affect the whole image (fog, blur, rotation) does not give normal margins: under it every value
+    comes from the votes.
 
-    The pairs of an image are coupled in frames of 48, so that what is quadratic in a patch of 48 values nearly cancels in the mean
-    (:func:`robaudit.noise.frames.orthogonal_frame`); each single draw is exactly normal. The standard error is computed for independent
-    pairs: somewhat too large.
+    The pairs of an image are coupled in frames of 48, so that terms quadratic in a patch of 48 values nearly cancel in the mean
+    (:func:`robaudit.noise.frames.orthogonal_frame`); each single draw is exactly normal. The standard error assumes independent
+    pairs and is somewhat too large.
 
-    Where it fails: heavy or light tails (even orders are not corrected), as in deep fully connected networks at large noise, once
-    there are too few draws for the test to see them: the bias is one or two hundredths there. `mc` is the check.
+    It fails for heavy or light tails (even orders are not corrected), as in deep fully connected networks at large noise, if
+    there are too few draws for the test to see them: the bias is then one or two hundredths. Check with `mc`.
 
     Args:
-        samples: noisy copies of each image (a multiple of 16), without a tolerance.
-        tolerance: choose the number of copies of each image, instead, such that its standard error is about this small. The number comes
-            from a pilot of 32 other copies, which are not used again: a rule that looks at the copies it stops favours values with a small
-            error, those near 1. A row whose error is larger all the same says "undecided".
-        max_samples: the largest number.
+        samples: noisy copies of each image (a multiple of 16), unless there is a tolerance.
+        tolerance: choose the number of copies of each image so that its standard error is about this small. The number comes
+            from a pilot of 32 other copies, which are not used again: a stopping rule that looks at the copies it uses favours values
+            with a small error, near 1. A row with a larger error says "undecided".
+        max_samples: the most copies.
 
     Source: Han et al., Average-case robustness, Lemma 3.1, with moments from forward passes; jackknife: Efron 1982.
     """
@@ -102,7 +102,7 @@ class LogitGaussian(Estimator):
     )
 
     def passes(self, classes: int) -> tuple[int, int]:
-        """One clean pass and the draws; with a tolerance about a quarter of the most, as the number is not known in advance."""
+        """The clean pass and the draws; with a tolerance about a quarter of the most draws, as their number is not known in advance."""
         return 1 + (self.samples if self.tolerance is None else _PILOT + max(_PILOT, self.max_samples // 4)), 0
 
     def estimate(self, batch: ImageBatch) -> Sequence[Result]:
@@ -111,11 +111,10 @@ class LogitGaussian(Estimator):
             return looked_once(batch)
         if self.tolerance is None:
             return _of_copies(batch, [self.samples] * len(batch.x))
-        found = _of_copies(batch, [self._needed(error) for error in _pilot(batch)])
-        return [self._after_pilot(one) for one in found]
+        return [self._after_pilot(result) for result in _of_copies(batch, [self._needed(error) for error in _pilot(batch)])]
 
     def review(self) -> SkewReview:
-        """Reviews the skewness of margins over all images."""
+        """A review of the skewness of margins over all images."""
         return SkewReview()
 
     def _needed(self, error: float) -> int:
@@ -123,22 +122,22 @@ class LogitGaussian(Estimator):
         wanted = _PILOT * (error / self.tolerance) ** 2 if self.tolerance is not None else 0.0
         return min(next((n for n in _NUMBERS if n >= wanted), self.max_samples), self.max_samples)
 
-    def _after_pilot(self, one: Result) -> Result:
-        """The estimate with the passes of its pilot, and the remark that its tolerance was not reached."""
-        missed = one.std_error is not None and self.tolerance is not None and one.std_error > self.tolerance
-        note = "; ".join(filter(None, [one.note, "undecided: the tolerance was not reached" if missed else ""]))
-        return replace(one, forwards=one.forwards + _PILOT, note=note)
+    def _after_pilot(self, result: Result) -> Result:
+        """The result with the passes of its pilot, and a note if the tolerance was not reached."""
+        missed = result.std_error is not None and self.tolerance is not None and result.std_error > self.tolerance
+        note = "; ".join(filter(None, [result.note, "undecided: the tolerance was not reached" if missed else ""]))
+        return replace(result, forwards=result.forwards + _PILOT, note=note)
 
 
 def _pilot(batch: ImageBatch) -> list[float]:
-    """Standard errors from the pilot's few copies, with some reserve; in closed form, which is enough to choose a number.
+    """Standard errors from the few copies of the pilot, with some reserve; in closed form, which is enough to choose a number.
 
-    A normal fit has the delta method's, or half that from the votes if larger: margins may not be normal.
+    A normal fit has the error of the delta method, or half the error of the votes if larger: margins may not be normal.
     """
     g, winners = _draw(batch, list(range(len(batch.x))), _PILOT, start=_PILOT_START, frames=False)
     kept = (winners == batch.predicted.cpu()[:, None]).double()
     if not batch.noise.nearly_normal:
-        return [_RESERVE_VOTES * vote_error(one) for one in kept]
+        return [_RESERVE_VOTES * vote_error(row) for row in kept]
     few = _Competing.of(g)
     moments = pair_moments(few.even, few.odd)
     probit = _probit(_probability(moments.mean, moments.covariance)[0])
@@ -147,7 +146,7 @@ def _pilot(batch: ImageBatch) -> list[float]:
 
 
 def _of_copies(batch: ImageBatch, draws: Sequence[int]) -> list[Result]:
-    """Estimates from the given copies of each image; images with equally many are drawn together, all are fitted together."""
+    """Results from a number of copies per image; images with equally many copies are drawn together, all are fitted together."""
     predicted, others = batch.predicted.cpu(), batch.others.cpu()
     order, winners, bits, statistics = list[int](), list[Tensor](), list[str](), list[Statistics]()
     for number in sorted(set(draws)):
@@ -162,7 +161,7 @@ def _of_copies(batch: ImageBatch, draws: Sequence[int]) -> list[Result]:
             if batch.noise.nearly_normal:
                 statistics.append(Statistics.of(g))
     fits: Sequence[MarginFit | None] = fitted(statistics) if statistics else [None] * len(order)
-    found = {}
+    results = {}
     for b, won, text, fit in zip(order, winners, bits, fits, strict=True):
         label = int(predicted[b])
         kept = won == label
@@ -170,14 +169,14 @@ def _of_copies(batch: ImageBatch, draws: Sequence[int]) -> list[Result]:
         counts = torch.bincount(won[won >= 0], minlength=batch.classes).tolist()
         votes = Votes(tuple(counts), int((won < 0).sum()), int((kept[0::2] != kept[1::2]).sum()), stored)
         if fit is not None and fit.normal:
-            found[b] = fit.result(votes, flips_to=int(others[b, int(fit.deciding)]))
+            results[b] = fit.result(votes, flips_to=int(others[b, int(fit.deciding)]))
         else:
-            found[b] = by_votes(votes, kept, label, fit)
-    return [found[b] for b in range(len(draws))]
+            results[b] = by_votes(votes, kept, label, fit)
+    return [results[b] for b in range(len(draws))]
 
 
 def _draw(batch: ImageBatch, images: list[int], draws: int, *, start: int = 0, frames: bool = True) -> tuple[Tensor, Tensor]:
-    """Margins of noisy copies (images, draws, classes - 1), float64, and the winners (images, draws) on the host, -1 for none."""
+    """Margins of noisy copies (images, draws, classes - 1), float64, and winning classes (images, draws) on the host, -1 if not finite."""
     target = batch.predicted[images]
     logits = torch.empty((len(images) * draws, batch.classes), dtype=torch.float64, device=target.device)
     for noisy, part in batch.noisy_logits(draws, images, start=start, pairs=True, frames=frames):
@@ -191,14 +190,14 @@ def _kind(x: Tensor) -> str:
 
 
 class SkewReview:
-    """Collects, for images that noise ever flips, the skewness of the deciding margins and the distance of the fits from the votes."""
+    """The skewness of the deciding margins, and the distance of the fits from the votes, over images that noise can flip."""
 
     def __init__(self) -> None:
         self._skewness, self._above_votes = array("d"), array("d")
         self._row: Row | None = None
 
     def add(self, row: Row) -> None:
-        """Take one more row."""
+        """Add a row."""
         if row.fit is not None and 0.001 < row.value < 0.999:
             self._row = row
             self._skewness.append(row.fit.skewness)
@@ -206,27 +205,27 @@ class SkewReview:
                 self._above_votes.append(row.value - row.votes.of(row.predicted) / row.votes.draws)
 
     def warnings(self) -> list[str]:
-        """One line if the deciding margins are skewed on average, and one if the values are off the votes of the same copies on average.
+        """A line if the deciding margins are skewed on average, and a line if the values are off the votes of the same copies on average.
 
-        A single image's skewness is too noisy at 64 draws (standard error .3), and its votes are too coarse; averages over images are not.
-        Networks whose normal fit was within .005 of converged `mc` had averages up to .11; fully connected ones with a bias of .04 to .1
-        had .4 to .9. The votes' average is unbiased for any distribution of the margins: it shows what no margin's skewness does, as where
-        several margins that are each nearly normal are not so together. Means count beyond their own error (99 %) and beyond .2 and .01.
+        The skewness of a single image is too noisy at 64 draws (standard error .3), and its votes are too coarse; averages are not.
+        Networks with a normal fit within .005 of converged `mc` had averages up to .11; fully connected networks with a bias of .04 to .1
+        had .4 to .9. The average of the votes is unbiased for any distribution of the margins: it reveals what no single skewness does,
+        for example margins that are each nearly normal but not jointly. Means count beyond their own error (99 %) and beyond .2 and .01.
         """
         if self._row is None:
             return []
-        at, label, found = self._row.at, self._row.estimator, list[str]()
+        at, label, lines = self._row.at, self._row.estimator, list[str]()
         if mean := _clear_mean(self._skewness, _HARMLESS):
             what = f"the margins are skewed at {at} ({mean:.2f} on average over {len(self._skewness)} images)"
-            found.append(f"{label}: {what}; its values may be some hundredths off: use mc")
+            lines.append(f"{label}: {what}; its values may be some hundredths off: use mc")
         if mean := _clear_mean(self._above_votes, _TOLERABLE):
             where = f"{abs(mean):.3f} {'above' if mean > 0 else 'below'} the votes of the same copies"
-            found.append(f"{label}: its values at {at} are {where}, on average over {len(self._above_votes)} images: use mc")
-        return found
+            lines.append(f"{label}: its values at {at} are {where}, on average over {len(self._above_votes)} images: use mc")
+        return lines
 
 
 def _clear_mean(values: Sequence[float], harmless: float) -> float | None:
-    """The mean, if it is larger than what is harmless and than its own error (99 %); None otherwise, and of fewer than 10 values."""
+    """The mean, if it exceeds ``harmless`` and its own error (99 %); None otherwise, and for fewer than 10 values."""
     if len(values) < _POOLED:
         return None
     mean = fmean(values)
@@ -238,8 +237,8 @@ class MarginFit(NamedTuple):
 
     Attributes:
         value, lower, upper, std_error: P[N(m, S) > 0], corrected for skewness, with its jackknife interval and standard error.
-        error: numerical error of the CDF, including classes left out.
-        correction: the part of the value that corrects for skewness; exactly 0 if none is seen.
+        error: numerical error of the CDF, including omitted classes.
+        correction: the part of the value that corrects for skewness; exactly 0 without visible skewness.
         deciding: index of the margin with the smallest m / s.
         skewness, kurtosis: of that margin.
         normal: whether both pass the normality test.
@@ -258,12 +257,12 @@ class MarginFit(NamedTuple):
 
     @property
     def shape(self) -> NormalFit:
-        """Shape of the deciding margin, and the correction if there is one."""
+        """Shape of the deciding margin, and the correction, if any."""
         correction = round(self.correction, 9) if self.normal and self.correction else None
         return NormalFit(round(self.skewness, 6), round(self.kurtosis, 6), correction)
 
     def result(self, votes: Votes, *, flips_to: int) -> Result:
-        """The result, with the votes of the same copies, on which gates and the accuracy under noise rest."""
+        """The result, with the votes of the same copies, which gates and the accuracy under noise use."""
         return Result(
             value=self.value,
             lower=self.lower,
@@ -280,12 +279,12 @@ class MarginFit(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Competing:
-    """The classes that compete, the smallest m / s first.
+    """The margins of the competing classes, the smallest m / s first.
 
     Attributes:
-        even, odd: parts of their margins' pairs (batch, pairs, at most 64).
+        even, odd: parts of the margins' pairs (batch, pairs, at most 64).
         deciding: index of the first among all margins (batch,).
-        omitted: the others' failure probabilities, sum Phi(-z) (batch,).
+        omitted: failure probability of the other margins, sum Phi(-z) (batch,).
     """
 
     even: Tensor
@@ -311,12 +310,12 @@ class _Competing:
 
 
 class Statistics(NamedTuple):
-    """The statistics of the margins for the fit, one entry an image.
+    """The statistics of the margins for the fit, an entry per image.
 
     Attributes:
-        mean, covariance: of the margins that compete, from all pairs and without each group (batch, 1 + groups, k), (..., k, k).
+        mean, covariance: of the competing margins, from all pairs and without each group (batch, 1 + groups, k), (..., k, k).
         shift: :func:`~robaudit.numerics.margins.reflection_shift`, from the same pairs (batch, 1 + groups).
-        pairs: how many (batch,), float64.
+        pairs: number of pairs (batch,), float64.
         mean_variance, deciding, omitted: of :class:`_Competing` (batch,).
         skewness, kurtosis, p_value: shape of the deciding margin (batch,).
     """
@@ -338,7 +337,7 @@ class Statistics(NamedTuple):
         few = _Competing.of(g)
         step = max(1, _VALUES[_kind(g)] // (GROUPS * few.even[0].numel()))
         parts = [_left_out(even, odd) for even, odd in zip(few.even.split(step), few.odd.split(step), strict=True)]
-        mean, covariance, shift = (torch.cat(some) for some in zip(*parts, strict=True))
+        mean, covariance, shift = (torch.cat(part) for part in zip(*parts, strict=True))
         pairs = torch.full_like(few.omitted, few.even.shape[1])
         shape = shape_of_pairs(few.even[:, :, 0], few.odd[:, :, 0])
         return cls(mean, covariance, shift, pairs, few.mean_variance(), few.deciding, few.omitted, *shape)
@@ -346,31 +345,31 @@ class Statistics(NamedTuple):
 
 def _left_out(even: Tensor, odd: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Mean, covariance and reflection shift from all pairs and without each group of pairs, (batch, 1 + groups, ...) each."""
-    found = []
+    statistics = []
     for e, o in ((even, odd), (without_each_group(even, GROUPS), without_each_group(odd, GROUPS))):
         moments = pair_moments(e, o)
-        found.append([x.unflatten(0, (-1, len(even))) for x in (moments.mean, moments.covariance, reflection_shift(e, o))])
-    mean, covariance, shift = (torch.cat(both).transpose(0, 1) for both in zip(*found, strict=True))
+        statistics.append([x.unflatten(0, (-1, len(even))) for x in (moments.mean, moments.covariance, reflection_shift(e, o))])
+    mean, covariance, shift = (torch.cat(both).transpose(0, 1) for both in zip(*statistics, strict=True))
     return mean, covariance, shift
 
 
 def fitted(parts: Sequence[Statistics]) -> list[MarginFit]:
-    """MarginFit normal margins and evaluate the CDF, corrected for joint skewness, with a delete-one-group jackknife over the pairs.
+    """Fit normal margins and evaluate the CDF, corrected for joint skewness, with a delete-one-group jackknife over the pairs.
 
     The correction is :func:`~robaudit.numerics.margins.reflection_shift`, D, times max(0, 1 - 2 se_D^2 / D^2): a value that passes
-    for normal is unchanged, bit by bit. The interval includes the value's interval and the same one around the fully corrected value.
+    for normal is unchanged, bit by bit. The interval contains the value's interval and the same interval around the fully corrected value.
 
-    Only the classes that compete enter the CDF: at most 64, by smallest m / s; the others' failure probabilities, sum Phi(-z), are
+    Only the competing classes enter the CDF: at most 64, by smallest m / s; the failure probability of the others, sum Phi(-z), is
     added to ``error``, up to the value itself. On the probit scale the standard error is the larger of the jackknife's and the delta
-    method's sqrt(V_even / (h s^2) + z^2 / (4 h)) of h pairs: so many normal draws support no less.
+    method's sqrt(V_even / (h s^2) + z^2 / (4 h)) for h pairs: normal draws give no smaller error.
     """
     from scipy.stats import t as student
 
     s = Statistics(*map(torch.cat, zip(*parts, strict=True)))
-    # One call for all images and groups: a call costs more than its parts.
-    wanted = torch.full_like(s.shift, _CDF_APART)
-    wanted[:, 0] = _CDF
-    p, errors = (x.view(s.shift.shape) for x in _probability(s.mean.flatten(0, 1), s.covariance.flatten(0, 1), wanted.flatten()))
+    # One call for all images and groups: a call costs more than its rows.
+    tolerance = torch.full_like(s.shift, _CDF_APART)
+    tolerance[:, 0] = _CDF
+    p, errors = (x.view(s.shift.shape) for x in _probability(s.mean.flatten(0, 1), s.covariance.flatten(0, 1), tolerance.flatten()))
     plain, left_out = p[:, 0], p[:, 1:].T
     error = errors[:, 0] + torch.minimum(s.omitted, plain)
     shift, shifts = s.shift[:, 0], s.shift[:, 1:].T
@@ -389,19 +388,19 @@ def fitted(parts: Sequence[Statistics]) -> list[MarginFit]:
 
 
 def _jackknife(left_out: Tensor) -> Tensor:
-    """Standard error from the values without each group: (groups, batch) -> (batch,)."""
+    """The jackknife standard error from the values without each group: (groups, batch) -> (batch,)."""
     groups = len(left_out)
     return ((groups - 1) ** 2 / groups * variance_over(left_out, 0)).sqrt()
 
 
 def _shrinkage(shift: Tensor, error: Tensor) -> Tensor:
-    """The shrinkage factor of a shift, max(0, 1 - 2 error^2 / shift^2): exactly 0 within 1.4 standard errors and for rounding."""
+    """The shrinkage factor of a shift, max(0, 1 - 2 error^2 / shift^2): exactly 0 below 1.4 standard errors and for rounding errors."""
     square = shift.square().clamp_min(_ROUNDING**2)
     return torch.where(shift.abs() > _ROUNDING, 1 - 2 * error.square() / square, 0.0).clamp_min(0)
 
 
 def _shifted(value: Tensor, shift: Tensor) -> Tensor:
-    """value + shift, at most half of the way to 0 or 1, and at most 3 p (1 - p): skewness moves a small tail by a multiple of itself."""
+    """value + shift, at most half way to 0 or 1, and at most 3 p (1 - p): skewness changes a small tail by a multiple of its size."""
     most = _TAIL_MULTIPLE * value * (1 - value)
     shift = torch.maximum(torch.minimum(shift, most), -most)
     return value + torch.minimum(torch.maximum(shift, -value / 2), (1 - value) / 2)
@@ -422,15 +421,15 @@ def _density(y: Tensor) -> Tensor:
 
 
 def _delta(mean_variance: Tensor, pairs: Tensor | int, centre: Tensor) -> Tensor:
-    """Standard error on the probit scale of this many pairs of normal draws."""
+    """The standard error on the probit scale for a number of pairs of normal draws."""
     return (mean_variance + centre.square() / (4 * pairs)).sqrt()
 
 
 def vote_error(kept: Tensor) -> float:
     """The standard error of the share of antithetic copies that keep the class (draws,), pairs in turn.
 
-    They carry as much information as draws / (1 + rho) independent ones, rho > 0 the correlation of a pair's two indicators;
-    draws / 2 where all agree.
+    They carry as much information as draws / (1 + rho) independent copies, rho > 0 the correlation of a pair's two indicators;
+    draws / 2 if all copies agree.
     """
     kept = kept.double()
     n, p = len(kept), float(kept.mean())
@@ -440,13 +439,13 @@ def vote_error(kept: Tensor) -> float:
 
 
 def by_votes(votes: Votes, kept: Tensor, predicted: int, fit: MarginFit | None = None) -> Result:
-    """The votes of the passes, for an image whose margins are not normal.
+    """The result from the votes, for an image whose margins are not normal.
 
     Args:
         votes: of the noisy copies.
-        kept: whether each kept the class of the clean image (draws,), bool, pairs in turn.
-        predicted: that class.
-        fit: says that they are not normal; None under noise that makes no margins normal.
+        kept: whether each copy kept the class of the clean image (draws,), bool, pairs in turn.
+        predicted: the class of the clean image.
+        fit: the rejected fit; None under noise that does not give normal margins.
     """
     n, p, shape = len(kept), float(kept.double().mean()), None if fit is None else fit.shape
     lower, upper = antithetic_share(round(p * n), votes.split or 0, n)

@@ -17,10 +17,10 @@ LEAST_Q, MOST_Q = 1e-6, 1e6
 
 
 class LossEstimator(Estimator):
-    """An estimator of the cross-entropy l of an image under its noise, in nats: 0 is certainty, lower is more robust.
+    """An estimator of the cross-entropy l of an image under noise, in nats: 0 is certainty, lower is more robust.
 
     Args:
-        target: the class of the loss: the label, or the class predicted without noise.
+        target: the class in the loss: the label, or the class predicted without noise.
     """
 
     quantity: ClassVar[Quantity] = LOSS
@@ -51,7 +51,7 @@ Order = Annotated[float, Field(ge=LEAST_Q, le=MOST_Q, allow_inf_nan=False)]
 class QNorm(LossEstimator):
     """Z_q = (E[l^q])^(1/q), the functional q-norm of the loss over the noise, for several q at once.
 
-    q = 1 is the mean of the loss, q -> infinity its maximum: larger q weigh the rare bad draws more.
+    q = 1 is the mean of the loss, q -> infinity its maximum: larger q weight rare bad draws more.
 
     Args:
         q: the orders; each gives a separate result.

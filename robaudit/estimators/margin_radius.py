@@ -17,11 +17,12 @@ class MarginRadius(LipschitzCertificate):
     """min over j of (z_c - z_j) / K_cj, c the predicted class and K_cj a Lipschitz constant of z_c - z_j: no shorter perturbation flips it.
 
     A proof, not a measurement: (z_c - z_j)(x + d) >= (z_c - z_j)(x) - K_cj |d| > 0 for |d| below the radius. The constants hold everywhere,
-    so the radius is often far below any attack's; how far depends on the network (1-Lipschitz layers: hardly; deep networks trained
-    without regard to it: useless). Exact for linear networks.
+    so the radius is often far below any attack's; how far depends on the network (1-Lipschitz layers: hardly; ordinary deep networks:
+    uselessly far). Exact for linear networks.
 
-    A computed constant includes the model's own normalisation. A margin counts as far as it is larger than what the network's precision can
-    add to it (:func:`robaudit.estimators.lipschitz.rounding`). A declared K of the logits makes K_cj = sqrt(2) K in l2 and 2 K in linf.
+    A computed constant includes the model's own normalisation. A margin counts only as far as it exceeds the possible rounding
+    error of the network (:func:`robaudit.estimators.lipschitz.rounding`). A declared K of the logits gives K_cj = sqrt(2) K in l2
+    and 2 K in linf.
 
     Args:
         norm: of the perturbations, for pixels in [0, 1].
@@ -43,7 +44,7 @@ class MarginRadius(LipschitzCertificate):
         """Divide margins by constants.
 
         Raises:
-            ModelError: the network has no constant, or the images contradict the one declared.
+            ModelError: the network has no constant, or the images contradict the declared constant.
         """
         bound, logits, predicted = self.bound(batch), batch.logits, batch.predicted
         own = logits.gather(1, predicted[:, None])  # (images, 1)
@@ -55,7 +56,7 @@ class MarginRadius(LipschitzCertificate):
             radii = torch.where(itself, torch.inf, furthest(margins, constants))
             radius, nearest = radii.min(1)
             numbers = (radius, (own - logits).gather(1, nearest[:, None])[:, 0], constants.gather(1, nearest[:, None])[:, 0], predicted)
-            by_norm.append([self._row(bound.constant[norm], *one) for one in zip(*(n.tolist() for n in numbers), strict=True)])
+            by_norm.append([self._row(bound.constant[norm], *row) for row in zip(*(n.tolist() for n in numbers), strict=True)])
         return list(zip(*by_norm, strict=True))
 
     def _row(self, network: float, radius: float, margin: float, constant: float, predicted: int) -> Result:

@@ -1,6 +1,6 @@
-"""`mc`: the fraction of noisy copies that keep the predicted class, with a fixed number of draws or as many as each image needs.
+"""`mc`: the fraction of noisy copies that keep the predicted class, with a fixed or adaptive number of draws.
 
-Adaptive stopping looks only at the image's own counts after fixed numbers of draws: its row depends on no other image.
+Adaptive stopping looks only at an image's own counts after fixed numbers of draws: its row depends on no other image.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FIRST = 16
 
 _STEP, _GROWTH = 8, 8
 _HALF_WIDTH = 1.96  # of a 95 % interval, in standard errors
-_LEARN = 0.24  # of pq / tolerance^2 draws: about a tenth of those that the tolerance takes
+_LEARN = 0.24  # of pq / tolerance^2 draws: about a tenth of the draws that the tolerance takes
 _LEARN_MOST = 0.1  # of max_samples
 _USUAL_TO_DECIDE, _USUAL_FOR_TOLERANCE = 1000, 0.26
 
@@ -40,21 +40,21 @@ class MonteCarlo(Estimator):
     """p = (noisy copies classified as the clean image) / samples, with the exact binomial (Clopper-Pearson) interval.
 
     Unbiased for any model, without gradients; its standard error is at most 1 / (2 sqrt(samples)). It counts every class's votes,
-    which also gives the accuracy under noise. Prefer it whenever you can afford it; everything else is judged against it.
+    which also gives the accuracy under noise. Prefer it whenever you can afford it: it is the reference for all other estimators.
 
-    With ``tolerance`` or ``decide`` each image is looked at after 16, 24, 32, ... draws (an eighth more each time) and stops when its
+    With ``tolerance`` or ``decide`` each image is looked at after 16, 24, 32, ... draws (an eighth more each time) and stops once its
     rule is met; the images still open share full batches. Its interval is then a confidence sequence
-    (:func:`robaudit.numerics.sequences.confidence_sequence`): 95 % however often one looks, at the price of a width 1.5 to 1.8 times
-    that of Clopper-Pearson at the same draws. The share of an image that stopped early leans to the side where it stopped, by less
-    than its interval says, and a mean over such images leans with it (by .01 on ResNet20 at sigma .05): take fixed ``samples`` for
+    (:func:`robaudit.numerics.sequences.confidence_sequence`): 95 % however often you look, at the price of being 1.5 to 1.8 times as
+    wide as Clopper-Pearson at the same draws. The share of an image that stopped early is biased to the side where it stopped, by less
+    than its interval says, and so is a mean over these images (by .01 on ResNet20 at sigma .05): take fixed ``samples`` for
     means. A tolerance saves draws only where most images are near 0 or 1.
 
     Args:
-        samples: noisy copies of each image, without a tolerance and a decision.
-        tolerance: stop an image when its interval is no wider than 2 x 1.96 of this standard error.
-        decide: stop an image when its interval lies wholly above or below this probability. With a tolerance, too: at whichever
-            is first; a row that reached the tolerance without a decision says so.
-        max_samples: the largest number; an image still open says "undecided".
+        samples: noisy copies of each image, unless there is a tolerance or a decision.
+        tolerance: stop an image once its interval is no wider than 2 x 1.96 times this standard error.
+        decide: stop an image once its interval lies wholly above or below this probability. With a tolerance, too, whichever
+            comes first decides; a row that reached the tolerance without a decision says so.
+        max_samples: the most copies; the row of an image still open says "undecided".
 
     Source: Han et al., Average-case robustness, section 3.1 (p_mc); the sequence: Robbins 1970, Howard et al. 2021.
     """
@@ -81,7 +81,7 @@ class MonteCarlo(Estimator):
         return self.samples if self._rule is None else None
 
     def passes(self, classes: int) -> tuple[int, int]:
-        """One clean pass and one for each draw; with a tolerance or a decision a typical number (:func:`usual_draws`)."""
+        """The clean pass and a pass per draw; with a tolerance or a decision a typical number (:func:`usual_draws`)."""
         rule = self._rule
         return 1 + (self.samples if rule is None else usual_draws(rule)), 0
 
@@ -123,14 +123,14 @@ def looked_once(batch: ImageBatch) -> list[Result]:
 
 
 def count_votes(batch: ImageBatch, images: Sequence[int], start: int, draws: int, kept: torch.Tensor | None = None) -> torch.Tensor:
-    """Votes of noisy copies by class, and last the copies whose logits were not finite.
+    """Votes of noisy copies by class, and in the last column the copies with non-finite logits.
 
     Args:
         batch: the chunk.
-        images: indices into it, in order (n,).
+        images: indices into the chunk, in order (n,).
         start: number of the first draw.
-        draws: how many of each image.
-        kept: output: whether each draw kept the class of the clean image (n, draws), bool; with all images.
+        draws: draws of each image.
+        kept: output: whether each draw kept the class of the clean image (n, draws), bool; only if ``images`` are all images.
 
     Returns:
         (n, classes + 1), int64.
@@ -146,7 +146,7 @@ def count_votes(batch: ImageBatch, images: Sequence[int], start: int, draws: int
 
 
 def flip_by_votes(votes: Sequence[int], predicted: int) -> int | None:
-    """The other class with the most votes (the first of several), None where no copy flipped."""
+    """The other class with the most votes, the first if several tie; None if no copy flipped."""
     others = [(-count, c) for c, count in enumerate(votes) if c != predicted and count]
     return min(others)[1] if others else None
 
@@ -187,7 +187,7 @@ def _stopped_result(stopped: Stopped, predicted: int) -> Result:
 
 
 def next_look(draws: int, most: int) -> int:
-    """Draws at the look after this one: an eighth more, in steps of 8 (a stop comes late by a sixteenth on average)."""
+    """Draws at the next look: an eighth more, in steps of 8 (stops are late by a sixteenth on average)."""
     return min(most, draws + max(_STEP, draws // _GROWTH // _STEP * _STEP) if draws else FIRST)
 
 
@@ -196,9 +196,9 @@ class Rule:
     """When an image stops.
 
     Attributes:
-        tolerance: standard error: stop when the 95 % sequence is no wider than 2 x 1.96 of it; None: never for that.
-        decide: probability: stop when the sequence lies wholly on one side of it; None: never for that.
-        most: draws at which it ends anyway.
+        tolerance: standard error: stop once the 95 % sequence is no wider than 2 x 1.96 times it; None: ignored.
+        decide: probability: stop once the sequence lies wholly on one side of it; None: ignored.
+        most: draws at which the image stops anyway.
     """
 
     tolerance: float | None
@@ -206,7 +206,7 @@ class Rule:
     most: int
 
     def narrow(self, lower: Floats, upper: Floats) -> NDArray[np.bool_]:
-        """Whether the tolerance is reached."""
+        """Whether the interval has reached the tolerance."""
         width = -1.0 if self.tolerance is None else 2 * _HALF_WIDTH * self.tolerance
         return upper - lower <= width
 
@@ -216,7 +216,7 @@ class Rule:
         return (lower >= threshold) | (upper < threshold)
 
     def remark(self, lower: float, upper: float) -> str:
-        """The row's remark if the rule was not met."""
+        """The row's note if the rule was not met."""
         ends = np.asarray(lower), np.asarray(upper)
         if self.decide is None:
             return "" if self.narrow(*ends) else "undecided: the tolerance was not reached"
@@ -226,14 +226,14 @@ class Rule:
 class Sequences:
     """The confidence sequences of a chunk's images.
 
-    To decide, :func:`robaudit.numerics.sequences.deciding_sequence` uses all draws. For a tolerance the number of draws is known
-    in advance but for p (1 - p), and the first tenth of them is spent on the prior: their Jeffreys posterior. The sequence then uses
-    the draws after them, and is [0, 1] before. That prior is fixed when those draws begin, so the martingale starts at 1 there, and
-    Ville's inequality holds as ever; it takes seven tenths of the draws that Jeffreys' prior on all of them takes. The interval is
-    stretched to the value over all draws, should it not hold it.
+    For a decision, :func:`robaudit.numerics.sequences.deciding_sequence` uses all draws. For a tolerance the number of draws is known
+    in advance up to p (1 - p), and the first tenth of them is spent on the prior: their Jeffreys posterior. The sequence then uses
+    the draws that follow, and is [0, 1] before. The prior is fixed before those draws, so the martingale starts at 1 there, and
+    Ville's inequality holds; this takes seven tenths of the draws that Jeffreys' prior needs on all of them. If the interval does not
+    contain the share over all draws, it is extended to it.
 
     Args:
-        images: how many.
+        images: number of images.
         rule: when they stop.
     """
 
@@ -266,22 +266,22 @@ class Sequences:
         return np.minimum(lower, share), np.maximum(upper, share)
 
     def _learned(self, kept: Floats | float, lost: Floats | float, draws: Floats | float) -> NDArray[np.bool_]:
-        """Whether the prior has had its tenth, or a tenth of the most draws."""
+        """Whether the prior has its tenth of the draws, or a tenth of the most draws."""
         tolerance = self._rule.tolerance or np.inf
         total = np.add(kept, lost)
         variance = np.add(kept, 1.0) * np.add(lost, 1.0) / (total + 2.0) ** 2
-        found: NDArray[np.bool_] = np.asarray(draws >= np.minimum(_LEARN * variance / tolerance**2, _LEARN_MOST * self._rule.most))
-        return found
+        learned: NDArray[np.bool_] = np.asarray(draws >= np.minimum(_LEARN * variance / tolerance**2, _LEARN_MOST * self._rule.most))
+        return learned
 
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """An image that needs no more draws.
+    """The counts of an image that needs no more draws.
 
     Attributes:
-        counts: its copies by class, and last those whose logits were not finite.
-        lower, upper: its 95 % confidence sequence.
-        note: remark if the rule was not met.
+        counts: copies by class, and last the copies with non-finite logits.
+        lower, upper: 95 % confidence sequence.
+        note: for the row, if the rule was not met.
     """
 
     counts: Sequence[int]
@@ -291,7 +291,7 @@ class Stopped:
 
 
 def sample(rule: Rule, predicted: Sequence[int], count: Callable[[Sequence[int], int, int], Counts]) -> list[Stopped]:
-    """Draw until every image has met the rule.
+    """Draw until every image meets the rule.
 
     Args:
         rule: when an image stops.
@@ -299,7 +299,7 @@ def sample(rule: Rule, predicted: Sequence[int], count: Callable[[Sequence[int],
         count: as in :func:`in_rounds`.
 
     Returns:
-        One for each image, in order.
+        The counts of each image, in order.
     """
     sequences, target = Sequences(len(predicted), rule), np.asarray(predicted, dtype=np.int64)
 
@@ -319,26 +319,26 @@ def in_rounds(
     count: Callable[[Sequence[int], int, int], Counts],
     look: Callable[[NDArray[np.int64], Counts, int], Sequence[T | None]],
 ) -> list[T]:
-    """Draw in rounds, each for the images that are still open, with a look at them after each.
+    """Draw in rounds for the images that are still open, with a look at them after each round.
 
     Args:
-        images: how many.
+        images: number of images.
         most: draws of an image at the last look.
-        count: (images, start, draws) -> copies by class (images, classes + 1), of so many draws from number ``start`` on.
+        count: (images, start, draws) -> copies by class (images, classes + 1) among ``draws`` draws from number ``start`` on.
         look: (images, copies by class so far, draws so far) -> the result of each, None if it stays open; never None at the last look.
 
     Returns:
-        One for each image, in order.
+        The result of each image, in order.
     """
     ended: dict[int, T] = {}
     still, draws, votes = np.arange(images), 0, np.zeros((images, 1), dtype=np.int64)
     while len(still):
-        then = next_look(draws, most)
-        votes = votes + count(still.tolist(), draws, then - draws)
-        draws = then
-        found = look(still, votes, draws)
-        ended.update((image, one) for image, one in zip(still.tolist(), found, strict=True) if one is not None)
-        open_ = np.array([one is None for one in found])
+        stop = next_look(draws, most)
+        votes = votes + count(still.tolist(), draws, stop - draws)
+        draws = stop
+        results = look(still, votes, draws)
+        ended.update((image, result) for image, result in zip(still.tolist(), results, strict=True) if result is not None)
+        open_ = np.array([result is None for result in results])
         still, votes = still[open_], votes[open_]
     return [ended[b] for b in range(images)]
 

@@ -25,14 +25,14 @@ AT_ONCE = 2**20
 class Mmse(FewClasses):
     """Phi_R(z) with c_i = mean_j g_i(x + eps_j) and u_i = mean_j grad g_i(x + eps_j): the least-squares linear fit under the noise.
 
-    t stays the class of the clean image. Exact for linear models (with pairs at once; iid draws leave an error of sd
-    1/sqrt(samples) in z). The interval is a delete-one-group jackknife over the draws, on the probit scale (``mv_sigmoid``: logit): it
+    t stays the class of the clean image. Exact for linear models (with pairs at once; iid draws leave an error in z with standard
+    deviation 1/sqrt(samples)). The interval is a delete-one-group jackknife over the draws, on the probit scale (``mv_sigmoid``: logit): it
     covers sampling and, to first order, the bias of few draws (noise in the mean gradients lengthens them), not the bias of
     linearising, so rows say "approximate" (docs/research/coverage.md measures coverage). Prefer it to `taylor` for networks, and
     `mc` to both if you can afford it.
 
     Args:
-        samples: noisy copies of each image (5 to 10 are said to be enough; 500 to 1,000 are converged).
+        samples: noisy copies of each image (the paper finds 5 to 10 enough; 500 to 1,000 are converged).
         pairs: draw antithetic pairs (+eps, -eps); False is the published form.
         classes: with more than 33 classes, the most classes differentiated.
 
@@ -55,7 +55,7 @@ class Mmse(FewClasses):
         return self
 
     def passes(self, classes: int) -> tuple[int, int]:
-        """The clean pass, a forward pass for each draw and a backward pass for each draw and margin; those that select classes."""
+        """The clean pass, a forward pass per draw, a backward pass per draw and margin, and the passes that select classes."""
         most = self.most(classes)
         return 1 + (0 if most is None else SELECTING_FORWARDS) + self.samples, self.samples * (most or classes - 1)
 
@@ -74,17 +74,17 @@ class Mmse(FewClasses):
     def estimate(self, batch: ImageBatch) -> Sequence[Result]:
         """Fit, put the margins through the link, and repeat without each group for the interval."""
         linear = self.linear(batch)
-        kept, (z, r) = linear.kept, fitted_limits(batch, linear, self.leave_out())
+        selection, (z, r) = linear.selection, fitted_limits(batch, linear, self.leave_out())
         n = len(batch.x)
-        found, errors, notes = linked(self.link, z, r, kept, n)
-        p, *left_out = found.split(n)
-        spread: Iterable[Sequence[float | None]] = [(None, None, None)] * n  # of a single group
+        probabilities, errors, notes = linked(self.link, z, r, selection, n)
+        p, *left_out = probabilities.split(n)
+        spread: Iterable[Sequence[float | None]] = [(None, None, None)] * n  # for a single group
         if left_out:
             ends = jackknife(p, left_out, *_SCALES[self.link])
-            spread = zip(*(one.tolist() for one in (ends if errors is None else ends.widened(errors[:n]))), strict=True)
+            spread = zip(*(end.tolist() for end in (ends if errors is None else ends.widened(errors[:n]))), strict=True)
         forwards, _ = self.passes(batch.classes)
-        taken = (self.samples * kept.counts).tolist()
-        rows = zip(p.tolist(), spread, batch.nearest(z[:n], kept), taken, notes, strict=True)
+        taken = (self.samples * selection.counts).tolist()
+        rows = zip(p.tolist(), spread, batch.nearest(z[:n], selection), taken, notes, strict=True)
         return [
             Result(
                 value=value,
@@ -117,7 +117,7 @@ class MmseMvSigmoid(Mmse):
 
 
 def fitted_limits(batch: ImageBatch, linear: LinearFit, leave_out: range) -> tuple[Tensor, Tensor]:
-    """z and R of the mean fit over the groups, and then without each of some groups: (1 + those) * images rows.
+    """z and R of the mean fit over all groups, and then without each group of ``leave_out``: (1 + left out) * images rows.
 
     The gradients' covariances are computed a few images at a time, so that memory holds the gradients only once.
     """
@@ -134,8 +134,8 @@ def fitted_limits(batch: ImageBatch, linear: LinearFit, leave_out: range) -> tup
 
 
 def _weighted(values: Tensor, counts: Sequence[int]) -> Tensor:
-    """Mean over the groups (dimension 1), weighted by their counts. Element by element, so that an image's result is its own
-    for any number of images: matrix products would add in another order.
+    """Mean over the groups (dimension 1), weighted by their counts. Element by element, so that a result does not depend on the
+    number of images: matrix products would add in another order.
     """
     weights = [count / sum(counts) for count in counts]
     total = values[:, 0] * weights[0]

@@ -1,4 +1,4 @@
-"""`moments`: robustness from the mean and covariance of the logits, followed through the layers without any sampling."""
+"""`moments`: robustness from the mean and covariance of the logits, propagated through the layers without sampling."""
 
 from __future__ import annotations
 
@@ -23,30 +23,30 @@ from robaudit.numerics.mvn import mvn_cdf
 from robaudit.quantities import P_ROBUST, Quantity
 from robaudit.results import Result
 
-_ENTRIES = 1 << 23  # values that go through a layer at once
+_ENTRIES = 1 << 23  # values passed through a layer at once
 
 
 class Moments(Estimator):
-    """P[N(m, S) > 0 in every component], m and S the mean and covariance of the margins in closed form: no draw, no gradient.
+    """P[N(m, S) > 0 in every component], m and S the mean and covariance of the margins in closed form: no draws, no gradients.
 
-    Isotropic Gaussian noise on the pixels is followed through the network layer by layer: affine maps change mean and covariance exactly;
-    at a ReLU its inputs are taken for normal, which gives means and variances in closed form and covariances as a series in the correlation
+    Isotropic Gaussian noise on the pixels is propagated through the network layer by layer: affine maps are exact;
+    the inputs of a ReLU are assumed normal, which gives means and variances in closed form and covariances as a series in the correlation
     (:func:`robaudit.numerics.moments.through_relu`). The multivariate normal CDF of the margins is the value.
 
-    For chains of linear layers, convolutions, batch norms, average pooling and ReLU; other networks are refused, naming the operation.
-    Exact for linear networks. Otherwise its error comes from the normal approximation before each ReLU, which nothing in the computation
-    shows: it claims no interval. The error is small with many inputs to each unit (docs/research/lipschitz.md); `mc` is the check.
+    It accepts chains of linear layers, convolutions, batch norms, average pooling and ReLU, and refuses other layers by name.
+    Exact for linear networks. Otherwise its error comes from the normal approximation before each ReLU, which the computation
+    does not show: it claims no interval. The error is small with many inputs to each unit (docs/research/lipschitz.md); check with `mc`.
 
-    Cost: about twice as many forward passes as the widest layer has values, at any level; and the covariance of that layer in
-    memory, a few times.
+    Cost: about twice as many forward passes as the widest layer has values, at any level, and a few times the memory of that
+    layer's covariance.
 
-    The row's numbers have two closed forms of the smoothed margin paper from the same means and covariances: ``p_c``, the probability that
-    the predicted class beats the other class of the largest mean (an upper bound where logits are normal), and ``smoothed_margin``, the
-    mean of its margin over the larger of the two next classes, by Clark's formula (an upper bound, too: no certificate).
+    The row's numbers include two closed forms of the smoothed margin paper from the same moments: ``p_c``, the probability that the
+    predicted class beats the other class with the largest mean (an upper bound for normal logits), and ``smoothed_margin``, the
+    mean of its margin over the larger of the two next classes, by Clark's formula (also an upper bound: no certificate).
 
     Args:
         order: terms of the series for covariances behind a ReLU.
-        features: the most values of a layer, which is the size of its covariance matrix.
+        features: the most values of a layer, the size of its covariance matrix.
 
     Source: Smoothed robustness analysis, section 3.1 and eqs. 14, 16 and 17, there for independent variables; Clark 1961.
     """
@@ -65,7 +65,7 @@ class Moments(Estimator):
         return 1, 0
 
     def unfit(self, form: Noise) -> str:
-        """The network's input has to be normal and isotropic."""
+        """Refuse noise that is not normal and isotropic."""
         if not isinstance(form, Gaussian):
             return "it follows isotropic Gaussian noise (kind: gaussian) alone"
         return "clipped pixels are not normal" if form.clip else ""
@@ -78,11 +78,11 @@ class Moments(Estimator):
             raise ModelError(model.name, what, f"allow it (moments: {{features: {widest}}}), or use logit_gaussian")
 
     def estimate(self, batch: ImageBatch) -> Sequence[Result]:
-        """Follow each image's moments through the network."""
+        """Propagate the moments of each image through the network."""
         chain = chain_of(batch.engine.model, batch.x[0])
         first = first_covariance(chain, batch.x[0])
-        found = [logit_moments(chain, x, batch.level, self.order, first) for x in batch.x]
-        mean, covariance = torch.stack([one.mean for one in found]), torch.stack([one.covariance for one in found])
+        moments = [logit_moments(chain, x, batch.level, self.order, first) for x in batch.x]
+        mean, covariance = (torch.stack(part) for part in zip(*moments, strict=True))
         y = batch.predicted
         margins, spread = margin_moments(mean, covariance, y, batch.others)
         z, r = standardise(margins, spread)
@@ -95,7 +95,7 @@ class Moments(Estimator):
 
 
 def first_covariance(chain: Chain, image: Tensor) -> Tensor:
-    """A A^T of the chain's first map, which is the same for every image: its covariance under unit noise."""
+    """A A^T of the first map A of the chain: its covariance under unit noise, the same for every image."""
     values = image.numel()
     eye = torch.eye(values, dtype=torch.float64, device=image.device)
     return through_affine(chain.affine[0], image.double(), eye, _rows(chain)).covariance
@@ -147,11 +147,11 @@ def closed_forms(mean: Tensor, covariance: Tensor, y: Tensor) -> list[dict[str, 
         mean, covariance: of the logits, as in :func:`margin_moments`.
         y: the class of each image (images,).
     """
-    found = []
+    forms = []
     for m, s, c in zip(mean, covariance, y.tolist(), strict=True):
         first, *others = (k for k in m.argsort(descending=True).tolist() if k != c)
         variance = s.diagonal()
-        spread = (variance[:, None] + variance - 2 * s).clamp_min(0).sqrt()  # of every difference of two logits
+        spread = (variance[:, None] + variance - 2 * s).clamp_min(0).sqrt()  # of the differences between logits
         largest = mean_of_larger(m[first], m[others[0]], spread[first, others[0]]) if others else m[first]
-        found.append({"p_c": float(probability_of_larger(m[c], m[first], spread[c, first])), "smoothed_margin": float(m[c] - largest)})
-    return found
+        forms.append({"p_c": float(probability_of_larger(m[c], m[first], spread[c, first])), "smoothed_margin": float(m[c] - largest)})
+    return forms

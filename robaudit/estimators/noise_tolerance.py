@@ -1,4 +1,4 @@
-"""`noise_tolerance`: the largest level of a noise at which an image keeps its class with a given probability."""
+"""`noise_tolerance`: the largest noise level at which an image keeps its class with a given probability."""
 
 from __future__ import annotations
 
@@ -26,28 +26,28 @@ _ORDER_STATISTICS = Interval(IntervalKind.OTHER, remark="order-statistics")
 
 
 class NoiseTolerance(Estimator):
-    """t* = the level at which P[argmax f(noisy x) = argmax f(x)] falls below ``level``; it is in the unit of the noise's level.
+    """t* = the level at which P[argmax f(noisy x) = argmax f(x)] falls below ``level``, in the unit of the noise's level.
 
     With ``uniform`` noise it is the isotropic trade-off eps*(alpha) of Giraudon et al., alpha = 1 - level, in the ball of its norm.
 
-    Draw j is made of the same normal variables at every level, those that ``mc`` sees, so it flips at a level of its own, and t* is the
+    Draw j uses the same normal variables at every level, as in ``mc``, so it flips at a level of its own, and t* is the
     (1 - level)-quantile of these levels. The 95 % interval lies between two order statistics: it needs no model of how p depends on the
-    level, and holds at all looks together (:func:`robaudit.numerics.tolerance.find_tolerance` has the proof, and what becomes of it
-    where draws flip back). Nearly all draws pass at one level only.
+    level, and holds at all looks together (:func:`robaudit.numerics.tolerance.find_tolerance` has the proof, also for draws that
+    flip back). Nearly all draws need a pass at a single level only.
 
     p need not fall as the level rises: with much noise a network may see one class everywhere, and shifts jump by pixels. The value is
-    *a crossing*: p is at least ``level`` just below it and less just above; the first one as far as 16 draws at each octave can tell.
-    If p is below ``level`` at a half or a quarter of the lower end, the row notes it.
+    *a crossing*: p is at least ``level`` just below it and less just above; it is the first crossing as far as 16 draws at each octave
+    can tell. If p is below ``level`` at a half or a quarter of the lower end, the row notes it.
 
-    Where p is still above ``level`` at ``cap``, the row is censored: its value is the cap, and the tolerance is larger. Where it is
+    If p is still above ``level`` at ``cap``, the row is censored: its value is the cap, and the tolerance is larger. If p is already
     below at the smallest level searched, cap / 8192, the value is 0.
 
     Args:
-        level: the probability to keep the class.
+        level: the probability of keeping the class.
         tolerance: width of the interval, relative to its lower end, at which an image is done.
         most: the most passes for an image; if they do not suffice, the interval comes from the last complete look, and a note says so.
-        cap: the largest level searched; default: where the noise has a standard deviation of 1, the range of the pixels (for noise that is
-            not added: the largest level, halved until the kind can do it).
+        cap: the largest level searched; default: the level with a standard deviation of 1, the range of the pixels (for noise that is
+            not additive: the largest level, halved until it is valid for the image).
 
     Source: Giraudon, Gripon, Loewe and Vermet, Intrinsic robustness (isotropic trade-off); intervals of quantiles: Thompson 1936.
     """
@@ -65,22 +65,22 @@ class NoiseTolerance(Estimator):
     cap: float | None = Field(None, gt=0, description="the largest level searched; default: a standard deviation of 1")
 
     def passes(self, classes: int) -> tuple[int, int]:
-        """The clean pass, and about what the search takes."""
+        """The clean pass, and typical passes of the search."""
         return 1 + self._plan(1.0, 0.0).usual_passes, 0
 
     @property
     def rows_at_once(self) -> int:
-        """The request of a late step of a search."""
+        """The draws of a late request of a search."""
         return 8
 
     def unfit(self, form: Noise) -> str:
-        """Refuse levels that are whole steps or that count downwards."""
+        """Refuse noise with whole-numbered levels, or with levels that fall as noise grows."""
         if form.whole:
             return "its levels are whole numbers, and a tolerance lies between them"
         if form.level_name is LevelName.PHOTONS:
             return "fewer photons are more noise, and the search goes upwards"
         if self.cap is not None and not form.least < self.cap <= form.most:
-            return f"cap {self.cap:g} is none of its levels, {form.least:g} to {form.most:g}"
+            return f"cap {self.cap:g} is outside its levels, {form.least:g} to {form.most:g}"
         return ""
 
     def estimate(self, batch: ImageBatch) -> Sequence[Result]:
@@ -88,24 +88,24 @@ class NoiseTolerance(Estimator):
         plan, pool = self._plan(self.largest(batch), batch.noise.least), batch.engine.pool(batch.x, batch.ids, batch.at.noise)
         predicted: NDArray[np.int64] = batch.predicted.cpu().numpy()
 
-        def answer(images: Sequence[int], asks: Sequence[DrawRequest]) -> list[NDArray[np.int64]]:
-            found = _results(batch, images, asks, predicted, pool)
-            for image, results in zip(images, found, strict=True):
+        def answer(images: Sequence[int], requests: Sequence[DrawRequest]) -> list[NDArray[np.int64]]:
+            answers = _results(batch, images, requests, predicted, pool)
+            for image, results in zip(images, answers, strict=True):
                 batch.lost[image] += int((results == batch.classes).sum())
-            return found
+            return answers
 
-        found = run_all([find_tolerance(plan) for _ in batch.ids], answer)
+        tolerances = run_all([find_tolerance(plan) for _ in batch.ids], answer)
         eases = ease(batch.logits, batch.predicted)
         return [
-            self._estimate(plan, one, batch.lost[image], batch.classes, *eased)
-            for image, (one, eased) in enumerate(zip(found, eases, strict=True))
+            self._estimate(plan, tolerance, batch.lost[image], batch.classes, *eased)
+            for image, (tolerance, eased) in enumerate(zip(tolerances, eases, strict=True))
         ]
 
     def largest(self, batch: ImageBatch) -> float:
         """The cap for these images.
 
         Raises:
-            SpecError: the noise cannot do that to images of this size.
+            SpecError: the cap is not valid for images of this size.
         """
         shape, form = shape_of(batch.x), batch.noise
         if self.cap is not None:
@@ -119,25 +119,25 @@ class NoiseTolerance(Estimator):
     def _plan(self, cap: float, least: float) -> SearchPlan:
         return SearchPlan(self.level, self.tolerance, self.most, cap, least)
 
-    def _estimate(self, plan: SearchPlan, found: Tolerance, lost: int, classes: int, difficulty: float, margin: float) -> Result:
+    def _estimate(self, plan: SearchPlan, result: Tolerance, lost: int, classes: int, difficulty: float, margin: float) -> Result:
         remarks = (
-            (found.censored, f"p is above {self.level:g} at the cap, {plan.cap:g}"),
-            (0 < found.lower < plan.cap and math.isinf(found.upper), f"undecided at the cap, {plan.cap:g}"),
-            (found.upper <= plan.floor, f"p is below {self.level:g} at the smallest level searched, {plan.floor:.3g}"),
-            (not found.reached and not found.non_monotone, f"undecided: the tolerance was not reached in {self.most} passes"),
-            (not found.reached and found.non_monotone, "undecided: many draws flip back as the level rises"),
-            (found.falls_at is not None, f"p is below {self.level:g} at {found.falls_at or 0.0:.3g}, too: there are several crossings"),
+            (result.censored, f"p is above {self.level:g} at the cap, {plan.cap:g}"),
+            (0 < result.lower < plan.cap and math.isinf(result.upper), f"undecided at the cap, {plan.cap:g}"),
+            (result.upper <= plan.floor, f"p is below {self.level:g} at the smallest level searched, {plan.floor:.3g}"),
+            (not result.reached and not result.non_monotone, f"undecided: the tolerance was not reached in {self.most} passes"),
+            (not result.reached and result.non_monotone, "undecided: many draws flip back as the level rises"),
+            (result.falls_at is not None, f"p is below {self.level:g} at {result.falls_at or 0.0:.3g}, too: there are several crossings"),
         )
-        numbers = {"samples": found.samples, "checked": found.checked, "reversals": found.reversals}
+        numbers = {"samples": result.samples, "checked": result.checked, "reversals": result.reversals}
         return Result(
-            value=found.value,
-            lower=found.lower,
-            upper=found.upper,
-            std_error=found.std_error,
-            flips_to=None if found.flips_to == classes else found.flips_to,
-            forwards=1 + found.passes,
+            value=result.value,
+            lower=result.lower,
+            upper=result.upper,
+            std_error=result.std_error,
+            flips_to=None if result.flips_to == classes else result.flips_to,
+            forwards=1 + result.passes,
             backwards=0,
-            interval=Interval(IntervalKind.CENSORED) if found.censored else self.interval,
+            interval=Interval(IntervalKind.CENSORED) if result.censored else self.interval,
             note="; ".join(text for holds, text in remarks if holds),
             search=Searched(p=self.level),
             clean=CleanImage(margin, difficulty),
@@ -146,10 +146,10 @@ class NoiseTolerance(Estimator):
 
 
 def _results(
-    batch: ImageBatch, images: Sequence[int], asks: Sequence[DrawRequest], predicted: NDArray[np.int64], pool: DrawPool | None
+    batch: ImageBatch, images: Sequence[int], requests: Sequence[DrawRequest], predicted: NDArray[np.int64], pool: DrawPool | None
 ) -> list[NDArray[np.int64]]:
-    """The class that each draw flips to, ``KEPT`` where it does not, and the number of classes where its logits are not finite."""
-    levels, draws = [ask.level for ask in asks], [ask.draws for ask in asks]
+    """The class that each draw flips to; ``KEPT`` without a flip, and the number of classes if its logits are not finite."""
+    levels, draws = [request.level for request in requests], [request.draws for request in requests]
     batches = batch.engine.chosen_logits(batch.x, batch.ids, batch.at.noise, images, levels, draws, pool)
     winners = torch.cat([torch.where(logits.isfinite().all(1), logits.argmax(1), batch.classes) for logits in batches]).cpu().numpy()
     sizes = [len(numbers) for numbers in draws]

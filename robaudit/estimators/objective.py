@@ -1,4 +1,4 @@
-"""The network at points about a chunk's images, as attacks, chains and other searches see it: logits, and slopes of a margin or a loss."""
+"""Logits, and slopes of a margin or a loss, at points around a chunk's images, for attacks, chains and other searches."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from robaudit.noise.base import shape_of
 from robaudit.numerics.losses import log_cross_entropy
 from robaudit.numerics.rowwise import fold, total
 
-_LEAST = -1e4  # log share of every class in copies with non-finite logits
-_HEAD_START = 0.1  # of the target, in log odds, where the soft vote at the image is for another class
+_LEAST = -1e4  # log softmax of every class in copies with non-finite logits
+_HEAD_START = 0.1  # of the target, in log odds, if the soft vote at the image is for another class
 
 Functional = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
-"""Logits of some rows, and which rows they are -> what is wanted of them, and the weights of the logits whose slope is wanted."""
+"""(logits, indices of their rows) -> (a value of each row, the weights of the logits in the slope)."""
 
 
 class Objective:
-    """Logits at points about images, and slopes with respect to the points, in full batches and in the model's full precision.
+    """Logits at points around images, and slopes with respect to the points, in full batches and in the model's full precision.
 
     Points are pixels (rows, channels, height, width), or, with ``latent``, the normal variables of noisy copies (rows, *latent_shape).
     Every method takes the image of each point: an index into ``images`` (rows,), int64. On the CPU a row has the same bits
-    in any batch, as searches need, whose decisions depend on the last digits.
+    in any batch: the decisions of a search depend on the last digits.
 
     Args:
         batch: the chunk.
-        target: a class of each image (images,), int64: margins and losses are against it.
+        target: the class of each image for margins and losses (images,), int64.
         images: indices into the chunk; None: all of it.
         latent: whether points are normal variables rather than pixels.
     """
@@ -41,21 +41,21 @@ class Objective:
         self._images = everything if images is None else images
         self._rows, self._gradient_rows = batch.steady_rows()
         self._known: tuple[Tensor, list[tuple[Tensor, Sequence[str]]]] | None = None
-        self._sums = torch.zeros(len(target), dtype=torch.float64, device=target.device)  # of log l: not finite where one was not
+        self._sums = torch.zeros(len(target), dtype=torch.float64, device=target.device)  # of log l: not finite once a loss was not
 
     @property
     def broken(self) -> Tensor:
-        """Images at which a loss was not finite (images,), bool."""
+        """Images with a loss that was not finite (images,), bool."""
         return ~self._sums.isfinite()
 
     def logits(self, image: Tensor, points: Tensor) -> Tensor:
         """Logits (rows, classes), float64; minus infinity for NaN."""
-        found = torch.empty((len(points), self._batch.classes), dtype=torch.float64, device=points.device)
+        logits = torch.empty((len(points), self._batch.classes), dtype=torch.float64, device=points.device)
         for rows in torch.arange(len(points), device=points.device).split(self._rows) if len(points) else ():
             full = padded(rows, self._rows)
             with torch.inference_mode():
-                found[rows] = self._batch.model(self._pixels(self._looked_up(image[full]), points[full]))[: len(rows)].double()
-        return found.nan_to_num(-torch.inf, torch.inf, -torch.inf)
+                logits[rows] = self._batch.model(self._pixels(self._looked_up(image[full]), points[full]))[: len(rows)].double()
+        return logits.nan_to_num(-torch.inf, torch.inf, -torch.inf)
 
     def slopes(self, image: Tensor, points: Tensor, to: Tensor) -> tuple[Tensor, Tensor]:
         """:meth:`logits`, and the gradient of z_j - z_target; ``to``: class j of each row (rows,), int64."""
@@ -68,37 +68,37 @@ class Objective:
         return logits.nan_to_num(-torch.inf, torch.inf, -torch.inf), slopes
 
     def losses(self, image: Tensor, points: Tensor) -> Tensor:
-        """log l (rows,), float64, l the cross-entropy against the target; minus infinity where the logits are not finite."""
+        """log l (rows,), float64, l the cross-entropy for the target; minus infinity if the logits are not finite."""
         return self._noted(image, log_cross_entropy(self.logits(image, points), self._target[image])[0])
 
     def loss_slopes(self, image: Tensor, points: Tensor) -> tuple[Tensor, Tensor]:
         """:meth:`losses`, and the gradient of log l; zero where it is not finite.
 
-        If the noise gives its derivative, only the network is recorded. Chains call again and again with the same tensor of images,
-        which must not change in between: its rows are looked up once.
+        If the noise has a formula for its derivative, only the network is recorded. Chains call this repeatedly with the same tensor of
+        images, which must not change in between: its rows are looked up once.
         """
-        found, slopes = self._differentiated(image, points, lambda logits, rows: log_cross_entropy(logits, self._target[image[rows]]))
-        return self._noted(image, found), slopes.nan_to_num_(0.0, 0.0, 0.0)
+        losses, slopes = self._differentiated(image, points, lambda logits, rows: log_cross_entropy(logits, self._target[image[rows]]))
+        return self._noted(image, losses), slopes.nan_to_num_(0.0, 0.0, 0.0)
 
     def _noted(self, image: Tensor, losses: Tensor) -> Tensor:
         self._sums.index_add_(0, image, losses)
         return losses.nan_to_num(-torch.inf, -torch.inf, -torch.inf)
 
     def _differentiated(self, image: Tensor, points: Tensor, functional: Functional) -> tuple[Tensor, Tensor]:
-        """The functional of all rows, and its slopes, of the type of the points."""
+        """The functional of all rows, and its slopes in the type of the points."""
         if self._known is None or self._known[0] is not image:
             parts = image.split(self._gradient_rows)
             self._known = image, [self._looked_up(padded(part, self._gradient_rows)) for part in parts]
-        every, found, slopes = torch.arange(len(points), device=points.device), [], []
+        every, values, slopes = torch.arange(len(points), device=points.device), [], []
         for rows, known in zip(every.split(self._gradient_rows), self._known[1], strict=True):
             full = padded(rows, self._gradient_rows)
             value, slope = self._sloped(known, points[full], functional, full)
-            found.append(value[: len(rows)])
+            values.append(value[: len(rows)])
             slopes.append(slope[: len(rows)])
-        return _joined(found), _joined(slopes)
+        return _joined(values), _joined(slopes)
 
     def _sloped(self, known: tuple[Tensor, Sequence[str]], points: Tensor, functional: Functional, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """The functional of the rows of one pass, and its slopes."""
+        """The functional of the rows of a pass, and its slopes."""
         derivative = self._batch.derivative(points) if self._latent else None
         leaf = (points if derivative is None else self._pixels(known, points)).detach().requires_grad_(True)
         with torch.enable_grad():
@@ -110,7 +110,7 @@ class Objective:
         return value, slope if derivative is None else slope * derivative
 
     def _looked_up(self, image: Tensor) -> tuple[Tensor, Sequence[str]]:
-        """The clean pixels and ids that noise is added to; pixels need neither."""
+        """Clean pixels and ids of the images, to add noise to; just the images if points are pixels."""
         if not self._latent:
             return image, ()
         where = self._images[image]
@@ -133,10 +133,10 @@ class _Shares(NamedTuple):
 
 
 class SoftVote(Objective):
-    """The smoothed network: its logits at a point are log p_c, p_c the mean softmax over the same noisy offsets of every point of an image.
+    """The smoothed network: its logits at a point are log p_c, p_c the mean softmax over the same noisy offsets at every point of an image.
 
-    A search sees a fixed smooth function. Its boundary is near the vote's, not on it: only fresh draws can tell the class of the vote.
-    Where the soft vote at the image itself is for another class than the target, the target has a head start in all of its points.
+    A search sees a fixed smooth function. Its boundary is near the boundary of the vote, not on it: only fresh draws tell the class
+    of the vote. If the soft vote at the image itself is not for the target, the target has a head start at all points of the image.
 
     Args:
         batch: the chunk; its noise does not depend on the pixels.
@@ -156,19 +156,19 @@ class SoftVote(Objective):
 
     def logits(self, image: Tensor, points: Tensor) -> Tensor:
         """log p_c (points, classes), float64, with the head start."""
-        found = torch.empty((len(points), self._batch.classes), dtype=torch.float64, device=points.device)
+        log_p = torch.empty((len(points), self._batch.classes), dtype=torch.float64, device=points.device)
         for part in self._parts(len(points), self._rows):
-            found[part] = self._started(image[part], self._shares(*self._copies(image[part], points[part])).log_mean)
-        return found
+            log_p[part] = self._started(image[part], self._shares(*self._copies(image[part], points[part])).log_mean)
+        return log_p
 
     def slopes(self, image: Tensor, points: Tensor, to: Tensor) -> tuple[Tensor, Tensor]:
-        """The same, and the gradient of log p_j - log p_target with respect to the pixels; ``to``: class j of each point (points,)."""
-        found = torch.empty((len(points), self._batch.classes), dtype=torch.float64, device=points.device)
+        """:meth:`logits`, and the gradient of log p_j - log p_target in the pixels; ``to``: class j of each point (points,)."""
+        log_p = torch.empty((len(points), self._batch.classes), dtype=torch.float64, device=points.device)
         slopes = torch.empty_like(points)
         for part in self._parts(len(points), self._gradient_rows):
             log_mean, slopes[part] = self._vote_slopes(image[part], points[part], to[part])
-            found[part] = self._started(image[part], log_mean)
-        return found, slopes
+            log_p[part] = self._started(image[part], log_mean)
+        return log_p, slopes
 
     def _parts(self, points: int, rows: int) -> Sequence[Tensor]:
         """Indices of the points whose copies share a pass."""
@@ -180,7 +180,7 @@ class SoftVote(Objective):
         return log_mean + own * self._head_start[image][:, None]
 
     def _copies(self, image: Tensor, points: Tensor) -> tuple[Tensor, Tensor]:
-        """Images and pixels of the copies (points * copies, ...), those of a point adjacent."""
+        """Images and pixels of the copies (points * copies, ...); copies of a point are adjacent."""
         copies = (points[:, None] + self._offsets[image]).flatten(0, 1)
         return image.repeat_interleave(self._offsets.shape[1]), copies
 
@@ -188,9 +188,9 @@ class SoftVote(Objective):
         return _shares_of(super().logits(image, copies), self._offsets.shape[1])
 
     def _vote_slopes(self, image: Tensor, points: Tensor, to: Tensor) -> tuple[Tensor, Tensor]:
-        """log p_c, and the gradient."""
+        """log p_c, and its slopes."""
         target, (images, copies) = self._target[image], self._copies(image, points)
-        known = self._shares(images, copies) if len(copies) > self._gradient_rows else None  # a copy's weight depends on all
+        known = self._shares(images, copies) if len(copies) > self._gradient_rows else None  # the weight of a copy depends on all copies
         means = list[Tensor]()
 
         def vote(logits: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
@@ -204,13 +204,13 @@ class SoftVote(Objective):
 
 
 def _offsets(batch: ImageBatch, purpose: str, images: Tensor, copies: int) -> Tensor:
-    """The noise alone of some images' copies (images, copies, channels, height, width), unclipped; drawn for one purpose."""
-    still = batch.x.new_zeros((1, *shape_of(batch.x)))
-    found = batch.x.new_empty((len(images), copies, *shape_of(batch.x)))
-    for out, image in zip(found, images.tolist(), strict=True):
+    """The unclipped noise of the copies of some images (images, copies, channels, height, width), drawn for a purpose."""
+    blank = batch.x.new_zeros((1, *shape_of(batch.x)))
+    offsets = batch.x.new_empty((len(images), copies, *shape_of(batch.x)))
+    for out, image in zip(offsets, images.tolist(), strict=True):
         z = torch.cat([*batch.normals(purpose, image, copies)])
-        out.copy_(batch.noise.noisy(still, z, batch.level, ids=[batch.ids[image]]))
-    return found
+        out.copy_(batch.noise.noisy(blank, z, batch.level, ids=[batch.ids[image]]))
+    return offsets
 
 
 def _shares_of(logits: Tensor, copies: int) -> _Shares:

@@ -17,15 +17,15 @@ from robaudit.quantities import Interval, IntervalKind
 from robaudit.results import LossNorm, Result
 
 FEW = 10.0
-"""The row notes an effective sample size below this."""
+"""The row has a note if the effective sample size is below this."""
 _TWO_SIDED = 1.959963984540054
 
 
 class QNormMc(QNorm):
     """log Z_q = [log sum_i l_i^q - log m] / q over m noisy copies, all in log space.
 
-    The copies are those that `mc` sees. ESS = (sum l^q)^2 / sum l^2q falls quickly as q grows: at q = 100 a handful of copies make the sum,
-    the value is then near the largest loss seen, far below Z_q, and no interval from the copies can know it. A row with ESS < 10 says so.
+    `mc` uses the same copies. ESS = (sum l^q)^2 / sum l^2q falls quickly as q grows: at q = 100 a handful of copies dominate the sum,
+    and the value is near the largest loss seen, far below Z_q, which no interval from the copies shows. A row with ESS < 10 says so.
 
     Args:
         samples: m, noisy copies of each image.
@@ -79,5 +79,5 @@ class QNormMc(QNorm):
 
 
 def few_effective(ess: float, q: float) -> str:
-    """The row's remark on a small effective sample size."""
+    """The note on a small effective sample size."""
     return f"effective sample size {ess:.1f}: too small for q = {q:g}" if ess < FEW else ""

@@ -25,15 +25,15 @@ from robaudit.results import LossNorm, Result
 
 _COPIES = Interval(IntervalKind.LOGNORMAL, covers_bias=False)
 _NO_VALUE = Interval(IntervalKind.NO_VALUE)
-_HIGHEST = 1000.0  # chains go this far for any orders: a far region that decides q = 10 may not attract them below q = 1000
-_CENTRES = (1.0, 10.0, 100.0)  # temperatures, besides the highest, about whose tilted distributions copies are made
+_HIGHEST = 1000.0  # chains go this far for any order: a distant region that decides q = 10 may attract them only at q = 1000
+_CENTRES = (1.0, 10.0, 100.0)  # temperatures, besides the highest, with copies around their tilted distributions
 _FEWEST = 1950  # copies
-_FEW = 8  # normal variables, in which copies are made where copies counted
-_FAR = 0.25  # in log Z: standard error or half of the gap beyond which there is no value
-_SHORT = "no value: too few copies meet the losses that count, and there are no gradients to follow"
+_FEW = 8  # normal variables, up to which copies adapt to where earlier copies had large weights
+_FAR = 0.25  # in log Z: a larger standard error, or half gap, gives no value
+_SHORT = "no value: too few copies meet the large losses that decide the norm, and there are no gradients to follow"
 
 
-class _Found(NamedTuple):
+class _Run(NamedTuple):
     """A sampler's results for the images of a chunk.
 
     Attributes:
@@ -51,24 +51,23 @@ class _Found(NamedTuple):
 
 
 class QNormPath(QNorm):
-    """log Z_q = (log E[l^s] + int_s^q E_t[log l] dt) / q: noisy copies up to a temperature s, chains from there, E_t under the noise tilted
-    by l^t.
+    """log Z_q = (log E[l^s] + int_s^q E_t[log l] dt) / q: copies up to a temperature s, then chains; E_t under the noise tilted by l^t.
 
     Every kind of noise is a map of standard normal variables z, so the tilted distributions are p_t(z) ~ l(z)^t N(z; 0, I). Several
     independent Hamiltonian chains go up to t = 1000, or to the largest q above it, and down again (:mod:`robaudit.numerics.annealing`);
-    log l is recorded after each trajectory, with control variates made of its gradient, and integrated
-    (:mod:`robaudit.numerics.path_sampling`). As many copies as the chains took gradients, half of them plain and half about where they
-    were, give E[l^t] as far as their effective sample size allows (:mod:`robaudit.numerics.copies`). Kinds without gradients have copies
-    alone: in a few variables (``spatial``) made where copies counted (:mod:`robaudit.numerics.adaptive_copies`), else (``impulse``) plain.
+    log l is recorded after each trajectory, with control variates from its gradient, and integrated
+    (:mod:`robaudit.numerics.path_sampling`). As many copies as the chains took gradients, half of them plain and half around the chains'
+    states, give E[l^t] as far as their effective sample size allows (:mod:`robaudit.numerics.copies`). Kinds without gradients use
+    copies alone: adaptive for few variables (``spatial``; :mod:`robaudit.numerics.adaptive_copies`), plain otherwise (``impulse``).
 
     The interval is Student's t of log Z between the copies and between the chains, widened by half of the gap between the ways up and down:
-    chains that are too short for the loss to settle at each temperature lag, below on the way up and above on the way down. Where that is
-    too much there is no value. What neither chains nor copies find, no interval covers: a rare bad region that the loss does not rise
-    towards. Z_q grows with q up to the largest loss, which `adversarial_loss` looks for.
+    chains that are too short for the loss to settle at each temperature lag below on the way up and above on the way down. If the gap is
+    too large there is no value. The interval does not cover what neither chains nor copies find: a rare bad region that the loss does
+    not rise towards. Z_q grows with q up to the largest loss, which `adversarial_loss` looks for.
 
     Args:
         chains: of each image, four or more.
-        temperatures: from 0 to 1000 or the largest q, on each way.
+        temperatures: from 0 to 1000 or the largest q, each way.
         steps: leapfrog steps at each temperature; an image takes about 2 chains temperatures steps gradients.
 
     Source: Rice et al., Robustness between the worst and average case, equations 8 and 17; sampler, controls and errors are robaudit's.
@@ -90,13 +89,13 @@ class QNormPath(QNorm):
         return self.chains
 
     def passes(self, classes: int) -> tuple[int, int]:
-        """The clean pass, the gradients and as many copies; under noise without gradients they are copies, too."""
+        """The clean pass, the gradients and as many copies; without gradients, two copies for each gradient."""
         gradients = gradients_of(self.temperatures, self.steps, self.chains)
         return 1 + gradients + self._lots * AT_ONCE, gradients
 
     @property
     def _lots(self) -> int:
-        """Of copies."""
+        """Batches of copies."""
         return max(_FEWEST, gradients_of(self.temperatures, self.steps, self.chains)) // AT_ONCE
 
     @cached_property
@@ -114,16 +113,16 @@ class QNormPath(QNorm):
         loss, follows = Objective(batch, target, latent=True), batch.noise.differentiable or batch.noise.guided
         run = self._chains(batch, loss) if follows else self._copies(batch, loss)
         broken, most, against = loss.broken.tolist(), run.highest.exp().tolist(), target.tolist()
-        found: list[list[Result]] = [[] for _ in against]
+        results: list[list[Result]] = [[] for _ in against]
         chains: list[dict[str, float]] = [{} for _ in against]
         if run.acceptance is not None:
             chains = [{"last_acceptance": last, "smallest_acceptance": least} for last, least in run.acceptance.T.tolist()]
-        for q, one in zip(self.q, run.estimates, strict=True):
-            columns = (one.value, one.half_width, one.std_error, one.gap, one.begin, one.ess)
+        for q, path in zip(self.q, run.estimates, strict=True):
+            columns = (path.value, path.half_width, path.std_error, path.gap, path.begin, path.ess)
             for image, numbers in enumerate(zip(*(column.tolist() for column in columns), strict=True)):
                 log_z, half_width, std_error, gap, begin, ess = numbers
                 why = _refusal(std_error, gap) if follows else "" if begin == q else _SHORT
-                found[image].append(
+                results[image].append(
                     Result(
                         value=math.nan if broken[image] or why else math.exp(log_z),
                         lower=None if why else math.exp(log_z - half_width),
@@ -145,10 +144,10 @@ class QNormPath(QNorm):
                         },
                     )
                 )
-        return [tuple(of_image) for of_image in found]
+        return [tuple(of_image) for of_image in results]
 
-    def _chains(self, batch: ImageBatch, loss: Objective) -> _Found:
-        """Hamiltonian chains, up and down, and copies."""
+    def _chains(self, batch: ImageBatch, loss: Objective) -> _Run:
+        """Sample by Hamiltonian chains, up and down, and copies."""
         shape = batch.latent_shape
         streams = Streams(batch, "qnorm_path", self.chains, 1 + 2 * self.temperatures, 2 * self.temperatures)
 
@@ -166,7 +165,7 @@ class QNormPath(QNorm):
         copies = shifted(loss.losses, fresh, plain * AT_ONCE, each * AT_ONCE, annealed.centres, self._centres)
         begun = starts(copies, self._grid, self.q)
         acceptance = torch.stack([annealed.up.acceptance, annealed.down.acceptance])
-        return _Found(
+        return _Run(
             path_estimates(annealed, self._grid, self.q, begun, exact=batch.noise.differentiable),
             torch.stack([acceptance[:, -1].sum(0) / 2, acceptance.amin((0, 1))]),
             torch.maximum(annealed.highest, copies.log_loss.amax(1)),
@@ -174,8 +173,8 @@ class QNormPath(QNorm):
             annealed.evaluations,
         )
 
-    def _copies(self, batch: ImageBatch, loss: Objective) -> _Found:
-        """Only copies, two for each gradient that chains would take."""
+    def _copies(self, batch: ImageBatch, loss: Objective) -> _Run:
+        """Sample by copies alone, two for each gradient that chains would take."""
         lots, few, values = 2 * self._lots, _few(batch), math.prod(batch.latent_shape)
         streams = Streams(batch, "qnorm_path copies", AT_ONCE, lots, ROUNDS if few else 0)
         if few:
@@ -183,16 +182,16 @@ class QNormPath(QNorm):
         else:
             copies = shifted(loss.losses, streams.normals, lots * AT_ONCE, 0, batch.x.new_empty(0, len(batch.x), values), ())
         estimates = copies_estimates(self.q, starts(copies, self._grid, self.q))
-        return _Found(estimates, None, copies.log_loss.amax(1), lots * AT_ONCE, 0)
+        return _Run(estimates, None, copies.log_loss.amax(1), lots * AT_ONCE, 0)
 
 
 def _few(batch: ImageBatch) -> bool:
-    """Whether there are so few variables that copies reach the large losses without gradients."""
+    """Whether there are few enough variables for copies to reach the large losses without gradients."""
     return math.prod(batch.latent_shape) <= _FEW
 
 
 def _refusal(std_error: float, gap: float) -> str:
-    """Why chains give no value (they disagree, or have not settled); usually ''."""
+    """Why the chains give no value (they disagree or have not settled); usually ''."""
     if not std_error <= _FAR:
         return f"no value: the chains disagree (standard error of log Z {std_error:.2g})"
     if not abs(gap) / 2 <= _FAR:

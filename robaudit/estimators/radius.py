@@ -1,4 +1,4 @@
-"""Shared parts of the radius estimators: norms, the limit of a search, and their rows."""
+"""Shared parts of the radius estimators: norms, search limits and results."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LEAST_CAP = 1e-6
 
 
 def _each_once(norms: tuple[Norm, ...]) -> tuple[Norm, ...]:
-    """Refuse a norm that is given twice."""
+    """Refuse a repeated norm."""
     if len(set(norms)) != len(norms):
         raise ValueError("give each norm once")
     return norms
@@ -35,7 +35,7 @@ Norms = Annotated[tuple[Norm, ...], BeforeValidator(as_tuple), AfterValidator(_e
 
 
 class ByNorm(Estimator):
-    """An estimator of lengths, in each norm that its options name.
+    """An estimator of lengths in several norms.
 
     Args:
         norm: of the perturbations, for pixels in [0, 1]; each gives a separate result.
@@ -52,8 +52,8 @@ class ByNorm(Estimator):
 class RadiusEstimator(ByNorm):
     """An estimator of the radius: the norm of the smallest perturbation of the clean image that changes the predicted class.
 
-    A row is relative to the predicted class, right or wrong; :mod:`robaudit.stats.scores` counts misclassified images
-    as 0. A row also says how easy the clean image is.
+    It refers to the predicted class, right or wrong; :mod:`robaudit.stats.scores` counts misclassified images
+    as 0. A row also states how easy the clean image is.
 
     Source: Giraudon, Gripon, Loewe and Vermet, Intrinsic robustness, definition 2.1.
     """
@@ -64,11 +64,11 @@ class RadiusEstimator(ByNorm):
 
 
 class SearchedRadius(RadiusEstimator):
-    """A radius found by search: an upper bound of the true one.
+    """A radius from a search: an upper bound of the true radius.
 
     Args:
         cap: where the search ends, in the norm's unit.
-        clip: look at images within [0, 1] only.
+        clip: search only among images within [0, 1].
     """
 
     interval: ClassVar[Interval] = Interval(IntervalKind.UPPER_BOUND)
@@ -87,18 +87,18 @@ class SearchedRadius(RadiusEstimator):
 
 
 HELD_BYTES = 2**25
-"""Bytes of a search's points held at once, unless a single image takes more; gradients and steps take as much each."""
+"""Bytes of points held at once, unless a single image takes more; gradients and steps each take as much again."""
 
 
 def groups_of(batch: ImageBatch, points: int) -> tuple[Tensor, ...]:
-    """Split the images of a chunk into groups that fit into memory, with ``points`` points of each image at once."""
+    """Split the images of a chunk into groups that fit into memory with ``points`` points per image at once."""
     each = batch.x[0].numel() * batch.x.element_size() * points
-    found: tuple[Tensor, ...] = torch.arange(len(batch.x), device=batch.x.device).split(max(1, HELD_BYTES // each))
-    return found
+    groups: tuple[Tensor, ...] = torch.arange(len(batch.x), device=batch.x.device).split(max(1, HELD_BYTES // each))
+    return groups
 
 
 def diameter(norm: str, shape: Shape) -> float:
-    """The largest distance of two images within [0, 1]."""
+    """The largest distance between two images within [0, 1]."""
     return math.sqrt(math.prod(shape)) if norm == "l2" else 1.0
 
 
@@ -116,10 +116,10 @@ def rows_of(
 
     Args:
         batch: the chunk.
-        radius: of each image, infinite where there is no flip (images,), float64.
-        reached: the class there (images,).
-        cap: where the search ended; the value where there is no flip.
-        interval: the meaning of values with a flip.
+        radius: of each image, infinite without a flip (images,), float64.
+        reached: class of each flip (images,).
+        cap: where the search ended; the value without a flip.
+        interval: of a value with a flip.
         passes: forwards and backwards of each image.
         lost: points of each image with non-finite logits, which may hide a flip.
         searches: further details of each.
@@ -128,24 +128,24 @@ def rows_of(
     further: Sequence[Searched | None] = searches or [None] * len(batch.x)
     eases = ease(batch.logits, batch.predicted)
     results = []
-    for found, to, (forwards, backwards), without, more, (g, margin) in zip(
+    for distance, to, (forwards, backwards), not_finite, details, (g, margin) in zip(
         radius.tolist(), reached.tolist(), passes, missing, further, eases, strict=True
     ):
-        hit = math.isfinite(found)
-        value = found if hit else cap
+        hit = math.isfinite(distance)
+        value = distance if hit else cap
         results.append(
             Result(
                 value=value,
                 lower=value if exact else 0.0,
-                upper=found,
+                upper=distance,
                 flips_to=to if hit else None,
                 forwards=forwards,
                 backwards=backwards,
                 interval=interval if hit else Interval(IntervalKind.CENSORED),
-                note=f"{without} points gave non-finite logits, counted as no flips" if without else "",
-                search=more,
+                note=f"{not_finite} points gave non-finite logits, counted as no flips" if not_finite else "",
+                search=details,
                 clean=CleanImage(margin, g),
-                numbers={"not_finite": without} if without else {},
+                numbers={"not_finite": not_finite} if not_finite else {},
             )
         )
     return results

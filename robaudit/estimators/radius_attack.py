@@ -1,4 +1,4 @@
-"""`radius_attack`: the norm of the smallest perturbation that changes the class, as far as attacks find it."""
+"""`radius_attack`: the norm of the smallest perturbation that changes the class, as found by attacks."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _USUAL = Search("l2")
 
 
 class RadiusAttack(SearchedRadius):
-    """The norm of the smallest perturbation with another class that a search finds: an upper bound of the radius.
+    """The norm of the smallest class-changing perturbation that a search finds: an upper bound of the radius.
 
-    Chains that follow the decision boundary towards the image, from the image itself and from noise
+    Chains follow the decision boundary towards the image, starting from the image itself and from noise
     (:func:`robaudit.numerics.minimal_norm.shared_flips`); then the best point is polished, and its ray bisected. Every value belongs to
-    a perturbed image that the network, in its own precision, has classified differently in a plain pass. The norms are searched together: a
-    flip found in one counts in the others, and each starts a chain at the best flip of the others.
+    a perturbed image that the network, in its own precision, classifies differently in a plain pass. The norms are searched together: a
+    flip in any norm counts in the others, and each norm starts a chain at the best flip of the others.
 
     Args:
         restarts: chains from noise in l2; a third as many in linf, whose local minima differ less.
@@ -49,11 +49,11 @@ class RadiusAttack(SearchedRadius):
 
     @property
     def rows_at_once(self) -> int:
-        """The chains from an image."""
+        """The chains that start from an image."""
         return _USUAL.targets
 
     def passes(self, classes: int) -> tuple[int, int]:
-        """The most an image takes."""
+        """The most passes of an image."""
         gradients, forwards = passes_of([self._search(norm, 1.0) for norm in self.norm])
         return 1 + gradients + forwards, gradients
 
@@ -61,8 +61,8 @@ class RadiusAttack(SearchedRadius):
         """Search, in groups of images that fit into memory."""
         searches = [self._search(norm, self.limit(norm, shape_of(batch.x))) for norm in self.norm]
         groups = groups_of(batch, max(_USUAL.candidates, _USUAL.targets))
-        found = torch.cat([self._nearest(batch, group, searches) for group in groups], 2).cpu()  # (norms, 4, images)
-        radius, (label, gradients, forwards) = found[:, 0], found[:, 1:].long().unbind(1)
+        flips = torch.cat([self._nearest(batch, group, searches) for group in groups], 2).cpu()  # (norms, 4, images)
+        radius, (label, gradients, forwards) = flips[:, 0], flips[:, 1:].long().unbind(1)
         passes = [(1 + f + g, g) for f, g in zip(forwards[0].tolist(), gradients[0].tolist(), strict=True)]
         by_norm = [
             rows_of(batch, values, reached, search.cap, self.interval, passes)
@@ -77,11 +77,11 @@ class RadiusAttack(SearchedRadius):
         """Radius, class, gradients and further passes of each image of a group (norms, 4, images), float64."""
         y = batch.predicted[group]
         model, uniforms = Objective(batch, y, group), partial(restart_uniforms, batch, group, PURPOSE)
-        found = shared_flips(model.logits, model.slopes, batch.x[group], y, searches, uniforms)
-        return torch.stack([torch.stack([one.radius, *(n.double() for n in (one.label, one.gradients, one.forwards))]) for one in found])
+        flips = shared_flips(model.logits, model.slopes, batch.x[group], y, searches, uniforms)
+        return torch.stack([torch.stack([f.radius, *(n.double() for n in (f.label, f.gradients, f.forwards))]) for f in flips])
 
 
 def restart_uniforms(batch: ImageBatch, group: Tensor, purpose: str, restart: int) -> Tensor:
-    """The noise that a restart begins from, on [0, 1], for the images of a group (images, channels, height, width)."""
+    """Starting noise of a restart on [0, 1], for the images of a group (images, channels, height, width)."""
     draws = [z for image in group.tolist() for z in batch.normals(purpose, image, 1, restart)]
     return normal_cdf(torch.cat(draws).double()).to(batch.x.dtype)

@@ -19,20 +19,20 @@ from robaudit.noise.base import shape_of
 from robaudit.quantities import Interval, IntervalKind
 from robaudit.results import Result, Searched
 
-_ROWS = 64  # bytes of weight differences held at once
+_ROWS = 64  # weight differences computed at once
 _FAR = 1e-3
-"""Tolerated difference of logits from the affine function, relative to the largest logit; more than rounding."""
+"""Tolerated difference between logits and the affine function, relative to the largest logit; more than rounding."""
 
-_UNKNOWN = 1e9  # a radius that rounding decides
+_UNKNOWN = 1e9  # stands for a rounding error of any size
 
 
 class RadiusExact(RadiusEstimator):
     """min_j (z_y - z_j) / |w_y - w_j| of a network with logits z = W x + b, y the predicted class; |.| is the dual norm.
 
-    The dual of l2 is l2, of linf l1. No shorter perturbation changes the class, and one that is longer by any amount does.
-    Networks are recognised by the operations of one pass: products with fixed weights, sums, means, fixed normalisation,
-    changes of shape. Every clean pass is compared with W x + b. The detail ``rounding`` is how far the value may be off because the logits
-    are rounded (:func:`robaudit.estimators.lipschitz.rounding`): much, where they are large and their margin is small.
+    The dual of l2 is l2, of linf l1. No shorter perturbation changes the class, and some perturbation that is longer by any amount does.
+    Linear networks are recognised by the operations of one pass: products with fixed weights, sums, means, fixed
+    normalisation, changes of shape. Every clean pass is compared with W x + b. The detail ``rounding`` bounds the error from rounded logits
+    (:func:`robaudit.estimators.lipschitz.rounding`), which is large if the logits are large and their margin is small.
 
     Args:
         linear: take the network for linear although its graph has other operations (a ReLU that never acts).
@@ -47,7 +47,7 @@ class RadiusExact(RadiusEstimator):
     linear: bool = Field(False, description="take the network for linear although its graph has other operations")
 
     def passes(self, classes: int) -> tuple[int, int]:
-        """The clean pass, and a gradient for each class, which the images of a chunk share."""
+        """The clean pass, and a gradient for each class, shared by the images of a chunk."""
         return 1, classes
 
     def check_model(self, model: LogitModel, image: Tensor) -> None:
@@ -57,7 +57,7 @@ class RadiusExact(RadiusEstimator):
             raise ModelError(model.name, what, "use radius_attack, or declare it (radius_exact: {linear: true})")
 
     def estimate(self, batch: ImageBatch) -> list[tuple[Result, ...]]:
-        """The closed form.
+        """Evaluate the closed form.
 
         Raises:
             ModelError: the logits are not linear in the pixels.
@@ -75,14 +75,14 @@ class RadiusExact(RadiusEstimator):
             never = (slope == 0) | (torch.arange(batch.classes, device=y.device) == y[:, None])
             radius, reached = torch.where(never, torch.inf, margins / torch.where(never, 1.0, slope)).min(1)
             off = (errors / torch.where(never, 1.0, slope)).gather(1, reached[:, None])[:, 0].clamp_max(_UNKNOWN)
-            searches = [Searched(rounding=one) for one in off.tolist()]
+            searches = [Searched(rounding=error) for error in off.tolist()]
             passes = [(1, batch.classes)] * len(batch.x)
             by_norm.append(rows_of(batch, radius, reached, diameter(norm, shape), self.interval, passes, searches=searches))
         return list(zip(*by_norm, strict=True))
 
 
 def other_operation(model: Model, image: Tensor) -> str:
-    """Why a network is not affine: the first operation between pixels and logits that is not, or numbers taken out of the pixels; or ''.
+    """Why a network is not affine: its first operation that is not affine, or numbers taken out of the pixels; '' if it is affine.
 
     Args:
         model: pixels (n, channels, height, width) to logits (n, classes).
@@ -99,17 +99,17 @@ def matrix(model: Model, image: Tensor, classes: int, rows: int) -> Tensor:
     Args:
         model: pixels to logits.
         image: (channels, height, width), where the gradients are taken.
-        classes: how many logits.
-        rows: of a pass, at most.
+        classes: number of logits.
+        rows: the most rows of a pass.
     """
-    found = []
+    slopes = []
     for part in torch.arange(classes, device=image.device).split(rows):
         with torch.enable_grad():
             x = image.expand(len(part), *image.shape).detach().clone().requires_grad_(True)
             logits = model(x)
         (slope,) = torch.autograd.grad(logits.gather(1, part[:, None]).sum(), x) if logits.requires_grad else (torch.zeros_like(x),)
-        found.append(slope.flatten(1).double())
-    return torch.cat(found)
+        slopes.append(slope.flatten(1).double())
+    return torch.cat(slopes)
 
 
 def _own_slopes(weights: Tensor, y: Tensor, norm: str) -> Tensor:

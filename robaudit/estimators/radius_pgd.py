@@ -24,7 +24,7 @@ PURPOSE = "growing balls"
 STEPS: dict[str, float] = {"l2": 0.32, "linf": 0.025}
 """The grids of the paper."""
 BALLS = 20
-"""Balls of a grid without a cap: twice as many as the paper's networks need."""
+"""Balls of a grid without a cap: twice as many as the networks of the paper need."""
 _ROUNDING = 1e-9
 _DIGITS = 12  # of 3 * 0.025
 
@@ -34,19 +34,19 @@ Decimal = Annotated[float, BeforeValidator(as_number), Field(ge=LEAST_CAP, le=1e
 class RadiusPgd(SearchedRadius):
     """The smallest radius on the grid D, 2D, ... at which projected gradient ascent changes the class: the paper's adversarial curve.
 
-    In each ball: ascent on -ReLU(max_{i != t} z_i - z_t), with t the class that is second on the clean image, in ``steps`` steps of .08 of
-    the radius, from ``restarts`` starts that are uniform in the ball. Any iterate of another class than the predicted one counts, the
-    starts included, if a plain pass confirms it; then the image is done (:func:`robaudit.numerics.growing_balls.first_escapes`).
+    In each ball: ascent on -ReLU(max_{i != t} z_i - z_t), with t the runner-up class of the clean image, in ``steps`` steps of .08 of
+    the radius, from ``restarts`` starts that are uniform in the ball. Any iterate outside the predicted class counts, starts
+    included, if a plain pass confirms it; then the image is done (:func:`robaudit.numerics.growing_balls.first_escapes`).
 
     The true radius is smaller than the value, usually by more than a step: `radius_attack` is closer with fewer gradients. Use this
     estimator to compare curves with published ones. Each ball without a flip costs restarts x steps gradients.
 
     Args:
         step: D, in the norm's unit.
-        cap: where the grid ends; an image that no ball up to it has changed is censored there.
+        cap: where the grid ends; an image without a flip up to the cap is censored there.
         steps: gradient steps from each start.
         restarts: starts in each ball.
-        clip: look at images within [0, 1] only; the paper does not.
+        clip: search only among images within [0, 1]; the paper does not.
 
     Source: Smoothed robustness analysis, section 3.4; Madry et al. 2018; Carlini and Wagner 2017.
     """
@@ -87,7 +87,7 @@ class RadiusPgd(SearchedRadius):
         return self.restarts
 
     def passes(self, classes: int) -> tuple[int, int]:
-        """The most an image takes: no ball has a flip."""
+        """The most passes of an image, if no ball has a flip."""
         balls = sum(self.balls(norm) for norm in self.norm)
         gradients = balls * self.restarts * self.steps
         return 1 + gradients + (balls + len(self.norm)) * self.restarts, gradients
@@ -96,19 +96,19 @@ class RadiusPgd(SearchedRadius):
         """Attack, in groups of images that fit into memory."""
         target, groups = _second(batch), groups_of(batch, self.restarts)
         parts = [[self._escapes(batch, target, group, norm) for group in groups] for norm in self.norm]
-        found = [Escapes(*map(torch.cat, zip(*of_norm, strict=True))) for of_norm in parts]
-        spent = torch.stack([torch.stack([one.gradients + one.forwards, one.gradients]) for one in found]).sum(0)  # (2, images)
+        escapes = [Escapes(*map(torch.cat, zip(*of_norm, strict=True))) for of_norm in parts]
+        spent = torch.stack([torch.stack([e.gradients + e.forwards, e.gradients]) for e in escapes]).sum(0)  # (2, images)
         passes = [(1 + forwards, gradients) for forwards, gradients in spent.T.tolist()]
         by_norm = []
-        for norm, one in zip(self.norm, found, strict=True):
+        for norm, first in zip(self.norm, escapes, strict=True):
             step, cap = self.spacing(norm), self.limit(norm, shape_of(batch.x))
-            radii = torch.tensor([round(step * ball, _DIGITS) if ball else torch.inf for ball in one.ball.tolist()], dtype=torch.float64)
+            radii = torch.tensor([round(step * ball, _DIGITS) if ball else torch.inf for ball in first.ball.tolist()], dtype=torch.float64)
             searches = [Searched(step=step)] * len(radii)
-            by_norm.append(rows_of(batch, radii, one.label, cap, self.interval, passes, one.lost.tolist(), searches))
+            by_norm.append(rows_of(batch, radii, first.label, cap, self.interval, passes, first.lost.tolist(), searches))
         return list(zip(*by_norm, strict=True))
 
     def _escapes(self, batch: ImageBatch, target: Tensor, group: Tensor, norm: Norm) -> Escapes:
-        """The first balls of the images of a group."""
+        """The first escapes of the images of a group."""
         y = batch.predicted[group]
         model = Objective(batch, y, group)
         return first_escapes(
@@ -122,20 +122,20 @@ class RadiusPgd(SearchedRadius):
         )
 
     def _starts(self, batch: ImageBatch, images: list[int], ball: int, norm: Norm) -> Tensor:
-        """Uniform in the unit ball of the norm (images, restarts, *shape); others for each ball, and a stream for each norm."""
-        purpose, first, found = f"{PURPOSE} {norm}", (ball - 1) * self.restarts, []
+        """Uniform points in the unit ball of the norm (images, restarts, *shape): new draws for each ball, and a stream for each norm."""
+        purpose, first, points = f"{PURPOSE} {norm}", (ball - 1) * self.restarts, []
         for image in images:
             z = torch.cat([*batch.normals(purpose, image, self.restarts, first)])
             if norm == "linf":
-                found.append((2 * normal_cdf(z.double()) - 1).to(z.dtype))
+                points.append((2 * normal_cdf(z.double()) - 1).to(z.dtype))
                 continue
             share = normal_cdf(torch.cat([*batch.scalars(f"{purpose} share", image, first + self.restarts)])[first:].double())
             scale = (share.log() / z[0].numel()).exp() / lengths(z).clamp_min(1e-30)
-            found.append(z * scale.to(z.dtype).view(-1, 1, 1, 1))
-        return torch.stack(found)
+            points.append(z * scale.to(z.dtype).view(-1, 1, 1, 1))
+        return torch.stack(points)
 
 
 def _second(batch: ImageBatch) -> Tensor:
-    """The class of the largest logit but the predicted one (images,)."""
+    """The runner-up class of each image (images,)."""
     others = batch.logits.scatter(1, batch.predicted[:, None], -torch.inf)
     return others.argmax(1)

@@ -1,4 +1,4 @@
-"""`radius_random`: the norm of the smallest perturbation that changes the class among those along random directions."""
+"""`radius_random`: the norm of the smallest perturbation along random directions that changes the class."""
 
 from __future__ import annotations
 
@@ -20,24 +20,25 @@ from robaudit.numerics.random_radius import DOUBLINGS, Rays, Witness, least_flip
 from robaudit.results import Result
 
 PURPOSE = "random directions"
-_BLOCK, _FEWEST, _BLOCK_VALUES = 250, 8, 2**22  # directions looked at together; values in them, at most
-_HELD_VALUES = 2**23  # of the directions of the images of a group
+_BLOCK, _FEWEST, _BLOCK_VALUES = 250, 8, 2**22  # directions tried together, and the most values in them
+_HELD_VALUES = 2**23  # values in the directions of a group of images
 
 
 class RadiusRandom(SearchedRadius):
     """The norm of the smallest perturbation along random directions that changes the class: a witnessed flip.
 
-    The same directions for every run of a seed: uniform on the l2 sphere, or in the cube and scaled to the largest component 1. The
-    radius doubles from 1/1024 of the cap until a direction flips; then it is bisected to ``tolerance``. A direction that does not flip at
-    the best radius so far, nor half way, needs nothing more (:func:`robaudit.numerics.random_radius.least_flip`).
+    The directions are the same for every run with a seed: uniform on the l2 sphere, or uniform in the cube and scaled to the largest
+    component 1. The radius doubles from 1/1024 of the cap until a direction flips; then it is bisected to ``tolerance``. A direction that
+    flips neither at the best radius so far nor half way is done (:func:`robaudit.numerics.random_radius.least_flip`).
 
-    In many dimensions it is far above the radius: on a linear boundary 1.4 times for 20 pixels, 7.6 for 784, 15 for 3,072 (l2).
+    In many dimensions the value is far above the radius: on a linear boundary 1.4 times for 20 pixels, 7.6 for 784, 15 for 3,072 (l2).
 
     Args:
         directions: number of directions.
         tolerance: of the bisection, relative to its upper end.
 
-    Source: Giraudon et al., Intrinsic robustness, section 5; its search is no bisection, and its absolute radii cannot be reproduced.
+    Source: Giraudon et al., Intrinsic robustness, section 5, without its search, which is no bisection and gives radii that cannot be
+    reproduced.
     """
 
     needs: ClassVar[Need] = Need.NOTHING
@@ -48,7 +49,7 @@ class RadiusRandom(SearchedRadius):
     tolerance: float = Field(0.01, ge=1e-6, le=0.5, description="of the bisection, relative to its upper end")
 
     def passes(self, classes: int) -> tuple[int, int]:
-        """A typical image: the first directions at every doubling, the others twice."""
+        """The passes of a typical image: the first directions at every doubling, the others twice."""
         first = min(_BLOCK, self.directions)
         return 1 + len(self.norm) * (1 + first * (1 + DOUBLINGS) + 2 * (self.directions - first)), 0
 
@@ -58,16 +59,16 @@ class RadiusRandom(SearchedRadius):
         directions = self._block(shape)
         groups = torch.arange(len(batch.x), device=batch.x.device).split(max(1, _HELD_VALUES // (directions * math.prod(shape))))
         parts = [[self._nearest(batch, group, norm, directions) for group in groups] for norm in self.norm]
-        found = [Witness(*map(torch.cat, zip(*of_norm, strict=True))) for of_norm in parts]
-        passes = [(1 + spent, 0) for spent in torch.stack([one.forwards for one in found]).sum(0).tolist()]
+        witnesses = [Witness(*map(torch.cat, zip(*of_norm, strict=True))) for of_norm in parts]
+        passes = [(1 + spent, 0) for spent in torch.stack([witness.forwards for witness in witnesses]).sum(0).tolist()]
         by_norm = [
-            rows_of(batch, one.radius, one.label, self.limit(norm, shape), self.interval, passes, one.lost.tolist())
-            for norm, one in zip(self.norm, found, strict=True)
+            rows_of(batch, flip.radius, flip.label, self.limit(norm, shape), self.interval, passes, flip.lost.tolist())
+            for norm, flip in zip(self.norm, witnesses, strict=True)
         ]
         return list(zip(*by_norm, strict=True))
 
     def _block(self, shape: Shape) -> int:
-        """Directions tried together; a function of the image shape alone, because the bisections depend on it."""
+        """Directions tried together; they depend on the image shape alone, because the bisections depend on them."""
         return min(self.directions, max(_FEWEST, min(_BLOCK, _BLOCK_VALUES // math.prod(shape))))
 
     def _nearest(self, batch: ImageBatch, group: Tensor, norm: Norm, directions: int) -> Witness:

@@ -1,4 +1,4 @@
-"""Installed estimators by name, through the entry-point group ``robaudit.estimators``, and the tasks of an audit."""
+"""Installed estimators by name, from the entry-point group ``robaudit.estimators``, and the tasks of an audit."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class Task:
     """An estimator at a level of a noise, for a noise as a whole, or without noise.
 
     Attributes:
-        estimator: with its options.
-        label: its name in the results.
+        estimator: the estimator, with its options.
+        label: name of the estimator in the results.
         at: the noise and its level.
     """
 
@@ -45,12 +45,12 @@ class Task:
 
     @property
     def values(self) -> tuple[str, ...]:
-        """The names of its values in the results: one per part, or the label if there is one value."""
+        """The names of the values in the results: a name per part, or the label if there is a single value."""
         return tuple(str(ResultName(self.label, part)) for part in self.estimator.parts) or (self.label,)
 
     @property
     def names(self) -> tuple[tuple[NoiseLevel, str], ...]:
-        """The results per image, in order: the noise level, and the name of the value."""
+        """The results per image, in order: noise level and name of each value."""
         return tuple((self.at, name) for name in self.values)
 
     @property
@@ -64,37 +64,37 @@ class Task:
         return max(1, forwards + 2 * backwards)
 
     def results(self, batch: ImageBatch) -> list[tuple[Result, ...]]:
-        """The results of each image of a chunk, in order: one for each value.
+        """The results of each image of a chunk, in order: a result per value.
 
-        The notes of an image state the number of copies with non-finite logits in :meth:`ImageBatch.noisy`.
+        The notes state the number of copies with non-finite logits, as counted by :meth:`ImageBatch.noisy`.
 
         Raises:
-            EstimatorError: a plugin raised an exception, or returned something other than one valid Result for each image and value.
+            EstimatorError: a plugin raised an exception, or did not return a valid Result for each image and value.
         """
         batch.lost.clear()
         parts, quantity = self.estimator.parts, self.estimator.quantity
         with _blaming(self.label, type(self.estimator)):
-            found = [one if isinstance(one, tuple) else (one,) for one in self.estimator.estimate(batch)]
-            if len(found) != len(batch.x):
-                raise BrokenContractError(f"estimate() returned {len(found)} results for {len(batch.x)} image{'s' * (len(batch.x) != 1)}")
-            for sample_id, values in zip(batch.ids, found, strict=True):
-                if len(values) != len(self.values) or not all(isinstance(one, Result) for one in values):
+            results = [values if isinstance(values, tuple) else (values,) for values in self.estimator.estimate(batch)]
+            if len(results) != len(batch.x):
+                raise BrokenContractError(f"estimate() returned {len(results)} results for {len(batch.x)} image{'s' * (len(batch.x) != 1)}")
+            for sample_id, values in zip(batch.ids, results, strict=True):
+                if len(values) != len(self.values) or not all(isinstance(value, Result) for value in values):
                     wanted = f"a tuple of {len(parts)} Results" if parts else "a Result"
                     returned = shown(values[0] if len(values) == 1 else values)
                     raise BrokenContractError(f"estimate() returned {returned} for {sample_id}, not {wanted}")
                 if not is_ours(type(self.estimator)):
-                    for one in values:
-                        one.check(quantity, batch.classes)
+                    for value in values:
+                        value.check(quantity, batch.classes)
         for image, lost in (+batch.lost).items():
             remark = f"{lost} noisy copies gave non-finite logits, counted as flips"
-            found[image] = tuple(replace(one, note="; ".join(filter(None, [one.note, remark]))) for one in found[image])
-        return found
+            results[image] = tuple(replace(value, note="; ".join(filter(None, [value.note, remark]))) for value in results[image])
+        return results
 
 
 def tasks_of(spec: AuditSpec) -> tuple[Task, ...]:
     """Every estimator at every noise level, noise levels outermost: the order of a sample's rows.
 
-    An estimator may name its noises. Level-free tasks come last: first one per noise, then those without noise.
+    An estimator may name its noises. Level-free tasks come last: first a task per noise, then tasks without noise.
 
     Raises:
         SpecError: an estimator is unknown or has wrong options, names an unknown noise, or lacks a noise or a level.
@@ -105,7 +105,7 @@ def tasks_of(spec: AuditSpec) -> tuple[Task, ...]:
         levelled = Need.LEVEL in estimator.needs
         if not levelled and Need.NOISE not in estimator.needs:
             if entry.noise:
-                raise SpecError(f"estimators: {label}", "noise: it has nothing to do with noise", "leave noise out")
+                raise SpecError(f"estimators: {label}", "noise: it uses no noise", "leave noise out")
             bare.append(Task(estimator, label))
             continue
         if unknown := [name for name in entry.noise if name not in forms]:
@@ -121,12 +121,12 @@ def tasks_of(spec: AuditSpec) -> tuple[Task, ...]:
             where = spec.origin.place(("noise", spec.noise.index(empty), empty.level_name.value))
             raise SpecError(where, f"is empty, and {label} needs a level", "list one, or limit it to other noises (noise: [...])")
         at_levels += [Task(estimator, label, at) for noise in noises for at in noise.at]
-    order = {at: place for place, at in enumerate(spec.levels)}
+    order = {at: index for index, at in enumerate(spec.levels)}
     return (*sorted(at_levels, key=lambda task: order[task.at]), *under_noises, *bare)
 
 
 def refuse_unfit(tasks: Sequence[Task], noises: Mapping[str, Noise]) -> None:
-    """Refuse an estimator that cannot work with a noise it is asked for.
+    """Refuse an estimator that cannot work with its noise.
 
     Args:
         tasks: of the run.
@@ -146,7 +146,7 @@ def refuse_unfit(tasks: Sequence[Task], noises: Mapping[str, Noise]) -> None:
 
 
 class Unfit(NamedTuple):
-    """Why an estimator cannot work with a noise, and which one can."""
+    """Why an estimator cannot work with a noise, and what to use instead."""
 
     what: str
     instead: str
@@ -158,13 +158,13 @@ def unfit(task: Task, form: Noise) -> Unfit | None:
     lacks = (
         (Need.RANDOM, not form.random, "it does the same to an image every time", "use mc"),
         (Need.COVARIANCE, not isinstance(form, AdditiveNoise), "it is not additive noise of a known covariance", "use mc"),
-        (Need.BOUNDED, not form.bounded, "it has no limit that a search could keep to", "use uniform or spatial noise"),
+        (Need.BOUNDED, not form.bounded, "it is unbounded", "use uniform or spatial noise"),
     )
     own = estimator.unfit(form)
     if not own and (beyond := estimator.unfit_at(form, task.at.number)):
         own = f"at {task.at.name} {task.at.number:g}, {beyond}"
-    found = (Unfit(what, instead) for need, lacking, what, instead in lacks if lacking and need in estimator.needs)
-    return next(found, Unfit(own, "change the noise or the options") if own else None)
+    unmet = (Unfit(what, instead) for need, lacking, what, instead in lacks if lacking and need in estimator.needs)
+    return next(unmet, Unfit(own, "change the noise or the options") if own else None)
 
 
 def check_model(tasks: Sequence[Task], model: LogitModel, image: Tensor) -> None:
@@ -176,7 +176,7 @@ def check_model(tasks: Sequence[Task], model: LogitModel, image: Tensor) -> None
         image: one image (channels, height, width).
 
     Raises:
-        ModelError: one refuses it.
+        ModelError: an estimator refuses the model.
     """
     image = image.to(model.device, model.dtype)
     for label, estimator in {task.label: task.estimator for task in tasks}.items():
@@ -188,7 +188,7 @@ def registered() -> dict[str, EntryPoint]:
     """Entry points of the installed estimators by name, in alphabetical order; nothing is imported.
 
     Raises:
-        RobauditError: two packages register the same name, or none is registered at all.
+        RobauditError: two packages register the same name, or no estimator is registered.
     """
     return installed(GROUP, "estimator")
 
@@ -198,14 +198,14 @@ def load(name: str, where: str = "estimators") -> type[Estimator]:
 
     Raises:
         SpecError: unknown name, with a did-you-mean.
-        RobauditError: the plugin cannot be imported, is not an Estimator, or defines less than one must.
+        RobauditError: the plugin cannot be imported, is not an Estimator, or lacks a required definition.
     """
     return load_class(GROUP, "estimator", name, Estimator, where)  # type: ignore[type-abstract]
 
 
 @contextmanager
 def _blaming(name: str, cls: type[Estimator], but: tuple[type[Exception], ...] = ()) -> Iterator[None]:
-    """Turn an exception in a plugin's code into one that names it: :func:`robaudit.plugins.blaming`."""
+    """Turn an exception in a plugin's code into an error that names it: :func:`robaudit.plugins.blaming`."""
     with blaming(f"estimator {name}", cls, EstimatorError, but):
         yield
 
@@ -214,8 +214,8 @@ def build(specs: Sequence[EstimatorSpec], where: str = "estimators") -> dict[str
     """Estimators by label, with their options checked.
 
     Raises:
-        SpecError: unknown name or option, bad value, or two with the same label.
-        EstimatorError: a plugin does not keep its contract.
+        SpecError: unknown name or option, bad value, or a repeated label.
+        EstimatorError: a plugin breaks its contract.
     """
     built: dict[str, Estimator] = {}
     taken: set[str] = set()
@@ -223,9 +223,9 @@ def build(specs: Sequence[EstimatorSpec], where: str = "estimators") -> dict[str
         cls = load(spec.name, f"{where}[{i}]")
         try:
             with _blaming(spec.name, cls, but=(ValidationError,)):
-                one = Task(cls.model_validate(spec.options), spec.label)
-                one.cost(10)
-                names = one.values
+                task = Task(cls.model_validate(spec.options), spec.label)
+                task.cost(10)
+                names = task.values
         except ValidationError as error:
             raise explain(error, f"{where}[{i}].{spec.name}") from error
         remedy = f"give one a name of its own: {{{spec.name}: {{label: ...}}}}"
@@ -233,6 +233,6 @@ def build(specs: Sequence[EstimatorSpec], where: str = "estimators") -> dict[str
             raise SpecError(f"{where}[{i}]", f"two estimators are called {spec.label!r}", remedy)
         if same := next((name for name in names if name in taken), None):
             raise SpecError(f"{where}[{i}]", f"another estimator has results called {same!r}", remedy)
-        built[spec.label] = one.estimator
+        built[spec.label] = task.estimator
         taken.update(names)
     return built

@@ -1,4 +1,4 @@
-"""`smoothed_attack`: the norm of the smallest perturbation that changes the majority vote under noise, as far as attacks find it."""
+"""`smoothed_attack`: the norm of the smallest perturbation that changes the majority vote under noise, as found by attacks."""
 
 from __future__ import annotations
 
@@ -28,27 +28,27 @@ from robaudit.results import Result, Searched
 
 PURPOSE = "smoothed attack"
 _LEVEL = 0.001  # level of the test that another class is ahead, over all tries
-_SCREEN, _STEPS = 1000, 5  # copies at each point of the ray, and bisections between two points
-_RAY = (-0.2, 0.0, 0.1, 0.25, 0.5, 1.0)  # beyond the soft vote's flip, in units of its distance or of the noise, whichever is larger
+_SCREEN, _STEPS = 1000, 5  # copies at each point of the ray, and bisections between two of its points
+_RAY = (-0.2, 0.0, 0.1, 0.25, 0.5, 1.0)  # beyond the flip of the soft vote, in units of its distance or of the noise, whichever is larger
 _TRIES = (0.0, 0.02, 0.05, 0.1, 0.2)  # beyond the first flip on the ray, in the same unit: verified in turn
-_AHEAD = 2.0  # standard errors, at a look
+_AHEAD = 2.0  # standard errors by which another class leads at a flip
 _TINY = 1e-12
-_CANDIDATES, _TARGETS = 5, 2  # classes whose linearised boundary is looked at; chains from the image, towards the nearest of them
+_CANDIDATES, _TARGETS = 5, 2  # classes with a linearised boundary, and chains from the image towards the nearest of these
 
 
 class SmoothedAttack(SearchedRadius):
-    """The norm of the smallest perturbation of an image with another majority vote that a search finds: an upper bound.
+    """The norm of the smallest perturbation that changes the majority vote, as found by a search: an upper bound.
 
     The smoothed class at a point is the majority class of its noisy copies. The search of `radius_attack`
     (:func:`robaudit.numerics.minimal_norm.nearest_flips`) runs on the soft vote of `copies` fixed noisy copies, log of the mean softmax.
-    The ray to its result is searched for the vote's own flip, with 1,000 copies at each of about ten points (no more than `verify`).
-    A flip counts only if another class is significantly ahead of the image's smoothed class among `verify` fresh copies (an
-    exact sign test, level .001 over at most five tries): but for that chance, and the certificate's own, no value is below the certified
-    radius of the same norm.
+    The ray to the flip of the soft vote is searched for the flip of the vote itself, with 1,000 copies (at most `verify`) at each of about
+    ten points. A flip counts only if another class is significantly ahead of the image's smoothed class among `verify` fresh copies (an
+    exact sign test, level .001 over at most five tries): apart from the error probabilities of the test and the certificate, no value is
+    below the certified radius of the same norm.
 
     Args:
-        copies: of a point, in the soft vote.
-        verify: copies for the class of the image, and for the class of a point.
+        copies: noisy copies of a point in the soft vote.
+        verify: noisy copies for the class of the image, and for the class of a point.
         restarts, steps, polish: as in `radius_attack`; a gradient takes `copies` passes.
 
     Source: Salman et al. 2019, Provably robust deep learning via adversarially trained smoothed classifiers, for the gradient of the
@@ -68,7 +68,7 @@ class SmoothedAttack(SearchedRadius):
     polish: int = Field(15, ge=0, le=10**5, description="gradients of the last chain, from the best point")
 
     def passes(self, classes: int) -> tuple[int, int]:
-        """The most an image takes; usually one of five tries is enough."""
+        """The most passes of an image; usually one of the five tries is enough."""
         search = self._search("l2", 1.0)
         votes = min(_SCREEN, self.verify) * (len(_RAY) + _STEPS) + self.verify * len(_TRIES)
         gradients, forwards = passes_of([search])
@@ -76,7 +76,7 @@ class SmoothedAttack(SearchedRadius):
         return 1 + self.verify + len(self.norm) * most, len(self.norm) * self.copies * gradients
 
     def unfit(self, form: Noise) -> str:
-        """Refuse noise that depends on the pixels, or has no certificates to compare with."""
+        """Refuse noise that depends on the pixels or has no certificates to compare with."""
         return "" if theorem_of(form) is not None else "it searches under gaussian, laplace and uniform noise in the box"
 
     def estimate(self, batch: ImageBatch) -> list[tuple[Result, ...]]:
@@ -84,18 +84,18 @@ class SmoothedAttack(SearchedRadius):
         votes = count_votes(batch, range(len(batch.x)), 0, self.verify)
         y, groups = votes[:, :-1].argmax(1), groups_of(batch, self.copies)
         parts = [[self._nearest(batch, y, group, norm) for group in groups] for norm in self.norm]
-        found = [_Found(*map(torch.cat, zip(*of_norm, strict=True))) for of_norm in parts]
-        spent = torch.stack([torch.stack([one.forwards, one.backwards]) for one in found]).sum(0)  # (2, images)
+        flips = [_VoteFlips(*map(torch.cat, zip(*of_norm, strict=True))) for of_norm in parts]
+        spent = torch.stack([torch.stack([f.forwards, f.backwards]) for f in flips]).sum(0)  # (2, images)
         passes = [(1 + self.verify + forwards, backwards) for forwards, backwards in spent.T.tolist()]
         by_norm = [
-            self._rows(batch, votes, one, passes, self.limit(norm, shape_of(batch.x))) for norm, one in zip(self.norm, found, strict=True)
+            self._rows(batch, votes, f, passes, self.limit(norm, shape_of(batch.x))) for norm, f in zip(self.norm, flips, strict=True)
         ]
         return list(zip(*by_norm, strict=True))
 
     def _search(self, norm: Norm, cap: float) -> Search:
         return Search(norm, self.clip, cap, _CANDIDATES, _TARGETS, self.restarts, self.steps, self.polish)
 
-    def _nearest(self, batch: ImageBatch, y: Tensor, group: Tensor, norm: Norm) -> _Found:
+    def _nearest(self, batch: ImageBatch, y: Tensor, group: Tensor, norm: Norm) -> _VoteFlips:
         """Search the soft vote, then the vote along the rays."""
         vote, search = SoftVote(batch, y[group], group, self.copies, PURPOSE), self._search(norm, self.limit(norm, shape_of(batch.x)))
         uniforms = partial(restart_uniforms, batch, group, f"{PURPOSE} {norm}")
@@ -105,33 +105,33 @@ class SmoothedAttack(SearchedRadius):
         sizes = size((rays.nearest.double() - batch.x[group].double()).flatten(1), norm)
         radius = torch.where(rays.flipped, sizes, torch.inf)
         forwards = rays.spent + self.copies * (1 + flips.gradients + flips.forwards)
-        return _Found(radius, rays.label, rays.kept, rays.other, forwards, self.copies * flips.gradients, rays.lost)
+        return _VoteFlips(radius, rays.label, rays.kept, rays.other, forwards, self.copies * flips.gradients, rays.lost)
 
-    def _rows(self, batch: ImageBatch, votes: Tensor, found: _Found, passes: Sequence[tuple[int, int]], cap: float) -> list[Result]:
+    def _rows(self, batch: ImageBatch, votes: Tensor, flips: _VoteFlips, passes: Sequence[tuple[int, int]], cap: float) -> list[Result]:
         first, second = votes[:, :-1].topk(2, dim=1).values.cpu().numpy().T
         sure = p_lower(first, np.maximum(first + second, 1), _LEVEL) > 0.5
-        near = found.radius <= cap
-        columns = (votes[:, :-1].argmax(1), found.kept, found.other, near)
+        near = flips.radius <= cap
+        columns = (votes[:, :-1].argmax(1), flips.kept, flips.other, near)
         searches = [
             Searched(label=c, kept=kept, other=other) if hit else Searched(label=c)
             for c, kept, other, hit in zip(*(column.tolist() for column in columns), strict=True)
         ]
-        radius, lost = torch.where(near, found.radius, torch.inf), (found.lost + votes[:, -1]).tolist()
-        rows = rows_of(batch, radius, found.label, cap, self.interval, passes, lost, searches)
+        radius, lost = torch.where(near, flips.radius, torch.inf), (flips.lost + votes[:, -1]).tolist()
+        rows = rows_of(batch, radius, flips.label, cap, self.interval, passes, lost, searches)
         remark = "the class of the vote is uncertain at the image itself"
         notes = [row.note if clear else "; ".join(filter(None, [remark, row.note])) for row, clear in zip(rows, sure.tolist(), strict=True)]
         return [replace(row, note=note) for row, note in zip(rows, notes, strict=True)]
 
 
-class _Found(NamedTuple):
+class _VoteFlips(NamedTuple):
     """The nearest flips of the images' votes (images,).
 
     Attributes:
-        radius: the norm, float64; infinite if none was verified.
-        label: the class that is ahead there.
-        kept, other: copies there with the class of the image's vote, and with ``label``.
+        radius: the norm, float64; infinite without a verified flip.
+        label: the class ahead at the flip.
+        kept, other: copies of the flip with the class of the image's vote, and with ``label``.
         forwards, backwards: passes.
-        lost: copies whose logits were not finite.
+        lost: copies with non-finite logits.
     """
 
     radius: Tensor
@@ -156,34 +156,34 @@ class _Rays:
 
     Attributes:
         nearest: the first verified flip (images, channels, height, width).
-        flipped: where there is one (images,), bool.
-        label, kept, other, spent, lost: see :class:`_Found`.
+        flipped: whether the image has a verified flip (images,), bool.
+        label, kept, other, spent, lost: see :class:`_VoteFlips`.
     """
 
     def __init__(self, batch: ImageBatch, group: Tensor, added: Tensor, y: Tensor, verify: int, *, clipped: bool) -> None:
         self._batch, self._group, self._added, self._y = batch, group, added, y
         self._verify, self._screen, self._clipped = verify, min(_SCREEN, verify), clipped
         self.nearest = batch.x[group].clone()
-        self._unit = (batch.amplitude / lengths(added).clamp_min(_TINY)).clamp_min(1.0)  # of the ray; added is 1
+        self._unit = (batch.amplitude / lengths(added).clamp_min(_TINY)).clamp_min(1.0)  # along the ray, where ``added`` has length 1
         self.flipped = torch.zeros(len(group), dtype=torch.bool, device=group.device)
         self.label = y.clone()
         self.kept, self.other, self.spent, self.lost = (torch.zeros_like(y) for _ in range(4))
 
     def verify(self, rows: Tensor) -> None:
-        """Look for the vote's first flip on the rays of some images, and verify it there or somewhat farther out."""
+        """Look for the first flip of the vote on the rays of some images, and verify it there or somewhat farther out."""
         scale = self._first(rows)
         rows = rows[scale[rows].isfinite()]
         for number, beyond in enumerate(_TRIES):
             if not len(rows):
                 return
-            there = scale[rows] + beyond * torch.maximum(self._unit[rows], scale[rows])
-            kept, votes = self._votes(rows, there, self._verify + self._screen + number * self._verify, self._verify)
+            at = scale[rows] + beyond * torch.maximum(self._unit[rows], scale[rows])
+            kept, votes = self._votes(rows, at, self._verify + self._screen + number * self._verify, self._verify)
             other = votes.gather(1, self.label[rows, None])[:, 0]
             both = (kept + other).clamp_min(1)
             ahead = p_lower(other.cpu().numpy(), both.cpu().numpy(), _LEVEL / len(_TRIES)) > 0.5
             sure = torch.from_numpy(ahead).to(rows.device)
             done = rows[sure]
-            self.nearest[done] = self._points(done, there[sure])
+            self.nearest[done] = self._points(done, at[sure])
             self.flipped[done], self.kept[done], self.other[done] = True, kept[sure], other[sure]
             rows = rows[~sure]
 
@@ -206,7 +206,7 @@ class _Rays:
         return upper
 
     def _flips(self, rows: Tensor, scale: Tensor) -> Tensor:
-        """Whether another class is well ahead at a point, always with the same draws; records which."""
+        """Whether another class is well ahead at a point, always with the same draws; records the class."""
         if not len(rows):
             return torch.zeros(0, dtype=torch.bool, device=rows.device)
         kept, votes = self._votes(rows, scale, self._verify, self._screen)
@@ -216,7 +216,7 @@ class _Rays:
         return flips
 
     def _votes(self, rows: Tensor, scale: Tensor, start: int, draws: int) -> tuple[Tensor, Tensor]:
-        """Copies with the class of the image's vote (rows,), and by class (rows, classes)."""
+        """Votes for the class of the image's vote (rows,), and votes by class (rows, classes)."""
         pixels = self._batch.x.clone()
         pixels[self._group[rows]] = self._points(rows, scale)
         votes = count_votes(replace(self._batch, x=pixels), self._group[rows].tolist(), start, draws)

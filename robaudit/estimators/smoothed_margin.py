@@ -22,11 +22,11 @@ from robaudit.results import Certificate, Result
 class SmoothedMargin(LipschitzCertificate):
     """A radius within which the mean of L = max over j of (z_j - z_c) under Gaussian noise stays negative, with confidence 1 - alpha.
 
-    c is the class of the clean image. It is a certificate of the mean margin, not of the majority vote under noise: that the mean of L is
-    negative implies P[c] > 1/2 only for logits that are independent and symmetric. Without any assumption it implies, at the image itself,
+    c is the class of the clean image. It certifies the mean margin, not the majority vote under noise: a negative mean of L
+    implies P[c] > 1/2 only for independent and symmetric logits. Without any assumption it implies, at the image itself,
     P[class is not c] <= exp(-eps^2 / (2 sigma^2)), eps the l2 radius (``certificate.p_error``).
 
-    Proof. Let K_p = max_j K_cj for perturbations measured in l_p: L is a maximum of functions with these constants, so |L(x) - L(y)| <=
+    Proof. Let K_p = max_j K_cj for perturbations in l_p: L is a maximum of functions with these constants, so |L(x) - L(y)| <=
     K_p |x - y|_p, and so is its mean under noise, g(x) = E L(x + N), for a mean of shifted functions. The mean of L over n independent
     draws is a function of n d standard normal variables with constant sigma K_2 / sqrt(n) in l2, whichever norm is certified, so by
     Gaussian concentration (Tsirelson, Ibragimov and Sudakov 1976) g(x) <= mean_n L + K_2 sigma sqrt(2 ln(1/alpha) / n) with probability
@@ -34,16 +34,16 @@ class SmoothedMargin(LipschitzCertificate):
     concentration with n = 1, P[L(x + N) >= 0] <= P[L - g >= m] <= exp(-m^2 / (2 K_2^2 sigma^2)). All norms share the event of probability
     1 - alpha. Clipping of noisy pixels changes none of this.
 
-    Cost: ``samples`` forward passes. The radius does not grow with sigma, and in the limit of none it is `margin_radius` with the largest
-    constant. Copies go through the network in its own precision: ``run.precision`` does not apply.
+    Cost: ``samples`` forward passes. The radius does not grow with sigma; as sigma tends to 0 it becomes `margin_radius` with the largest
+    constant. Copies are computed in the precision of the network: ``run.precision`` does not apply.
 
     Args:
         norm: of the perturbations, for pixels in [0, 1].
         lipschitz: a constant with its source.
         samples: noisy copies of each image.
-        alpha: the probability that the radius is too large, of each image.
+        alpha: the probability that the radius of an image is too large.
 
-    Source: Smoothed robustness analysis, theorem 4, with the sampling error that its estimate leaves out.
+    Source: Smoothed robustness analysis, theorem 4, with the sampling error, which the paper leaves out.
     """
 
     needs: ClassVar[Need] = Need.LEVEL | Need.RANDOM
@@ -66,7 +66,7 @@ class SmoothedMargin(LipschitzCertificate):
         """Average L, and subtract the sampling error of n draws.
 
         Raises:
-            ModelError: the network has no constant, or the images contradict the one declared.
+            ModelError: the network has no constant, or the images contradict the declared constant.
         """
         bound, predicted, sigma = self.bound(batch), batch.predicted, batch.level
         k2 = bound.of_loss("l2", predicted)
@@ -81,13 +81,13 @@ class SmoothedMargin(LipschitzCertificate):
         for norm in self.norm:
             constants = bound.of_loss(norm, predicted)
             numbers = (furthest(margin, constants), -mean, constants, p_error, predicted, lost)
-            by_norm.append([self._row(*one) for one in zip(*(n.tolist() for n in numbers), strict=True)])
+            by_norm.append([self._row(*row) for row in zip(*(n.tolist() for n in numbers), strict=True)])
         return list(zip(*by_norm, strict=True))
 
     def _losses(self, batch: ImageBatch, constants: Tensor, span: float) -> Tensor:
-        """L of every noisy copy (images, draws), rounded up by the possible rounding error; not finite where a logit is not."""
+        """L of every noisy copy (images, draws), rounded up by the possible rounding error; not finite if a logit is not finite."""
         n, y, model = len(batch.x), batch.predicted, batch.model
-        found = torch.empty(n * self.samples, dtype=torch.float64, device=batch.x.device)
+        losses = torch.empty(n * self.samples, dtype=torch.float64, device=batch.x.device)
         for noisy in batch.engine.noisy_batches(batch.x, batch.ids, batch.at, self.samples, batch.engine.rows(batch.x.shape[1:])):
             with torch.inference_mode():
                 logits = model(noisy.padded)[: len(noisy.x)].double()
@@ -95,8 +95,8 @@ class SmoothedMargin(LipschitzCertificate):
             own = logits.gather(1, target)[:, 0]
             largest = (1 + batch.level) * constants[noisy.image]  # noise of sigma adds sigma sqrt(pixels) to the norm of the pixels
             loss = logits.scatter(1, target, -torch.inf).amax(1) - own + rounding(batch, logits, largest, span)
-            found[noisy.image * self.samples + noisy.draw] = torch.where(logits.isfinite().all(1), loss, torch.nan)
-        return found.view(n, self.samples)
+            losses[noisy.image * self.samples + noisy.draw] = torch.where(logits.isfinite().all(1), loss, torch.nan)
+        return losses.view(n, self.samples)
 
     def _row(self, radius: float, mean: float, constant: float, p_error: float, predicted: int, lost: int) -> Result:
         remarks = [self.remark(), f"{lost} noisy copies gave non-finite logits: nothing is certified" if lost else ""]

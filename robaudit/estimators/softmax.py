@@ -15,9 +15,9 @@ from robaudit.results import Result
 
 
 class Softmax(Estimator):
-    """softmax_t(f(x) / T) of the predicted class t: one forward pass, no noise, the same at every sigma.
+    """softmax_t(f(x) / T) of the predicted class t: one forward pass, no noise, the same value at every level.
 
-    A baseline: it ranks images weakly by robustness and is not a probability of it, so its quantity is a score of its own
+    A baseline: it ranks images only weakly by robustness and is not a probability, so it has its own quantity
     (confidence). It equals `taylor_mvs` exactly when all ||u_i|| = k and T = sigma k.
 
     Args:

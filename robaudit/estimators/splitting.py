@@ -1,4 +1,4 @@
-"""`splitting`: the probability of a failure that no affordable number of noisy copies shows, by independent runs of splitting."""
+"""`splitting`: the probability of a failure too rare for plain sampling, by independent runs of multilevel splitting."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ HELD_BYTES = 2**25
 """Bytes of particles held at once, unless a single run takes more; proposals, draws and noisy pixels take as much each."""
 
 FAR_APART = 0.7
-"""Standard deviation of ln p over repeats above which the row says that they differ."""
+"""Standard deviation of ln p over repeats above which the row notes that they differ."""
 
 
 class Splitting(Estimator):
-    """log10 P[score(z) >= 0], score = max_{j != t} f_j - f_t at the noisy image made of z ~ N(0, I), by multilevel splitting.
+    """log10 P[score(z) >= 0], score = max_{j != t} f_j - f_t at the noisy image for z ~ N(0, I), by multilevel splitting.
 
     A rare failure is a product of shares that are not rare: of N noisy copies the tenth with the highest scores survives, is cloned and
-    moved by pCN steps that keep the noise normal and the score above the level, and so on until a tenth fails
+    moved by pCN steps that preserve the normal distribution above the level, and so on until a tenth fails
     (:func:`robaudit.numerics.splitting.split`). ``repeats`` independent runs give p (their mean, which is unbiased when the copies at a
     level are independent) and an interval for lognormal p. An image that fails in a tenth of its copies at once gets plain Monte Carlo.
 
-    The interval covers sampling and how the moves mix, as far as the repeats differ; not a failure region that none of them found.
+    The interval covers sampling and mixing, as far as the repeats show it, but not a failure region that all repeats missed.
 
     Args:
-        particles: N of each run.
+        particles: N, the copies of each run.
         repeats: independent runs.
         moves: pCN moves of every copy at each level.
-        p_min: probabilities below are not measured but bounded: the row holds the bound and says so.
+        p_min: smaller probabilities are bounded, not measured: the value is the bound, with a note.
 
     Source: Webb et al. 2019, A statistical approach to assessing neural network robustness; Cerou et al. 2012.
     """
@@ -72,10 +72,10 @@ class Splitting(Estimator):
 
 
 def _runs(batch: ImageBatch, owners: Sequence[tuple[int, int]], schedule: Schedule) -> list[Lane]:
-    """Runs of splitting in lock-step, each for an image and a repeat.
+    """Run splitting in lock-step, a lane for each image and repeat.
 
-    score = max_{j != t} f_j - f_t, t the class of the clean image: a failure where it is >= 0 (for equal logits see :func:`_scores`).
-    Logits that are not finite are failures, as for mc. Passes are in the model's full precision, with any ``run.precision`` for noisy
+    score = max_{j != t} f_j - f_t, t the class of the clean image: a failure if it is >= 0 (for equal logits see :func:`_scores`).
+    Non-finite logits are failures, as in mc. Passes are in the model's full precision, whatever ``run.precision`` says of noisy
     passes: levels are finer than that.
     """
     target, model = batch.predicted, Objective(batch, batch.predicted, latent=True)
@@ -92,10 +92,10 @@ def _runs(batch: ImageBatch, owners: Sequence[tuple[int, int]], schedule: Schedu
 
 
 def _scores(logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-    """max_{j != t} f_j - f_t and its j: (n, classes) and (n,) -> (n,), (n,); infinite and -1 where a logit is not finite.
+    """max_{j != t} f_j - f_t and its j: (n, classes) and (n,) -> (n,), (n,); infinite and -1 if a logit is not finite.
 
-    Of equal logits the first has the class, as everywhere: if that is t, the score is just below 0 (classes with the same weights, a
-    network whose last layer sees zeros only).
+    The first of equal logits is the class, as everywhere: if that is t, the score is just below 0 (classes with the same weights, or
+    a last layer that sees only zeros).
     """
     others = logits.scatter(1, target[:, None], -math.inf)
     best, winner = others.max(1)
@@ -108,8 +108,8 @@ def _scores(logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
 def _together(lanes: Sequence[Lane], schedule: Schedule) -> Result:
     """Combine the runs of one image.
 
-    All done at the first level: plain Monte Carlo with repeats * N draws and the exact binomial interval. Else
-    :func:`~robaudit.numerics.intervals.log_mean`; a run that only bounds p enters with its bound. No run with a failure: a bound.
+    If all runs end at the first level: plain Monte Carlo with repeats * N draws and the exact binomial interval. Else
+    :func:`~robaudit.numerics.intervals.log_mean`; a run that only bounds p enters with its bound. Without any failure: a bound.
     """
     measured = [lane for lane in lanes if lane.state == "measured"]
     if not measured:
@@ -152,13 +152,13 @@ def _estimate(lanes: Sequence[Lane], numbers: tuple[float, float, float, float |
 
 
 def _bound(lanes: Sequence[Lane], schedule: Schedule) -> tuple[float, str]:
-    """The bound on log10 p if no run met a failure: the highest of the runs' last levels, at which no particle failed."""
+    """The bound on log10 p if no run met a failure: the highest last level of the runs, where no particle failed."""
     if all(lane.state == "below" for lane in lanes):
         return math.log10(schedule.p_min), f"p < {schedule.p_min:g} in all {len(lanes)} repeats"
     independent = schedule.particles if all(not lane.factors for lane in lanes) else schedule.particles - schedule.killed
     unseen = math.log10(1 - 0.05 ** (1 / (independent * len(lanes))))
     reached = max(math.log10(schedule.p_min) if lane.state == "below" else lane.log_p / LN10 + unseen for lane in lanes)
-    return reached, "no further level, for all scores are equal"
+    return reached, "no further level, as all scores are equal"
 
 
 def _most(labels: Counter[int]) -> int | None:
@@ -168,11 +168,11 @@ def _most(labels: Counter[int]) -> int | None:
 
 
 def _numbers(lanes: Sequence[Lane]) -> dict[str, float]:
-    found: dict[str, float] = {"levels": max(len(lane.factors) for lane in lanes)}
+    numbers: dict[str, float] = {"levels": max(len(lane.factors) for lane in lanes)}
     proposed = sum(lane.proposed for lane in lanes)
     if proposed:
-        found["acceptance"] = round(sum(lane.accepted for lane in lanes) / proposed, 4)
-    found |= {f"log10_p_{i}": lane.log_p / LN10 for i, lane in enumerate(lanes)}
+        numbers["acceptance"] = round(sum(lane.accepted for lane in lanes) / proposed, 4)
+    numbers |= {f"log10_p_{i}": lane.log_p / LN10 for i, lane in enumerate(lanes)}
     if ties := sum(lane.ties for lane in lanes):
-        found["tied_levels"] = ties
-    return found
+        numbers["tied_levels"] = ties
+    return numbers

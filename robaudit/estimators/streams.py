@@ -1,4 +1,4 @@
-"""Random numbers for chains of every image of a chunk, a few at a time."""
+"""Random numbers for the chains of a chunk's images, a few at a time."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _AT_ONCE = 64
 class Streams:
     """Standard normal variables and decisions of several chains of each image; rows are images x chains, chains fastest.
 
-    They belong to the image, the purpose and their number alone: neither the batch nor the other images change them.
+    They depend only on the image, the purpose and their index: neither the batch nor the other images change them.
 
     Args:
         batch: the chunk.
-        purpose: names the stream; other purposes have other numbers.
+        purpose: names the stream; each purpose has its own numbers.
         chains: of each image.
         draws: how often :meth:`normals` will be called.
-        decisions: how often :meth:`uniforms` or :meth:`thresholds` will be.
+        decisions: how often :meth:`uniforms` or :meth:`thresholds` will be called.
         images: indices into the chunk; default: all.
     """
 
@@ -49,7 +49,7 @@ class Streams:
 
 
 def _pieces(blocks: Iterator[Tensor], size: int) -> Iterator[Tensor]:
-    """The draws of blocks in pieces of this size; the last may be smaller."""
+    """Regroup blocks of draws into pieces of this size; the last may be smaller."""
     parts, missing = list[Tensor](), size
     for block in blocks:
         rest = block
@@ -64,7 +64,7 @@ def _pieces(blocks: Iterator[Tensor], size: int) -> Iterator[Tensor]:
 
 
 def _decisions(numbers: Sequence[Iterator[Tensor]], chains: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """Standard normal numbers z and Phi(z) (rows,), float64, for one decision after the other; some are taken at once."""
-    for some in zip(*numbers, strict=True):
-        z = torch.stack(some).double().unflatten(1, (-1, chains)).transpose(0, 1).flatten(1)
+    """Standard normal numbers z and Phi(z) (rows,), float64, decision by decision; computed several at a time."""
+    for pieces in zip(*numbers, strict=True):
+        z = torch.stack(pieces).double().unflatten(1, (-1, chains)).transpose(0, 1).flatten(1)
         yield from zip(z, normal_cdf(z), strict=True)

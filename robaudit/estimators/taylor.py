@@ -15,8 +15,8 @@ from robaudit.results import Result
 class Taylor(FewClasses):
     """Phi_R(z) with z_i = g_i(x) / (sigma ||u_i||), u_i = grad g_i(x), R the correlations of the u_i . eps.
 
-    Exact for linear models. For others it sees only the slope at the clean image and is usually far too optimistic; it claims no
-    interval. Prefer `mmse`, or `mc` where it can be afforded. Cost: two forward and classes - 1 backward passes, for all sigmas; with
+    Exact for linear models. For other models it sees only the slope at the clean image and is usually far too optimistic; it claims no
+    interval. Prefer `mmse`, or `mc` if you can afford it. Cost: two forward and classes - 1 backward passes, for all sigmas; with
     more than 33 classes 10 forward and 8 to ``classes`` backward passes, at each sigma.
 
     Args:
@@ -33,24 +33,24 @@ class Taylor(FewClasses):
     link: ClassVar[Link] = "normal_cdf"
 
     def passes(self, classes: int) -> tuple[int, int]:
-        """The clean pass, one that is differentiated, and one backward pass for each margin; beyond 33 classes those that select."""
+        """The clean pass, a differentiated pass, a backward pass per margin, and beyond 33 classes the passes that select."""
         most = self.most(classes)
         return 2 + (0 if most is None else SELECTING_FORWARDS), most or classes - 1
 
     def estimate(self, batch: ImageBatch) -> Sequence[Result]:
         """Put the tangent's margins, c_i = g_i(x) with covariance sigma^2 u_i . u_j, through the link."""
         tangent = batch.tangent(self.most(batch.classes))
-        kept, (z, r) = tangent.kept, standardise(tangent.mean, batch.amplitude**2 * tangent.gram)
-        p, _, notes = linked(self.link, z, r, kept, len(z))
+        selection, (z, r) = tangent.selection, standardise(tangent.mean, batch.amplitude**2 * tangent.gram)
+        p, _, notes = linked(self.link, z, r, selection, len(z))
         forwards, _ = self.passes(batch.classes)
-        rows = zip(p.tolist(), batch.nearest(z, kept), kept.counts.tolist(), notes, strict=True)
+        rows = zip(p.tolist(), batch.nearest(z, selection), selection.counts.tolist(), notes, strict=True)
         return [Result(value=v, flips_to=c, forwards=forwards, backwards=k, note=note) for v, c, k, note in rows]
 
 
 class TaylorMvSigmoid(Taylor):
     """1 / (1 + sum_i exp(-z_i)) with the z of `taylor`, which needs neither covariance nor CDF.
 
-    An approximation of an approximation, kept because it is the published cheap form and smooth in its inputs. No interval.
+    An approximation of an approximation: the published cheap form, smooth in its inputs. No interval.
 
     Source: Han et al., Average-case robustness, section 3.2.3 (p_taylor_mvs).
     """

@@ -1,4 +1,4 @@
-"""Copies whose mixture follows a tilted distribution in a few variables, without gradients."""
+"""Copies from a mixture adapted to a tilted distribution in a few variables, without gradients."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from robaudit.numerics.metropolis import Values
 from robaudit.numerics.rowwise import product, total
 
 ROUNDS = 12
-_SHARE = 39  # one lot in this many for each round, and for the copies of its kernels
+_SHARE = 39  # a round gets 1/39 of the lots, and so do the final copies from its kernels
 _KERNELS = 25
-_STRIDE = 2  # number of temperatures
+_STRIDE = 2  # in temperatures
 _ENOUGH = 25.0  # effective sample size at which copies place the next kernels
 _PLENTY = 4 * ENOUGH
 
@@ -26,23 +26,23 @@ def adapted(
     """Draw copies from N(0, I) and from kernels centred at copies with large weights.
 
     Nearly half of the copies search for these centres. The first are plain. Each round weights all copies by l^t / m, with the largest
-    temperature t that leaves an effective sample size of 25, draws 25 of them by these weights, and makes new ones around them: normal,
+    temperature t that leaves an effective sample size of 25, draws 25 copies by these weights, and draws new copies around them: normal,
     with the weighted standard deviations times (4 / (25 (d + 2)))^(1 / (d + 4)). If plain copies suffice at the last temperature,
-    the kernel is N(0, I). All of these are then discarded: a density with kernels around its own copies is too large there. New ones are
-    drawn from the kernels of all rounds and, two of five, from N(0, I), so that E[l^t] has no bias.
+    the kernel is N(0, I). All these copies are then discarded, as a density with kernels around its own copies is too large at them.
+    New copies are drawn from the kernels of all rounds and, two of five, from N(0, I), so that E[l^t] has no bias.
 
     Args:
         values: log l.
         normals: fresh standard normal variables (images x 50, d) at each call.
         uniforms: fresh uniform numbers (images x 50,), float64; one call for each round.
-        lots: of 50 copies, in all.
+        lots: number of lots of 50 copies.
         temperatures: ascending from 0.
 
     Source: Cappe, Guillin, Marin and Robert 2004, Population Monte Carlo; Silverman 1986 for the width.
     """
-    some, kernels = max(1, lots // _SHARE), list[_Kernel]()
-    first = max(1, (lots - 2 * ROUNDS * some) // 3)
-    tried = (0.0, *temperatures[::-_STRIDE][::-1])
+    each, kernels = max(1, lots // _SHARE), list[_Kernel]()
+    first = max(1, (lots - 2 * ROUNDS * each) // 3)
+    candidates = (0.0, *temperatures[::-_STRIDE][::-1])
 
     def draw(number: int, kernel: _Kernel | None = None) -> Tensor:
         z = torch.cat([normals().unflatten(0, (-1, AT_ONCE)) for _ in range(number)], 1)
@@ -56,15 +56,15 @@ def adapted(
     z = draw(first)
     copies = weighed(z, [z.shape[1]])
     for _ in range(ROUNDS):
-        kernels.append(_Kernel.about(z, copies, tried, uniforms().view(len(z), AT_ONCE)[:, :1]))
-        new = draw(some, kernels[-1])
-        there, parts = weighed(new, ()), torch.cat([copies.log_parts, kernels[-1].log_ratio(z)[:, None]], 1)
+        kernels.append(_Kernel.about(z, copies, candidates, uniforms().view(len(z), AT_ONCE)[:, :1]))
+        new = draw(each, kernels[-1])
+        added, parts = weighed(new, ()), torch.cat([copies.log_parts, kernels[-1].log_ratio(z)[:, None]], 1)
         z = torch.cat([z, new], 1)
         sizes = [*copies.sizes, new.shape[1]]
-        copies = Copies(torch.cat([copies.log_loss, there.log_loss], 1), torch.cat([parts, there.log_parts], 2), sizes)
-    plain = lots - first - 2 * ROUNDS * some
-    z = torch.cat([draw(plain), *(draw(some, kernel) for kernel in kernels)], 1)
-    return weighed(z, [plain * AT_ONCE] + [some * AT_ONCE] * ROUNDS)
+        copies = Copies(torch.cat([copies.log_loss, added.log_loss], 1), torch.cat([parts, added.log_parts], 2), sizes)
+    plain = lots - first - 2 * ROUNDS * each
+    z = torch.cat([draw(plain), *(draw(each, kernel) for kernel in kernels)], 1)
+    return weighed(z, [plain * AT_ONCE] + [each * AT_ONCE] * ROUNDS)
 
 
 class _Kernel(NamedTuple):
@@ -72,14 +72,14 @@ class _Kernel(NamedTuple):
 
     Attributes:
         centres: (images, K, d).
-        width: their standard deviations (images, d).
+        width: standard deviations (images, d).
     """
 
     centres: Tensor
     width: Tensor
 
     def moved(self, z: Tensor) -> Tensor:
-        """Copies of standard normal variables z (images, n, d), n a multiple of K."""
+        """Copies from standard normal variables z (images, n, d), n a multiple of K."""
         return (self.centres.repeat(1, z.shape[1] // _KERNELS, 1) + self.width[:, None] * z).to(z.dtype)
 
     @classmethod

@@ -1,11 +1,11 @@
-"""Annealed Hamiltonian Monte Carlo between a standard normal distribution and its tilt by the power of a loss.
+"""Annealed Hamiltonian Monte Carlo between a standard normal distribution and its tilt by a power of a loss.
 
-The distributions are p_t(z) ~ l(z)^t N(z; 0, I) for temperatures t from 0 to q. Several chains an image go up from independent draws
+The distributions are p_t(z) ~ l(z)^t N(z; 0, I) for temperatures t from 0 to q. Several chains per image go up from independent draws
 of p_0, climb to a high loss, and come down again. They lag towards small losses on the way up and towards large
-losses on the way down: the mean of both is nearly free of the lag, and their difference shows it.
+losses on the way down: the mean of both ways is nearly free of the lag, and their difference shows the lag.
 
 H(z, p) = |z|^2 / 2 + |p|^2 / 2 - t log l(z) is split: z - c and p rotate into each other exactly between kicks p += h (t grad log l - c),
-c = t times the mean gradient of the image's *other* chains. In the space of z there is no border to reflect from; at t = 0, and for a
+c = t times the mean gradient of the image's *other* chains. The space of z has no border to reflect from; at t = 0, and for a
 linear log l at any t, only the rotation remains and every proposal is accepted. The angle of a trajectory adapts to an acceptance
 of 0.8, for each image separately.
 """
@@ -32,17 +32,17 @@ _RATE, _TARGET = 1.0, 0.8  # of the adaptation: log angle += rate (acceptance - 
 _SMALLEST, _LARGEST = 1e-3, math.pi / 2  # angles of a trajectory
 _CORRECTED = (-3.0, 1.0)  # log of the factor of the angles on the way down, relative to the way up
 _MEMORY = 0.9  # of the running means over temperatures
-_NEAR = 2  # temperatures on each side of an order that share its centre
-_CLIMBING, _CLIMB = 20, 0.25  # one gradient in this many of a way; radians
+_NEAR = 2  # temperatures on each side of an order that contribute to its centre
+_CLIMBING, _CLIMB = 20, 0.25  # climbing takes 1/20 of the gradients of a way; radians per step
 
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """The states of one way, by temperature in ascending order.
+    """The states on the way up or down, by ascending temperature.
 
     Attributes:
         log_loss: log l after the moves at each temperature (temperatures, images, chains), float64.
-        controls: functions of the same states whose mean under p_t is 0 (CONTROLS, temperatures, images, chains), float64: inner products
+        controls: functions of the same states with mean 0 under p_t (CONTROLS, temperatures, images, chains), float64: inner products
             of the score s = t grad log l - z with the mean state and the mean gradient of the *other* chains at earlier temperatures
             (a mean of the current states would couple the fits of different chains), and z . s + d.
         acceptance: mean acceptance probability over the chains (temperatures, images), float64.
@@ -55,14 +55,14 @@ class Records:
 
 @dataclass(frozen=True, slots=True)
 class Annealed:
-    """Both ways.
+    """The records of both ways.
 
     Attributes:
-        up, down: the records.
-        centres: for each order q, q times the mean gradient of log l near it on the way down, which is about the mean of the states
+        up, down: records.
+        centres: for each order q, q times the mean gradient of log l near q on the way down, about the mean of the states
             (orders, images, d).
-        highest: the highest log l at any point that was evaluated (images,), float64.
-        evaluations: of log l, for each image; each with a gradient, unless the chains use none.
+        highest: the highest log l at any evaluated point (images,), float64.
+        evaluations: number of evaluations of log l per image, with gradients if the chains use them.
     """
 
     up: Records
@@ -73,12 +73,12 @@ class Annealed:
 
 
 def climbing_steps(temperatures: int, steps: int) -> int:
-    """Gradients of each chain between the two ways."""
+    """Gradients of a chain between the two ways."""
     return max(1, round(temperatures * steps / _CLIMBING))
 
 
 def gradients_of(temperatures: int, steps: int, chains: int) -> int:
-    """Gradients that :func:`anneal` takes of an image."""
+    """Gradients that :func:`anneal` takes per image."""
     return chains * (1 + 2 * temperatures * steps + climbing_steps(temperatures, steps))
 
 
@@ -92,14 +92,14 @@ def anneal(
     steps: int,
     orders: Sequence[float],
 ) -> Annealed:
-    """Send the chains up and down.
+    """Run the chains up and down.
 
     Args:
         slopes: log l and its gradient.
         normals: standard normal variables (rows, d).
         uniforms: on [0, 1] (rows,), float64.
         images: number of images.
-        chains: of each image, 2 or more.
+        chains: chains of each image, 2 or more.
         temperatures: ascending, the first 0.
         steps: leapfrog steps at each temperature.
         orders: the temperatures whose centres are returned.
@@ -133,26 +133,26 @@ class _Chains:
     ) -> None:
         self._slopes, self._normals, self._uniforms, self._image, self._chains = slopes, normals, uniforms, image, chains
         self._known = z.new_zeros(4, *z.shape)
-        """Running means of z and of grad log l over temperatures, z, grad log l: adjacent, for products with all of them."""
+        """Running means of z and of grad log l over temperatures, then z and grad log l: adjacent, for joint products."""
         self._means, self._state = self._known[:2], self._known[2:]
         self._near, self.centres = near, z.new_zeros(len(near), len(image) // chains, z.shape[1])
         self.highest = torch.full((len(image) // chains,), -torch.inf, dtype=torch.float64, device=z.device)
         self._value = self._move_to(z)
 
     def way(self, temperatures: Sequence[float], steps: int, angles: Sequence[Tensor], *, absolute: bool) -> tuple[Records, list[Tensor]]:
-        """Move at each of these temperatures in turn and record the states.
+        """Move at each temperature in turn and record the states.
 
         Args:
             temperatures: in the order of the way.
-            steps: of each trajectory.
-            angles: log of its angle at each temperature (images,); if ``absolute`` only the first counts and adapts from there,
-                otherwise an adapting factor multiplies them.
+            steps: leapfrog steps of each trajectory.
+            angles: log of the angle at each temperature (images,); if ``absolute`` only the first is used, and adapts from there;
+                otherwise an adapting factor multiplies the angles.
             absolute: see ``angles``.
 
         Returns:
-            The records in the order of the way, and log of the angles used.
+            The records in the order of the way, and the log of the angles used.
         """
-        rows, n, others_of = len(self._image), len(temperatures), self._chains - 1
+        rows, n, others_count = len(self._image), len(temperatures), self._chains - 1
         z, slope = self._state
         log_loss = torch.empty((n, rows), dtype=torch.float64, device=z.device)
         controls = torch.empty((CONTROLS, n, rows), dtype=torch.float64, device=z.device)
@@ -165,7 +165,7 @@ class _Chains:
         for k, t in enumerate(temperatures):
             angle = (adapted if absolute else angles[k] + adapted).clamp(math.log(_SMALLEST), math.log(_LARGEST))
             used.append(angle)
-            acceptance[k] = self._trajectory(t, angle.exp(), steps, others[1] * (t / others_of))
+            acceptance[k] = self._trajectory(t, angle.exp(), steps, others[1] * (t / others_count))
             adapted = adapted + _RATE * (acceptance[k] - _TARGET)
             adapted = adapted.clamp(math.log(_SMALLEST), math.log(_LARGEST)) if absolute else adapted.clamp(*_CORRECTED)
             log_loss[k] = self._value
@@ -173,29 +173,29 @@ class _Chains:
                 for centre, near in zip(self.centres, self._near, strict=True):
                     if k in near:
                         centre.add_(self._over_chains(slope), alpha=temperatures[near[0]] / (len(near) * self._chains))
-            score = torch.sub(z, slope, alpha=t)  # its negative
+            score = torch.sub(z, slope, alpha=t)  # the negative score
             controls[:, k] = sums(torch.mul(self._known[:CONTROLS], score, out=products))
             others = self._others()
             self._means.lerp_(others, 1 - _MEMORY)
-        controls[:2] /= -others_of
+        controls[:2] /= -others_count
         controls[2] = z.shape[1] - controls[2]
         shape = (-1, self._chains)
         return Records(log_loss.unflatten(1, shape), controls.unflatten(2, shape), acceptance), used
 
     def climb(self, steps: int) -> None:
-        """Turn every state towards its gradient, step by step, without acceptance tests; its length stays."""
+        """Turn every state towards its gradient step by step, without acceptance tests, at constant length."""
         z, slope = self._state
         for _ in range(steps):
             length, steepness = lengths(z)[:, None], lengths(slope)[:, None]
             towards = slope * torch.where(steepness > 0, length / steepness.clamp_min(1e-30), 0.0).to(z.dtype)
-            there = math.cos(_CLIMB) * z + math.sin(_CLIMB) * towards
-            turned = lengths(there)[:, None]
-            self._value = self._move_to(there * torch.where(turned > 0, length / turned.clamp_min(1e-30), 1.0).to(z.dtype))
+            ahead = math.cos(_CLIMB) * z + math.sin(_CLIMB) * towards
+            turned = lengths(ahead)[:, None]
+            self._value = self._move_to(ahead * torch.where(turned > 0, length / turned.clamp_min(1e-30), 1.0).to(z.dtype))
 
     def _trajectory(self, t: float, angle: Tensor, steps: int, centre: Tensor) -> Tensor:
-        """One trajectory of every chain around a centre (rows, d); returns the mean acceptance probability of each image.
+        """Run a trajectory of every chain around a centre (rows, d); return the mean acceptance probability of each image.
 
-        Between gradients, half a kick -c, the rotation and half a kick -c are one map: z' = cos z + sin p + a c, p' = cos p -
+        Between gradients, half a kick -c, the rotation and half a kick -c combine to a single map: z' = cos z + sin p + a c, p' = cos p -
         sin z + b c, where h is half of the step, a = 1 - cos - h sin and b = sin - h cos - h.
         """
         start, start_slope = self._state
@@ -229,7 +229,7 @@ class _Chains:
         return sent.repeat_interleave(self._chains, 0).T.unsqueeze(2).unbind()
 
     def _move_to(self, z: Tensor) -> Tensor:
-        """Make these the states; returns log l (rows,)."""
+        """Set the states to z; return log l (rows,)."""
         value, slope = self._evaluated(z)
         self._state[0], self._state[1] = z, slope
         return value

@@ -1,4 +1,4 @@
-"""Projected gradient ascent to the largest value of a function on balls around images."""
+"""Projected gradient ascent to the maximum of a function on balls around images."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Domain:
     """A ball around each image, within [0, 1] if ``clipped``.
 
     Attributes:
-        norm: of the difference to the image.
-        radius: of the ball.
-        clipped: whether pixels stay in [0, 1]; the images' pixels are within it.
+        norm: norm of the difference to the image.
+        radius: radius of the ball.
+        clipped: whether pixels stay in [0, 1]; the images themselves do.
     """
 
     norm: Literal["linf", "l2"]
@@ -31,14 +31,14 @@ class Domain:
     clipped: bool = False
 
     def project(self, pixels: Tensor, centre: Tensor) -> Tensor:
-        """The nearest point of the ball to each row (rows, *shape), brought into [0, 1] afterwards, which keeps it in the ball."""
+        """The point of the ball nearest to each row (rows, *shape), then clipped to [0, 1], which keeps it in the ball."""
         moved = pixels - centre
         if self.norm == "linf":
             moved = moved.clamp(-self.radius, self.radius)
         else:
             moved = scaled(moved, (self.radius / lengths(moved)).clamp_max(1.0))
-        found = centre + moved
-        return found.clamp(0.0, 1.0) if self.clipped else found
+        projected = centre + moved
+        return projected.clamp(0.0, 1.0) if self.clipped else projected
 
     def step(self, gradient: Tensor, size: float) -> Tensor:
         """The steepest step of this size in the norm: the gradient's signs, or the gradient over its length; zero where it is zero."""
@@ -50,11 +50,11 @@ class Domain:
 
 @dataclass(frozen=True, slots=True)
 class Attack:
-    """The best points found.
+    """The best points.
 
     Attributes:
         log_l: the highest log l of each image (images,), float64.
-        points: where it is (images, *shape).
+        points: the points with this log l (images, *shape).
     """
 
     log_l: Tensor
@@ -62,22 +62,22 @@ class Attack:
 
 
 def ascend(slopes: Slopes, x: Tensor, starts: Tensor, domain: Domain, steps: int) -> Attack:
-    """max log l over the domain around each image, as found by projected gradient ascent from several starts in lock-step.
+    """max log l over the domain around each image, by projected gradient ascent from several starts in lock-step.
 
-    Step i of n has the length radius (1 + cos(pi i / n)) in the norm: from the diameter, which crosses the ball, down to zero. At 50 steps
-    this found 0.2 to 28 % more loss on six pairs of networks and norms than the constant 2.5 radius / n. The best of all iterates, the
-    starts included, is returned. log l has the maxima of l, and a gradient where l underflows. A row depends only on its image and start,
-    on the CPU in every bit.
+    Step i of n has the length radius (1 + cos(pi i / n)) in the norm: from the diameter, which crosses the ball, down to zero. With 50
+    steps the loss was 0.2 to 28 % higher on six pairs of networks and norms than with the constant 2.5 radius / n. The best of all
+    iterates, starts included, is returned. log l has the same maxima as l, and a gradient where l underflows. A row depends only on its
+    image and start, on the CPU in every bit.
 
     Args:
         slopes: log l and its gradient.
         x: the images (images, *shape).
-        starts: (images, restarts, *shape), brought into the domain.
+        starts: (images, restarts, *shape), projected into the domain.
         domain: the ball around each image.
         steps: gradient steps from each start; log l is computed once more at the end.
 
     Source: Madry et al. 2018, Towards deep learning models resistant to adversarial attacks; the lengths are robaudit's, and begin as
-    Croce and Hein's (2020) do.
+    in Croce and Hein (2020).
     """
     images, restarts = starts.shape[:2]
     image = torch.arange(images, device=x.device).repeat_interleave(restarts)
@@ -97,6 +97,6 @@ def ascend(slopes: Slopes, x: Tensor, starts: Tensor, domain: Domain, steps: int
 
 
 def best_rows(log_l: Tensor, each: int) -> tuple[Tensor, Tensor]:
-    """The highest value over each image's consecutive rows (images,), and the first row that has it (images,)."""
+    """The highest value over each image's consecutive rows (images,), and the first row with this value (images,)."""
     ranked, order = log_l.view(-1, each).sort(dim=1, descending=True, stable=True)
     return ranked[:, 0], order[:, 0] + torch.arange(len(order), device=order.device) * each

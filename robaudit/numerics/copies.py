@@ -1,4 +1,4 @@
-"""log E[l^t] from noisy copies of a mixture of normal distributions in Gaussian space, with its parts as control variates."""
+"""log E[l^t] from noisy copies drawn from a mixture of normals in Gaussian space, with the mixture's parts as control variates."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from robaudit.numerics.metropolis import Values
 from robaudit.numerics.rowwise import cholesky, cholesky_solve, gram, product, total, variance_over
 
 ENOUGH = 100.0
-"""The effective sample size from which copies are trusted with E[l^t]: a relative standard error of at most 1/10."""
+"""The effective sample size from which copies can give E[l^t]: a relative standard error of at most 1/10."""
 AT_ONCE = 50
-"""Copies of an image that are made together."""
+"""Copies of an image that are drawn together."""
 _ROUNDING = 1e-6
 _RIDGE = 1e-10
-_SAME = 1e-9  # root mean square of p / m - 1, below which the control is only rounding
+_SAME = 1e-9  # root mean square of p / m - 1 below which a control is only rounding
 _LEAST_FREE = 0.1  # of 1 - leverage
-_KNOWN = 10.0  # effective copies that show how useful a centre is
+_KNOWN = 10.0  # effective copies that suffice to judge a centre
 
 
 @dataclass(frozen=True, slots=True)
 class Copies:
-    """Copies z of a mixture m, whose first part is N(0, I).
+    """Copies z drawn from a mixture m with first part N(0, I).
 
     Attributes:
         log_loss: log l (images, copies), float64.
         log_parts: log p / N(0, I) of the parts p (images, parts, copies), float64.
-        sizes: number of copies of each part, in this order.
-        about: ascending temperatures of the tilted distributions behind all parts but the first, if there are any.
+        sizes: number of copies of each part, in order.
+        about: ascending temperatures of the tilted distributions that all parts but the first stand for, if any.
     """
 
     log_loss: Tensor
@@ -47,24 +47,24 @@ class Copies:
         return most + torch.log(total(torch.exp(weighed - most[:, None]), 1))
 
     def weights(self, t: float | Tensor, log_density: Tensor) -> tuple[Tensor, Tensor]:
-        """l^t / m in units of the largest (images, copies), and the logarithm of that (images,)."""
+        """l^t / m relative to its maximum (images, copies), and the log of the maximum (images,)."""
         log_weight = t * self.log_loss - log_density
         highest = log_weight.amax(1, keepdim=True).clamp_min(-1e300)
         return torch.exp(log_weight - highest), highest[:, 0]
 
     def tells(self, q: float, weights: Tensor) -> Tensor:
-        """Whether the copies have shown how useful the centres next to q are (images,), bool."""
+        """Whether the copies suffice to judge the centres next to q (images,), bool."""
         parts = weights.split(list(self.sizes), 1)[1:]
         next_to = {*[i for i, t in enumerate(self.about) if t <= q][-1:], *[i for i, t in enumerate(self.about) if t >= q][:1]}
         return torch.stack([effective(parts[i]) >= _KNOWN for i in next_to]).any(0)
 
     def log_mass(self, t: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """log E[l^t] at a temperature of each image (images,), its standard error, and the degrees of freedom of that.
+        """log E[l^t] at a temperature of each image (images,), its standard error, and the degrees of freedom of the error.
 
-        l^t / m is regressed on p / m, whose mean under m is 1, for the parts p: the value has at most about the variance that the copies of
-        any single part would have alone, and none at t = 0 or for a linear log l that has its centre among the parts. The error is made of
-        what is left over 1 - leverage, as the few copies with large weights decide the coefficients; its degrees of freedom are 2 over the
-        squared coefficient of variation of its square.
+        l^t / m is regressed on p / m, with mean 1 under m, for the parts p: the variance of the value is at most about the variance from
+        the copies of any single part, and zero at t = 0 or for a linear log l with its centre among the parts. The error comes from
+        the residuals over 1 - leverage, as the few copies with large weights decide the coefficients; its degrees of freedom are 2 over
+        the squared coefficient of variation of its square.
 
         Source: Owen and Zhou 2000, Safe and effective importance sampling; MacKinnon and White 1985 (HC3) for the error.
         """
@@ -81,12 +81,12 @@ class Copies:
         lower, failed = cholesky(products[:, :-1, :-1] + _RIDGE * unit)
         lower = torch.where(failed[:, None, None] == 0, lower, unit)
         inverse = torch.stack([cholesky_solve(column.expand(len(lower), -1), lower) for column in unit], 2)
-        inverse = torch.where(failed[:, None, None] == 0, inverse, unit[:1] * unit[:, :1])  # the mean alone
+        inverse = torch.where(failed[:, None, None] == 0, inverse, unit[:1] * unit[:, :1])  # only the mean
         slopes = total(inverse * products[:, None, :-1, -1])
-        left = target - total(known * slopes[..., None], 1)
+        residual = target - total(known * slopes[..., None], 1)
         leverage = total(known * product(inverse, known), 1) / n
         mass = slopes[:, 0] * scale[:, -1] / scale[:, 0]
-        rest = left * scale[:, -1:] / (1 - leverage).clamp_min(_LEAST_FREE)
+        rest = residual * scale[:, -1:] / (1 - leverage).clamp_min(_LEAST_FREE)
         variance = torch.stack([variance_over(part, 1) * part.shape[1] for part in rest.split(list(self.sizes), 1)], 1)
         error = (total(variance).sqrt() / (n * mass)).nan_to_num(1.0).clamp_min(_ROUNDING)
         square = (rest - total(rest)[:, None] / n).square()
@@ -96,13 +96,13 @@ class Copies:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """How far the copies of an image reach: the largest temperature, up to an order, at which they suffice.
+    """The reach of an image's copies: the largest temperature, up to an order, at which they suffice.
 
     Attributes:
         temperature: (images,), float64.
-        log_mass, std_error, degrees: of E[l^t] there, see :meth:`Copies.log_mass` (images,), float64.
-        ess: the effective sample size there (images,), float64.
-        known: whether the copies have shown how useful the centres next to the order are (images,), bool.
+        log_mass, std_error, degrees: of E[l^t] at that temperature, see :meth:`Copies.log_mass` (images,), float64.
+        ess: the effective sample size at that temperature (images,), float64.
+        known: whether the copies suffice to judge the centres next to the order (images,), bool.
     """
 
     temperature: Tensor
@@ -114,16 +114,16 @@ class Start:
 
 
 def shifted(values: Values, normals: Callable[[], Tensor], plain: int, each: int, centres: Tensor, about: Sequence[float]) -> Copies:
-    """Draw ``plain`` copies of N(0, I), and ``each`` of N(c, I) for every centre c.
+    """Draw ``plain`` copies from N(0, I), and ``each`` copies from N(c, I) for every centre c.
 
-    The mean of l^t / m has no bias wherever the centres are, and a bad region near a centre is met often.
+    The mean of l^t / m is unbiased wherever the centres are, and copies often meet a bad region near a centre.
 
     Args:
         values: log l.
         normals: fresh standard normal variables (images x 50, *shape) at each call.
         plain, each: multiples of 50.
         centres: (centres, images, d).
-        about: the temperature of each, ascending.
+        about: the temperature of each centre, ascending.
 
     Source: Veach and Guibas 1995 (balance heuristic).
     """
@@ -148,23 +148,23 @@ def starts(copies: Copies, temperatures: Sequence[float], orders: Sequence[float
     Args:
         copies: of the images.
         temperatures: candidates besides the order; ascending from 0, where copies always suffice.
-        orders: q.
+        orders: the orders q.
     """
     log_density, results = copies.log_density, []
-    found = [(t, effective(copies.weights(t, log_density)[0])) for t in temperatures]
+    sizes = [(t, effective(copies.weights(t, log_density)[0])) for t in temperatures]
     for q in orders:
         weights, _ = copies.weights(q, log_density)
-        reached, ess = reach([*((t, there) for t, there in found if t < q), (q, effective(weights))], ENOUGH)
+        reached, ess = reach([*((t, size) for t, size in sizes if t < q), (q, effective(weights))], ENOUGH)
         known = copies.tells(q, weights) if copies.about else torch.ones_like(reached, dtype=torch.bool)
         results.append(Start(reached, *copies.log_mass(reached), ess, known))
     return results
 
 
-def reach(found: Sequence[tuple[float, Tensor]], enough: float) -> tuple[Tensor, Tensor]:
+def reach(sizes: Sequence[tuple[float, Tensor]], enough: float) -> tuple[Tensor, Tensor]:
     """The last of ascending temperatures with a sufficient effective sample size (images,), or the first; and that size."""
-    reached, ess = torch.full_like(found[0][1], found[0][0]), found[0][1]
-    for t, there in found:
-        reached, ess = torch.where(there >= enough, t, reached), torch.where(there >= enough, there, ess)
+    reached, ess = torch.full_like(sizes[0][1], sizes[0][0]), sizes[0][1]
+    for t, size in sizes:
+        reached, ess = torch.where(size >= enough, t, reached), torch.where(size >= enough, size, ess)
     return reached, ess
 
 

@@ -1,4 +1,4 @@
-"""Gaffke's bounds: one-sided confidence bounds of the mean of a bounded distribution."""
+"""Gaffke's one-sided confidence bounds for the mean of a bounded distribution."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from numpy.typing import ArrayLike, NDArray
 
 Floats = NDArray[np.float64]
 
-_GRID = 2**11  # most distinct values; more are distributed over a grid
+_GRID = 2**11  # most distinct values; more values are distributed over a grid
 _STEP, _STEPS, _NEWTON = 0.4, 13, 12
 _ITERATIONS, _BISECTIONS, _TOLERANCE = 200, 40, 1e-9
 _LEAST_LOG = -700.0
 
 
 def gaffke_lower(values: ArrayLike, low: float, alpha: float) -> float:
-    """A lower confidence bound of the mean of a distribution from independent values; it fails with probability at most alpha.
+    """A lower confidence bound for the mean of a distribution from independent values; it fails with probability at most alpha.
 
-    Add one value at the lower end of the range, give the n + 1 values random weights D ~ Dirichlet(1, ..., 1), and take the
+    Add a value at the lower end of the range, give the n + 1 values random weights D ~ Dirichlet(1, ..., 1), and take the
     alpha-quantile of their weighted mean:
 
         P[D_0 low + sum_i D_i x_i <= bound] = alpha.
 
     It needs no upper end of the range. For values of 0 and 1 it is Clopper-Pearson's bound; for many spread-out values it tends to
-    Student's. Its coverage for every distribution is proven for n = 1 and for two values, one of them ``low``; in general it
-    is a conjecture without a known counterexample, unlike Student's t, which misses far too often if a rare value
-    carries the mean.
+    Student's. Coverage for every distribution is proven for n = 1 and for distributions on two values, one of them ``low``; in general
+    it is a conjecture without a known counterexample, unlike for Student's t, which misses far too often if a rare value
+    dominates the mean.
 
     Args:
         values: (n,), finite, at least ``low``, n >= 1; in any order.
@@ -48,18 +48,18 @@ def gaffke_lower(values: ArrayLike, low: float, alpha: float) -> float:
     return low + top * _lower((x / top).tobytes(), counts.tobytes(), alpha)
 
 
-@lru_cache(maxsize=1024)  # the sections of a report, a page or a session ask for the same means again
+@lru_cache(maxsize=1024)  # a report, a page or a session needs the same means several times
 def _lower(distinct: bytes, often: bytes, alpha: float) -> float:
-    """The bound for distinct values in [0, 1], given as bytes of float64, and how often each occurs."""
-    from scipy.special import ndtri  # the start of a command imports no SciPy
+    """The bound for distinct values in [0, 1] and their counts, both as bytes of float64."""
+    from scipy.special import ndtri  # commands start without SciPy
 
     x, counts = np.append(0.0, np.frombuffer(distinct)), np.append(1.0, np.frombuffer(often))
     n = float(counts.sum()) - 1.0
     mean, target = float(x @ counts) / n, float(ndtri(alpha))
-    first, last, old = 0.0, mean, mean  # P[weighted mean <= first] <= alpha; at the mean of all n + 1 it is about a half
+    first, last, old = 0.0, mean, mean  # P[weighted mean <= first] <= alpha; it is about a half at the mean of all n + 1
     before = _quantile_at(x, counts, mean) - target
     guess = max(mean / 2.0, mean + target * math.sqrt(float(np.square(x - mean) @ counts)) / n)
-    for iteration in range(1, _ITERATIONS):  # secants, and now and then a bisection
+    for iteration in range(1, _ITERATIONS):  # secants, with an occasional bisection
         height = _quantile_at(x, counts, guess) - target
         first, last = (guess, last) if height < 0.0 else (first, guess)
         if abs(height) <= _TOLERANCE or last - first <= _TOLERANCE * first:
@@ -71,7 +71,7 @@ def _lower(distinct: bytes, often: bytes, alpha: float) -> float:
 
 
 def _distinct(values: Floats) -> tuple[Floats, Floats]:
-    """The distinct values, ascending, and how often each occurs; of very many, weights on a grid that keep the mean."""
+    """The distinct values, ascending, and their counts; if there are very many, weights on a grid with the same mean."""
     x, counts = np.unique(values, return_counts=True)
     if len(x) <= _GRID:
         return x, counts.astype(np.float64)
@@ -86,19 +86,19 @@ def _quantile_at(x: Floats, counts: Floats, t: float) -> float:
     """The normal quantile of P[sum_i D_i x_i <= t]: nearly linear in t."""
     from scipy.special import ndtri
 
-    return float(ndtri(math.exp(max(_log_chance(x, counts, t), _LEAST_LOG))))
+    return float(ndtri(math.exp(max(_log_probability(x, counts, t), _LEAST_LOG))))
 
 
-def _log_chance(x: Floats, counts: Floats, t: float) -> float:
+def _log_probability(x: Floats, counts: Floats, t: float) -> float:
     """log P[sum_i D_i x_i <= t], D ~ Dirichlet(counts).
 
     It is P[Q >= 0] with Q = sum_i (t - x_i) G_i, G_i ~ Gamma(counts_i), whose cumulant generating function
     K(s) = -sum_i counts_i log(1 - (t - x_i) s) is explicit: the integral of exp(K(s) - log s)/(2 pi i) upwards through the positive
     numbers below the first singularity. It is taken along the path of steepest descent from the saddle point, where
     K(s) - log s falls by r^2: the integrand is exp(-r^2) ds/dr, smooth, and the trapezoid rule converges geometrically. The path meets no
-    other saddle point, for they are all real (Gauss and Lucas).
+    other saddle point, as all are real (Gauss and Lucas).
     """
-    slopes = 1.0 - x / t  # K as a function of s t
+    slopes = 1.0 - x / t  # of K as a function of s t
     low, high = 0.0, 1.0
     for _ in range(_BISECTIONS):
         c = (low + high) / 2.0

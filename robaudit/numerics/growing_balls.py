@@ -14,10 +14,10 @@ from robaudit.numerics.minimal_norm import Logits, Slopes
 from robaudit.numerics.norm_steps import Norm
 
 Starts = Callable[[Tensor, int], Tensor]
-"""Indices of images (n,) and number of the ball, from 1: points in the unit ball of the norm (n, restarts, *shape)."""
+"""Indices of images (n,) and number of a ball, from 1 -> points in the unit ball of the norm (n, restarts, *shape)."""
 
 LENGTH = 0.08
-"""Of a gradient step, relative to the radius."""
+"""Length of a gradient step, relative to the radius."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Grid:
     """The radii of the balls, and the effort in each.
 
     Attributes:
-        norm: of the differences to the image.
+        norm: norm of the differences to the image.
         step: radius of the first ball; ball j has j times this radius.
         balls: number of balls.
         steps: gradient steps from each start, of .08 of the radius.
@@ -43,12 +43,12 @@ class Escapes(NamedTuple):
     """The first ball of each image in which it left its class.
 
     Attributes:
-        ball: its number, from 1 (images,), int64; 0 if there is none.
+        ball: number of the ball, from 1 (images,), int64; 0 without an escape.
         gradients: rows of backward passes of each image (images,), int64.
-        forwards: rows of further forward passes, without those that came with a gradient.
-        lost: points with non-finite logits, which count as no flips.
-        pixels: the point with another class (images, *shape); the image itself if there is none.
-        label: the class there (images,); the given one if there is none.
+        forwards: rows of forward passes without a gradient.
+        lost: points with non-finite logits, which do not count as flips.
+        pixels: the point with another class (images, *shape); the image itself without an escape.
+        label: the class of the point (images,); y without an escape.
     """
 
     ball: Tensor
@@ -62,17 +62,17 @@ class Escapes(NamedTuple):
 def first_escapes(logits: Logits, slopes: Slopes, x: Tensor, y: Tensor, target: Tensor, starts: Starts, grid: Grid) -> Escapes:
     """The first ball in which projected gradient ascent on z_t - max_{i != t} z_i from any start meets a class other than y.
 
-    As long as the class is y, the maximum over the others is z_y: the gradient is that of z_t - z_y, and the ReLU of the loss has no part
-    in it. Every iterate counts, the starts included, if a plain pass confirms it; then the image is done. The starts of
-    an image are in lock-step, and so are all images of a ball. An image's result depends only on itself and its starts, on the CPU
-    in every bit, if ``logits`` and ``slopes`` treat rows so.
+    While the class is y, the maximum over the others is z_y: the gradient is the gradient of z_t - z_y, and the ReLU of the loss has no
+    effect. Every iterate counts, starts included, if a plain pass confirms it; then the image is done. The starts of an image advance
+    in lock-step, and so do all images of a ball. The result of an image depends only on itself and its starts (on the CPU in every bit),
+    provided that ``logits`` and ``slopes`` treat rows independently.
 
     Args:
-        logits: the logits of rows.
-        slopes: logits of rows, and the gradient of z_j - z_y.
+        logits: of the model.
+        slopes: logits, and the gradient of z_j - z_y.
         x: the images (images, *shape).
-        y: the class of each (images,).
-        target: the target class t of each (images,).
+        y: the class of each image (images,).
+        target: the target class t of each image (images,).
         starts: where the ascent begins, in the unit ball.
         grid: the balls.
 
@@ -80,18 +80,18 @@ def first_escapes(logits: Logits, slopes: Slopes, x: Tensor, y: Tensor, target: 
     analysis", section 3.4.
     """
     ball_of, gradients, forwards, lost = torch.zeros(4, len(x), dtype=torch.int64, device=x.device)
-    found = Escapes(ball_of, gradients, forwards, lost, x.clone(), y.clone())
-    search = _BallSearch(logits, slopes, x, y, target, grid, found)
+    escapes = Escapes(ball_of, gradients, forwards, lost, x.clone(), y.clone())
+    search = _BallSearch(logits, slopes, x, y, target, grid, escapes)
     for ball in range(1, grid.balls + 1):
-        left = (found.ball == 0).nonzero()[:, 0]
+        left = (escapes.ball == 0).nonzero()[:, 0]
         if len(left):
             search.attack(ball, left, starts(left, ball))
-    return found
+    return escapes
 
 
 @dataclass(frozen=True, slots=True)
 class _BallSearch:
-    """The search, which updates what was found."""
+    """The search, which records the escapes."""
 
     logits: Logits
     slopes: Slopes
@@ -99,7 +99,7 @@ class _BallSearch:
     y: Tensor
     target: Tensor
     grid: Grid
-    found: Escapes
+    escapes: Escapes
 
     def attack(self, ball: int, images: Tensor, starts: Tensor) -> None:
         """Attack some images in one ball."""
@@ -109,10 +109,10 @@ class _BallSearch:
         pixels = domain.project(self.x[image] + starts.flatten(0, 1) * domain.radius, self.x[image])
         for _ in range(grid.steps):
             logits, gradient = self.slopes(image, pixels, self.target[image])
-            rows = self._flipped(image, logits, self.found.gradients)
+            rows = self._flipped(image, logits, self.escapes.gradients)
             if len(rows):
                 self._confirm(ball, image[rows], pixels[rows])
-                going = (self.found.ball[image] == 0).nonzero()[:, 0]
+                going = (self.escapes.ball[image] == 0).nonzero()[:, 0]
                 image, pixels, gradient = image[going], pixels[going], gradient[going]
                 if not len(image):
                     return
@@ -123,18 +123,18 @@ class _BallSearch:
     def _confirm(self, ball: int, image: Tensor, pixels: Tensor) -> None:
         """Check points in a plain pass, and record the first flip of each image."""
         logits = self.logits(image, pixels)
-        rows = self._flipped(image, logits, self.found.forwards)
+        rows = self._flipped(image, logits, self.escapes.forwards)
         if not len(rows):
             return
         first = torch.ones_like(rows, dtype=torch.bool)
         first[1:] = image[rows[1:]] != image[rows[:-1]]  # the rows of an image are adjacent
         rows = rows[first]
         hit = image[rows]
-        self.found.ball[hit], self.found.pixels[hit], self.found.label[hit] = ball, pixels[rows], logits[rows].argmax(1)
+        self.escapes.ball[hit], self.escapes.pixels[hit], self.escapes.label[hit] = ball, pixels[rows], logits[rows].argmax(1)
 
     def _flipped(self, image: Tensor, logits: Tensor, passes: Tensor) -> Tensor:
-        """The rows with another class; non-finite logits have none, and are counted. Counts the passes, too."""
+        """The rows with another class and finite logits; counts the passes and the rows with non-finite logits."""
         passes.index_add_(0, image, torch.ones_like(image))
         finite = logits.isfinite().all(1)
-        self.found.lost.index_add_(0, image, (~finite).long())
+        self.escapes.lost.index_add_(0, image, (~finite).long())
         return (finite & (logits.argmax(1) != self.y[image])).nonzero()[:, 0]

@@ -1,6 +1,6 @@
-"""Intervals of a proportion, a mean over images, a mean of measurements, and a mean on a log scale.
+"""Intervals for a proportion, a mean over images, a mean of measurements, and a mean on a log scale.
 
-Only scipy.special is used: scipy.stats takes most of a second to import, and the reading commands start often.
+Only scipy.special is used: scipy.stats takes most of a second to import, too long for commands that only read a run.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LN10 = math.log(10)
 
 
 def clopper_pearson(successes: ArrayLike, trials: ArrayLike, confidence: float = 0.95) -> tuple[Floats, Floats]:
-    """The exact (conservative) interval of a binomial proportion: each tail holds at most (1 - confidence)/2, for every p and n.
+    """The exact (conservative) interval for a binomial proportion: each tail holds at most (1 - confidence)/2, for every p and n.
 
     lower = BetaInv(a/2; k, n - k + 1), upper = BetaInv(1 - a/2; k + 1, n - k), a = 1 - confidence; exactly 0 at k = 0 and
     exactly 1 at k = n. No trials: [0, 1].
@@ -45,27 +45,27 @@ def clopper_pearson(successes: ArrayLike, trials: ArrayLike, confidence: float =
     if not (np.all(k >= 0) and np.all(k <= n)):
         raise ValueError("clopper_pearson: needs 0 <= successes <= trials")
     tail = (1.0 - confidence) / 2.0
-    # the clamps only feed the branches that np.where throws away
+    # the clamps only affect branches that np.where discards
     lower = np.where(k == 0, 0.0, betaincinv(np.maximum(k, 1.0), n - k + 1.0, tail))
     upper = np.where(k == n, 1.0, betaincinv(k + 1.0, np.maximum(n - k, 1.0), 1.0 - tail))
     return lower, upper
 
 
 def paired_difference(lost: ArrayLike, won: ArrayLike, draws: ArrayLike, confidence: float = 0.95) -> tuple[Floats, Floats]:
-    """The interval of p_new - p_base from n common draws, of which ``lost`` kept the class before only and ``won`` now only.
+    """The interval for p_new - p_base from n common draws: ``lost`` kept the class only before, ``won`` only now.
 
     With a = lost/n, b = won/n, their Clopper-Pearson intervals [l_a, u_a] and [l_b, u_b], and d = b - a:
 
         lower = d - sqrt((b - l_b)^2 + (u_a - a)^2 + 2 r (b - l_b)(u_a - a)),
         upper = d + sqrt((u_b - b)^2 + (a - l_a)^2 + 2 r (u_b - b)(a - l_a)),
 
-    r = sqrt(a' b' / ((1 - a')(1 - b'))) the correlation of a multinomial's cells, with a' = (lost + 1/2)/(n + 1) and b' similarly: the
-    "method of variance estimates recovery" (MOVER) on exact limits. Without a single discordant draw it is +- log(2/alpha)/n, never
-    zero wide. Where all draws are discordant it is the exact binomial interval.
+    r = sqrt(a' b' / ((1 - a')(1 - b'))) the correlation of multinomial cells, with a' = (lost + 1/2)/(n + 1) and b' similarly: the
+    "method of variance estimates recovery" (MOVER) on exact limits. Without a discordant draw it is +- log(2/alpha)/n, never
+    zero wide. If all draws are discordant it is the exact binomial interval.
 
     Coverage, computed by enumeration (``tests/numerics/test_paired.py``): at least nominal in every case examined, at least .9543 for a
-    nominal .95, for n from 1 to infinity (Poisson) and any share of discordant draws. Draws of images with other probabilities may
-    be pooled: their counts vary less than in n equal draws.
+    nominal .95, for n from 1 to infinity (Poisson) and any share of discordant draws. Draws of images with different probabilities
+    may be pooled: their counts vary less than in n equal draws.
 
     Args:
         lost, won, draws: counts, broadcast against each other; lost + won <= draws, draws >= 1.
@@ -88,52 +88,52 @@ def paired_difference(lost: ArrayLike, won: ArrayLike, draws: ArrayLike, confide
 
 
 def antithetic_share(kept: ArrayLike, split: ArrayLike, copies: ArrayLike, confidence: float = 0.95) -> tuple[Floats, Floats]:
-    """The interval of the probability p that a copy keeps its class, from antithetic pairs of copies: independent pairs, dependent twins.
+    """The interval for the probability p that a copy keeps its class, from independent antithetic pairs of dependent copies.
 
-    Of h pairs let a share P2 keep both copies and P0 neither. Then p = (1 + P2 - P0)/2, and P2 - P0 is the difference of two cells of a
-    multinomial, whose interval is :func:`paired_difference`. The gain or loss from pairing shows in how many pairs disagree: if
-    none does, the interval is Clopper-Pearson's for h trials.
+    In a share P2 of h pairs both copies keep the class, in a share P0 neither. Then p = (1 + P2 - P0)/2, and P2 - P0 is the difference of
+    two multinomial cells, with the interval :func:`paired_difference`. The gain or loss from pairing depends on how many pairs disagree:
+    if none do, the interval is Clopper-Pearson's for h trials.
 
     Args:
         kept: copies that kept the class.
-        split: pairs in which one copy did, broadcast against ``kept``.
-        copies: an even number of them.
+        split: pairs with a single copy that did, broadcast against ``kept``.
+        copies: number of copies, even.
         confidence: in (0, 1).
 
     Returns:
         (lower, upper), float64.
     """
     k, s, n = (np.asarray(a, dtype=np.float64) for a in (kept, split, copies))
-    neither, both = (np.maximum(count, 0.0) / 2.0 for count in (n - k - s, k - s))  # shares of draws round
+    neither, both = (np.maximum(count, 0.0) / 2.0 for count in (n - k - s, k - s))  # rounded shares of draws may be negative
     lower, upper = paired_difference(neither, both, n / 2.0, confidence)
     return (1.0 + lower) / 2.0, (1.0 + upper) / 2.0
 
 
 def share_variance(shares: ArrayLike, draws: ArrayLike, split: ArrayLike | None = None) -> Floats:
-    """The variance of shares of votes: p (1 - p)/n of n independent ones, 2 (p (1 - p) - split/(2n))/n where ``split`` of n/2 antithetic
+    """The variance of shares of votes: p (1 - p)/n for n independent votes, 2 (p (1 - p) - split/(2n))/n if ``split`` of n/2 antithetic
     pairs disagree."""
     p, n = np.asarray(shares, dtype=np.float64), np.asarray(draws, dtype=np.float64)
-    one: Floats = p * (1.0 - p)
-    return one / n if split is None else np.maximum(2.0 * (one - np.asarray(split) / (2.0 * n)) / n, 0.0)
+    variance: Floats = p * (1.0 - p)
+    return variance / n if split is None else np.maximum(2.0 * (variance - np.asarray(split) / (2.0 * n)) / n, 0.0)
 
 
 def antithetic_difference(
     halves: tuple[ArrayLike, ArrayLike], wholes: tuple[ArrayLike, ArrayLike], pairs: ArrayLike, confidence: float = 0.95
 ) -> tuple[Floats, Floats]:
-    """The interval of p_new - p_base from the antithetic pairs of copies that both runs share.
+    """The interval for p_new - p_base from the antithetic pairs of copies that both runs share.
 
-    A pair's difference is -1, -1/2, 0, 1/2 or 1. The mean is d_1/2 + d_2 with d_1, d_2 the differences of two cells each, of the pairs
-    that differ by a half and by one; their intervals (:func:`paired_difference`) are joined with the correlation of a multinomial's cells
-    where the two have opposite signs, without any where it would narrow the result.
+    The difference of a pair is -1, -1/2, 0, 1/2 or 1. The mean is d_1/2 + d_2 with d_1, d_2 the differences of two cells each, for pairs
+    that differ by 1/2 and by 1; their intervals (:func:`paired_difference`) are joined with the correlation of multinomial cells
+    if the two have opposite signs, and without correlation where it would narrow the result.
 
     Args:
         halves: pairs that differ by -1/2 and by 1/2.
         wholes: pairs that differ by -1 and by 1.
-        pairs: in all.
+        pairs: number of all pairs.
         confidence: in (0, 1).
 
     Returns:
-        (lower, upper), float64. At least nominal on each side in every case enumerated (``tests/numerics/test_paired.py``).
+        (lower, upper), float64. Coverage is at least nominal on each side in every case enumerated (``tests/numerics/test_paired.py``).
     """
     n = np.asarray(pairs, dtype=np.float64)
     parts = []
@@ -155,10 +155,10 @@ def _norm(x: Floats, y: Floats, r: Floats) -> Floats:
 def mean_interval(values: ArrayLike, low: float, high: float, confidence: float = 0.95) -> tuple[float, float]:
     """An interval for the population mean from n images with values in [low, high].
 
-    Each finite end of the range gives Gaffke's bound (:func:`robaudit.numerics.gaffke.gaffke_lower`), which misses with a chance of at
+    Each finite end of the range gives Gaffke's bound (:func:`robaudit.numerics.gaffke.gaffke_lower`), which misses with probability at
     most (1 - confidence)/2 on its side wherever the mean lies: n images that are all at ``high`` give the lower bound of Clopper and
     Pearson, about high - 3.7 (high - low)/n at 95 %. Towards an infinite end it is Student's t, which assumes that no rare value
-    carries the mean.
+    dominates the mean.
 
     Args:
         values: (n,), finite, n >= 1.
@@ -213,14 +213,14 @@ def pooled_measurement_error(std_errors: ArrayLike) -> float:
 
 
 def pooled_measurement_interval(values: ArrayLike, lowers: ArrayLike, uppers: ArrayLike, scale: float = 1.0) -> tuple[float, float]:
-    """The interval of a mean of n independent measurements, from the interval of each ("MOVER").
+    """The interval for a mean of n independent measurements, from their intervals ("MOVER").
 
     The distances add in quadrature, each side separately: lower = mean - sqrt(sum (value_i - lower_i)^2)/n, so that lopsided
     intervals stay lopsided and measurements of exactly 0 or 1 have a width although their standard error is 0.
 
     Args:
-        values, lowers, uppers: (n,), with lower <= value <= upper, all of one confidence.
-        scale: multiplies the distances; 1: the result has that confidence, too.
+        values, lowers, uppers: (n,), with lower <= value <= upper, all with the same confidence.
+        scale: multiplies the distances; at 1 the result has the same confidence.
 
     Source: Zou and Donner, Statistics in Medicine 27 (2008).
     """
@@ -236,7 +236,7 @@ def quantile_ranks(n: int, q: float, confidence: float = 0.95) -> tuple[int, int
     With B ~ Binomial(n, q): the largest r with P[B < r] <= a/2 and the smallest s with P[B >= s] <= a/2.
 
     Returns:
-        (r, s), ranks from 1 to n; r = 0 or s = n + 1 where n values are too few to bound that side.
+        (r, s), ranks from 1 to n; r = 0 or s = n + 1 if n values are too few to bound that side.
     """
     from scipy.special import bdtr
 
@@ -254,7 +254,7 @@ def _check_confidence(confidence: float) -> None:
 
 
 class LogMean(NamedTuple):
-    """A mean of probabilities on the scale log10.
+    """A mean of probabilities on the log10 scale.
 
     Attributes:
         value: log10 of the mean.
@@ -278,16 +278,16 @@ def log_mean(log_p: Sequence[float], variance: Sequence[float]) -> LogMean:
 
         lower = m + v/2 - sqrt(t^2 v/n + (v/2)^2 (1 - (n-1)/chi2_hi)^2),  upper = m + v/2 + sqrt(t^2 v/n + (v/2)^2 ((n-1)/chi2_lo - 1)^2).
 
-    It reaches up much further than down once repeats differ: then most of E p is in repeats that were not drawn. Repeats may also be
+    It reaches much further up than down once repeats differ, as most of E p is then in repeats that were not drawn. Repeats may also be
     far from lognormal (some miss a region, some only bound p), so it always includes Student's t around the value, log p +- t s / sqrt(n).
-    And few repeats may agree by luck, so it is never narrower than the theoretical variance of the ideal case allows.
+    A few repeats may agree by luck, so it is never narrower than the theoretical variance of the ideal case allows.
 
     Args:
-        log_p: natural logarithms, two at least.
-        variance: of each logarithm, in the ideal case.
+        log_p: natural logarithms, at least two.
+        variance: variance of each logarithm in the ideal case.
 
     Raises:
-        ValueError: fewer than two.
+        ValueError: fewer than two estimates.
 
     Source: Zou, Huo and Taleban 2009, Simple confidence intervals for lognormal means, with Student's t for their normal
     quantile; the standard error is Cox's (Zhou and Gao 1997), sqrt(v / n + v^2 / (2 (n - 1))).

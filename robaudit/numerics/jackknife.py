@@ -22,7 +22,7 @@ class Spread(NamedTuple):
     std_error: Tensor
 
     def widened(self, error: Tensor) -> Spread:
-        """With a numerical error of the value (3 standard errors) that leaving out groups does not show, (n,)."""
+        """Add a numerical error (n,), 3 standard errors, that leaving out groups does not show."""
         return Spread((self.lower - error).clamp_min(0), (self.upper + error).clamp_max(1), hypot(self.std_error, error / 3))
 
 
@@ -53,23 +53,23 @@ def jackknife(
     scale: Callable[[Tensor], Tensor],
     inverse: Callable[[Tensor], Tensor],
 ) -> Spread:
-    """Delete-one-group jackknife with Student's t on a transformed scale, wide enough for its own estimate of the bias.
+    """Delete-one-group jackknife with Student's t on a transformed scale, widened by its own estimate of the bias.
 
     With g groups, y the transformed estimate and y_j the same without group j: se_y^2 = (g - 1)/g sum_j (y_j - mean y)^2, and
-    (g - 1)(mean y - y) estimates the bias of so few draws, y less the value at infinitely many, up to order 1/n^2. The interval holds both
-    Tukey's, whose centre has that bias taken out, and the one around the estimate itself:
+    (g - 1)(mean y - y) estimates the finite-sample bias, y minus its limit for infinitely many draws, up to order 1/n^2. The interval
+    contains both Tukey's interval, with a bias-corrected centre, and the interval around the estimate itself:
 
         inverse([min(y, y') - t_{g-1} se_y, max(y, y') + t_{g-1} se_y]),   y' = y - (g - 1)(mean y - y)
 
-    std_error is the formula for se on the plain scale. The groups are taken as equal in size (they differ by at most one draw or pair).
+    std_error is the same formula on the plain scale. The groups count as equally large (they differ by at most one draw or pair).
 
     Args:
         value: estimates in [0, 1] (n,).
-        left_out: for each of two or more groups the estimates without it (n,).
+        left_out: the estimates without each of two or more groups (n,).
         scale, inverse: the transformation (probit, logit) and its inverse.
 
     Returns:
-        95 % bounds that hold the value, and its standard error.
+        95 % bounds that contain the value, and its standard error.
 
     Source: Quenouille, Biometrika 43 (1956) for the bias; Tukey, Annals of Mathematical Statistics 29 (1958) for the interval.
     """

@@ -15,10 +15,10 @@ SHIFTS = 16
 WIDENED_THREE = 3.586
 """Student's t for 16 shifts at the level of three standard deviations."""
 
-_CACHED = 1 << 16  # sets of at most this many numbers are cached
+_CACHED = 1 << 16  # the most numbers of a set that is cached
 
-# Generating vector for 2^4 to 2^13 points, found component by component: each entry minimises the largest ratio, over
-# the sizes, of the worst-case error to the best one in the Korobov space with product weights 1/j (Cools, Kuo and
+# Generating vector for 2^4 to 2^13 points, built component by component: each entry minimises, over all sizes, the largest
+# ratio of the worst-case error to the best error in the Korobov space with product weights 1/j (Cools, Kuo and
 # Nuyens 2006, SIAM J. Sci. Comput. 28). Later coordinates continue with odd numbers from the golden ratio.
 _BITS = 13
 _GENERATOR = (
@@ -34,14 +34,14 @@ def lattice_points(dimension: int, start: int, stop: int, seed: int, device: tor
     The first 2^m points of the sequence are a lattice, for every m, so a computation continues with the next points.
 
     Args:
-        dimension: number of coordinates d; the first ones do not depend on it.
+        dimension: number of coordinates d; it does not change the first coordinates.
         start: index of the first point.
-        stop: index after the last one.
-        seed: of the shifts. The global generator is never used.
-        device: where the points go.
+        stop: index after the last point.
+        seed: seed of the shifts. The global generator is never used.
+        device: device of the points.
 
     Returns:
-        (d, SHIFTS * (stop - start)), shift by shift, float64, strictly inside (0, 1); shared, not to be changed.
+        (d, SHIFTS * (stop - start)), shift by shift, float64, strictly inside (0, 1); shared, so do not change it.
 
     Source:
         Hickernell (2002), in Monte Carlo and Quasi-Monte Carlo Methods 2000, for 1 - |2 x - 1|.
@@ -64,7 +64,7 @@ _cached_points = lru_cache(maxsize=16)(_points)
 
 @lru_cache(maxsize=8)
 def _reversed_bits(bits: int, device: torch.device) -> Tensor:
-    """0 to 2^bits - 1 with their binary digits in reverse."""
+    """0 to 2^bits - 1 with reversed binary digits."""
     index = torch.arange(1 << bits, device=device)
     reverse = torch.zeros_like(index)
     for bit in range(bits):

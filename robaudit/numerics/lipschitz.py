@@ -1,7 +1,7 @@
-"""Bounds of how far single layers can stretch a perturbation, in l2 and linf, rounded up.
+"""Upper bounds on how far single layers can stretch a perturbation, in l2 and linf.
 
-Each bound is computed in float64 and then raised by :func:`rounded_up` beyond what its own rounding can be, so that it is not below
-the exact norm of the layer as its weights stand. Power iteration and the norm of a reshaped kernel are lower bounds, and not used.
+Each bound is computed in float64 and then raised by :func:`rounded_up` beyond its own rounding error, so that it is never below
+the exact norm of the layer. Power iteration and the norm of a reshaped kernel are lower bounds, and not used.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from torch import Tensor
 
 _EPS = torch.finfo(torch.float64).eps
 _CAUTION = 4.0  # times the worst case of rounding, (operations) x eps
-_ENTRIES = 1 << 22  # complex numbers of a convolution's symbols held at once
+_ENTRIES = 1 << 22  # complex numbers in the symbols of a convolution held at once
 
 GELU = 1.1289041452
 """sup |d/dx x Phi(x)| = Phi(sqrt 2) + sqrt(2) phi(sqrt 2) = 1.12890414518..., rounded up; at x = sqrt 2."""
 GELU_TANH = 1.1289930687
-"""The same of its tanh approximation, 1.12899306866... at x = 1.41850."""
+"""The same for its tanh approximation, 1.12899306866... at x = 1.41850."""
 SILU = 1.0998393202
 """sup |d/dx x / (1 + exp(-x))| = 1.09983932013... at x = 2.39936."""
 MISH = 1.0884981613
@@ -29,12 +29,12 @@ MISH = 1.0884981613
 
 
 class Norms(NamedTuple):
-    """Upper bounds of how far a layer f stretches perturbations.
+    """Upper bounds on how far a layer f stretches perturbations.
 
     Attributes:
         l2: sup |f(x) - f(y)|_2 / |x - y|_2.
         linf: sup |f(x) - f(y)|_inf / |x - y|_inf.
-        rows: sup |f(x) - f(y)|_inf / |x - y|_2: of a matrix, the largest l2 norm of its rows.
+        rows: sup |f(x) - f(y)|_inf / |x - y|_2; for a matrix, the largest l2 norm of a row.
     """
 
     l2: float
@@ -42,20 +42,21 @@ class Norms(NamedTuple):
     rows: float
 
     def times(self, factor: float) -> Norms:
-        """The norms of the layer times a number."""
+        """The norms of the layer scaled by a factor."""
         return Norms(*(abs(factor) * norm for norm in self))
 
 
 def rounded_up(value: float, operations: float) -> float:
-    """An upper bound of the exact value, for a value computed in float64 from sums and products without cancellation.
+    """An upper bound for the exact value of a number computed in float64 from sums and products without cancellation.
 
-    A sum of n products of non-negative numbers is off by at most n eps relative to itself, and so is the largest singular value of an
-    m x n matrix by at most m n eps, also through the Gram matrix (|fl(A A^T) - A A^T|_2 <= n eps |A|_F^2 <= n min(m, n) eps |A|_2^2).
-    Four times that is added.
+    A sum of n products of non-negative numbers has a relative error of at most n eps, and the largest singular value of an
+    m x n matrix an error of at most m n eps, also through the Gram matrix
+    (|fl(A A^T) - A A^T|_2 <= n eps |A|_F^2 <= n min(m, n) eps |A|_2^2).
+    Four times this error is added.
 
     Args:
         value: at least 0.
-        operations: number of terms, or of entries of the matrix, in it.
+        operations: number of terms, or of matrix entries, behind the value.
     """
     return value * (1.0 + _CAUTION * operations * _EPS)
 
@@ -64,7 +65,7 @@ def dense(matrix: Tensor) -> Norms:
     """The norms of y = A x: the largest singular value, and the largest l1 and l2 norm of a row.
 
     Args:
-        matrix: A (..., outputs, inputs); of several matrices, the largest norms.
+        matrix: A (..., outputs, inputs); for several matrices, the largest norms.
     """
     a = matrix.detach().double()
     if a.numel() == 0:
@@ -93,20 +94,20 @@ def convolution(
     groups: int = 1,
     transposed: bool = False,
 ) -> Norms:
-    """The norms of a convolution with zero padding, of any number of dimensions.
+    """The norms of a convolution with zero padding in any number of dimensions.
 
     l2: with zero padding y_o = sum_t w_t x_{s o + t - p} is, on the s^d grids that the stride splits its input into (the polyphase
     components x'_b[m] = x[s m + b - p], each of M = floor((n - 1 + p) / s) - floor(p / s) + 1 places), an ordinary convolution of stride
-    1 with ceil(k / s) taps. Those are rows and columns of a circular convolution on M + ceil(k / s) - 1 places, which the Fourier
-    transform makes block diagonal: the bound is the largest singular value of a block. Without stride these are n + k - 1 places. It is
-    an upper bound for any padding, and exact up to what happens at the border.
+    1 with ceil(k / s) taps. It consists of rows and columns of a circular convolution on M + ceil(k / s) - 1 places, which the Fourier
+    transform makes block diagonal: the bound is the largest singular value of a block. Without stride there are n + k - 1 places. It is
+    an upper bound for any padding, and exact up to border effects.
 
     Args:
-        weight: (out, in / groups, *kernel); of a transposed convolution (in, out / groups, *kernel), as torch has it.
-        size: height and width of its input; of a transposed convolution, of its output.
-        stride, padding, dilation: for each dimension, or one number for all.
-        groups: blocks of channels that do not see each other.
-        transposed: the adjoint of the convolution with this weight, from its output to its input.
+        weight: (out, in / groups, *kernel); for a transposed convolution (in, out / groups, *kernel), as in torch.
+        size: height and width of the input; for a transposed convolution, of the output.
+        stride, padding, dilation: a number for each dimension, or a number for all.
+        groups: number of independent blocks of channels.
+        transposed: use the adjoint of the convolution with this weight, from its output to its input.
 
     Source: Sedghi, Gupta and Long 2019, The singular values of convolutional layers, for circular convolutions; polyphase components:
         Vaidyanathan 1993, Multirate Systems and Filter Banks, chapter 4.
@@ -125,7 +126,7 @@ def convolution(
 
 
 def _phases(weight: Tensor, stride: Sequence[int], dilation: Sequence[int]) -> Tensor:
-    """The kernel as one of stride 1 on the grids that the stride splits the input into (out, in / groups * prod(stride), *taps)."""
+    """The kernel of the stride-1 convolution on the polyphase grids of the input (out, in / groups * prod(stride), *taps)."""
     kernel = weight.shape[2:]
     reach = [d * (k - 1) + 1 for d, k in zip(dilation, kernel, strict=True)]
     taps = [-(-r // s) for r, s in zip(reach, stride, strict=True)]
@@ -139,7 +140,7 @@ def _phases(weight: Tensor, stride: Sequence[int], dilation: Sequence[int]) -> T
 
 
 def _circular(phases: Tensor, size: Sequence[int], stride: Sequence[int], padding: Sequence[int], groups: int) -> float:
-    """The largest singular value of the symbols of a convolution of stride 1, made circular."""
+    """The largest singular value of the symbols of a stride-1 convolution, made circular."""
     taps = phases.shape[2:]
     places = [(n - 1 + p) // s - p // s + t for n, p, s, t in zip(size, padding, stride, taps, strict=True)]
     blocks = phases.reshape(groups, phases.shape[0] // groups, phases.shape[1], -1)  # (groups, out, in, taps)
@@ -156,7 +157,7 @@ def _circular(phases: Tensor, size: Sequence[int], stride: Sequence[int], paddin
 
 
 def _frequencies(places: Sequence[int], at_once: int) -> Iterator[Tensor]:
-    """2 pi j / N of each dimension (frequencies, dimensions); of a frequency and its negative, which are conjugates, one."""
+    """2 pi j / N of each dimension (frequencies, dimensions), without the negative frequencies, which are conjugates."""
     counts = [*places[:-1], places[-1] // 2 + 1]
     axes = [2 * math.pi * torch.arange(c, dtype=torch.float64) / n for c, n in zip(counts, places, strict=True)]
     yield from torch.cartesian_prod(*axes).reshape(-1, len(places)).split(at_once)
@@ -176,22 +177,22 @@ def adaptive_windows(size: int, outputs: int) -> Tensor:
 
 
 def separable(factors: Sequence[Tensor]) -> Norms:
-    """The norms of the Kronecker product of matrices: the product of theirs."""
-    found = [dense(factor) for factor in factors]
-    return Norms(*(math.prod(getattr(norms, name) for norms in found) for name in Norms._fields))
+    """The norms of the Kronecker product of matrices: the product of their norms."""
+    norms = [dense(factor) for factor in factors]
+    return Norms(*(math.prod(getattr(part, name) for part in norms) for name in Norms._fields))
 
 
 def largest_of_windows(kernel: Sequence[int], stride: Sequence[int], dilation: Sequence[int]) -> Norms:
-    """The norms of max pooling: in l2 the square root of how many windows a pixel can be in.
+    """The norms of max pooling: in l2 the square root of the most windows that share a pixel.
 
-    Along a dimension these are the taps t < k with d t = i mod s: at most ceil(k / (s / gcd(s, d))), which is ceil(k / s) without
+    Along a dimension they correspond to the taps t < k with d t = i mod s: at most ceil(k / (s / gcd(s, d))), which is ceil(k / s) without
     dilation. A maximum moves by no more than the largest change in its window, which is at most the l2 norm of the changes there.
     """
     return _of_windows([-(-k // (s // math.gcd(s, d))) for k, s, d in zip(kernel, stride, dilation, strict=True)])
 
 
 def largest_of_adaptive_windows(size: Sequence[int], outputs: Sequence[int]) -> Norms:
-    """The norms of adaptive max pooling, by how many windows a pixel is in."""
+    """The norms of adaptive max pooling, by the most windows that share a pixel."""
     return _of_windows([int((adaptive_windows(n, o) > 0).sum(0).max()) for n, o in zip(size, outputs, strict=True)])
 
 
@@ -207,5 +208,5 @@ def differences(matrix: Tensor, order: float) -> Tensor:
         matrix: (rows, columns), float64.
         order: 1 or 2.
     """
-    found = torch.cdist(matrix, matrix, p=order, compute_mode="donot_use_mm_for_euclid_dist")
-    return found * (1.0 + _CAUTION * matrix.shape[1] * _EPS)
+    distances = torch.cdist(matrix, matrix, p=order, compute_mode="donot_use_mm_for_euclid_dist")
+    return distances * (1.0 + _CAUTION * matrix.shape[1] * _EPS)

@@ -1,4 +1,4 @@
-"""A classifier's margins: values, gradients, moments under noise, tests of normality, and standardised limits."""
+"""Margins of a classifier: values, gradients, moments under noise, tests of normality, and standardised limits."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from robaudit.numerics.normal import normal_cdf
 from robaudit.numerics.rowwise import gram, mean_over, total, variance_over
 
 SOFTNESS = 0.25
-"""Softness of the votes of :func:`reflection_shift`, in standard deviations of a margin."""
+"""Softness of the votes in :func:`reflection_shift`, in standard deviations of a margin."""
 
 
 def other_classes(target: Tensor, classes: int) -> Tensor:
-    """The classes that are not the target, in ascending order: (n,) -> (n, classes - 1)."""
+    """The classes other than the target, in ascending order: (n,) -> (n, classes - 1)."""
     index = torch.arange(classes - 1, device=target.device)
     return index + (index >= target[:, None]).long()
 
@@ -32,14 +32,14 @@ def margin_gradients(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Logits, margins and margin gradients at x, by one forward pass and one backward pass per requested margin.
 
-    The gradient of the margin itself is taken, not the difference of two logit gradients: nothing cancels and no full
-    Jacobian is held. ``f`` must treat the images of a batch independently (a network in eval mode does).
+    It differentiates the margin itself, instead of subtracting two logit gradients: nothing cancels and no full
+    Jacobian is stored. ``f`` must treat the images of a batch independently (a network in eval mode does).
 
     Args:
         f: (n, channels, height, width) -> logits (n, classes), differentiable.
         x: points (n, channels, height, width).
         target: class t of each point; argmax of the logits when None.
-        others: class i of each margin wanted (n, k); -1 for none, whose margin is the constant 1. All but t when None.
+        others: class i of each requested margin (n, k); -1 for none, with the constant margin 1. All classes but t when None.
 
     Returns:
         logits (n, classes), margins g (n, k), gradients u_i = grad g_i (n, k, pixels), k = classes - 1 without ``others``.
@@ -56,10 +56,10 @@ def margin_gradients(
             raise ValueError("the logits have no gradient with respect to the input")
         chosen = logits.detach().argmax(1) if target is None else target
         g = margins(logits, chosen) if others is None else _some_margins(logits, chosen, others)
-        wanted = list(range(g.shape[1])) if others is None else (others >= 0).any(0).nonzero()[:, 0].tolist()
+        requested = list(range(g.shape[1])) if others is None else (others >= 0).any(0).nonzero()[:, 0].tolist()
         gradients = torch.zeros((len(x), g.shape[1], x[0].numel()), dtype=x.dtype, device=x.device)
-        for i in wanted:
-            (u,) = torch.autograd.grad(g[:, i].sum(), points, retain_graph=i != wanted[-1])
+        for i in requested:
+            (u,) = torch.autograd.grad(g[:, i].sum(), points, retain_graph=i != requested[-1])
             gradients[:, i] = u.flatten(1)
     return logits.detach(), g.detach(), gradients
 
@@ -74,7 +74,7 @@ class PairMoments(NamedTuple):
 
     Attributes:
         mean: (batch, k).
-        covariance: of g (batch, k, k), the even part's and the odd part's together.
+        covariance: of g (batch, k, k), the sum for the even and the odd part.
     """
 
     mean: Tensor
@@ -82,7 +82,7 @@ class PairMoments(NamedTuple):
 
 
 def halves(margins: Tensor) -> tuple[Tensor, Tensor]:
-    """Even and odd part of each pair: (batch, draws, k) -> twice (batch, draws / 2, k), float64."""
+    """Even and odd part of each pair: (batch, draws, k) -> two tensors (batch, draws / 2, k), float64."""
     plus, minus = margins[:, 0::2].double(), margins[:, 1::2].double()
     return (plus + minus) / 2, (plus - minus) / 2
 
@@ -91,7 +91,7 @@ def pair_moments(even: Tensor, odd: Tensor) -> PairMoments:
     """Mean and covariance of g from the even and odd parts of h pairs.
 
     g = even + odd, and the two are uncorrelated because eps and -eps are equally likely; the odd part has mean zero. So
-    mean = average of the even parts (its error is the even part's alone: zero for a linear model) and
+    mean = average of the even parts (with the error of the even part alone: zero for a linear model) and
     S = S_even (h - 1 degrees of freedom) + sum odd odd^T / h.
 
     Args:
@@ -117,14 +117,14 @@ def without_each_group(parts: Tensor, groups: int) -> Tensor:
     """
     batch, h, _ = parts.shape
     others = other_classes(torch.arange(groups, device=parts.device), groups)  # (groups, groups - 1)
-    kept = (torch.arange(0, h, groups, device=parts.device)[:, None] + others[:, None]).flatten(1)  # (groups, fewer)
-    return parts[torch.arange(batch, device=parts.device)[:, None], kept[:, None]].flatten(0, 1)
+    remaining = (torch.arange(0, h, groups, device=parts.device)[:, None] + others[:, None]).flatten(1)  # (groups, fewer)
+    return parts[torch.arange(batch, device=parts.device)[:, None], remaining[:, None]].flatten(0, 1)
 
 
 def standardise(mean: Tensor, covariance: Tensor) -> tuple[Tensor, Tensor]:
     """z_i = c_i / s_i and R_ij = S_ij / (s_i s_j), so that P[N(c, S) > 0] = Phi_R(z).
 
-    A margin without variance is constant: z = +inf where it is positive and -inf where it is not (a tie counts as a failure);
+    A margin without variance is constant: z = +inf if it is positive and -inf otherwise (a tie counts as a failure);
     its correlations are 0.
 
     Args:
@@ -160,7 +160,7 @@ def mv_sigmoid(z: Tensor) -> Tensor:
 
 
 class Shape(NamedTuple):
-    """Skewness, excess kurtosis, and how unlikely both would be for normal draws: the smaller two-sided p-value times two (batch,)."""
+    """Skewness, excess kurtosis, and the p-value of normality, twice the smaller two-sided p-value of both (batch,)."""
 
     skewness: Tensor
     kurtosis: Tensor
@@ -170,8 +170,8 @@ class Shape(NamedTuple):
 def shape_of_pairs(even: Tensor, odd: Tensor) -> Shape:
     """Skewness and excess kurtosis of antithetic draws even +- odd, tested against normality.
 
-    The two members of a pair correlate by rho = (V_even - V_odd)/(V_even + V_odd); then the variances of the sample skewness and
-    kurtosis of n normal draws change by 1 + rho^3 (taken as 1 where it would shrink) and 1 + rho^4, which is taken as fewer
+    The two members of a pair have correlation rho = (V_even - V_odd)/(V_even + V_odd); this multiplies the variances of the sample
+    skewness and kurtosis of n normal draws by 1 + rho^3 (at least 1 here) and 1 + rho^4, which is treated as fewer
     draws. The p-values are D'Agostino's and Anscombe and Glynn's (accurate from about 20 draws on), combined by Bonferroni.
 
     Args:
@@ -197,19 +197,19 @@ def shape_of_pairs(even: Tensor, odd: Tensor) -> Shape:
 
 
 def reflection_shift(even: Tensor, odd: Tensor) -> Tensor:
-    """Half of P[g > 0] minus the same for margins of opposite skewness: the error of a normal fit to skewed margins.
+    """Half the difference between P[g > 0] and the same for margins of opposite skewness: the error of a normal fit to skewed margins.
 
-    A pair is g = m + e +- o: the mean, the centred even part and the odd part. Reflected, m - e +- o, it has the same mean and
-    covariance, while every cumulant of odd order changes sign: those of three margins are E[e_i e_j e_k] and the three
-    E[e_i o_j o_k], the latter the skewness that networks have. So the normal fit lies in the middle of the two to second order
-    in them, and
+    A pair is g = m + e +- o: the mean, the centred even part and the odd part. The reflection m - e +- o has the same mean and
+    covariance, while every cumulant of odd order changes sign: the cumulants of three margins are E[e_i e_j e_k] and the three
+    E[e_i o_j o_k], which are the skewness of networks. So the normal fit lies midway between the two to second order
+    in the cumulants, and
 
         D = E[v(m + e + o) + v(m + e - o) - v(m - e + o) - v(m - e - o)] / 4
 
-    is how far P[g > 0] lies from it. This sees skewness of the *joint* distribution, which single margins hide. Cumulants
+    is the distance of P[g > 0] from it. This sees the skewness of the *joint* distribution, which single margins hide. Cumulants
     of even order cancel, up to a bias of order 1 / pairs; D is 0 on average for normal margins, and exactly 0 for linear ones (e = 0).
-    A vote v is soft, Phi(T / SOFTNESS) of the smallest standardised margin T = min_i g_i / s_i. On networks this lowers the variance
-    (what is linear in e has mean 0), and D itself by a factor of about (1 + SOFTNESS^2)^(-3/2).
+    A vote v is soft: Phi(T / SOFTNESS) for the smallest standardised margin T = min_i g_i / s_i. On networks this lowers the variance
+    (terms linear in e have mean 0), and D itself by a factor of about (1 + SOFTNESS^2)^(-3/2).
 
     Args:
         even, odd: (batch, pairs, k), at least 2 pairs.
@@ -217,7 +217,7 @@ def reflection_shift(even: Tensor, odd: Tensor) -> Tensor:
     Returns:
         D (batch,), in [-1/2, 1/2].
 
-    Source: robaudit; for one margin, to third order, it is Edgeworth's skewness / 6 (z^2 - 1) phi(z).
+    Source: robaudit; for a single margin, to third order, it is Edgeworth's skewness / 6 (z^2 - 1) phi(z).
     """
     mean = mean_over(even, 1)[:, None]
     scale = (variance_over(even, 1) + mean_over(odd.square(), 1)).sqrt()[:, None]

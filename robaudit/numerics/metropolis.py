@@ -1,4 +1,4 @@
-"""Metropolis moves in Gaussian space towards high values of a function, without gradients, for many chains in lock-step."""
+"""Gradient-free Metropolis moves in Gaussian space towards high values of a function, for many chains in lock-step."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from robaudit.numerics.normal import normal_cdf
 from robaudit.numerics.rowwise import mean_over
 
 Values = Callable[[Tensor, Tensor], Tensor]
-"""Image of each row (rows,) and points z (rows, *shape) -> log l (rows,), float64, minus infinity where l = 0."""
+"""Image of each row (rows,) and points z (rows, *shape) -> log l (rows,), float64, minus infinity if l = 0."""
 
 Normals = Callable[[], Tensor]
-"""Independent standard normal variables, one set for each row, new ones at every call."""
+"""Independent standard normal variables for each row, new at every call."""
 
 TARGET = 0.3
 GAIN = 0.5
 LEAST_ANGLE = 1e-3
 MOST_COORDINATES = 64
-"""With more coordinates, none is replaced singly: it would change almost nothing."""
+"""With more coordinates, no single coordinate is replaced: it would change almost nothing."""
 
 
 @dataclass(slots=True)
 class Walk:
-    """Chains of some images: rows = images x chains, chains of an image adjacent.
+    """Chains of some images: rows = images x chains, with the chains of an image adjacent.
 
     Attributes:
         z: positions of the chains (rows, *shape).
-        log_l: log l there (rows,), float64.
-        angle: of the moves, for each image (images,), float64, in (0, pi / 2].
+        log_l: log l at z (rows,), float64.
+        angle: angle of the moves for each image (images,), float64, in (0, pi / 2].
         best: the point with the highest log l of each row, proposals included (rows, *shape).
-        highest: that log l (rows,), float64.
+        highest: log l at that point (rows,), float64.
     """
 
     z: Tensor
@@ -55,7 +55,7 @@ class Walk:
 
     @classmethod
     def at(cls, values: Values, z: Tensor, chains: int) -> Walk:
-        """Chains that start at z (rows, *shape); the first moves are independent draws, as is right if t starts at 0."""
+        """Start chains at z (rows, *shape); the first moves are independent draws, as they should be if t starts at 0."""
         angle = torch.full((len(z) // chains,), math.pi / 2, dtype=torch.float64, device=z.device)
         walk = cls(z.clone(), z.new_empty(0, dtype=torch.float64), angle, z.clone(), z.new_empty(0, dtype=torch.float64))
         walk.log_l = values(walk.image, z)
@@ -66,25 +66,25 @@ class Walk:
 def metropolis(
     values: Values, walk: Walk, t: float | Tensor, moves: int, normals: Normals, thresholds: Normals, *, first: int = 0, gain: float = GAIN
 ) -> Tensor:
-    """Move the chains so that they keep the density l(z)^t N(z; 0, I), up to the adaptation of the angle.
+    """Move the chains, preserving the density l(z)^t N(z; 0, I) up to the adaptation of the angle.
 
-    Every move proposes z' and accepts it with probability min(1, (l(z') / l(z))^t), as the proposals keep N(0, I): those of even number
-    rotate, z' = cos(a) z + sin(a) xi (pCN), and those of odd number replace a single coordinate by a new draw, each in its turn, which
-    crosses what a rotation does not (a flip). With more than 64 coordinates all moves rotate. After each rotation log a of an image
-    rises by gain (its mean acceptance probability - .3); a stays in [.001, pi / 2]. At t = 0 everything is accepted.
+    Every move proposes z' and accepts it with probability min(1, (l(z') / l(z))^t), as the proposals preserve N(0, I): even-numbered
+    moves rotate, z' = cos(a) z + sin(a) xi (pCN); odd-numbered moves replace a single coordinate by a new draw, coordinate by coordinate,
+    which crosses barriers that stop a rotation (a flip). With more than 64 coordinates all moves rotate. After each rotation log a of an
+    image rises by gain (mean acceptance probability - .3); a stays in [.001, pi / 2]. At t = 0 everything is accepted.
 
     Args:
         values: log l.
         walk: the chains; changed.
-        t: the inverse temperature, >= 0: one number, or one for each image (images,).
+        t: the inverse temperature, >= 0: a number, or a number for each image (images,).
         moves: number of moves.
         normals: (rows, *shape) for the proposals of a move, of the type of z.
-        thresholds: (rows,) for the decisions of a move: the proposal is accepted where Phi of it is below the probability.
-        first: the number of the first move.
-        gain: of the adaptation; 0 keeps the angles, and the density exactly.
+        thresholds: (rows,) for the decisions of a move: a proposal is accepted if Phi(threshold) is below the probability.
+        first: number of the first move.
+        gain: of the adaptation; 0 preserves the angles, and the density exactly.
 
     Returns:
-        The share of moves that were accepted, for each image (images,), float64.
+        The share of accepted moves of each image (images,), float64.
 
     Source: Cotter et al. 2013, MCMC methods for functions (pCN).
     """
@@ -101,14 +101,14 @@ def metropolis(
         else:
             proposal, coordinate = walk.z.clone(), number // 2 % coordinates
             proposal.flatten(1)[:, coordinate] = normals().flatten(1)[:, coordinate]
-        found = values(image, proposal)
-        gained = temperature * (found - walk.log_l)
-        probability = torch.where(temperature > 0, gained, 0.0).clamp_max(0.0).exp().nan_to_num(0.0)  # NaN: from nothing to nothing
-        better = normal_cdf(thresholds().double()) < probability
-        higher = found > walk.highest
-        walk.z, walk.log_l = torch.where(better.view(shape), proposal, walk.z), torch.where(better, found, walk.log_l)
-        walk.best, walk.highest = torch.where(higher.view(shape), proposal, walk.best), torch.where(higher, found, walk.highest)
-        accepted += better
+        log_l = values(image, proposal)
+        gained = temperature * (log_l - walk.log_l)
+        probability = torch.where(temperature > 0, gained, 0.0).clamp_max(0.0).exp().nan_to_num(0.0)  # NaN: from l = 0 to l = 0
+        accept = normal_cdf(thresholds().double()) < probability
+        higher = log_l > walk.highest
+        walk.z, walk.log_l = torch.where(accept.view(shape), proposal, walk.z), torch.where(accept, log_l, walk.log_l)
+        walk.best, walk.highest = torch.where(higher.view(shape), proposal, walk.best), torch.where(higher, log_l, walk.highest)
+        accepted += accept
         if rotates and gain:
             raised = walk.angle * torch.exp(gain * (mean_over(probability.view(images, chains), 1) - TARGET))
             walk.angle = raised.clamp(LEAST_ANGLE, math.pi / 2)

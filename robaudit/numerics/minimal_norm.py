@@ -1,27 +1,27 @@
-"""The nearest flip of each image that attacks find: an upper bound of its distance to the decision boundary.
+"""The nearest flip of each image, as found by attacks: an upper bound of the distance to the decision boundary.
 
-A chain is a perturbation d with a radius R. One gradient w of z_j - z_y at x + d, of the class j whose logit was the largest other one at
-the chain's last point, gives both:
+A chain is a perturbation d with a radius R. A single gradient w of z_j - z_y at x + d, where j was the class with the largest other logit
+at the last point of the chain, gives both:
 
 - R <- R + (z_y - z_j) / rate, Newton's step to the radius at which the linearised margin is zero along the ray of d (rate: how fast the
   difference of the logits rises with the norm),
-- d <- the point of the ball of the new radius (within [0, 1], if asked for) next to d + eta R s, s the steepest direction of norm 1.
+- d <- the point of the ball of the new radius (within [0, 1] if required) nearest to d + eta R s, s the steepest direction of norm 1.
 
-eta falls from 1 to .01 with a cosine. With eta -> infinity and l2 this is SuperDeepFool's iteration d <- c w / |w|^2, which jumps to and
-fro where the boundary is curved; with small eta it slides along the boundary. For l_inf it is projected gradient ascent in a ball that
-follows the boundary, as in FMN, whose radius changes by a fixed factor instead.
+eta falls from 1 to .01 with a cosine. With eta -> infinity and l2 this is SuperDeepFool's iteration d <- c w / |w|^2, which jumps back and
+forth where the boundary is curved; with small eta it slides along the boundary. For l_inf it is projected gradient ascent in a ball that
+follows the boundary, as in FMN, except that the FMN radius changes by a fixed factor.
 
-Boundaries of networks have many local minima, so the starts matter most: a few from the image itself, towards the
-nearest linearised boundaries, and most from noise, 1 to 10 times as far out as the best flip so far. A chain with a fixed target class ends
+Boundaries of networks have many local minima, so the starts matter most: a few chains start from the image itself, towards the nearest
+linearised boundaries, and most from noise, 1 to 10 times as far out as the best flip so far. A chain with a fixed target class ends
 where another class is nearer. If no chain meets a flip, rays along the signs of gradients and of noise are tried. Then the best point is
-polished, its ray is searched for an earlier flip, and bisected. The chains of all images run in lock-step; one that has ended costs
-nothing further.
+polished, and its ray is searched for an earlier flip and bisected. The chains of all images run in lock-step; a chain that has ended
+costs nothing more.
 
-Points and gradients stay on the device. After each pass one table of logits and norms comes to the host, which decides in NumPy how far
-each chain goes: on a GPU a hundred small kernels would take longer than the pass.
+Points and gradients stay on the device. After each pass a single table of logits and norms is copied to the host, which decides in NumPy
+how far each chain goes: on a GPU a hundred small kernels would take longer than the pass.
 
 Sources: Moosavi-Dezfooli et al. 2016 (DeepFool); Abdollahpoorrostam et al. 2023 (SuperDeepFool); Rony et al. 2019 (DDN); Pintor et al.
-2021 (FMN); Croce and Hein 2020 (FAB, whose starts for each class and from noise these are). The combination, and Newton's step for the
+2021 (FMN); Croce and Hein 2020 (FAB, for the starts towards each class and from noise). The combination, and Newton's step for the
 radius, are robaudit's.
 """
 
@@ -55,16 +55,16 @@ Uniforms = Callable[[int], Tensor]
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """How to look for the nearest flip.
+    """Options of the search for the nearest flip.
 
     Attributes:
-        norm: of the perturbation.
-        clipped: whether pixels stay in [0, 1]; the images' pixels are within it.
+        norm: norm of the perturbation.
+        clipped: whether pixels stay in [0, 1]; the images themselves do.
         cap: the largest radius of interest; flips farther out do not count.
-        candidates: number of classes, by largest other logit, whose linearised boundary is computed, with one gradient each.
-        targets: chains from the image, one towards each of the nearest linearised boundaries.
+        candidates: number of classes, by largest other logit, with a linearised boundary, at a gradient each.
+        targets: chains from the image, towards the nearest linearised boundaries.
         restarts: chains from noise in l2; a third as many in linf, whose local minima differ less.
-        steps: gradients of each chain, including the one from the best flip in another norm.
+        steps: gradients of each chain, including the chain from the best flip in another norm.
         polish: gradients of the last chain, from the best point.
     """
 
@@ -88,10 +88,10 @@ class Flips:
     """The nearest flip of each image.
 
     Attributes:
-        pixels: where it is (images, *shape); the image itself where none was found.
-        radius: the norm of the difference of these pixels and the image's (images,), float64; infinite where none was found.
-        label: the class there (images,); the given one where none was found.
-        gradients, forwards: passes that each image took (images,), int64; a gradient is a forward and a backward pass.
+        pixels: the flipped image (images, *shape); the image itself without a flip.
+        radius: norm of the perturbation (images,), float64; infinite without a flip.
+        label: class of the flip (images,); y without a flip.
+        gradients, forwards: passes of each image (images,), int64; a gradient is a forward and a backward pass.
     """
 
     pixels: Tensor
@@ -107,16 +107,16 @@ class Flips:
 
 
 _FIRST, _LAST = 1.0, 0.01  # eta of a chain
-_POLISH = 0.1  # eta of the last one, at first
-_BEYOND = 2e-4  # a chain aims this far past the boundary, relatively
-_CHANGE = 0.5  # of a radius in one step, at most
+_POLISH = 0.1  # eta of the last chain, at first
+_BEYOND = 2e-4  # relative distance past the boundary that a chain aims for
+_CHANGE = 0.5  # the largest relative change of a radius in a step
 _SPREADS = (2.0, 1.0, 10.0, 4.0)  # norms of the restarts' noise in turn, in units of the best radius so far
-_BLIND = 0.1  # the noise of a restart where nothing was found: l_inf, or root mean square
-_SETTLED = 2e-5  # a chain ends where the nearest point of the linearised boundary is no nearer than this, relatively, than its own ray's
-_NEAR = 0.01  # and is on the boundary, relatively
-_GRID, _BISECTIONS = 16, 12  # of the ray: to 1 / 16 / 4096 of the radius
-_RAYS, _LENGTHS = 4, 6  # where no chain met a flip: rays of each kind, and points of each, the last with a step of 1 in every pixel
-_PUSHES = 12  # attempts to move outwards, if a pass without gradients sees no flip
+_BLIND = 0.1  # size of a restart's noise without a flip so far: l_inf, or root mean square
+_SETTLED = 2e-5  # a chain ends once the linearised boundary is relatively no more than this nearer than along its ray
+_NEAR = 0.01  # and the chain is relatively this close to the boundary
+_GRID, _BISECTIONS = 16, 12  # of the ray: down to 1 / 16 / 4096 of the radius
+_RAYS, _LENGTHS = 4, 6  # if no chain met a flip: rays of each kind, and points of each ray, the farthest with a step of 1 in every pixel
+_PUSHES = 12  # attempts to move outwards if a plain pass sees no flip
 
 
 def nearest_flips(logits: Logits, slopes: Slopes, x: Tensor, y: Tensor, search: Search, uniforms: Uniforms) -> Flips:
@@ -125,60 +125,60 @@ def nearest_flips(logits: Logits, slopes: Slopes, x: Tensor, y: Tensor, search: 
 
 
 def shared_flips(logits: Logits, slopes: Slopes, x: Tensor, y: Tensor, searches: Sequence[Search], uniforms: Uniforms) -> list[Flips]:
-    """The nearest pixels to each image that the model classifies differently, as found by the search, in several norms.
+    """Search for the nearest flip of each image in several norms.
 
-    Each is verified by a pass without gradients. A flip that is met on the way counts in every norm. An image's
-    result depends only on itself and its randomness, not on the batch, if that holds for ``logits`` and ``slopes``.
+    A pass without gradients verifies each flip. A flip met on the way counts in every norm. The result of an image
+    depends only on itself and its random numbers, not on the batch, if that holds for ``logits`` and ``slopes``.
 
     Args:
-        logits, slopes: of the model; ``slopes`` counts as one gradient for each row.
+        logits, slopes: of the model; ``slopes`` counts as a gradient for each row.
         x: images (images, *shape).
-        y: the class of each (images,).
+        y: the class of each image (images,).
         searches: the options, which differ only in norm and cap.
-        uniforms: for the restarts.
+        uniforms: random numbers for the restarts.
 
     Returns:
         The flips in each norm. Passes are counted over all norms together.
     """
-    hunts: list[BoundarySearch] = []
-    passes = _Passes(logits, slopes, x, y, searches[0].clipped, hunts)
-    hunts += [BoundarySearch(passes, search) for search in searches]
+    searchers: list[BoundarySearch] = []
+    passes = _Passes(logits, slopes, x, y, searches[0].clipped, searchers)
+    searchers += [BoundarySearch(passes, search) for search in searches]
     passes.look()
     linear = passes.linearised(searches[0].candidates)
-    for hunt in hunts:
-        hunt.descend(linear)
+    for searcher in searchers:
+        searcher.descend(linear)
     restarts = max(search.noisy for search in searches)
     for restart in range(restarts):
         noise = uniforms(restart)
-        for hunt, search in zip(hunts, searches, strict=True):
+        for searcher, search in zip(searchers, searches, strict=True):
             if restart < search.noisy:
-                hunt.restart(noise, restart)
-    blind = np.flatnonzero(np.isinf(hunts[0].radius))  # shared by all searches
+                searcher.restart(noise, restart)
+    blind = np.flatnonzero(np.isinf(searchers[0].radius))  # the same for all norms
     if len(blind):
         passes.cast(blind, linear, [uniforms(restarts + ray) for ray in range(_RAYS)])
-    for hunt in hunts:
-        for other in hunts:
-            if other is not hunt:
-                hunt.borrow(other)
-    for hunt in hunts:
-        hunt.polish()
-    for hunt in hunts:
-        hunt.bisect()
-    for hunt in hunts:
-        hunt.verify()
-    return [hunt.result() for hunt in hunts]
+    for searcher in searchers:
+        for other in searchers:
+            if other is not searcher:
+                searcher.borrow(other)
+    for searcher in searchers:
+        searcher.polish()
+    for searcher in searchers:
+        searcher.bisect()
+    for searcher in searchers:
+        searcher.verify()
+    return [searcher.result() for searcher in searchers]
 
 
 def passes_of(searches: Sequence[Search]) -> tuple[int, int]:
-    """The most gradients, and further passes, of an image in searches that share their flips."""
+    """The most gradients, and further passes, per image in searches that share their flips."""
     norms = len(searches)
-    chains = sum((one.targets + one.noisy + norms - 1) * one.steps + one.polish for one in searches)
+    chains = sum((search.targets + search.noisy + norms - 1) * search.steps + search.polish for search in searches)
     return searches[0].candidates + chains, 1 + 3 * _RAYS * _LENGTHS + norms * (_GRID - 1 + _BISECTIONS + _PUSHES)
 
 
 @dataclass(frozen=True, slots=True)
 class _Linear:
-    """The margins of each image's next classes (images, k): the classes, z_y - z_j, and their slopes (images, k, d) on the device."""
+    """The margins of each image's next classes (images, k): classes j, z_y - z_j, and slopes of z_j - z_y (images, k, d) on the device."""
 
     targets: Ints
     margin: Floats
@@ -186,7 +186,7 @@ class _Linear:
 
 
 class _Sloped(NamedTuple):
-    """A gradient at some points: z_y - z_j (rows,), whether the class is another, the class with the largest other logit, the
+    """A gradient at some points: z_y - z_j (rows,), whether the class differs from y, the class with the largest other logit, the
     gradient of z_j - z_y (rows, d) on the device, and :meth:`FeasibleSet.measured` (rows, m).
     """
 
@@ -198,10 +198,10 @@ class _Sloped(NamedTuple):
 
 
 class _Passes:
-    """The model at perturbed images. Every flip that it meets is offered to all searches. No call has two rows of an image."""
+    """Passes of the model at perturbed images; every flip is offered to all searches. No call has two rows of an image."""
 
-    def __init__(self, logits: Logits, slopes: Slopes, x: Tensor, y: Tensor, clipped: bool, hunts: Sequence[BoundarySearch]) -> None:
-        self._logits, self._slopes, self._clipped, self._hunts = logits, slopes, clipped, hunts
+    def __init__(self, logits: Logits, slopes: Slopes, x: Tensor, y: Tensor, clipped: bool, searchers: Sequence[BoundarySearch]) -> None:
+        self._logits, self._slopes, self._clipped, self._searchers = logits, slopes, clipped, searchers
         self.x, self.flat = x, x.flatten(1)
         self.y: Ints = y.cpu().numpy()
         self.everything = np.arange(len(x))
@@ -212,12 +212,12 @@ class _Passes:
         return torch.from_numpy(numbers).to(self.x.device, non_blocking=True)
 
     def look(self) -> None:
-        """Classify the images themselves; ``right`` marks the given class."""
+        """Classify the images themselves; ``right`` are the images with class y."""
         logits = self._looked(self.everything, torch.zeros_like(self.flat))
         self._clean, self.right = logits, np.flatnonzero(self._labels(self.everything, logits) == self.y)
 
     def linearised(self, candidates: int) -> _Linear:
-        """The margins of the classes with the largest other logits, one gradient each."""
+        """The margins of the classes with the largest other logits, at a gradient each."""
         others = self._clean.copy()
         others[self.everything, self.y] = -np.inf
         targets = (-others).argsort(axis=1, kind="stable")[:, : min(candidates, others.shape[1] - 1)]
@@ -226,19 +226,19 @@ class _Passes:
         rows = self.right
         at = self.placed(rows)
         for k in range(targets.shape[1] if len(rows) else 0):
-            found = self.sloped(rows, torch.zeros_like(self.flat[at]), targets[rows, k])
-            margin[rows, k] = found.margin
-            slope[:, k].index_copy_(0, at, found.w)
+            sloped = self.sloped(rows, torch.zeros_like(self.flat[at]), targets[rows, k])
+            margin[rows, k] = sloped.margin
+            slope[:, k].index_copy_(0, at, sloped.w)
         return _Linear(targets, margin, slope)
 
-    def sloped(self, image: Ints, d: Tensor, target: Ints, rooms: FeasibleSet | None = None) -> _Sloped:
-        """A gradient at each point, with its measures in this feasible set."""
+    def sloped(self, image: Ints, d: Tensor, target: Ints, feasible: FeasibleSet | None = None) -> _Sloped:
+        """A gradient at each point, with its measures in the feasible set."""
         self.gradients[image] += 1
         at, to = self.placed(np.stack([image, target])).unbind()
         x, pixels = self._pixels(at, d)
         logits, gradient = self._slopes(at, pixels, to)
         w = gradient.flatten(1).nan_to_num(0.0, 0.0, 0.0)
-        z, measured = self._shown(image, d, x, pixels, logits, [] if rooms is None else rooms.measured(w, d))
+        z, measured = self._shown(image, d, x, pixels, logits, [] if feasible is None else feasible.measured(w, d))
         rows, own = np.arange(len(image)), self.y[image]
         with np.errstate(invalid="ignore"):
             margin = z[rows, own] - z[rows, target]
@@ -250,30 +250,30 @@ class _Passes:
         """Try rays along the signs of the slopes at the image, of noise and of its negative, with steps up to 1 in every pixel.
 
         Args:
-            image: which images (n,).
+            image: indices of the images (n,).
             linear: the slopes.
-            uniforms: noise on [0, 1] of all images (images, *shape).
+            uniforms: noise on [0, 1] for all images (images, *shape).
         """
         at = self.placed(image)
-        noise = [one[at].flatten(1).to(self.flat.dtype) - 0.5 for one in uniforms]
-        for ray in [*linear.slope[at, :_RAYS].unbind(1), *noise, *(-one for one in noise)]:
+        noise = [uniform[at].flatten(1).to(self.flat.dtype) - 0.5 for uniform in uniforms]
+        for ray in [*linear.slope[at, :_RAYS].unbind(1), *noise, *(-direction for direction in noise)]:
             for halvings in range(_LENGTHS):
                 x, pixels = self._pixels(at, ray.sign() / 2**halvings)
                 self.flips(image, (pixels - x).flatten(1))
 
     def flips(self, image: Ints, d: Tensor) -> NDArray[np.bool_]:
-        """Whether a plain pass gives another class (rows,); a nearer flip is recorded."""
+        """Whether a plain pass gives another class (rows,); records nearer flips."""
         flipped: NDArray[np.bool_] = self._labels(image, self._looked(image, d)) != self.y[image]
         return flipped
 
     def label(self, image: Ints, d: Tensor) -> Ints:
-        """The class in a plain pass (rows,), without recording flips."""
+        """The class in a plain pass (rows,); records no flips."""
         self.forwards[image] += 1
         at = self.placed(image)
         return self._labels(image, self._logits(at, self._pixels(at, d)[1]).double().cpu().numpy())
 
     def pixels(self, d: Tensor) -> Tensor:
-        """All images, perturbed (images, *shape), exactly within [0, 1] if they have to be."""
+        """All images, perturbed (images, *shape), and exactly within [0, 1] if required."""
         return self._boxed(self.x + d.view_as(self.x))
 
     def _pixels(self, at: Tensor, d: Tensor) -> tuple[Tensor, Tensor]:
@@ -285,7 +285,7 @@ class _Passes:
         return pixels.clamp(0.0, 1.0) if self._clipped else pixels
 
     def _labels(self, image: Ints, logits: Floats) -> Ints:
-        """The classes (rows,); the given class where a logit is not finite, which is no flip."""
+        """The classes (rows,); y if a logit is not finite, so that it is no flip."""
         return np.where(np.isfinite(logits).all(1), logits.argmax(1), self.y[image])
 
     def _looked(self, image: Ints, d: Tensor) -> Floats:
@@ -298,39 +298,39 @@ class _Passes:
     def _shown(
         self, image: Ints, d: Tensor, x: Tensor, pixels: Tensor, logits: Tensor, sums: Sequence[Tensor] = ()
     ) -> tuple[Floats, Floats]:
-        """Bring logits and further sums (rows,) to the host, and let every search record nearer flips."""
+        """Copy logits and further sums (rows,) to the host, and let every search record nearer flips."""
         added = (pixels.double() - x.double()).flatten(1)
-        sizes = [size(added, hunt.norm) for hunt in self._hunts]
+        sizes = [size(added, searcher.norm) for searcher in self._searchers]
         table = torch.cat([logits.double(), torch.stack([*sizes, *sums], 1)], 1).cpu().numpy()
         z, norms, further = np.split(table, [logits.shape[1], logits.shape[1] + len(sizes)], 1)
         label = self._labels(image, z)
-        for hunt, radius in zip(self._hunts, norms.T, strict=True):
-            hunt.keep(image, d, radius, label)
+        for searcher, radius in zip(self._searchers, norms.T, strict=True):
+            searcher.keep(image, d, radius, label)
         return z, further
 
 
 class BoundarySearch:
-    """The search in a norm: the best flip of each image.
+    """The search in a norm for the best flip of each image.
 
     Attributes:
-        norm: of the search.
-        radius: of the best flips (images,); infinite if there is none.
+        norm: the norm.
+        radius: radius of the best flips (images,); infinite without a flip.
     """
 
     def __init__(self, passes: _Passes, search: Search) -> None:
         self._passes, self._search, self.norm = passes, search, search.norm
         flat = passes.flat
-        self._rooms = FeasibleSet(search.norm, -flat, 1 - flat) if search.clipped else FeasibleSet(search.norm)
+        self._feasible = FeasibleSet(search.norm, -flat, 1 - flat) if search.clipped else FeasibleSet(search.norm)
         self._best = torch.zeros_like(flat)
         self.radius = np.full(len(flat), np.inf)
         self._label = passes.y.copy()
 
     def keep(self, image: Ints, d: Tensor, radius: Floats, label: Ints) -> None:
-        """Record the flips that are nearer than the best of their image.
+        """Record the flips that are nearer than the best flip of their image.
 
         Args:
-            image, d, label: of each row.
-            radius: of what was added to the pixels, after rounding (rows,).
+            image, d, label: image, perturbation and class of each row.
+            radius: norm of the perturbation after rounding to pixels (rows,).
         """
         rows = np.flatnonzero((label != self._passes.y[image]) & (radius < self.radius[image]))
         if not len(rows):
@@ -341,11 +341,11 @@ class BoundarySearch:
         self._best.index_copy_(0, to, d[nearer])
 
     def descend(self, linear: _Linear) -> None:
-        """Chains from the nearest linearised boundaries; ranks the classes by the radius that their chain reached, then the others."""
-        rooms, passes, first = self._rooms, self._passes, min(self._search.targets, linear.targets.shape[1])
+        """Run chains from the nearest linearised boundaries; rank their classes by the radius reached, before all other classes."""
+        feasible, passes, first = self._feasible, self._passes, min(self._search.targets, linear.targets.shape[1])
         needed = passes.placed(linear.margin * (1 + _BEYOND))
-        points = torch.stack([rooms.nearest(w, m) for w, m in zip(linear.slope.unbind(1), needed.unbind(1), strict=True)], 1)
-        away = torch.stack([size(one, self.norm) for one in points.unbind(1)], 1)
+        points = torch.stack([feasible.nearest(w, m) for w, m in zip(linear.slope.unbind(1), needed.unbind(1), strict=True)], 1)
+        away = torch.stack([size(point, self.norm) for point in points.unbind(1)], 1)
         away = torch.where((linear.slope != 0).any(2), away, torch.inf)
         order = away.cpu().numpy().argsort(axis=1, kind="stable")
         targets = np.take_along_axis(linear.targets, order, 1)
@@ -357,63 +357,63 @@ class BoundarySearch:
         self._nearest = np.concatenate([np.take_along_axis(targets, best, 1), targets[:, first:]], 1)
 
     def restart(self, uniforms: Tensor, number: int) -> None:
-        """A chain from noise, ``factor`` times as far out as the best flip."""
+        """Run a chain from noise, 1 to 10 times as far out as the best flip."""
         noise = 2 * uniforms.flatten(1).to(self._best.dtype) - 1
         blind = _BLIND * 2.0**number * (1.0 if self.norm == "linf" else math.sqrt(noise.shape[1]))
         wanted = np.where(np.isfinite(self.radius), self.radius * _SPREADS[number % len(_SPREADS)], blind)
         radius = self._passes.placed(np.minimum(wanted, self._search.cap))
         scale = (radius / size(noise, self.norm).clamp_min(TINY)).to(noise.dtype)
-        start, target = self._rooms.boxed(noise * scale[:, None]), self._nearest[:, number % self._nearest.shape[1]]
+        start, target = self._feasible.boxed(noise * scale[:, None]), self._nearest[:, number % self._nearest.shape[1]]
         self.run_chains(self._passes.right, target, start, _FIRST, self._search.steps)
 
     def borrow(self, other: BoundarySearch) -> None:
-        """A chain from the best flip in another norm."""
+        """Run a chain from the best flip in another norm."""
         self.run_chains(other._flipped(), other._label, other._best, _POLISH, self._search.steps)
 
     def run_chains(self, active: Ints, target: Ints, d: Tensor, eta: float, steps: int) -> Floats:
-        """Run a chain of each image. The host waits for the device once a step.
+        """Run a chain for each active image. The host waits for the device once per step.
 
         Args:
-            active: the images that have a chain.
+            active: the images with a chain.
             target: the class of the first gradient of each image (images,).
             d: starting perturbations (images, d).
-            eta: of the first step, relative to the radius.
-            steps: gradients of each.
+            eta: length of the first step, relative to the radius.
+            steps: gradients of each chain.
 
         Returns:
-            The radius of the smallest flip of each (images,); infinite if there was none.
+            The radius of the smallest flip of each chain (images,); infinite without a flip.
         """
         reached = np.full(len(target), np.inf)
         d, target = d[self._passes.placed(active)], target[active]
-        rooms = self._rooms.of(self._passes.placed(active))
+        feasible = self._feasible.of(self._passes.placed(active))
         for step in range(steps):
             if not len(active):
                 break
-            found = self._passes.sloped(active, d, target, rooms)
-            radius = found.measured[:, 0]
-            reached[active] = np.where(found.flipped, np.minimum(reached[active], radius), reached[active])
+            sloped = self._passes.sloped(active, d, target, feasible)
+            radius = sloped.measured[:, 0]
+            reached[active] = np.where(sloped.flipped, np.minimum(reached[active], radius), reached[active])
             if step == steps - 1:
                 break
             length = _LAST * eta + (1 - _LAST) * eta * (1 + math.cos(math.pi * step / steps)) / 2
-            wanted, settled = self._wanted(found, target)
-            going = np.flatnonzero(~settled & np.isfinite(wanted))
-            w, unit, target, active = found.w, rooms.unit(found.measured), found.nearest_class, active[going]
-            if len(going) < len(wanted):
+            radius, settled = self._next_radius(sloped, target)
+            going = np.flatnonzero(~settled & np.isfinite(radius))
+            w, unit, target, active = sloped.w, feasible.unit(sloped.measured), sloped.nearest_class, active[going]
+            if len(going) < len(radius):
                 stay = self._passes.placed(going)
-                d, w, rooms, wanted, unit, target = d[stay], w[stay], rooms.of(stay), wanted[going], unit[going], target[going]
-            scale, far, size_wanted = self._passes.placed(np.stack([unit, length * wanted, wanted])).unbind()
-            d = rooms.onto_ball(d + rooms.steepest(w, d, scale) * far.to(d.dtype)[:, None], size_wanted)
+                d, w, feasible, radius, unit, target = d[stay], w[stay], feasible.of(stay), radius[going], unit[going], target[going]
+            scale, far, new_size = self._passes.placed(np.stack([unit, length * radius, radius])).unbind()
+            d = feasible.onto_ball(d + feasible.steepest(w, d, scale) * far.to(d.dtype)[:, None], new_size)
         return reached
 
-    def _wanted(self, found: _Sloped, target: Ints) -> tuple[Floats, NDArray[np.bool_]]:
-        """The next radius of each chain (rows,), and whether it is at the nearest point that it can reach."""
-        radius, along, dual = found.measured[:, :3].T
+    def _next_radius(self, sloped: _Sloped, target: Ints) -> tuple[Floats, NDArray[np.bool_]]:
+        """The next radius of each chain (rows,), and whether the chain has reached the nearest point that it can reach."""
+        radius, along, dual = sloped.measured[:, :3].T
         with np.errstate(invalid="ignore", over="ignore"):
-            newton = found.margin / np.maximum(self._rooms.rate(found.measured), TINY)
+            newton = sloped.margin / np.maximum(self._feasible.rate(sloped.measured), TINY)
             change = np.clip(newton + _BEYOND * radius, -_CHANGE * radius, _CHANGE * radius)
-            nearest = (found.margin + along) / np.maximum(dual, TINY)
-            on_it = found.flipped & (found.nearest_class == target) & (np.abs(newton) <= _NEAR * radius)
-            return np.minimum(radius + change, self._search.cap), on_it & ((radius + newton) * (1 - _SETTLED) <= nearest)
+            nearest = (sloped.margin + along) / np.maximum(dual, TINY)
+            on_boundary = sloped.flipped & (sloped.nearest_class == target) & (np.abs(newton) <= _NEAR * radius)
+            return np.minimum(radius + change, self._search.cap), on_boundary & ((radius + newton) * (1 - _SETTLED) <= nearest)
 
     def polish(self) -> None:
         """Slide along the boundary from the best point."""
@@ -457,17 +457,17 @@ class BoundarySearch:
         radius = size((pixels.double() - passes.x.double()).flatten(1), self.norm)
         table = np.stack([np.isfinite(self.radius), self._label, passes.y, passes.gradients, passes.forwards])
         finite, label, y, gradients, forwards = passes.placed(table).unbind()
-        found = (finite > 0) & (radius <= self._search.cap)
+        near = (finite > 0) & (radius <= self._search.cap)
         return Flips(
-            torch.where(found.view(-1, *[1] * (pixels.ndim - 1)), pixels, passes.x),
-            torch.where(found, radius, torch.inf),
-            torch.where(found, label, y),
+            torch.where(near.view(-1, *[1] * (pixels.ndim - 1)), pixels, passes.x),
+            torch.where(near, radius, torch.inf),
+            torch.where(near, label, y),
             gradients,
             forwards,
         )
 
     def _flipped(self) -> Ints:
-        """The images with a flip that is not at the image itself."""
+        """The images with a flip away from the image itself."""
         return np.flatnonzero((self.radius > 0) & np.isfinite(self.radius))
 
     def _flips_at(self, image: Ints, whole: Tensor, part: Floats) -> NDArray[np.bool_]:

@@ -1,4 +1,4 @@
-"""Means and covariances of normal variables through the layers of a network, and the mean of their largest."""
+"""Means and covariances of normal variables through the layers of a network, and the mean of their maximum."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from robaudit.numerics.normal import normal_cdf
 
-_BLOCK = 1 << 22  # entries of a covariance at once
+_BLOCK = 1 << 22  # entries of a covariance processed at once
 _SQRT_2PI = math.sqrt(2 * math.pi)
 
 
@@ -34,14 +34,14 @@ def _density(x: Tensor) -> Tensor:
 def mean_of_larger(first: Tensor, second: Tensor, spread: Tensor) -> Tensor:
     """E max(X, Y) = m1 Phi(a) + m2 Phi(-a) + T phi(a) with a = (m1 - m2) / T, for jointly normal X and Y.
 
-    Exact for two variables. For the largest of more it underestimates the mean, so nothing can be certified with it.
+    Exact for two variables. For the largest of more variables it underestimates the mean, so it cannot certify anything.
 
     Args:
         first, second: means m1, m2, any shape, float64.
         spread: T, the standard deviation of X - Y: T^2 = s1^2 + s2^2 - 2 cov(X, Y).
 
     Source: Clark 1961, The greatest of a finite set of random variables. Smoothed robustness analysis, eq. 12 is this for independent
-        variables, except that its exponent and its error function have 2 pi where 2 is right.
+        variables, but its exponent and its error function have 2 pi instead of 2.
     """
     safe = spread.clamp_min(torch.finfo(spread.dtype).tiny)
     a = (first - second) / safe
@@ -51,7 +51,7 @@ def mean_of_larger(first: Tensor, second: Tensor, spread: Tensor) -> Tensor:
 def probability_of_larger(first: Tensor, second: Tensor, spread: Tensor) -> Tensor:
     """P[X > Y] = Phi((m1 - m2) / T), for jointly normal X and Y.
 
-    With Y the largest of all other logits it is the paper's P_c: at least the probability that X is larger than all of them.
+    With Y the largest of all other logits it is P_c of the paper: at least the probability that X is larger than all of them.
 
     Args:
         first, second, spread: as in :func:`mean_of_larger`.
@@ -91,7 +91,7 @@ def through_relu(before: MeanCovariance, order: int = 4) -> MeanCovariance:
     """Moments of max(X, 0) for normal X: means and variances exact, covariances by their series in the correlation rho.
 
     cov(max(X, 0), max(Y, 0)) = s_x s_y sum_k rho^k / k! c_k(a_x) c_k(a_y), c_1 = Phi, c_k = (-1)^k phi He_{k-2} for k >= 2: the Hermite
-    coefficients of max(a + Z, 0), by Mehler's formula. What is left out is below the same sum at rho = 1, which the variances show: of a
+    coefficients of max(a + Z, 0), by Mehler's formula. The omitted terms are below their sum at rho = 1, known from the variances: for a
     variable with mean 0 it is 3 % with two terms, 1.3 % with four; it matters only for correlations near +-1. The result is positive
     semi-definite like the input covariance.
 
@@ -110,22 +110,22 @@ def through_relu(before: MeanCovariance, order: int = 4) -> MeanCovariance:
     rows = max(1, _BLOCK // len(mean))
     for part in torch.arange(len(mean), device=mean.device).split(rows):
         rho = (covariance[part] * inverse[part, None] * inverse).clamp(-1.0, 1.0)
-        found = coefficients[-1, part, None] * coefficients[-1]
+        series = coefficients[-1, part, None] * coefficients[-1]
         for c in coefficients[:-1].flip(0):  # Horner's rule
-            found = found.mul_(rho).add_(c[part, None] * c)
-        after[part] = found.mul_(rho)
+            series = series.mul_(rho).add_(c[part, None] * c)
+        after[part] = series.mul_(rho)
     after.diagonal().copy_(after_variance)
     return MeanCovariance(after_mean, after)
 
 
 def _hermite_coefficients(a: Tensor, order: int) -> Tensor:
     """E[max(a + Z, 0) He_k(Z)] / sqrt(k!) for k = 1, 2, ... (order, values), up to signs that cancel in products of two."""
-    density, found = _density(a), [normal_cdf(a)]
+    density, coefficients = _density(a), [normal_cdf(a)]
     before, polynomial = torch.zeros_like(a), torch.ones_like(a)
     for k in range(2, order + 1):
-        found.append(density * polynomial / math.sqrt(math.factorial(k)))
+        coefficients.append(density * polynomial / math.sqrt(math.factorial(k)))
         before, polynomial = polynomial, a * polynomial - (k - 2) * before  # He_(k-1) = a He_(k-2) - (k-2) He_(k-3)
-    return torch.stack(found)
+    return torch.stack(coefficients)
 
 
 def through_affine(function: Callable[[Tensor], Tensor], mean: Tensor, covariance: Tensor, rows: int) -> MeanCovariance:

@@ -10,17 +10,17 @@ from robaudit.numerics.separation import OrderedFactor, ordered_factor, separate
 
 _ROUNDING = 1e-4  # a correlation may leave [-1, 1], and the diagonal 1, by this much (float32 products)
 _LOWEST = -37.0  # Phi below it is not a normal float64
-_RELATIVE, _SMALLEST = 0.05, 1e-7  # wanted error relative to the value, and the smallest one wanted
-_COMMON = 1e-2  # probabilities above this, and
+_RELATIVE, _SMALLEST = 0.05, 1e-7  # tolerated error relative to the value, and the smallest tolerance
+_COMMON = 1e-2  # probabilities above this and
 _FINE = 1e-4  # tolerances above this, are computed in single precision
-_ROUNDED = 1e-5  # its relative error, counted as three standard errors
-_FIRST = 64  # points a shift in the first round
-_STEEP, _FIRST_STEEP = 6.0, 128  # rows with a slope beyond this nearly jump, perhaps between two points
+_ROUNDED = 1e-5  # relative error of single precision, counted as three standard errors
+_FIRST = 64  # points per shift in the first round
+_STEEP, _FIRST_STEEP = 6.0, 128  # rows with a larger slope nearly jump, perhaps between two points; points per shift of their first rounds
 _BELOW_ONE = 1.0 - 2.0**-24  # the largest number below one in single precision
 _MOST_ENTRIES = 1 << 24  # correlation entries factored at once
-_ELEMENTS = {"cpu": 1 << 16, "other": 1 << 22}  # rows x points of one operation
-_POINTS = {"cpu": 1 << 8, "other": 1 << 12}  # most points of a shift in one operation
-_ALIKE = 0.75  # rows of one operation have at least this share of the widest one's variables
+_ELEMENTS = {"cpu": 1 << 16, "other": 1 << 22}  # rows x points of an operation
+_POINTS = {"cpu": 1 << 8, "other": 1 << 12}  # most points of a shift in an operation
+_ALIKE = 0.75  # rows of an operation have at least this share of the variables of the widest row
 
 
 def mvn_cdf(
@@ -32,30 +32,30 @@ def mvn_cdf(
     tolerance: float | Tensor = 1e-3,
     truncation: float = 1e-5,
 ) -> tuple[Tensor, Tensor]:
-    """Phi_R(z) = P[Z_1 <= z_1, ..., Z_k <= z_k] for Z ~ N(0, R), one problem a row.
+    """Phi_R(z) = P[Z_1 <= z_1, ..., Z_k <= z_k] for Z ~ N(0, R), a problem per row.
 
     k = 0 and k = 1 are exact. From k = 2 on, Genz's separation of variables, with the smallest limit first, is integrated by a randomly
-    shifted lattice rule. Limits so high that they hardly ever fail leave the integral; they are bounded by sum Phi(-z_i). The matrix may
+    shifted lattice rule. Very high limits, which hardly ever fail, are left out and bounded by sum Phi(-z_i). The matrix may
     be singular, with duplicate (+1) and opposite (-1) rows: see :func:`~robaudit.numerics.separation.ordered_factor`. The integrand is
-    computed in single precision, and its rounding counted into the error, except for p below about .01 and tolerances below 1e-4. All rows
+    computed in single precision, with its rounding included in the error, except for p below about .01 and tolerances below 1e-4. All rows
     see the same random points, so the errors of different rows are *not* independent. On the CPU a row's bits do not depend on the
     other rows or their number.
 
     Args:
         upper: limits z, (B, k), floating point, in standard deviations; +-inf allowed.
         correlation: R, (B, k, k), positive semi-definite with unit diagonal (not checked for definiteness).
-        points: most lattice points a row may use; rows stop earlier once they are precise.
-        seed: of the random shifts. The global generator is never used.
-        tolerance: wanted error, one number or one per row (B,); a row also aims at 5 % of its value when that is less.
+        points: most lattice points per row; rows stop earlier once they are precise.
+        seed: seed of the random shifts. The global generator is never used.
+        tolerance: tolerated error, a number or a number per row (B,); a row also aims at 5 % of its value if that is less.
         truncation: relative to p, the mass sum Phi(-z_i) that may be left out and bounded.
 
     Returns:
-        value (B,) in [0, 1] and error (B,), float64 on the device of `upper`. The error is three standard errors (for
-        the small number of shifts widened to Student's t) plus the bound on what was left out: [value - error, value +
+        value (B,) in [0, 1] and error (B,), float64 on the device of `upper`. The error is three standard errors (widened
+        to Student's t for the small number of shifts) plus the bound on the omitted limits: [value - error, value +
         error] covers p with about 99.7 %. Rows with a NaN give NaN for both.
 
     Raises:
-        ValueError: other shapes, or a correlation that is not one.
+        ValueError: wrong shapes, or an invalid correlation matrix.
 
     Source:
         Genz (1992), J. Comput. Graph. Stat. 1; Genz and Bretz (2009), Computation of Multivariate Normal and t Probabilities.
@@ -66,14 +66,14 @@ def mvn_cdf(
     value, error = torch.ones(rows, dtype=z.dtype, device=z.device), torch.zeros(rows, dtype=z.dtype, device=z.device)
     if k == 0 or rows == 0:
         return value, error
-    wanted = tolerance.to(value) if isinstance(tolerance, Tensor) else torch.full_like(value, tolerance)
+    tolerances = tolerance.to(value) if isinstance(tolerance, Tensor) else torch.full_like(value, tolerance)
     broken = z.isnan().any(-1) | r.isnan().flatten(1).any(-1)
     impossible = (z <= _LOWEST).any(-1)
     z = torch.where(broken.unsqueeze(-1), torch.inf, z).clamp_min(_LOWEST).contiguous()
     r = torch.where(broken[:, None, None], torch.eye(k, dtype=z.dtype, device=z.device), r).contiguous()
     for part in torch.arange(rows, device=z.device).split(max(1, _MOST_ENTRIES // (k * k))):
         factor = ordered_factor(z[part], r[part], truncation)
-        value[part], error[part] = _integrate(factor, points, seed, wanted[part])
+        value[part], error[part] = _integrate(factor, points, seed, tolerances[part])
     value, error = (x.masked_fill(impossible, 0.0).masked_fill(broken, torch.nan) for x in (value, error))
     return value, error
 
@@ -89,7 +89,7 @@ def _check(upper: Tensor, correlation: Tensor) -> None:
 
 
 def _integrate(factor: OrderedFactor, points: int, seed: int, tolerance: Tensor) -> tuple[Tensor, Tensor]:
-    """P and its error: a row doubles its points until it is precise. Half of what was left out shifts the value and widens the error."""
+    """P and its error: a row doubles its points until it is precise. Half of the omitted mass shifts the value and widens the error."""
     most, absolute = max(points // SHIFTS, 1), 0.99 * tolerance
     single = (factor.estimate > _COMMON) & (tolerance >= _FINE)
     steep = factor.slope.abs().amax((1, 2)) > _STEEP
@@ -115,26 +115,26 @@ def _integrate(factor: OrderedFactor, points: int, seed: int, tolerance: Tensor)
 def _sums(factor: OrderedFactor, single: Tensor, rows: Tensor, seed: int, start: int, stop: int) -> Tensor:
     """Sum of the integrand of some rows over points `start` to `stop` of every shift, (rows, SHIFTS)."""
     device = "cpu" if rows.device.type == "cpu" else "other"
-    found = factor.estimate.new_zeros(len(rows), SHIFTS)
+    sums = factor.estimate.new_zeros(len(rows), SHIFTS)
     for low in range(start, stop, _POINTS[device]):
         high = min(low + _POINTS[device], stop)
         for piece, width, kind in _pieces(factor, single, rows, _ELEMENTS[device] // (SHIFTS * (high - low))):
             u = lattice_points(width, low, high, seed, rows.device).to(kind)
             u = u.clamp_max(_BELOW_ONE) if kind == torch.float32 else u
-            some = rows[piece]
-            values = separated_values(factor.limit[some, :width], factor.slope[some, :width, :width], u)
-            found[piece] += values.unflatten(1, (SHIFTS, high - low)).sum(-1)
-    return found
+            chosen = rows[piece]
+            values = separated_values(factor.limit[chosen, :width], factor.slope[chosen, :width, :width], u)
+            sums[piece] += values.unflatten(1, (SHIFTS, high - low)).sum(-1)
+    return sums
 
 
 def _pieces(factor: OrderedFactor, single: Tensor, rows: Tensor, most: int) -> list[tuple[slice, int, torch.dtype]]:
-    """Cut sorted rows into pieces of one precision, of bounded size and of similar rank, each with the rank of its widest row."""
+    """Cut sorted rows into pieces of equal precision, bounded size and similar rank, each with the rank of its widest row."""
     ranks, singles = torch.stack([factor.rank[rows], single[rows].long()]).tolist()
-    cut, first = [], 0
+    pieces, first = [], 0
     while first < len(ranks):
         last = first + 1
         while last < min(len(ranks), first + most) and singles[last] == singles[first] and ranks[last] >= _ALIKE * ranks[first]:
             last += 1
-        cut.append((slice(first, last), ranks[first], torch.float32 if singles[first] else torch.float64))
+        pieces.append((slice(first, last), ranks[first], torch.float32 if singles[first] else torch.float64))
         first = last
-    return cut
+    return pieces

@@ -1,7 +1,7 @@
-"""Steps, projections and distances in l2 or l_inf, around images whose pixels may have to stay in [0, 1].
+"""Steps, projections and distances in l2 or l_inf around images, optionally with pixels in [0, 1].
 
-On the CPU sums are taken in a fixed order between elements, so that a row's bits do not depend on the batch (see
-`robaudit.numerics.rowwise`); on CUDA each is one kernel.
+On the CPU sums add elements in a fixed order, so that the bits of a row do not depend on the batch (see
+`robaudit.numerics.rowwise`); on CUDA each sum is a single kernel.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ TINY = 1e-30
 
 
 def dots(a: Tensor, b: Tensor) -> Tensor:
-    """a_i . b_i of every row, (rows, d) twice: (rows,), float64."""
+    """a_i . b_i of every row, for two (rows, d): (rows,), float64."""
     return _sums(a * b)
 
 
@@ -32,8 +32,8 @@ def size(d: Tensor, norm: Norm) -> Tensor:
     """The norm of every row (rows, d): (rows,), float64."""
     if norm == "l2" and d.device.type == "cpu":
         return _sums(d.double().square()).sqrt()
-    found: Tensor = torch.linalg.vector_norm(d, 2 if norm == "l2" else math.inf, 1, dtype=torch.float64)
-    return found
+    norms: Tensor = torch.linalg.vector_norm(d, 2 if norm == "l2" else math.inf, 1, dtype=torch.float64)
+    return norms
 
 
 def dual_size(w: Tensor, norm: Norm) -> Tensor:
@@ -45,8 +45,8 @@ def _sums(x: Tensor) -> Tensor:
     """The sum of every row (rows, d), which may be overwritten: (rows,), float64."""
     if x.device.type != "cpu":
         return x.sum(1, dtype=torch.float64)
-    found: Tensor = fold(x.double().T)
-    return found
+    sums: Tensor = fold(x.double().T)
+    return sums
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +54,8 @@ class FeasibleSet:
     """The allowed perturbations of some rows.
 
     Attributes:
-        norm: of the perturbations.
-        lower, upper: bounds of each pixel's change (rows, d), or None without bounds.
+        norm: norm of the perturbations.
+        lower, upper: bounds on the change of each pixel (rows, d), or None without bounds.
     """
 
     norm: Norm
@@ -63,18 +63,18 @@ class FeasibleSet:
     upper: Tensor | None = None
 
     def of(self, rows: Tensor) -> FeasibleSet:
-        """The feasible sets of chosen rows."""
+        """The feasible sets of some rows."""
         return self if self.lower is None or self.upper is None else FeasibleSet(self.norm, self.lower[rows], self.upper[rows])
 
     def boxed(self, d: Tensor) -> Tensor:
-        """The nearest perturbation that is allowed (rows, d)."""
+        """The nearest allowed perturbation (rows, d)."""
         if self.lower is None or self.upper is None:
             return d
         return torch.minimum(torch.maximum(d, self.lower), self.upper)
 
     def measured(self, w: Tensor, d: Tensor) -> list[Tensor]:
-        """The measures for a step of a chain: |d|, w . d, the dual norm of w, the two numbers behind :meth:`rate`, and the length of the
-        direction of :meth:`steepest` (rows,) each, float64.
+        """The measures for a step of a chain, each (rows,), float64: |d|, w . d, the dual norm of w, two numbers for :meth:`rate`, and the
+        length of the direction of :meth:`steepest`.
         """
         radius, along, dual = size(d, self.norm), dots(w, d), dual_size(w, self.norm)
         inside = None if self.lower is None or self.upper is None else (d > self.lower) & (d < self.upper)
@@ -89,28 +89,28 @@ class FeasibleSet:
         return [radius, along, dual, dots(w, moving), dots(moving, moving), size(self._free_slope(w, d), "l2")]
 
     def rate(self, measured: NDArray[np.float64]) -> NDArray[np.float64]:
-        """How fast w . d rises with the norm as d grows along its ray; for l_inf only at the border of the ball (rows,)."""
+        """The rate at which w . d rises with the norm as d grows along its ray (rows,); for l_inf only at the border of the ball."""
         radius, _, _, rising, square, _ = measured.T
-        found: NDArray[np.float64] = rising if self.norm == "linf" else rising * radius / np.maximum(square, TINY)
-        return found
+        rate: NDArray[np.float64] = rising if self.norm == "linf" else rising * radius / np.maximum(square, TINY)
+        return rate
 
     def unit(self, measured: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The factor that gives the direction of :meth:`steepest` norm 1 (rows,); 1 for signs, which have it."""
+        """The factor that normalises the direction of :meth:`steepest` (rows,); 1 for signs, which have norm 1."""
         return np.ones(len(measured)) if self.norm == "linf" else 1 / np.maximum(measured[:, 5], TINY)
 
     def steepest(self, w: Tensor, d: Tensor, unit: Tensor) -> Tensor:
-        """The direction of norm 1 in which w . d rises most and which the border does not stop at once (rows, d)."""
+        """The direction of norm 1 in which w . d rises most, without the pixels that the bounds stop at once (rows, d)."""
         w = self._free_slope(w, d)
         return w.sign() if self.norm == "linf" else scaled(w, unit)
 
     def _free_slope(self, w: Tensor, d: Tensor) -> Tensor:
-        """The slope without the pixels stopped by the bounds."""
+        """The slope without the pixels that the bounds stop."""
         if self.lower is None or self.upper is None:
             return w
         return torch.where(((d <= self.lower) & (w < 0)) | ((d >= self.upper) & (w > 0)), 0.0, w)
 
     def onto_ball(self, d: Tensor, radius: Tensor) -> Tensor:
-        """Project onto the sphere of each row's radius (l2; clipping by the box is partly compensated) or into the ball (l_inf)."""
+        """Project onto the sphere of each row's radius (l2; partly compensating for clipping) or into the ball (l_inf)."""
         if self.norm == "linf":
             wide = radius.to(d.dtype)[:, None]
             return self.boxed(torch.minimum(torch.maximum(d, -wide), wide))
@@ -119,10 +119,10 @@ class FeasibleSet:
         return d
 
     def nearest(self, w: Tensor, needed: Tensor) -> Tensor:
-        """The smallest allowed perturbation with w . d >= needed (rows, d), or as far towards it as is allowed.
+        """The smallest allowed perturbation with w . d >= needed (rows, d), or the nearest to it that is allowed.
 
-        It is w (l2) or sign w (l_inf) times a factor, brought into the box; w . d is a concave, piecewise linear function of the factor,
-        and Newton's method from 0 ends at its root from below.
+        It is w (l2) or sign w (l_inf) times a factor, clipped to the box; w . d is a concave, piecewise linear function of the factor,
+        and Newton's method from 0 reaches the root from below.
 
         Args:
             w: (rows, d).

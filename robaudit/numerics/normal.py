@@ -25,7 +25,7 @@ def normal_cdf(x: Tensor) -> Tensor:
 
 
 def normal_hazard(x: Tensor) -> Tensor:
-    """phi(x) / Phi(x) = d/dx log Phi(x), which is also -E[Z | Z <= x].
+    """phi(x) / Phi(x) = d/dx log Phi(x) = -E[Z | Z <= x].
 
     Args:
         x: any shape, float64. Large positive x gives 0, large negative x gives about -x.

@@ -16,15 +16,15 @@ from robaudit.numerics.copies import Start
 from robaudit.numerics.rowwise import cholesky, cholesky_solve, gram, hypot, mean_over, total, variance_over
 
 _WINDOW = 8  # temperatures whose states share coefficients
-_TREND = 3  # constant, linear, quadratic in the number of the temperature
+_TREND = 3  # constant, linear, quadratic in the index of the temperature
 _RIDGE = 1e-9
 _WORSE = 4.0  # controls that raise the sum of squares between chains by more than this factor are dropped
-_POWER = 3  # of the grid
+_POWER = 3  # power of the index in the grid
 _SURE = 0.975
 
 
 def temperature_grid(highest: float, temperatures: int) -> tuple[float, ...]:
-    """``number`` temperatures from 0 to the highest, denser at small ones (t ~ i^3)."""
+    """Temperatures from 0 to the highest, denser at small values (t ~ i^3)."""
     return tuple(highest * (i / (temperatures - 1)) ** _POWER for i in range(temperatures))
 
 
@@ -34,11 +34,11 @@ class PathEstimate:
 
     Attributes:
         value: the mean over chains and ways.
-        std_error: between the chains.
-        gap: how much larger the way down says it is than the way up.
-        half_width: of a 95 % interval: Student's t times the standard error, and half of the gap.
+        std_error: standard error between the chains.
+        gap: value on the way down minus value on the way up.
+        half_width: half width of the 95 % interval: Student's t times the standard error, plus half of the gap.
         begin: the temperature up to which copies are used.
-        ess: the copies' effective sample size there.
+        ess: effective sample size of the copies at that temperature.
     """
 
     value: Tensor
@@ -50,7 +50,7 @@ class PathEstimate:
 
     @classmethod
     def of(cls, q: float, start: Start, more: Tensor, each: Tensor, gap: Tensor) -> PathEstimate:
-        """Combine the copies' part and the rest with its errors.
+        """Combine the copies' part with the rest and its errors.
 
         Args:
             q: the order.
@@ -69,14 +69,14 @@ class PathEstimate:
 def path_estimates(
     annealed: Annealed, temperatures: Sequence[float], orders: Sequence[float], begun: Sequence[Start], *, exact: bool
 ) -> list[PathEstimate]:
-    """(log E[l^s] + int_s^q E_t[log l] dt) / q at every order: the copies give the first up to a temperature s, the chains the rest.
+    """(log E[l^s] + int_s^q E_t[log l] dt) / q at every order: the copies give the first term at a temperature s, the chains the integral.
 
     Args:
         annealed: the records at the temperatures.
         temperatures: ascending.
-        orders: q, none above the last temperature.
-        begun: s, and the copies' part there, for each order.
-        exact: whether the gradients are exactly of log l, as the control variates need.
+        orders: the orders q, at most the last temperature.
+        begun: s, and the copies' part at s, for each order.
+        exact: whether the gradients are exactly the gradients of log l, as the control variates require.
 
     Source: Rice et al., Robustness between the worst and average case, equation 17 (path sampling, Gelman and Meng 1998).
     """
@@ -86,33 +86,33 @@ def path_estimates(
 
 def copies_estimates(orders: Sequence[float], begun: Sequence[Start]) -> list[PathEstimate]:
     """The same from the copies alone, even if they do not suffice."""
-    nothing = [torch.zeros_like(start.log_mass) for start in begun]
-    return [PathEstimate.of(q, start, no, no[:, None].expand(-1, 2), no) for q, start, no in zip(orders, begun, nothing, strict=True)]
+    zeros = [torch.zeros_like(start.log_mass) for start in begun]
+    return [PathEstimate.of(q, start, zero, zero[:, None].expand(-1, 2), zero) for q, start, zero in zip(orders, begun, zeros, strict=True)]
 
 
 def controlled(records: Records) -> Tensor:
     """log l minus the part explained by the control variates (temperatures, images, chains).
 
-    In a window of temperatures, log l of the chains of an image is regressed on a quadratic trend and the control variates. Under p_t they
-    have mean 0, so that the mean of log l is unchanged while its variance falls; where a chain lags, their mean is not 0 and
+    In each window of temperatures, log l of an image's chains is regressed on a quadratic trend and the control variates. The controls
+    have mean 0 under p_t, so the mean of log l is unchanged while its variance falls; if a chain lags, their mean is not 0 and
     the correction removes most of the lag. The coefficients of a chain come from the *other* chains: fitted to its own states,
     they would follow its noise and bias the value. If a chain is isolated (alone in a narrow bad region), the coefficients of
-    the others can be worthless for it, and off by orders of magnitude: a window in which the chains come much further apart keeps
-    its log l as it is.
+    the others can be wrong for it by orders of magnitude: log l stays as it is in any window where the correction drives the
+    chains much further apart.
     """
     y, result = records.log_loss, records.log_loss.clone()
     n, window = len(y), min(len(y), _WINDOW)
     starts = [*range(0, n - window + 1, window)]
     if starts[-1] + window < n:
         starts.append(n - window)
-    for start in reversed(starts):  # the last one may overlap with the one before, whose values count
+    for start in reversed(starts):  # the last window may overlap the window before, which takes precedence
         part = slice(start, start + window)
         result[part] = _window(y[part], records.controls[:, part])
     return result
 
 
 def _window(y: Tensor, controls: Tensor) -> Tensor:
-    """The same for one window: (w, images, chains) and (controls, w, images, chains)."""
+    """:func:`controlled` for a single window: (w, images, chains) and (controls, w, images, chains)."""
     w, images, chains = y.shape
     place = torch.linspace(-1, 1, w, dtype=y.dtype, device=y.device)[:, None, None].expand(w, images, chains)
     columns = torch.stack([torch.ones_like(y), place, place.square(), *controls, y])  # (columns, w, images, chains)
@@ -138,10 +138,10 @@ def _spread(y: Tensor) -> Tensor:
 
 @lru_cache(maxsize=4096)
 def integration_weights(temperatures: tuple[float, ...], begin: float, q: float) -> tuple[float, ...]:
-    """The weight of every temperature in 1 / q times the integral from a temperature to q.
+    """The weight of every temperature in 1 / q times the integral from ``begin`` to q.
 
-    From the cubic spline through all temperatures: with 80 of them the trapezoid rule would be off by up to .01 in log Z (a quadratic
-    log l in 100 dimensions), the spline by 1e-5.
+    From the cubic spline through all temperatures: with 80 temperatures the trapezoid rule would be off by up to .01 in log Z (for a
+    quadratic log l in 100 dimensions), the spline by 1e-5.
     """
     from scipy.interpolate import CubicSpline
 
@@ -152,7 +152,7 @@ def _estimate(ways: Tensor, temperatures: Sequence[float], q: float, start: Star
     grid, begins = tuple(temperatures), start.temperature.tolist()
     by_way = total(ways * ways.new_tensor([integration_weights(grid, begin, q) for begin in begins]).T[..., None], 1)
     everywhere = total(ways * ways.new_tensor(integration_weights(grid, 0.0, q))[:, None, None], 1)  # (2, images, chains)
-    blind = (start.temperature == q) & ~start.known  # to the region that the way down was in
+    blind = (start.temperature == q) & ~start.known  # copies that may not have seen the region of the way down
     up, down = torch.where(blind[:, None], everywhere, by_way)
     each = (by_way[0] + by_way[1]) / 2
     return PathEstimate.of(q, start, mean_over(each, 1), each, mean_over(down - up, 1))

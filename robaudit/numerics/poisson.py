@@ -1,4 +1,4 @@
-"""The Poisson quantile at a normal variable's probability: counts that are a fixed, increasing function of a standard normal variable."""
+"""Poisson counts as a fixed, increasing function of a standard normal variable: the Poisson quantile at its probability."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from torch import Tensor
 from robaudit.numerics.normal import normal_cdf
 
 SWITCH = 10.0
-"""The rate from which the expansion is used."""
+"""The smallest rate at which the expansion is used."""
 
-_FARTHEST = 7.5  # standard deviations; below the switch, z beyond counts as this: a probability of 3e-14
-_LIMITS = (-math.sqrt(2.0), 2.5)  # of s: where r is 0, and where its series ends; at the switch, z = 7.9
+_FARTHEST = 7.5  # below the switch, z is clamped to this: a probability of 3e-14
+_LIMITS = (-math.sqrt(2.0), 2.5)  # of s: where r is 0, and where its series stops being accurate; z = 7.9 at the switch
 _RADIUS = (1.0, 1.0, 1 / 6, -1 / 72, 1 / 270, -23 / 17280, 19 / 34020)  # r(s), by powers of s
 _FIRST = (1 / 3, -1 / 36, 7 / 810, -137 / 38880, 5 / 3024)  # c0(s)
 _SECOND = (-8 / 405, 671 / 38880, -0.012714)  # c1(s); the last number is fitted
@@ -32,7 +32,7 @@ def poisson_quantile(rate: Tensor, z: Tensor) -> Tensor:
     z = 7.5 (a probability of 3e-14), counts of rates below the switch no longer grow; above it, beyond z = 2.5 sqrt(rate).
 
     Args:
-        rate: expected counts >= 0, float64: of the shape of z, or (1, ...) where all rows of z have the same.
+        rate: expected counts >= 0, float64: of the shape of z, or (1, ...) if all rows of z have the same rates.
         z: (n, ...), any floating dtype.
 
     Returns:
@@ -47,21 +47,21 @@ def poisson_quantile(rate: Tensor, z: Tensor) -> Tensor:
     if few.all():
         return _by_summation(rates, values).view(z.shape)
     count = _by_expansion(rates.clamp_min(SWITCH), values)
-    some = few & (rates > 0.0)
+    small = few & (rates > 0.0)
     count.masked_fill_(few, 0.0)
     if len(rates) == 1:
-        columns = some[0].nonzero().squeeze(1)
+        columns = small[0].nonzero().squeeze(1)
         count[:, columns] = _by_summation(rates[:, columns], values[:, columns])
     else:
-        count[some] = _by_summation(rates[some], values[some])
+        count[small] = _by_summation(rates[small], values[small])
     return count.view(z.shape)
 
 
 def _by_expansion(rate: Tensor, z: Tensor) -> Tensor:
     s = (z / rate.sqrt()).clamp_(*_LIMITS)
-    found = _polynomial(_RADIUS, s).mul_(rate)
-    found.add_(_polynomial(_FIRST, s)).add_(_polynomial(_SECOND, s).div_(rate))
-    return found.floor_().clamp_min_(0.0)
+    quantile = _polynomial(_RADIUS, s).mul_(rate)
+    quantile.add_(_polynomial(_FIRST, s)).add_(_polynomial(_SECOND, s).div_(rate))
+    return quantile.floor_().clamp_min_(0.0)
 
 
 def _polynomial(coefficients: tuple[float, ...], s: Tensor) -> Tensor:
@@ -73,7 +73,7 @@ def _polynomial(coefficients: tuple[float, ...], s: Tensor) -> Tensor:
 
 
 def _by_summation(rate: Tensor, z: Tensor) -> Tensor:
-    count = torch.zeros_like(z, dtype=torch.uint8)  # 54 at most
+    count = torch.zeros_like(z, dtype=torch.uint8)  # at most 54
     if not z.numel():
         return count.to(z.dtype)
     u = normal_cdf(z.clamp_max(_FARTHEST))
@@ -87,11 +87,11 @@ def _by_summation(rate: Tensor, z: Tensor) -> Tensor:
 
 
 def _steps(rate: float, u: float) -> int:
-    """The number of sums that suffices for the largest count."""
+    """The number of terms that suffices for the largest count."""
     term = total = math.exp(-rate)
     k = 0
     while total < u and term > 0.0:
         k += 1
         term *= rate / k
         total += term
-    return k + 2  # one more, in case the last sum is rounded the other way on the device
+    return k + 2  # an extra term, in case the device rounds the last sum differently

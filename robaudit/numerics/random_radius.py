@@ -1,9 +1,9 @@
-"""The nearest flip on random rays: far beyond the decision boundary's distance, but witnessed.
+"""The nearest flip on random rays: much farther than the decision boundary, but witnessed.
 
-The radius of a direction is where its ray first flips. Only the least over thousands of directions is wanted, so no direction needs
-its exact radius: the first block doubles its radius until one of its rays flips; every later ray is only tried up to the best radius
-so far, and is done unless it flips there. Rays that do are bisected together, and a ray that does not flip at the middle while
-another does is dropped. With monotone rays this is the least of all their radii, for little more than one pass each instead of about
+The radius of a direction is where its ray first flips. Only the smallest radius over thousands of directions matters, so no direction
+needs its exact radius: the first block doubles its radius until a ray flips; every later ray is only tried up to the best radius
+so far, and is done unless it flips by then. Rays that flip are bisected together, and a ray that does not flip at the middle while
+another does is dropped. With monotone rays this gives the smallest radius, for little more than one pass per ray instead of about
 fifteen.
 """
 
@@ -21,12 +21,12 @@ from robaudit.numerics.norm_steps import Norm, size
 from robaudit.numerics.rowwise import first_rows
 
 Draws = Callable[[int], Tensor]
-"""Number of a block -> its draws for each image (images, directions, *shape): normal variables (l2), or uniform on [-1, 1] (l_inf)."""
+"""Number of a block -> draws for each image (images, directions, *shape): normal variables (l2), or uniform on [-1, 1] (l_inf)."""
 
 DOUBLINGS = 10
-"""The smallest radius that is tried is the cap over two to this power."""
+"""The smallest radius tried is the cap over two to this power."""
 GRID = 2
-"""Points tried on each later ray, up to the best radius: more than one catches rays that flip and flip back."""
+"""Points tried on each later ray, up to the best radius: several points catch rays that flip and flip back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +34,11 @@ class Rays:
     """The rays, and the resolution along them.
 
     Attributes:
-        norm: of the directions: uniform on the sphere, or in the cube and scaled to the largest component 1.
+        norm: norm of the directions: uniform on the sphere, or uniform in the cube and scaled to the largest component 1.
         cap: the largest radius of interest, finite and positive.
         blocks: number of blocks of directions.
-        clipped: whether pixels are clipped to [0, 1]; the reported norm is of the clipped perturbation.
-        tolerance: of the bisection, relative to its upper end.
+        clipped: whether pixels are clipped to [0, 1]; the reported norm is the norm of the clipped perturbation.
+        tolerance: tolerance of the bisection, relative to its upper end.
     """
 
     norm: Norm
@@ -52,10 +52,10 @@ class Witness(NamedTuple):
     """The least flip on the rays of each image.
 
     Attributes:
-        pixels: the flipped image (images, *shape); the image itself if there is none.
-        radius: the norm of the difference of these pixels and the image's (images,), float64; infinite where there is none up to the cap.
-        label: the class there (images,); the given one if there is none.
-        forwards: passes that each image took (images,), int64; ``lost``: those of them without finite logits, which are no flips.
+        pixels: the flipped image (images, *shape); the image itself without a flip.
+        radius: norm of the perturbation (images,), float64; infinite without a flip up to the cap.
+        label: class of the flip (images,); y without a flip.
+        forwards: passes of each image (images,), int64; ``lost``: passes with non-finite logits, which are no flips.
     """
 
     pixels: Tensor
@@ -75,7 +75,7 @@ def least_flip(logits: Logits, x: Tensor, y: Tensor, draws: Draws, rays: Rays) -
         x: images (images, *shape).
         y: the class of each (images,); an image classified differently has the radius 0.
         draws: the directions.
-        rays: their number, and the resolution.
+        rays: number of rays, and the resolution.
     """
     search = _Search(logits, x, y, rays)
     for block in range(rays.blocks):
@@ -95,11 +95,11 @@ class _Search:
         self._open = self.label == y
 
     def block(self, draws: Tensor, first: list[float]) -> None:
-        """Try a block's rays up to the best length, from near to far, and bisect before the first flips.
+        """Try the rays of a block up to the best length, from near to far, and bisect before the first flips.
 
         Args:
-            draws: of the directions (images, directions, *shape).
-            first: lengths tried before the best one; none: equal steps.
+            draws: the directions (images, directions, *shape), not normalised.
+            first: lengths tried before the best length; none: equal steps.
         """
         images, rays = draws.shape[:2]
         flat = draws.flatten(0, 1).flatten(1)
@@ -111,8 +111,7 @@ class _Search:
         flips = torch.zeros_like(image, dtype=torch.bool)
         for length in lengths:
             rows = open_[image].nonzero()[:, 0]
-            here, hit = self._flipped(image[rows], which[rows], directions, length)
-            flips[rows] = here
+            flips[rows], hit = self._flipped(image[rows], which[rows], directions, length)
             self._length = torch.where(hit, length, self._length)
             lower = torch.where(open_ & ~hit, length, lower)
             open_ = open_ & ~hit
@@ -120,7 +119,7 @@ class _Search:
         self._bisect(image[rows], which[rows], directions, lower)
 
     def _bisect(self, image: Tensor, which: Tensor, directions: Tensor, lower: Tensor) -> None:
-        """Bisect between the lower ends (images,) and the best lengths, at which these rays flip."""
+        """Bisect between the lower ends (images,) and the best lengths, where these rays flip."""
         active = torch.zeros_like(self._open).index_fill_(0, image, True)
         while True:
             active = active & (self._length - lower > self._rays.tolerance * self._length)
@@ -128,15 +127,15 @@ class _Search:
             if not len(rows):
                 return
             middle = (lower + self._length) / 2
-            here, hit = self._flipped(image[rows], which[rows], directions, middle)
+            flips, hit = self._flipped(image[rows], which[rows], directions, middle)
             self._length = torch.where(hit, middle, self._length)
             lower = torch.where(active & ~hit, middle, lower)
-            kept = ~hit[image]
-            kept[rows] |= here
-            image, which = image[kept], which[kept]
+            stay = ~hit[image]
+            stay[rows] |= flips
+            image, which = image[stay], which[stay]
 
     def _flipped(self, image: Tensor, which: Tensor, directions: Tensor, length: Tensor) -> tuple[Tensor, Tensor]:
-        """Which rays flip at their image's length (rows,), and which images have one (images,); the first of each is recorded."""
+        """Whether rays flip at the length of their image (rows,), and whether images have a flip (images,); records the first of each."""
         scale = length[image].to(directions.dtype).view(-1, *[1] * (self._x.ndim - 1))
         pixels = self._x[image] + directions[image, which] * scale
         if self._rays.clipped:
@@ -151,7 +150,7 @@ class _Search:
         return flips, hit
 
     def _passed(self, image: Tensor, pixels: Tensor) -> Tensor:
-        """The classes (rows,); the given class where logits are not finite, which is no flip."""
+        """The classes (rows,); y if logits are not finite, so that it is no flip."""
         self.forwards.index_add_(0, image, torch.ones_like(image))
         logits = self._logits(image, pixels)
         finite = logits.isfinite().all(1)

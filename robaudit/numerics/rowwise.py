@@ -1,8 +1,8 @@
-"""Sums, products and solutions in which a row's bits do not depend on the rest of the batch.
+"""Sums, products and linear solves that make the bits of a row independent of the rest of the batch.
 
 On the CPU, libraries pick their kernels by the number of rows, alignment and position, and each kernel sums in a different order.
-Here a row's numbers are a function of that row, of the versions and of the number of threads alone: additions happen in a fixed
-order, between elements (which round the same everywhere), and each matrix goes to BLAS or LAPACK alone. Elementary functions of
+Here the numbers of a row depend only on the row, on library versions and on the number of threads: additions happen in a fixed
+order, between elements (which round the same everywhere), and each matrix goes to BLAS or LAPACK by itself. Elementary functions of
 torch treat every element the same way, except `pow`, `sigmoid`, `logaddexp` and `hypot`, whose last bits depend on the position. On CUDA,
 where a call costs more than the work, batches stay together.
 """
@@ -12,18 +12,18 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-_LINE = 64  # bytes of a cache line: BLAS may depend on where in a line a matrix begins
+_LINE = 64  # bytes of a cache line: BLAS may depend on the offset of a matrix in its line
 
 
 def total(x: Tensor, dim: int = -1, dtype: torch.dtype | None = None) -> Tensor:
-    """Sum over a dimension that is not empty, from the first element to the last, in a type: zeros at the end change nothing."""
+    """Sum over a non-empty dimension from the first element to the last, in a dtype: zeros at the end change nothing."""
     return x.cumsum(dim, dtype=dtype).select(dim, -1)
 
 
 def sums(x: Tensor, dtype: torch.dtype | None = None) -> Tensor:
-    """Sum over the last of two or more dimensions, in a type: on the CPU torch takes every row of contiguous numbers by itself, in an
-    order that its length alone decides (several threads need two rows at least). Faster than :func:`total`, but zeros at the end may
-    change the last bits.
+    """Sum over the last of two or more dimensions, in a dtype: on the CPU torch sums every contiguous row by itself, in an
+    order that depends only on its length (given several threads, with at least two rows). Faster than :func:`total`, but zeros at the
+    end may change the last bits.
     """
     return x.sum(-1, dtype=dtype)
 
@@ -34,15 +34,15 @@ def lengths(x: Tensor) -> Tensor:
 
 
 def first_rows(chosen: Tensor, at: Tensor, places: int) -> tuple[Tensor, Tensor]:
-    """The first chosen row of each place; an arbitrary row if there is none.
+    """The first chosen row of each place; an arbitrary row if no row is chosen.
 
     Args:
-        chosen: which rows are (n,), bool, n >= 1.
+        chosen: whether each row is chosen (n,), bool, n >= 1.
         at: the place of each row (n,), ascending.
         places: number of places.
 
     Returns:
-        (places,), int64, and whether there is one (places,), bool.
+        The rows (places,), int64, and whether the place has a chosen row (places,), bool.
     """
     every, so_far = torch.arange(places, device=at.device), chosen.cumsum(0)
     begin = torch.searchsorted(at, every)
@@ -52,12 +52,12 @@ def first_rows(chosen: Tensor, at: Tensor, places: int) -> tuple[Tensor, Tensor]
 
 
 def fold(x: Tensor) -> Tensor:
-    """Sum over the first dimension, which is not empty, by adding its second half to its first until one is left; x is overwritten."""
+    """Sum over the non-empty first dimension by adding its second half to its first until one element is left; overwrites x."""
     n = x.shape[0]
     while n > 1:
-        kept = (n + 1) // 2
-        x[: n - kept].add_(x[kept:n])
-        n = kept
+        half = (n + 1) // 2
+        x[: n - half].add_(x[half:n])
+        n = half
     return x[0]
 
 
@@ -88,7 +88,7 @@ def hypot(a: Tensor, b: Tensor) -> Tensor:
 def product(a: Tensor, b: Tensor) -> Tensor:
     """a_i b_i of every row i.
 
-    A row's bits also depend on the shapes: a matrix must have the same zero padding in every batch. Gradients pass through.
+    The bits of a row also depend on the shapes: a matrix must have the same zero padding in every batch. Differentiable.
 
     Args:
         a: (rows, n, m), or (n, m) for all rows.
@@ -120,18 +120,18 @@ def gram(a: Tensor) -> Tensor:
 
 
 def cholesky(a: Tensor) -> tuple[Tensor, Tensor]:
-    """Lower factors (rows, n, n) of symmetric matrices, and where it failed: (rows,), not zero."""
+    """Lower factors (rows, n, n) of symmetric matrices, and a code (rows,), not zero where the factorisation failed."""
     if a.device.type != "cpu":
         lower, failed = torch.linalg.cholesky_ex(a)
         return lower, failed
-    lower, failed = (torch.stack(found) for found in zip(*map(torch.linalg.cholesky_ex, a.unbind()), strict=True))
+    lower, failed = (torch.stack(parts) for parts in zip(*map(torch.linalg.cholesky_ex, a.unbind()), strict=True))
     return lower, failed
 
 
 def scaled(rows: Tensor, factors: Tensor) -> Tensor:
-    """Every row (rows, ...) times its own factor (rows,), in the type of the rows."""
-    found: Tensor = rows * factors.to(rows.dtype).view(-1, *[1] * (rows.ndim - 1))
-    return found
+    """Every row (rows, ...) times its own factor (rows,), in the dtype of the rows."""
+    product: Tensor = rows * factors.to(rows.dtype).view(-1, *[1] * (rows.ndim - 1))
+    return product
 
 
 def cholesky_solve(b: Tensor, lower: Tensor) -> Tensor:
@@ -140,12 +140,12 @@ def cholesky_solve(b: Tensor, lower: Tensor) -> Tensor:
     if b.device.type != "cpu":
         solved: Tensor = torch.cholesky_solve(column, lower)
         return solved.squeeze(-1)
-    found: list[Tensor] = [torch.cholesky_solve(x, factor) for x, factor in zip(column.unbind(), lower.unbind(), strict=True)]
-    return torch.stack(found).squeeze(-1)
+    solutions: list[Tensor] = [torch.cholesky_solve(x, factor) for x, factor in zip(column.unbind(), lower.unbind(), strict=True)]
+    return torch.stack(solutions).squeeze(-1)
 
 
 def diagonal_gram(gradients: Tensor, deviations: Tensor | None = None) -> Tensor:
-    """u_i^T diag(d^2) u_j of the gradients u of every image, without a matrix of pixels by pixels.
+    """u_i^T diag(d^2) u_j of the gradients u of every image, without a (pixels, pixels) matrix.
 
     Args:
         gradients: (n, margins, pixels), of any floating dtype.
@@ -155,27 +155,27 @@ def diagonal_gram(gradients: Tensor, deviations: Tensor | None = None) -> Tensor
         (n, margins, margins), float64; on the CPU an image's bits do not depend on the other images.
     """
     n, margins, _ = gradients.shape
-    found = gradients.new_empty(n, margins, margins, dtype=torch.float64)
-    step = 1 if gradients.device.type == "cpu" else max(1, n)  # one float64 copy at a time on the host
+    grams = gradients.new_empty(n, margins, margins, dtype=torch.float64)
+    step = 1 if gradients.device.type == "cpu" else max(1, n)  # on the CPU a single float64 copy at a time
     for start in range(0, n, step):
         rows = slice(start, start + step)
         u = gradients[rows].double()
         if deviations is not None:
             d = deviations if len(deviations) == 1 else deviations[rows]
             u = u * d.to(u).unsqueeze(1)
-        found[rows] = gram(u)
-    return found
+        grams[rows] = gram(u)
+    return grams
 
 
 def _aligned(rows: int, n: int, m: int, like: Tensor) -> Tensor:
-    """An empty (rows, n, m) in which every row is contiguous and begins a cache line."""
+    """An empty (rows, n, m) tensor; every row is contiguous and starts a cache line."""
     line = _LINE // like.element_size()
     matrices: Tensor = like.new_empty(rows, -(-n * m // line) * line)[:, : n * m].unflatten(1, (n, m))
     return matrices
 
 
 def _each(a: Tensor) -> tuple[Tensor, ...]:
-    """The rows, each contiguous (strictly: the stride of a dimension of one counts, too) from the beginning of a cache line."""
+    """The rows, each contiguous and starting a cache line (strictly: even the strides of dimensions of size 1 must match)."""
     apart = a.stride(0) * a.element_size() if a.shape[0] > 1 else 0
     if a.stride()[1:] != (a.shape[2], 1) or (apart | a.data_ptr()) % _LINE:
         rows, n, m = a.shape

@@ -12,8 +12,8 @@ from torch.nn.functional import pad
 from robaudit.numerics.normal import normal_cdf, normal_hazard
 from robaudit.numerics.rowwise import fold
 
-_LEAST_VARIANCE = 1e-8  # conditional variance of a variable that the earlier ones determine
-_LOOKS = 8  # variables between checks whether any row needs more: on CUDA each check synchronises
+_LEAST_VARIANCE = 1e-8  # conditional variance of a variable determined by earlier variables
+_LOOKS = 8  # variables between checks for rows that need more: on CUDA each check synchronises
 _FAR = 40.0
 _SQRT_HALF = math.sqrt(0.5)
 
@@ -24,33 +24,33 @@ class OrderedFactor(NamedTuple):
     limit: Tensor  # (rows, width), over the conditional standard deviation; +inf beyond the rank
     slope: Tensor  # (rows, width, width), strictly lower triangular
     rank: Tensor  # (rows,), int64: number of variables that matter
-    estimate: Tensor  # (rows,): rough probability, each variable given truncated means; exact for rank 0 and 1
+    estimate: Tensor  # (rows,): rough probability, with each variable conditional on truncated means; exact for rank 0 and 1
     rest: Tensor  # (rows,): sum of Phi(-z_i) over all variables but the first
     omitted: Tensor  # (rows,): the same over those beyond the rank
 
 
 def ordered_factor(upper: Tensor, correlation: Tensor, truncation: float) -> OrderedFactor:
-    """Cholesky's factor of each correlation, the smallest limit first, up to the variables that hardly ever fail.
+    """The Cholesky factor of each correlation, the smallest limit first, up to the variables that hardly ever fail.
 
-    A row ends where the union bound on what follows is below half of `truncation` times the probability so far. A variable that the
-    earlier ones determine (a singular matrix) counts as having a conditional variance of 1e-8, which moves p by 2e-5 at most.
+    A row ends where the union bound on the remaining variables is below half of `truncation` times the probability so far. A variable
+    determined by earlier variables (a singular matrix) gets a conditional variance of 1e-8, which moves p by 2e-5 at most.
 
     Args:
         upper: limits z (rows, k), float64, above -inf.
         correlation: (rows, k, k), positive semi-definite with unit diagonal.
-        truncation: relative mass that may be left out; 0 leaves out only limits so high that Phi(-z) is zero.
+        truncation: relative mass that may be omitted; 0 omits only limits so high that Phi(-z) is zero.
 
     Returns:
-        The factor; on the CPU each row is a function of that row's inputs alone.
+        The factor; on the CPU each row depends only on its own inputs.
 
     Source:
         Genz and Bretz (2009), Computation of Multivariate Normal and t Probabilities, section 4.1.3.
     """
     rows, k = upper.shape
     limit, order = upper.sort(dim=-1, stable=True)
-    beyond = pad(normal_cdf(-limit).flip(-1).cumsum(-1).flip(-1), (0, 1))  # (rows, k + 1): mass of a variable and all after it
+    beyond = pad(normal_cdf(-limit).flip(-1).cumsum(-1).flip(-1), (0, 1))  # (rows, k + 1): mass of a variable and all later variables
     columns = upper.new_zeros(k, rows, k)  # by pivot
-    variance, mean = torch.ones_like(upper), torch.zeros_like(upper)  # given the pivots at their truncated means
+    variance, mean = torch.ones_like(upper), torch.zeros_like(upper)  # conditional on the pivots at their truncated means
     estimate, rank = torch.ones_like(upper[:, 0]), torch.zeros_like(order[:, 0])
     index = torch.arange(rows, device=upper.device)
     for i in range(k):
@@ -92,8 +92,8 @@ def separated_values(limit: Tensor, slope: Tensor, points: Tensor) -> Tensor:
     Args:
         limit: of an :class:`OrderedFactor` (rows, width).
         slope: its slopes (rows, width, width).
-        points: u, (width, points) in (0, 1). Their type sets the computation's: float32 is good to about 1e-5 of results above .001;
-            float64 has small relative errors everywhere.
+        points: u, (width, points) in (0, 1). Computed in their dtype: float32 has relative errors of about 1e-5 for results above
+            .001; float64 has small relative errors everywhere.
 
     Returns:
         (rows, points), float64.
@@ -103,7 +103,9 @@ def separated_values(limit: Tensor, slope: Tensor, points: Tensor) -> Tensor:
     """
     width, kind = limit.shape[1], points.dtype
     left = (limit.T * _SQRT_HALF).to(kind).unsqueeze(-1).repeat(1, 1, points.shape[1])  # t / sqrt 2: (width, rows, points)
-    slopes = slope.to(kind).permute(2, 1, 0).contiguous().unsqueeze(-1)  # by the variable that acts: (width, width, rows, 1)
+    slopes = (
+        slope.to(kind).permute(2, 1, 0).contiguous().unsqueeze(-1)
+    )  # by the variable acting on later variables: (width, width, rows, 1)
     product = torch.ones_like(left[0])
     phi, y = torch.empty_like(product), torch.empty_like(product)
     for i in range(width):

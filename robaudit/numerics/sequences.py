@@ -15,16 +15,16 @@ Floats = NDArray[np.float64]
 
 _CONCENTRATIONS = 30.0, 300.0, 3000.0
 _NEAR = 0.9  # weight of the prior on the deciding side
-_HALVINGS = 1130  # 2^-1074 is the smallest float, which has 53 bits; most ends take about 60
+_HALVINGS = 1130  # enough for any float: the smallest is 2^-1074, with 53 bits; most ends take about 60
 
 
 class Prior(NamedTuple):
     """A mixture of beta distributions over the probability: the prior of the mixture martingale.
 
-    The coverage holds for *any* prior that is fixed before the draws it is used on; a prior near the truth makes it narrower.
+    Coverage holds for *any* prior fixed before its draws; a prior near the truth gives narrower intervals.
 
     Attributes:
-        weights: positive, with sum 1, one per component.
+        weights: weight of each component, positive, with sum 1.
         a, b: parameters of each component, > 0: numbers, or arrays that broadcast against the counts.
     """
 
@@ -34,16 +34,16 @@ class Prior(NamedTuple):
 
 
 JEFFREYS = Prior((1.0,), (0.5,), (0.5,))
-"""Beta(1/2, 1/2): symmetric, and its loss against the best p in hindsight is at most log(n)/2 + log 2 wherever p lies (Krichevsky and
+"""Beta(1/2, 1/2): symmetric, with a loss of at most log(n)/2 + log 2 against the best p in hindsight, wherever p lies (Krichevsky and
 Trofimov 1981); Beta(1, 1) loses log(n) at 0 and 1, where most images are."""
 
 
 def prior_around(threshold: float) -> Prior:
     """A prior for deciding on which side of ``threshold`` a probability lies: Jeffreys' and betas around it, equally weighted.
 
-    A beta of concentration c, Beta(c threshold, c (1 - threshold)), loses about log(1 + n/c)/2 for not knowing p and 1/(1 + n/c) of
-    the evidence, Jeffreys' about log(n)/2: at n = 3 c to 100 c draws it is ahead. The three serve probabilities so near the threshold
-    that 100 to 300,000 draws are needed, Jeffreys' all others. The mixture costs each of the four log 4.
+    A beta with concentration c, Beta(c threshold, c (1 - threshold)), loses about log(1 + n/c)/2 for the unknown p and 1/(1 + n/c) of
+    the evidence, Jeffreys' prior about log(n)/2: the beta wins at n = 3 c to 100 c draws. The three betas serve probabilities so near
+    the threshold that 100 to 300,000 draws are needed; Jeffreys' prior serves all others. The mixture costs each component log 4.
 
     Args:
         threshold: in (0, 1).
@@ -55,7 +55,7 @@ def prior_around(threshold: float) -> Prior:
 
 
 def log_marginal(successes: ArrayLike, failures: ArrayLike, prior: Prior = JEFFREYS) -> Floats:
-    """log of the prior's probability of one sequence of S successes and F failures: log sum_k w_k B(a_k + S, b_k + F) / B(a_k, b_k).
+    """log probability under the prior of a sequence with S successes and F failures: log sum_k w_k B(a_k + S, b_k + F) / B(a_k, b_k).
 
     Args:
         successes, failures: S and F, any shapes that broadcast.
@@ -67,24 +67,24 @@ def log_marginal(successes: ArrayLike, failures: ArrayLike, prior: Prior = JEFFR
     from scipy.special import betaln
 
     s, f = np.broadcast_arrays(np.asarray(successes, dtype=np.float64), np.asarray(failures, dtype=np.float64))
-    found: Floats = np.full(s.shape, -np.inf)
+    total: Floats = np.full(s.shape, -np.inf)
     for weight, a, b in zip(prior.weights, prior.a, prior.b, strict=True):
-        found = np.logaddexp(found, np.log(weight) + betaln(np.add(a, s), np.add(b, f)) - betaln(a, b))
-    return found
+        total = np.logaddexp(total, np.log(weight) + betaln(np.add(a, s), np.add(b, f)) - betaln(a, b))
+    return total
 
 
 def confidence_sequence(
     successes: ArrayLike, failures: ArrayLike, confidence: float = 0.95, prior: Prior = JEFFREYS
 ) -> tuple[Floats, Floats]:
-    """The interval {p : M_t(p) < 1/(1 - confidence)}: it holds the truth *at all times t at once* with at least this probability.
+    """The interval {p : M_t(p) < 1/(1 - confidence)}: it contains the truth *at all times t at once* with at least this probability.
 
-    log M_t(p) = :func:`log_marginal` - S log p - F log(1 - p). Under p, M_t is a nonnegative martingale that starts at 1: the chance that
-    it ever reaches 1/a is at most a (Ville). One may look after every draw and stop by any rule. log M_t is convex in p with its least
-    value, at most 0, at S/(S + F): the set is an interval around it; each end is bisected to the last bit and rounded outwards. The
-    bounds use the current counts alone; intersecting them over time would also cover, but could exclude the estimate itself.
+    log M_t(p) = :func:`log_marginal` - S log p - F log(1 - p). Under p, M_t is a nonnegative martingale that starts at 1: the probability
+    that it ever reaches 1/a is at most a (Ville). So you may look after every draw and stop by any rule. log M_t is convex in p with its
+    minimum, at most 0, at S/(S + F): the set is an interval around S/(S + F); each end is bisected to the last bit and rounded outwards.
+    The bounds use only the current counts; intersecting them over time would also cover, but could exclude the estimate itself.
 
     Args:
-        successes, failures: S and F >= 0, any shapes that broadcast. Neither: [0, 1].
+        successes, failures: S and F >= 0, any shapes that broadcast. Without any count: [0, 1].
         confidence: in (0, 1).
         prior: over the probability of a success, chosen before these draws.
 
@@ -104,10 +104,10 @@ def confidence_sequence(
 def deciding_sequence(successes: ArrayLike, failures: ArrayLike, threshold: float, confidence: float = 0.95) -> tuple[Floats, Floats]:
     """A confidence sequence that soon lies wholly on one side of ``threshold``.
 
-    Any family of martingales, one for each p, makes a confidence sequence. Here the p below the threshold share a prior with nine
-    tenths of its weight above it, and those from the threshold on one with nine tenths below: the evidence goes to the deciding side.
-    Both are :func:`prior_around`, each component cut in two at the threshold. The price is a wider far end. An interval that lies
-    wholly above begins, as a rule, at the threshold itself; one that lies wholly below ends one float before it.
+    Any family of martingales, one for each p, gives a confidence sequence. Here all p below the threshold share a prior with nine
+    tenths of its weight above the threshold, and all other p a prior with nine tenths below: the evidence goes to the deciding side.
+    Both are :func:`prior_around`, each component cut in two at the threshold. The price is a wider far end. An interval
+    wholly above usually starts at the threshold itself; an interval wholly below ends at the float before it.
 
     Args:
         successes, failures: S and F >= 0, any shapes that broadcast.
@@ -115,7 +115,7 @@ def deciding_sequence(successes: ArrayLike, failures: ArrayLike, threshold: floa
         confidence: in (0, 1).
 
     Returns:
-        (lower, upper), float64, of the broadcast shape, the smallest interval that holds every p not rejected.
+        (lower, upper), float64, of the broadcast shape, the smallest interval that contains every p not rejected.
 
     Raises:
         ValueError: negative counts, or confidence outside (0, 1).
@@ -131,7 +131,7 @@ def deciding_sequence(successes: ArrayLike, failures: ArrayLike, threshold: floa
 
 
 def deciding_marginals(s: Floats, f: Floats, threshold: float) -> tuple[Floats, Floats]:
-    """:func:`log_marginal` under the prior for the p below the threshold, and under that for the others."""
+    """:func:`log_marginal` under the prior for p below the threshold, and under the prior for the other p."""
     from scipy.special import betainc, betaincc, betaln
 
     over, under = np.full(s.shape, -np.inf), np.full(s.shape, -np.inf)  # every component cut at the threshold, each part with mass 1
@@ -148,8 +148,8 @@ def _log(x: Floats) -> Floats:
     """log x of each number separately (NumPy's may vectorise neighbours); -inf below 1e-300."""
     from scipy.special import xlogy
 
-    found: Floats = np.where(x > 1e-300, xlogy(1.0, np.maximum(x, 1e-300)), -np.inf)
-    return found
+    log: Floats = np.where(x > 1e-300, xlogy(1.0, np.maximum(x, 1e-300)), -np.inf)
+    return log
 
 
 def _checked(successes: ArrayLike, failures: ArrayLike, confidence: float) -> tuple[Floats, Floats]:
@@ -162,7 +162,7 @@ def _checked(successes: ArrayLike, failures: ArrayLike, confidence: float) -> tu
 
 
 def _ends(s: Floats, f: Floats, least: Floats) -> tuple[Floats, Floats]:
-    """Where the log-likelihood falls to ``least``, on both sides of S/(S + F)."""
+    """The points on both sides of S/(S + F) where the log-likelihood falls to ``least``."""
     rest = _lower_end(f, s, least)
     upper = 1.0 - rest
     upper = np.where(1.0 - upper > rest, np.nextafter(upper, 2.0), upper)  # rounded outwards: the difference upper - 1 is exact
@@ -170,7 +170,7 @@ def _ends(s: Floats, f: Floats, least: Floats) -> tuple[Floats, Floats]:
 
 
 def _lower_end(s: Floats, f: Floats, least: Floats) -> Floats:
-    """The largest p found below s/(s + f) whose log-likelihood is at most ``least``."""
+    """The largest p below s/(s + f) with a log-likelihood of at most ``least``, by bisection."""
     outside, inside = np.zeros(s.shape), np.divide(s, s + f, out=np.zeros(s.shape), where=s + f > 0)
     for _ in range(_HALVINGS):
         middle = 0.5 * (outside + inside)
@@ -184,5 +184,5 @@ def _lower_end(s: Floats, f: Floats, least: Floats) -> Floats:
 def _log_likelihood(s: ArrayLike, f: ArrayLike, p: ArrayLike) -> Floats:
     from scipy.special import xlog1py, xlogy
 
-    found: Floats = xlogy(s, p) + xlog1py(f, np.negative(p))
-    return found
+    value: Floats = xlogy(s, p) + xlog1py(f, np.negative(p))
+    return value

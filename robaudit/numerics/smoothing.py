@@ -1,8 +1,8 @@
-"""Certified radii of a majority vote under noise, from the probability of its class.
+"""Certified radii of a majority vote under noise, from the probability of the majority class.
 
-The smoothed class at x is the class c with the largest P_c(x) = P[f(x + e) = c]. If P_c(x) >= p > 1/2, no perturbation of a norm below
-R(p) brings P_c to 1/2, for any f. :class:`Theorem` holds R for the three kinds of noise with a closed form, and each is tight: some f
-with P_c(x) = p loses its majority just beyond. p is bounded from below by a count of draws (:func:`p_lower`).
+The smoothed class at x is the class c with the largest P_c(x) = P[f(x + e) = c]. If P_c(x) >= p > 1/2, no perturbation of norm below
+R(p) brings P_c to 1/2, for any f. :class:`Theorem` gives R for the three kinds of noise with a closed form; each is tight: some f
+with P_c(x) = p loses its majority just beyond R. A count of draws bounds p from below (:func:`p_lower`).
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ Floats = NDArray[np.float64]
 EARLY = 0.1
 """The share of alpha spent on answers before the last draw."""
 
-_NO_HOPE = 1e-4  # chance that all draws would answer yes, below which a question is answered no
+_NO_HOPE = 1e-4  # a question is answered no if all draws would answer yes with a smaller probability
 
 
 @dataclass(frozen=True, slots=True)
 class Theorem:
-    """The radius that a probability above 1/2 certifies under one kind of noise.
+    """The radius that a probability above 1/2 certifies under a kind of noise.
 
     Attributes:
-        norm: of the perturbations.
-        unit_radius: p in [1/2, 1] -> the radius where the noise has the scale 1.
-        unit_probability: its inverse; above 1 if no probability suffices.
-        scale: the noise's scale per unit of level.
+        norm: norm of the perturbations.
+        unit_radius: p in [1/2, 1] -> the radius under noise of scale 1.
+        unit_probability: inverse of ``unit_radius``; above 1 if no probability suffices.
+        scale: scale of the noise per unit of level.
     """
 
     norm: Literal["l1", "l2"]
@@ -42,11 +42,11 @@ class Theorem:
     scale: float = 1.0
 
     def radius(self, p: float, level: float) -> float:
-        """The certified radius; 0 where p is at most 1/2."""
+        """The certified radius; 0 if p is at most 1/2."""
         return self.scale * level * self.unit_radius(p) if p > 0.5 else 0.0
 
     def probability(self, radius: float, level: float) -> float:
-        """The smallest p that certifies a radius >= 0; above 1 where none does."""
+        """The smallest p that certifies a radius >= 0; above 1 if no probability does."""
         return self.unit_probability(radius / (self.scale * level))
 
 
@@ -76,7 +76,7 @@ Source: Lee, Yuan, Chang and Jaakkola 2019, Tight certificates of adversarial ro
 """
 
 LAPLACE = Theorem("l1", lambda p: -math.log(2.0 * (1.0 - p)) if p < 1.0 else math.inf, lambda r: 1.0 - 0.5 * math.exp(-r), math.sqrt(0.5))
-"""Independent Laplace variables of standard deviation sigma, of the scale b = sigma / sqrt 2: R = -b log(2 (1 - p)) in l1.
+"""Independent Laplace variables of standard deviation sigma, with scale b = sigma / sqrt 2: R = -b log(2 (1 - p)) in l1.
 
 Source: Teng, Lee and Yuan 2020, l1 adversarial robustness certificates: a randomized smoothing approach, with p_B = 1 - p_A.
 """
@@ -102,12 +102,12 @@ def p_lower(kept: ArrayLike, draws: ArrayLike, alpha: float) -> Floats:
     k, n = np.broadcast_arrays(np.asarray(kept, dtype=np.float64), np.asarray(draws, dtype=np.float64))
     if not (np.all(k >= 0) and np.all(k <= n) and np.all(n >= 1) and 0.0 < alpha < 1.0):
         raise ValueError("p_lower: needs 0 <= kept <= draws, draws >= 1 and alpha between 0 and 1")
-    inside: Floats = betaincinv(np.maximum(k, 1.0), n - k + 1.0, alpha)  # the clamp only feeds what np.where throws away
+    inside: Floats = betaincinv(np.maximum(k, 1.0), n - k + 1.0, alpha)  # the clamp only affects values that np.where discards
     return np.where(k == 0, 0.0, np.where(k == n, alpha ** (1.0 / n), inside))
 
 
 def largest_radius(theorem: Theorem, level: float, draws: int, alpha: float) -> float:
-    """The largest radius that can be certified: every draw keeps the class."""
+    """The largest radius that can be certified, if every draw keeps the class."""
     return theorem.radius(float(p_lower(draws, draws, alpha)), level)
 
 
@@ -125,7 +125,7 @@ def last_alpha(alpha: float) -> float:
 
 
 def needed(theorem: Theorem, level: float, radius: float, draws: int, alpha: float) -> int | None:
-    """The smallest k of n draws that certifies a radius > 0; None where n of n do not."""
+    """The smallest count k of n draws that certifies a radius > 0; None if all n do not suffice."""
     if largest_radius(theorem, level, draws, alpha) < radius:
         return None
     few, enough = 0, draws
@@ -140,25 +140,26 @@ def needed(theorem: Theorem, level: float, radius: float, draws: int, alpha: flo
 class Question:
     """Decide whether the certified radius is at least r, after some of the draws, at the latest after all n.
 
-    *Yes* before the last draw, where a confidence sequence at level alpha / 10 (:func:`robaudit.numerics.sequences.deciding_sequence`)
-    lies above the probability p* that r takes; otherwise at the last draw, by Clopper-Pearson at 9/10 alpha, whose answer may be certain
-    before because enough draws have kept the class. *No*, where it is nearly certain that the last draw would say so.
+    *Yes* before the last draw, if a confidence sequence at level alpha / 10 (:func:`robaudit.numerics.sequences.deciding_sequence`)
+    lies above the probability p* that r requires; otherwise at the last draw, by Clopper-Pearson at 9/10 alpha, which may be certain
+    earlier because enough draws have kept the class. *No*, if it is nearly certain that the last draw would say no.
 
-    The reported lower bound is above p with probability at most alpha, for any n, r and times of the looks. The sequence
-    is above p at *any* time with probability alpha / 10 at most (Ville), and the bound at the last draw with probability 9/10 alpha. What
-    is reported is one of these two, or the second with all missing draws counted as lost, which is smaller still. So the time
-    at which one stops may depend on everything, and stopping for *no* in particular needs no proof.
+    The reported lower bound is above p with probability at most alpha, for any n, r and times of the looks: the sequence
+    is above p at *any* time with probability alpha / 10 at most (Ville), and the bound at the last draw with probability 9/10 alpha. The
+    reported bound is one of these two, or the second with all missing draws counted as lost, which is smaller still. So the stopping
+    time may depend on everything, and stopping for *no* in particular needs no proof.
 
-    It costs answers, though. An image is given up once P[K >= k* - k] <= 1e-4 for K ~ Binomial(n - t, U), where U is the upper end of the
-    sequence and k* the count that the last draw asks for. P[yes at the last draw | the first t draws] is a martingale, so the chance that
-    an image is given up which the last draw would have certified is at most 1e-4, and alpha / 10 for a U that is too small.
+    Stopping for *no* may lose a certificate, though. An image is given up once P[K >= k* - k] <= 1e-4 for K ~ Binomial(n - t, U), where U
+    is the upper end of the sequence and k* the count that the last draw requires. P[yes at the last draw | the first t draws] is a
+    martingale, so an image that the last draw would have certified is given up with probability at most 1e-4, plus alpha / 10 for a U
+    that is too small.
 
     Args:
-        theorem: for the noise.
-        level: of the noise.
+        theorem: the theorem for the noise.
+        level: the noise level.
         radius: r > 0.
         draws: n.
-        alpha: of the certificate.
+        alpha: the error probability of the certificate.
     """
 
     theorem: Theorem
@@ -197,17 +198,17 @@ class Question:
 
         Args:
             kept: draws that kept the class (n,).
-            draws: so far.
+            draws: number of draws so far.
 
         Returns:
-            Whether each stops (n,), and then its lower bound of p and its certified radius (n,); it is at least r where that is certain.
+            Whether each image stops (n,), its lower bound of p, and its certified radius (n,), at least r if that is certain.
         """
         lower, upper = deciding_sequence(kept, draws - kept, self._p, 1.0 - EARLY * self.alpha)
         least = p_lower(kept, self.draws, self._last)  # if all others are lost
         early, certain = lower >= self._p, kept >= self.needed
         stop = early | certain | (draws >= self.draws) | self._hopeless(kept, draws, upper)
         p = np.maximum(lower, least)
-        radius = np.array([self.theorem.radius(one, self.level) for one in p.tolist()])
+        radius = np.array([self.theorem.radius(bound, self.level) for bound in p.tolist()])
         return stop, p, np.where(early, np.where(p > self._p, np.maximum(radius, self.radius), self.radius), radius)
 
     def _hopeless(self, kept: Floats, draws: int, upper: Floats) -> NDArray[np.bool_]:
@@ -216,6 +217,6 @@ class Question:
         left, lacking = self.draws - draws, self.needed - kept
         if left <= 0:
             return np.ones(kept.shape, dtype=np.bool_)
-        chance = betainc(np.maximum(lacking, 1.0), np.maximum(left - lacking + 1.0, 1.0), np.clip(upper, 0.0, 1.0))
-        hopeless: NDArray[np.bool_] = (lacking > left) | ((lacking > 0) & (chance <= _NO_HOPE))
+        probability = betainc(np.maximum(lacking, 1.0), np.maximum(left - lacking + 1.0, 1.0), np.clip(upper, 0.0, 1.0))
+        hopeless: NDArray[np.bool_] = (lacking > left) | ((lacking > 0) & (probability <= _NO_HOPE))
         return hopeless

@@ -1,6 +1,6 @@
 """The largest noise level at which a probability stays above a threshold, with draws shared by all levels.
 
-Only NumPy and scipy.special are used, and nothing is drawn here: a search requests results by draw number.
+Only NumPy and scipy.special are used. The search draws nothing itself: it requests results by draw number.
 """
 
 from __future__ import annotations
@@ -18,44 +18,44 @@ Ints = NDArray[np.int64]
 T = TypeVar("T")
 
 KEPT = -1
-"""The result of a draw that keeps the class; any other is the number of the class that it flips to."""
+"""The result of a draw that keeps the class; any other result is the class that it flips to."""
 
 CONFIDENCE = 0.95
-_EARLY, _MAIN = 0.1, 0.8  # shares of the 5 %: of all early looks together; of each main look from the rest
+_EARLY, _MAIN = 0.1, 0.8  # shares of the 5 %: all early looks together; each main look, of the rest
 _GROWTH, _EARLY_GROWTH, _FEWEST = 2, 4, 160
-_ROWS = 8  # draws are requested in multiples of 8: instead of padding, a pass checks inferred results
+_ROWS = 8  # draws are requested in multiples of 8: a pass checks inferred results instead of padding
 _SCAN, _LOCATE = 16, 32
-_MARGIN = 1.6  # draws of the first main look, in those whose mean width is as asked: nine in ten searches end there
-_FIXED, _EACH = 500, 1.8  # passes of a search: fixed, and per draw of its last look
-_FINE, _COARSE = 16, 1.1  # ends are found to a sixteenth of the tolerance; on the way to 10 %
-_STEEPEST = 0.3  # or of so much of the width on a linear model, where that is more: passes are short
-_CHECKED = 0.1  # share of the inferred results at both ends of the interval that are looked at after all
+_MARGIN = 1.6  # draws of the first main look, relative to the draws that give the requested mean width: nine in ten searches end there
+_FIXED, _EACH = 500, 1.8  # passes of a search: a fixed number, and per draw of the last look
+_FINE, _COARSE = 16, 1.1  # ends are located to a sixteenth of the tolerance; before that to 10 %
+_STEEPEST = 0.3  # or of this share of the width on a linear model, if that is more: saves passes
+_CHECKED = 0.1  # share of the inferred results that are checked at both ends of the interval
 _NON_MONOTONE = 0.05
 _LOWER, _LOWER_DRAWS, _LOWER_ALPHA = (0.5, 0.25), 32, 1e-3
 _OCTAVES = 13
 
 
 class DrawRequest(NamedTuple):
-    """Draws whose results are wanted at a level: their numbers (n,), ascending."""
+    """A request for the results of draws at a level, by their numbers (n,), ascending."""
 
     level: float
     draws: Ints
 
 
 Steps = Generator[DrawRequest, Ints, T]
-"""A computation that yields what it asks for, is sent the results in the same order, and returns a T."""
+"""A computation that yields requests, is sent their results in order, and returns a T."""
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """An analysis after a number of draws, at which the search may end.
+    """An analysis after n draws that may end the search.
 
     Attributes:
         draws: n.
-        alpha: the chance that it is wrong.
+        alpha: probability that its interval is wrong.
         main: whether the interval is expected to be narrow enough; earlier looks end only easy searches.
-        few, many: at a level where P[flip] is exactly 1 - p, at most ``few`` flips have a chance of alpha/2 at most, and so have
-            ``many`` or more; -1 and n + 1 if there is no such number.
+        few, many: at a level where P[flip] is exactly 1 - p, ``few`` or fewer flips have probability at most alpha/2, and so have
+            ``many`` or more; -1 and n + 1 if no number qualifies.
     """
 
     draws: int
@@ -90,16 +90,16 @@ class SearchPlan:
 
     @property
     def flips(self) -> float:
-        """P[flip] at the level sought."""
+        """P[flip] at the tolerance."""
         return 1.0 - self.level
 
     @cached_property
     def looks(self) -> tuple[Look, ...]:
         """All looks, fixed before the first draw; their alphas sum to less than 5 %.
 
-        The first main look has 1.6 times the draws that on average make an interval of the asked width on a linear model with two
-        classes, for which dp / d ln level = -z phi(z), z = Phi^-1(p); each later one twice as many. Early looks prepare the next, and
-        end searches where p falls steeply, or does not cross the threshold between the smallest level and the largest.
+        The first main look has 1.6 times the draws that on average give the requested width on a linear model with two
+        classes, for which dp / d ln level = -z phi(z), z = Phi^-1(p); each later look has twice as many. Early looks prepare the next look,
+        and end searches if p falls steeply, or does not cross the threshold between the smallest level and the largest.
         """
         from scipy.special import ndtri
 
@@ -107,18 +107,18 @@ class SearchPlan:
         main = alpha * (1.0 - _EARLY) * _MAIN
         deviations = float(-ndtri(main / 2))
         draws = _MARGIN * self._per_square_deviation * (2 * deviations / math.log1p(self.tolerance)) ** 2
-        first = _eights(max(_FEWEST, min(draws, (self.most - _FIXED) / _EACH)))
-        early = [n for k in range(20, 0, -1) if (n := _eights(first / _EARLY_GROWTH**k)) >= _FEWEST]
+        first = _round_up(max(_FEWEST, min(draws, (self.most - _FIXED) / _EACH)))
+        early = [n for k in range(20, 0, -1) if (n := _round_up(first / _EARLY_GROWTH**k)) >= _FEWEST]
         share = alpha * _EARLY / max(1, len(early))
-        found = [Look(n, share, False, *critical_counts(n, self.flips, share / 2)) for n in early]
+        looks = [Look(n, share, False, *critical_counts(n, self.flips, share / 2)) for n in early]
         n = first
-        while not found or not found[-1].main or _FIXED + _EACH * n <= self.most:
-            found.append(Look(n, main, True, *critical_counts(n, self.flips, main / 2)))
+        while not looks or not looks[-1].main or _FIXED + _EACH * n <= self.most:
+            looks.append(Look(n, main, True, *critical_counts(n, self.flips, main / 2)))
             n, main = n * _GROWTH, main * (1.0 - _MAIN)
-        return tuple(found)
+        return tuple(looks)
 
     def usual_width(self, look: Look) -> float:
-        """The mean width of the interval of a look on a linear model, in ln level."""
+        """The mean width of a look's interval on a linear model, in ln level."""
         from scipy.special import ndtri
 
         return -2.0 * float(ndtri(look.alpha / 2)) * math.sqrt(self._per_square_deviation / look.draws)
@@ -130,7 +130,7 @@ class SearchPlan:
 
     @property
     def _per_square_deviation(self) -> float:
-        """p (1 - p) / (z phi(z))^2: the variance of ln T from one draw on a linear model."""
+        """p (1 - p) / (z phi(z))^2: the variance of ln T from a single draw on a linear model."""
         from scipy.special import ndtri
 
         z = float(ndtri(self.level))
@@ -138,15 +138,15 @@ class SearchPlan:
 
 
 def critical_counts(draws: int, share: float, tail: float) -> tuple[int, int]:
-    """The most flips that are too few for this share, and the fewest that are too many.
+    """The most flips that are too few for a share, and the fewest that are too many.
 
     Args:
         draws: n.
         share: P[flip] under the hypothesis.
-        tail: the largest chance of each.
+        tail: largest probability of each.
 
     Returns:
-        (largest k with P[B <= k] <= tail, or -1; smallest k with P[B >= k] <= tail, n + 1 if there is none), B ~ Binomial(n, share).
+        (largest k with P[B <= k] <= tail, or -1; smallest k with P[B >= k] <= tail, or n + 1), B ~ Binomial(n, share).
     """
     from scipy.special import bdtr, bdtrc
 
@@ -161,19 +161,19 @@ class Tolerance:
     """The level at which p crosses the threshold.
 
     Attributes:
-        value: the level of the crossing; the cap if p is above the threshold there, 0 if it is below at the smallest level searched.
-        lower, upper: 95 % interval; the upper end is infinite where p at the cap is above the threshold, or undecided.
+        value: the level of the crossing; the cap if p is above the threshold at the cap, 0 if p is below at the smallest level searched.
+        lower, upper: 95 % interval; the upper end is infinite if p at the cap is above the threshold, or undecided.
         censored: whether p at the cap is above the threshold.
-        reached: whether the interval, as far as it lies between the smallest level and the cap, is as narrow as asked; false where
+        reached: whether the interval, cut to the range from the smallest level to the cap, is as narrow as requested; false if
             ``most`` came first, or draws are non-monotone.
         non_monotone: more than a twentieth of the checked inferred results were wrong; no narrower interval is tried.
-        std_error: of the value, None at an end of the range.
+        std_error: standard error of the value, None at an end of the range.
         samples: draws behind the interval.
-        passes: results asked for.
+        passes: number of results requested.
         checked: number of inferred results that were checked.
-        reversals: how many of them were wrong.
-        falls_at: a level at most half the lower end at which p is below the threshold, too; None: none was seen.
-        flips_to: the class of most flips up to the upper end, None without any.
+        reversals: number of checked results that were wrong.
+        falls_at: a level of at most half the lower end where p is also below the threshold; None if none was seen.
+        flips_to: the class of most flips up to the upper end, None without flips.
     """
 
     value: float
@@ -192,23 +192,24 @@ class Tolerance:
 
 
 def find_tolerance(plan: SearchPlan) -> Steps[Tolerance]:
-    """The level at which P[draw j keeps the class at this level] falls below ``plan.level``, as a computation that asks for results.
+    """The level at which P[draw j keeps the class at this level] falls below ``plan.level``, as a computation that requests results.
 
-    Draw j has the same random variables at every level. Write T_j for the level at which it flips: if each draw flips once,
-    P[keep at t] = P[T > t], the tolerance t* is the (1 - p)-quantile of T, and of n draws the order statistics T_(few + 1) and T_(many)
-    hold it: B = #{j: T_j <= t*} is Binomial(n, 1 - p), and t* lies outside only if B <= few or B >= many, whose chance is alpha. No
-    choice of levels enters. The looks are at numbers of draws fixed beforehand, and their alphas sum to 5 %: it may end at any.
+    Draw j has the same random variables at every level. Let T_j be the level at which it flips: if each draw flips once,
+    P[keep at t] = P[T > t], the tolerance t* is the (1 - p)-quantile of T, and the order statistics T_(few + 1) and T_(many) of n draws
+    enclose it: B = #{j: T_j <= t*} is Binomial(n, 1 - p), and t* lies outside only if B <= few or B >= many, with probability at most
+    alpha. This does not depend on the choice of levels. The looks have fixed numbers of draws, and their alphas sum to 5 %, so the search
+    may end at any look.
 
-    An order statistic takes few results: a draw kept at a level is inferred to be kept at all lower ones. All n draws are made only at
-    a level a little above t*; further down, those alone that flipped there, about 1 - p of them.
+    An order statistic takes few results: a draw that keeps the class at a level is inferred to keep it at all lower levels. All n draws
+    are computed only at a level slightly above t*; at lower levels only the draws that flipped there, a share of about 1 - p.
 
-    Where a draw may flip back, the chance that few or many draws flip at t* is alpha all the same, so the interval still holds if the
-    *number* of flips passes the two bounds once each as the level rises. But results that were inferred may be wrong then: a share of
-    them is checked at both ends, and if one is wrong, all are, and the ends move outwards until the flips seen there are at most ``few``
-    and at least ``many``. (A tenth of the results misses 30 wrong ones in 4 % of the cases.)
+    If draws may flip back, few or many draws still flip at t* with probability at most alpha, so the interval still holds if the
+    *number* of flips passes each of the two bounds only once as the level rises. But inferred results may then be wrong: a share of
+    them is checked at both ends; if any is wrong, all are checked, and the ends move outwards until the flips seen there are at most
+    ``few`` and at least ``many``. (A check of a tenth of the results misses 30 wrong results in 4 % of the cases.)
 
-    If p itself crosses the threshold more than once, the value is the first crossing from below as far as 16 draws at octaves from
-    the smallest level on can tell. 32 draws at a half and at a quarter of the lower end are checked for p below the threshold.
+    If p itself crosses the threshold more than once, the value is the first crossing from below, as far as 16 draws at octaves from
+    the smallest level on can tell. 32 draws at a half and at a quarter of the lower end check for p below the threshold.
 
     Args:
         plan: the search.
@@ -223,36 +224,36 @@ def find_tolerance(plan: SearchPlan) -> Steps[Tolerance]:
 
 
 def run_all(searches: Sequence[Steps[T]], answer: Callable[[Sequence[int], Sequence[DrawRequest]], Sequence[Ints]]) -> list[T]:
-    """Run searches in parallel, so that their draws share passes.
+    """Run searches side by side, so that their draws share passes.
 
     Args:
         searches: computations that request results.
-        answer: (indices of the requesting searches, their requests) -> results of each.
+        answer: (indices of the requesting searches, their requests) -> results of each request.
 
     Returns:
         Their return values, in order.
     """
-    found: dict[int, T] = {}
-    asks: dict[int, DrawRequest] = {}
+    returned: dict[int, T] = {}
+    requests: dict[int, DrawRequest] = {}
 
     def advance(index: int, results: Ints | None) -> None:
         try:
-            asks[index] = next(searches[index]) if results is None else searches[index].send(results)
+            requests[index] = next(searches[index]) if results is None else searches[index].send(results)
         except StopIteration as end:
-            found[index] = end.value
+            returned[index] = end.value
 
     for index in range(len(searches)):
         advance(index, None)
-    while asks:
-        open_ones, asks_now = list(asks), list(asks.values())
-        asks.clear()
-        for index, results in zip(open_ones, answer(open_ones, asks_now), strict=True):
+    while requests:
+        waiting, current = list(requests), list(requests.values())
+        requests.clear()
+        for index, results in zip(waiting, answer(waiting, current), strict=True):
             advance(index, results)
-    return [found[index] for index in range(len(searches))]
+    return [returned[index] for index in range(len(searches))]
 
 
-class _SpentError(Exception):
-    """The passes do not suffice for the next request."""
+class _OutOfPassesError(Exception):
+    """The remaining passes do not suffice for the next request."""
 
 
 class _Ends(NamedTuple):
@@ -264,7 +265,7 @@ class _Ends(NamedTuple):
 
     @property
     def ratio(self) -> float:
-        """upper/lower; infinite where the lower end is 0."""
+        """upper/lower; infinite if the lower end is 0."""
         return self.upper / self.lower if self.lower > 0 else math.inf
 
 
@@ -281,7 +282,7 @@ class _Search:
         self.best: _Ends | None = None
 
     def run(self) -> Steps[Tolerance]:
-        """Scan, locate, look."""
+        """Scan the octaves, locate the threshold, and look until the interval is narrow enough."""
         falls_at = look = None
         try:
             yield from self._scan()
@@ -290,16 +291,16 @@ class _Search:
                 if (yield from self._look(look)):
                     break
             falls_at = yield from self._falls()
-        except _SpentError:
+        except _OutOfPassesError:
             if look is not None and (self.best is None or self.best.look != look):
-                ends = self._seen_at(look)  # of a look that was not completed
+                ends = self._seen_at(look)  # of an incomplete look
                 if self.best is None or (not self.reversals and ends.ratio < self.best.ratio):
                     self.best = ends
         return self._result(falls_at)
 
     def _scan(self) -> Steps[None]:
-        """Set the top to the first octave at which too many of 16 draws flip, or to the cap."""
-        self._more(_SCAN)
+        """Set the top to the first octave where too many of 16 draws flip, or to the cap."""
+        self._use_draws(_SCAN)
         enough = max(3, critical_counts(_SCAN, self.plan.flips, 0.01)[1])
         self.top = self.plan.floor
         while (yield from self._count(self.top)) < enough and self.top < self.plan.cap:
@@ -308,14 +309,14 @@ class _Search:
     def _locate(self) -> Steps[None]:
         """Lower the top to where the first look has many flips."""
         many = critical_counts(_LOCATE, self.plan.flips, 0.02)[1]
-        self._more(_LOCATE)
+        self._use_draws(_LOCATE)
         yield from self._raise_top(many)
         yield from self._bracket(many, _COARSE)
 
     def _look(self, look: Look) -> Steps[bool]:
-        """Whether the search ends with this look."""
+        """Analyse a look; return whether the search ends with it."""
         plan = self.plan
-        self._more(look.draws)
+        self._use_draws(look.draws)
         yield from self._raise_top(look.many)
         if self.seen.get(plan.cap, look.draws) <= look.few:
             self.best, self.value = _Ends(look, plan.cap, math.inf), plan.cap
@@ -339,7 +340,7 @@ class _Search:
         return _Ends(look, lower, upper)
 
     def _promising(self, look: Look) -> Steps[bool]:
-        """Whether this look may be narrow enough, by coarse brackets of both ends."""
+        """Whether a look may be narrow enough, by coarse brackets of both ends."""
         below, upper = yield from self._bracket(look.many, _COARSE)
         if upper <= self.plan.floor or look.few < 0:
             return False
@@ -380,7 +381,7 @@ class _Search:
         )
 
     def _falls(self) -> Steps[float | None]:
-        """The first of some lower levels at which enough draws flip to show that p is below the threshold."""
+        """The first of a few lower levels where enough draws flip to show that p is below the threshold."""
         from scipy.special import bdtrc
 
         lower = self.best.lower if self.best else 0.0
@@ -392,7 +393,7 @@ class _Search:
         return None
 
     def _checked(self, ends: _Ends) -> Steps[_Ends]:
-        """Check a share of the inferred results at both ends, or all of them if one was wrong."""
+        """Check a share of the inferred results at both ends, or all results if any was wrong."""
         look, lower, upper = ends
         step, every = 1.0 + self.plan.tolerance / _ROWS, np.arange(look.draws)
         before = self.reversals
@@ -410,9 +411,9 @@ class _Search:
     def _check(self, level: float) -> Steps[None]:
         """Check a share of the results inferred at the level."""
         inferred = np.flatnonzero((self.kept != level) & (self.flipped != level))
-        wanted = min(len(inferred), _eights(_CHECKED * len(inferred)))
+        wanted = min(len(inferred), _round_up(_CHECKED * len(inferred)))
         if wanted:
-            yield from self._ask(level, inferred[np.arange(wanted) * len(inferred) // wanted])
+            yield from self._request(level, inferred[np.arange(wanted) * len(inferred) // wanted])
 
     def _raise_top(self, many: int) -> Steps[None]:
         """Raise the top until ``many`` draws flip there, or to the cap."""
@@ -424,7 +425,7 @@ class _Search:
         """Levels (a, b] around the flip of this rank, b <= a * ratio: fewer draws flip at a, and at least ``rank`` at b.
 
         Returns:
-            (a, b); (0, floor) if ``rank`` flip at the smallest level, (cap, inf) if fewer do at the cap. The top becomes b.
+            (a, b); (0, floor) if ``rank`` draws flip at the smallest level, (cap, inf) if fewer flip at the cap. The top becomes b.
         """
         floor, cap = self.plan.floor, self.plan.cap
         for turn in range(200):
@@ -441,7 +442,7 @@ class _Search:
         return below, above
 
     def _guess(self, rank: int, below: float, above: float, margin: float, turn: int) -> float:
-        """A level inside (below, above), by the line through both in the coordinates where a linear model's is straight."""
+        """A level inside (below, above), by linear interpolation in coordinates that make a linear model straight."""
         place, high = self._place(rank), self._place(self.seen[above])
         if below == 0:
             return above * min(1 / margin, max(0.25, math.exp(place - high) / margin))
@@ -456,8 +457,8 @@ class _Search:
 
         return -math.log(max(0.05, float(ndtri(1 - (flips + 0.5) / (len(self.kept) + 1)))))
 
-    def _more(self, draws: int) -> None:
-        """Use ``draws`` draws from now on; the first ones are known."""
+    def _use_draws(self, draws: int) -> None:
+        """Use ``draws`` draws from now on; results of earlier draws stay known."""
         new = draws - len(self.kept)
         self.kept, self.flipped = np.append(self.kept, np.zeros(new)), np.append(self.flipped, np.full(new, np.inf))
         self.to = np.append(self.to, np.zeros(new, dtype=np.int64))
@@ -467,7 +468,7 @@ class _Search:
         """Flips at the level, inferred from other levels where possible."""
         unknown = np.flatnonzero((self.kept < level) & (self.flipped > level))
         if len(unknown):
-            yield from self._ask(level, unknown)
+            yield from self._request(level, unknown)
         self.seen[level] = int((self.flipped <= level).sum())
         return self.seen[level]
 
@@ -476,24 +477,24 @@ class _Search:
         unseen = (self.kept[draws] != level) & (self.flipped[draws] != level)
         flips: NDArray[np.bool_] = self.kept[draws] != level
         if unseen.any():
-            asked, results = yield from self._ask(level, draws[unseen])
-            flips[unseen] = (results != KEPT)[np.isin(asked, draws[unseen])]
+            requested, results = yield from self._request(level, draws[unseen])
+            flips[unseen] = (results != KEPT)[np.isin(requested, draws[unseen])]
         return flips
 
-    def _ask(self, level: float, draws: Ints) -> Steps[tuple[Ints, Ints]]:
-        """The results of these draws, and of a few inferred ones to fill a multiple of 8."""
+    def _request(self, level: float, draws: Ints) -> Steps[tuple[Ints, Ints]]:
+        """The results of these draws, and of a few inferred results to fill a multiple of 8."""
         others = np.setdiff1d(np.arange(len(self.kept)), draws, assume_unique=True)
         fill = min(len(others), -len(draws) % _ROWS)
         if fill:
             draws = np.sort(np.append(draws, others[np.arange(fill) * len(others) // fill]))
         if self.passes + len(draws) > self.plan.most:
-            raise _SpentError
+            raise _OutOfPassesError
         results = yield DrawRequest(level, draws)
         self.passes += len(draws)
         flips, kept, flipped = results != KEPT, self.kept[draws], self.flipped[draws]
-        told = (kept > level) | (flipped < level)
-        self.checked += int(told.sum())
-        self.reversals += int((told & (flips != (flipped < level))).sum())
+        inferred = (kept > level) | (flipped < level)
+        self.checked += int(inferred.sum())
+        self.reversals += int((inferred & (flips != (flipped < level))).sum())
         lowest = flips & (level < flipped)
         self.to[draws[lowest]] = results[lowest]
         self.flipped[draws[lowest]] = level
@@ -501,5 +502,6 @@ class _Search:
         return draws, results
 
 
-def _eights(number: float) -> int:
+def _round_up(number: float) -> int:
+    """Round up to a multiple of 8."""
     return _ROWS * math.ceil(number / _ROWS)

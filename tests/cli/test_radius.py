@@ -84,7 +84,7 @@ def test_a_share_of_the_steps_may_be_searched_within_the_pixels_alone(tmp_path: 
     [
         (without_noise("radius_exact"), "is not linear, and radius_exact needs it to be: its graph has the operation"),
         (without_noise("mc"), "the key 'noise' is missing, and mc needs it"),
-        (without_noise({"radius_attack": {"noise": "gaussian"}}), "radius_attack; noise: it has nothing to do with noise"),
+        (without_noise({"radius_attack": {"noise": "gaussian"}}), "radius_attack; noise: it uses no noise"),
         (without_noise({"radius_attack": {"cap": 0}}), "cap: got 0; must be greater than or equal to 0.000001"),
         (without_noise({"radius_attack": {"norm": "l1"}}), "norm"),
         (without_noise({"radius_attack": {"norm": ["l2", "l2"]}}), "give each norm once"),

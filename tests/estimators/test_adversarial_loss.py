@@ -146,6 +146,6 @@ def test_noise_without_a_limit_is_refused() -> None:
     with pytest.raises(SpecError) as caught:
         refuse_unfit([attack, replace(attack, at=sigma(0.1))], noises)
     assert str(caught.value) == (
-        "estimators: worst: cannot work with the noise gaussian: it has no limit that a search could keep to; "
+        "estimators: worst: cannot work with the noise gaussian: it is unbounded; "
         "use uniform or spatial noise, or limit worst to other noises (noise: [...], of uniform)"
     )

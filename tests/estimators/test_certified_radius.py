@@ -143,7 +143,7 @@ def test_it_abstains_where_no_class_has_a_majority() -> None:
     found = one(CertifiedRadius(samples=500), under(Gaussian(), 0.5, network, GREY))
     assert (found.value, found.lower, found.flips_to) == (0.0, 0.0, None)
     assert proof_of(found).label is None
-    assert "abstains: no class is sure of a majority" in found.note
+    assert "abstains: no class has a significant majority" in found.note
 
 
 def test_a_vote_for_another_class_than_that_of_the_clean_image() -> None:

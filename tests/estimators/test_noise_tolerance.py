@@ -245,7 +245,7 @@ def test_too_few_passes_are_said() -> None:
     [
         (Poisson(), {}, "fewer photons are more noise, and the search goes upwards"),
         (Corruption(name="fog"), {}, "its levels are whole numbers, and a tolerance lies between them"),
-        (Impulse(), {"cap": 2.0}, "cap 2 is none of its levels, 1e-06 to 1"),
+        (Impulse(), {"cap": 2.0}, "cap 2 is outside its levels, 1e-06 to 1"),
     ],
 )
 def test_refuses_noises_whose_level_is_no_scale(form: Noise, options: dict[str, float], why: str) -> None:
