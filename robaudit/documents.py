@@ -94,45 +94,45 @@ def json_values(value: Any, names: Names | None = None) -> Any:
         value: a result, or a part of one.
         names: of the classes, by index.
     """
-    made = value
+    result = value
     match value:
         case Enum():
-            made = value.value
+            result = value.value
         case float():
-            made = json_number(value)
+            result = json_number(value)
         case Quantity():
-            made = value.name
+            result = value.name
         case NoiseLevel():
-            made = value.document()
+            result = value.document()
         case Document():
-            made = value.document(names)
+            result = value.document(names)
         case Mapping():
-            made = {f"{key:g}" if isinstance(key, float) else json_values(key): json_values(one, names) for key, one in value.items()}
+            result = {f"{key:g}" if isinstance(key, float) else json_values(key): json_values(item, names) for key, item in value.items()}
         case tuple() | list():
-            made = json_values(value._asdict(), names) if hasattr(value, "_asdict") else [json_values(one, names) for one in value]
+            result = json_values(value._asdict(), names) if hasattr(value, "_asdict") else [json_values(item, names) for item in value]
         case _ if is_dataclass(value):
-            made = _object(value, names)
+            result = _object(value, names)
         case _ if hasattr(value, "tolist"):  # an array
-            made = json_values(value.tolist())
-    return made
+            result = json_values(value.tolist())
+    return result
 
 
 def _object(value: Any, names: Names | None) -> dict[str, Any]:
-    made: dict[str, Any] = {}
+    document: dict[str, Any] = {}
     for key, name in _members(type(value)):
-        one = json_values(attrgetter(name)(value), names)
-        made |= {key: one} if key else one
-    return with_names(made, names)
+        member = json_values(attrgetter(name)(value), names)
+        document |= {key: member} if key else member
+    return with_names(document, names)
 
 
 def _members(cls: Any) -> tuple[tuple[str, str], ...]:
     """Key and attribute of each member; the key is empty where the attribute's members take its place."""
-    found = []
+    members = []
     for text in getattr(cls, "members", "").split() or [field.name for field in fields(cls)]:
         key, _, name = text.rpartition("=")
         last = name.rpartition(".")[2]
-        found.append(("" if last in _COLUMNS or name.startswith("*") else key or last, name.removeprefix("*")))
-    return tuple(found)
+        members.append(("" if last in _COLUMNS or name.startswith("*") else key or last, name.removeprefix("*")))
+    return tuple(members)
 
 
 class _Member(NamedTuple):
@@ -146,13 +146,13 @@ def _schema_members(cls: Any) -> dict[str, _Member]:
         return {"noise": _Member(str), "level_name": _Member(LevelName), "level": _Member(float)}
     if not is_dataclass(cls):  # a typed dictionary
         return {key: _Member(hint) for key, hint in get_type_hints(cls).items()}
-    found = dict[str, _Member]()
+    schema = dict[str, _Member]()
     for key, path in _members(cls):
         member = reduce(lambda owner, name: _member(owner.type, name), path.split("."), _Member(cls))
-        found |= {key: member} if key else _schema_members(member.type)
-    for key in CLASSES & found.keys():
-        found[f"{key}_name"] = _Member(str | None)
-    return found
+        schema |= {key: member} if key else _schema_members(member.type)
+    for key in CLASSES & schema.keys():
+        schema[f"{key}_name"] = _Member(str | None)
+    return schema
 
 
 def _member(owner: Any, name: str) -> _Member:

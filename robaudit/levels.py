@@ -183,11 +183,11 @@ class LevelChoice:
     @staticmethod
     def joined(parts: Iterable[LevelChoice]) -> LevelChoice:
         """The choice of all parts together."""
-        some = list(parts)
+        choices = list(parts)
         return LevelChoice(
-            tuple(label for one in some for label in one.noises),
-            tuple(number for one in some for number in one.levels),
-            tuple(number for one in some for number in one.sigmas),
+            tuple(label for choice in choices for label in choice.noises),
+            tuple(number for choice in choices for number in choice.levels),
+            tuple(number for choice in choices for number in choice.sigmas),
         )
 
     def among(self, present: Iterable[NoiseLevel], where: str) -> list[NoiseLevel]:
@@ -198,23 +198,23 @@ class LevelChoice:
         Raises:
             RunError: a label or a number that none of them has.
         """
-        kept = list(dict.fromkeys(present))
+        matching = list(dict.fromkeys(present))
         for label in self.noises:
-            if label not in (names := dict.fromkeys(at.noise or NONE for at in kept)):
+            if label not in (names := dict.fromkeys(at.noise or NONE for at in matching)):
                 raise RunError(where, f"has no noise {label!r}", "it has " + ", ".join(names))
-        kept = [at for at in kept if not self.noises or (at.noise or NONE) in self.noises]
+        matching = [at for at in matching if not self.noises or (at.noise or NONE) in self.noises]
         for what, wanted in (("sigma", self.sigmas), ("level", self.levels)):
             if not wanted:
                 continue
-            able = [at for at in kept if (what == "level" and at.level is not None) or at.name is LevelName.SIGMA]
+            able = [at for at in matching if (what == "level" and at.level is not None) or at.name is LevelName.SIGMA]
             numbers = list(dict.fromkeys(at.level for at in able if at.level is not None))
             meant = [_nearest(number, numbers) for number in wanted]
             for number in meant:
                 if number not in numbers:
-                    named = ", ".join(map(str, numbers if all(at.usual for at in kept) else kept))
+                    named = ", ".join(map(str, numbers if all(at.usual for at in matching) else matching))
                     raise RunError(where, f"has no {what} {number}", f"it has {named}")
-            kept = [at for at in able if at.level in meant]
-        return kept
+            matching = [at for at in able if at.level in meant]
+        return matching
 
 
 def _nearest(number: float, present: Sequence[float]) -> float:

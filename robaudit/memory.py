@@ -30,7 +30,7 @@ _MESSAGES = re.compile(
 )
 
 
-def memory_limit(asked: int | Literal["auto"], share: float = 1.0) -> int:
+def memory_limit(requested: int | Literal["auto"], share: float = 1.0) -> int:
     """Bytes of main memory that this process may hold: what it holds now and four fifths of what is free, or those asked for.
 
     Call it after the model is loaded. What the machine and the control groups of the process leave free is never exceeded.
@@ -46,11 +46,11 @@ def memory_limit(asked: int | Literal["auto"], share: float = 1.0) -> int:
     give_back()
     held = used()
     free = int(share * min(psutil.virtual_memory().available, group_memory()))
-    room = int(_FREE_SHARE * free) if asked == "auto" else min(free, asked - held)
+    room = int(_FREE_SHARE * free) if requested == "auto" else min(free, requested - held)
     if room < _LEAST:
         remedy = f"give at least {size_text(math.ceil((1.2 * held + 4 * _LEAST) / 1e8) * 10**8)}"
-        if asked != "auto" and asked - held < _LEAST:
-            raise SpecError(f"--memory {size_text(asked)}", f"the process alone holds {size_text(held)}", remedy)
+        if requested != "auto" and requested - held < _LEAST:
+            raise SpecError(f"--memory {size_text(requested)}", f"the process alone holds {size_text(held)}", remedy)
         raise RobauditError("memory", f"{size_text(max(0, free))} are free beside the {size_text(held)} that the process holds", remedy)
     return held + room
 

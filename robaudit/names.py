@@ -91,16 +91,16 @@ class ResultName:
             return ResultName(text)
 
 
-def matches(name: str, asked: str) -> bool:
+def matches(name: str, wanted: str) -> bool:
     """Whether a name means a result: its own name, or its estimator's, which means all of the estimator's values."""
-    return str(ResultName.parse(asked)) in (name, ResultName.parse(name).estimator)
+    return str(ResultName.parse(wanted)) in (name, ResultName.parse(name).estimator)
 
 
 def series(names: Iterable[str]) -> dict[tuple[str, PartName], Sequence[tuple[float, str]]]:
     """The results that differ in a number alone, by estimator and what the number is: the numbers with their names, ascending."""
-    found: dict[tuple[str, PartName], dict[float, str]] = {}
+    groups: dict[tuple[str, PartName], dict[float, str]] = {}
     for name in names:
         parsed = ResultName.parse(name)
         if parsed.part is not None:
-            found.setdefault((parsed.estimator, parsed.part.name), {})[parsed.part.number] = name
-    return {key: sorted(numbers.items()) for key, numbers in found.items()}
+            groups.setdefault((parsed.estimator, parsed.part.name), {})[parsed.part.number] = name
+    return {key: sorted(numbers.items()) for key, numbers in groups.items()}

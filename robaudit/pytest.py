@@ -139,10 +139,10 @@ def _remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _inconclusive(given: str | None) -> str:
+def _inconclusive(argument: str | None) -> str:
     config = _current[-1].item.config if _current else None
     option, setting = (None, "fail") if config is None else (config.getoption(_OPTION, None), config.getini(_OPTION))
-    for where, value in (("inconclusive", given), ("--robaudit-inconclusive", option), (_OPTION, setting)):
+    for where, value in (("inconclusive", argument), ("--robaudit-inconclusive", option), (_OPTION, setting)):
         if value is not None:
             if value not in _CHOICES:
                 raise RobauditError(where, f"{value!r} is unknown", "fail, xfail or pass")

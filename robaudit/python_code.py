@@ -40,7 +40,7 @@ def user_function(target: str, folder: Path, refuse: Callable[[str, str], Robaud
             raise refuse(f"importing {module_name} raised {describe(error)}", "fix the module") from None
         for part in attribute.split("."):
             if not hasattr(value, part):
-                public = [name for name, one in getattr(value, "__dict__", {}).items() if callable(one) and not name.startswith("_")]
+                public = [name for name, member in getattr(value, "__dict__", {}).items() if callable(member) and not name.startswith("_")]
                 raise refuse(f"{module_name} has no function {attribute!r}", did_you_mean(part, public))
             value = getattr(value, part)
         if not callable(value):

@@ -63,18 +63,18 @@ class Checked:
         """
         cls: Any = type(self)
         for name, usual, optional, check in _checks(cls):
-            given: Any = getattr(self, name)
-            kind = type(given)
-            if (optional and given is None) or (kind is usual and -1.0 < given < LARGEST):
+            value: Any = getattr(self, name)
+            kind = type(value)
+            if (optional and value is None) or (kind is usual and -1.0 < value < LARGEST):
                 continue
-            if (checked := check(name, given)) is not given:
+            if (checked := check(name, value)) is not value:
                 object.__setattr__(self, name, checked)
 
     def document(self) -> dict[str, Any]:
         """The fields as JSON values, without those that have their default."""
         cls: Any = type(self)
         names, defaults, values = _fields(cls)
-        return {name: one for name, default, one in zip(names, defaults, values(self), strict=True) if one is not default}
+        return {name: value for name, default, value in zip(names, defaults, values(self), strict=True) if value is not default}
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,52 +254,52 @@ _Check = Callable[[str, Any], Any]
 @functools.cache
 def _fields(cls: type) -> tuple[tuple[str, ...], tuple[Any, ...], Callable[[Any], tuple[Any, ...]]]:
     """The names of the fields, their defaults, and what gets their values."""
-    names = tuple(one.name for one in fields(cls))
-    return names, tuple(one.default for one in fields(cls)), attrgetter(*names)
+    names = tuple(field.name for field in fields(cls))
+    return names, tuple(field.default for field in fields(cls)), attrgetter(*names)
 
 
 @functools.cache
 def _checks(cls: type) -> tuple[tuple[str, type, bool, _Check], ...]:
     """Of each field that holds numbers: name, type (object: always check), whether it may be None, and the check of an unusual value."""
     hints = get_type_hints(cls)
-    found = list[tuple[str, type, bool, _Check]]()
-    for one in fields(cls):
-        hint = hints[one.name]
+    checks = list[tuple[str, type, bool, _Check]]()
+    for member in fields(cls):
+        hint = hints[member.name]
         optional = type(None) in get_args(hint)
         inner = get_args(hint)[0] if optional else hint
         kind = get_origin(inner) or inner
         check = {int: _whole, float: _finite if optional else _number, tuple: _counts, Mapping: _numbers}.get(kind)
         if check is not None:
-            found.append((one.name, kind if kind in (int, float) else object, optional, check))
-    return tuple(found)
+            checks.append((member.name, kind if kind in (int, float) else object, optional, check))
+    return tuple(checks)
 
 
-def _whole(name: str, given: Any) -> int:
-    if not isinstance(given, Integral) or (whole := int(given)) < 0:
-        raise BrokenContractError(f"{name} is {shown(given)}, not a whole number, 0 or more")
-    return whole
+def _whole(name: str, value: Any) -> int:
+    if not isinstance(value, Integral) or (number := int(value)) < 0:
+        raise BrokenContractError(f"{name} is {shown(value)}, not a whole number, 0 or more")
+    return number
 
 
-def _counts(name: str, given: Any) -> tuple[int, ...]:
-    if type(given) is tuple and set(map(type, given)) <= {int} and min(given, default=0) >= 0:
-        return given
-    return tuple(_whole(name, one) for one in given)
+def _counts(name: str, value: Any) -> tuple[int, ...]:
+    if type(value) is tuple and set(map(type, value)) <= {int} and min(value, default=0) >= 0:
+        return value
+    return tuple(_whole(name, count) for count in value)
 
 
-def _number(name: str, given: Any) -> float:
-    if not isinstance(given, Real):
-        raise BrokenContractError(f"{name} is {shown(given)}, not a number")
-    return float(given)
+def _number(name: str, value: Any) -> float:
+    if not isinstance(value, Real):
+        raise BrokenContractError(f"{name} is {shown(value)}, not a number")
+    return float(value)
 
 
-def _finite(name: str, given: Any) -> float | None:
-    number = _number(name, given)
+def _finite(name: str, value: Any) -> float | None:
+    number = _number(name, value)
     return number if -LARGEST < number < LARGEST else None
 
 
-def _numbers(_: str, given: Mapping[str, Any]) -> Mapping[str, float]:
+def _numbers(_: str, values: Mapping[str, Any]) -> Mapping[str, float]:
     """The numbers that can be written: a whole one stays whole."""
-    if not given:
-        return given
-    found = {name: one if type(one) is int and abs(one) < 2**63 else _finite(name, one) for name, one in given.items()}
-    return {name: one for name, one in found.items() if one is not None}
+    if not values:
+        return values
+    numbers = {name: number if type(number) is int and abs(number) < 2**63 else _finite(name, number) for name, number in values.items()}
+    return {name: number for name, number in numbers.items() if number is not None}

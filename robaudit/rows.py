@@ -132,11 +132,11 @@ def read_row(values: object) -> Row:
         row = _reader().validate_python(values)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        found = clipped(ascii(first["input"]), 60)
+        shown = clipped(ascii(first["input"]), 60)
         if not first["loc"]:
-            raise ValueError(f"{found} is not a result") from None
+            raise ValueError(f"{shown} is not a result") from None
         name = ".".join(map(str, first["loc"][:2] if first["loc"][0] in PARTS else first["loc"][:1]))
-        raise ValueError(f"has no {name}" if first["type"].startswith("missing") else f"{name}: {found}") from None
+        raise ValueError(f"has no {name}" if first["type"].startswith("missing") else f"{name}: {shown}") from None
     check_split(row)
     return row
 

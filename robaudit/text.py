@@ -24,7 +24,7 @@ def harmless(text: str) -> str:
     the beginning of a line, and ``##[``, ``##vso[`` and ``##teamcity[`` anywhere. The escapes are those of JSON, so JSON stays what it is.
     """
     visible = text if text.isprintable() else "\n".join(map(printable, text.split("\n")))
-    return _COMMAND.sub(lambda found: f"{found[0][:-1]}\\u{ord(found[0][-1]):04x}", visible)
+    return _COMMAND.sub(lambda match: f"{match[0][:-1]}\\u{ord(match[0][-1]):04x}", visible)
 
 
 def clipped(text: str, width: int) -> str:

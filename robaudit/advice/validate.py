@@ -66,12 +66,12 @@ class Validation:
 
     def at(self, level: NoiseLevel) -> list[ReferenceComparison]:
         """The comparisons at one noise level."""
-        return [one for one in self.comparisons if one.at == level]
+        return [comparison for comparison in self.comparisons if comparison.at == level]
 
     @property
     def levels(self) -> list[NoiseLevel]:
         """The noise levels, in order."""
-        return list(dict.fromkeys(one.at for one in self.comparisons))
+        return list(dict.fromkeys(comparison.at for comparison in self.comparisons))
 
     def verdicts(self) -> list[dict[str, Any]]:
         """For each noise level, a verdict on every estimator, what to use, and what limits the comparison."""
@@ -79,7 +79,7 @@ class Validation:
         for at in self.levels:
             group = self.at(at)
             known = [truth.value for (_, level), truth in self.truths.items() if level == at]
-            verdicts = {one.estimator: verdict(one) for one in group}
+            verdicts = {comparison.estimator: verdict(comparison) for comparison in group}
             by_level.append({**at.document(), "verdicts": verdicts, "advice": advice(group), "remarks": remarks(group, known)})
         return by_level
 
@@ -130,14 +130,14 @@ def validate(
         started, alone = time.perf_counter(), 0.0
         listener.note(f"the estimators on {len(subset)} of {len(whole)} images")
         computed = compute(ready, ready.engine, subset, ready.tasks, listener, on_error=on_error)
-        kept = _without(subset, {skip.sample_id for skip in computed.skipped})
+        usable = _without(subset, {skip.sample_id for skip in computed.skipped})
         if not computed.rows:
             raise NothingLeftError(whole.where, "every sample was skipped", f"the first: {computed.skipped[0].reason}")
         if budget is not None:
             alone = time.perf_counter() - started
-            draws = draws_within(ready, kept, budget - alone)
+            draws = draws_within(ready, usable, budget - alone)
         listener.note(f"the reference: mc with {draws:,} draws of its own noise")
-        truths, seconds = measure(ready, kept, draws, listener)
+        truths, seconds = measure(ready, usable, draws, listener)
         if budget is not None and (spent := time.perf_counter() - started) > _OVERRUN * budget:
             parts = f"the estimators {alone:.2g} s, the reference with {draws:,} draws {spent - alone:.2g} s"
             listener.note(f"--budget: it took {spent:.2g} s, not {budget:.2g} s: {parts}")
@@ -157,8 +157,8 @@ def validate(
     )
 
 
-def _without(samples: Selected, gone: set[str]) -> Selected:
-    return Selected(samples, [i for i in range(len(samples)) if samples.sample_id(i) not in gone]) if gone else samples
+def _without(samples: Selected, skipped: set[str]) -> Selected:
+    return Selected(samples, [i for i in range(len(samples)) if samples.sample_id(i) not in skipped]) if skipped else samples
 
 
 def _comparisons(ready: PreparedAudit, computed: Computed, truths: Truths) -> list[ReferenceComparison]:

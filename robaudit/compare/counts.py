@@ -24,9 +24,9 @@ def sample_ends(group: Group, tail: float | None = None) -> tuple[Floats, Floats
     below, above = (group.new.values - new_low, high - group.base.values), (new_high - group.new.values, group.base.values - low)
     join = np.add if group.adds else np.hypot
     lower, upper = change - join(*below), change + join(*above)
-    if (some := group.draws > 0).any():
+    if (paired := group.draws > 0).any():
         confidence = 1.0 - 2.0 * (TAIL if tail is None else tail)
-        lower[some], upper[some] = group.difference(group.shared[some], confidence)
+        lower[paired], upper[paired] = group.difference(group.shared[paired], confidence)
     return lower, upper
 
 

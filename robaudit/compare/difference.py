@@ -72,7 +72,7 @@ def compare(
         NothingLeftError: a group without a pair of finite values.
     """
     matching = match(base, new)
-    made: dict[tuple[str, NoiseLevel], Pairs] = {}
+    builders: dict[tuple[str, NoiseLevel], Pairs] = {}
     correct: list[tuple[bool, bool]] = []
     samples = 0
     for of_sample in pairs(base, new, matching):
@@ -81,17 +81,19 @@ def compare(
             correct.append((of_sample[0][0].correct, of_sample[0][1].correct))
         for pair in of_sample:
             key = pair[1].estimator, pair[1].at
-            if key not in made:
-                made[key] = _pairs(base, new, pair, matching)
-            made[key].add(pair)
+            if key not in builders:
+                builders[key] = _pairs(base, new, pair, matching)
+            builders[key].add(pair)
     where = f"{base.path} and {new.path}"
     if not samples:
         if matching.other_images:
             raise other_images(base, new, matching.other_images[0])
         raise RunError(where, "have no sample in common", "compare runs on the same data, prepared alike")
-    if not made:
+    if not builders:
         raise RunError(where, "have no estimator at a noise level in common", "compare runs with the same estimators and levels")
-    groups = {key: one.group([row for row in matching.lost if (row.estimator, row.at) == key], where) for key, one in made.items()}
+    groups = {
+        key: builder.group([row for row in matching.lost if (row.estimator, row.at) == key], where) for key, builder in builders.items()
+    }
     chosen = new.chosen(groups, estimators, levels)
     _warn(matching)
     names = new.class_names or base.class_names
@@ -132,7 +134,7 @@ def _warn(matching: Matching) -> None:
     skipped = set(matching.skipped)
     for ids, which in (
         (matching.skipped, "skipped by the new run"),
-        ([one for one in matching.only_base if one not in skipped], "only in the base run"),
+        ([sample_id for sample_id in matching.only_base if sample_id not in skipped], "only in the base run"),
         (matching.only_new, "only in the new run"),
         (matching.other_images, "another image in each run, and left out"),
     ):
@@ -299,7 +301,7 @@ def _classes(group: Group, same: bool, names: Sequence[str] | None, confidence: 
     for index in present:
         of = indices == index
         changes.append(ClassChange(index, known_name(index, names), int(of.sum()), _mean(group, of, same, each)))
-    return tuple(sorted(changes, key=lambda one: group.sign * one.difference.value))
+    return tuple(sorted(changes, key=lambda change: group.sign * change.difference.value))
 
 
 def _changed(group: Group, below: float, lower: Floats, upper: Floats, worse: Mask) -> tuple[SampleChange, ...]:
@@ -313,11 +315,11 @@ def _changed(group: Group, below: float, lower: Floats, upper: Floats, worse: Ma
     certain = (newly & wholly_beyond[1] & wholly_within[0]) | (fixed & wholly_beyond[0] & wholly_within[1])
     places = np.flatnonzero(worse | newly | fixed)
     places = places[np.argsort(sign * group.changes[places], kind="stable")]
-    sure = Certainty.APPROXIMATE if group.approximate else Certainty.CONFIRMED
+    confirmed = Certainty.APPROXIMATE if group.approximate else Certainty.CONFIRMED
     changes = []
     for i in places.tolist():
         bounded = not math.isnan(lower[i])
-        certainty = sure if certain[i] or not (newly[i] or fixed[i]) else Certainty.LIKELY
+        certainty = confirmed if certain[i] or not (newly[i] or fixed[i]) else Certainty.LIKELY
         label = int(group.new.label[i])
         changes.append(
             SampleChange(

@@ -114,7 +114,7 @@ def _decision(gate: Gate, comparison: Comparison, basis: Basis) -> Decision:
     if gate.quantity == "noisy_accuracy_drop":
         if group.noisy_accuracy is None:
             raise RunError(f"gate {str(gate)!r}", f"{group.key} has no votes for labels", "use mc with fixed samples, on data with labels")
-        labelled = sum(one.images for one in group.classes)  # where there are labels, they are the classes
+        labelled = sum(change.images for change in group.classes)  # where there are labels, they are the classes
         drop = Drop.of(group.noisy_accuracy, 1.0, basis.population, labelled, group.unknown_labelled, 1.0)
         return settle(gate, _measured([drop], draws, basis), basis, *remarks)
     if gate.quantity == "worst_class_drop":
@@ -139,15 +139,15 @@ def _measured(drops: Sequence[Drop], draws: int, basis: Basis, classes: tuple[Cl
         method = Method.EXACT
     if classes:
         method = f"{method}, simultaneous over {len(classes)} classes"
-    worst, at_best = ((max(low for low, _ in some), max(high for _, high in some)) for some in (ends, settled))
+    worst, at_best = ((max(low for low, _ in bounds), max(high for _, high in bounds)) for bounds in (ends, settled))
     return Measured(first.value, worst, method, images if basis.population else draws, at_best, classes, images=size)
 
 
 def _worst_class(gate: Gate, group: GroupComparison, basis: Basis, *remarks: str) -> Decision:
     """A gate on the largest drop of a class, which is below a bound if the drop of every class is."""
     unknown = {index: number for index, number in group.unknown.items() if index >= 0}
-    drops = [_drop(one.difference, group, basis, one.images, unknown.pop(one.index, 0)) for one in group.classes]
-    names = [(one.index, one.name) for one in group.classes] + [(index, None) for index in sorted(unknown)]
+    drops = [_drop(change.difference, group, basis, change.images, unknown.pop(change.index, 0)) for change in group.classes]
+    names = [(change.index, change.name) for change in group.classes] + [(index, None) for index in sorted(unknown)]
     drops += [Drop(math.nan, None, 0, unknown[index], group.span) for index in sorted(unknown)]
     parts = []
     for (index, name), drop in zip(names, drops, strict=True):
@@ -164,10 +164,10 @@ def _count(gate: Gate, group: GroupComparison, basis: Basis, *remarks: str) -> D
     if ends is None or group.approximate:
         value = float(group.flagged("newly flagged", *_SURE, Certainty.NO_INTERVAL)) if flags else group.declined / group.images
         return settle(gate, Measured(value, None, Method.NONE, images=size), basis, *remarks)
-    sure = group.flagged("newly flagged", *_SURE) if flags else group.worse
+    certain = group.flagged("newly flagged", *_SURE) if flags else group.worse
     likely = group.flagged("newly flagged", Certainty.LIKELY) if flags else 0
-    about = f"{sure} of {size} samples, each beyond its own 95 % interval" + (f", {likely} more {Certainty.LIKELY}" if likely else "")
-    value = min(max(float(sure) if flags else sure / size, ends.lower), ends.upper)
+    about = f"{certain} of {size} samples, each beyond its own 95 % interval" + (f", {likely} more {Certainty.LIKELY}" if likely else "")
+    value = min(max(float(certain) if flags else certain / size, ends.lower), ends.upper)
     stuck = "samples whose intervals contain the threshold leave it open"
     measured = Measured(value, ends.ends, ends.method, stuck=stuck, images=size)
     return settle(gate, measured, replace(basis, population=basis.population and not flags), about, *remarks)

@@ -130,8 +130,8 @@ def match(base: Run, new: Run) -> Matching:
         reasons.append(f"noise on {devices[0]} differs from noise on {devices[1]}")
     warnings = [f"unpaired, as {' and '.join(reasons)}: the errors of both runs' noise draws add up"] if reasons else []
     before, now = _results(base), _results(new)
-    for which, one, other in (("base", before, now), ("new", now, before)):
-        alone = [f"{name} at {at}" for name, at in one if (name, at) not in other]
+    for which, own, other in (("base", before, now), ("new", now, before)):
+        alone = [f"{name} at {at}" for name, at in own if (name, at) not in other]
         if alone:
             warnings.append(f"only in the {which} run: {', '.join(alone[:_SHOWN])}{', ...' if len(alone) > _SHOWN else ''}")
     paired = frozenset(label for label, _ in specs[0].estimators & specs[1].estimators)
@@ -146,10 +146,10 @@ def pairs(base: Run, new: Run, matching: Matching) -> Iterator[list[Pair]]:
     images = [image_digests(run) for run in (base, new)]
     waiting: tuple[dict[str, list[Row]], dict[str, list[Row]]] = ({}, {})
     for samples in zip_longest(_samples(base), _samples(new)):
-        for side, one in enumerate(samples):
-            if one is None:
+        for side, sample in enumerate(samples):
+            if sample is None:
                 continue
-            sample_id, rows = one
+            sample_id, rows = sample
             partner = waiting[1 - side].pop(sample_id, None)
             if partner is None:
                 waiting[side][sample_id] = rows
@@ -201,7 +201,7 @@ def common(base: Row, new: Row) -> Common:
         return Common(draws, int((before & ~now).sum()), int((now & ~before).sum()), kept=kept)
     apart = int((before[::2] != before[1::2]).sum()), int((now[::2] != now[1::2]).sum())
     change = (now.astype(np.int64) - before).reshape(-1, 2).sum(1)
-    lost, half_lost, half_won, won = (int((change == one).sum()) for one in (-2, -1, 1, 2))
+    lost, half_lost, half_won, won = (int((change == delta).sum()) for delta in (-2, -1, 1, 2))
     return Common(draws, lost, won, half_lost, half_won, kept, apart)
 
 

@@ -111,10 +111,10 @@ class Group:
         """The interval of the mean change of some samples from the draws that both runs share, pooled where there are equally many."""
         parts = []
         for draws in np.unique(self.draws[of]):
-            some = of & (self.draws == draws)
-            lower, upper = self.difference(self.shared[some].sum(0), confidence)
+            mask = of & (self.draws == draws)
+            lower, upper = self.difference(self.shared[mask].sum(0), confidence)
             limits = Limits(float(lower), float(upper), "paired draws:pooled")
-            parts.append((some.sum() / of.sum(), float(self.changes[some].mean()), limits))
+            parts.append((mask.sum() / of.sum(), float(self.changes[mask].mean()), limits))
         return parts[0][-1] if len(parts) == 1 else joined(parts, "paired draws:pooled by number")
 
 
@@ -144,12 +144,12 @@ class Pairs:
         Raises:
             NothingLeftError: no pair has finite values.
         """
-        key, whole = self._key, [draft.columns() for draft in self._drafts]
-        voted, whole = any(one.approximated.any() for one in whole), [one.by_votes() for one in whole]
-        finite = np.isfinite(whole[0].values) & np.isfinite(whole[1].values)
+        key, runs = self._key, [draft.columns() for draft in self._drafts]
+        voted, runs = any(columns.approximated.any() for columns in runs), [columns.by_votes() for columns in runs]
+        finite = np.isfinite(runs[0].values) & np.isfinite(runs[1].values)
         if not finite.any():
             raise NothingLeftError(where, f"{key.estimator} at {key.at} has no finite value in both")
-        taken, table = [one.take(finite) for one in whole], np.frombuffer(self._shared, dtype=np.float64).reshape(-1, 9)[finite]
+        taken, table = [columns.take(finite) for columns in runs], np.frombuffer(self._shared, dtype=np.float64).reshape(-1, 9)[finite]
         draws, sides = table[:, 0].astype(np.int64), []
         for which, columns in enumerate(taken):
             cut = (draws > 0) & (draws < columns.draws)
@@ -157,7 +157,7 @@ class Pairs:
         longer = np.flatnonzero((draws > 0) & ((taken[0].draws > draws) | (taken[1].draws > draws)))[:1]
         cut_at = (int(taken[0].draws[longer[0]]), int(taken[1].draws[longer[0]])) if len(longer) else None
         skipped = [(NO_CLASS if row.label is None else row.label, row.predicted) for row in lost]
-        left_out = zip(whole[1].label[~finite].tolist(), whole[0].predicted[~finite].tolist(), strict=True)
+        left_out = zip(runs[1].label[~finite].tolist(), runs[0].predicted[~finite].tolist(), strict=True)
         return Group(
             key=key,
             quantity=self._quantity,

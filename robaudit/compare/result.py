@@ -165,7 +165,7 @@ class GroupComparison(Document):
 
     def flagged(self, which: str, *certainties: Certainty) -> int:
         """Number of samples that are newly flagged (or fixed) with one of these certainties."""
-        return sum(one.flagged == which and one.certainty in certainties for one in self.changed)
+        return sum(change.flagged == which and change.certainty in certainties for change in self.changed)
 
     @property
     def flags(self) -> Flags:

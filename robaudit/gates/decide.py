@@ -80,11 +80,11 @@ class Decision(Document):
     @property
     def about(self) -> str:
         """The images that it is about: ``these 200 images``, ``images like these 200``, ``these 9 images of class cat``."""
-        known = [one for one in self.classes if not math.isnan(one.value)]
+        known = [part for part in self.classes if not math.isnan(part.value)]
         named = {"worst_class": known[:1], "worst_class_drop": known[:1], "class_gap": [*known[:1], *known[-1:]]}.get(
             self.gate.quantity, []
         )
-        first, *others = [(one.images, f" of class {one.text}") for one in named] or [(self.images, "")]
+        first, *others = [(part.images, f" of class {part.text}") for part in named] or [(self.images, "")]
         return " and ".join([these_images(*first, like=self.covers is Covers.POPULATION), *(f"{number:,}{of}" for number, of in others)])
 
     @property
@@ -135,7 +135,7 @@ def judge(relation: str, threshold: float, lower: float, upper: float) -> Verdic
 
 def overall(decisions: Sequence[Decision], inconclusive: Verdict = "inconclusive") -> Verdict:
     """The verdict on all gates: fail if one fails, else inconclusive (or what it counts as) if one is, else pass."""
-    verdicts = [inconclusive if one.verdict == "inconclusive" else one.verdict for one in decisions]
+    verdicts = [inconclusive if decision.verdict == "inconclusive" else decision.verdict for decision in decisions]
     return "fail" if "fail" in verdicts else "inconclusive" if "inconclusive" in verdicts else "pass"
 
 

@@ -144,8 +144,8 @@ def matching_groups(gate: Gate, run: Run, keys: Iterable[Group], *, subject: str
     named = [name for name in names if gate.means(name)]
     if not named:
         known = dict.fromkeys([*(ResultName.parse(name).estimator for name in names), *names])
-        asked = gate.result or str(gate.part)
-        raise SpecError(where, f"{subject} has no {asked} for this gate", did_you_mean(asked, known))
+        wanted = gate.result or str(gate.part)
+        raise SpecError(where, f"{subject} has no {wanted} for this gate", did_you_mean(wanted, known))
     try:
         matches = run.chosen(keys, named, gate.levels)
     except RunError as error:
@@ -168,8 +168,8 @@ def only_group(gate: Gate, groups: Sequence[Group]) -> Group:
     noises = dict.fromkeys(at.noise or NONE for at in levels)
     of_levels = dict.fromkeys(f"{at.number:g}" for at in levels) if len(noises) == 1 else {}
     choices = {"estimator": dict.fromkeys(name for name, _ in groups), "noise": noises, next(iter(levels)).argument: of_levels}
-    said = [f"{name}={' | '.join(values)}" for name, values in choices.items() if len(values) > 1]
-    raise SpecError(f"gate {str(gate)!r}", "does not say which results it is about", f"say {' and '.join(said)}")
+    options = [f"{name}={' | '.join(values)}" for name, values in choices.items() if len(values) > 1]
+    raise SpecError(f"gate {str(gate)!r}", "does not say which results it is about", f"say {' and '.join(options)}")
 
 
 def refuse_results_of(gate: Gate) -> None:

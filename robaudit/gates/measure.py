@@ -178,15 +178,15 @@ def measure(
     sign = 1.0 if scale.higher_is_better or gate.quantity == "noisy_accuracy" else -1.0
     better = images if sign > 0 else images.mirrored()
     if gate.quantity in OF_CLASSES:
-        made = _of_classes(gate, evidence.by_class(better), confidence, sign, population=population, names=names)
+        measured = _of_classes(gate, evidence.by_class(better), confidence, sign, population=population, names=names)
     else:
-        made = _of_images(gate, better, confidence, sign, population=population)
+        measured = _of_images(gate, better, confidence, sign, population=population)
     if gate.quantity != "noisy_accuracy" and (evidence.rows.bounded < len(evidence.rows) or evidence.rows.approximate):
-        classes = tuple(replace(one, lower=None, upper=None) for one in made.classes)
-        return Measured(made.value, None, Method.NONE, classes=classes, images=size, remarks=remarks)
+        classes = tuple(replace(part, lower=None, upper=None) for part in measured.classes)
+        return Measured(measured.value, None, Method.NONE, classes=classes, images=size, remarks=remarks)
     now = evidence.size if population else 0 if stuck else draws
     caveats = tuple(_caveats(gate, evidence, scale, population=population))
-    return replace(made, now=0 if gate.quantity == "share_below" else now, stuck=stuck, images=size, remarks=(*remarks, *caveats))
+    return replace(measured, now=0 if gate.quantity == "share_below" else now, stuck=stuck, images=size, remarks=(*remarks, *caveats))
 
 
 def _stuck(images: MeasuredImages, scale: Quantity) -> str:
@@ -290,15 +290,15 @@ def _of_classes(
         what = f"the run has images of {len(parts)} {'class' if len(parts) == 1 else 'classes'}"
         raise SpecError(f"gate {str(gate)!r}", what, "a gap needs images of two")
     each = simultaneous(confidence, len(parts))
-    ends = [population_mean(one, each) if population else measured_mean(one, each) for one in parts.values()]
-    settled = [measured_mean(one.exact(), each) for one in parts.values()]
-    means = [float(one.values.mean()) if len(one.values) else math.nan for one in parts.values()]
+    ends = [population_mean(images, each) if population else measured_mean(images, each) for images in parts.values()]
+    settled = [measured_mean(images.exact(), each) for images in parts.values()]
+    means = [float(images.values.mean()) if len(images.values) else math.nan for images in parts.values()]
     known = [mean for mean in means if not math.isnan(mean)] or [math.nan]
     classes = [
-        ClassPart(index, known_name(index, names), one.size, sign * mean, *_signed(of, sign))
-        for (index, one), mean, of in zip(parts.items(), means, ends, strict=True)
+        ClassPart(index, known_name(index, names), images.size, sign * mean, *_signed(interval, sign))
+        for (index, images), mean, interval in zip(parts.items(), means, ends, strict=True)
     ]
-    classes.sort(key=lambda one: (math.isnan(one.value), sign * one.value))
+    classes.sort(key=lambda part: (math.isnan(part.value), sign * part.value))
 
     def together(ends: Sequence[Bounds]) -> Bounds:
         return _gap(ends) if gap else _signed((min(low for low, _ in ends), min(high for _, high in ends)), sign)

@@ -71,12 +71,12 @@ def decisions_of(run: Run) -> tuple[tuple[dict[str, Any], ...], str]:
     """
     try:
         rules = rules_of(run)
-        return () if rules is None else tuple(one.document() for one in decide_by(rules, run)), ""
+        return () if rules is None else tuple(decision.document() for decision in decide_by(rules, run)), ""
     except RobauditError as error:
         return (), str(error)
 
 
-def confidence_of(info: Mapping[str, Any], given: float | None, rules: float | None = None) -> float:
+def confidence_of(info: Mapping[str, Any], requested: float | None, rules: float | None = None) -> float:
     """The confidence of the intervals of a run's gates.
 
     ``given`` (--confidence) comes first, then ``rules`` (pyproject.toml), then 95 %. If the run was sampled until its gates were decided,
@@ -85,11 +85,11 @@ def confidence_of(info: Mapping[str, Any], given: float | None, rules: float | N
     Raises:
         SpecError: one of them is out of range.
     """
-    for one in (given, rules):
+    for one in (requested, rules):
         if one is not None:
             check_confidence(one)
-    if given is not None:
-        return given
+    if requested is not None:
+        return requested
     until = until_decided(info)
     return until.each(rules) if until is not None else 0.95 if rules is None else rules
 

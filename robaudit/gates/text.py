@@ -19,7 +19,7 @@ _PLAIN = 1e15  # larger numbers have no four decimals
 
 def lines(decisions: Sequence[Decision], inconclusive: Verdict = "inconclusive") -> list[tuple[Verdict, str]]:
     """A verdict and an aligned line for each gate; last, those for all gates together."""
-    cells = [(one.verdict, printable(str(one.gate)), numbers(one), _about(one)) for one in decisions]
+    cells = [(decision.verdict, printable(str(decision.gate)), numbers(decision), _about(decision)) for decision in decisions]
     widths = [max(len(row[i]) for row in cells) for i in range(3)]
     rows = [(row[0], "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[3]])) for row in cells]
     return [*rows, (overall(decisions, inconclusive), _total(decisions, inconclusive))]
@@ -87,14 +87,16 @@ def _about(decision: Decision) -> str:
 
 
 def _total(decisions: Sequence[Decision], inconclusive: Verdict) -> str:
-    counts = {verdict: sum(one.verdict == verdict for one in decisions) for verdict in ("pass", "fail", "inconclusive")}
+    counts = {verdict: sum(decision.verdict == verdict for decision in decisions) for verdict in ("pass", "fail", "inconclusive")}
     past = {"pass": "passed", "fail": "failed", "inconclusive": "inconclusive"}
     counted = ", ".join(f"{count} {past[verdict]}" for verdict, count in counts.items() if count)
     taken = f" (inconclusive counts as {inconclusive})" if counts["inconclusive"] and inconclusive != "inconclusive" else ""
     confidences = dict.fromkeys(
-        f"{100 * one.confidence:.6g}" for one in decisions if one.covers is not Covers.NOTHING and not (one.exact or one.count)
+        f"{100 * decision.confidence:.6g}"
+        for decision in decisions
+        if decision.covers is not Covers.NOTHING and not (decision.exact or decision.count)
     )
     each = f"; intervals {' and '.join(confidences)} %, each gate alone" if confidences else ""
-    if any(one.covers is Covers.MEASUREMENT for one in decisions):
+    if any(decision.covers is Covers.MEASUREMENT for decision in decisions):
         each += f"; for {THESE_IMAGES} only (--population: for {LIKE_THESE})"
     return f"{overall(decisions, inconclusive)}: of {len(decisions)} gate{'s' * (len(decisions) > 1)} {counted}{taken}{each}"

@@ -62,7 +62,7 @@ def possible_analyses(most: int) -> tuple[int, ...]:
 
 def next_analysis(draws: int, most: int, decisions: Sequence[Decision]) -> int:
     """Draws at the next analysis: the first possible number that probably decides the gates."""
-    lacking = max((one.more for one in decisions if one.verdict == "inconclusive" and one.more is not None), default=0)
+    lacking = max((decision.more for decision in decisions if decision.verdict == "inconclusive" and decision.more is not None), default=0)
     return next(possible for possible in possible_analyses(most) if possible > draws and (possible >= draws + lacking or possible == most))
 
 
@@ -141,10 +141,10 @@ def sample_until_decided(
         decisions = decide(run, gates, point=point, confidence=until.each())
         if on_analysis is not None:
             on_analysis(until.draws[-1], most, decisions)
-        still = [one for one in decisions if one.verdict == "inconclusive" and one.gate.estimator in sampled]
-        if until.draws[-1] >= most or not still or any(one.verdict == "fail" for one in decisions):
+        undecided = [decision for decision in decisions if decision.verdict == "inconclusive" and decision.gate.estimator in sampled]
+        if until.draws[-1] >= most or not undecided or any(decision.verdict == "fail" for decision in decisions):
             return Outcome(run, decisions, until.draws, most)
-        until = until.also(next_analysis(until.draws[-1], most, still))
+        until = until.also(next_analysis(until.draws[-1], most, undecided))
 
 
 def _begun(out: Path, spec: AuditSpec) -> UntilDecided | None:
@@ -158,12 +158,12 @@ def _begun(out: Path, spec: AuditSpec) -> UntilDecided | None:
     if not folder.exists:
         return None
     info = folder.info()
-    found = until_decided(info)
-    if found is None:
+    until = until_decided(info)
+    if until is None:
         remedy = "decide gates on it with robaudit gate, or choose another --out"
         raise RunError(str(out), "holds a run that was not sampled for gates", remedy)
     refuse_other_gates(out, info, spec.gates)
-    return found
+    return until
 
 
 def _with_draws(spec: AuditSpec, draws: int) -> AuditSpec:
@@ -178,5 +178,5 @@ def _with_draws(spec: AuditSpec, draws: int) -> AuditSpec:
 def _fixed_samples(spec: AuditSpec) -> dict[str, int]:
     """The estimators of the spec with an exact interval and a number of draws fixed in advance, with that number."""
     built = registry.build(spec.estimators)
-    exact = {label: one.fixed_draws for label, one in built.items() if one.interval.kind is IntervalKind.CLOPPER_PEARSON}
+    exact = {label: estimator.fixed_draws for label, estimator in built.items() if estimator.interval.kind is IntervalKind.CLOPPER_PEARSON}
     return {label: draws for label, draws in exact.items() if draws is not None}

@@ -57,8 +57,8 @@ def _judged(attack: Row, rows: Sequence[Row]) -> Row:
     best = max(others, default=attack, key=not_missed)
     if not not_missed(best) > attack.value * (1 + ROUNDING):
         return attack
-    said = f"the attack failed: {ResultName.parse(best.estimator).estimator} found a loss of {not_missed(best):.4g}"
-    return replace(attack, note="; ".join(filter(None, [attack.note, said])))
+    note = f"the attack failed: {ResultName.parse(best.estimator).estimator} found a loss of {not_missed(best):.4g}"
+    return replace(attack, note="; ".join(filter(None, [attack.note, note])))
 
 
 def _compared(norm: Row, rows: Sequence[Row]) -> Row:

@@ -84,15 +84,15 @@ def differences(
     """
     ranked = _ranked(images, statistics)
     ends = (1.0 - confidence) / 2.0, (1.0 + confidence) / 2.0
-    found = {}
+    paired = {}
     for name, value in values.items():
         if (known := ranked.get(name)) is None:
-            found[name] = PairedDifference(value, None, None, None, images)
+            paired[name] = PairedDifference(value, None, None, None, images)
             continue
         low, high = known
         p = min(1.0, 2.0 * max(1.0, min((low <= 0.0).sum() + 1.0, (high >= 0.0).sum())) / REPLICATES)
-        found[name] = PairedDifference(value, _quantile(low, ends[0]), _quantile(high, ends[1]), float(p), images)
-    return found
+        paired[name] = PairedDifference(value, _quantile(low, ends[0]), _quantile(high, ends[1]), float(p), images)
+    return paired
 
 
 def difference(
@@ -104,15 +104,15 @@ def difference(
 
 def _ranked(images: int, statistics: Statistics[Key]) -> dict[Key, Ends | None]:
     """The sorted replicates of each statistic, infinite ones at the ends; None where too few are defined."""
-    found: dict[Key, tuple[list[Floats], list[Floats]]] = {}
+    replicates: dict[Key, tuple[list[Floats], list[Floats]]] = {}
     for block in weights(images):
         for name, values in statistics(block).items():
             low, high = values if isinstance(values, tuple) else (values, values)
-            below, above = found.setdefault(name, ([], []))
+            below, above = replicates.setdefault(name, ([], []))
             below.append(low)
             above.append(high)
     ranked: dict[Key, Ends | None] = {}
-    for name, (below, above) in found.items():
+    for name, (below, above) in replicates.items():
         low, high = (np.concatenate(blocks) for blocks in (below, above))
         low, high = np.sort(low[~np.isnan(low)]), np.sort(high[~np.isnan(high)])
         ranked[name] = None if images < 2 or min(len(low), len(high)) <= REPLICATES / 2 else (low, high)

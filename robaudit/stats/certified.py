@@ -121,33 +121,33 @@ class CertifiedAccuracy:
 
     def at(self, radius: float) -> Share:
         """Certified accuracy at a radius, 0 or more; at 0, of any radius that is positive."""
-        given = self.certificates
-        return share(int((given.right & (given.radii >= radius)).sum()), given.images, self.confidence)
+        certificates = self.certificates
+        return share(int((certificates.right & (certificates.radii >= radius)).sum()), certificates.images, self.confidence)
 
     def curve(self) -> Curve:
         """Certified accuracy at every radius."""
-        given = self.certificates
-        radii = np.sort(given.radii[given.right])
+        certificates = self.certificates
+        radii = np.sort(certificates.radii[certificates.right])
         steps = np.unique(np.append(radii, 0.0))
         counts = len(radii) - np.searchsorted(radii, steps, side="left")
-        lowers, uppers = clopper_pearson(counts, given.images, self.confidence)
-        return Curve(steps, counts.astype(np.int64), counts / given.images, lowers, uppers)
+        lowers, uppers = clopper_pearson(counts, certificates.images, self.confidence)
+        return Curve(steps, counts.astype(np.int64), counts / certificates.images, lowers, uppers)
 
     def document(self, radii: Sequence[float]) -> dict[str, Any]:
         """One entry of the JSON output, with the certified accuracy at these radii."""
-        given = self.certificates
+        certificates = self.certificates
         lower, upper = self.interval or (None, None)
         return {
-            **given.key.document(),
-            "norm": given.key.norm or None,
+            **certificates.key.document(),
+            "norm": certificates.key.norm or None,
             "confidence": self.confidence,
-            "images": given.images,
-            "unlabelled": given.unlabelled,
-            "not_finite": given.not_finite,
-            "alpha": given.alpha or None,
-            "false_certificates_at_most": given.false_at_most if given.alpha else None,
-            "largest_possible": json_number(given.possible),
-            "asked": given.asked,
+            "images": certificates.images,
+            "unlabelled": certificates.unlabelled,
+            "not_finite": certificates.not_finite,
+            "alpha": certificates.alpha or None,
+            "false_certificates_at_most": certificates.false_at_most if certificates.alpha else None,
+            "largest_possible": json_number(certificates.possible),
+            "asked": certificates.asked,
             "clean_accuracy": self.clean.document(),
             "certified_accuracy": [{"radius": radius, **self.at(radius).document()} for radius in radii],
             "wrong_class": self.wrong.document(),
@@ -166,8 +166,8 @@ def certificates_of(run: Run, estimators: Sequence[str] = (), levels: LevelChoic
     Raises:
         RunError: the run has no certified radii among those named, or no labels.
     """
-    kept = measuring(run, (CERTIFIED.name,), estimators, levels, called="certified radii", lacking=LACKING)
-    return [_certificates(columns, str(run.path)) for columns in kept]
+    results = measuring(run, (CERTIFIED.name,), estimators, levels, called="certified radii", lacking=LACKING)
+    return [_certificates(columns, str(run.path)) for columns in results]
 
 
 def _certificates(columns: Columns, where: str) -> Certificates:

@@ -170,22 +170,22 @@ def class_bias(
     if groups is not None:
         class_names = sorted(set(groups.values()) - {""})
         places = {name: i for i, name in enumerate(class_names)}
-        class_of = np.array([places.get(groups.get(one, ""), NO_CLASS) for one in finite.names], dtype=np.int64)
+        class_of = np.array([places.get(groups.get(name, ""), NO_CLASS) for name in finite.names], dtype=np.int64)
     everyone, index = finite.take(class_of != NO_CLASS), class_of[class_of != NO_CLASS]
     if not len(everyone):
         what = f"none of the {len(columns)} samples has a {'label' if groups is None else by}"
         raise NothingLeftError("classes", what, "use --by predicted, or data with labels")
-    members = {int(one): everyone.take(index == one) for one in np.unique(index)}
-    classes = [_class_stats(one, rows_, known_name(one, class_names), threshold, quantity) for one, rows_ in members.items()]
+    members = {int(label): everyone.take(index == label) for label in np.unique(index)}
+    classes = [_class_stats(label, rows_, known_name(label, class_names), threshold, quantity) for label, rows_ in members.items()]
     gap = None
-    tested = [i for i, one in enumerate(classes) if one.images >= 2]
+    tested = [i for i, stats in enumerate(classes) if stats.images >= 2]
     if len(tested) >= 2:
         sizes = np.array([classes[i].images for i in tested])
-        asked = ("null", by, permutations, seed)
-        if asked not in columns.memo:
+        memo_key = ("null", by, permutations, seed)
+        if memo_key not in columns.memo:
             pooled = np.concatenate([members[classes[i].index].values for i in tested])
-            columns.memo[asked] = permutation_null(pooled, sizes, permutations, seed)
-        null: Null = columns.memo[asked]
+            columns.memo[memo_key] = permutation_null(pooled, sizes, permutations, seed)
+        null: Null = columns.memo[memo_key]
         each = simultaneous(ROW_CONFIDENCE, len(tested))
         means = [_simultaneous_mean(members[classes[i].index], quantity, each) for i in tested]
         overall, mean_overall = _simultaneous_mean(everyone, quantity, each), float(everyone.values.mean())
@@ -207,7 +207,7 @@ def class_bias(
         gap=gap,
         left_out=len(columns) - len(everyone),
         verdict=verdict,
-        of_bounds=any(not math.isfinite(one.mean.upper - one.mean.lower) for one in classes),
+        of_bounds=any(not math.isfinite(stats.mean.upper - stats.mean.lower) for stats in classes),
     )
 
 
@@ -226,7 +226,7 @@ def _simultaneous_mean(rows: Columns, quantity: Quantity, confidence: float) -> 
     return population_mean(images, confidence, light_tails=True)
 
 
-def _tested(one: ClassStats, null: Null, place: int, mean: Bounds, others: Bounds, quantity: Quantity) -> ClassStats:
+def _tested(stats: ClassStats, null: Null, place: int, mean: Bounds, others: Bounds, quantity: Quantity) -> ClassStats:
     """The class with its test.
 
     Args:
@@ -241,12 +241,12 @@ def _tested(one: ClassStats, null: Null, place: int, mean: Bounds, others: Bound
     differs: Literal["lower", "higher", "no"] = "no" if p > ALPHA else "lower" if difference < 0.0 else "higher"
     lower, upper = difference - null.upper * scale, difference - null.lower * scale
     if differs != "higher":
-        lower = min(lower, difference - max(one.mean.value - mean[0], others[1]))
+        lower = min(lower, difference - max(stats.mean.value - mean[0], others[1]))
     if differs != "lower":
-        upper = max(upper, difference + max(mean[1] - one.mean.value, others[0]))
+        upper = max(upper, difference + max(mean[1] - stats.mean.value, others[0]))
     width = quantity.high - quantity.low
     ends = max(lower, -width), min(upper, width)
-    return replace(one, difference=difference, difference_lower=ends[0], difference_upper=ends[1], p_value=p, differs=differs)
+    return replace(stats, difference=difference, difference_lower=ends[0], difference_upper=ends[1], p_value=p, differs=differs)
 
 
 def _gap(tested: Sequence[ClassStats], means: Sequence[Bounds], null: Null, quantity: Quantity, permutations: int) -> Gap:
@@ -255,8 +255,8 @@ def _gap(tested: Sequence[ClassStats], means: Sequence[Bounds], null: Null, quan
     If every class mean is off by the shift that a permutation gives it, the gap of the population is at least the observed one less
     the range of these shifts, which is at most ``critical`` with a probability of 0.95.
     """
-    lowest = min(tested, key=lambda one: one.mean.value)
-    highest = max(tested, key=lambda one: one.mean.value)
+    lowest = min(tested, key=lambda stats: stats.mean.value)
+    highest = max(tested, key=lambda stats: stats.mean.value)
     least, most = (lowest, highest) if quantity.higher_is_better else (highest, lowest)
     value = highest.mean.value - lowest.mean.value
     farthest = max(upper for _, upper in means) - min(lower for lower, _ in means)
@@ -334,10 +334,10 @@ def permutation_null(values: Floats, sizes: NDArray[np.int64], permutations: int
         block = pool[: permutations - begin]
         generator.permuted(block, axis=1, out=block)
         shuffled = np.add.reduceat(block, starts, axis=1) / sizes  # (block, classes)
-        these = slice(begin, begin + len(block))
-        gaps[these] = np.ptp(shuffled, axis=1)
+        part = slice(begin, begin + len(block))
+        gaps[part] = np.ptp(shuffled, axis=1)
         shuffled *= to_others / scales
-        lowest[these], highest[these] = shuffled.min(axis=1), shuffled.max(axis=1)
+        lowest[part], highest[part] = shuffled.min(axis=1), shuffled.max(axis=1)
     tests = differences / scales
     above, below = _tail(highest, tests, slack), _tail(-lowest, -tests, slack)
     return Null(

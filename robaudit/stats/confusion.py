@@ -94,7 +94,7 @@ def confusions(
     Raises:
         RunError: the run has no such estimator or level, none of the results has votes, or no image has a label and ``by`` is label.
     """
-    where, labelled = str(run.path), any((one.label != NO_CLASS).any() for one in run.frame.values())
+    where, labelled = str(run.path), any((columns.label != NO_CLASS).any() for columns in run.frame.values())
     kind = by or ("label" if labelled else "predicted")
     chosen = {columns.key: columns.classes for columns in run.groups(estimators, levels).values()}
     counted: dict[GroupKey, dict[int, list[Floats]]] = {}

@@ -99,7 +99,7 @@ class Consistency(Document):
     @property
     def comparisons(self) -> int:
         """The number of comparisons."""
-        return sum(one.comparisons for one in self.relations)
+        return sum(relation.comparisons for relation in self.relations)
 
     @property
     def violations(self) -> int:
@@ -108,14 +108,14 @@ class Consistency(Document):
 
     def of(self, verdict: Verdict) -> tuple[Contradiction, ...]:
         """The contradictions of a kind."""
-        return tuple(one for one in self.contradictions if one.verdict is verdict)
+        return tuple(contradiction for contradiction in self.contradictions if contradiction.verdict is verdict)
 
     def blamed(self, verdict: Verdict) -> list[tuple[Contradiction, ...]]:
         """The contradictions of a kind by the results that they accuse, the most often accused first."""
-        found: dict[str, list[Contradiction]] = {}
-        for one in self.of(verdict):
-            found.setdefault(one.blamed, []).append(one)
-        return sorted(map(tuple, found.values()), key=lambda some: -len(some))
+        groups: dict[str, list[Contradiction]] = {}
+        for contradiction in self.of(verdict):
+            groups.setdefault(contradiction.blamed, []).append(contradiction)
+        return sorted(map(tuple, groups.values()), key=lambda group: -len(group))
 
 
 def check(run: Run) -> Consistency:
@@ -139,12 +139,14 @@ def check(run: Run) -> Consistency:
                     suspects[relation.name].append(pair)
             seen[relation.name] += pairs[relation.name] > before
     tail = min(TAIL, (1.0 - CONFIDENCE) / (2 * random)) if random else TAIL
-    found = {one.name: [pair for pair in suspects[one.name] if one.excludes(pair, tail)] for one in RELATIONS}
+    excluded = {relation.name: [pair for pair in suspects[relation.name] if relation.excludes(pair, tail)] for relation in RELATIONS}
     return Consistency(
         images=images,
         tail=tail,
-        relations=tuple(CheckedRelation(one, pairs[one.name], seen[one.name], len(found[one.name])) for one in RELATIONS),
-        contradictions=tuple(_contradiction(one, pair, tail, setting) for one in RELATIONS for pair in found[one.name]),
+        relations=tuple(
+            CheckedRelation(relation, pairs[relation.name], seen[relation.name], len(excluded[relation.name])) for relation in RELATIONS
+        ),
+        contradictions=tuple(_contradiction(relation, pair, tail, setting) for relation in RELATIONS for pair in excluded[relation.name]),
     )
 
 

@@ -208,15 +208,17 @@ def corruption_report(run: Run, estimator: str | None = None, against: tuple[str
 
 def _image_errors(run: Run, estimator: str, cells: Mapping[str, Mapping[float, AccuracyCell]]) -> ImageErrors:
     """The errors of the labelled images that have votes at all five severities of every noise that has them."""
-    whole = [label for label, by_level in cells.items() if set(by_level) == set(_LEVELS)]
-    there = {(key.noise, key.at.level): one.take(one.label_draws > 0) for key, one in run.frame.items() if key.estimator == estimator}
-    columns = [there[label, level] for label in whole for level in _LEVELS]
+    complete = [label for label, by_level in cells.items() if set(by_level) == set(_LEVELS)]
+    voted = {
+        (key.noise, key.at.level): result.take(result.label_draws > 0) for key, result in run.frame.items() if key.estimator == estimator
+    }
+    columns = [voted[label, level] for label in complete for level in _LEVELS]
     names = common_names(columns) if columns else []
     if not names:
         return ImageErrors((), np.empty(0), {})
-    errors = np.array([one.of_images(names).label_errors for one in columns]).reshape(len(whole), SEVERITIES, -1).mean(1)
+    errors = np.array([result.of_images(names).label_errors for result in columns]).reshape(len(complete), SEVERITIES, -1).mean(1)
     clean = (~columns[0].of_images(names).correct).astype(np.float64)
-    return ImageErrors(tuple(names), clean, dict(zip(whole, errors, strict=True)))
+    return ImageErrors(tuple(names), clean, dict(zip(complete, errors, strict=True)))
 
 
 def _against(report: CorruptionReport, name: str, baseline: Baseline, where: str) -> tuple[str, CorruptionError, CorruptionError]:
@@ -225,10 +227,10 @@ def _against(report: CorruptionReport, name: str, baseline: Baseline, where: str
         known = f"{name} has: {', '.join(baseline.mean)}" if baseline.mean else f"{name} has no corruption at all of them; name another run"
         raise RunError(where, f"has no corruption at all severities from 1 to 5 for which {name} has errors", known)
     try:
-        found = mce(errors, baseline), relative_mce(errors, 1 - report.clean, baseline)
+        results = mce(errors, baseline), relative_mce(errors, 1 - report.clean, baseline)
     except ValueError as error:
         raise RunError(where, str(error), "choose another baseline") from error
-    absolute, relative = (_bounded(one, report.images, baseline, relative=i == 1) for i, one in enumerate(found))
+    absolute, relative = (_bounded(result, report.images, baseline, relative=i == 1) for i, result in enumerate(results))
     return name, absolute, relative
 
 
@@ -237,16 +239,16 @@ def _bounded(error: CorruptionError, images: ImageErrors, baseline: Baseline, *,
     n, labels = len(images.names), list(error.by_corruption)
     if not n:
         return error
-    theirs = None if baseline.images is None else baseline.images.of(images.names)
+    base_images = None if baseline.images is None else baseline.images.of(images.names)
 
     def ratios(drawn: Floats) -> dict[str, Floats]:
-        clean, base_clean = drawn @ images.clean / n, baseline.clean if theirs is None else drawn @ theirs.clean / n
-        found = {}
+        clean, base_clean = drawn @ images.clean / n, baseline.clean if base_images is None else drawn @ base_images.clean / n
+        quotients = {}
         for label in labels:
-            mine, base = drawn @ images.mean[label] / n, baseline.mean[label] if theirs is None else drawn @ theirs.mean[label] / n
-            up, down = (mine - clean, base - base_clean) if relative else (mine, base)
-            found[label] = np.divide(up, down, out=np.full(len(drawn), np.nan), where=np.broadcast_to(down, len(drawn)) > 0)
-        return {**found, _ALL: np.mean(list(found.values()), axis=0)}
+            own, base = drawn @ images.mean[label] / n, baseline.mean[label] if base_images is None else drawn @ base_images.mean[label] / n
+            up, down = (own - clean, base - base_clean) if relative else (own, base)
+            quotients[label] = np.divide(up, down, out=np.full(len(drawn), np.nan), where=np.broadcast_to(down, len(drawn)) > 0)
+        return {**quotients, _ALL: np.mean(list(quotients.values()), axis=0)}
 
     ends = percentiles(n, ratios)
     return replace(error, interval=ends[_ALL], intervals={label: known for label in labels if (known := ends[label]) is not None})
@@ -301,17 +303,17 @@ def relative_mce(errors: Errors, clean: float, baseline: Baseline = ALEXNET) -> 
 
 
 def _relative(errors: Errors, baseline: Baseline, clean: float, baseline_clean: float) -> CorruptionError:
-    found: dict[str, float] = {}
+    ratios: dict[str, float] = {}
     for name, values in errors.items():
         if name not in baseline.mean:
             raise ValueError(f"the baseline has no errors for {name!r}")
         if not (grown := baseline.mean[name] - baseline_clean) > 0:
             raise ValueError(f"the baseline makes no errors (or no more than without corruptions) for {name!r}")
-        found[name] = (_mean(name, values) - clean) / grown
-    if not found:
+        ratios[name] = (_mean(name, values) - clean) / grown
+    if not ratios:
         raise ValueError("no corruption was measured")
-    missing = tuple(name for name in baseline.mean if name not in found)
-    return CorruptionError(math.fsum(found.values()) / len(found), found, missing)
+    missing = tuple(name for name in baseline.mean if name not in ratios)
+    return CorruptionError(math.fsum(ratios.values()) / len(ratios), ratios, missing)
 
 
 def _mean(name: str, values: Sequence[float]) -> float:

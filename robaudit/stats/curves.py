@@ -163,8 +163,8 @@ def asr(errors: Floats | Sequence[float], step: float) -> Floats:
     Source: Smoothed robustness analysis, section 3.4.
     """
     rises = np.diff(np.asarray(errors, dtype=np.float64))
-    found: Floats = (rises * (np.arange(rises.shape[-1]) + 0.5)).sum(-1) * step
-    return found
+    radius: Floats = (rises * (np.arange(rises.shape[-1]) + 0.5)).sum(-1) * step
+    return radius
 
 
 def ends_at(errors: Floats, classes: int) -> Ints:
@@ -176,9 +176,9 @@ def ends_at(errors: Floats, classes: int) -> Ints:
 
     Source: as for :func:`ams`; the paper prints the rule with the sign reversed.
     """
-    there = errors[..., 1:] >= (classes - 1) / classes - CUTOFF - _ROUNDING
-    found: Ints = np.where(there.any(-1), there.argmax(-1) + 1, -1) if there.shape[-1] else np.full(errors.shape[:-1], -1)
-    return found
+    reached = errors[..., 1:] >= (classes - 1) / classes - CUTOFF - _ROUNDING
+    first: Ints = np.where(reached.any(-1), reached.argmax(-1) + 1, -1) if reached.shape[-1] else np.full(errors.shape[:-1], -1)
+    return first
 
 
 def ams(errors: Floats, last: Ints | int, step: float) -> Floats:
@@ -206,8 +206,8 @@ def ams(errors: Floats, last: Ints | int, step: float) -> Floats:
         normal = errors / ((1 - a) + a * errors)
     normal = np.where(inside, normal, np.take_along_axis(normal, end, -1))
     flat = rise[..., 0] <= 0
-    found: Floats = np.where(flat, np.where(first[..., 0] >= 1, 0.0, np.nan), np.maximum(asr(normal, step), 0.0))
-    return found
+    result: Floats = np.where(flat, np.where(first[..., 0] >= 1, 0.0, np.nan), np.maximum(asr(normal, step), 0.0))
+    return result
 
 
 def gamma_at_half(gammas: Floats, accuracy: Floats) -> Floats:
@@ -227,8 +227,8 @@ def gamma_at_half(gammas: Floats, accuracy: Floats) -> Floats:
     with np.errstate(divide="ignore", invalid="ignore"):
         share = (high - HALF) / (high - low)
     before, behind = gammas[after[..., 0] - 1], gammas[after[..., 0]]
-    found: Floats = np.where(at > 0, before + share * (behind - before), np.where(at == 0, np.inf, -np.inf))
-    return found
+    gamma: Floats = np.where(at > 0, before + share * (behind - before), np.where(at == 0, np.inf, -np.inf))
+    return gamma
 
 
 # --- reading
@@ -247,11 +247,11 @@ def curves_of(run: Run, *, estimators: Sequence[str] = (), levels: LevelChoice |
     Raises:
         RunError: it has no labels, or nothing that a curve is made of.
     """
-    found = {kind: _curve(kind, some)[0] for kind, some in _sources(run, estimators, levels).items()}
-    if not found:
+    curves = {kind: _curve(kind, columns)[0] for kind, columns in _sources(run, estimators, levels).items()}
+    if not curves:
         remedy = "audit with radius_pgd, or with mc under gaussian noise at sigma D, 2D, ...: configs/curves.yaml has all curves"
         raise RunError(str(run.path), "has nothing that curves are made of", remedy)
-    return Curves(str(run.path), found)
+    return Curves(str(run.path), curves)
 
 
 def curve_changes(
@@ -264,18 +264,20 @@ def curve_changes(
         RunError: as :func:`curves_of`.
     """
     before, now = (_sources(run, estimators, levels) for run in (base, new))
-    found = {}
+    changes = {}
     for kind in before:
         if kind not in now:
             continue
-        names = common_names([one.take(one.judged) for one in (*before[kind], *now[kind])])
+        names = common_names([columns.take(columns.judged) for columns in (*before[kind], *now[kind])])
         if not names:
             continue
-        (first, first_sum), (second, second_sum) = (_curve(kind, [one.of_images(names) for one in side[kind]]) for side in (before, now))
+        (first, first_sum), (second, second_sum) = (
+            _curve(kind, [columns.of_images(names) for columns in side[kind]]) for side in (before, now)
+        )
         if first.summary.value is not None and second.summary.value is not None:
             value = second.summary.value - first.summary.value
-            found[kind] = difference(len(names), partial(_change, first_sum, second_sum), value)
-    return found
+            changes[kind] = difference(len(names), partial(_change, first_sum, second_sum), value)
+    return changes
 
 
 def _sources(run: Run, estimators: Sequence[str], levels: LevelChoice | Sequence[float]) -> dict[CurveKind, list[Columns]]:
@@ -285,19 +287,23 @@ def _sources(run: Run, estimators: Sequence[str], levels: LevelChoice | Sequence
         RunError: it has no labels.
     """
     kinds = {entry["name"]: entry["kind"] for entry in run.info["spec"].get("noise", ())}
-    found: dict[CurveKind, list[Columns]] = {}
+    sources: dict[CurveKind, list[Columns]] = {}
     for columns in run.groups(estimators, levels).values():
         key = columns.key
         if (kind := _attacked(columns)) is not None:
-            found.setdefault(kind, [columns])
+            sources.setdefault(kind, [columns])
         elif (what := _NOISY.get(kinds.get(key.noise, ""))) is not None and columns.draws.any():
-            some = found.setdefault(what, [])
-            if not some or (some[0].key.estimator, some[0].key.noise) == (key.estimator, key.noise):
-                some.append(columns)
-    if not any((one.label != NO_CLASS).any() for one in run.frame.values()):
+            results = sources.setdefault(what, [])
+            if not results or (results[0].key.estimator, results[0].key.noise) == (key.estimator, key.noise):
+                results.append(columns)
+    if not any((columns.label != NO_CLASS).any() for columns in run.frame.values()):
         raise RunError(str(run.path), "has no labels, and the errors of curves are relative to them", "audit labelled images")
-    ordered = {kind: sorted(found[kind], key=lambda one: one.key.at.number) for kind in CurveKind if kind in found}
-    return {kind: some for kind, some in ordered.items() if kind is not CurveKind.NOISE or _even([one.key.at.number for one in some])}
+    ordered = {kind: sorted(sources[kind], key=lambda columns: columns.key.at.number) for kind in CurveKind if kind in sources}
+    return {
+        kind: results
+        for kind, results in ordered.items()
+        if kind is not CurveKind.NOISE or _even([columns.key.at.number for columns in results])
+    }
 
 
 Sum = Callable[[Floats], Ends]
@@ -325,9 +331,9 @@ def _even(levels: Sequence[float]) -> bool:
 
 def _curve(kind: CurveKind, columns: Sequence[Columns]) -> tuple[ErrorCurve, Sum]:
     """A curve, and its summary from the weights of the images."""
-    kept = [one.take(one.judged) for one in columns]
+    labelled = [result.take(result.judged) for result in columns]
     make = {CurveKind.NOISE: _noise, CurveKind.LINEAR: _linear}.get(kind, _attack)
-    places, wrong, total, summed = make(kept)
+    places, wrong, total, summed = make(labelled)
     ends = percentiles(len(wrong), lambda drawn: {**dict(enumerate(_errors(wrong, drawn).T)), _SUM: total(drawn)})
     errors: Floats = wrong.mean(0)
     lower, upper = zip(*(ends[i] or (float(error), float(error)) for i, error in enumerate(errors)), strict=True)
@@ -342,7 +348,7 @@ def _curve(kind: CurveKind, columns: Sequence[Columns]) -> tuple[ErrorCurve, Sum
         summary=summary,
         images=len(wrong),
         unlabelled=len(columns[0]) - len(wrong),
-        draws=0 if make is _attack else int(kept[0].draws.max()),
+        draws=0 if make is _attack else int(labelled[0].draws.max()),
         used=used,
     ), total
 
@@ -354,16 +360,16 @@ _Parts = tuple[Floats, Floats, Sum, Summed]
 
 def _errors(wrong: Floats, drawn: Floats) -> Floats:
     """The mean error at each point (replicates, points) of weighted images; ``wrong``: the share of errors (images, points)."""
-    found: Floats = drawn @ wrong / drawn.sum(1, keepdims=True)
-    return found
+    errors: Floats = drawn @ wrong / drawn.sum(1, keepdims=True)
+    return errors
 
 
 def _attack(columns: Sequence[Columns]) -> _Parts:
     """A_j: misclassified, or changed at a radius of at most j D."""
-    (kept,) = columns
-    correct, step = kept.correct, float(np.nanmax(kept.step))
-    ball = np.where(correct, np.rint(kept.values / step), 0).astype(np.int64)
-    open_ = correct & kept.is_censored
+    (labelled,) = columns
+    correct, step = labelled.correct, float(np.nanmax(labelled.step))
+    ball = np.where(correct, np.rint(labelled.values / step), 0).astype(np.int64)
+    open_ = correct & labelled.is_censored
     points = np.arange(int(ball.max(initial=0)) + 1)
     wrong = (ball[:, None] <= points) & ~open_[:, None]
     radius = np.where(open_, ball * step, np.maximum(ball - 0.5, 0.0) * step)
@@ -381,11 +387,11 @@ def _attack(columns: Sequence[Columns]) -> _Parts:
 
 def _wrong(columns: Sequence[Columns]) -> Floats:
     """The errors of the noisy copies by level, behind the clean ones (images, points)."""
-    return np.stack([~columns[0].correct, *(one.label_errors for one in columns)]).astype(np.float64).T
+    return np.stack([~columns[0].correct, *(result.label_errors for result in columns)]).astype(np.float64).T
 
 
 def _noise(columns: Sequence[Columns]) -> _Parts:
-    levels, classes, wrong = [one.key.at.number for one in columns], columns[0].classes, _wrong(columns)
+    levels, classes, wrong = [result.key.at.number for result in columns], columns[0].classes, _wrong(columns)
     step, most = levels[0], len(levels)
 
     def total(drawn: Floats) -> Ends:
@@ -406,12 +412,12 @@ def _noise(columns: Sequence[Columns]) -> _Parts:
 
 
 def _linear(columns: Sequence[Columns]) -> _Parts:
-    gammas, wrong = np.round(1.0 - np.array([0.0, *(one.key.at.number for one in columns)]), 12), _wrong(columns)
+    gammas, wrong = np.round(1.0 - np.array([0.0, *(result.key.at.number for result in columns)]), 12), _wrong(columns)
     least = float(gammas[-1])
 
     def total(drawn: Floats) -> Ends:
-        found = np.minimum(gamma_at_half(gammas, 1.0 - _errors(wrong, drawn)), 1.0)
-        return np.where(np.isinf(found), 0.0, found), np.where(np.isinf(found), least, found)
+        crossing = np.minimum(gamma_at_half(gammas, 1.0 - _errors(wrong, drawn)), 1.0)
+        return np.where(np.isinf(crossing), 0.0, crossing), np.where(np.isinf(crossing), least, crossing)
 
     def summed(errors: Floats, ends: tuple[float | None, float | None]) -> tuple[CurveSummary, int]:
         value = float(gamma_at_half(gammas, 1.0 - errors))

@@ -24,8 +24,8 @@ class Difficulties:
 
     def __init__(self, run: Run) -> None:
         entries = run.info["spec"].get("estimators", ())
-        relative = [one for one in entries if one["name"] == DIFFICULTY.name and one.get("options", {}).get("target") == "label"]
-        of_label = {str(one.get("label") or one["name"]) for one in relative}
+        relative = [entry for entry in entries if entry["name"] == DIFFICULTY.name and entry.get("options", {}).get("target") == "label"]
+        of_label = {str(entry.get("label") or entry["name"]) for entry in relative}
         images = len(run.frame.ids)
         self._g, self._margin, self._of_label = (np.full(images, np.nan) for _ in range(3))
         known = np.zeros(images, dtype=np.bool_)

@@ -169,18 +169,18 @@ def flag(
             raise RobauditError(name, f"{count} samples cannot be listed", "1 or more")
     finite = columns.finite
     refuse_no_values(len(finite), finite.not_finite, "flagged")
-    kept = finite if only is None else finite.take(finite.judged & (finite.correct == (only == "correct")))
-    if not len(kept):
+    considered = finite if only is None else finite.take(finite.judged & (finite.correct == (only == "correct")))
+    if not len(considered):
         raise NothingLeftError("flagged", f"none of the {len(finite)} samples is known to be {only}", "leave --only out")
     sign = 1.0 if quantity.higher_is_better else -1.0
-    values, certainties = sign * kept.values, certainties_of(kept, below, sign)
+    values, certainties = sign * considered.values, certainties_of(considered, below, sign)
     ranked, best = np.argsort(values, kind="stable"), np.argsort(-values, kind="stable")
     beyond = int((values < sign * below).sum())
     bounds = sum(certainties[i] is Certainty.UNDECIDED for i in ranked[:beyond])
-    groups = kept.predicted if per_class else None
+    groups = considered.predicted if per_class else None
 
     def listed(order: Ints, count: int | None) -> tuple[Flag, ...]:
-        return _flags(kept, _first(order, count, groups), certainties)
+        return _flags(considered, _first(order, count, groups), certainties)
 
     return Flagged(
         key=columns.key,
@@ -193,16 +193,16 @@ def flag(
         only=only,
         samples=listed(ranked if bottom else ranked[:beyond], bottom),
         robust=() if top is None else listed(best, top),
-        total=len(kept),
-        filtered=len(finite) - len(kept),
+        total=len(considered),
+        filtered=len(finite) - len(considered),
         not_finite=finite.not_finite,
         beyond=beyond,
         confirmed=certainties.count(Certainty.CONFIRMED),
         approximate=certainties.count(Certainty.APPROXIMATE),
         likely=certainties.count(Certainty.LIKELY),
         undecided=certainties.count(Certainty.UNDECIDED) - bounds,
-        with_interval=len(kept) - certainties.count(Certainty.NO_INTERVAL),
-        censored=kept.censored,
+        with_interval=len(considered) - certainties.count(Certainty.NO_INTERVAL),
+        censored=considered.censored,
         bounds=bounds,
     )
 
@@ -215,13 +215,13 @@ def _first(order: Ints, count: int | None, classes: Ints | None) -> Ints:
 
 
 def _flags(columns: Columns, places: Ints, certainties: Sequence[Certainty]) -> tuple[Flag, ...]:
-    some = columns.take(places)
-    censored = some.is_censored
-    lower = np.where(censored & np.isnan(some.lower), some.values, some.lower)
-    numbers = zip(some.label, some.predicted, some.values, lower, some.upper, some.flips_to, strict=True)
+    listed = columns.take(places)
+    censored = listed.is_censored
+    lower = np.where(censored & np.isnan(listed.lower), listed.values, listed.lower)
+    numbers = zip(listed.label, listed.predicted, listed.values, lower, listed.upper, listed.flips_to, strict=True)
     return tuple(
         Flag(name, _class(label), int(predicted), float(value), _known(low), _known(high), _class(to), certainties[i], bool(of))
-        for name, i, of, (label, predicted, value, low, high, to) in zip(some.names, places, censored, numbers, strict=True)
+        for name, i, of, (label, predicted, value, low, high, to) in zip(listed.names, places, censored, numbers, strict=True)
     )
 
 
@@ -243,9 +243,9 @@ def certainties_of(columns: Columns, below: float, sign: float) -> list[Certaint
     """
     lower, upper = columns.ends
     worst, best = (lower, upper) if sign > 0 else (-upper, -lower)
-    edge, sure = sign * below, columns.covers_bias
+    edge, covered = sign * below, columns.covers_bias
     bounds = columns.of_kind(IntervalKind.CENSORED, IntervalKind.LOWER_BOUND if sign > 0 else IntervalKind.UPPER_BOUND)
-    masks = [np.isnan(lower), (best < edge) & sure, best < edge, (sign * columns.values < edge) & ~bounds, worst < edge]
+    masks = [np.isnan(lower), (best < edge) & covered, best < edge, (sign * columns.values < edge) & ~bounds, worst < edge]
     kinds = [Certainty.NO_INTERVAL, Certainty.CONFIRMED, Certainty.APPROXIMATE, Certainty.LIKELY, Certainty.UNDECIDED, Certainty.NO]
     places = np.select(masks, list(range(len(masks))), len(masks))
     return [kinds[place] for place in places]

@@ -176,12 +176,12 @@ class Columns:
 
     def of_kind(self, *kinds: IntervalKind) -> Mask:
         """Whether a row's interval is of one of these kinds (n,)."""
-        return np.isin(self.interval, [i for i, one in enumerate(self.intervals) if one.kind in kinds])
+        return np.isin(self.interval, [i for i, interval in enumerate(self.intervals) if interval.kind in kinds])
 
     @property
     def covers_bias(self) -> Mask:
         """Whether a row's interval covers all of its error."""
-        return np.isin(self.interval, [i for i, one in enumerate(self.intervals) if one.covers_bias])
+        return np.isin(self.interval, [i for i, interval in enumerate(self.intervals) if interval.covers_bias])
 
     @property
     def is_censored(self) -> Mask:
@@ -314,28 +314,28 @@ class Columns:
         """
         return self.of_votes(self.approximated, self.kept, self.draws, self.split)
 
-    def of_votes(self, of: Mask, kept: Ints, draws: Ints, split: Floats) -> Columns:
+    def of_votes(self, chosen: Mask, kept: Ints, draws: Ints, split: Floats) -> Columns:
         """The columns in which some rows (``of``) are as so many copies make them, of which ``kept`` kept the class and, of antithetic
         pairs, ``split`` pairs disagree (NaN: they are independent); all (n,)."""
-        if not of.any():
+        if not chosen.any():
             return self
         value, lower, upper, error, apart = (column.copy() for column in (self.values, self.lower, self.upper, self.std_error, self.split))
         kind = self.interval.copy()
         for pairs in (False, True):
-            some = of & (np.isnan(split) != pairs)
-            k, n = kept[some], draws[some]
-            ends = antithetic_share(k, split[some], n) if pairs else clopper_pearson(k, n)
-            value[some], apart[some], kind[some] = k / n, split[some], len(self.intervals) + pairs
-            lower[some], upper[some] = np.minimum(k / n, ends[0]), np.maximum(k / n, ends[1])
-            error[some] = np.sqrt(share_variance(k / n, n.astype(np.float64), split[some] if pairs else None))
+            subset = chosen & (np.isnan(split) != pairs)
+            k, n = kept[subset], draws[subset]
+            ends = antithetic_share(k, split[subset], n) if pairs else clopper_pearson(k, n)
+            value[subset], apart[subset], kind[subset] = k / n, split[subset], len(self.intervals) + pairs
+            lower[subset], upper[subset] = np.minimum(k / n, ends[0]), np.maximum(k / n, ends[1])
+            error[subset] = np.sqrt(share_variance(k / n, n.astype(np.float64), split[subset] if pairs else None))
         kinds = (*self.intervals, Interval(IntervalKind.CLOPPER_PEARSON), Interval(IntervalKind.ANTITHETIC))
-        kept, draws = np.where(of, kept, self.kept), np.where(of, draws, self.draws)
-        found = replace(self, intervals=kinds, interval=kind, kept=kept, draws=draws, memo={})
-        found.values, found.lower, found.upper, found.std_error, found.split = value, lower, upper, error, apart
-        return found
+        kept, draws = np.where(chosen, kept, self.kept), np.where(chosen, draws, self.draws)
+        voted = replace(self, intervals=kinds, interval=kind, kept=kept, draws=draws, memo={})
+        voted.values, voted.lower, voted.upper, voted.std_error, voted.split = value, lower, upper, error, apart
+        return voted
 
 
-_READ: Mapping[str, Mapping[str, Any]] = {one.name: one.metadata for one in fields(Columns) if "read" in one.metadata}
+_READ: Mapping[str, Mapping[str, Any]] = {column.name: column.metadata for column in fields(Columns) if "read" in column.metadata}
 """How each column is read from rows."""
 
 
@@ -503,11 +503,11 @@ def _together(rows: Sequence[Row]) -> Iterable[Row]:
 
 def common_names(columns: Iterable[Columns]) -> list[str]:
     """The ids of the images that all of some results have, of different runs perhaps, in the order of the first."""
-    first, *others = (one.names for one in columns)
-    kept = reduce(lambda known, names: known & set(names), others, set(first))
-    return [name for name in first if name in kept]
+    first, *others = (result.names for result in columns)
+    common = reduce(lambda known, names: known & set(names), others, set(first))
+    return [name for name in first if name in common]
 
 
 def common_places(columns: Iterable[Columns]) -> Ints:
     """The places of the images that all of some results have (n,), ascending."""
-    return reduce(np.intersect1d, (one.place for one in columns))
+    return reduce(np.intersect1d, (result.place for result in columns))

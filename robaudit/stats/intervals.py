@@ -167,19 +167,19 @@ def restated(
     Returns:
         (lowers, uppers): recomputed for shares of votes; the others scaled (:func:`repeats_scale`).
     """
-    scale, level, given = repeats_scale(tail), 1.0 - 2.0 * tail, np.asarray(draws)
-    if given.ndim == 0 and given > 0:
-        return share_bounds(values, float(given), level, split)
-    counts = np.broadcast_to(given, values.shape)
+    scale, level, votes = repeats_scale(tail), 1.0 - 2.0 * tail, np.asarray(draws)
+    if votes.ndim == 0 and votes > 0:
+        return share_bounds(values, float(votes), level, split)
+    counts = np.broadcast_to(votes, values.shape)
     lower, upper = scaled(values, lowers, scale), scaled(values, uppers, scale)
     if not counts.any():
         return lower, upper
     lower, upper = lower.copy(), upper.copy()
     pairs = np.zeros_like(values, dtype=np.bool_) if split is None else ~np.isnan(split)
     for n in np.unique(counts[counts > 0]):
-        for of, disagree in (((counts == n) & ~pairs, None), ((counts == n) & pairs, split)):
-            if of.any():
-                lower[of], upper[of] = share_bounds(values[of], float(n), level, None if disagree is None else disagree[of])
+        for mask, disagree in (((counts == n) & ~pairs, None), ((counts == n) & pairs, split)):
+            if mask.any():
+                lower[mask], upper[mask] = share_bounds(values[mask], float(n), level, None if disagree is None else disagree[mask])
     return lower, upper
 
 
@@ -295,12 +295,12 @@ def measured_quantile(images: MeasuredImages, q: float, confidence: float) -> Bo
     each, f = (alpha, 0.0) if first == last else (alpha / 2.0, place + 1.0 - first)
     strict = images.ends(each / (2.0 * n))
 
-    def between(ends: Floats, surely: Floats, floor: float, near: int, far: int, weight: float) -> float:
-        ends, surely = (np.append(np.full(images.unknown, -np.inf), some) for some in (ends, surely))
-        surely[np.isnan(surely)] = -np.inf
+    def between(ends: Floats, strict_ends: Floats, floor: float, near: int, far: int, weight: float) -> float:
+        ends, strict_ends = (np.append(np.full(images.unknown, -np.inf), values) for values in (ends, strict_ends))
+        strict_ends[np.isnan(strict_ends)] = -np.inf
         ends.sort()
-        surely.sort()
-        low, high = (max(floor, _rank_bound(ends, surely, rank, images.tail, each)) for rank in (near, far))
+        strict_ends.sort()
+        low, high = (max(floor, _rank_bound(ends, strict_ends, rank, images.tail, each)) for rank in (near, far))
         return low if high <= low or not math.isfinite(low) else low + weight * (high - low)
 
     lower = between(images.lowers, strict[0], images.low, first, last, f)
@@ -350,9 +350,9 @@ def least_shown(usual: Mask, strict: Mask, size: int, tail: float, alpha: float)
     return max(least_count(int(usual.sum()), size, tail, alpha / 2.0), int(strict.sum()))
 
 
-def least_share(sure: int, size: int, tail: float, confidence: float) -> float:
+def least_share(shown: int, size: int, tail: float, confidence: float) -> float:
     """A lower bound of the share s of a kind in the population: an image appears to be of it with a chance r <= s + g (1 - s)."""
-    rate = float(clopper_pearson(sure, size, confidence)[0])
+    rate = float(clopper_pearson(shown, size, confidence)[0])
     return max(0.0, (rate - tail) / (1.0 - tail))
 
 
@@ -365,13 +365,13 @@ def miss_quantile(images: int, chance: float, alpha: float) -> int:
     return low
 
 
-def least_count(sure: int, size: int, tail: float, alpha: float) -> int:
+def least_count(shown: int, size: int, tail: float, alpha: float) -> int:
     """The smallest f with P[f + Binomial(size - f, tail) >= sure] > alpha: a lower bound, at confidence 1 - alpha, of
     the number of a kind when ``sure`` appear to be of it, and one that is not appears so with a chance of at most ``tail``."""
-    low, high = 0, sure  # the chance grows with f; it is 1 at sure
+    low, high = 0, shown  # the chance grows with f; it is 1 at sure
     while low < high:
         f = (low + high) // 2
-        low, high = (low, f) if _binomial_tail(sure - f, size - f, tail) > alpha else (f + 1, high)
+        low, high = (low, f) if _binomial_tail(shown - f, size - f, tail) > alpha else (f + 1, high)
     return low
 
 

@@ -73,7 +73,7 @@ def level_curves(run: Run, estimators: Sequence[str] = (), levels: LevelChoice |
             curves.setdefault((name, str(at.noise)), []).append(groups[name, at])
     if not curves:
         raise RunError(str(run.path), "has no result at a noise level", "audit with mc at several levels, such as --sigma 0.05 --sigma 0.1")
-    return tuple(_curve(sorted(some, key=lambda group: group.key.at.strength), run) for some in curves.values())
+    return tuple(_curve(sorted(points, key=lambda group: group.key.at.strength), run) for points in curves.values())
 
 
 def _curve(groups: Sequence[GroupSummary], run: Run) -> LevelCurve:

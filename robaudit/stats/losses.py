@@ -89,12 +89,12 @@ class Losses:
     @property
     def ranking(self) -> LossCurve:
         """The curve that has the ranking result."""
-        return next(curve for curve in self.curves if any(one.name == self.ranked_by for one in curve.results))
+        return next(curve for curve in self.curves if any(result.name == self.ranked_by for result in curve.results))
 
     @property
     def results(self) -> tuple[LossResult, ...]:
         """All of them: curve by curve, then the attacks."""
-        return (*(one for curve in self.curves for one in curve.results), *self.attacks)
+        return (*(result for curve in self.curves for result in curve.results), *self.attacks)
 
 
 class _Names(NamedTuple):
@@ -120,15 +120,15 @@ def losses(
     Raises:
         RunError: the run has no such estimator or noise level.
     """
-    chosen = (one.finite for one in run.groups(estimators, levels).values() if one.key.quantity == LOSS.name)
-    kept = {one.key: one for one in chosen if len(one)}
+    chosen = (columns.finite for columns in run.groups(estimators, levels).values() if columns.key.quantity == LOSS.name)
+    finite = {columns.key: columns for columns in chosen if len(columns)}
     quantity = quantity_of(LOSS.name, {LOSS.name: LOSS, **run.quantities})
-    found = []
-    for at in from_weak_to_strong(key.at for key in kept):
-        there = {key.estimator: one for key, one in kept.items() if key.at == at}
-        if (names := _names(list(there))) is not None:
-            found.append(_losses(there, names, quantity, most))
-    return tuple(found)
+    at_levels = []
+    for at in from_weak_to_strong(key.at for key in finite):
+        by_name = {key.estimator: columns for key, columns in finite.items() if key.at == at}
+        if (names := _names(list(by_name))) is not None:
+            at_levels.append(_losses(by_name, names, quantity, most))
+    return tuple(at_levels)
 
 
 def _losses(columns: Mapping[str, Columns], names: _Names, quantity: Quantity, most: int) -> Losses:
@@ -142,16 +142,16 @@ def _losses(columns: Mapping[str, Columns], names: _Names, quantity: Quantity, m
         np.maximum.at(attacks, attack.place, attack.values)
     attacked, beaten = (np.zeros(len(ranking.ids), dtype=np.bool_) for _ in range(2))
     for name in dict.fromkeys(name for points in names.curves.values() for _, name in points):
-        one = columns[name]
-        there = attacks[one.place] > -np.inf
-        attacked[one.place[there]] = True
-        beaten[one.place[there & (not_missed(one) > attacks[one.place] * (1 + ROUNDING))]] = True
+        norm = columns[name]
+        shared = attacks[norm.place] > -np.inf
+        attacked[norm.place[shared]] = True
+        beaten[norm.place[shared & (not_missed(norm) > attacks[norm.place] * (1 + ROUNDING))]] = True
 
     def result(q: float, name: str) -> LossResult:
-        one = columns[name]
-        by_place = dict(zip(one.place.tolist(), one.values.tolist(), strict=True))
-        mine = tuple(by_place.get(place) for place in ranking.place[shown].tolist())
-        return LossResult(q, name, len(one), one.not_finite, one.bounded, one.approximate, mean_of(one, quantity), mine)
+        rows = columns[name]
+        by_place = dict(zip(rows.place.tolist(), rows.values.tolist(), strict=True))
+        values_of_worst = tuple(by_place.get(place) for place in ranking.place[shown].tolist())
+        return LossResult(q, name, len(rows), rows.not_finite, rows.bounded, rows.approximate, mean_of(rows, quantity), values_of_worst)
 
     return Losses(
         at=ranking.key.at,
@@ -177,14 +177,15 @@ def loss_changes(
         RunError: a run has no such estimator or noise level.
     """
     sides = [
-        {one.key: one.finite for one in run.groups(estimators, levels).values() if one.key.quantity == LOSS.name} for run in (base, new)
+        {columns.key: columns.finite for columns in run.groups(estimators, levels).values() if columns.key.quantity == LOSS.name}
+        for run in (base, new)
     ]
-    found: dict[GroupKey, PairedDifference] = {}
+    changes: dict[GroupKey, PairedDifference] = {}
     for key in sides[0]:
         if key in sides[1] and (names := common_names([side[key] for side in sides])):
             before, now = (side[key].of_images(names).values for side in sides)
-            found[key] = _paired_t(now - before)
-    return found
+            changes[key] = _paired_t(now - before)
+    return changes
 
 
 def _paired_t(changes: Floats) -> PairedDifference:

@@ -128,9 +128,9 @@ class Setting:
         """The setting of a run, from its run.json."""
         spec, shape = info["spec"], info.get("image_shape")
         noises = {entry["name"]: entry for entry in spec.get("noise", ())}
-        options = {str(one.get("label") or one["name"]): one for one in spec.get("estimators", ())}
+        options = {str(entry.get("label") or entry["name"]): entry for entry in spec.get("estimators", ())}
         declared = frozenset(
-            label for label, one in options.items() if one.get("options", {}).get(_DECLARED.get(one["name"], "")) not in (None, False)
+            label for label, entry in options.items() if entry.get("options", {}).get(_DECLARED.get(entry["name"], "")) not in (None, False)
         )
         plain = spec.get("run", {}).get("precision", "fp32") in ("fp32", "fp64")
         return Setting(noises, None if shape is None else math.prod(shape), plain, declared)
@@ -202,12 +202,12 @@ def interval_ends(row: Row) -> tuple[End, End]:
     value, kind = number(row.value), row.interval.kind
     none = (row.lower is None and row.upper is None) or kind is IntervalKind.EXACT
 
-    def end(given: float | None, sign: float) -> End:
+    def end(bound: float | None, sign: float) -> End:
         if none:
             return lambda _: row.value
-        if given is None or math.isinf(given):
+        if bound is None or math.isinf(bound):
             return lambda _: sign * math.inf
-        distance = number(given) - value
+        distance = number(bound) - value
 
         def at(tail: float) -> float:
             moved = value + distance * widening(kind, tail)
@@ -364,9 +364,9 @@ def _others(share: End, tail: float) -> float:
 def _agreement(rows: Sequence[Row], setting: Setting) -> Iterator[BoundingPair]:
     """Measurements of the same probability by different estimators, but approximations: they are known to differ."""
     measured = [(row, ends) for row in rows if not approximate(row) and (ends := _p_fail(row, setting)) is not None]
-    for (one, first), (other, second) in itertools.permutations(measured, 2):
-        if one.at == other.at:
-            yield BoundingPair(f"p_fail at {one.at}", first[0], second[1])
+    for (row, first), (other, second) in itertools.permutations(measured, 2):
+        if row.at == other.at:
+            yield BoundingPair(f"p_fail at {row.at}", first[0], second[1])
 
 
 def _orders(rows: Sequence[Row], _: Setting) -> Iterator[BoundingPair]:

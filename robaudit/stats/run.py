@@ -79,11 +79,11 @@ class Run:
         """
         keys = list(keys)
         names = dict.fromkeys(name for name, _ in keys)
-        for asked in estimators:
-            if not any(matches(name, asked) for name in names):
-                raise RunError(str(self.path), f"has no estimator {asked}", f"it has {', '.join(names)}")
+        for wanted in estimators:
+            if not any(matches(name, wanted) for name in names):
+                raise RunError(str(self.path), f"has no estimator {wanted}", f"it has {', '.join(names)}")
         meant = set(LevelChoice.of(levels).among((at for _, at in keys), str(self.path)))
-        return [(name, at) for name, at in keys if at in meant and (not estimators or any(matches(name, asked) for asked in estimators))]
+        return [(name, at) for name, at in keys if at in meant and (not estimators or any(matches(name, wanted) for wanted in estimators))]
 
     def summary(self) -> tuple[GroupSummary, ...]:
         """Mean, quantiles and shares for each estimator and noise level."""
@@ -111,11 +111,11 @@ def measuring(
     Raises:
         RunError: the run has no such result among those named.
     """
-    kept = [one for one in run.groups(estimators, levels).values() if one.key.quantity in quantities]
-    if kept:
-        return kept
-    there = [key.estimator for key in run.frame if key.quantity in quantities]
-    if there:
-        known = ", ".join(dict.fromkeys(there))
+    measured = [columns for columns in run.groups(estimators, levels).values() if columns.key.quantity in quantities]
+    if measured:
+        return measured
+    available = [key.estimator for key in run.frame if key.quantity in quantities]
+    if available:
+        known = ", ".join(dict.fromkeys(available))
         raise RunError(str(run.path), f"has no {called} among the results asked for", f"its {called}: {known}")
     raise RunError(str(run.path), *lacking)

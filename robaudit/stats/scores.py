@@ -194,7 +194,7 @@ class Scores(Document):
             "not_finite": radii.not_finite,
             "upper_bounds": radii.upper_bounds,
         }
-        scores = {score.value: one.document() for score, one in self.values.items()}
+        scores = {score.value: value.document() for score, value in self.values.items()}
         return {**radii.key.document(), "norm": radii.key.norm or None, "confidence": self.confidence, **counts, "scores": scores}
 
 
@@ -212,9 +212,9 @@ def radii_of(run: Run, estimators: Sequence[str] = (), levels: LevelChoice | Seq
         NothingLeftError: no labelled image has a finite radius.
     """
     lacking = "has no radii to score", "add radius_attack, radius_exact or noise_tolerance to its estimators"
-    kept = measuring(run, RADII, estimators, levels, called="radii", lacking=lacking)
+    results = measuring(run, RADII, estimators, levels, called="radii", lacking=lacking)
     difficulties = Difficulties(run)
-    return [_radii(columns, difficulties, str(run.path)) for columns in kept]
+    return [_radii(columns, difficulties, str(run.path)) for columns in results]
 
 
 def _radii(columns: Columns, difficulties: Difficulties, where: str) -> Radii:
@@ -225,7 +225,7 @@ def _radii(columns: Columns, difficulties: Difficulties, where: str) -> Radii:
     if not len(rows):
         raise NothingLeftError(where, f"{columns.key}: no labelled image has a finite value", "read the notes in samples.csv")
     lowers, uppers = rows.ends
-    found, as_is = rows.upper_bounds + rows.not_found > 0, rows.of_kind(*_EXACT)
+    of_search, as_is = rows.upper_bounds + rows.not_found > 0, rows.of_kind(*_EXACT)
     plain = np.isnan(lowers) | as_is
     g, margins = difficulties.of(rows)
     return Radii(
@@ -240,7 +240,7 @@ def _radii(columns: Columns, difficulties: Difficulties, where: str) -> Radii:
         correct=rows.correct,
         unlabelled=len(columns) - len(labelled),
         not_finite=rows.not_finite,
-        upper_bounds=found,
+        upper_bounds=of_search,
         measured=bool((~as_is).any()),
     )
 
@@ -271,7 +271,7 @@ def scores_of(radii: Radii, confidence: float = ROW_CONFIDENCE) -> Scores:
     bounds = weighted(radii, everyone, radii.lowers, radii.uppers)
     boot = percentiles(len(radii.ids), lambda drawn: _replicates(radii, drawn), confidence)
     boot[Score.R_M] = _mean_bounds(radii, confidence)
-    found = {}
+    scores = {}
     for score in Score:
         exact = float(value[score][0][0]) if score in value else math.nan
         why, known = _why(radii, score, exact), (math.nan, math.nan)
@@ -280,8 +280,8 @@ def scores_of(radii: Radii, confidence: float = ROW_CONFIDENCE) -> Scores:
             lower, upper = (0.0 if score in _VARIATIONS and math.isnan(end) else end for end in numbers)  # both radii may be 0
             known = lower, upper
             why = "undetermined: censored images in both halves" if known == (-math.inf, math.inf) else ""
-        found[score] = ScoreValue(None, why=why) if why else _value(radii, score, exact, known, boot.get(score))
-    return Scores(radii, found, confidence)
+        scores[score] = ScoreValue(None, why=why) if why else _value(radii, score, exact, known, boot.get(score))
+    return Scores(radii, scores, confidence)
 
 
 def _value(radii: Radii, score: Score, exact: float, known: Bounds, ends: Bounds | None) -> ScoreValue:
@@ -336,25 +336,25 @@ def _statistics(radii: Radii, drawn: Floats, r: Floats) -> dict[Score, Floats]:
     total, zero = drawn.sum(1), np.zeros_like(r)
     correct, usable = radii.correct, radii.usable
     counted = np.where(correct, r, 0.0)
-    found = {Score.R_M: _dot(drawn, counted) / total}
+    scores = {Score.R_M: _dot(drawn, counted) / total}
     if len(drawn) == 1:  # replicates do not tell how small others are
-        there = (drawn > 0) & correct
-        found[Score.R_W] = np.where(drawn > 0, counted, np.inf).min(1)
-        found[Score.R_W_CORRECT] = np.where(there.any(1), np.where(there, r, np.inf).min(1), np.nan)
+        present = (drawn > 0) & correct
+        scores[Score.R_W] = np.where(drawn > 0, counted, np.inf).min(1)
+        scores[Score.R_W_CORRECT] = np.where(present.any(1), np.where(present, r, np.inf).min(1), np.nan)
     if radii.without_difficulty:
-        return found
+        return scores
     ratio = np.divide(r, radii.g, out=zero.copy(), where=usable)
-    kept = (~correct | usable).astype(np.float64)
+    in_ratio = (~correct | usable).astype(np.float64)
     rg, gg = np.where(usable, r * np.where(usable, radii.g, 1.0), 0.0), np.where(usable, radii.g**2, 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):
-        found[Score.R_NU] = _dot(drawn, ratio) / (drawn @ kept)
-        found[Score.SLOPE] = slope = _dot(drawn, rg) / (drawn @ gg)
-        found[Score.R_SQUARED] = _determination(drawn, r, usable, rg, slope)
+        scores[Score.R_NU] = _dot(drawn, ratio) / (drawn @ in_ratio)
+        scores[Score.SLOPE] = slope = _dot(drawn, rg) / (drawn @ gg)
+        scores[Score.R_SQUARED] = _determination(drawn, r, usable, rg, slope)
         if not np.isnan(radii.margins).any():
             apart = correct & (radii.margins > _LEAST)
             per_margin = np.divide(r, radii.margins, out=zero.copy(), where=apart)
-            found[Score.R_MARGIN] = _dot(drawn, per_margin) / (drawn @ (~correct | apart).astype(np.float64))
-    found[Score.MEDIAN_RATIO] = _median(drawn * usable, ratio)
+            scores[Score.R_MARGIN] = _dot(drawn, per_margin) / (drawn @ (~correct | apart).astype(np.float64))
+    scores[Score.MEDIAN_RATIO] = _median(drawn * usable, ratio)
     easiest = np.argsort(-radii.order, kind="stable")
     ordered = drawn[:, easiest]
     half = np.floor(total / 2)[:, None]
@@ -363,9 +363,9 @@ def _statistics(radii: Radii, drawn: Floats, r: Floats) -> dict[Score, Floats]:
     hard = np.clip(before + ordered - (total[:, None] - half), 0.0, ordered)
     with np.errstate(divide="ignore", invalid="ignore"):
         for part, mean, aware in ((easy, Score.R_M_EASY, Score.R_NU_EASY), (hard, Score.R_M_HARD, Score.R_NU_HARD)):
-            found[mean] = _dot(part, counted[easiest]) / half[:, 0]
-            found[aware] = _dot(part, ratio[easiest]) / (part @ kept[easiest])
-    return found
+            scores[mean] = _dot(part, counted[easiest]) / half[:, 0]
+            scores[aware] = _dot(part, ratio[easiest]) / (part @ in_ratio[easiest])
+    return scores
 
 
 def weighted(radii: Radii, drawn: Floats, lowers: Floats, uppers: Floats) -> dict[Score, Ends]:
@@ -373,13 +373,13 @@ def weighted(radii: Radii, drawn: Floats, lowers: Floats, uppers: Floats) -> dic
     (easy - hard)/(easy + hard), whose sign the score drops."""
     least = _statistics(radii, drawn, lowers)
     most = least if uppers is lowers else _statistics(radii, drawn, uppers)
-    found = {score: (values, most[score]) for score, values in least.items()}
+    scores = {score: (values, most[score]) for score, values in least.items()}
     if Score.R_M_EASY in least:
         for score, (easy, hard) in _VARIATIONS.items():
-            found[score] = _shares(least[easy], most[hard]), _shares(most[easy], least[hard])
+            scores[score] = _shares(least[easy], most[hard]), _shares(most[easy], least[hard])
         for score, (easy, hard) in _LESS.items():
-            found[score] = minus((least[easy], most[easy]), (least[hard], most[hard]))
-    return found
+            scores[score] = minus((least[easy], most[easy]), (least[hard], most[hard]))
+    return scores
 
 
 def _replicates(radii: Radii, drawn: Floats) -> dict[Score, Ends]:
@@ -425,12 +425,12 @@ def _determination(drawn: Floats, r: Floats, usable: Mask, rg: Floats, slope: Fl
     """1 - sum (r - slope g)^2 / sum (r - mean r)^2 of the usable images."""
     if not np.isfinite(r[usable]).all():
         return np.zeros(len(drawn))
-    mine = np.where(usable, r, 0.0)
+    radii = np.where(usable, r, 0.0)
     count = drawn @ usable.astype(np.float64)
-    centre = float(mine[usable].mean()) if usable.any() else 0.0  # so that little is lost to rounding
+    centre = float(radii[usable].mean()) if usable.any() else 0.0  # so that little is lost to rounding
     away = np.where(usable, r - centre, 0.0)
     squares = drawn @ away**2 - (drawn @ away) ** 2 / count
-    total = drawn @ mine**2
+    total = drawn @ radii**2
     rest = np.maximum(total - slope * (drawn @ rg), 0.0)
     return np.where(squares > 1e-12 * total, 1.0 - rest / np.where(squares > 0, squares, 1.0), np.nan)
 
@@ -499,7 +499,7 @@ class ScoreChanges:
             "images": len(self.base.radii.ids),
             "only_base": self.only_base,
             "only_new": self.only_new,
-            "scores": {score.value: one.document() for score, one in self.changes.items()},
+            "scores": {score.value: change.document() for score, change in self.changes.items()},
         }
 
 
@@ -514,10 +514,10 @@ def score_changes(base: Radii, new: Radii, where: str, confidence: float = ROW_C
     if not pairs:
         raise NothingLeftError(where, f"{base.key}: no labelled image is in both runs", "compare runs on the same images")
     both = base.chosen([i for i, _ in pairs]), new.chosen([j for _, j in pairs])
-    first, second = (scores_of(one, confidence) for one in both)
+    first, second = (scores_of(radii, confidence) for radii in both)
 
     def changed(drawn: Floats) -> dict[Score, Ends]:
-        left, right = (_replicates(one, drawn) for one in both)
+        left, right = (_replicates(radii, drawn) for radii in both)
         for sides in (left, right):
             sides |= {score: _folded(*sides[score]) for score in _VARIATIONS if score in sides}
         return {score: minus(right[score], left[score]) for score in left if score in right}
@@ -532,10 +532,10 @@ def score_changes(base: Radii, new: Radii, where: str, confidence: float = ROW_C
     return ScoreChanges(first, second, changes, len(base.ids) - len(pairs), len(new.ids) - len(pairs))
 
 
-def _change(score: Score, base: ScoreValue, new: ScoreValue, found: PairedDifference | None) -> Change:
-    if found is None:
+def _change(score: Score, base: ScoreValue, new: ScoreValue, paired: PairedDifference | None) -> Change:
+    if paired is None:
         return Change(base, new, None, None, None)
-    value, lower, upper, p = found[:4]
+    value, lower, upper, p = paired[:4]
     if score in _SMALLEST:  # no interval, but that which censored images leave
         lower, upper, p = (math.inf, -math.inf, 1.0) if base.at_least or new.at_least else (None, None, None)
     if lower is None or upper is None or p is None:

@@ -102,10 +102,10 @@ class SampleSpectrum(Document):
         first = rows[0]
         own = next((row for row in rows if row.quantity == DIFFICULTY.name and math.isfinite(row.value)), None)
         about = [row.clean for row in rows if row.clean is not None and (row is own or row.clean.difficulty is not None)]
-        margin = next((one.margin for one in about if one.margin is not None), None)
-        difficulty = next((one.difficulty for one in about if one.difficulty is not None), None if own is None else own.value)
-        found = {GroupKey.of(row): row for row in rows}
-        return SampleSpectrum(first.sample_id, first.label, first.predicted, first.correct, margin, difficulty, found)
+        margin = next((clean.margin for clean in about if clean.margin is not None), None)
+        difficulty = next((clean.difficulty for clean in about if clean.difficulty is not None), None if own is None else own.value)
+        by_key = {GroupKey.of(row): row for row in rows}
+        return SampleSpectrum(first.sample_id, first.label, first.predicted, first.correct, margin, difficulty, by_key)
 
     def document(self, names: Names | None = None) -> dict[str, Any]:
         """As JSON values, each class with its name (by index)."""
@@ -160,8 +160,8 @@ def spectrum(run: Run, most: int | None = None, ids: Sequence[str] = ()) -> Spec
     order = _ranked(run, ranking)
     chosen = _known(run, ids, order) if ids else order[:most]
     wanted = frozenset(chosen)
-    found = {rows[0].sample_id: SampleSpectrum.of(rows) for rows in by_sample(run.rows) if rows[0].sample_id in wanted}
-    return Spectrum(lines, tuple(found[one] for one in chosen), len(order), ranking)
+    by_id = {rows[0].sample_id: SampleSpectrum.of(rows) for rows in by_sample(run.rows) if rows[0].sample_id in wanted}
+    return Spectrum(lines, tuple(by_id[sample_id] for sample_id in chosen), len(order), ranking)
 
 
 def _lines(run: Run) -> Iterator[Line]:
@@ -209,7 +209,7 @@ def _ranked(run: Run, ranking: Line) -> list[str]:
 
 def _known(run: Run, ids: Sequence[str], order: Sequence[str]) -> list[str]:
     known = set(order)
-    for one in ids:
-        if one not in known:
-            raise RunError(str(run.path), f"has no sample {one!r}", did_you_mean(one, heapq.nsmallest(1000, known)))
+    for sample_id in ids:
+        if sample_id not in known:
+            raise RunError(str(run.path), f"has no sample {sample_id!r}", did_you_mean(sample_id, heapq.nsmallest(1000, known)))
     return list(dict.fromkeys(ids))

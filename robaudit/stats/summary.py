@@ -254,8 +254,8 @@ def summarise(frame: Frame, quantities: Mapping[str, Quantity] | None = None) ->
         RunError: a quantity without a description.
     """
     every = list(frame.values())
-    known = [one for one in every if len(one.finite)] or every
-    return tuple(_summary(one, quantity_of(one.key.quantity, quantities)) for one in known)
+    known = [columns for columns in every if len(columns.finite)] or every
+    return tuple(_summary(columns, quantity_of(columns.key.quantity, quantities)) for columns in known)
 
 
 def _summary(columns: Columns, quantity: Quantity) -> GroupSummary:

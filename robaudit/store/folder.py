@@ -218,9 +218,9 @@ class RunFolder:
         if info and path.is_file() and path.stat().st_size < _HEADER:
             raise damaged(str(path), "it ends within its header")
         wanted = info["files"].get(NAME) if info.get("status") == "complete" else None
-        if wanted is None or (found := file_sha256(path)) is None:
+        if wanted is None or (digest := file_sha256(path)) is None:
             return False
-        if found != wanted:
+        if digest != wanted:
             raise damaged(str(path), "it has changed since it was written")
         return True
 
@@ -260,7 +260,7 @@ def refuse_other_gates(folder: Path, info: Mapping[str, Any], gates: Sequence[st
     Raises:
         RunError: they differ from those in run.json.
     """
-    then, now = ([str(parse_gate(text, QUANTITIES, str(folder))) for text in some] for some in (info["spec"].get("gates", ()), gates))
+    then, now = ([str(parse_gate(text, QUANTITIES, str(folder))) for text in written] for written in (info["spec"].get("gates", ()), gates))
     if info.get("until_decided") and then != now:
         raise sampled_for_other_gates(folder)
 

@@ -174,8 +174,8 @@ class UntilDecided(_Part):
 
 def until_decided(info: Mapping[str, Any]) -> UntilDecided | None:
     """How the run of a run.json is sampled until its gates are decided; None if it is not."""
-    found = info.get("until_decided")
-    return None if found is None else UntilDecided.model_validate(found)
+    section = info.get("until_decided")
+    return None if section is None else UntilDecided.model_validate(section)
 
 
 class _Run(_Part):

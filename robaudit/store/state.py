@@ -338,9 +338,9 @@ class State:
             return None, set()
         with self._reading():
             query = "SELECT digest, rows.id, row FROM samples LEFT JOIN rows ON sample = samples.id WHERE name = ?"
-            found = self._db.execute(query, (sample_id,)).fetchall()
-            rows = [_row(text) for _, number, text in found if number is not None]
-            return found[0][0] if found else None, {(row.label, row.predicted) for row in rows}
+            records = self._db.execute(query, (sample_id,)).fetchall()
+            rows = [_row(text) for _, number, text in records if number is not None]
+            return records[0][0] if records else None, {(row.label, row.predicted) for row in rows}
 
     def results(self) -> Iterator[SampleResults]:
         """The results asked for, sample by sample in the order of the data set, without the samples that were skipped.
@@ -404,9 +404,9 @@ class State:
         with self._reading():
             query = f"SELECT DISTINCT {name}, {value} FROM tasks WHERE {value} NOT NULL"  # noqa: S608  the names are constants
             for label, text in self._db.execute(query).fetchall():
-                if not isinstance(found := json.loads(text), dict):
+                if not isinstance(entry := json.loads(text), dict):
                     raise TypeError(f"{clipped(text, 60)} is not an entry of a spec")
-                yield str(label), found
+                yield str(label), entry
 
     def seconds(self) -> dict[str, float]:
         """Seconds by step, over all sessions."""

@@ -37,7 +37,7 @@ def arrow_table(rows: Iterable[Row], class_names: Sequence[str] | None = None, *
     """
     pa = _pyarrow(where)
     schema = _schema(pa)
-    batches = [_batch(pa, schema, some, class_names) for some in _groups(rows)]
+    batches = [_batch(pa, schema, chunk, class_names) for chunk in _groups(rows)]
     return pa.Table.from_batches(batches, schema)
 
 
@@ -56,16 +56,16 @@ def _written(pa: Any, rows: Iterable[Row], class_names: Sequence[str] | None) ->
 
     schema, pieces = _schema(pa), _Pieces()
     with parquet.ParquetWriter(pa.PythonFile(pieces, "w"), schema, compression="zstd") as writer:
-        for some in _groups(rows):
-            writer.write_batch(_batch(pa, schema, some, class_names))
+        for chunk in _groups(rows):
+            writer.write_batch(_batch(pa, schema, chunk, class_names))
             yield pieces.take()
     yield pieces.take()
 
 
 def _groups(rows: Iterable[Row]) -> Iterator[list[Row]]:
     left = iter(rows)
-    while some := list(islice(left, ROW_GROUP)):
-        yield some
+    while chunk := list(islice(left, ROW_GROUP)):
+        yield chunk
 
 
 def _schema(pa: Any) -> Any:
@@ -75,7 +75,7 @@ def _schema(pa: Any) -> Any:
 
 def _type(pa: Any, hint: Any) -> Any:
     """The Arrow type of a field; what a row holds as an object is written as text."""
-    inner = [one for one in get_args(hint) if one is not type(None)] if get_origin(hint) in (Union, UnionType) else [hint]
+    inner = [arg for arg in get_args(hint) if arg is not type(None)] if get_origin(hint) in (Union, UnionType) else [hint]
     kind = get_origin(inner[-1]) or inner[-1]
     if kind is tuple:
         return pa.list_(pa.int64())
