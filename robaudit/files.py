@@ -26,7 +26,7 @@ class Sink:
         self._path, self._file, self._digest = path, file, hashlib.sha256()
 
     def write(self, data: bytes) -> None:
-        """Add these bytes.
+        """Append bytes.
 
         Raises:
             RunError: the file system refuses.
@@ -77,7 +77,7 @@ def _nothing() -> None:
 
 @contextlib.contextmanager
 def _writing_in(folder: int, path: Path) -> Iterator[Sink]:
-    name = f".{path.name[:50]}.{secrets.token_hex(8)}.tmp"  # file names have a maximal length
+    name = f".{path.name[:50]}.{secrets.token_hex(8)}.tmp"  # file names have a maximum length
     with _refusals(path):
         handle = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=folder)
     file = os.fdopen(handle, "wb")
@@ -122,7 +122,7 @@ def remove_leftovers(folder: Path) -> None:
 
 @contextlib.contextmanager
 def _refusals(path: Path) -> Iterator[None]:
-    """Turn what the file system refuses into an error for the user."""
+    """Turn an OSError into an error for the user."""
     try:
         yield
     except OSError as error:

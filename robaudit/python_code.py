@@ -1,4 +1,4 @@
-"""Import the user's Python functions by name, once the user has said that the code is trusted."""
+"""Import the user's Python functions by name, once the user has declared the code trusted."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def user_function(target: str, folder: Path, refuse: Callable[[str, str], Robaud
     Args:
         target: the name, from a spec.
         folder: the spec file's.
-        refuse: makes the error to raise, from what is wrong and how to fix it.
+        refuse: builds the error from the problem and the remedy.
 
     Raises:
-        RobauditError: (made by ``refuse``) there is no such module or function, or the import fails.
+        RobauditError: (built by ``refuse``) there is no such module or function, or the import fails.
     """
     module_name, colon, attribute = target.partition(":")
     if not colon or not all(part.isidentifier() for part in (*module_name.split("."), *attribute.split("."))):
