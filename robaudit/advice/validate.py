@@ -34,7 +34,7 @@ IMAGES, DRAWS = 50, 10_000
 """Images, and draws of the reference."""
 
 STREAM = "reference"
-"""Noise stream of the reference, from which no run draws."""
+"""The noise stream of the reference, which no run uses."""
 
 FEWEST_DRAWS, MOST_DRAWS = 256, 10**6
 """Draws of the reference under a budget."""
@@ -47,7 +47,7 @@ class Validation:
     """The estimators of a spec compared with the reference.
 
     Attributes:
-        info: what was computed, and on what, as in run.json.
+        info: the computation and its inputs, as in run.json.
         draws: of the reference, per image and noise level.
         rows: by (sample id, noise level, name of the result).
         truths: the reference by (sample id, noise level).
@@ -97,20 +97,20 @@ def validate(
     listener: Listener | None = None,
     command: str | None = None,
 ) -> Validation:
-    """Run every estimator of a spec, and Monte Carlo with noise of its own, on a random subset of its samples, and compare.
+    """Compare every estimator of a spec with Monte Carlo on independent noise, on a random subset of the spec's samples.
 
-    The subset is drawn with the run's seed from the samples that the spec chooses. The estimators get the noise that they would get in a
-    run; the reference gets the named stream "reference" of the same seed, which no run draws from.
+    The run's seed draws the subset from the samples that the spec chooses. The estimators get the noise that they would get in a run; the
+    reference gets the named stream "reference" of the same seed, which no run uses.
 
     Args:
         spec: what to validate.
-        images: how many; all, if there are fewer.
+        images: number of images; all, if there are fewer.
         draws: of the reference, per image and noise level.
         budget: seconds for the estimators and the reference, with as many draws as they leave time for (at least 256); loading
-            does not count. A note says by how much it was overrun.
+            does not count. A note says by how much they overrun it.
         trust: allow Python code that the spec names.
         on_error: at an unusable sample: stop, or leave it out.
-        model, dataset: in place of those the spec names.
+        model, dataset: in place of the spec's.
         listener: receives notes, warnings and progress.
         command: the command line as the user typed it.
 

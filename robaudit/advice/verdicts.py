@@ -2,8 +2,9 @@
 
 The rules, in this order. CLOSE, USABLE: an RMSE of at most .01, .03. Biased: a mean difference of at least .01 that is beyond two of its
 standard errors. Sampling error: the stated standard errors explain at least 70 % of the RMSE; none: at most half. Intervals are called
-too narrow when the whole 95 % interval of their coverage is below 90 %. No verdict: fewer than 10 images; and, unless it is biased, where
-the reference errs more than the estimator seems to (and by more than .005), or an estimator agrees on images that noise does not affect.
+too narrow when the whole 95 % interval of their coverage is below 90 %. No verdict: fewer than 10 images; and, for an unbiased estimator,
+where the reference
+errs more than the estimator seems to (and by more than .005), or where both agree on images that noise does not affect.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _OPEN = 0.001, 0.999
 
 
 class Grade(StrEnum):
-    """The use that an estimator's values are good enough for, by their RMSE."""
+    """The grade of an estimator's values, by their RMSE."""
 
     CLOSE = "accurate"
     USABLE = "accurate for means"
@@ -59,7 +60,7 @@ def biased(error: Error) -> bool:
 
 
 def verdict(comparison: ReferenceComparison) -> str:
-    """One line about one estimator at one noise level."""
+    """The verdict on an estimator at a noise level, on one line."""
     rank = "unknown" if comparison.rank is None else short(comparison.rank)
     if comparison.error is None:
         return f"estimates {comparison.quantity}, not {P_ROBUST.name}: only its order is compared (rank correlation {rank})"
@@ -101,7 +102,7 @@ def _why(error: Error, graded: Grade) -> list[str]:
 
 
 def advice(group: Sequence[ReferenceComparison]) -> list[str]:
-    """What to use at one noise level, and what not: the cheapest estimator that is close, else the cheapest usable one.
+    """Advice on which estimators to use at one noise level: the cheapest that is close, else the cheapest that is usable.
 
     Args:
         group: all estimators at that noise level.
@@ -139,7 +140,7 @@ def _off(comparison: ReferenceComparison) -> str:
 
 
 def remarks(group: Sequence[ReferenceComparison], truths: Sequence[float]) -> list[str]:
-    """What limits the comparison at one noise level: a reference that is too coarse, or images that noise hardly affects.
+    """Limits of the comparison at one noise level: a reference that is too coarse, or images that noise hardly affects.
 
     Args:
         group: all estimators at that noise level.

@@ -17,7 +17,7 @@ def sample_ends(group: Group, tail: float | None = None) -> tuple[Floats, Floats
 
     Args:
         group: the pairs.
-        tail: the chance that an interval misses on a given side; None: the chance of the rows' own 95 % intervals.
+        tail: the chance that an interval misses on a given side; None: as for the rows' own 95 % intervals.
     """
     change, sides = group.changes, (group.base, group.new)
     (low, high), (new_low, new_high) = (side.restated(tail) for side in sides)
@@ -40,7 +40,7 @@ def counted(group: Group, below: float, confidence: float, *, same_model: bool) 
         group: at least one pair.
         below: the threshold of flagged samples.
         confidence: of the bounds.
-        same_model: then no sample is truly worse or newly flagged, unless the runs prove that the models differ.
+        same_model: whether both runs have the same model: then no sample is truly worse or newly flagged, unless the runs prove otherwise.
     """
     if np.isnan(group.base.ends[0]).any() or np.isnan(group.new.ends[0]).any():
         return Counts(None, None, None)
@@ -70,7 +70,7 @@ def counted(group: Group, below: float, confidence: float, *, same_model: bool) 
 
 
 Shown = tuple[Mask, Mask]
-"""Samples shown to be of a kind: by their own 95 % intervals, and by intervals that hold for all samples at once (n,)."""
+"""Masks of the samples shown to be of a kind: by their own 95 % intervals, and by intervals that hold for all samples at once (n,)."""
 
 
 def _tails(group: Group) -> list[float]:
@@ -79,13 +79,13 @@ def _tails(group: Group) -> list[float]:
 
 
 def _worse(group: Group, tail: float | None) -> tuple[Mask, Mask]:
-    """The samples that are worse, and that are not."""
+    """The samples that are worse, and those that are not."""
     lower, upper = sample_ends(group, tail)
     return (upper < 0, lower >= 0) if group.sign > 0 else (lower > 0, upper <= 0)
 
 
 def _flagged(group: Group, below: float, tail: float | None) -> tuple[Mask, Mask]:
-    """The samples that are newly flagged, and that are not."""
+    """The samples that are newly flagged, and those that are not."""
     edge, ends = group.sign * below, [side.restated(tail) for side in (group.base, group.new)]
     (worst, best), (new_worst, new_best) = ends if group.sign > 0 else [(-upper, -lower) for lower, upper in ends]
     return (worst >= edge) & (new_best < edge), (best < edge) | (new_worst >= edge)

@@ -1,8 +1,7 @@
 """Differences between two runs: of means, of classes, sample by sample, and counts of samples that changed.
 
-The measurement error of a difference is computed from draws that both runs share, where there are any (:func:`paired_difference`),
-else from the interval of each run (:func:`unpaired_difference`). Intervals of one run's means are in
-:mod:`robaudit.stats.intervals`.
+The measurement error of a difference comes from draws that both runs share, where there are any (:func:`paired_difference`), else from the
+interval of each run (:func:`unpaired_difference`). Intervals of the means of a single run are in :mod:`robaudit.stats.intervals`.
 """
 
 from __future__ import annotations
@@ -68,8 +67,8 @@ def compare(
         confidence: of the intervals; single samples have 95 % intervals.
 
     Raises:
-        RunError: they differ in the noise, have no sample or no results in common, or one estimator gives different quantities.
-        NothingLeftError: a group without a pair of finite values.
+        RunError: they differ in the noise, have no sample or no results in common, or an estimator has different quantities.
+        NothingLeftError: a group has no pair of finite values.
     """
     matching = match(base, new)
     builders: dict[tuple[str, NoiseLevel], Pairs] = {}
@@ -229,9 +228,9 @@ def _mean_limits(side: Columns, group: Group, confidence: float) -> Limits | Non
 
 
 def _population(group: Group, of: Mask, confidence: float) -> Limits:
-    """The interval for the choice of the images: :func:`robaudit.stats.intervals.population_mean` of the samples' differences. Where
-    their range is unbounded it is Student's t, which trusts that no rare image carries the difference: one in a million may have changed
-    by any amount. No gate rests on that."""
+    """The interval for the population: :func:`robaudit.stats.intervals.population_mean` of the samples' differences. Where their range is
+    unbounded it is Student's t, which trusts that no rare image carries the difference: one in a million may have changed by any amount. No
+    gate relies on that."""
     base, new, span = group.base, group.new, group.quantity.high - group.quantity.low
     changes = group.changes[of]
     lowers, uppers = new.ends[0][of] - base.ends[1][of], new.ends[1][of] - base.ends[0][of]
@@ -244,7 +243,7 @@ def _population(group: Group, of: Mask, confidence: float) -> Limits:
 
 
 def _saved(group: Group) -> float | None:
-    """1 - Var[mean difference] / (Var[base mean] + Var[new mean]), of the measurement error."""
+    """The measurement error's 1 - Var[mean difference] / (Var[base mean] + Var[new mean])."""
     if not group.paired:
         return None
     draws, lost, won, half_lost, half_won = group.shared.T
@@ -293,7 +292,7 @@ def _noisy_measured(group: Group, of: Mask, confidence: float) -> Limits | None:
 
 
 def _classes(group: Group, same: bool, names: Sequence[str] | None, confidence: float) -> tuple[ClassChange, ...]:
-    """By label where there are any, else by the base run's prediction; largest drop first. Bonferroni over the classes."""
+    """The changes by label, or by the base run's prediction without labels; largest drop first. Bonferroni over the classes."""
     indices = group.new.label if group.by_label else group.base.predicted
     present = [int(index) for index in np.unique(indices) if index >= 0]
     each = simultaneous(confidence, len(present))
@@ -305,7 +304,7 @@ def _classes(group: Group, same: bool, names: Sequence[str] | None, confidence: 
 
 
 def _changed(group: Group, below: float, lower: Floats, upper: Floats, worse: Mask) -> tuple[SampleChange, ...]:
-    """Samples that are worse beyond their interval, newly flagged or fixed; worst first."""
+    """The samples that are worse beyond their interval, newly flagged or fixed; worst first."""
     sign = group.sign
     beyond = [sign * side.values < sign * below for side in (group.base, group.new)]
     # NaN compares as false: without an interval nothing is certain
@@ -340,10 +339,10 @@ def _changed(group: Group, below: float, lower: Floats, upper: Floats, worse: Ma
 
 
 def unpaired_difference(base: tuple[float, Limits], new: tuple[float, Limits], *, same_noise: bool) -> Limits:
-    """The interval of new - base from the interval of each.
+    """The interval of new - base from the interval of each run.
 
-    Independent measurements: distances add in quadrature (MOVER). With the same noise the errors may be correlated with
-    either sign, so that the error of the difference is at most the sum of both: distances add, as they do for adaptive stopping.
+    Independent measurements: distances add in quadrature (MOVER). With the same noise the errors may be correlated with either sign, so the
+    error of the difference is at most the sum of both: distances add, as they do for adaptive stopping.
 
     Args:
         base, new: value and interval.

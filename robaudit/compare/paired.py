@@ -1,4 +1,4 @@
-"""The pairs of results of two runs: what each run says of a sample, and the noise draws that both share."""
+"""Pairs of results of two runs, with the noise draws that both share."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ class Group:
     Attributes:
         key, quantity: what was measured.
         ids: of the samples, in the order of the pairs (n,).
-        base, new: both runs, restricted to the draws that both share; values that are approximations are replaced by their votes.
-        shared: what both runs share of each sample (n, 5): draws, lost, won, half_lost, half_won, as in
+        base, new: the rows of both runs, restricted to the draws that both share; votes replace approximations.
+        shared: the common draws of each sample (n, 5): draws, lost, won, half_lost, half_won, as in
             :class:`robaudit.compare.matching.Common`.
         same_noise: whether both runs gave each sample the same noise.
         why: why draws are not paired, where both have the same noise.
-        cut: draws per image of the base run and of the new one, where one has more than are compared.
+        cut: draws per image of the base run and of the new run, where either has more than are compared.
         voted: whether values are shares of votes where the rows have approximations.
-        without: label and base prediction of the samples without a difference: those without a finite value in one of the runs, and those
-            of the base run that the new one skipped.
-        skipped: how many of these are skipped.
+        without: label and base prediction of the samples without a difference: without a finite value in either run, or skipped by the new
+            run.
+        skipped: number of skipped samples among these.
     """
 
     key: GroupKey
@@ -108,7 +108,8 @@ class Group:
         return paired_difference(lost, won, draws, confidence)
 
     def paired_limits(self, of: Mask, confidence: float) -> Limits:
-        """The interval of the mean change of some samples from the draws that both runs share, pooled where there are equally many."""
+        """The interval of the mean change of some samples from the draws that both runs share, pooled over samples with the same
+        number."""
         parts = []
         for draws in np.unique(self.draws[of]):
             mask = of & (self.draws == draws)
@@ -119,7 +120,7 @@ class Group:
 
 
 class Pairs:
-    """The pairs of one estimator and noise level in the making."""
+    """Collects the pairs of one estimator and noise level."""
 
     def __init__(self, key: GroupKey, quantity: Quantity, matching: Matching) -> None:
         known = key.estimator in matching.paired
@@ -139,7 +140,7 @@ class Pairs:
         self._shared.extend((*shared[:5], *shared.kept, *shared.split))
 
     def group(self, lost: Iterable[Row], where: str) -> Group:
-        """All of them; ``lost``: rows of the base run whose samples the new run skipped.
+        """All pairs; ``lost``: the base run's rows of samples that the new run skipped.
 
         Raises:
             NothingLeftError: no pair has finite values.

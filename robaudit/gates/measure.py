@@ -1,4 +1,4 @@
-"""Quantities of gates: range, value and interval."""
+"""The quantities of gates: range, value and interval."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ _RANKS = "ranks and counts of the images' intervals"
 
 
 class Method(StrEnum):
-    """How an interval was made, where the code depends on it; others are free text."""
+    """The method of an interval, where the code depends on it; other methods are free text."""
 
     EXACT = "exact"
     """The value has no error for these images."""
     OF_THE_RUN = "a count"
-    """Not of the images: it has no error at all."""
+    """A count that is not about images: it has no error at all."""
     COUNTED = "counted"
     """Counted without error, apart from images whose value is not known."""
     SAME_MODEL = "the same model"
@@ -78,13 +78,13 @@ class Measured:
     Attributes:
         value: the estimate.
         bounds: its interval; None: there is none.
-        method: how the interval was made.
-        now: present number of draws per image, or of images; 0: more of them would change nothing, or nobody knows how much.
+        method: the method of the interval.
+        now: present number of draws per image, or of images; 0: the effect of more is none or unknown.
         settled: the interval that endless draws or images would leave, because of images without a value or with an open end; None: the
             value alone.
-        classes: those that it is computed from, worst first.
-        stuck: the remark where more would not narrow the interval.
-        images: number of images that it is about, those without a known value included; 0: it is not about images.
+        classes: the classes behind the value, worst first.
+        stuck: the remark where more draws would not narrow the interval.
+        images: number of images, including those without a known value; 0: it is not about images.
         remarks: what it compares, and what the interval does not cover.
     """
 
@@ -100,7 +100,7 @@ class Measured:
 
 
 def check_range(gate: Gate, scale: Quantity) -> None:
-    """Refuse a threshold, or a t, outside the range of the quantity: it is a slip, such as 5 for 5 %.
+    """Refuse a threshold, or a t, outside the range of the quantity: a slip, such as 5 for 5 %.
 
     Raises:
         SpecError: it lies outside the range.
@@ -135,10 +135,10 @@ def check_between(gate: Gate, low: float, high: float, what: str, number: float,
         low, high: the range; either may be infinite.
         what: the quantity with this range.
         number: the number to check.
-        name: what the number is in the gate.
+        name: the number's name in the gate.
 
     Raises:
-        SpecError: it does.
+        SpecError: the number is out of range.
     """
     if not low <= number <= high:
         limits = f"is at least {low:g}" if high == math.inf else f"lies from {low:g} to {high:g}"
@@ -151,7 +151,7 @@ def measure(
     """The value of the gate's quantity and its interval.
 
     Args:
-        gate: whose quantity.
+        gate: the gate.
         evidence: the rows that it is about.
         scale: range and direction of their values.
         confidence: of the interval.
@@ -197,7 +197,7 @@ def _stuck(images: MeasuredImages, scale: Quantity) -> str:
 
 
 def _caveats(gate: Gate, evidence: Evidence, scale: Quantity, *, population: bool) -> Iterator[str]:
-    """What the interval does not cover, and what widens it."""
+    """Remarks on errors that the interval does not cover, and on what widens it."""
     rows, size = evidence.rows, evidence.size
     if evidence.voted and gate.quantity != "noisy_accuracy":
         yield f"by the votes of its copies, not by the approximation of {evidence.key.estimator}"
@@ -216,7 +216,7 @@ def _caveats(gate: Gate, evidence: Evidence, scale: Quantity, *, population: boo
 
 
 def _of_images(gate: Gate, better: MeasuredImages, confidence: float, sign: float, *, population: bool) -> Measured:
-    """A quantity of all images; they are mirrored where lower is better, by ``sign``."""
+    """A quantity of all images, which are mirrored by ``sign`` where lower is better."""
     back, t = 1.0 if gate.quantity == "share_below" else sign, sign * float(gate.t or 0.0)
 
     def bounds(images: MeasuredImages, population: bool) -> Bounds:
@@ -245,7 +245,7 @@ def measured_warnings(warnings: Sequence[str]) -> Measured:
 
 
 def counted(count: int, total: int, confidence: float, *, population: bool, remarks: tuple[str, ...] = ()) -> Measured:
-    """A share of images that were counted without error: for these images it is exact, for others like them Clopper-Pearson's.
+    """A share of images that were counted without error: exact for these images, Clopper-Pearson for the population.
 
     Args:
         count, total: the share.
@@ -261,7 +261,7 @@ def counted(count: int, total: int, confidence: float, *, population: bool, rema
 
 
 def _label_votes(evidence: Evidence) -> MeasuredImages:
-    """The shares of the votes for the labels."""
+    """The shares of votes for the labels."""
     rows = evidence.rows.take(evidence.rows.label_draws > 0)
     draws, shares, number = rows.label_draws, rows.hits / rows.label_draws, alike(rows.label_draws)
     ends = restated(shares, shares, shares, draws, TAIL, rows.label_split)
@@ -279,10 +279,10 @@ def _of_classes(
     """worst_class or class_gap; the intervals of all classes hold simultaneously.
 
     Args:
-        gate: which of the two.
+        gate: on either quantity.
         parts: the images of each class, mirrored where lower is better.
         confidence: of all intervals together.
-        sign: -1 where they are mirrored.
+        sign: -1 where the images are mirrored.
         population, names: as in :func:`measure`.
     """
     gap = gate.quantity == "class_gap"

@@ -1,4 +1,4 @@
-"""Quantities of gates that are about a set of values: scores of radii, and certified accuracy."""
+"""The quantities of gates on a set of values: scores of radii, and certified accuracy."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ def certified_for(run: Run, key: GroupKey, confidence: float) -> CertifiedAccura
 
 
 def measured_score(gate: Gate, scores: Scores, *, population: bool) -> Measured:
-    """A score and its interval: for these images what their radii leave open, for others like them the interval over images.
+    """A score and its interval: for these images from the ends of their radii, for the population the interval over images.
 
-    The radii of a search are upper bounds: the true ones, and with them the score, may be as small as the range allows, and a score that
-    does not grow with them may be anything.
+    The radii of a search are upper bounds: the true radii, and with them the score, may be as small as the range allows, and a score that
+    does not grow with them may have any value.
 
     Raises:
         SpecError: the score is not defined for these images.
@@ -75,10 +75,10 @@ def _of_radii(scores: Scores) -> Iterator[str]:
 
 
 def measured_certified(gate: Gate, accuracy: CertifiedAccuracy, *, population: bool) -> Measured:
-    """Certified accuracy at the radius of the gate: for these images it is exactly what was certified.
+    """Certified accuracy at the radius of the gate, which is exact for these images.
 
     Beyond the largest radius that could have been certified it is 0. If images stopped once another radius was decided, it is a lower
-    bound: such a gate can pass, but not fail.
+    bound: the gate can pass, but not fail.
     """
     radius, certificates = gate.radius or 0.0, accuracy.certificates
     certified, images, remarks = accuracy.at(radius), certificates.images, tuple(_of_certificates(radius, accuracy))

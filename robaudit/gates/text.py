@@ -1,4 +1,4 @@
-"""Decided gates as lines of text, with enough digits to show on which side of the threshold a number is."""
+"""Decisions on gates as lines of text, with enough digits to show on which side of the threshold a number is."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PLAIN = 1e15  # larger numbers have no four decimals
 
 
 def lines(decisions: Sequence[Decision], inconclusive: Verdict = "inconclusive") -> list[tuple[Verdict, str]]:
-    """A verdict and an aligned line for each gate; last, those for all gates together."""
+    """A verdict and an aligned line for each gate, then for all gates together."""
     cells = [(decision.verdict, printable(str(decision.gate)), numbers(decision), _about(decision)) for decision in decisions]
     widths = [max(len(row[i]) for row in cells) for i in range(3)]
     rows = [(row[0], "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[3]])) for row in cells]
@@ -26,7 +26,7 @@ def lines(decisions: Sequence[Decision], inconclusive: Verdict = "inconclusive")
 
 
 def numbers(decision: Decision) -> str:
-    """The value and its interval, whose ends are rounded outwards; rounding never hides on which side of the threshold a number is."""
+    """The value and its interval, with ends rounded outwards; rounding never hides on which side of the threshold a number is."""
     threshold = decision.gate.threshold
     if decision.count:
         return f"{decision.value:g}"
@@ -36,12 +36,12 @@ def numbers(decision: Decision) -> str:
 
 
 def number(value: float, threshold: float, rounding: str) -> str:
-    """Four decimals, or as many more as it takes that rounding does not move it onto or across the threshold."""
-    value = float(value)  # the repr of NumPy's numbers is another
+    """Four decimals, or as many as it takes to keep rounding from moving the number onto or across the threshold."""
+    value = float(value)  # NumPy's numbers have another repr
     if not math.isfinite(value) or abs(value) >= _PLAIN:
         return repr(value)
     exact, limit = Decimal(repr(value)), Decimal(repr(threshold))
-    with suppress(InvalidOperation):  # more digits than decimals have
+    with suppress(InvalidOperation):  # more digits than a Decimal has
         for digits in range(_FEWEST, _MOST):
             rounded = exact.quantize(Decimal(1).scaleb(-digits), rounding=rounding)
             if rounded.compare(limit) == exact.compare(limit):
@@ -64,13 +64,13 @@ def _interval(value: float, lower: float | None, upper: float | None, threshold:
 
 
 def sentence(decision: Decision) -> str:
-    """The gate, its verdict, its value, what the interval covers, and the evidence; on one line."""
+    """The gate, its verdict, its value, the coverage of the interval, and the evidence, on one line."""
     added = f"; {decision.evidence}" if decision.evidence else ""
     return clipped(printable(f"{decision.gate}: {decision.verdict}, {numbers(decision)} ({coverage_text(decision)}){added}"), _LONGEST)
 
 
 def coverage_text(decision: Decision) -> str:
-    """What the interval covers, and the method behind it."""
+    """The coverage of the interval, and the method behind it."""
     if decision.covers is Covers.NOTHING:
         return f"{decision.about}; no interval"
     if decision.count:

@@ -78,8 +78,8 @@ class Gap(Document):
         lower, upper: interval of the gap for images like these. The lower end is above 0 exactly where the gap is significant.
         p_value: of a permutation test: probability of a gap this large where the value does not depend on the class.
         null_mean: mean of the gap under that null hypothesis.
-        critical: the gap that it exceeds with a probability of 0.05 at most; larger ones are significant.
-        permutations: of the class labels.
+        critical: under it, larger gaps have a probability of at most 0.05; they are significant.
+        permutations: number of permutations of the class labels.
     """
 
     least: int
@@ -145,9 +145,9 @@ def class_bias(
 
     Args:
         columns: of a result.
-        by: classes are the labels, or what the model predicts on the clean image; or what ``groups`` is called.
+        by: classes are the labels, or the predictions on the clean image; or the name of ``groups``.
         groups: names of groups by sample id, in place of classes; an image without a name is left out.
-        threshold: for the share below; None: 0.9 for a quantity that goes from 0 to 1, else none.
+        threshold: for the share below; None: 0.9 for a quantity from 0 to 1, else none.
         class_names: by class index.
         quantity: what the values are; default: the built-in quantity that the rows name.
         permutations: shuffles, at least 100.
@@ -190,7 +190,7 @@ def class_bias(
         means = [_simultaneous_mean(members[classes[i].index], quantity, each) for i in tested]
         overall, mean_overall = _simultaneous_mean(everyone, quantity, each), float(everyone.values.mean())
         for place, (i, mean) in enumerate(zip(tested, means, strict=True)):
-            more = len(everyone) / (len(everyone) - classes[i].images)  # the mean of so many fewer images is less certain
+            more = len(everyone) / (len(everyone) - classes[i].images)  # the mean of fewer images is less certain
             others = (mean_overall - overall[0]) * more, (overall[1] - mean_overall) * more
             classes[i] = _tested(classes[i], null, place, mean, others, quantity)
         gap = _gap([classes[i] for i in tested], means, null, quantity, permutations)
@@ -230,11 +230,11 @@ def _tested(stats: ClassStats, null: Null, place: int, mean: Bounds, others: Bou
     """The class with its test.
 
     Args:
-        one: the class.
+        stats: the class.
         null: the tests of all classes.
-        place: of the class among them.
+        place: index of the class among them.
         mean: the simultaneous interval of its mean.
-        others: how far the mean of all other images may lie below and above the one seen.
+        others: how far the mean of all other images may lie below and above the observed one.
         quantity: what the values are.
     """
     difference, scale, p = (float(each[place]) for each in (null.differences, null.scales, null.p_values))
@@ -284,11 +284,11 @@ class Null:
         differences: (classes,), observed: mean of the class minus mean of the others.
         scales: (classes,), sqrt(1/n + 1/(N - n)): proportional to the standard deviation of each difference under the null.
         p_values: (classes,), two-sided, adjusted for the number of classes.
-        lower, upper: of all differences / scales, the smallest falls below ``lower``, and the largest exceeds ``upper``, with a
-            probability of alpha / 2 at most each.
+        lower, upper: under the null, the smallest difference / scale falls below ``lower``, and the largest exceeds ``upper``, each with a
+            probability of at most alpha / 2.
         gap_p_value: P[largest minus smallest class mean >= the observed one].
         gap_mean: mean of that gap under the null.
-        critical: it exceeds this with a probability of alpha at most.
+        critical: larger gaps have a probability of at most alpha under the null.
     """
 
     differences: Floats
@@ -359,6 +359,6 @@ def _tail(null: Floats, observed: Floats, slack: float) -> Floats:
 
 
 def _critical(null: Floats, alpha: float, slack: float) -> float:
-    """The number that exactly those exceed whose :func:`_tail` is at most alpha; infinite where no number of shuffles is enough."""
+    """The critical value: exactly the numbers above it have a :func:`_tail` of at most alpha; infinite with too few shuffles."""
     most = math.floor(alpha * (1 + null.size) + 1e-9) - 1  # shuffles that may be as large
     return float(np.partition(null, null.size - 1 - most)[null.size - 1 - most]) + slack if most >= 0 else math.inf

@@ -30,7 +30,7 @@ class Turn(Document):
         images: of class ``start``.
         share: mean over these images of the share of noisy copies that are classified as ``to``.
         shares: of each image.
-        lower, upper: 95 % interval, for the population of images of the class; computed when it is asked for.
+        lower, upper: 95 % interval, for the population of images of the class; computed on first use.
     """
 
     members = "start to images share lower upper"
@@ -43,7 +43,7 @@ class Turn(Document):
 
     @cached_property
     def interval(self) -> tuple[float, float]:
-        """Its ends."""
+        """The ends of the interval."""
         return mean_interval(self.shares, 0.0, 1.0)
 
     @property

@@ -41,7 +41,7 @@ class ImageErrors:
     mean: Mapping[str, Floats]
 
     def of(self, names: Sequence[str]) -> ImageErrors | None:
-        """The values of some images, in this order; None where one is missing."""
+        """The errors of these images, in this order; None if one is missing."""
         places = {name: i for i, name in enumerate(self.names)}
         if not places.keys() >= set(names):
             return None
@@ -51,12 +51,12 @@ class ImageErrors:
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """The errors of the network that others are measured against.
+    """The errors of the baseline network.
 
     Attributes:
         clean: its error without corruptions.
         mean: by corruption, its mean error over the five severities.
-        images: the same image by image; None where they are not known: then its errors are taken for exact.
+        images: the errors image by image; None where unknown: then its errors count as exact.
     """
 
     clean: float
@@ -70,7 +70,7 @@ class CorruptionError:
 
     Attributes:
         value: the mean over the corruptions; 1 is as good as the baseline, and the literature prints 100 for it.
-        by_corruption: of each corruption.
+        by_corruption: the value of each corruption.
         missing: corruptions of the baseline that were not measured: with any, ``value`` is not the benchmark's number.
         interval: 95 % bootstrap interval of ``value`` for the population; None where errors of single images are not known.
         intervals: of each corruption, pointwise.
@@ -154,11 +154,11 @@ class CorruptionReport(Document):
 
     @property
     def mean_error_interval(self) -> Bounds | None:
-        """The 95 % bootstrap interval of :func:`mean_error` for the population; None of a single image, or without any error."""
+        """The 95 % bootstrap interval of :func:`mean_error` for the population; None for a single image, or without errors."""
         return self.error_intervals().get(_ALL)
 
     def error_intervals(self) -> dict[str, Bounds | None]:
-        """The same by noise, pointwise."""
+        """The bootstrap intervals of the mean error by noise, pointwise."""
         if not self.images.mean:
             return {}
         errors, images = {**self.images.mean, _ALL: np.mean(list(self.images.mean.values()), axis=0)}, len(self.images.names)
@@ -187,7 +187,7 @@ def corruption_report(run: Run, estimator: str | None = None, against: tuple[str
         against: name and errors of the baseline, if any.
 
     Raises:
-        RunError: it has no labels, no such estimator, or no noise whose level is a severity; or nothing that the baseline has, too.
+        RunError: it has no labels, no such estimator, or no noise whose level is a severity; or nothing in common with the baseline.
     """
     info, where = run.info, str(run.path)
     entries = [entry for entry in info["noisy_accuracy"] if entry["level_name"] == LevelName.SEVERITY]

@@ -1,4 +1,4 @@
-"""Error curves against attacks, noise and linear corruption, and the one number that sums each up: ASR, AMS, gamma at 50 %.
+"""Error curves against attacks, noise and linear corruption, and the summary of each in one number: ASR, AMS, gamma at 50 %.
 
 Errors are relative to the label, over all images: a misclassified image is an error at every strength. Images without a label
 are left out.
@@ -29,19 +29,19 @@ from robaudit.text import Names
 LINEAR = "linear"
 """The kind of noise that fades an image into grey noise; its level is 1 - gamma."""
 CUTOFF = 0.03
-"""How far below chance the accuracy may still be when a noise curve ends: at an error of (C - 1) / C less this."""
+"""A noise curve ends at an error of (C - 1) / C less this, with an accuracy slightly above chance."""
 HALF = 0.5
 HUMANS = 0.25
 """The gamma at which people name half of the images correctly (Jang et al. 2021)."""
 _ROUNDING = 1e-9
-_SUM = "sum"  # a key besides the points of a curve
+_SUM = "sum"  # the key of the summary, beside the indices of the points
 
 
 Ints = NDArray[np.int64]
 
 
 class CurveKind(StrEnum):
-    """What is done to the images."""
+    """The perturbation of the images."""
 
     L2 = "l2"
     LINF = "linf"
@@ -50,7 +50,7 @@ class CurveKind(StrEnum):
 
 
 class ValueRelation(StrEnum):
-    """How the true number is related to the value."""
+    """The relation of the true number to the value."""
 
     IS = ""
     AT_LEAST = ">="
@@ -95,16 +95,16 @@ class ErrorCurve:
     """Errors by strength.
 
     Attributes:
-        kind: what is done to the images.
+        kind: the perturbation of the images.
         source: the result behind it, such as ``radius_pgd:norm=l2``.
         places: radius, sigma or gamma (points,); the first belongs to the clean images.
         errors: share of the images (of their noisy copies) that are classified wrongly (points,).
-        lower, upper: 95 % bootstrap interval of each error, pointwise (points,); the error itself where there is a single image.
-        summary: in one number.
+        lower, upper: 95 % bootstrap interval of each error, pointwise (points,); the error itself for a single image.
+        summary: the curve in one number.
         images: with a label.
         unlabelled: images left out.
         draws: noisy copies of each image; 0 for attacks.
-        used: how many points the summary is made of: noise curves end by a rule.
+        used: number of points behind the summary: noise curves end by a rule.
     """
 
     kind: CurveKind
@@ -193,8 +193,8 @@ def ams(errors: Floats, last: Ints | int, step: float) -> Floats:
         step: D.
 
     Returns:
-        (...), at least 0, which the sum falls short of where a curve ends with fewer errors than it began with; 0 where all clean images
-        are misclassified; NaN where no noise adds errors.
+        (...), at least 0: the sum is negative where a curve ends with fewer errors than it began with; 0 where all clean images are
+        misclassified; NaN where no noise adds errors.
 
     Source: Smoothed robustness analysis, section 3.4.
     """
@@ -235,7 +235,7 @@ def gamma_at_half(gammas: Floats, accuracy: Floats) -> Floats:
 
 
 def curves_of(run: Run, *, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()) -> Curves:
-    """The curves that a run has rows for.
+    """The curves of a run.
 
     Attacks: radii on a grid (`radius_pgd`), the first result of each norm. Noise and linear corruption: the first result with votes under
     the first noise of its kind; the levels of Gaussian noise must be D, 2D, ...
@@ -245,7 +245,7 @@ def curves_of(run: Run, *, estimators: Sequence[str] = (), levels: LevelChoice |
         estimators, levels: only these results.
 
     Raises:
-        RunError: it has no labels, or nothing that a curve is made of.
+        RunError: it has no labels, or no results for a curve.
     """
     curves = {kind: _curve(kind, columns)[0] for kind, columns in _sources(run, estimators, levels).items()}
     if not curves:
@@ -281,7 +281,7 @@ def curve_changes(
 
 
 def _sources(run: Run, estimators: Sequence[str], levels: LevelChoice | Sequence[float]) -> dict[CurveKind, list[Columns]]:
-    """What each curve of a run is made of: the results of an attack, or the votes by level, from weak to strong.
+    """The results behind each curve of a run: of an attack, or votes by level, from weak to strong.
 
     Raises:
         RunError: it has no labels.
@@ -307,7 +307,7 @@ def _sources(run: Run, estimators: Sequence[str], levels: LevelChoice | Sequence
 
 
 Sum = Callable[[Floats], Ends]
-"""The summary of a curve, from below and from above, from the weights of the images."""
+"""A function from the weights of the images to the lower and upper end of a curve's summary."""
 
 
 def _change(base: Sum, new: Sum, drawn: Floats) -> Ends:
@@ -318,7 +318,7 @@ _NOISY = {GAUSSIAN: CurveKind.NOISE, LINEAR: CurveKind.LINEAR}
 
 
 def _attacked(columns: Columns) -> CurveKind | None:
-    """The curve that the results of an attack belong to."""
+    """The kind of curve for the results of an attack; None for other results."""
     if columns.key.quantity != RADIUS.name or np.isnan(columns.step).all():
         return None
     return next((kind for kind in (CurveKind.L2, CurveKind.LINF) if kind.value == columns.key.norm), None)
@@ -330,7 +330,7 @@ def _even(levels: Sequence[float]) -> bool:
 
 
 def _curve(kind: CurveKind, columns: Sequence[Columns]) -> tuple[ErrorCurve, Sum]:
-    """A curve, and its summary from the weights of the images."""
+    """A curve, and its summary as a function of the weights of the images."""
     labelled = [result.take(result.judged) for result in columns]
     make = {CurveKind.NOISE: _noise, CurveKind.LINEAR: _linear}.get(kind, _attack)
     places, wrong, total, summed = make(labelled)
@@ -354,7 +354,7 @@ def _curve(kind: CurveKind, columns: Sequence[Columns]) -> tuple[ErrorCurve, Sum
 
 
 Summed = Callable[[Floats, tuple[float | None, float | None]], tuple[CurveSummary, int]]
-"""The summary of a curve from its errors and the ends of its interval, and how many points it is made of."""
+"""A function from a curve's errors and the ends of its interval to its summary and the number of points behind it."""
 _Parts = tuple[Floats, Floats, Sum, Summed]
 
 
@@ -386,7 +386,7 @@ def _attack(columns: Sequence[Columns]) -> _Parts:
 
 
 def _wrong(columns: Sequence[Columns]) -> Floats:
-    """The errors of the noisy copies by level, behind the clean ones (images, points)."""
+    """The errors of the clean images, then of the noisy copies by level (images, points)."""
     return np.stack([~columns[0].correct, *(result.label_errors for result in columns)]).astype(np.float64).T
 
 

@@ -1,4 +1,4 @@
-"""Errors under noise on the easiest images only, by how many of them are kept."""
+"""Errors under noise on the easiest images only, by the number of images kept."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class EasiestErrors:
     """Errors of the noisy copies of labelled images, sorted from the lowest loss of the clean image to the highest.
 
     Attributes:
-        estimator: whose votes they are.
+        estimator: the source of the votes.
         levels: noise levels, in the run's order of noises, each from weak to strong.
         errors: 1 - votes for the label / draws (images, levels), the easiest image first.
         clean: share of the images that are misclassified without noise.
-        last: how many misclassified images have no known loss and are put behind all others.
+        last: number of misclassified images without a known loss, which come last.
         others: results by votes that are not shown: other estimators or noises.
     """
 

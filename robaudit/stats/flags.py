@@ -29,11 +29,11 @@ class Certainty(StrEnum):
     LIKELY = "likely"
     """Its value is beyond, but its interval contains the threshold."""
     UNDECIDED = "undecided"
-    """Its interval contains the threshold, and its value is not beyond, or is only a bound that the true one may be better than."""
+    """Its interval contains the threshold, and its value is not beyond, or is only a bound, and the true value may be better."""
     NO = "no"
     """Its whole interval is on the robust side."""
     NO_INTERVAL = "no interval"
-    """There is none, so nothing is known."""
+    """Without an interval nothing is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +70,10 @@ class Flagged(Document):
         not_finite: samples without a finite value, which are never ranked.
         beyond: how many of ``total`` have a value beyond the threshold, listed or not.
         confirmed, approximate, likely: how many of these are of each certainty; the rest of them have no interval.
-        bounds: how many of these are only bounds that the true value may be better than: they are undecided.
+        bounds: how many of these are only bounds, and the true value may be better: they are undecided.
         undecided: how many of the others have an interval that contains the threshold.
         with_interval: how many of ``total`` have an interval.
-        censored: how many of ``total`` have a value that the true one is only known to be larger than.
+        censored: how many of ``total`` have a true value that is only known to be larger.
     """
 
     members = (
@@ -114,7 +114,8 @@ def usual_threshold(quantity: Quantity) -> float:
     """The threshold of even odds.
 
     0.5: beyond it, more than half of the noisy copies change class; log10(0.5) for the failure probability. For a loss log 2: beyond it,
-    the network gives the class less than half. Any other quantity that does not go from 0 to 1 has none: infinite, and nothing is beyond.
+    the network gives the class less than half. Any other quantity without a range of 0 to 1 has no threshold: it is infinite, and nothing
+    is beyond.
     """
     nothing = -math.inf if quantity.higher_is_better else math.inf
     return _EVEN_ODDS.get(quantity.name, 0.5 if quantity.is_share else nothing)
@@ -124,7 +125,7 @@ def check_threshold(below: float, quantity: Quantity, where: str, of: str) -> No
     """Refuse a threshold of flagged samples that lies outside the quantity's range.
 
     Raises:
-        RobauditError: it does, or is not a number.
+        RobauditError: it is out of range, or not a number.
     """
     if not math.isfinite(below):
         raise RobauditError(where, f"{below} is not a number to compare with", "for example 0.5")

@@ -1,4 +1,4 @@
-"""Groups of rows that may be summarised together, and their usable values."""
+"""Groups of rows that may be summarised together."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class GroupKey(Document):
 
     @property
     def norm(self) -> str:
-        """The norm that its values are measured in: l1, l2 or linf; empty where it has none."""
+        """The norm of its values: l1, l2 or linf; empty where they have none."""
         norm = ResultName.parse(self.estimator).norm
         return "" if norm is None else norm.value
 

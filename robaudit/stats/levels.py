@@ -57,7 +57,7 @@ class LevelCurve(Document):
 def level_curves(run: Run, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()) -> tuple[LevelCurve, ...]:
     """A curve for each result and noise, in the run's order; a noise with a single level gives a curve of one point.
 
-    Scores of the clean image have none: no noise enters them.
+    Scores of the clean image have no curve: they do not depend on noise.
 
     Args:
         run: a finished run.

@@ -72,7 +72,7 @@ class Losses:
         attacks: the results for the maximum: the limits of the curves.
         ranked_by: the name of the result that ranks the images: at the largest q, of the first curve that has it.
         worst: the images with the highest losses by it, as :func:`robaudit.stats.flags.flag` lists them.
-        attacked: images with a value of an attack and one by q.
+        attacked: images with a value of an attack and a value by q.
         beaten: of these, images where a norm's sampler met a larger loss than all attacks, or the whole interval of a norm is above them
             (:func:`robaudit.stats.attacks.not_missed`): there the attacks failed.
     """
@@ -93,12 +93,12 @@ class Losses:
 
     @property
     def results(self) -> tuple[LossResult, ...]:
-        """All of them: curve by curve, then the attacks."""
+        """All results: curve by curve, then the attacks."""
         return (*(result for curve in self.curves for result in curve.results), *self.attacks)
 
 
 class _Names(NamedTuple):
-    """The names of the results at one noise level: by estimator with their q, those for the maximum, and the one that ranks images."""
+    """The names of the results at one noise level: by estimator with their q, for the maximum, and the result that ranks images."""
 
     curves: Mapping[str, Sequence[tuple[float, str]]]
     attacks: Sequence[str]
@@ -108,7 +108,7 @@ class _Names(NamedTuple):
 def losses(
     run: Run, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = (), most: int = MOST_WORST
 ) -> tuple[Losses, ...]:
-    """The losses at each noise level that has some by q, the levels of a noise from weak to strong; empty where there are none.
+    """The losses at each noise level that has losses by q, the levels of a noise from weak to strong.
 
     A loss without an order is the maximum (:data:`robaudit.quantities.LOSS`), and so is one of infinite order.
 
@@ -170,8 +170,8 @@ def loss_changes(
 ) -> dict[GroupKey, PairedDifference]:
     """The differences of the mean losses of two runs, new - base, on the images with a finite value in both.
 
-    Intervals and p-values are by Student's t for pairs, as the mean of each run has one: losses have no bound, so no interval is free
-    of assumptions.
+    Intervals and p-values are by Student's t for pairs, like the interval of a run's mean: losses have no bound, so no interval is free of
+    assumptions.
 
     Raises:
         RunError: a run has no such estimator or noise level.
@@ -201,7 +201,7 @@ def _paired_t(changes: Floats) -> PairedDifference:
 
 
 def not_missed(columns: Columns) -> Floats:
-    """Losses that no attack should miss (n,): the largest that an image's estimator met, and the lower end of its norm."""
+    """Losses that an attack should reach (n,): the largest that the estimator met, or the lower end of the norm if that is larger."""
     norm = np.where(np.isnan(columns.lower), columns.values, columns.lower)
     met = columns.highest
     met = np.where(columns.of_kind(IntervalKind.LOWER_BOUND), columns.values, np.where(np.isnan(met), norm, met))

@@ -1,4 +1,4 @@
-"""A finished run: its description, its results as columns, and which of them are asked for."""
+"""A finished run: its description, its results as columns, and selections of them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Run:
 
     @cached_property
     def frame(self) -> Frame:
-        """The results as columns of numbers; the rows are read when it is first asked for."""
+        """The results as columns of numbers; the rows are read on first use."""
         return Frame.of(self.rows)
 
     @property
@@ -70,9 +70,9 @@ class Run:
     def chosen(
         self, keys: Iterable[tuple[str, NoiseLevel]], estimators: Sequence[str], levels: LevelChoice | Sequence[float]
     ) -> list[tuple[str, NoiseLevel]]:
-        """The groups of the run that the arguments name, in the run's order; all of them without arguments.
+        """The groups of the run that the arguments name, in the run's order; all groups without arguments.
 
-        The name of an estimator that gives several values of an image means all of them; ``label:q=100`` means one.
+        The name of an estimator with several values for an image means all of them; ``label:q=100`` means a single value.
 
         Raises:
             RunError: the run has no such estimator or noise level.
@@ -99,14 +99,14 @@ def measuring(
     called: str,
     lacking: tuple[str, str],
 ) -> list[Columns]:
-    """The results of some quantities, in the run's order.
+    """The results of these quantities, in the run's order.
 
     Args:
         run: a finished run.
         quantities: their names.
         estimators, levels: only these.
-        called: what such values are called in messages, in the plural.
-        lacking: what a run without any lacks, and what would add some.
+        called: the plural noun for the values in messages.
+        lacking: problem and remedy for a run without such results.
 
     Raises:
         RunError: the run has no such result among those named.

@@ -29,7 +29,7 @@ from robaudit.text import Names
 RADII = (RADIUS.name, TOLERANCE.name)
 """The quantities that have scores."""
 _LEAST = 1e-9
-"""Differences of logits up to it are rounding: such an image is on the boundary, and nothing is divided by them."""
+"""Differences of logits up to this are rounding: the image is on the boundary, and ratios leave it out."""
 _EXACT = (IntervalKind.EXACT, IntervalKind.UPPER_BOUND, IntervalKind.CENSORED)
 Mask = NDArray[np.bool_]
 
@@ -85,15 +85,15 @@ class Radii:
     """The radii of one result.
 
     Attributes:
-        key: what it is.
+        key: of the result.
         ids: of the images (n,).
-        values, lowers, uppers: radii (n,), and what is known of each: an upper bound and an exact radius are taken as they are, a censored
-            one has no upper end.
+        values, lowers, uppers: radii and their bounds (n,): upper bounds and exact radii count as they are, censored radii have no upper
+            end.
         g: difficulties of the clean images (n,), NaN where unknown; ``margins``: z_y - max of the others.
-        order: by which images are sorted (n,), the easiest highest.
+        order: sort key of the images (n,), highest for the easiest.
         correct: whether the clean image is classified correctly (n,).
         unlabelled, not_finite: images left out.
-        upper_bounds: whether some values were found by a search: the true radius may be smaller.
+        upper_bounds: whether some values come from a search: the true radius may be smaller.
         measured: whether some have an interval of their own, from draws.
     """
 
@@ -118,12 +118,12 @@ class Radii:
 
     @property
     def cap(self) -> float:
-        """The smallest number that a censored image is known to be beyond; infinite without any."""
+        """The smallest lower bound of a censored image; infinite without any."""
         return float(self.lowers[self.censored].min(initial=math.inf))
 
     @property
     def usable(self) -> Mask:
-        """Correct images with g > 0, beyond rounding (n,): those whose ratio r/g means something."""
+        """Correct images with g > 0, beyond rounding (n,): those with a meaningful ratio r/g."""
         return self.correct & (self.g > _LEAST)
 
     @property
@@ -133,7 +133,7 @@ class Radii:
 
     @property
     def without_difficulty(self) -> int:
-        """Images whose difficulty is not known; any leaves the scores that need it undefined."""
+        """Images whose difficulty is not known; with any, the scores that need it are undefined."""
         return int(np.isnan(self.g).sum())
 
     def chosen(self, places: Sequence[int]) -> Radii:
@@ -153,10 +153,9 @@ class ScoreValue(Document):
 
     Attributes:
         value: the number; None where it is not defined, ``why`` says the reason.
-        lower, upper: interval for the population (:func:`scores_of`); None where there is none. It reaches as far as what is
-            known about these images.
-        measured_lower, measured_upper: what is known for these images: the value itself for radii as they were found, infinite above
-            where a censored image has a part in it; None where it is not defined.
+        lower, upper: interval for the population (:func:`scores_of`); None where there is none. It contains the interval for these images.
+        measured_lower, measured_upper: interval for these images: the value itself for uncensored radii, infinite above where a censored
+            image contributes; None where the score is not defined.
     """
 
     members = "value lower upper measured_lower measured_upper at_least undefined=why"
@@ -202,13 +201,13 @@ class Scores(Document):
 
 
 def radii_of(run: Run, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()) -> list[Radii]:
-    """The radii of each result of a run that has some, in its order.
+    """The radii of each result that has some, in the run's order.
 
-    The difficulty comes from the row's details, else from any other result of the image. Images are sorted by it: correct ones by g of the
-    label, misclassified ones by the g of a result of `difficulty` with target: label, where the run has one, else behind all others.
+    The difficulty comes from the row, else from any other result of the image. Images are sorted by it: correct images by g of the label,
+    misclassified images by the g of a result of `difficulty` with target: label, where the run has one, else last.
 
     Raises:
-        RunError: the run has no radii among those named, or no labels.
+        RunError: the results named have no radii, or the run no labels.
         NothingLeftError: no labelled image has a finite radius.
     """
     lacking = "has no radii to score", "add radius_attack, radius_exact or noise_tolerance to its estimators"
@@ -253,12 +252,12 @@ def scores_of(radii: Radii, confidence: float = ROW_CONFIDENCE) -> Scores:
 
     R_m = mean r, R_w = min r, R_nu = (1/|D|) sum r/g over the images D that are not correct with g <= 0, the median of r/g, the slope
     sum(r g)/sum(g^2) of the line through the origin with R^2 = 1 - sum (r - slope g)^2 / sum (r - mean r)^2, R_margin = mean r/margin.
-    The halves are of the images sorted by g; of an odd number the middle one is in neither.
+    The halves are of the images sorted by g; with an odd number the middle image is in neither.
 
-    Intervals: R_m has the interval of a summary's mean; the others are percentiles of 2,000 bootstrap replicates over images, the same
-    ones for every result of as many images; lower ends with censored radii at their cap, upper ends with infinite ones. The interval of a
-    relative variation is the one of the signed variation, folded at 0. A smallest value has none, as no sample tells how small others
-    are, nor has a score of a single image.
+    Intervals: R_m has the interval of a summary's mean; the others are percentiles of 2,000 bootstrap replicates over images, the same for
+    all results with the same number of images; censored radii count at their cap in lower ends, as infinite in upper ends. The interval of
+    a relative variation is the interval of the signed variation, folded at 0. Smallest values have none, as no sample shows how small
+    others are, nor do scores of a single image.
 
     Args:
         radii: at least one image.
@@ -289,12 +288,12 @@ def _value(radii: Radii, score: Score, exact: float, known: Bounds, ends: Bounds
 
     Args:
         radii: the images.
-        score: which it is.
+        score: the score.
         exact: its value; a relative variation has its sign.
-        known: between which numbers it is for these images.
+        known: its interval for these images.
         ends: the bootstrap interval; None where there is none.
     """
-    if score is Score.R_SQUARED and radii.measured:  # which the ends of the radii do not bound
+    if score is Score.R_SQUARED and radii.measured:  # the ends of the radii do not bound it
         return ScoreValue(exact, *(ends or (None, None)))
     if score in _VARIATIONS:
         exact, known, ends = abs(exact), _folded_ends(known), None if ends is None else _folded_ends(ends)
@@ -304,7 +303,7 @@ def _value(radii: Radii, score: Score, exact: float, known: Bounds, ends: Bounds
 
 
 def _carriers(radii: Radii, score: Score) -> int:
-    """How many images a score is made of; of one alone, nobody knows how it varies."""
+    """The number of images behind a score; the variation of a single image is unknown."""
     return int(radii.usable.sum()) if score in _OF_USABLE else len(radii.ids)
 
 
@@ -323,11 +322,11 @@ def _why(radii: Radii, score: Score, exact: float) -> str:
 
 
 def _statistics(radii: Radii, drawn: Floats, r: Floats) -> dict[Score, Floats]:
-    """The scores of weighted images, without the differences of the halves; NaN where one is not defined.
+    """The scores of weighted images, without the differences of the halves; NaN where undefined.
 
     Args:
         radii: the images (n,).
-        drawn: how often each counts (replicates, n).
+        drawn: their weights (replicates, n).
         r: their radii, possibly infinite.
 
     Returns:
@@ -369,8 +368,8 @@ def _statistics(radii: Radii, drawn: Floats, r: Floats) -> dict[Score, Floats]:
 
 
 def weighted(radii: Radii, drawn: Floats, lowers: Floats, uppers: Floats) -> dict[Score, Ends]:
-    """The scores of weighted images, between which numbers each is if their radii are between these ends; relative variations are
-    (easy - hard)/(easy + hard), whose sign the score drops."""
+    """The ends of the scores of weighted images, from the ends of their radii; relative variations are (easy - hard)/(easy + hard), with
+    the sign that the score drops."""
     least = _statistics(radii, drawn, lowers)
     most = least if uppers is lowers else _statistics(radii, drawn, uppers)
     scores = {score: (values, most[score]) for score, values in least.items()}
@@ -383,7 +382,7 @@ def weighted(radii: Radii, drawn: Floats, lowers: Floats, uppers: Floats) -> dic
 
 
 def _replicates(radii: Radii, drawn: Floats) -> dict[Score, Ends]:
-    """The scores of replicates: apart from below and from above where censored images have a part in them."""
+    """The ends of the scores of replicates, which differ where censored images contribute."""
     open_ = np.where(radii.censored, np.inf, radii.values) if radii.censored.any() else radii.values
     return weighted(radii, drawn, radii.values, open_)
 
@@ -396,7 +395,7 @@ def _shares(up: Floats, down: Floats) -> Floats:
 
 
 def _mean_bounds(radii: Radii, confidence: float) -> Bounds:
-    """The interval of the mean radius for the population, as a summary makes it."""
+    """The interval of the mean radius for the population, as in a summary."""
     counted, lowers, uppers = (np.where(radii.correct, r, 0.0) for r in (radii.values, radii.lowers, radii.uppers))
     images = MeasuredImages(counted, np.where(np.isinf(lowers), counted, lowers), uppers, 0.0, math.inf)
     return opened(images, population_mean(images, confidence, light_tails=True))
@@ -454,7 +453,7 @@ class Change:
 
     Attributes:
         base, new: in either run, on the common images.
-        value: new - base; None where one is not defined.
+        value: new - base; None where either is not defined.
         lower, upper: its interval for the population; infinite on the side where a censored image leaves it open; None without one.
         p_value: of no difference (:class:`robaudit.stats.bootstrap.PairedDifference`); None without an interval, or where
             censored images leave it open on both sides.
@@ -536,7 +535,7 @@ def _change(score: Score, base: ScoreValue, new: ScoreValue, paired: PairedDiffe
     if paired is None:
         return Change(base, new, None, None, None)
     value, lower, upper, p = paired[:4]
-    if score in _SMALLEST:  # no interval, but that which censored images leave
+    if score in _SMALLEST:  # no interval, except an open one with censored images
         lower, upper, p = (math.inf, -math.inf, 1.0) if base.at_least or new.at_least else (None, None, None)
     if lower is None or upper is None or p is None:
         return Change(base, new, value, None, None)

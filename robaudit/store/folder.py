@@ -1,4 +1,4 @@
-"""The run folder: run.json, the state, the outputs made from it, and the lock of the process that writes there.
+"""The run folder: run.json, the state, the outputs written from it, and the lock of the process that writes there.
 
 The lock is a ``flock`` on ``.lock``. SQLite's own locks last for a transaction and cover only the database; this one lasts for a
 session, also covers run.json, the outputs and the log, ends with its process even if children outlive it, and shows by its inode
@@ -36,7 +36,7 @@ class Lock:
     """A lock held by this process.
 
     Attributes:
-        folder: the folder that is locked.
+        folder: the locked folder.
         file: device and inode of the lock's file.
     """
 
@@ -83,7 +83,7 @@ def locked(folder: Path) -> Iterator[Lock]:
         lock.check()
         yield lock
     finally:
-        if handle in _lock_handles:  # in a forked child it is closed already, and the number may belong to another file
+        if handle in _lock_handles:  # a forked child has closed it already, and the number may belong to another file
             _lock_handles.remove(handle)
             os.close(handle)
 
@@ -99,7 +99,7 @@ os.register_at_fork(after_in_child=_release_in_child)
 
 
 class RunFolder:
-    """Reads and writes one run folder; run.json and the outputs by atomic rename, the state by transactions.
+    """Reads and writes a run folder: run.json and the outputs by atomic rename, the state by transactions.
 
     Attributes:
         guard: raises if this process may no longer write to the folder (:meth:`Lock.check` while it is locked).
@@ -118,10 +118,10 @@ class RunFolder:
             return False
 
     def check(self) -> None:
-        """Refuse a path that cannot be a run folder, before anything expensive is done and without creating anything.
+        """Refuse a path that cannot be a run folder, before any expensive work and without creating anything.
 
         Raises:
-            RunError: it is a file or a folder with files that are not a run's.
+            RunError: it is a file, or a folder with foreign files.
         """
         try:
             if not self.path.exists():
@@ -148,7 +148,7 @@ class RunFolder:
         """The content of run.json, with its checksum, version, keys and types checked.
 
         Raises:
-            RunError: it is missing, damaged or of another version, or a file of the run is a link.
+            RunError: it is missing, damaged or of another version, or an output is a link.
         """
         if not self.path.is_dir():
             inside = self.path.is_file() and RunFolder(self.path.parent).exists
@@ -240,22 +240,22 @@ def in_runs(name: str, out: Path | None = None) -> Path:
 
 
 def refuse_existing(folder: Path) -> None:
-    """Refuse an existing run folder with any contents (``--fresh``).
+    """Refuse an existing run folder, whatever its contents (``--fresh``).
 
     Raises:
-        RunError: it is there.
+        RunError: it exists.
     """
     if os.path.lexists(folder):
         raise RunError(str(folder), "is there already, and --fresh starts a new run", "delete it, or choose another --out")
 
 
 def refuse_other_gates(folder: Path, info: Mapping[str, Any], gates: Sequence[str]) -> None:
-    """Refuse other gates for a run that is sampled until its gates are decided.
+    """Refuse to change the gates of a run that is sampled until they are decided.
 
     Args:
-        folder: the run's.
+        folder: the run folder.
         info: its run.json.
-        gates: the ones asked for now.
+        gates: of the current command.
 
     Raises:
         RunError: they differ from those in run.json.
@@ -266,5 +266,5 @@ def refuse_other_gates(folder: Path, info: Mapping[str, Any], gates: Sequence[st
 
 
 def sampled_for_other_gates(folder: Path) -> RunError:
-    """The error about other gates for a run that is sampled until its gates are decided."""
+    """The error for other gates on a run that is sampled until its gates are decided."""
     return RunError(str(folder), "was sampled for other gates", "decide gates on it with robaudit gate RUN GATE, or choose another --out")

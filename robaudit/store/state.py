@@ -1,4 +1,4 @@
-"""The state of a run: one SQLite database, ``state.db``, to which each flush of the audit adds in one transaction.
+"""The state of a run: an SQLite database, ``state.db``; each flush of the audit adds to it in one transaction.
 
 Each table has an ``id`` in the order of writing and the number of the ``flush`` that wrote the record:
 
@@ -8,20 +8,21 @@ Each table has an ``id`` in the order of writing and the number of the ``flush``
 - ``skips``: samples that could not be used, and for which task (NULL: for any).
 - ``seconds``: by step (``clean``, ``mc@gaussian:sigma=0.1``).
 
-The run.json of a complete run has the file's digest, as of every other file. A growing state has none: until the run is complete, only
+The run.json of a complete run has the file's digest, as for every other file. A growing state has none: until the run is complete, only
 SQLite's own check of its pages and the types of the values reveal damage.
 
-The samples and tasks that a session asks for, and their order, are temporary tables: the order of a data set may change, and a complete
+The samples and tasks of a session, and their order, are temporary tables: the order of a data set may change, and a complete
 run is not written to. Missing tasks, progress, and results in the order of the data set are queries on both, so memory is bounded by
 the page cache and four bytes per sample.
 
 A flush is durable when :meth:`State.write` returns: the journal is truncated rather than deleted (which takes a third of the time
 and unlinks nothing by name), and SQLite syncs journal, database and folder (``synchronous=EXTRA``). A killed process leaves a journal,
 from which the next one to open the database restores the state before the transaction; :meth:`State.close` removes it. SQLite's own
-locks keep readers of an unfinished run from seeing half a transaction, and SQLite refuses to begin one when the file has been moved.
+locks keep readers of an unfinished run from seeing half a transaction, and SQLite refuses to begin a transaction when the file has been
+moved.
 The lock of :mod:`robaudit.store.folder`, which also covers the other files, decides who may write.
 
-Readers of a finished run do not use the state: they read samples.json, which stays intact while the state of an extension grows.
+Readers of a finished run use samples.json instead, which stays intact while the state of an extension grows.
 
 A database may come from a stranger: it must be a regular file with exactly our schema, its journal must not name another file (SQLite
 would delete that file), and results are checked when they are read.
@@ -57,7 +58,7 @@ if TYPE_CHECKING:
 
 NAME = "state.db"
 TaskName = tuple[NoiseLevel, str]
-"""Noise level and estimator of a task; an estimator that gives several values of an image has one task for each."""
+"""Noise level and estimator of a task; an estimator with several values for an image has one task for each."""
 
 _TABLES = ("tasks", "samples", "rows", "skips", "seconds")
 _TASK = "noise, level_name, level, estimator"
@@ -98,16 +99,16 @@ WHERE skips.task IS NULL OR skips.task IN (SELECT task FROM asked) ORDER BY plac
 _ALL_ROWS = "SELECT row FROM rows WHERE sample NOT IN (SELECT sample FROM skips) ORDER BY sample, task"
 _PATIENCE = 600.0  # seconds to wait for a reader
 _LONGEST = 2**27  # bytes of a value
-_SUPER_JOURNAL = bytes.fromhex("d9d505f920a163d7")  # ends a journal that names another
+_SUPER_JOURNAL = bytes.fromhex("d9d505f920a163d7")  # ends a journal that names another journal
 _REMEDY = "delete this file and repeat robaudit estimate: its samples are recomputed"
 
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    """A sample that could not be used, and why.
+    """A skipped sample, and the reason.
 
     Attributes:
-        task: the failed one; None if the sample cannot be used at all.
+        task: the failed task; None if the sample cannot be used at all.
     """
 
     sample_id: str
@@ -117,7 +118,7 @@ class Skip:
 
 @dataclass(frozen=True, slots=True)
 class Flush:
-    """The results that an audit writes at once: rows, skips, pixel digests by sample id, and seconds by step."""
+    """Results that an audit writes in one transaction: rows, skips, pixel digests by sample id, and seconds by step."""
 
     rows: Sequence[Row] = ()
     skipped: Sequence[Skip] = ()
@@ -139,7 +140,7 @@ class SampleResults:
 
 
 def damaged(where: str, why: str) -> RunError:
-    """The error about a state that has changed since it was written."""
+    """The error for a damaged state."""
     return RunError(where, f"is damaged ({why})", _REMEDY)
 
 
@@ -218,14 +219,15 @@ class State:
         self.close()
 
     def write(self, new: Flush) -> None:
-        """Add results, all or none; existing rows stay unchanged.
+        """Add results, all or none of them; existing rows stay unchanged.
 
         Raises:
             RunError: the file system refuses, or the folder has been replaced.
         """
         with self._refusals(), self._transaction():
             db = self._db
-            flush = 1 + max(self._value(f"SELECT coalesce((SELECT flush FROM {name} ORDER BY id DESC LIMIT 1), 0)") for name in _TABLES)  # noqa: S608
+            flush = 1 + max(self._value(f"SELECT coalesce((SELECT flush FROM {name} ORDER BY id DESC LIMIT 1), 0)") for name in _TABLES)  #
+            noqa: S608
             task = self._tasks_of(flush, [*((row.at, row.estimator) for row in new.rows), *(s.task for s in new.skipped if s.task)])
             names = dict.fromkeys([*new.images, *(row.sample_id for row in new.rows), *(skip.sample_id for skip in new.skipped)])
             db.executemany(_INSERT_SAMPLE, ((flush, name, new.images.get(name)) for name in names))
@@ -271,12 +273,12 @@ class State:
     def begin(
         self, dataset: Dataset, tasks: Sequence[TaskName], entries: Mapping[str, Any] | None = None, noises: Mapping[str, Any] | None = None
     ) -> None:
-        """Set the samples and tasks that this session asks for.
+        """Set the samples and tasks of this session.
 
         Args:
             dataset: the samples, in order.
             tasks: estimators and noise levels, in order.
-            entries: the spec's estimators by the names of their results, kept with the tasks.
+            entries: the spec's estimators by the names of their results, stored with the tasks.
             noises: the spec's noises without their levels, by label.
 
         Raises:
@@ -304,7 +306,7 @@ class State:
                 self._open, self._lacking = self._progress()
 
     def _progress(self) -> tuple[Sequence[int], list[int]]:
-        """The samples that lack a task, and for each task, how many lack it."""
+        """The samples that lack a task, and the number of samples that lack each task."""
         unfinished, lacking = array("i"), [0] * len(self._asked)
         for place, records in groupby(self._db.execute(_PROGRESS), key=itemgetter(0)):
             done = {number for _, number in records}
@@ -343,7 +345,7 @@ class State:
             return records[0][0] if records else None, {(row.label, row.predicted) for row in rows}
 
     def results(self) -> Iterator[SampleResults]:
-        """The results asked for, sample by sample in the order of the data set, without the samples that were skipped.
+        """The results of this session's tasks, sample by sample in the order of the data set, without skipped samples.
 
         Raises:
             RunError: a value is not valid.
@@ -355,7 +357,7 @@ class State:
                 yield SampleResults([_row(text) for _, _, text in records], str(records[0][1] or ""))
 
     def skips(self) -> Iterator[Skip]:
-        """The samples that were skipped, each once, in the order of the data set."""
+        """The skipped samples, each once, in the order of the data set."""
         with self._reading():
             self._ask()
             for _, records in groupby(self._db.execute(_SKIPS), key=itemgetter(0)):
@@ -364,7 +366,7 @@ class State:
                 yield Skip(str(sample_id), str(reason), task)
 
     def rows(self) -> Iterator[Row]:
-        """All rows of samples that were never skipped: samples, and for each the tasks, in the order of writing.
+        """All rows of samples that were never skipped, by sample and then by task, both in the order of writing.
 
         Raises:
             RunError: a value is not valid.
@@ -385,18 +387,18 @@ class State:
             yield from ((sample_id, digest, label) for label, _ in classes)
 
     def entries(self) -> Iterator[tuple[str, Any]]:
-        """The estimators that rows were computed with: their names in the results and their entries in the spec."""
+        """The estimators of the rows: their names in the results and their entries in the spec."""
         with self._reading():
             yield from [
                 (name, EstimatorSpec.model_validate(entry).model_dump(mode="json")) for name, entry in self._specified("estimator", "entry")
             ]
 
     def noises(self) -> Iterator[tuple[str, Any]]:
-        """The noises that rows were computed under: their labels and their entries in the spec, without levels."""
+        """The noises of the rows: their labels and their entries in the spec, without levels."""
         yield from self._specified("noise", "form")
 
     def _specified(self, name: str, value: str) -> Iterator[tuple[str, Any]]:
-        """Names in the results and entries in the spec, of the tasks that rows were computed for.
+        """Names in the results and entries in the spec, for the tasks of the rows.
 
         Raises:
             RunError: an entry is not JSON, or not an entry.
@@ -415,7 +417,7 @@ class State:
             return {str(step): float(spent) for step, spent in records}
 
     def _prepare(self) -> None:
-        """Apply the settings, and create the schema or compare it with ours."""
+        """Apply the settings, and create the schema or check it."""
         for setting in ("trusted_schema = OFF", "cell_size_check = ON", "journal_mode = TRUNCATE", "synchronous = EXTRA"):
             self._db.execute(f"PRAGMA {setting}")
         self._db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST)
@@ -449,7 +451,8 @@ class State:
             entry = json.dumps(self._entries[label]) if label in self._entries else None
             form = json.dumps(self._noises[at.noise]) if at.noise is not None and at.noise in self._noises else None
             values = flush, *_named(name), entry, form
-            self._db.execute(f"INSERT OR IGNORE INTO tasks (flush, {_TASK}, entry, form) VALUES (?, ?, ?, ?, ?, ?, ?)", values)  # noqa: S608
+            self._db.execute(f"INSERT OR IGNORE INTO tasks (flush, {_TASK}, entry, form) VALUES (?, ?, ?, ?, ?, ?, ?)", values)  # noqa:
+            S608
             ids[name] = self._value(f"SELECT id FROM tasks WHERE {_IS_TASK}", *_named(name))  # noqa: S608
         return ids
 
@@ -535,7 +538,7 @@ def _refuse_unexpected_files(path: Path) -> None:
     """Refuse a database, or a journal, that SQLite should not open.
 
     Raises:
-        RunError: one is not a regular file, or the journal names another file.
+        RunError: either is not a regular file, or the journal names another file.
     """
     journal = path.with_name(f"{path.name}-journal")
     for name in (path, journal, path.with_name(f"{path.name}-wal")):
