@@ -3,10 +3,9 @@
 The JSON is ASCII and in a fixed order, so that the same results give the same bytes; it has one result per line, so that files can be
 compared by eye. It never contains NaN or infinity, which are not JSON.
 
-The CSV has a header and one comma-separated line for each result, ending in "\\
-". An absent value is an empty field, a boolean ``true``
-or ``false``, a float the shortest text that reads back as the same float. The CSV is for spreadsheets: text that looks like
-a formula gets an apostrophe before it, and control characters become escapes. Programs read exact ids from the JSON.
+The CSV has a header and one comma-separated line for each result, ending in "\\n". An absent value is an empty field, a boolean ``true`` or
+``false``, a float the shortest text that reads back as the same float. The CSV is for spreadsheets: text that looks like a formula gets an
+apostrophe before it, and control characters become escapes. Programs read exact ids from the JSON.
 """
 
 from __future__ import annotations

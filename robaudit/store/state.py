@@ -226,8 +226,7 @@ class State:
         """
         with self._refusals(), self._transaction():
             db = self._db
-            flush = 1 + max(self._value(f"SELECT coalesce((SELECT flush FROM {name} ORDER BY id DESC LIMIT 1), 0)") for name in _TABLES)  #
-            noqa: S608
+            flush = 1 + max(self._value(f"SELECT coalesce((SELECT flush FROM {name} ORDER BY id DESC LIMIT 1), 0)") for name in _TABLES)  # noqa: S608
             task = self._tasks_of(flush, [*((row.at, row.estimator) for row in new.rows), *(s.task for s in new.skipped if s.task)])
             names = dict.fromkeys([*new.images, *(row.sample_id for row in new.rows), *(skip.sample_id for skip in new.skipped)])
             db.executemany(_INSERT_SAMPLE, ((flush, name, new.images.get(name)) for name in names))
@@ -451,8 +450,7 @@ class State:
             entry = json.dumps(self._entries[label]) if label in self._entries else None
             form = json.dumps(self._noises[at.noise]) if at.noise is not None and at.noise in self._noises else None
             values = flush, *_named(name), entry, form
-            self._db.execute(f"INSERT OR IGNORE INTO tasks (flush, {_TASK}, entry, form) VALUES (?, ?, ?, ?, ?, ?, ?)", values)  # noqa:
-            S608
+            self._db.execute(f"INSERT OR IGNORE INTO tasks (flush, {_TASK}, entry, form) VALUES (?, ?, ?, ?, ?, ?, ?)", values)  # noqa: S608
             ids[name] = self._value(f"SELECT id FROM tasks WHERE {_IS_TASK}", *_named(name))  # noqa: S608
         return ids
 
