@@ -79,7 +79,7 @@ class _JsonSchema(GenerateJsonSchema):
 
 
 def json_number(value: float | None) -> float | None:
-    """A float for JSON, which has neither NaN nor infinity: those become None."""
+    """A float for JSON; NaN and infinity, which JSON lacks, become None."""
     return None if value is None or not math.isfinite(value) else float(value)
 
 

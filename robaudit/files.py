@@ -45,13 +45,13 @@ class Sink:
 def writing(path: Path, check: Callable[[], None] | None = None) -> Iterator[Sink]:
     """Write to a temporary file beside ``path``; at the end fsync it, rename it to ``path`` and fsync the folder.
 
-    If anything is raised before the rename, the old file is untouched and the temporary one is removed. A killed process leaves the
+    If anything is raised before the rename, the old file is untouched and the temporary file is removed. A killed process leaves the
     temporary file behind: see :func:`remove_leftovers`.
 
     Args:
         path: the file.
         check: raises if the folder is not the right one (as :meth:`robaudit.store.folder.Lock.check`). It is called once the folder is
-            open; everything is then written into that folder, even if another one takes its name meanwhile.
+            open; everything is then written into that folder, even if another folder takes its name meanwhile.
 
     Raises:
         RunError: the file system refuses (full, read-only, gone).
@@ -130,7 +130,7 @@ def _refusals(path: Path) -> Iterator[None]:
 
 
 def expanded(written: str) -> Path:
-    """The path with ``~`` expanded; unchanged where there is no such user."""
+    """The path with ``~`` expanded; unchanged if the user is unknown."""
     try:
         return Path(written).expanduser()
     except RuntimeError:
@@ -182,7 +182,7 @@ def read_json(path: Path) -> Any:
 
 
 def _content(path: Path) -> bytes:
-    """The bytes of a file, which must be a regular one: a pipe may never be written to, and a device has no end."""
+    """The bytes of a regular file; other files are refused: a pipe may never be written to, and a device has no end."""
     if not stat.S_ISREG(path.stat().st_mode):
         raise OSError(None, "it is not a regular file", str(path))
     try:

@@ -64,7 +64,7 @@ def used(device: torch.device = CPU) -> int:
 
 
 def free_bytes(device: torch.device) -> int:
-    """Free bytes of a CUDA device, including those that torch's allocator keeps for later."""
+    """Free bytes of a CUDA device, including torch's cached memory."""
     free, _ = torch.cuda.mem_get_info(device)
     return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
 
@@ -91,7 +91,7 @@ def peak(device: torch.device = CPU) -> int:
 
 
 def extra_peak(work: Callable[[], object], device: torch.device = CPU) -> int:
-    """Peak memory of some work on a device, in bytes beyond those in use before."""
+    """Peak memory of ``work`` on a device, in bytes beyond the memory in use before."""
     reset_peak(device)
     before = used(device)
     work()

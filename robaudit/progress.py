@@ -144,7 +144,7 @@ class AuditProgress:
 
 
 def audit_bar(console: Console, clock: Clock, action: str = AUDITING) -> Progress:
-    """A bar that fits the terminal: what is computed, samples on disk, speed and time left, redrawn several times a second."""
+    """A bar that fits the terminal: activity, samples on disk, speed and time left, redrawn several times a second."""
     roomy = console.width >= _NARROW
     name = Column(width=max(_NARROWEST_NAME, min(_WIDEST_NAME, console.width - _BESIDE_NAME)), no_wrap=True)
     rate = Column(min_width=8, no_wrap=True)  # so that the bar keeps its width

@@ -47,7 +47,7 @@ class _Test:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the option and the setting."""
-    text = "what assert_robust makes of gates that the evidence does not decide: fail (the default), xfail or pass"
+    text = "outcome of assert_robust if gates are inconclusive: fail (the default), xfail or pass"
     parser.getgroup("robaudit").addoption("--robaudit-inconclusive", dest=_OPTION, choices=_CHOICES, default=None, help=text)
     parser.addini(_OPTION, text, default="fail")
 
@@ -158,7 +158,7 @@ def _message(run: Run, decisions: Sequence[object]) -> str:
 
 @contextmanager
 def _one_line() -> Generator[None]:
-    """Let a mistake fail the test in one line, without the frames of robaudit."""
+    """Let a user error fail the test with one line, without robaudit's frames."""
     __tracebackhide__ = True
     try:
         yield

@@ -100,7 +100,7 @@ _NAMED = frozenset(kind.value for kind in IntervalKind if kind is not IntervalKi
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """How an interval was made and what it covers: the column ``interval`` of a row.
+    """The method of an interval and its coverage: the column ``interval`` of a row.
 
     Attributes:
         kind: the method.

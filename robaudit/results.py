@@ -201,9 +201,9 @@ class Result(Checked):
         lower, upper: 95 % interval; None where none is claimed, or on a side where it is open.
         std_error: standard error of the value, or None.
         flips_to: index of the class the image most likely flips to, or None when none was seen.
-        forwards, backwards: network passes behind the value, shared or not, including the clean one.
-        note: one short remark for the reader, usually empty.
-        interval: how the interval was made, and what it covers.
+        forwards, backwards: network passes behind the value, shared or not, including the clean pass.
+        note: a short remark for the reader, usually empty.
+        interval: method and coverage of the interval.
         votes, certificate, search, loss, clean, fit: typed parts for gates, statistics and ``verify``; None where the estimator has none.
         numbers: further numbers by name, for people: no code reads them.
 

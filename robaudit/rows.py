@@ -38,7 +38,7 @@ class Row(Result):
         correct: predicted == label; None without a label.
         noise: label of the noise.
         level_name, level: name and number of its level: sigma 0.05, photons 1000, severity 3.
-        estimator: the name of the result: the label of the estimator and, if it gives several values, which one.
+        estimator: the name of the result: the label of the estimator and, if it has several values, which value.
         quantity: the name of the value's quantity.
     """
 
@@ -67,7 +67,7 @@ class Row(Result):
 
     @property
     def censored(self) -> bool:
-        """Whether the true value is only known to be larger than this one."""
+        """Whether the true value is only known to be larger than this value."""
         return self.interval.kind is IntervalKind.CENSORED
 
     @property

@@ -74,7 +74,7 @@ class Validation:
         return list(dict.fromkeys(comparison.at for comparison in self.comparisons))
 
     def verdicts(self) -> list[dict[str, Any]]:
-        """For each noise level, a verdict on every estimator, what to use, and what limits the comparison."""
+        """For each noise level, a verdict on every estimator, advice, and the limits of the comparison."""
         by_level = []
         for at in self.levels:
             group = self.at(at)

@@ -59,7 +59,7 @@ def write(path: Path, validation: Validation, pictures: Mapping[str, Callable[[]
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise RunError(str(path), f"cannot be made: {error.strerror or error}", "choose another --out") from error
+        raise RunError(str(path), f"cannot be created: {error.strerror or error}", "choose another --out") from error
     check_folder(path)
     for name in _OURS:
         (path / name).unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Verdicts on estimators compared with the reference, and advice on which one to use.
+"""Verdicts on estimators compared with the reference, and advice on which to use.
 
 The rules, in this order. CLOSE, USABLE: an RMSE of at most .01, .03. Biased: a mean difference of at least .01 that is beyond two of its
 standard errors. Sampling error: the stated standard errors explain at least 70 % of the RMSE; none: at most half. Intervals are called
@@ -66,7 +66,7 @@ def verdict(comparison: ReferenceComparison) -> str:
         return f"estimates {comparison.quantity}, not {P_ROBUST.name}: only its order is compared (rank correlation {rank})"
     graded = grade(comparison)
     if graded is Grade.EXACT:
-        return "is exact: this noise does the same to an image every time, and one copy tells everything"
+        return "is exact: this noise does the same to an image every time, and a single copy is enough"
     if graded is Grade.UNKNOWN:
         return f"{comparison.images} images are too few for a verdict (at least {FEWEST_IMAGES})"
     if graded is Grade.UNAFFECTED:

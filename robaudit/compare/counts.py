@@ -31,7 +31,7 @@ def sample_ends(group: Group, tail: float | None = None) -> tuple[Floats, Floats
 
 
 def counted(group: Group, below: float, confidence: float, *, same_model: bool) -> Counts:
-    """Bounds on how many samples are truly worse, or truly newly flagged, given that each was measured with an error.
+    """Bounds on the number of samples that are truly worse, or truly newly flagged, despite measurement errors.
 
     Of n samples whose intervals each miss on one side with a chance of g, about g n appear worse even if none is. The bounds
     (:func:`robaudit.stats.intervals.least_shown`) allow for that.
@@ -58,7 +58,7 @@ def counted(group: Group, below: float, confidence: float, *, same_model: bool) 
         return Limits(least, size - least_shown(*no, size, tail_of_no, alpha), _BY_COUNTS)
 
     def share(shown: Shown) -> float:
-        usual, strictly = (int(of.sum()) for of in shown)
+        usual, strictly = (int(mask.sum()) for mask in shown)
         each = 1.0 - (1.0 - confidence) / 2.0
         return max(least_share(usual, size, tail, each), least_share(strictly, size, 2.0 * strict, each))
 

@@ -63,7 +63,7 @@ def compare(
     Args:
         base, new: finished runs; to be paired by draws, read with their bits (``read_run(path, kept=True)``).
         estimators, levels: only these; all that both have by default.
-        below: the threshold of flagged samples; the usual one of the quantity by default.
+        below: the threshold of flagged samples; the quantity's usual threshold by default.
         confidence: of the intervals; single samples have 95 % intervals.
 
     Raises:
@@ -114,7 +114,7 @@ def _pairs(base: Run, new: Run, pair: Pair, matching: Matching) -> Pairs:
 
 
 def _clean(correct: Sequence[tuple[bool, bool]], matching: Matching, confidence: float) -> Difference | None:
-    """Exact for these images; for the population, from those that only one model classifies correctly (McNemar's test)."""
+    """The change in accuracy: exact for these images; for the population by McNemar's test, from images that only one model gets right."""
     if not correct:
         return None
     table = np.array(correct)
@@ -154,7 +154,7 @@ def compared(group: Group, matching: Matching, names: Sequence[str] | None, belo
         group: at least one pair.
         matching: how the runs match; if the model is the same and no draw differs, the difference is exactly 0.
         names: of the classes.
-        below: the threshold of flagged samples; None: the usual one.
+        below: the threshold of flagged samples; None: the usual threshold.
         confidence: of the intervals.
     """
     if below is None:
@@ -199,20 +199,20 @@ def compared(group: Group, matching: Matching, names: Sequence[str] | None, belo
     )
 
 
-def _mean(group: Group, of: Mask, same: bool, confidence: float) -> Difference:
-    base, new = float(group.base.values[of].mean()), float(group.new.values[of].mean())
+def _mean(group: Group, mask: Mask, same: bool, confidence: float) -> Difference:
+    base, new = float(group.base.values[mask].mean()), float(group.new.values[mask].mean())
     if same:
         return Difference(base, new, 0.0, _SAME, _SAME)
-    value = float(group.changes[of].mean())
-    return Difference(base, new, value, _measured(group, of, confidence), _population(group, of, confidence))
+    value = float(group.changes[mask].mean())
+    return Difference(base, new, value, _measured(group, mask, confidence), _population(group, mask, confidence))
 
 
-def _measured(group: Group, of: Mask, confidence: float) -> Limits | None:
+def _measured(group: Group, mask: Mask, confidence: float) -> Limits | None:
     """The interval for the measurement of these images: from pooled discordant draws, or from the two means' intervals."""
     if group.paired:
-        return group.paired_limits(of, confidence)
+        return group.paired_limits(mask, confidence)
     (base, before), (new, now) = (
-        (side.values[of].mean(), _mean_limits(side.take(of), group, confidence)) for side in (group.base, group.new)
+        (side.values[mask].mean(), _mean_limits(side.take(mask), group, confidence)) for side in (group.base, group.new)
     )
     if before is None or now is None:
         return None
@@ -227,13 +227,13 @@ def _mean_limits(side: Columns, group: Group, confidence: float) -> Limits | Non
     return Limits(*opened(images, measured_mean(images, confidence)), images.method)
 
 
-def _population(group: Group, of: Mask, confidence: float) -> Limits:
+def _population(group: Group, mask: Mask, confidence: float) -> Limits:
     """The interval for the population: :func:`robaudit.stats.intervals.population_mean` of the samples' differences. Where their range is
     unbounded it is Student's t, which trusts that no rare image carries the difference: one in a million may have changed by any amount. No
     gate relies on that."""
     base, new, span = group.base, group.new, group.quantity.high - group.quantity.low
-    changes = group.changes[of]
-    lowers, uppers = new.ends[0][of] - base.ends[1][of], new.ends[1][of] - base.ends[0][of]
+    changes = group.changes[mask]
+    lowers, uppers = new.ends[0][mask] - base.ends[1][mask], new.ends[1][mask] - base.ends[0][mask]
     lowers, uppers = np.where(np.isnan(lowers), changes, lowers), np.where(np.isnan(uppers), changes, uppers)
     adaptive = base.adaptive or new.adaptive
     images = MeasuredImages(changes, lowers, uppers, -span, span, adaptive=adaptive)
@@ -255,29 +255,29 @@ def _saved(group: Group) -> float | None:
 
 
 def _noisy_accuracy(group: Group, same: bool, confidence: float) -> Difference | None:
-    of, sides = (group.base.label >= 0) & (group.new.label >= 0), (group.base, group.new)
-    if not of.any() or not all((side.share_draws[of] > 0).all() for side in sides):
+    labelled, sides = (group.base.label >= 0) & (group.new.label >= 0), (group.base, group.new)
+    if not labelled.any() or not all((side.share_draws[labelled] > 0).all() for side in sides):
         return None
-    shares = [side.hits[of] / side.label_draws[of] for side in sides]
+    shares = [side.hits[labelled] / side.label_draws[labelled] for side in sides]
     base, new = (float(share.mean()) for share in shares)
     if same:
         return Difference(base, new, 0.0, _SAME, _SAME)
     changes = shares[1] - shares[0]
     population = population_mean(MeasuredImages(changes, changes, changes, -1.0, 1.0), confidence)
-    return Difference(base, new, new - base, _noisy_measured(group, of, confidence), Limits(*population, "paired images"))
+    return Difference(base, new, new - base, _noisy_measured(group, labelled, confidence), Limits(*population, "paired images"))
 
 
-def _noisy_measured(group: Group, of: Mask, confidence: float) -> Limits | None:
+def _noisy_measured(group: Group, labelled: Mask, confidence: float) -> Limits | None:
     """The measurement interval of accuracy under noise. Where both models classify the image correctly, the draws that kept the class
     are the hits and can be paired; the other images cannot. The two parts are independent: their distances, weighted by their shares of
     the images, add in quadrature."""
-    right = of & (group.base.predicted == group.base.label) & (group.new.predicted == group.new.label)
-    paired = right if group.paired and group.cut is None else np.zeros_like(of)
+    right = labelled & (group.base.predicted == group.base.label) & (group.new.predicted == group.new.label)
+    paired = right if group.paired and group.cut is None else np.zeros_like(labelled)
     parts: list[tuple[float, float, Limits]] = []
     if paired.any():
         limits = replace(group.paired_limits(paired, confidence), method="paired draws")
-        parts.append((paired.sum() / of.sum(), float(group.changes[paired].mean()), limits))
-    rest = of & ~paired
+        parts.append((paired.sum() / labelled.sum(), float(group.changes[paired].mean()), limits))
+    rest = labelled & ~paired
     if rest.any():
         sides = []
         for side in (group.base, group.new):
@@ -287,7 +287,7 @@ def _noisy_measured(group: Group, of: Mask, confidence: float) -> Limits | None:
             shares = side.hits[rest] / draws
             images = MeasuredImages(shares, shares, shares, 0.0, 1.0, draws=number, split=antithetic(side.label_split[rest]))
             sides.append((float(shares.mean()), Limits(*measured_mean(images, confidence), images.method)))
-        parts.append((rest.sum() / of.sum(), sides[1][0] - sides[0][0], unpaired_difference(*sides, same_noise=group.same_noise)))
+        parts.append((rest.sum() / labelled.sum(), sides[1][0] - sides[0][0], unpaired_difference(*sides, same_noise=group.same_noise)))
     return joined(parts, "; ".join(ends.method for _, _, ends in parts))
 
 
@@ -298,8 +298,8 @@ def _classes(group: Group, same: bool, names: Sequence[str] | None, confidence: 
     each = simultaneous(confidence, len(present))
     changes = []
     for index in present:
-        of = indices == index
-        changes.append(ClassChange(index, known_name(index, names), int(of.sum()), _mean(group, of, same, each)))
+        mask = indices == index
+        changes.append(ClassChange(index, known_name(index, names), int(mask.sum()), _mean(group, mask, same, each)))
     return tuple(sorted(changes, key=lambda change: group.sign * change.difference.value))
 
 

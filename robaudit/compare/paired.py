@@ -107,15 +107,15 @@ class Group:
             return antithetic_difference((half_lost, half_won), (lost, won), draws / 2.0, confidence)
         return paired_difference(lost, won, draws, confidence)
 
-    def paired_limits(self, of: Mask, confidence: float) -> Limits:
-        """The interval of the mean change of some samples from the draws that both runs share, pooled over samples with the same
+    def paired_limits(self, mask: Mask, confidence: float) -> Limits:
+        """The interval of the mean change of selected samples from the draws that both runs share, pooled over samples with the same
         number."""
         parts = []
-        for draws in np.unique(self.draws[of]):
-            mask = of & (self.draws == draws)
-            lower, upper = self.difference(self.shared[mask].sum(0), confidence)
+        for draws in np.unique(self.draws[mask]):
+            same = mask & (self.draws == draws)
+            lower, upper = self.difference(self.shared[same].sum(0), confidence)
             limits = Limits(float(lower), float(upper), "paired draws:pooled")
-            parts.append((mask.sum() / of.sum(), float(self.changes[mask].mean()), limits))
+            parts.append((same.sum() / mask.sum(), float(self.changes[same].mean()), limits))
         return parts[0][-1] if len(parts) == 1 else joined(parts, "paired draws:pooled by number")
 
 
@@ -176,7 +176,7 @@ class Pairs:
 
 
 def joined(parts: Sequence[tuple[float, float, Limits]], method: str) -> Limits:
-    """The interval of a mean made of independent parts: share of the samples, change and interval of each (MOVER)."""
+    """The interval of a mean of independent parts: share of the samples, change and interval of each (MOVER)."""
     value = sum(share * change for share, change, _ in parts)
     below = math.hypot(*(share * (change - ends.lower) for share, change, ends in parts))
     above = math.hypot(*(share * (ends.upper - change) for share, change, ends in parts))

@@ -30,7 +30,7 @@ class Limits(Document):
 
 @dataclass(frozen=True, slots=True)
 class Counts(Document):
-    """Bounds on the share of samples that are worse, and on the number of newly flagged ones; None without intervals."""
+    """Bounds on the share of samples that are worse, and on the number of newly flagged samples; None without intervals."""
 
     worse: Limits | None
     worse_population: Limits | None
@@ -110,13 +110,13 @@ class GroupComparison(Document):
     Attributes:
         key, unit, higher_is_better: what was measured.
         images: pairs of results; ``not_finite``: pairs left out; ``skipped``: samples of the base run that the new run skipped.
-        unknown: the last two by class, -1 for no class; ``unknown_labelled``: those with a label.
+        unknown: number of samples left out or skipped by class, -1 for no class; ``unknown_labelled``: of these, samples with a label.
         span: the largest possible difference of two values.
         why: why the runs are unpaired; "" if they are paired.
         cut: draws per image of both runs, where only the first draws of either are compared.
         counts: bounds on how many samples are truly worse and truly newly flagged.
         draws: per image, where the runs are paired on the same number for each.
-        how: how the measurement error of the difference was determined.
+        how: the method for the measurement error of the difference.
         mean: of the values; ``noisy_accuracy``: None without labels or votes.
         variance_saved: 1 - the measurement variance of the mean difference relative to that with independent noise in each run;
             None where not paired or nothing varies.

@@ -56,7 +56,7 @@ class Method(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ClassPart(Document):
-    """One class behind a gate on worst_class or class_gap, with its simultaneous interval."""
+    """A class behind a gate on worst_class or class_gap, with its simultaneous interval."""
 
     index: int
     name: str | None
@@ -67,7 +67,7 @@ class ClassPart(Document):
 
     @property
     def text(self) -> str:
-        """The name, or the index of a class without one."""
+        """The name of the class, else its index."""
         return class_name(self.index, None if self.name is None else {self.index: self.name})
 
 
@@ -85,7 +85,7 @@ class Measured:
         classes: the classes behind the value, worst first.
         stuck: the remark where more draws would not narrow the interval.
         images: number of images, including those without a known value; 0: it is not about images.
-        remarks: what it compares, and what the interval does not cover.
+        remarks: on the comparison, and on errors that the interval does not cover.
     """
 
     value: float
@@ -174,7 +174,7 @@ def measure(
         images = evidence.images(scale)
         size, draws, stuck = evidence.size, evidence.draws, _stuck(images, scale)
     bad_end = not scale.higher_is_better and gate.quantity in {"p05", "worst_class", "share_below"}
-    remarks = ("lower is better: the bad end is the high one",) if bad_end else ()
+    remarks = ("lower is better: the bad end is the high end",) if bad_end else ()
     sign = 1.0 if scale.higher_is_better or gate.quantity == "noisy_accuracy" else -1.0
     better = images if sign > 0 else images.mirrored()
     if gate.quantity in OF_CLASSES:

@@ -32,8 +32,8 @@ def certified_for(run: Run, key: GroupKey, confidence: float) -> CertifiedAccura
     Raises:
         RunError: the run has no labels.
     """
-    (one,) = (one for one in certificates_of(run, [key.estimator], key.at.choice) if one.key == key)
-    return certified_accuracy(one, confidence)
+    (certificates,) = (result for result in certificates_of(run, [key.estimator], key.at.choice) if result.key == key)
+    return certified_accuracy(certificates, confidence)
 
 
 def measured_score(gate: Gate, scores: Scores, *, population: bool) -> Measured:
@@ -96,11 +96,11 @@ def _of_certificates(radius: float, accuracy: CertifiedAccuracy) -> Iterator[str
         name = ResultName.parse(certificates.key.estimator).estimator
         yield f"{name} could not have certified more than {certificates.possible:.4g}: more draws or another noise level reach further"
     if certificates.asked not in (None, radius):
-        yield f"images stopped once it was decided whether {certificates.asked:g} is certified: at another radius more may be"
+        yield f"images stopped once it was decided whether {certificates.asked:g} is certified: at other radii more may be certified"
     if accuracy.abstains.count:
-        yield f"nothing certified of {accuracy.abstains.count} of {certificates.images} images"
+        yield f"nothing certified for {accuracy.abstains.count} of {certificates.images} images"
     if accuracy.wrong.count:
-        yield f"another class than the label certified of {accuracy.wrong.count}"
+        yield f"another class than the label certified for {accuracy.wrong.count}"
     if certificates.alpha:
         yield f"a certificate is false with probability at most {certificates.alpha:g}"
     if certificates.unlabelled:

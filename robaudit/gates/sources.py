@@ -86,9 +86,9 @@ def confidence_of(info: Mapping[str, Any], requested: float | None, rules: float
     Raises:
         SpecError: a confidence is out of range.
     """
-    for one in (requested, rules):
-        if one is not None:
-            check_confidence(one)
+    for value in (requested, rules):
+        if value is not None:
+            check_confidence(value)
     if requested is not None:
         return requested
     until = until_decided(info)
@@ -118,22 +118,22 @@ def refuse_beyond(spec: AuditSpec, gates: Sequence[Gate] | None = None) -> None:
 
 
 def find_rules(
-    given: Sequence[str], run: Run, *, spec: Path | None = None, pyproject: Path | None = None, strict: bool = False
+    command_line: Sequence[str], run: Run, *, spec: Path | None = None, pyproject: Path | None = None, strict: bool = False
 ) -> GateRules:
     """The gates of the first source that has any: the command line, ``--spec``, ``--pyproject``, the run itself, and the
     pyproject.toml of the working folder. The other keys of a pyproject.toml apply only with its gates.
 
     Args:
-        given: gates on the command line.
+        command_line: gates on the command line.
         run: the run to decide gates on.
         spec, pyproject: files named on the command line.
-        strict: no gate is needed besides the one on warnings.
+        strict: no gate is needed besides the gate on warnings.
 
     Raises:
         SpecError: there are no gates, a text is not a gate, or a file cannot be read or has other contents.
     """
-    if given:
-        return GateRules(parsed(given, "gate"), "the command line")
+    if command_line:
+        return GateRules(parsed(command_line, "gate"), "the command line")
     if spec is not None:
         from robaudit.spec.load import load_spec
 

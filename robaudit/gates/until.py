@@ -66,7 +66,7 @@ def next_analysis(draws: int, most: int, decisions: Sequence[Decision]) -> int:
 
 
 def most_draws(spec: AuditSpec, limit: int | None = None) -> int:
-    """The largest number of draws per image of the estimators that fix it in advance; 0 if the spec has no such estimator.
+    """The largest number of draws per image of the estimators that fix it in advance; 0 without such estimators.
 
     Args:
         spec: what to audit.
@@ -97,11 +97,11 @@ def sample_until_decided(
     confidence: float | None = None,
     on_analysis: OnAnalysis | None = None,
 ) -> Outcome:
-    """Audit with few draws, then with more, until every gate on mc is decided, one fails, or all draws of the spec are taken.
+    """Audit with few draws, then with more, until every gate on mc is decided, any gate fails, or all draws of the spec are taken.
 
     The error is split over the :func:`possible_analyses`: each is at 1 - (1 - confidence)/analyses, so that all intervals of a gate
     hold together with ``confidence``, however many analyses take place and however they depend on each other. Gates on other results
-    are decided at the same confidence: a run has one. Draws do not add images, so all are taken at once for the population.
+    are decided at the same confidence. Draws do not add images, so all are taken at once for the population.
 
     Args:
         spec: what to audit; the ``samples`` of its mc are the maximum.

@@ -106,7 +106,7 @@ class ClassBias(Document):
         left_out: rows without a class (no label) or without a finite value.
         alpha: 1 - confidence of all intervals and decisions.
         verdict: whether the gap is significant.
-        of_bounds: some values are only bounds of the true ones: differences and gap are between the bounds.
+        of_bounds: some values are only bounds of the true values: differences and gap are between the bounds.
     """
 
     members = "key unit higher_is_better by threshold alpha left_out verdict of_bounds gap classes"
@@ -212,7 +212,7 @@ def class_bias(
 
 
 def _class_stats(index: int, rows: Columns, name: str | None, threshold: float | None, quantity: Quantity) -> ClassStats:
-    """The statistics of one class alone."""
+    """The statistics of a class by itself."""
     q25, median, q75 = (quantile_of(rows, q, quantity) for q in (0.25, 0.5, 0.75))
     below = None if threshold is None else share(int((rows.values < threshold).sum()), len(rows))
     return ClassStats(index, name, len(rows), mean_of(rows, quantity), q25, median, q75, below)
@@ -252,8 +252,8 @@ def _tested(stats: ClassStats, null: Null, place: int, mean: Bounds, others: Bou
 def _gap(tested: Sequence[ClassStats], means: Sequence[Bounds], null: Null, quantity: Quantity, permutations: int) -> Gap:
     """The gap; ``means`` are the simultaneous intervals of the class means.
 
-    If every class mean is off by the shift that a permutation gives it, the gap of the population is at least the observed one less
-    the range of these shifts, which is at most ``critical`` with a probability of 0.95.
+    If every class mean is off by the shift that a permutation gives it, the gap of the population is at least the observed gap less the
+    range of these shifts, which is at most ``critical`` with a probability of 0.95.
     """
     lowest = min(tested, key=lambda stats: stats.mean.value)
     highest = max(tested, key=lambda stats: stats.mean.value)
@@ -286,7 +286,7 @@ class Null:
         p_values: (classes,), two-sided, adjusted for the number of classes.
         lower, upper: under the null, the smallest difference / scale falls below ``lower``, and the largest exceeds ``upper``, each with a
             probability of at most alpha / 2.
-        gap_p_value: P[largest minus smallest class mean >= the observed one].
+        gap_p_value: P[largest minus smallest class mean >= the observed difference].
         gap_mean: mean of that gap under the null.
         critical: larger gaps have a probability of at most alpha under the null.
     """

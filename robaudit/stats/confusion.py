@@ -1,4 +1,4 @@
-"""Which class turns into which under noise, counted from the votes of the noisy copies."""
+"""Confusion matrices under noise, from the votes of the noisy copies."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MOST_TURNS = 100
 
 @dataclass(frozen=True)
 class Turn(Document):
-    """A class whose noisy copies are classified as another one.
+    """A class and another class that its noisy copies are classified as.
 
     Attributes:
         start, to: the class of the images, and the other class.
@@ -88,11 +88,11 @@ def confusions(
 
     Args:
         run: a finished run.
-        estimators, levels: only these.
+        estimators, levels: only these results.
         by: the class of an image; None: its label where there are labels, else the predicted class.
 
     Raises:
-        RunError: the run has no such estimator or level, none of the results has votes, or no image has a label and ``by`` is label.
+        RunError: the run has no such estimator or level, no result has votes, or ``by`` is label and no image has a label.
     """
     where, labelled = str(run.path), any((columns.label != NO_CLASS).any() for columns in run.frame.values())
     kind = by or ("label" if labelled else "predicted")

@@ -129,7 +129,7 @@ class CorruptionReport(Document):
         clean: accuracy without noise.
         cells: by noise label and level, in the run's order.
         images: errors image by image, of the noises measured at all five severities.
-        against: the baseline's name and what the errors are relative to it, mCE and relative mCE; None without a baseline.
+        against: the baseline's name, and mCE and relative mCE relative to it; None without a baseline.
     """
 
     estimator: str
@@ -145,7 +145,7 @@ class CorruptionReport(Document):
 
     @property
     def errors(self) -> dict[str, list[float]]:
-        """Error by noise, for those measured at all five severities."""
+        """Error by noise, for noises measured at all five severities."""
         return {
             label: [1 - by_level[level].value for level in _LEVELS]
             for label, by_level in self.cells.items()
@@ -183,7 +183,7 @@ def corruption_report(run: Run, estimator: str | None = None, against: tuple[str
 
     Args:
         run: a finished run.
-        estimator: one that counts votes; None: the first.
+        estimator: an estimator that counts votes; None: the first.
         against: name and errors of the baseline, if any.
 
     Raises:
@@ -224,7 +224,9 @@ def _image_errors(run: Run, estimator: str, cells: Mapping[str, Mapping[float, A
 def _against(report: CorruptionReport, name: str, baseline: Baseline, where: str) -> tuple[str, CorruptionError, CorruptionError]:
     errors = {label: values for label, values in report.errors.items() if label in baseline.mean}
     if not errors:
-        known = f"{name} has: {', '.join(baseline.mean)}" if baseline.mean else f"{name} has no corruption at all of them; name another run"
+        known = (
+            f"{name} has: {', '.join(baseline.mean)}" if baseline.mean else f"{name} has no corruption at all severities; name another run"
+        )
         raise RunError(where, f"has no corruption at all severities from 1 to 5 for which {name} has errors", known)
     try:
         results = mce(errors, baseline), relative_mce(errors, 1 - report.clean, baseline)
@@ -251,7 +253,7 @@ def _bounded(error: CorruptionError, images: ImageErrors, baseline: Baseline, *,
         return {**quotients, _ALL: np.mean(list(quotients.values()), axis=0)}
 
     ends = percentiles(n, ratios)
-    return replace(error, interval=ends[_ALL], intervals={label: known for label in labels if (known := ends[label]) is not None})
+    return replace(error, interval=ends[_ALL], intervals={label: interval for label in labels if (interval := ends[label]) is not None})
 
 
 def baseline_of(report: CorruptionReport) -> Baseline:
@@ -276,7 +278,7 @@ def mce(errors: Errors, baseline: Baseline = ALEXNET) -> CorruptionError:
 
     Args:
         errors: of the network.
-        baseline: what they are divided by.
+        baseline: the divisors.
 
     Raises:
         ValueError: the baseline has no such corruption or makes no errors there, or there are not five severities of each.
@@ -292,7 +294,7 @@ def relative_mce(errors: Errors, clean: float, baseline: Baseline = ALEXNET) -> 
     Args:
         errors: of the network.
         clean: its error without corruptions.
-        baseline: what the growth is divided by.
+        baseline: its growth is the divisor.
 
     Raises:
         ValueError: as for :func:`mce`; or the baseline's errors do not grow.

@@ -73,7 +73,7 @@ class CurveSummary:
 
     Attributes:
         value: the number; None where it is not defined, ``why`` says the reason.
-        relation: whether the true one is at least or at most this, because the curve ends too early.
+        relation: whether the true number is at least or at most the value, because the curve ends too early.
         lower, upper: 95 % percentile bootstrap interval for the population, infinite where the end of the curve leaves it open; None
             where there is none.
     """
@@ -168,7 +168,7 @@ def asr(errors: Floats | Sequence[float], step: float) -> Floats:
 
 
 def ends_at(errors: Floats, classes: int) -> Ints:
-    """The first point after the clean one with an error of at least (C - 1) / C - .03; -1 where there is none.
+    """The first point after the clean point with an error of at least (C - 1) / C - .03; -1 without any.
 
     Args:
         errors: e_0 (clean), e_1, ... (..., points).
@@ -185,7 +185,7 @@ def ams(errors: Floats, last: Ints | int, step: float) -> Floats:
     """Average misclassification standard deviation: the same sum over normalised errors.
 
     With a_j = (e_j - e_0) / (max e - e_0), e'_j = e_j / ((1 - a_j) + a_j e_j): the clean error stays, the largest becomes 1. If the curve
-    ends early, before its largest error, every e'_j is too large, and the sum at most what the whole curve gives.
+    ends early, before its largest error, every e'_j is too large, and the sum is at most that of the whole curve.
 
     Args:
         errors: e_0 (clean), e_1, ... at the standard deviations 0, D, 2D, ... (..., points).
@@ -250,7 +250,7 @@ def curves_of(run: Run, *, estimators: Sequence[str] = (), levels: LevelChoice |
     curves = {kind: _curve(kind, columns)[0] for kind, columns in _sources(run, estimators, levels).items()}
     if not curves:
         remedy = "audit with radius_pgd, or with mc under gaussian noise at sigma D, 2D, ...: configs/curves.yaml has all curves"
-        raise RunError(str(run.path), "has nothing that curves are made of", remedy)
+        raise RunError(str(run.path), "has no results for curves", remedy)
     return Curves(str(run.path), curves)
 
 
@@ -258,7 +258,7 @@ def curve_changes(
     base: Run, new: Run, *, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()
 ) -> dict[CurveKind, PairedDifference]:
     """The differences of the summaries of two runs, new - base, on the labelled images that both have, with intervals and p-values
-    (:func:`robaudit.stats.bootstrap.differences`); of the curves that both have and whose summaries are defined.
+    (:func:`robaudit.stats.bootstrap.differences`), for the curves that both have with defined summaries.
 
     Raises:
         RunError: as :func:`curves_of`.

@@ -63,7 +63,7 @@ class Flagged(Document):
     Attributes:
         key, unit, higher_is_better: what was measured.
         threshold: a sample is non-robust when its value is below it (above it, where lower is better); infinite where there is none.
-        samples: the non-robust ones, or the ``bottom`` least robust; worst first (with ``per_class``, grouped by class).
+        samples: the non-robust samples, or the ``bottom`` least robust; worst first (with ``per_class``, grouped by class).
         robust: the ``top`` most robust, best first (with ``per_class``, grouped by class).
         total: samples considered, after the filter.
         filtered: samples that ``only`` excluded.
@@ -147,7 +147,7 @@ def flag(
     """List the non-robust samples of one group of rows, worst first; ties keep the rows' order.
 
     Without ``bottom``: every sample beyond ``below``. With ``bottom=N``: the N least robust, beyond it or not. ``top=N`` adds a
-    second list, the N most robust. With ``per_class`` the lists are made class by class (N each) and put in order of class.
+    second list, the N most robust. With ``per_class`` the lists have N samples of each class, in order of class.
     Where lower is better, all comparisons are reversed: beyond means above ``below``.
 
     Args:
@@ -155,7 +155,7 @@ def flag(
         below: the threshold, in units of the quantity.
         bottom, top: lengths of the lists, at least 1.
         per_class: one list per predicted class.
-        only: samples classified correctly (or wrongly) on the clean image; those without a label are filtered out.
+        only: samples classified correctly (or wrongly) on the clean image; samples without a label are filtered out.
         quantity: what the values are; default: the built-in quantity that the rows name.
 
     Raises:
@@ -221,8 +221,8 @@ def _flags(columns: Columns, places: Ints, certainties: Sequence[Certainty]) -> 
     lower = np.where(censored & np.isnan(listed.lower), listed.values, listed.lower)
     numbers = zip(listed.label, listed.predicted, listed.values, lower, listed.upper, listed.flips_to, strict=True)
     return tuple(
-        Flag(name, _class(label), int(predicted), float(value), _known(low), _known(high), _class(to), certainties[i], bool(of))
-        for name, i, of, (label, predicted, value, low, high, to) in zip(listed.names, places, censored, numbers, strict=True)
+        Flag(name, _class(label), int(predicted), float(value), _known(low), _known(high), _class(to), certainties[i], bool(is_censored))
+        for name, i, is_censored, (label, predicted, value, low, high, to) in zip(listed.names, places, censored, numbers, strict=True)
     )
 
 

@@ -128,7 +128,7 @@ class Columns:
 
     @staticmethod
     def of(rows: Iterable[Row]) -> Columns:
-        """The columns of rows of one result, at least one."""
+        """The columns of one or more rows of the same result."""
         (columns,) = Frame.of(rows).values()
         return columns
 
@@ -138,11 +138,11 @@ class Columns:
     # --- selections
 
     def take(self, chosen: Mask | Ints) -> Columns:
-        """Some of the rows, by a mask or by their places."""
+        """A selection of the rows, by a mask or by their places."""
         return replace(self, memo={}, left_out=0, **{name: getattr(self, name)[chosen] for name in ("place", "interval", *_READ)})
 
     def of_images(self, names: Sequence[str]) -> Columns:
-        """The rows of some images, in this order."""
+        """The rows of these images, in this order."""
         places = {name: i for i, name in enumerate(self.names)}
         return self.take(np.array([places[name] for name in names], dtype=np.int64))
 
@@ -195,7 +195,7 @@ class Columns:
 
     @cached_property
     def ends(self) -> tuple[Floats, Floats]:
-        """The ends of the rows' intervals: infinite where one is open on that side, NaN where there is none.
+        """The ends of the rows' intervals: infinite where an interval is open on that side, NaN where there is none.
 
         A censored value is open above and its own lower end, unless the row's lower end is smaller: then a search found nothing, but may
         have
@@ -205,12 +205,12 @@ class Columns:
         no_lower, no_upper = np.isnan(lower), np.isnan(upper)
         if (no_lower != no_upper).any():
             lower, upper = np.where(no_lower & ~no_upper, -np.inf, lower), np.where(no_upper & ~no_lower, np.inf, upper)
-        if (of := self.of_kind(IntervalKind.UPPER_BOUND)).any():
-            lower, upper = np.where(of, -np.inf, lower), np.where(of, np.where(no_upper, value, self.upper), upper)
-        if (of := self.of_kind(IntervalKind.LOWER_BOUND)).any():
-            lower, upper = np.where(of, np.where(no_lower, value, self.lower), lower), np.where(of, np.inf, upper)
-        if (of := self.is_censored).any():
-            lower, upper = np.where(of, np.where(self.lower < value, -np.inf, value), lower), np.where(of, np.inf, upper)
+        if (mask := self.of_kind(IntervalKind.UPPER_BOUND)).any():
+            lower, upper = np.where(mask, -np.inf, lower), np.where(mask, np.where(no_upper, value, self.upper), upper)
+        if (mask := self.of_kind(IntervalKind.LOWER_BOUND)).any():
+            lower, upper = np.where(mask, np.where(no_lower, value, self.lower), lower), np.where(mask, np.inf, upper)
+        if (mask := self.is_censored).any():
+            lower, upper = np.where(mask, np.where(self.lower < value, -np.inf, value), lower), np.where(mask, np.inf, upper)
         return lower, upper
 
     def restated(self, tail: float | None) -> tuple[Floats, Floats]:
@@ -320,19 +320,21 @@ class Columns:
         ``split`` antithetic pairs disagree (NaN: the copies are independent); all (n,)."""
         if not chosen.any():
             return self
-        value, lower, upper, error, apart = (column.copy() for column in (self.values, self.lower, self.upper, self.std_error, self.split))
+        value, lower, upper, error, pairs_apart = (
+            column.copy() for column in (self.values, self.lower, self.upper, self.std_error, self.split)
+        )
         kind = self.interval.copy()
         for pairs in (False, True):
             subset = chosen & (np.isnan(split) != pairs)
             k, n = kept[subset], draws[subset]
             ends = antithetic_share(k, split[subset], n) if pairs else clopper_pearson(k, n)
-            value[subset], apart[subset], kind[subset] = k / n, split[subset], len(self.intervals) + pairs
+            value[subset], pairs_apart[subset], kind[subset] = k / n, split[subset], len(self.intervals) + pairs
             lower[subset], upper[subset] = np.minimum(k / n, ends[0]), np.maximum(k / n, ends[1])
             error[subset] = np.sqrt(share_variance(k / n, n.astype(np.float64), split[subset] if pairs else None))
         kinds = (*self.intervals, Interval(IntervalKind.CLOPPER_PEARSON), Interval(IntervalKind.ANTITHETIC))
         kept, draws = np.where(chosen, kept, self.kept), np.where(chosen, draws, self.draws)
         voted = replace(self, intervals=kinds, interval=kind, kept=kept, draws=draws, memo={})
-        voted.values, voted.lower, voted.upper, voted.std_error, voted.split = value, lower, upper, error, apart
+        voted.values, voted.lower, voted.upper, voted.std_error, voted.split = value, lower, upper, error, pairs_apart
         return voted
 
 

@@ -1,8 +1,8 @@
 """Confidence intervals of a mean, a quantile and a share over measured images.
 
 Two kinds, never mixed. *Measured* intervals are about these images: the images are fixed, their noise draws are independent of each
-other. *Population* intervals are about the population that these images are an independent sample of. The proofs rest on one
-property: the interval of an image misses its true value on a given side with a chance of at most g (:attr:`MeasuredImages.tail`).
+other. *Population* intervals are about the population that these images are an independent sample of. The proofs rest on a single property:
+the interval of an image misses its true value on a given side with a chance of at most g (:attr:`MeasuredImages.tail`).
 
 Rows carry 95 % intervals. For means at another confidence their distances are scaled as a normal error's, up and down; distances of
 images that stopped adaptively are never narrowed, because their distance also bounds the bias due to stopping.
@@ -42,7 +42,7 @@ def these_images(number: int, of: str = "", *, like: bool = False) -> str:
 
 ROW_CONFIDENCE = 0.95
 TAIL = 0.025
-"""Chance that a row's interval misses on one given side."""
+"""Chance that a row's interval misses on a given side."""
 
 
 class MeanMethod(StrEnum):
@@ -85,7 +85,7 @@ class MeasuredImages:
 
     @property
     def tail(self) -> float:
-        """The largest chance that an image's interval misses on one given side; confidence sequences bound only both sides together."""
+        """The largest chance that an image's interval misses on a given side; confidence sequences bound only both sides together."""
         return 2 * TAIL if self.adaptive else TAIL
 
     @property
@@ -265,7 +265,7 @@ def population_mean_method(images: MeasuredImages) -> str:
 
 
 def measured_share(images: MeasuredImages, t: float, confidence: float) -> Bounds:
-    """The share of these images below t: at least those shown to be below it, and at most all but those shown not to be
+    """The share of these images below t: at least the images shown to be below it, and at most all but those shown not to be
     (:func:`least_shown`)."""
     n, alpha = images.size, (1.0 - confidence) / 2.0
     lowers, uppers = images.ends(alpha / (2.0 * n))

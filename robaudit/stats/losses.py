@@ -68,7 +68,7 @@ class Losses:
     Attributes:
         at: the noise level.
         quantity: what was measured: nats, lower is better.
-        curves: one for each estimator with results by q, in the run's order; at least one.
+        curves: by estimator with results by q, in the run's order; at least one.
         attacks: the results for the maximum: the limits of the curves.
         ranked_by: the name of the result that ranks the images: at the largest q, of the first curve that has it.
         worst: the images with the highest losses by it, as :func:`robaudit.stats.flags.flag` lists them.
@@ -110,7 +110,7 @@ def losses(
 ) -> tuple[Losses, ...]:
     """The losses at each noise level that has losses by q, the levels of a noise from weak to strong.
 
-    A loss without an order is the maximum (:data:`robaudit.quantities.LOSS`), and so is one of infinite order.
+    A loss without an order is the maximum (:data:`robaudit.quantities.LOSS`), and so is a loss of infinite order.
 
     Args:
         run: a finished run.
@@ -132,7 +132,7 @@ def losses(
 
 
 def _losses(columns: Mapping[str, Columns], names: _Names, quantity: Quantity, most: int) -> Losses:
-    """The losses at one noise level, from the results there by name."""
+    """The losses at one noise level, from its results by name."""
     ranking = columns[names.ranking]
     worst = flag(ranking, below=usual_threshold(quantity), bottom=most, quantity=quantity).samples
     shown = np.argsort(-ranking.values, kind="stable")[:most]

@@ -157,7 +157,7 @@ def norm_of(row: Row) -> float | None:
 def norm_factor(first: float, second: float, pixels: int | None) -> float | None:
     """The smallest F with |v|_first <= F |v|_second for all v; None where it depends on an unknown number of pixels.
 
-    1 for a norm of larger order, d^(1/first - 1/second) for one of smaller order (Hoelder's inequality).
+    1 if the first order is not smaller, else d^(1/first - 1/second) (Hoelder's inequality).
     """
     if first >= second:
         return 1.0

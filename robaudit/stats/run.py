@@ -49,7 +49,7 @@ class Run:
         return {(label, NoiseLevel.from_key(at)): self.info["seconds"][f"{label}@{at}"] for label, at in pairs}
 
     def seconds_of(self, name: str, at: NoiseLevel) -> float | None:
-        """Seconds of the computation behind a result (which may have given others, too); None if they were not measured."""
+        """Seconds of the computation behind a result, which it may share with other results; None if not measured."""
         seconds = self.seconds
         return seconds.get((name, at), seconds.get((ResultName.parse(name).estimator, at)))
 
@@ -109,7 +109,7 @@ def measuring(
         lacking: problem and remedy for a run without such results.
 
     Raises:
-        RunError: the run has no such result among those named.
+        RunError: the chosen results have none of these quantities.
     """
     measured = [columns for columns in run.groups(estimators, levels).values() if columns.key.quantity in quantities]
     if measured:
@@ -117,5 +117,5 @@ def measuring(
     available = [key.estimator for key in run.frame if key.quantity in quantities]
     if available:
         known = ", ".join(dict.fromkeys(available))
-        raise RunError(str(run.path), f"has no {called} among the results asked for", f"its {called}: {known}")
+        raise RunError(str(run.path), f"has no {called} among the chosen results", f"its {called}: {known}")
     raise RunError(str(run.path), *lacking)

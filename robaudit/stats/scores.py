@@ -1,4 +1,4 @@
-"""Scores of a set of radii: mean and worst case, relative to the difficulty of the images, and on easy against hard ones.
+"""Scores of a set of radii: mean and worst case, relative to the difficulty of the images, and on easy against hard images.
 
 A misclassified image counts with radius 0, not with the radius of its row: rows are relative to the class predicted on the clean image.
 """
@@ -388,7 +388,7 @@ def _replicates(radii: Radii, drawn: Floats) -> dict[Score, Ends]:
 
 
 def _shares(up: Floats, down: Floats) -> Floats:
-    """(up - down)/(up + down), with the limit where one is infinite, or both, for which it is 0; NaN where both are 0."""
+    """(up - down)/(up + down), with its limit where either is infinite, 0 where both are; NaN where both are 0."""
     with np.errstate(divide="ignore", invalid="ignore"):
         finite = (up - down) / (up + down)
     return np.where(np.isinf(up) | np.isinf(down), np.isinf(up).astype(np.float64) - np.isinf(down), finite)
@@ -402,7 +402,7 @@ def _mean_bounds(radii: Radii, confidence: float) -> Bounds:
 
 
 def _folded(low: Floats, high: Floats) -> Ends:
-    """The ends of absolute values from the ends of the signed ones."""
+    """The ends of absolute values from the ends of the signed values."""
     least, most = np.minimum(np.abs(low), np.abs(high)), np.maximum(np.abs(low), np.abs(high))
     return np.where((low <= 0) & (high >= 0), 0.0, least), most
 
@@ -454,7 +454,7 @@ class Change:
     Attributes:
         base, new: in either run, on the common images.
         value: new - base; None where either is not defined.
-        lower, upper: its interval for the population; infinite on the side where a censored image leaves it open; None without one.
+        lower, upper: its interval for the population; infinite on the side where a censored image leaves it open; None without an interval.
         p_value: of no difference (:class:`robaudit.stats.bootstrap.PairedDifference`); None without an interval, or where
             censored images leave it open on both sides.
     """

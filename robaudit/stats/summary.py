@@ -52,7 +52,7 @@ class Mean(Document):
         lower, upper: interval over images (:func:`robaudit.numerics.intervals.mean_interval`).
         measurement_error: standard error from the measurement of each image; None where an image has none.
         measured_lower, measured_upper: interval of the mean over exactly these images; None where an image has none.
-        measured_by: how that interval was computed: clopper-pearson:pooled, mover, mean of intervals, none.
+        measured_by: the method of that interval: clopper-pearson:pooled, mover, mean of intervals, none.
     """
 
     value: float
@@ -74,7 +74,7 @@ class Quantile(Document):
             each image's measurement. With too few images, the end of the range.
         measured_lower, measured_upper: the same quantile of the images' lower and of their upper bounds: for exactly these images.
             None where an image has none.
-        censored: whether it falls on a censored image, so that the true one is only known to be larger.
+        censored: whether it falls on a censored image, so that the true quantile is only known to be larger.
     """
 
     value: float
@@ -127,7 +127,7 @@ def _is_censored(rows: Columns, q: float) -> bool:
 
 
 def _ordered(numbers: Floats, q: float, rank: int) -> tuple[float, float | None]:
-    """The q-quantile of numbers, and the order statistic at a zero-based rank (None where there is no such rank)."""
+    """The q-quantile of numbers, and the order statistic at a zero-based rank (None if out of range)."""
     ranked = np.sort(numbers)
     at_rank = float(ranked[rank]) if 0 <= rank < len(ranked) else None
     if np.isfinite(ranked[[0, -1]]).all():

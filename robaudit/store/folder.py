@@ -1,7 +1,7 @@
 """The run folder: run.json, the state, the outputs written from it, and the lock of the process that writes there.
 
-The lock is a ``flock`` on ``.lock``. SQLite's own locks last for a transaction and cover only the database; this one lasts for a
-session, also covers run.json, the outputs and the log, ends with its process even if children outlive it, and shows by its inode
+The lock is a ``flock`` on ``.lock``. SQLite's own locks last for a transaction and cover only the database; this lock lasts for a session,
+also covers run.json, the outputs and the log, ends with its process even if children outlive it, and shows by its inode
 whether the folder has been removed or replaced.
 """
 
@@ -204,7 +204,7 @@ class RunFolder:
         write_atomically(self.path / "run.json", json_bytes(sealed(info)), self.guard)
 
     def _read_state(self, info: Mapping[str, Any]) -> State:
-        """Open the state for reading; an empty one if it does not exist."""
+        """Open the state for reading; an empty state if it does not exist."""
         path, intact = self.path / NAME, self._state_intact(info)
         return State(path, check=not intact) if os.path.lexists(path) else State()
 
@@ -212,7 +212,7 @@ class RunFolder:
         """Whether the state has the digest in run.json; an unfinished run or extension has none.
 
         Raises:
-            RunError: it has changed, or SQLite would take it for a new one.
+            RunError: it has changed, or SQLite would take it for a new database.
         """
         path = self.path / NAME
         if info and path.is_file() and path.stat().st_size < _HEADER:
@@ -226,7 +226,7 @@ class RunFolder:
 
 
 def in_runs(name: str, out: Path | None = None) -> Path:
-    """A folder below ``out``, or below :data:`RUNS`: a link there may have come with a stranger's files, so it is not followed by default.
+    """A folder below ``out``, or below :data:`RUNS`: a link there may have come with a stranger's files, so it is not followed.
 
     Raises:
         RunError: it is the default folder, and it or ``runs`` is a symbolic link.
@@ -258,7 +258,7 @@ def refuse_other_gates(folder: Path, info: Mapping[str, Any], gates: Sequence[st
         gates: of the current command.
 
     Raises:
-        RunError: they differ from those in run.json.
+        RunError: they differ from the gates in run.json.
     """
     then, now = ([str(parse_gate(text, QUANTITIES, str(folder))) for text in written] for written in (info["spec"].get("gates", ()), gates))
     if info.get("until_decided") and then != now:

@@ -164,7 +164,7 @@ class UntilDecided(_Part):
         return self
 
     def each(self, confidence: float | None = None) -> float:
-        """The confidence of one analysis such that all possible ones hold together with ``confidence`` (default: the requested one)."""
+        """The confidence of each analysis, so that all possible analyses hold together with ``confidence`` (default: the run's)."""
         return simultaneous(self.confidence if confidence is None else confidence, len(self.possible))
 
     def also(self, draws: int) -> UntilDecided:
@@ -219,7 +219,7 @@ def check_info(info: Mapping[str, Any], where: str) -> None:
     """Check a run.json of the current schema version.
 
     Raises:
-        RunError: a value is missing or has a type that robaudit does not write; the first such value is named.
+        RunError: a value is missing or has a type that robaudit does not write; the message names the first.
     """
     try:
         (_CompleteRun if info.get("status") == "complete" else _Run).model_validate(info)

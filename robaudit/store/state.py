@@ -17,7 +17,7 @@ the page cache and four bytes per sample.
 
 A flush is durable when :meth:`State.write` returns: the journal is truncated rather than deleted (which takes a third of the time
 and unlinks nothing by name), and SQLite syncs journal, database and folder (``synchronous=EXTRA``). A killed process leaves a journal,
-from which the next one to open the database restores the state before the transaction; :meth:`State.close` removes it. SQLite's own
+and the next process to open the database restores the state before the transaction from it; :meth:`State.close` removes it. SQLite's own
 locks keep readers of an unfinished run from seeing half a transaction, and SQLite refuses to begin a transaction when the file has been
 moved.
 The lock of :mod:`robaudit.store.folder`, which also covers the other files, decides who may write.
@@ -77,24 +77,24 @@ ON CONFLICT (name) DO UPDATE SET digest = excluded.digest WHERE digest IS NULL A
 """
 _OF_SAMPLE = "(SELECT id FROM samples WHERE name = ?)"
 _IS_TASK = f"({_TASK}) = (?, ?, ?, ?)"
-_SKIPPED = "SELECT 1 FROM skips WHERE skips.sample = samples.id AND (task IS NULL OR task IN (SELECT task FROM asked))"
+_SKIPPED = "SELECT 1 FROM skips WHERE skips.sample = samples.id AND (task IS NULL OR task IN (SELECT task FROM session_tasks))"
 _SHAPE = "SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY type, name"
 _PROGRESS = f"""
 SELECT place, number FROM places LEFT JOIN samples ON samples.name = places.name LEFT JOIN rows ON rows.sample = samples.id
-LEFT JOIN asked ON asked.task = rows.task WHERE NOT EXISTS ({_SKIPPED}) ORDER BY place
+LEFT JOIN session_tasks ON session_tasks.task = rows.task WHERE NOT EXISTS ({_SKIPPED}) ORDER BY place
 """  # noqa: S608
 _DONE = """
 SELECT number FROM places JOIN samples ON samples.name = places.name JOIN rows ON rows.sample = samples.id
-JOIN asked ON asked.task = rows.task WHERE place = ?
+JOIN session_tasks ON session_tasks.task = rows.task WHERE place = ?
 """
 _RESULTS = f"""
 SELECT place, digest, row FROM places CROSS JOIN samples ON samples.name = places.name AND NOT EXISTS ({_SKIPPED})
-CROSS JOIN rows ON rows.sample = samples.id CROSS JOIN asked ON asked.task = rows.task ORDER BY place, number
+CROSS JOIN rows ON rows.sample = samples.id CROSS JOIN session_tasks ON session_tasks.task = rows.task ORDER BY place, number
 """  # noqa: S608
 _SKIPS = """
 SELECT place, samples.name, reason, noise, level, level_name, estimator FROM places CROSS JOIN samples ON samples.name = places.name
 CROSS JOIN skips ON skips.sample = samples.id LEFT JOIN tasks ON tasks.id = skips.task
-WHERE skips.task IS NULL OR skips.task IN (SELECT task FROM asked) ORDER BY place, skips.id
+WHERE skips.task IS NULL OR skips.task IN (SELECT task FROM session_tasks) ORDER BY place, skips.id
 """
 _ALL_ROWS = "SELECT row FROM rows WHERE sample NOT IN (SELECT sample FROM skips) ORDER BY sample, task"
 _PATIENCE = 600.0  # seconds to wait for a reader
@@ -152,7 +152,7 @@ class State:
     """The state of a run, on disk or in memory.
 
     Args:
-        path: the database; None for one in memory.
+        path: the database; None for a database in memory.
         guard: raises if this process may no longer write to the folder (:meth:`robaudit.store.folder.Lock.check`).
         check: check all pages: there is no digest to compare the file with.
 
@@ -165,7 +165,7 @@ class State:
         self._path = path
         self._entries: Mapping[str, Any] = {}
         self._noises: Mapping[str, Any] = {}
-        self._asked: list[TaskName] = []
+        self._tasks: list[TaskName] = []
         self._fresh = False
         self._open: Sequence[int] = ()
         self._lacking: list[int] = []
@@ -284,7 +284,7 @@ class State:
             DataError: an id appears twice, or is not text that can be written.
             RunError: the file system refuses.
         """
-        self._entries, self._noises, self._asked = entries or {}, noises or {}, list(tasks)
+        self._entries, self._noises, self._tasks = entries or {}, noises or {}, list(tasks)
         with self._refusals():
             self._db.execute("DROP TABLE IF EXISTS temp.places")
             self._db.execute("CREATE TEMP TABLE places (place INTEGER PRIMARY KEY, name)")
@@ -294,11 +294,11 @@ class State:
                 self._db.executemany("INSERT INTO temp.places (place, name) VALUES (?, ?)", ids)
                 self._db.execute("CREATE UNIQUE INDEX temp.place_of ON places (name)")
             except sqlite3.IntegrityError:
-                twice = self._value("SELECT name FROM temp.places GROUP BY name HAVING count(*) > 1 ORDER BY min(place) LIMIT 1")
-                raise DataError(dataset.where, f"the id {twice!r} appears twice", "give every sample an id of its own") from None
+                duplicate = self._value("SELECT name FROM temp.places GROUP BY name HAVING count(*) > 1 ORDER BY min(place) LIMIT 1")
+                raise DataError(dataset.where, f"the id {duplicate!r} appears twice", "give every sample an id of its own") from None
             finally:
                 self._db.execute("COMMIT")
-            self._ask()
+            self._record_tasks()
             self._fresh = not self._value("SELECT count(*) FROM samples")
             self._open, self._lacking = range(len(dataset)), [len(dataset)] * len(tasks)
             if not self._fresh:
@@ -306,10 +306,10 @@ class State:
 
     def _progress(self) -> tuple[Sequence[int], list[int]]:
         """The samples that lack a task, and the number of samples that lack each task."""
-        unfinished, lacking = array("i"), [0] * len(self._asked)
+        unfinished, lacking = array("i"), [0] * len(self._tasks)
         for place, records in groupby(self._db.execute(_PROGRESS), key=itemgetter(0)):
             done = {number for _, number in records}
-            missing = [number for number in range(len(self._asked)) if number not in done]
+            missing = [number for number in range(len(self._tasks)) if number not in done]
             if missing:
                 unfinished.append(place)
             for number in missing:
@@ -324,10 +324,10 @@ class State:
     def missing(self, place: int) -> list[int]:
         """The indices of the tasks that a sample lacks."""
         if self._fresh:
-            return list(range(len(self._asked)))
+            return list(range(len(self._tasks)))
         with self._reading():
             done = {number for (number,) in self._db.execute(_DONE, (place,))}
-        return [number for number in range(len(self._asked)) if number not in done]
+        return [number for number in range(len(self._tasks)) if number not in done]
 
     def lacking(self) -> list[int]:
         """For each task, how many samples lacked it when :meth:`begin` was called."""
@@ -350,7 +350,7 @@ class State:
             RunError: a value is not valid.
         """
         with self._reading():
-            self._ask()
+            self._record_tasks()
             for _, group in groupby(self._db.execute(_RESULTS), key=itemgetter(0)):
                 records = list(group)
                 yield SampleResults([_row(text) for _, _, text in records], str(records[0][1] or ""))
@@ -358,7 +358,7 @@ class State:
     def skips(self) -> Iterator[Skip]:
         """The skipped samples, each once, in the order of the data set."""
         with self._reading():
-            self._ask()
+            self._record_tasks()
             for _, records in groupby(self._db.execute(_SKIPS), key=itemgetter(0)):
                 _, sample_id, reason, *at, estimator = next(records)
                 task = None if estimator is None else (noise_level(str(at[0]), float(at[1]), str(at[2])), str(estimator))
@@ -433,17 +433,17 @@ class State:
             raise self._damaged("its tables are not those that robaudit creates")
         model.close()
 
-    def _ask(self) -> None:
+    def _record_tasks(self) -> None:
         """Record the tasks of this session, and the index of each in the order of the spec."""
-        self._db.execute("CREATE TEMP TABLE IF NOT EXISTS asked (task INTEGER PRIMARY KEY, number)")
-        self._db.execute("DELETE FROM temp.asked")
+        self._db.execute("CREATE TEMP TABLE IF NOT EXISTS session_tasks (task INTEGER PRIMARY KEY, number)")
+        self._db.execute("DELETE FROM temp.session_tasks")
         self._db.executemany(
-            f"INSERT INTO temp.asked (task, number) SELECT id, ? FROM tasks WHERE {_IS_TASK}",  # noqa: S608
-            ((number, *_named(name)) for number, name in enumerate(self._asked)),
+            f"INSERT INTO temp.session_tasks (task, number) SELECT id, ? FROM tasks WHERE {_IS_TASK}",  # noqa: S608
+            ((number, *_named(name)) for number, name in enumerate(self._tasks)),
         )
 
     def _tasks_of(self, flush: int, names: Iterable[TaskName]) -> dict[TaskName, int]:
-        """The ids of tasks; new ones are added."""
+        """The ids of tasks; new tasks are added."""
         ids = {}
         for name in dict.fromkeys(names):
             at, label = name
@@ -524,7 +524,7 @@ def _row(text: str) -> Row:
 
 def _checked_id(sample_id: object, where: str) -> str:
     if not isinstance(sample_id, str) or not (sample_id.isascii() or not any("\ud800" <= c <= "\udfff" for c in sample_id)):
-        raise DataError(where, f"the id {sample_id!a} is not text that can be written", "give every sample an id of whole characters")
+        raise DataError(where, f"the id {sample_id!a} is not text that can be written", "give every sample an id in valid Unicode")
     return sample_id
 
 
