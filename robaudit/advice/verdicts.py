@@ -1,10 +1,9 @@
 """Verdicts on estimators compared with the reference, and advice on which to use.
 
 The rules, in this order. CLOSE, USABLE: an RMSE of at most .01, .03. Biased: a mean difference of at least .01 that is beyond two of its
-standard errors. Sampling error: the stated standard errors explain at least 70 % of the RMSE; none: at most half. Intervals are called
-too narrow when the whole 95 % interval of their coverage is below 90 %. No verdict: fewer than 10 images; and, for an unbiased estimator,
-where the reference
-errs more than the estimator seems to (and by more than .005), or where both agree on images that noise does not affect.
+standard errors. Sampling error: the stated standard errors explain at least 70 % of the RMSE; none: at most half. Intervals are called too
+narrow when the whole 95 % interval of their coverage is below 90 %. No verdict: fewer than 10 images; and, for an unbiased estimator, where
+the reference errs more than the estimator seems to (and by more than .005), or where both agree on images that noise does not affect.
 """
 
 from __future__ import annotations

@@ -243,7 +243,7 @@ def _population(group: Group, mask: Mask, confidence: float) -> Limits:
 
 
 def _saved(group: Group) -> float | None:
-    """The measurement error's 1 - Var[mean difference] / (Var[base mean] + Var[new mean])."""
+    """1 - Var[mean difference] / (Var[base mean] + Var[new mean]), for the measurement error."""
     if not group.paired:
         return None
     draws, lost, won, half_lost, half_won = group.shared.T

@@ -80,8 +80,7 @@ def confidence_of(info: Mapping[str, Any], requested: float | None, rules: float
     """The confidence of the intervals of a run's gates.
 
     ``requested`` (--confidence) comes first, then ``rules`` (pyproject.toml), then 95 %. If the run was sampled until its gates were
-    decided, all
-    possible analyses share the error that ``rules`` or the run allows.
+    decided, all possible analyses share the error that ``rules`` or the run allows.
 
     Raises:
         SpecError: a confidence is out of range.

@@ -146,9 +146,9 @@ def flag(
 ) -> Flagged:
     """List the non-robust samples of one group of rows, worst first; ties keep the rows' order.
 
-    Without ``bottom``: every sample beyond ``below``. With ``bottom=N``: the N least robust, beyond it or not. ``top=N`` adds a
-    second list, the N most robust. With ``per_class`` the lists have N samples of each class, in order of class.
-    Where lower is better, all comparisons are reversed: beyond means above ``below``.
+    Without ``bottom``: every sample beyond ``below``. With ``bottom=N``: the N least robust, beyond it or not. ``top=N`` adds a second
+    list, the N most robust. With ``per_class`` the lists have N samples of each class, in order of class. Where lower is better, all
+    comparisons are reversed: beyond means above ``below``.
 
     Args:
         columns: of a result.

@@ -198,8 +198,7 @@ class Columns:
         """The ends of the rows' intervals: infinite where an interval is open on that side, NaN where there is none.
 
         A censored value is open above and its own lower end, unless the row's lower end is smaller: then a search found nothing, but may
-        have
-        missed something nearer, and the interval is open below, too. An upper bound is open below, a lower bound above.
+        have missed something nearer, and the interval is open below, too. An upper bound is open below, a lower bound above.
         """
         value, lower, upper = self.values, self.lower, self.upper
         no_lower, no_upper = np.isnan(lower), np.isnan(upper)
@@ -215,8 +214,7 @@ class Columns:
 
     def restated(self, tail: float | None) -> tuple[Floats, Floats]:
         """Intervals that miss on a given side with a chance of at most ``tail``; None: the :attr:`ends`. NaN where there is none, or where
-        images stopped
-        adaptively and ``tail`` is given."""
+        images stopped adaptively and ``tail`` is given."""
         if tail is None:
             return self.ends
         if self.adaptive:

@@ -366,8 +366,8 @@ def miss_quantile(images: int, chance: float, alpha: float) -> int:
 
 
 def least_count(shown: int, size: int, tail: float, alpha: float) -> int:
-    """The smallest f with P[f + Binomial(size - f, tail) >= sure] > alpha: a lower bound, at confidence 1 - alpha, of
-    the number of images of a kind when ``shown`` of them appear to be of it, and others appear so with a chance of at most ``tail``."""
+    """The smallest f with P[f + Binomial(size - f, tail) >= shown] > alpha: a lower bound, at confidence 1 - alpha, of the number of images
+    of a kind when ``shown`` of them appear to be of it, and others appear so with a chance of at most ``tail``."""
     low, high = 0, shown  # the chance grows with f; it is 1 at ``shown``
     while low < high:
         f = (low + high) // 2

@@ -15,12 +15,11 @@ The samples and tasks of a session, and their order, are temporary tables: the o
 run is not written to. Missing tasks, progress, and results in the order of the data set are queries on both, so memory is bounded by
 the page cache and four bytes per sample.
 
-A flush is durable when :meth:`State.write` returns: the journal is truncated rather than deleted (which takes a third of the time
-and unlinks nothing by name), and SQLite syncs journal, database and folder (``synchronous=EXTRA``). A killed process leaves a journal,
-and the next process to open the database restores the state before the transaction from it; :meth:`State.close` removes it. SQLite's own
-locks keep readers of an unfinished run from seeing half a transaction, and SQLite refuses to begin a transaction when the file has been
-moved.
-The lock of :mod:`robaudit.store.folder`, which also covers the other files, decides who may write.
+A flush is durable when :meth:`State.write` returns: the journal is truncated rather than deleted (which takes a third of the time and
+unlinks nothing by name), and SQLite syncs journal, database and folder (``synchronous=EXTRA``). A killed process leaves a journal, and the
+next process to open the database restores the state before the transaction from it; :meth:`State.close` removes it. SQLite's own locks keep
+readers of an unfinished run from seeing half a transaction, and SQLite refuses to begin a transaction when the file has been moved. The
+lock of :mod:`robaudit.store.folder`, which also covers the other files, decides who may write.
 
 Readers of a finished run use samples.json instead, which stays intact while the state of an extension grows.
 
