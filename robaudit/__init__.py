@@ -2,8 +2,8 @@
 
 On Intel's processors, importing the package asks MKL for reproducible sums (``MKL_CBWR``, unless it is set). MKL otherwise picks its
 kernels by the size of a batch, so that the last bits of an image's logits depend on how many images pass through the network with it.
-MKL reads the variable at its first matrix product, and later changes have no effect. On AMD's processors the default keeps the bits, and
-this mode loses them with two threads.
+MKL reads the variable at its first matrix product, and later changes have no effect. On AMD's processors the default is already
+reproducible, and this mode is not with two threads.
 """
 
 from __future__ import annotations

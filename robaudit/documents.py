@@ -1,4 +1,4 @@
-"""Results as JSON, and its schema: one rule for every dataclass."""
+"""Dataclasses as JSON documents, and their JSON schemas."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from robaudit.quantities import Quantity
 from robaudit.text import Names, known_name
 
 CLASSES = frozenset({"label", "predicted", "flips_to", "base_predicted", "certified_class"})
-"""The keys of classes: each is followed by the name of the class."""
+"""Keys of class indices: each is followed by the name of the class."""
 _COLUMNS = frozenset({"key", "at"})
 
 
@@ -29,9 +29,8 @@ class Document:
     """A dataclass that is written as a JSON object.
 
     Attributes:
-        members: what the object holds, in order: the name of an attribute, or ``key=name`` where the key is another; ``part.name`` is an
-            attribute of an attribute; ``*name`` puts the members of the attribute in its place, as is always done for ``key`` and ``at``.
-            Empty: all fields.
+        members: the members of the object, in order: an attribute's name, or ``key=name`` for another key; ``part.name`` reads a nested
+            attribute; ``*name`` inlines the attribute's own members, as is always done for ``key`` and ``at``. Empty: all fields.
     """
 
     __slots__ = ()
@@ -41,7 +40,7 @@ class Document:
         """The members as JSON values: see :func:`json_values`.
 
         Args:
-            names: of the classes, by index: each class is followed by its name.
+            names: class names by index; each class is followed by its name.
         """
         return _object(self, names)
 
@@ -61,12 +60,12 @@ class Document:
 
 
 def json_schema(document: type[Document]) -> dict[str, Any]:
-    """The JSON schema of a class's documents; their keys are described by its docstring."""
+    """The JSON schema of a class's documents; its docstring describes the keys."""
     return TypeAdapter(document).json_schema(mode="serialization", schema_generator=_JsonSchema)
 
 
 class _JsonSchema(GenerateJsonSchema):
-    """Of numbers that may be null, without titles that repeat the keys."""
+    """Schemas with nullable numbers and without titles that repeat the keys."""
 
     def float_schema(self, schema: core_schema.FloatSchema) -> JsonSchemaValue:
         return {**super().float_schema(schema), "type": ["number", "null"]}
@@ -80,59 +79,59 @@ class _JsonSchema(GenerateJsonSchema):
 
 
 def json_number(value: float | None) -> float | None:
-    """A float for JSON, which has neither NaN nor infinity: those become None."""
+    """A float for JSON; NaN and infinity, which JSON lacks, become None."""
     return None if value is None or not math.isfinite(value) else float(value)
 
 
 def json_values(value: Any, names: Names | None = None) -> Any:
     """A result as JSON values.
 
-    A dataclass or a named tuple becomes an object, any other sequence or array a list; of an enumeration the value is written, of a
-    quantity its name. A number that is not finite is null.
+    Dataclasses and named tuples become objects, other sequences and arrays lists, members of enumerations their values, quantities their
+    names, and numbers that are not finite null.
 
     Args:
-        value: a result, or a part of one.
-        names: of the classes, by index.
+        value: a result, or a part of it.
+        names: class names by index.
     """
-    made = value
+    result = value
     match value:
         case Enum():
-            made = value.value
+            result = value.value
         case float():
-            made = json_number(value)
+            result = json_number(value)
         case Quantity():
-            made = value.name
+            result = value.name
         case NoiseLevel():
-            made = value.document()
+            result = value.document()
         case Document():
-            made = value.document(names)
+            result = value.document(names)
         case Mapping():
-            made = {f"{key:g}" if isinstance(key, float) else json_values(key): json_values(one, names) for key, one in value.items()}
+            result = {f"{key:g}" if isinstance(key, float) else json_values(key): json_values(item, names) for key, item in value.items()}
         case tuple() | list():
-            made = json_values(value._asdict(), names) if hasattr(value, "_asdict") else [json_values(one, names) for one in value]
+            result = json_values(value._asdict(), names) if hasattr(value, "_asdict") else [json_values(item, names) for item in value]
         case _ if is_dataclass(value):
-            made = _object(value, names)
+            result = _object(value, names)
         case _ if hasattr(value, "tolist"):  # an array
-            made = json_values(value.tolist())
-    return made
+            result = json_values(value.tolist())
+    return result
 
 
 def _object(value: Any, names: Names | None) -> dict[str, Any]:
-    made: dict[str, Any] = {}
+    document: dict[str, Any] = {}
     for key, name in _members(type(value)):
-        one = json_values(attrgetter(name)(value), names)
-        made |= {key: one} if key else one
-    return with_names(made, names)
+        member = json_values(attrgetter(name)(value), names)
+        document |= {key: member} if key else member
+    return with_names(document, names)
 
 
 def _members(cls: Any) -> tuple[tuple[str, str], ...]:
-    """Key and attribute of each member; the key is empty where the attribute's members take its place."""
-    found = []
+    """The key and attribute of each member; an empty key inlines the attribute's own members."""
+    members = []
     for text in getattr(cls, "members", "").split() or [field.name for field in fields(cls)]:
         key, _, name = text.rpartition("=")
         last = name.rpartition(".")[2]
-        found.append(("" if last in _COLUMNS or name.startswith("*") else key or last, name.removeprefix("*")))
-    return tuple(found)
+        members.append(("" if last in _COLUMNS or name.startswith("*") else key or last, name.removeprefix("*")))
+    return tuple(members)
 
 
 class _Member(NamedTuple):
@@ -146,13 +145,13 @@ def _schema_members(cls: Any) -> dict[str, _Member]:
         return {"noise": _Member(str), "level_name": _Member(LevelName), "level": _Member(float)}
     if not is_dataclass(cls):  # a typed dictionary
         return {key: _Member(hint) for key, hint in get_type_hints(cls).items()}
-    found = dict[str, _Member]()
+    schema = dict[str, _Member]()
     for key, path in _members(cls):
         member = reduce(lambda owner, name: _member(owner.type, name), path.split("."), _Member(cls))
-        found |= {key: member} if key else _schema_members(member.type)
-    for key in CLASSES & found.keys():
-        found[f"{key}_name"] = _Member(str | None)
-    return found
+        schema |= {key: member} if key else _schema_members(member.type)
+    for key in CLASSES & schema.keys():
+        schema[f"{key}_name"] = _Member(str | None)
+    return schema
 
 
 def _member(owner: Any, name: str) -> _Member:
@@ -168,7 +167,7 @@ def _plain(text: str) -> str:
 
 
 def _attributes(docstring: str) -> Iterator[tuple[str, str]]:
-    """Name and description of each attribute that a docstring of a class describes."""
+    """The name and description of each attribute in a class docstring."""
     listed = inspect.cleandoc(docstring).partition("Attributes:\n")[2].partition("\n\n")[0]
     for entry in re.split(r"\n    (?=\S)", "\n" + listed)[1:]:
         names, _, text = " ".join(entry.split()).partition(": ")
@@ -176,11 +175,11 @@ def _attributes(docstring: str) -> Iterator[tuple[str, str]]:
 
 
 def with_names(values: Mapping[str, Any], names: Names | None) -> dict[str, Any]:
-    """Values by name in which each class (label, predicted, ...) is followed by its name, None where it has none.
+    """Values by name; each class (label, predicted, ...) is followed by its name, or None.
 
     Args:
-        values: of one result or sample.
-        names: of the classes, by index.
+        values: of a result or sample.
+        names: class names by index.
     """
     named: dict[str, Any] = {}
     for key, value in values.items():

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 from robaudit.text import clipped, printable
 
-_MOST_CHOICES = 30_000  # among which the nearest is searched
-_LONGEST = 500  # of each of the three parts; a path alone may have 4096 characters
+_MOST_CHOICES = 30_000  # searched for the nearest
+_LONGEST = 500  # characters of each part; a path alone may have 4096
 
 
 class RobauditError(Exception):
@@ -66,11 +66,11 @@ class RunError(RobauditError):
 
 
 class EstimatorError(RobauditError):
-    """An estimator of another package breaks its contract."""
+    """A third-party estimator breaks its contract."""
 
 
 class NoiseError(RobauditError):
-    """A kind of noise of another package breaks its contract."""
+    """A third-party noise breaks its contract."""
 
 
 class NothingLeftError(RobauditError):
@@ -80,11 +80,11 @@ class NothingLeftError(RobauditError):
 
 
 class AnotherRunError(RunError):
-    """The folder holds a run of other weights, data or noise, which cannot be continued as the one asked for."""
+    """The folder holds a run with other weights, data or noise, which this run cannot continue."""
 
 
 class InUseError(RunError):
-    """Another process writes to the run folder now."""
+    """Another process is writing to the run folder."""
 
 
 def needs_extra(where: str, library: str, extra: str) -> RobauditError:
@@ -93,7 +93,7 @@ def needs_extra(where: str, library: str, extra: str) -> RobauditError:
     Args:
         where: what needs it, as the user knows it.
         library: its name on the package index.
-        extra: of pyproject.toml.
+        extra: its name in pyproject.toml.
     """
     return RobauditError(where, f"needs {library}, which is not installed", f"pip install 'robaudit[{extra}]'")
 

@@ -26,7 +26,7 @@ class Sink:
         self._path, self._file, self._digest = path, file, hashlib.sha256()
 
     def write(self, data: bytes) -> None:
-        """Add these bytes.
+        """Append bytes.
 
         Raises:
             RunError: the file system refuses.
@@ -45,13 +45,13 @@ class Sink:
 def writing(path: Path, check: Callable[[], None] | None = None) -> Iterator[Sink]:
     """Write to a temporary file beside ``path``; at the end fsync it, rename it to ``path`` and fsync the folder.
 
-    If anything is raised before the rename, the old file is untouched and the temporary one is removed. A killed process leaves the
+    If anything is raised before the rename, the old file is untouched and the temporary file is removed. A killed process leaves the
     temporary file behind: see :func:`remove_leftovers`.
 
     Args:
         path: the file.
         check: raises if the folder is not the right one (as :meth:`robaudit.store.folder.Lock.check`). It is called once the folder is
-            open; everything is then written into that folder, even if another one takes its name meanwhile.
+            open; everything is then written into that folder, even if another folder takes its name meanwhile.
 
     Raises:
         RunError: the file system refuses (full, read-only, gone).
@@ -77,7 +77,7 @@ def _nothing() -> None:
 
 @contextlib.contextmanager
 def _writing_in(folder: int, path: Path) -> Iterator[Sink]:
-    name = f".{path.name[:50]}.{secrets.token_hex(8)}.tmp"  # file names have a maximal length
+    name = f".{path.name[:50]}.{secrets.token_hex(8)}.tmp"  # file names have a maximum length
     with _refusals(path):
         handle = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=folder)
     file = os.fdopen(handle, "wb")
@@ -122,7 +122,7 @@ def remove_leftovers(folder: Path) -> None:
 
 @contextlib.contextmanager
 def _refusals(path: Path) -> Iterator[None]:
-    """Turn what the file system refuses into an error for the user."""
+    """Turn an OSError into an error for the user."""
     try:
         yield
     except OSError as error:
@@ -130,7 +130,7 @@ def _refusals(path: Path) -> Iterator[None]:
 
 
 def expanded(written: str) -> Path:
-    """The path with ``~`` expanded; unchanged where there is no such user."""
+    """The path with ``~`` expanded; unchanged if the user is unknown."""
     try:
         return Path(written).expanduser()
     except RuntimeError:
@@ -182,7 +182,7 @@ def read_json(path: Path) -> Any:
 
 
 def _content(path: Path) -> bytes:
-    """The bytes of a file, which must be a regular one: a pipe may never be written to, and a device has no end."""
+    """The bytes of a regular file; other files are refused: a pipe may never be written to, and a device has no end."""
     if not stat.S_ISREG(path.stat().st_mode):
         raise OSError(None, "it is not a regular file", str(path))
     try:

@@ -1,4 +1,4 @@
-"""Noise levels: the label of the noise, what its level is called, and the number."""
+"""Noise levels: the noise's label, and the level's name and number."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any
 from robaudit.errors import RunError
 
 GAUSSIAN = "gaussian"
-"""The kind of noise that is meant where none is named, and its label."""
+"""The default kind of noise, and its label."""
 
 
 class LevelName(StrEnum):
-    """What the level of a kind of noise is: its key in the spec."""
+    """The meaning of a noise's level: its key in the spec."""
 
     SIGMA = "sigma"
     """A standard deviation, for pixels in [0, 1]."""
@@ -30,24 +30,24 @@ class LevelName(StrEnum):
     SEVERITY = "severity"
     """A step on a scale of 1 to 5."""
     LEVEL = "level"
-    """Anything else; the kind's documentation says what."""
+    """Anything else, as the kind's documentation says."""
 
 
 LEVEL_KEYS = tuple(LevelName)
-"""The keys that levels stand under in a spec."""
+"""The keys of levels in a spec."""
 NONE = "none"
-"""No noise, or no level, in the columns of a row. No label of a noise."""
+"""No noise, or no level, in the columns of a row; never the label of a noise."""
 
 
 @dataclass(frozen=True, slots=True)
 class NoiseLevel:
-    """A noise of a run at one of its levels: what a result is addressed by, besides its estimator.
+    """A noise of a run at one of its levels: the address of a result, together with its estimator.
 
     Attributes:
-        noise: label of the noise: the spec's ``name``, or its kind; None where a result belongs to no noise.
-        level: the number; None where a result belongs to the noise as a whole, or to none.
-        name: what the level is; None without a level.
-        text: all of it, for people: "sigma 0.05" for the noise labelled "gaussian", "rain severity 3" for others.
+        noise: label of the noise: the spec's ``name``, or its kind; None for a result without noise.
+        level: the number; None for a result about the noise as a whole, or without noise.
+        name: meaning of the level; None without a level.
+        text: for people: "sigma 0.05" for the noise labelled "gaussian", "rain severity 3" for others.
     """
 
     noise: str | None = None
@@ -56,7 +56,7 @@ class NoiseLevel:
 
     @property
     def text(self) -> str:
-        """The level with its name, and the label unless it is that of isotropic Gaussian noise."""
+        """The level with its name, and the label unless the noise is isotropic Gaussian."""
         return self.worded(f"{self.number:.6g}")
 
     @property
@@ -66,33 +66,33 @@ class NoiseLevel:
 
     @property
     def usual(self) -> bool:
-        """Whether it is a level of isotropic Gaussian noise, which goes without its label."""
+        """Whether it is a level of isotropic Gaussian noise, whose label is left out."""
         return self.noise == GAUSSIAN and self.level is not None
 
     def worded(self, number: str) -> str:
-        """:attr:`text` with the number as it is written elsewhere."""
+        """:attr:`text` with another text for the number."""
         if self.level is None:
             return self.noise or "no noise"
         return f"{self.name} {number}" if self.usual else f"{self.noise} {self.name} {number}"
 
     @property
     def choice(self) -> LevelChoice:
-        """The choice of this level; without a level, of all results of the noise."""
+        """The choice of this level or, without a level, of all results of the noise."""
         return LevelChoice((self.noise or NONE,), () if self.level is None else (self.level,))
 
     @property
     def strength(self) -> float:
-        """A number that is larger where the noise of a label is stronger: fewer photons are more noise. 0 without a level."""
+        """A number that grows with the strength of the noise (fewer photons are more noise); 0 without a level."""
         return -self.number if self.name is LevelName.PHOTONS else self.number
 
     @property
     def argument(self) -> str:
-        """The name that the level has in a gate and on the command line: sigma, or level."""
+        """The name of the level in gates and on the command line: sigma or level."""
         return "sigma" if self.name is LevelName.SIGMA else "level"
 
     @property
     def key(self) -> str:
-        """All of it, for machines: "gaussian:sigma=0.05"."""
+        """The address for machines: "gaussian:sigma=0.05"."""
         return f"{self.noise or NONE}:{self.name or NONE}={self.number!r}"
 
     @staticmethod
@@ -100,7 +100,7 @@ class NoiseLevel:
         """The inverse of :attr:`key`.
 
         Raises:
-            ValueError: it is none.
+            ValueError: it is not a key.
         """
         label, _, rest = key.rpartition(":")
         name, _, level = rest.partition("=")
@@ -123,17 +123,17 @@ def from_weak_to_strong(levels: Iterable[NoiseLevel]) -> list[NoiseLevel]:
 
 @lru_cache(maxsize=4096)
 def noise_level(noise: str, level: float, name: str) -> NoiseLevel:
-    """The noise level with these values of a row's columns; rows share one object.
+    """The noise level from a row's columns; rows share one object.
 
     Raises:
-        ValueError: there is no such name of a level.
+        ValueError: the name is unknown.
     """
     label = None if noise == NONE else noise
     return NoiseLevel(label) if name == NONE else NoiseLevel(label, level, LevelName(name))
 
 
 def level_name_in(entry: Mapping[str, Any]) -> LevelName:
-    """The key that the levels of a noise stand under, in a spec or its document.
+    """The key of a noise's levels in a spec or its document.
 
     Raises:
         ValueError: it has none.
@@ -145,18 +145,18 @@ def level_name_in(entry: Mapping[str, Any]) -> LevelName:
 
 
 def without_levels(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """A noise of a spec's document without its levels: what must be the same for results to be of the same noise."""
+    """A noise of a spec's document without its levels; results with equal entries are of the same noise."""
     return {key: value for key, value in entry.items() if key not in LEVEL_KEYS}
 
 
 @dataclass(frozen=True, slots=True)
 class LevelChoice:
-    """Which of a run's noise levels are meant; what is empty excludes nothing.
+    """A selection of a run's noise levels; an empty field excludes nothing.
 
     Attributes:
         noises: labels.
         levels: numbers, under any name.
-        sigmas: standard deviations: levels that are called sigma.
+        sigmas: numbers of levels named sigma.
     """
 
     noises: tuple[str, ...] = ()
@@ -165,7 +165,7 @@ class LevelChoice:
 
     @staticmethod
     def of(chosen: LevelChoice | Iterable[float]) -> LevelChoice:
-        """The choice itself, or the choice of the numbers given."""
+        """The choice itself, or a choice of these numbers."""
         return chosen if isinstance(chosen, LevelChoice) else LevelChoice(levels=tuple(chosen))
 
     def __bool__(self) -> bool:
@@ -182,39 +182,39 @@ class LevelChoice:
 
     @staticmethod
     def joined(parts: Iterable[LevelChoice]) -> LevelChoice:
-        """The choice of all parts together."""
-        some = list(parts)
+        """The union of choices."""
+        choices = list(parts)
         return LevelChoice(
-            tuple(label for one in some for label in one.noises),
-            tuple(number for one in some for number in one.levels),
-            tuple(number for one in some for number in one.sigmas),
+            tuple(label for choice in choices for label in choice.noises),
+            tuple(number for choice in choices for number in choice.levels),
+            tuple(number for choice in choices for number in choice.sigmas),
         )
 
     def among(self, present: Iterable[NoiseLevel], where: str) -> list[NoiseLevel]:
-        """The levels that are meant, in their order.
+        """The chosen levels, in their order.
 
-        A number is met exactly, or by the only level within half a percent of it: tables print 8/255 as 0.0314.
+        A number means the equal level, or else the only level within half a percent of it: tables print 8/255 as 0.0314.
 
         Raises:
-            RunError: a label or a number that none of them has.
+            RunError: no level has this label or number.
         """
-        kept = list(dict.fromkeys(present))
+        matching = list(dict.fromkeys(present))
         for label in self.noises:
-            if label not in (names := dict.fromkeys(at.noise or NONE for at in kept)):
+            if label not in (names := dict.fromkeys(at.noise or NONE for at in matching)):
                 raise RunError(where, f"has no noise {label!r}", "it has " + ", ".join(names))
-        kept = [at for at in kept if not self.noises or (at.noise or NONE) in self.noises]
+        matching = [at for at in matching if not self.noises or (at.noise or NONE) in self.noises]
         for what, wanted in (("sigma", self.sigmas), ("level", self.levels)):
             if not wanted:
                 continue
-            able = [at for at in kept if (what == "level" and at.level is not None) or at.name is LevelName.SIGMA]
+            able = [at for at in matching if (what == "level" and at.level is not None) or at.name is LevelName.SIGMA]
             numbers = list(dict.fromkeys(at.level for at in able if at.level is not None))
             meant = [_nearest(number, numbers) for number in wanted]
             for number in meant:
                 if number not in numbers:
-                    named = ", ".join(map(str, numbers if all(at.usual for at in kept) else kept))
+                    named = ", ".join(map(str, numbers if all(at.usual for at in matching) else matching))
                     raise RunError(where, f"has no {what} {number}", f"it has {named}")
-            kept = [at for at in able if at.level in meant]
-        return kept
+            matching = [at for at in able if at.level in meant]
+        return matching
 
 
 def _nearest(number: float, present: Sequence[float]) -> float:

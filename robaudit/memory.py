@@ -1,4 +1,4 @@
-"""Memory: what a process may still take, what work takes at its peak, and how to recognise a failed allocation."""
+"""Memory: the limit of this process, peaks, and how to recognise a failed allocation."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from robaudit.errors import RobauditError, SpecError
 from robaudit.system import give_back, group_memory, text
 
 CPU = torch.device("cpu")
-_FREE_SHARE = 0.8  # of what is free now, unless the user names an amount: the machine has other work, too
+_FREE_SHARE = 0.8  # of the free memory, unless the user names an amount: the machine has other work, too
 _LEAST = 2**26  # bytes; with less, nothing can be computed
 _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 # Messages of torch, its libraries and ONNX Runtime, provoked with RLIMIT_AS and RLIMIT_DATA on the CPU. oneDNN's (the last) names no
@@ -30,14 +30,14 @@ _MESSAGES = re.compile(
 )
 
 
-def memory_limit(asked: int | Literal["auto"], share: float = 1.0) -> int:
-    """Bytes of main memory that this process may hold: what it holds now and four fifths of what is free, or those asked for.
+def memory_limit(requested: int | Literal["auto"], share: float = 1.0) -> int:
+    """Bytes of main memory that this process may hold: what it holds plus four fifths of what is free, or the requested amount.
 
-    Call it after the model is loaded. What the machine and the control groups of the process leave free is never exceeded.
+    Call it after the model is loaded. The limit never exceeds what the machine and the control groups of the process leave free.
 
     Args:
-        asked: bytes that the process may hold in total, or "auto".
-        share: of the free memory, for one of several such processes on this machine; an amount asked for counts for each of them.
+        requested: total bytes that the process may hold, or "auto".
+        share: of the free memory, for one of several processes on this machine; a requested amount applies to each of them.
 
     Raises:
         SpecError: the process already holds as much as the user allows.
@@ -46,11 +46,11 @@ def memory_limit(asked: int | Literal["auto"], share: float = 1.0) -> int:
     give_back()
     held = used()
     free = int(share * min(psutil.virtual_memory().available, group_memory()))
-    room = int(_FREE_SHARE * free) if asked == "auto" else min(free, asked - held)
+    room = int(_FREE_SHARE * free) if requested == "auto" else min(free, requested - held)
     if room < _LEAST:
         remedy = f"give at least {size_text(math.ceil((1.2 * held + 4 * _LEAST) / 1e8) * 10**8)}"
-        if asked != "auto" and asked - held < _LEAST:
-            raise SpecError(f"--memory {size_text(asked)}", f"the process alone holds {size_text(held)}", remedy)
+        if requested != "auto" and requested - held < _LEAST:
+            raise SpecError(f"--memory {size_text(requested)}", f"the process alone holds {size_text(held)}", remedy)
         raise RobauditError("memory", f"{size_text(max(0, free))} are free beside the {size_text(held)} that the process holds", remedy)
     return held + room
 
@@ -64,13 +64,13 @@ def used(device: torch.device = CPU) -> int:
 
 
 def free_bytes(device: torch.device) -> int:
-    """Free bytes of a CUDA device, including those that torch's allocator keeps for later."""
+    """Free bytes of a CUDA device, including torch's cached memory."""
     free, _ = torch.cuda.mem_get_info(device)
     return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
 
 
 def reset_peak(device: torch.device = CPU) -> None:
-    """Start measuring :func:`peak`; only Linux can reset a process's peak; elsewhere an earlier, higher peak counts."""
+    """Start measuring :func:`peak`. Only Linux can reset a process's peak; elsewhere an earlier, higher peak counts."""
     give_back()
     if device.type != "cpu":
         torch.cuda.reset_peak_memory_stats(device)
@@ -91,7 +91,7 @@ def peak(device: torch.device = CPU) -> int:
 
 
 def extra_peak(work: Callable[[], object], device: torch.device = CPU) -> int:
-    """Bytes that work takes on a device at its peak, beyond those in use before."""
+    """Peak memory of ``work`` on a device, in bytes beyond the memory in use before."""
     reset_peak(device)
     before = used(device)
     work()
@@ -99,7 +99,7 @@ def extra_peak(work: Callable[[], object], device: torch.device = CPU) -> int:
 
 
 def size_text(size: int) -> str:
-    """Bytes as people write them: 412MB, 1.5GB."""
+    """Bytes in a readable unit: 412MB, 1.5GB."""
     for unit, name in ((10**12, "TB"), (10**9, "GB"), (10**6, "MB")):
         if size >= unit:
             return f"{size / unit:.3g}{name}"
@@ -107,7 +107,7 @@ def size_text(size: int) -> str:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an exception, or its cause, says that memory could not be allocated: main memory or a device's.
+    """Whether an exception, or its cause, reports a failed allocation of main memory or of a device's memory.
 
     Leave the ``except`` block before retrying with less: the traceback keeps the tensors of the attempt alive.
     """

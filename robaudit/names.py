@@ -1,4 +1,4 @@
-"""Names of results: the estimator, and which of its values if one computation gives several."""
+"""Names of results: the estimator and, if it computes several values, which value."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from functools import lru_cache
 
 
 class PartName(StrEnum):
-    """What tells the values of one estimator apart, as a key of gates."""
+    """The property that distinguishes the values of an estimator; a key of gates."""
 
     Q = "q"
     """The order of a norm of losses: 1 is the mean, infinity the maximum."""
     NORM = "norm"
-    """The norm that perturbations are measured in: l1, l2 or linf."""
+    """The norm of perturbations: l1, l2 or linf."""
 
 
 _NORMS = {"l1": 1.0, "l2": 2.0, "linf": math.inf}
@@ -30,7 +30,7 @@ class Part:
 
     @property
     def value(self) -> str:
-        """The number as it is written: ``100``; of a norm ``l1``, ``l2`` or ``linf``."""
+        """The number as text: ``100``; for a norm ``l1``, ``l2`` or ``linf``."""
         named = {number: name for name, number in _NORMS.items()} if self.name is PartName.NORM else {}
         return named.get(self.number, f"{self.number:.15g}")
 
@@ -50,10 +50,10 @@ class Part:
 
     @staticmethod
     def parse(name: str, value: str) -> Part:
-        """The inverse of ``str``, of both its sides.
+        """The inverse of ``str``, from the texts on both sides of "=".
 
         Raises:
-            ValueError: there is no such name, or the value is none of its.
+            ValueError: the name is unknown, or the value does not fit it.
         """
         known = PartName(name)
         return Part.norm(value) if known is PartName.NORM else Part(known, float(value))
@@ -65,7 +65,7 @@ class ResultName:
 
     Attributes:
         estimator: the label of the estimator.
-        part: which of its values; None for an estimator that gives one.
+        part: which of its values; None for an estimator with a single value.
     """
 
     estimator: str
@@ -73,7 +73,7 @@ class ResultName:
 
     @property
     def norm(self) -> Part | None:
-        """The norm that its values are measured in; None where the name does not say."""
+        """The norm of its values; None where the name does not say."""
         return self.part if self.part is not None and self.part.name is PartName.NORM else None
 
     def __str__(self) -> str:
@@ -82,7 +82,7 @@ class ResultName:
     @staticmethod
     @lru_cache(maxsize=1024)
     def parse(text: str) -> ResultName:
-        """The inverse of ``str``; a text that names no part is an estimator's name."""
+        """The inverse of ``str``; text without a part is an estimator's name."""
         estimator, _, rest = text.rpartition(":")
         name, _, number = rest.partition("=")
         try:
@@ -91,16 +91,16 @@ class ResultName:
             return ResultName(text)
 
 
-def matches(name: str, asked: str) -> bool:
-    """Whether a name means a result: its own name, or its estimator's, which means all of the estimator's values."""
-    return str(ResultName.parse(asked)) in (name, ResultName.parse(name).estimator)
+def matches(name: str, wanted: str) -> bool:
+    """Whether ``wanted`` means the result ``name``: it is this name, or the estimator's, which means all of its values."""
+    return str(ResultName.parse(wanted)) in (name, ResultName.parse(name).estimator)
 
 
 def series(names: Iterable[str]) -> dict[tuple[str, PartName], Sequence[tuple[float, str]]]:
-    """The results that differ in a number alone, by estimator and what the number is: the numbers with their names, ascending."""
-    found: dict[tuple[str, PartName], dict[float, str]] = {}
+    """Results that differ only in a number: the ascending numbers with the results' names, by estimator and name of the part."""
+    groups: dict[tuple[str, PartName], dict[float, str]] = {}
     for name in names:
         parsed = ResultName.parse(name)
         if parsed.part is not None:
-            found.setdefault((parsed.estimator, parsed.part.name), {})[parsed.part.number] = name
-    return {key: sorted(numbers.items()) for key, numbers in found.items()}
+            groups.setdefault((parsed.estimator, parsed.part.name), {})[parsed.part.number] = name
+    return {key: sorted(numbers.items()) for key, numbers in groups.items()}

@@ -44,10 +44,10 @@ def installed(group: str, what: str) -> dict[str, EntryPoint]:
 
 
 def refuse_unknown(group: str, what: str, name: str, where: str) -> None:
-    """Refuse the name of no plugin; nothing is imported.
+    """Refuse an unknown plugin name; nothing is imported.
 
     Raises:
-        SpecError: it is none, with a did-you-mean.
+        SpecError: it is unknown, with a did-you-mean.
     """
     points = installed(group, what)
     if name not in points:
@@ -59,13 +59,13 @@ def load_class(group: str, what: str, name: str, base: type[_T], where: str) -> 
 
     Args:
         group, what: as for :func:`installed`.
-        name: of the plugin.
-        base: what it must be a subclass of; a class variable without a value there must be given one.
+        name: the plugin's name.
+        base: its base class; the plugin must set the class variables that have no value there.
         where: the place that names it, for messages.
 
     Raises:
         SpecError: unknown name, with a did-you-mean.
-        RobauditError: the plugin cannot be imported, or its class is of another kind or defines less than one must.
+        RobauditError: the plugin cannot be imported, is not a subclass of ``base``, or does not define all that it must.
     """
     refuse_unknown(group, what, name, where)
     points = installed(group, what)
@@ -85,23 +85,23 @@ def load_class(group: str, what: str, name: str, base: type[_T], where: str) -> 
 
 
 class BrokenContractError(ValueError):
-    """What a plugin declares or returns is not what it must be."""
+    """A plugin declares or returns something invalid."""
 
 
 @contextmanager
 def blaming(place: str, cls: type, error_class: type[RobauditError], but: tuple[type[Exception], ...] = ()) -> Iterator[None]:
-    """Turn an exception in the code of somebody else's plugin into one that names it.
+    """Turn an exception in a third-party plugin into an error that names the plugin.
 
-    Exceptions of our own plugins, mistakes of the user, a lack of memory and the kinds in ``but`` pass as they are.
+    Exceptions of our own plugins, user errors, failed allocations and the classes in ``but`` pass unchanged.
 
     Args:
-        place: what and which the plugin is, such as "estimator mc".
+        place: kind and name of the plugin, such as "estimator mc".
         cls: its class.
-        error_class: of the error that is raised.
-        but: exceptions that pass.
+        error_class: class of the error to raise.
+        but: exceptions that pass unchanged.
 
     Raises:
-        RobauditError: of ``error_class``; the exception is the plugin's.
+        RobauditError: the plugin raised an exception (an ``error_class``).
     """
     try:
         yield
@@ -115,19 +115,19 @@ def blaming(place: str, cls: type, error_class: type[RobauditError], but: tuple[
 
 
 def is_ours(cls: type) -> bool:
-    """Whether a plugin is one of this package's."""
+    """Whether a plugin belongs to this package."""
     return cls.__module__.partition(".")[0] == "robaudit"
 
 
 def shown(value: Any) -> str:
-    """An object in a few words: its type with its shape or value."""
+    """A short description of an object: its type with its shape or value."""
     shape = getattr(value, "shape", None)
     kind = type(value).__name__
     return f"{kind} {value!r:.60}" if shape is None else f"a {kind} of shape {tuple(shape)}"
 
 
 def _line(cls: type, error: Exception) -> str:
-    """The line of the plugin that the exception passed last, if any."""
+    """The last line of the plugin in the traceback, if any."""
     file = getattr(sys.modules.get(cls.__module__), "__file__", None)
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
     return f" ({Path(file).name}, line {lines[-1]})" if file and lines else ""

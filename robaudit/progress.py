@@ -26,18 +26,18 @@ _STEPS = (  # durations below this many seconds are rounded to this many, and wr
 _DURATION = re.compile(r"(?:(\d{1,9}(?:\.\d{1,9})?)h)?(?:(\d{1,9}(?:\.\d{1,9})?)m)?(?:(\d{1,9}(?:\.\d{1,9})?)s)?", re.ASCII)
 _SECONDS_BETWEEN_UPDATES = 0.5
 AUDITING = "auditing"
-"""What is shown until an estimator is named."""
+"""The activity that is shown until an estimator is named."""
 SECONDS_BETWEEN_LINES = 30.0
-"""Between two lines of progress where there is no terminal."""
+"""Between lines of progress without a terminal."""
 _NARROW = 50  # columns; a narrower terminal has no room for counts beside the bar
-_NARROWEST_NAME, _WIDEST_NAME, _BESIDE_NAME = 12, 32, 48  # columns of what is computed, and of all that is beside it
+_NARROWEST_NAME, _WIDEST_NAME, _BESIDE_NAME = 12, 32, 48  # columns of the activity, and of everything beside it
 _SPEED_WINDOW = 600.0  # seconds over which the speed of an audit is averaged
 
 Clock = Callable[[], float]
 
 
 class Listener:
-    """Receives the notes, warnings and progress of an audit, and does nothing with them; subclasses do."""
+    """Callbacks for the notes, warnings and progress of an audit; this base class ignores them all."""
 
     def note(self, text: str) -> None:
         """Receive information of interest."""
@@ -46,16 +46,16 @@ class Listener:
         """Receive a warning about something suspicious."""
 
     def doing(self, what: str) -> None:
-        """This is done from now on: a stage of the start, or an estimator at a noise level."""
+        """Receive the current activity: a stage of the start, or an estimator at a noise level."""
 
     def begin(self, total: int, done: int) -> None:
         """The audit of ``total`` samples starts; ``done`` of them are already on disk."""
 
     def working(self, share: float) -> None:
-        """This share of the session's work, by expected cost, is done; called often, also between writes."""
+        """Receive the share of the session's work that is done, by expected cost; called often, also between writes."""
 
     def advance(self, samples: int) -> None:
-        """This many more samples are on disk."""
+        """Receive the number of further samples on disk."""
 
     def end(self) -> None:
         """The audit is over, finished or not."""
@@ -66,17 +66,17 @@ class Listener:
 
 
 class AuditProgress:
-    """How far an audit is, for a bar, a line or a log; rich computes the speed and the time left.
+    """The progress of an audit, for a bar, a line or a log; rich computes the speed and the time left.
 
-    The bar fills with the work, so that it also moves while nothing reaches the disk; the numbers count the samples on disk.
+    The bar follows the work, so that it also moves between writes; the numbers count the samples on disk.
 
     Args:
         total: samples.
         done: samples on disk when this session began.
-        display: the rich progress that shows it, in the fields ``samples`` and ``rate``; by default it is not shown.
+        display: the rich progress bar, with the fields ``samples`` and ``rate``; hidden by default.
         clock: seconds.
-        action: what is shown until it is named what is done.
-        unit: of the numbers.
+        action: shown until :meth:`doing` names an activity.
+        unit: what the numbers count.
     """
 
     def __init__(
@@ -97,12 +97,12 @@ class AuditProgress:
         self._task = next(task for task in self._display.tasks if task.id == self._id)
 
     def doing(self, what: str) -> None:
-        """This is computed from now on."""
+        """Set the current activity."""
         self._what = what
         self._display.update(self._id, description=what)
 
     def working(self, share: float) -> None:
-        """This share of the session's work is done; it never decreases."""
+        """Set the share of the session's work that is done; it never decreases."""
         completed = self._before + min(share, 1.0) * (self.total - self._before)
         now = self._clock()
         if completed > self._task.completed and (completed >= self.total or now - self._last >= _SECONDS_BETWEEN_UPDATES):
@@ -110,7 +110,7 @@ class AuditProgress:
             self._display.update(self._id, completed=completed, rate=self.rate())
 
     def advance(self, samples: int) -> None:
-        """This many more samples are on disk."""
+        """Count further samples on disk."""
         self.done += samples
         if self.done >= self.total:
             self._display.update(self._id, completed=self.total)
@@ -118,7 +118,7 @@ class AuditProgress:
 
     @property
     def share(self) -> float:
-        """How much of all work is done, from 0 to 1."""
+        """The share of all work that is done, from 0 to 1."""
         return self._task.completed / self.total if self.total else 1.0
 
     def rate(self) -> str:
@@ -135,7 +135,7 @@ class AuditProgress:
         return f"{about}{duration_text(seconds)} left"
 
     def line(self) -> str:
-        """All of it on one line: ``128 of 1000 samples, 12.3/s, 71 s left (mc at sigma 0.05)``."""
+        """The progress on one line: ``128 of 1000 samples, 12.3/s, 71 s left (mc at sigma 0.05)``."""
         what = f" ({self._what})" if self._what and self.done < self.total else ""
         return ", ".join(part for part in (f"{self.done} of {self.total} {self._unit}", self.rate(), self.left()) if part) + what
 
@@ -144,7 +144,7 @@ class AuditProgress:
 
 
 def audit_bar(console: Console, clock: Clock, action: str = AUDITING) -> Progress:
-    """A bar that fits the terminal: what is computed, samples on disk, speed and time left, redrawn several times a second."""
+    """A bar that fits the terminal: activity, samples on disk, speed and time left, redrawn several times a second."""
     roomy = console.width >= _NARROW
     name = Column(width=max(_NARROWEST_NAME, min(_WIDEST_NAME, console.width - _BESIDE_NAME)), no_wrap=True)
     rate = Column(min_width=8, no_wrap=True)  # so that the bar keeps its width

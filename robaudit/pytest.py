@@ -30,7 +30,7 @@ _current: list[_Test] = []
 
 
 class _Test:
-    """The test that runs now, and how many runs it has asked for."""
+    """The current test, and the number of its runs so far."""
 
     def __init__(self, item: pytest.Item) -> None:
         self.item, self.runs = item, 0
@@ -47,7 +47,7 @@ class _Test:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the option and the setting."""
-    text = "what assert_robust makes of gates that the evidence does not decide: fail (the default), xfail or pass"
+    text = "outcome of assert_robust if gates are inconclusive: fail (the default), xfail or pass"
     parser.getgroup("robaudit").addoption("--robaudit-inconclusive", dest=_OPTION, choices=_CHOICES, default=None, help=text)
     parser.addini(_OPTION, text, default="fail")
 
@@ -76,14 +76,14 @@ def assert_robust(
 ) -> Run:
     """Audit a network in a test, and fail the test unless all gates pass; the message has a line for each gate.
 
-    The run is kept in pytest's cache (``.pytest_cache/d/robaudit``): as long as the network, the data and the arguments stay the same,
-    the test computes nothing again. ``pytest --cache-clear`` removes it.
+    The run is cached in ``.pytest_cache/d/robaudit``: as long as the network, the data and the arguments stay the same, nothing is
+    recomputed. ``pytest --cache-clear`` removes it.
 
     Args:
         net: as for :func:`robaudit.audit`; or a spec.
         dataset: as for :func:`robaudit.audit`.
         gates: such as ``"mean >= 0.9"``.
-        inconclusive: what the test does if no gate fails, but the evidence does not decide one: "fail", "xfail" or "pass". Default: the
+        inconclusive: what the test does if a gate is inconclusive and none fails: "fail", "xfail" or "pass". Default: the
             option ``--robaudit-inconclusive``, the setting ``robaudit_inconclusive``, "fail".
         population: the intervals also cover the choice of the images.
         point: let values without an interval decide.
@@ -109,7 +109,7 @@ def assert_robust(
 
 
 def _audited(net: Any, dataset: object, arguments: Mapping[str, Any]) -> Run:
-    """The run in the test's folder of the cache: the one that is there if it fits, else a new one."""
+    """The cached run of the test if it matches, else a new one."""
     from robaudit.api.audit import audit
 
     folder = _current[-1].folder() if _current and "out" not in arguments else None
@@ -117,9 +117,9 @@ def _audited(net: Any, dataset: object, arguments: Mapping[str, Any]) -> Run:
         return audit(net, dataset, **arguments)
     with suppress(RunError):
         return audit(net, dataset, **arguments, out=folder)
-    try:  # of another network, other data or other arguments, or damaged
+    try:  # another network, other data or arguments, or damaged
         _remove(folder)
-    except InUseError:  # by the same test in another session
+    except InUseError:  # the same test in another session
         return audit(net, dataset, **arguments)
     return audit(net, dataset, **arguments, out=folder)
 
@@ -139,10 +139,10 @@ def _remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _inconclusive(given: str | None) -> str:
+def _inconclusive(argument: str | None) -> str:
     config = _current[-1].item.config if _current else None
     option, setting = (None, "fail") if config is None else (config.getoption(_OPTION, None), config.getini(_OPTION))
-    for where, value in (("inconclusive", given), ("--robaudit-inconclusive", option), (_OPTION, setting)):
+    for where, value in (("inconclusive", argument), ("--robaudit-inconclusive", option), (_OPTION, setting)):
         if value is not None:
             if value not in _CHOICES:
                 raise RobauditError(where, f"{value!r} is unknown", "fail, xfail or pass")
@@ -158,7 +158,7 @@ def _message(run: Run, decisions: Sequence[object]) -> str:
 
 @contextmanager
 def _one_line() -> Generator[None]:
-    """Let a mistake fail the test in one line, without the frames of robaudit."""
+    """Let a user error fail the test with one line, without robaudit's frames."""
     __tracebackhide__ = True
     try:
         yield

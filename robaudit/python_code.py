@@ -1,4 +1,4 @@
-"""Import the user's Python functions by name, once the user has said that the code is trusted."""
+"""Import the user's Python functions by name, once the user has declared the code trusted."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def user_function(target: str, folder: Path, refuse: Callable[[str, str], Robaud
     Args:
         target: the name, from a spec.
         folder: the spec file's.
-        refuse: makes the error to raise, from what is wrong and how to fix it.
+        refuse: builds the error from the problem and the remedy.
 
     Raises:
-        RobauditError: (made by ``refuse``) there is no such module or function, or the import fails.
+        RobauditError: (built by ``refuse``) there is no such module or function, or the import fails.
     """
     module_name, colon, attribute = target.partition(":")
     if not colon or not all(part.isidentifier() for part in (*module_name.split("."), *attribute.split("."))):
@@ -40,7 +40,7 @@ def user_function(target: str, folder: Path, refuse: Callable[[str, str], Robaud
             raise refuse(f"importing {module_name} raised {describe(error)}", "fix the module") from None
         for part in attribute.split("."):
             if not hasattr(value, part):
-                public = [name for name, one in getattr(value, "__dict__", {}).items() if callable(one) and not name.startswith("_")]
+                public = [name for name, member in getattr(value, "__dict__", {}).items() if callable(member) and not name.startswith("_")]
                 raise refuse(f"{module_name} has no function {attribute!r}", did_you_mean(part, public))
             value = getattr(value, part)
         if not callable(value):

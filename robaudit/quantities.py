@@ -31,7 +31,7 @@ class Quantity:
 
     @property
     def is_share(self) -> bool:
-        """Whether it goes from 0 to 1: then 0.5 and 0.9 mean something without knowing the quantity."""
+        """Whether it ranges from 0 to 1, so that 0.5 and 0.9 are sensible thresholds for any such quantity."""
         return (self.low, self.high) == (0.0, 1.0)
 
     def document(self) -> dict[str, Any]:
@@ -74,21 +74,21 @@ DIFFICULTY = Quantity("difficulty", "logit of the score", -math.inf, math.inf)
 
 
 class IntervalKind(StrEnum):
-    """The method that an interval is made with."""
+    """The method behind an interval."""
 
     NONE = "none"
     CLOPPER_PEARSON = "clopper-pearson"
     ANTITHETIC = "antithetic pairs"
-    """Of votes whose copies come in pairs of opposite noise (:func:`robaudit.numerics.intervals.antithetic_share`)."""
+    """For votes whose copies come in pairs of opposite noise (:func:`robaudit.numerics.intervals.antithetic_share`)."""
     CONFIDENCE_SEQUENCE = "confidence-sequence"
     JACKKNIFE = "jackknife"
     LOGNORMAL = "lognormal"
     UPPER_BOUND = "upper bound"
     LOWER_BOUND = "lower bound"
     CENSORED = "censored"
-    """The true value is larger: nothing was found up to this one, where the search ends."""
+    """The true value is larger: the search ended at this value without a result."""
     NO_VALUE = "no value"
-    """The estimator could not settle on one, and the value is NaN: gates count the image as one whose value may be anything."""
+    """The estimator reached no value (NaN): for gates the image may have any value."""
     EXACT = "exact"
     """No uncertainty: the noise does the same to an image every time."""
     OTHER = "other"
@@ -100,13 +100,13 @@ _NAMED = frozenset(kind.value for kind in IntervalKind if kind is not IntervalKi
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """How an interval was made and what it covers: the column ``interval`` of a row.
+    """The method of an interval and its coverage: the column ``interval`` of a row.
 
     Attributes:
         kind: the method.
-        covers_bias: False where it is approximate: it covers sampling only, not the estimator's own bias. No gate rests on such a one.
+        covers_bias: False where it is approximate: it covers sampling only, not the estimator's own bias. No gate relies on it.
         remark: anything else of note ("4 repeats"); for :attr:`IntervalKind.OTHER` the name of the method.
-        text: all of these as text: "lognormal:chains:approximate".
+        text: the text form: "lognormal:chains:approximate".
 
     Raises:
         ValueError: with this remark the text would read back as another interval.

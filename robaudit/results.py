@@ -1,4 +1,4 @@
-"""Results: what an estimator says of one image, with the typed parts that other code reads."""
+"""Results: the output of an estimator for one image, with the typed parts that other code reads."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from robaudit.plugins import BrokenContractError, shown
 from robaudit.quantities import NO_INTERVAL, Interval, Quantity
 
 LARGEST = 1e150
-"""All numbers of a result are smaller, so that they can be squared and summed without overflow."""
+"""Bound on the numbers of a result, so that they can be squared and summed without overflow."""
 MOST_STORED_DRAWS = 2**14
-"""Draws of an image whose bits are stored: 2,732 characters."""
+"""The most draws of an image whose bits are stored, in 2,732 characters."""
 
 
 def _interval(text: object) -> Interval:
@@ -36,11 +36,11 @@ def _not_too_large(value: float) -> float:
 
 Text = Annotated[str, Strict()]
 Shared = Annotated[Text, AfterValidator(sys.intern)]
-"""Text that many rows have: the same object in all of them, which halves their memory."""
+"""Text that many rows have: they share one object, which halves their memory."""
 Count = Annotated[int, Strict(), Field(ge=0, lt=2**63)]
 Number = Annotated[float, Strict(), Field(gt=-LARGEST, lt=LARGEST)]
 WholeOrNot = Annotated[int, Strict(), Field(gt=-(2**63), lt=2**63)] | Number
-"""A number that stays whole if it is."""
+"""A number; integers stay integers."""
 Value = Annotated[
     Annotated[float, Strict()], BeforeValidator(lambda value: math.nan if value is None else value), AfterValidator(_not_too_large)
 ]
@@ -50,7 +50,7 @@ Bits64 = Annotated[Text, Field(pattern=r"^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A dataclass that checks its numbers when it is made.
+    """A dataclass that checks its numbers on construction.
 
     NumPy's numbers become Python's. An optional number that is not finite, or at least :data:`LARGEST`, becomes None.
     """
@@ -59,34 +59,34 @@ class Checked:
         """Check every field that holds numbers.
 
         Raises:
-            BrokenContractError: one has another type, such as a tensor in place of a number.
+            BrokenContractError: a field has another type, such as a tensor in place of a number.
         """
         cls: Any = type(self)
         for name, usual, optional, check in _checks(cls):
-            given: Any = getattr(self, name)
-            kind = type(given)
-            if (optional and given is None) or (kind is usual and -1.0 < given < LARGEST):
+            value: Any = getattr(self, name)
+            kind = type(value)
+            if (optional and value is None) or (kind is usual and -1.0 < value < LARGEST):
                 continue
-            if (checked := check(name, given)) is not given:
+            if (checked := check(name, value)) is not value:
                 object.__setattr__(self, name, checked)
 
     def document(self) -> dict[str, Any]:
-        """The fields as JSON values, without those that have their default."""
+        """The fields as JSON values, without those at their defaults."""
         cls: Any = type(self)
         names, defaults, values = _fields(cls)
-        return {name: one for name, default, one in zip(names, defaults, values(self), strict=True) if one is not default}
+        return {name: value for name, default, value in zip(names, defaults, values(self), strict=True) if value is not default}
 
 
 @dataclass(frozen=True, slots=True)
 class Votes(Checked):
-    """How many noisy copies went to each class.
+    """The votes of the noisy copies for each class.
 
     Attributes:
         counts: by class index.
         lost: copies whose logits were not finite: they vote for no class.
-        split: where draws 2j and 2j + 1 are antithetic pairs, the pairs of which one copy kept the class; None: draws are independent.
-        bits: which of a fixed number of draws kept the class, as :func:`robaudit.rows.packed` gives it; None where all did, or none, or
-            they are not recorded.
+        split: the antithetic pairs (draws 2j and 2j + 1) that disagree: a single copy kept the class; None: draws are independent.
+        bits: which of a fixed number of draws kept the class, packed by :func:`robaudit.rows.packed`; None where all or none did, or they
+            are not recorded.
     """
 
     counts: tuple[Count, ...]
@@ -100,21 +100,21 @@ class Votes(Checked):
         return sum(self.counts) + self.lost
 
     def of(self, label: int) -> int:
-        """The copies that went to a class."""
+        """The votes for a class."""
         return self.counts[label] if label < len(self.counts) else 0
 
 
 @dataclass(frozen=True, slots=True)
 class Certificate(Checked):
-    """A proof, or a statistical one, that the class stays the same within the radius that is the result's value.
+    """A proof or a statistical guarantee that the class stays the same within the radius, the result's value.
 
     Attributes:
         label: the certified class; None where the estimator abstains.
         alpha: the probability that the certificate is false; None: it is a proof.
         p_lower: the lower bound of the probability of the class under the noise, for a certificate of the majority vote.
-        kept, draws: the noisy copies with that class, and all of them.
-        largest: the largest radius that so many copies can certify, however robust the image is.
-        asked: the radius in question, for an estimator that stops once it is clear whether that one is certified.
+        kept, draws: the noisy copies with that class, and all copies.
+        largest: the largest radius that this many copies can certify, however robust the image is.
+        asked: the radius in question, for an estimator that stops once it is decided whether this radius is certified.
         p_error: an upper bound of the probability that noise of this level changes the class.
     """
 
@@ -130,14 +130,14 @@ class Certificate(Checked):
 
 @dataclass(frozen=True, slots=True)
 class Searched(Checked):
-    """What a search for the nearest flip, or for a noise level, was about.
+    """Details of a search for the nearest flip, or for a noise level.
 
     Attributes:
-        step: the step of the grid that the value is on.
-        rounding: how far the value may be off by the rounding of the network's passes.
-        p: the probability to keep the class that the noise level is for.
+        step: the step of the value's grid.
+        rounding: the largest error of the value due to rounding in the network's passes.
+        p: the probability of keeping the class at the noise level that is searched for.
         label: the class of the majority vote at the image, for a flip of that vote.
-        kept, other: the noisy copies at the flip with that class, and with the one ahead there.
+        kept, other: the noisy copies at the flip with that class, and with the leading class there.
     """
 
     step: Number | None = None
@@ -150,10 +150,10 @@ class Searched(Checked):
 
 @dataclass(frozen=True, slots=True)
 class LossNorm(Checked):
-    """What a loss is against.
+    """The target and the maximum of a loss.
 
     Attributes:
-        target: the class that the cross-entropy is of.
+        target: the class of the cross-entropy.
         highest: the largest loss among all copies and chains.
     """
 
@@ -166,7 +166,7 @@ class CleanImage(Checked):
     """How easy the clean image is.
 
     Attributes:
-        margin: of the predicted class (or, in a result of `difficulty`, of its class): its logit minus the largest other one.
+        margin: the logit of the predicted class (in a result of `difficulty`, of its class) minus the largest other logit.
         difficulty: log(p / (1 - p)) of the score p of the predicted class; None in a result of `difficulty`, whose value it is.
     """
 
@@ -176,7 +176,7 @@ class CleanImage(Checked):
 
 @dataclass(frozen=True, slots=True)
 class NormalFit(Checked):
-    """The shape of the margin that decides a normal fit.
+    """The shape of the margin's distribution, behind a normal fit.
 
     Attributes:
         skewness: 0 for a normal distribution.
@@ -191,20 +191,20 @@ class NormalFit(Checked):
 
 @dataclass(frozen=True, slots=True)
 class Result(Checked):
-    """What an estimator says of one image: at one noise level, under one noise, or without noise.
+    """The output of an estimator for one image: at one noise level, under one noise, or without noise.
 
-    Fields up to ``interval`` are columns of samples.csv; samples.json has all of them. The types are as in a stored result:
-    :func:`robaudit.rows.read_row` checks by them.
+    Fields up to ``interval`` are columns of samples.csv; samples.json has all of them. The types are those of a stored
+    result: :func:`robaudit.rows.read_row` checks them.
 
     Attributes:
         value: in the units of the estimator's quantity; NaN where it has none.
         lower, upper: 95 % interval; None where none is claimed, or on a side where it is open.
         std_error: standard error of the value, or None.
         flips_to: index of the class the image most likely flips to, or None when none was seen.
-        forwards, backwards: network passes behind the value, shared or not, including the clean one.
-        note: one short remark for the reader, usually empty.
-        interval: how the interval was made, and what it covers.
-        votes, certificate, search, loss, clean, fit: what gates, statistics and ``verify`` read, where the estimator knows it.
+        forwards, backwards: network passes behind the value, shared or not, including the clean pass.
+        note: a short remark for the reader, usually empty.
+        interval: method and coverage of the interval.
+        votes, certificate, search, loss, clean, fit: typed parts for gates, statistics and ``verify``; None where the estimator has none.
         numbers: further numbers by name, for people: no code reads them.
 
     Raises:
@@ -230,7 +230,7 @@ class Result(Checked):
     numbers: Mapping[Text, WholeOrNot] = field(default_factory=dict)
 
     def check(self, quantity: Quantity, classes: int) -> None:
-        """Check it against what it estimates.
+        """Check the result against its quantity and the model's classes.
 
         Raises:
             BrokenContractError: a value outside the quantity's range or its own interval, or a class that the model does not have.
@@ -253,53 +253,53 @@ _Check = Callable[[str, Any], Any]
 
 @functools.cache
 def _fields(cls: type) -> tuple[tuple[str, ...], tuple[Any, ...], Callable[[Any], tuple[Any, ...]]]:
-    """The names of the fields, their defaults, and what gets their values."""
-    names = tuple(one.name for one in fields(cls))
-    return names, tuple(one.default for one in fields(cls)), attrgetter(*names)
+    """The names of the fields, their defaults, and a getter of their values."""
+    names = tuple(field.name for field in fields(cls))
+    return names, tuple(field.default for field in fields(cls)), attrgetter(*names)
 
 
 @functools.cache
 def _checks(cls: type) -> tuple[tuple[str, type, bool, _Check], ...]:
-    """Of each field that holds numbers: name, type (object: always check), whether it may be None, and the check of an unusual value."""
+    """For each field with numbers: name, type (object: always check), whether it may be None, and the check of an unusual value."""
     hints = get_type_hints(cls)
-    found = list[tuple[str, type, bool, _Check]]()
-    for one in fields(cls):
-        hint = hints[one.name]
+    checks = list[tuple[str, type, bool, _Check]]()
+    for member in fields(cls):
+        hint = hints[member.name]
         optional = type(None) in get_args(hint)
         inner = get_args(hint)[0] if optional else hint
         kind = get_origin(inner) or inner
         check = {int: _whole, float: _finite if optional else _number, tuple: _counts, Mapping: _numbers}.get(kind)
         if check is not None:
-            found.append((one.name, kind if kind in (int, float) else object, optional, check))
-    return tuple(found)
+            checks.append((member.name, kind if kind in (int, float) else object, optional, check))
+    return tuple(checks)
 
 
-def _whole(name: str, given: Any) -> int:
-    if not isinstance(given, Integral) or (whole := int(given)) < 0:
-        raise BrokenContractError(f"{name} is {shown(given)}, not a whole number, 0 or more")
-    return whole
+def _whole(name: str, value: Any) -> int:
+    if not isinstance(value, Integral) or (number := int(value)) < 0:
+        raise BrokenContractError(f"{name} is {shown(value)}, not a whole number, 0 or more")
+    return number
 
 
-def _counts(name: str, given: Any) -> tuple[int, ...]:
-    if type(given) is tuple and set(map(type, given)) <= {int} and min(given, default=0) >= 0:
-        return given
-    return tuple(_whole(name, one) for one in given)
+def _counts(name: str, value: Any) -> tuple[int, ...]:
+    if type(value) is tuple and set(map(type, value)) <= {int} and min(value, default=0) >= 0:
+        return value
+    return tuple(_whole(name, count) for count in value)
 
 
-def _number(name: str, given: Any) -> float:
-    if not isinstance(given, Real):
-        raise BrokenContractError(f"{name} is {shown(given)}, not a number")
-    return float(given)
+def _number(name: str, value: Any) -> float:
+    if not isinstance(value, Real):
+        raise BrokenContractError(f"{name} is {shown(value)}, not a number")
+    return float(value)
 
 
-def _finite(name: str, given: Any) -> float | None:
-    number = _number(name, given)
+def _finite(name: str, value: Any) -> float | None:
+    number = _number(name, value)
     return number if -LARGEST < number < LARGEST else None
 
 
-def _numbers(_: str, given: Mapping[str, Any]) -> Mapping[str, float]:
-    """The numbers that can be written: a whole one stays whole."""
-    if not given:
-        return given
-    found = {name: one if type(one) is int and abs(one) < 2**63 else _finite(name, one) for name, one in given.items()}
-    return {name: one for name, one in found.items() if one is not None}
+def _numbers(_: str, values: Mapping[str, Any]) -> Mapping[str, float]:
+    """The numbers that JSON can represent; integers stay integers."""
+    if not values:
+        return values
+    numbers = {name: number if type(number) is int and abs(number) < 2**63 else _finite(name, number) for name, number in values.items()}
+    return {name: number for name, number in numbers.items() if number is not None}

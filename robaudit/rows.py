@@ -1,7 +1,7 @@
 """The rows of a run: one result for each sample, noise level and estimator.
 
 The fields of :class:`Row` are the only schema of a result: the columns of the run's state, of samples.csv and of Arrow tables, the keys of
-samples.json, and the check of what is read are all derived from them.
+samples.json, and the validation of stored rows are all derived from them.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ Bits = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row(Result):
-    """A result, and what it is of.
+    """A result with its address: sample, noise level and estimator.
 
     Attributes:
         label, predicted: class indices; the label is None where it is unknown.
         correct: predicted == label; None without a label.
         noise: label of the noise.
-        level_name, level: what its level is called, and the number: sigma 0.05, photons 1000, severity 3.
-        estimator: the name of the result: the label of the estimator and, if it gives several values, which one.
-        quantity: the name of what the value means.
+        level_name, level: name and number of its level: sigma 0.05, photons 1000, severity 3.
+        estimator: the name of the result: the label of the estimator and, if it has several values, which value.
+        quantity: the name of the value's quantity.
     """
 
     sample_id: Text
@@ -53,11 +53,11 @@ class Row(Result):
     quantity: Shared
 
     def __post_init__(self) -> None:
-        """Check nothing: the result was checked when it was made, or is checked as it is read."""
+        """Check nothing: the result was checked on construction, or is checked when it is read."""
 
     @classmethod
     def of(cls, result: Result, **address: Any) -> Row:
-        """The row of a result; ``address``: the fields that a row has besides."""
+        """The row of a result; ``address``: the other fields of the row."""
         return cls(**address, **dict(zip(_RESULT, _result_of(result), strict=True)))
 
     @property
@@ -67,7 +67,7 @@ class Row(Result):
 
     @property
     def censored(self) -> bool:
-        """Whether the true value is only known to be larger than this one."""
+        """Whether the true value is only known to be larger than this value."""
         return self.interval.kind is IntervalKind.CENSORED
 
     @property
@@ -78,7 +78,7 @@ class Row(Result):
 
     @property
     def fixed_votes(self) -> bool:
-        """Whether the votes are of a number of copies that was fixed in advance, behind a value or behind an approximation of it."""
+        """Whether the number of voting copies was fixed in advance, whether they give the value or an approximation does."""
         if self.votes is None:
             return False
         approximated = not self.interval.covers_bias and self.quantity == P_ROBUST.name
@@ -110,11 +110,11 @@ _NAMED = tuple(place for place, name in enumerate(TABLE_COLUMNS) if name in CLAS
 
 
 def table_values(row: Row, names: Names | None) -> tuple[Any, ...]:
-    """The row as a line of a table: the values of :data:`TABLE_COLUMNS`; the name of a class is None where it has none.
+    """The row as a line of a table: the values of :data:`TABLE_COLUMNS`; a class without a name has None.
 
     Args:
         row: the result.
-        names: of the classes, by index.
+        names: class names by index.
     """
     values = list(_values(row))
     for place in _NAMED:
@@ -132,11 +132,11 @@ def read_row(values: object) -> Row:
         row = _reader().validate_python(values)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        found = clipped(ascii(first["input"]), 60)
+        shown = clipped(ascii(first["input"]), 60)
         if not first["loc"]:
-            raise ValueError(f"{found} is not a result") from None
+            raise ValueError(f"{shown} is not a result") from None
         name = ".".join(map(str, first["loc"][:2] if first["loc"][0] in PARTS else first["loc"][:1]))
-        raise ValueError(f"has no {name}" if first["type"].startswith("missing") else f"{name}: {found}") from None
+        raise ValueError(f"has no {name}" if first["type"].startswith("missing") else f"{name}: {shown}") from None
     check_split(row)
     return row
 
@@ -150,7 +150,7 @@ def packed(kept: Tensor) -> Iterator[str]:
     """The bits of each image as text: base64 of bytes, the first draw in the highest bit, zeros after the last.
 
     Args:
-        kept: truth values (images, draws).
+        kept: whether each draw kept the class (images, draws).
     """
     for row in np.packbits(kept.cpu().numpy(), axis=1):
         yield base64.b64encode(row.tobytes()).decode()
@@ -159,8 +159,8 @@ def packed(kept: Tensor) -> Iterator[str]:
 def bits_of(row: Row) -> Bits | None:
     """Which draws kept the class (draws,); None where the row does not say.
 
-    Two runs with the same seed give a sample the same noise, so draw j of one run can be paired with draw j of the other. Where all of a
-    fixed number of draws kept the class, or none, the votes alone tell.
+    Two runs with the same seed give a sample the same noise, so draw j of one run can be paired with draw j of the other. Where all or
+    none of a fixed number of draws kept the class, the votes alone tell.
     """
     votes = row.votes
     if votes is None or row.predicted >= len(votes.counts) or not row.fixed_votes:
@@ -175,10 +175,10 @@ def bits_of(row: Row) -> Bits | None:
 
 
 def check_split(row: Row) -> None:
-    """Check that antithetic pairs can have the votes of a row.
+    """Check that a row's votes are possible with antithetic pairs.
 
     Raises:
-        ValueError: they cannot.
+        ValueError: they are not.
     """
     if row.votes is None or row.votes.split is None:
         return

@@ -1,4 +1,4 @@
-"""What the system allows this process: cores, memory of its control groups, and how malloc treats freed blocks (standard library only)."""
+"""System limits of this process: cores, memory of its control groups, and malloc's treatment of freed blocks (standard library only)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SPINS = "2000"  # about 50 microseconds; GNU's default is 300,000, and with 0 t
 
 
 def cores(root: Path = Path("/")) -> int:
-    """Cores that this process may keep busy: those it may run on, or fewer if its control groups have a CPU quota; at least 1.
+    """Cores that this process may use: those it may run on, or fewer if its control groups have a CPU quota; at least 1.
 
     Args:
         root: where /proc and /sys are mounted, for tests.
@@ -55,7 +55,7 @@ def text(path: Path) -> str:
 
 
 def give_back() -> None:
-    """Return to the system the freed blocks that the C library keeps."""
+    """Return the C library's freed blocks to the system."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
 

@@ -24,7 +24,7 @@ def harmless(text: str) -> str:
     the beginning of a line, and ``##[``, ``##vso[`` and ``##teamcity[`` anywhere. The escapes are those of JSON, so JSON stays what it is.
     """
     visible = text if text.isprintable() else "\n".join(map(printable, text.split("\n")))
-    return _COMMAND.sub(lambda found: f"{found[0][:-1]}\\u{ord(found[0][-1]):04x}", visible)
+    return _COMMAND.sub(lambda match: f"{match[0][:-1]}\\u{ord(match[0][-1]):04x}", visible)
 
 
 def clipped(text: str, width: int) -> str:
@@ -59,7 +59,7 @@ def known_name(index: int | None, names: Names | None) -> str | None:
 def class_name(index: int | None, names: Names | None = None, width: int | None = None) -> str:
     """``cat``; ``3`` where the class has no name; ``-`` for no class.
 
-    A name that could be taken for an index, or that nobody would see, follows the index: ``3 (7)``.
+    A name that could be taken for an index, or that is invisible, follows the index: ``3 (7)``.
 
     Args:
         index: the class.
@@ -79,11 +79,11 @@ def class_name(index: int | None, names: Names | None = None, width: int | None 
 
 
 def distinct(names: Sequence[str], ids: Sequence[str] | None = None) -> tuple[str, ...]:
-    """Class names, by index, of which no two are the same: shared and empty ones carry the id or index, ``crane (134)``.
+    """Distinct class names by index: duplicate and empty names get the id or index, ``crane (134)``.
 
     Args:
         names: by class index.
-        ids: what else the classes are called (synsets), by class index.
+        ids: other names of the classes (synsets), by class index.
     """
     shared = {name for name, number in Counter(names).items() if number > 1 or not name}
     if not shared:

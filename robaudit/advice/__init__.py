@@ -1,1 +1,1 @@
-"""Advice before a long run: whether the estimators suit the model, and what fits the time."""
+"""Validation of estimators against Monte Carlo, and advice on which to use."""

@@ -1,4 +1,4 @@
-"""Deviation of an estimator's values from a reference: bias, RMSE, worst case, rank correlation, coverage."""
+"""Deviations of an estimator's values from a reference: bias, RMSE, worst case, rank correlation, coverage."""
 
 from __future__ import annotations
 
@@ -59,9 +59,9 @@ class Error:
         rmse: root mean square error, with the reference's own variance subtracted.
         rmse_error: one standard error upwards, from the spread of the squared errors over the images; it has no confidence level.
         reference: root mean square standard error of the reference.
-        sampling: root mean square of the estimator's own standard errors; None where it gives none.
+        sampling: root mean square of the estimator's own standard errors; None without them.
         worst: the sample with the largest difference.
-        worst_value, worst_reference: its two values.
+        worst_value, worst_reference: its value and its reference.
     """
 
     bias: float
@@ -80,7 +80,7 @@ class Coverage:
     """Number of intervals that cover the reference, taking its own uncertainty into account (:func:`covers`).
 
     Attributes:
-        held, total: number of intervals that do, and of all.
+        held, total: number of intervals that cover the reference, and of all intervals.
         lower, upper: 95 % Clopper-Pearson interval of the share.
     """
 
@@ -102,7 +102,7 @@ class ReferenceComparison(Document):
     Attributes:
         estimator, at, quantity: what was compared.
         images: number of images compared.
-        touched: of them, those for which some of the reference's copies kept the class and some did not.
+        touched: number of these for which some of the reference's copies kept the class and some did not.
         mean, reference_mean: over the images; the mean is in the units of the quantity.
         error: None where the quantity is not p_robust.
         rank: Spearman's rank correlation with the reference, +1 where the more robust of two images always has the better value;
@@ -110,7 +110,7 @@ class ReferenceComparison(Document):
         coverage: None without intervals, or where the quantity is another.
         forwards, backwards, seconds: per image, on average.
         kind: the estimator's name in the registry, as opposed to its label in the spec.
-        exact: whether every value is known without error: the noise does the same to an image every time.
+        exact: whether every value is exact: the noise does the same to an image every time.
     """
 
     estimator: str
@@ -168,8 +168,8 @@ def compare(rows: Sequence[Row], truths: Sequence[Truth], quantity: Quantity, se
 def root_mean_square(squares: ArrayLike, correction: float) -> tuple[float, float | None]:
     """m = sqrt(mean(squares) - correction), at least 0, and sqrt(m^2 + s) - m, s the standard error of the mean square.
 
-    The reference errs independently of what is compared with it, so mean((value - reference)^2) is too large by the reference's mean
-    variance on average: that is the correction, p (1 - p) / (draws - 1) averaged over the images.
+    The reference errs independently of the values, so mean((value - reference)^2) is too large by the reference's mean variance on average:
+    the correction, p (1 - p) / (draws - 1) averaged over the images.
 
     The error is one standard error (for m^2 >> s it is s / (2 m), the delta method), not an interval: if a few images carry most
     of the error and are not in the sample, the squares do not show it. In simulations the interval of 1.96 s about
@@ -190,7 +190,7 @@ def root_mean_square(squares: ArrayLike, correction: float) -> tuple[float, floa
 
 
 def covers(value: float, interval: tuple[float, float], reference: float, uncertainty: tuple[float, float]) -> bool:
-    """Whether an interval agrees with a reference that has an interval itself.
+    """Whether an interval agrees with a reference that has an interval, too.
 
     The difference of the two has the half width sqrt(estimator's^2 + reference's^2), each on the side that faces the other, and the
     two agree if its interval contains zero. For a reference without error this is lower <= reference <= upper. Requiring the reference's

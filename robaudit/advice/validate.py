@@ -34,7 +34,7 @@ IMAGES, DRAWS = 50, 10_000
 """Images, and draws of the reference."""
 
 STREAM = "reference"
-"""Noise stream of the reference, from which no run draws."""
+"""The noise stream of the reference, which no run uses."""
 
 FEWEST_DRAWS, MOST_DRAWS = 256, 10**6
 """Draws of the reference under a budget."""
@@ -47,7 +47,7 @@ class Validation:
     """The estimators of a spec compared with the reference.
 
     Attributes:
-        info: what was computed, and on what, as in run.json.
+        info: the computation and its inputs, as in run.json.
         draws: of the reference, per image and noise level.
         rows: by (sample id, noise level, name of the result).
         truths: the reference by (sample id, noise level).
@@ -66,20 +66,20 @@ class Validation:
 
     def at(self, level: NoiseLevel) -> list[ReferenceComparison]:
         """The comparisons at one noise level."""
-        return [one for one in self.comparisons if one.at == level]
+        return [comparison for comparison in self.comparisons if comparison.at == level]
 
     @property
     def levels(self) -> list[NoiseLevel]:
         """The noise levels, in order."""
-        return list(dict.fromkeys(one.at for one in self.comparisons))
+        return list(dict.fromkeys(comparison.at for comparison in self.comparisons))
 
     def verdicts(self) -> list[dict[str, Any]]:
-        """For each noise level, a verdict on every estimator, what to use, and what limits the comparison."""
+        """For each noise level, a verdict on every estimator, advice, and the limits of the comparison."""
         by_level = []
         for at in self.levels:
             group = self.at(at)
             known = [truth.value for (_, level), truth in self.truths.items() if level == at]
-            verdicts = {one.estimator: verdict(one) for one in group}
+            verdicts = {comparison.estimator: verdict(comparison) for comparison in group}
             by_level.append({**at.document(), "verdicts": verdicts, "advice": advice(group), "remarks": remarks(group, known)})
         return by_level
 
@@ -97,20 +97,20 @@ def validate(
     listener: Listener | None = None,
     command: str | None = None,
 ) -> Validation:
-    """Run every estimator of a spec, and Monte Carlo with noise of its own, on a random subset of its samples, and compare.
+    """Compare every estimator of a spec with Monte Carlo on independent noise, on a random subset of the spec's samples.
 
-    The subset is drawn with the run's seed from the samples that the spec chooses. The estimators get the noise that they would get in a
-    run; the reference gets the named stream "reference" of the same seed, which no run draws from.
+    The run's seed draws the subset from the samples that the spec chooses. The estimators get the noise that they would get in a run; the
+    reference gets the named stream "reference" of the same seed, which no run uses.
 
     Args:
         spec: what to validate.
-        images: how many; all, if there are fewer.
+        images: number of images; all, if there are fewer.
         draws: of the reference, per image and noise level.
         budget: seconds for the estimators and the reference, with as many draws as they leave time for (at least 256); loading
-            does not count. A note says by how much it was overrun.
+            does not count. A note says by how much they overrun it.
         trust: allow Python code that the spec names.
         on_error: at an unusable sample: stop, or leave it out.
-        model, dataset: in place of those the spec names.
+        model, dataset: in place of the spec's.
         listener: receives notes, warnings and progress.
         command: the command line as the user typed it.
 
@@ -130,14 +130,14 @@ def validate(
         started, alone = time.perf_counter(), 0.0
         listener.note(f"the estimators on {len(subset)} of {len(whole)} images")
         computed = compute(ready, ready.engine, subset, ready.tasks, listener, on_error=on_error)
-        kept = _without(subset, {skip.sample_id for skip in computed.skipped})
+        usable = _without(subset, {skip.sample_id for skip in computed.skipped})
         if not computed.rows:
             raise NothingLeftError(whole.where, "every sample was skipped", f"the first: {computed.skipped[0].reason}")
         if budget is not None:
             alone = time.perf_counter() - started
-            draws = draws_within(ready, kept, budget - alone)
+            draws = draws_within(ready, usable, budget - alone)
         listener.note(f"the reference: mc with {draws:,} draws of its own noise")
-        truths, seconds = measure(ready, kept, draws, listener)
+        truths, seconds = measure(ready, usable, draws, listener)
         if budget is not None and (spent := time.perf_counter() - started) > _OVERRUN * budget:
             parts = f"the estimators {alone:.2g} s, the reference with {draws:,} draws {spent - alone:.2g} s"
             listener.note(f"--budget: it took {spent:.2g} s, not {budget:.2g} s: {parts}")
@@ -157,8 +157,8 @@ def validate(
     )
 
 
-def _without(samples: Selected, gone: set[str]) -> Selected:
-    return Selected(samples, [i for i in range(len(samples)) if samples.sample_id(i) not in gone]) if gone else samples
+def _without(samples: Selected, skipped: set[str]) -> Selected:
+    return Selected(samples, [i for i in range(len(samples)) if samples.sample_id(i) not in skipped]) if skipped else samples
 
 
 def _comparisons(ready: PreparedAudit, computed: Computed, truths: Truths) -> list[ReferenceComparison]:

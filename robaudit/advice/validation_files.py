@@ -1,4 +1,4 @@
-"""The folder of a validation: its files."""
+"""The files of a validation, and their folder."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from robaudit.store.folder import in_runs
 from robaudit.store.serialise import SCHEMA_VERSION, table_csv
 
 _ROWS, SUMMARY = "validation.csv", "validation.json"
-"""Written last: where it is, the validation is complete."""
+"""Written last: its presence means that the validation is complete."""
 _OURS = {_ROWS, SUMMARY, *(f"{name}.{suffix}" for name in ("scatter", "errors") for suffix in ("png", "svg"))}
 _COLUMNS = (
     "sample_id", "label", "predicted", "noise", "level_name", "level", "estimator", "quantity", "value", "lower", "upper", "std_error",
@@ -29,7 +29,7 @@ def default_out(spec: AuditSpec) -> Path:
 
 
 def check_folder(path: Path) -> None:
-    """Refuse a folder that holds anything but an earlier validation, before anything expensive is computed.
+    """Refuse a folder that holds anything but an earlier validation, before any expensive computation.
 
     Raises:
         RunError: it is a file, cannot be read, or holds something else.
@@ -46,9 +46,9 @@ def write(path: Path, validation: Validation, pictures: Mapping[str, Callable[[]
     """Write the files of a validation, validation.json last, in place of the files of an earlier one.
 
     Args:
-        path: the folder; made if it does not exist.
+        path: the folder; created if it does not exist.
         validation: the validation.
-        pictures: functions that make further files, by name.
+        pictures: functions that return the content of further files, by name.
 
     Returns:
         The names of the files.
@@ -59,7 +59,7 @@ def write(path: Path, validation: Validation, pictures: Mapping[str, Callable[[]
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise RunError(str(path), f"cannot be made: {error.strerror or error}", "choose another --out") from error
+        raise RunError(str(path), f"cannot be created: {error.strerror or error}", "choose another --out") from error
     check_folder(path)
     for name in _OURS:
         (path / name).unlink(missing_ok=True)

@@ -1,9 +1,9 @@
-"""Verdicts on estimators compared with the reference, and advice on which one to use.
+"""Verdicts on estimators compared with the reference, and advice on which to use.
 
 The rules, in this order. CLOSE, USABLE: an RMSE of at most .01, .03. Biased: a mean difference of at least .01 that is beyond two of its
-standard errors. Sampling error: the stated standard errors explain at least 70 % of the RMSE; none: at most half. Intervals are called
-too narrow when the whole 95 % interval of their coverage is below 90 %. No verdict: fewer than 10 images; and, unless it is biased, where
-the reference errs more than the estimator seems to (and by more than .005), or an estimator agrees on images that noise does not affect.
+standard errors. Sampling error: the stated standard errors explain at least 70 % of the RMSE; none: at most half. Intervals are called too
+narrow when the whole 95 % interval of their coverage is below 90 %. No verdict: fewer than 10 images; and, for an unbiased estimator, where
+the reference errs more than the estimator seems to (and by more than .005), or where both agree on images that noise does not affect.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _OPEN = 0.001, 0.999
 
 
 class Grade(StrEnum):
-    """The use that an estimator's values are good enough for, by their RMSE."""
+    """The grade of an estimator's values, by their RMSE."""
 
     CLOSE = "accurate"
     USABLE = "accurate for means"
@@ -33,20 +33,20 @@ class Grade(StrEnum):
     EXACT = "exact"
 
 
-def grade(one: ReferenceComparison) -> Grade:
+def grade(comparison: ReferenceComparison) -> Grade:
     """The grade by RMSE, for a probability of robustness on at least 10 images and a reference that is fine enough."""
-    if one.error is None:
+    if comparison.error is None:
         return Grade.OTHER
-    if one.exact:
+    if comparison.exact:
         return Grade.EXACT
-    if one.images < FEWEST_IMAGES:
+    if comparison.images < FEWEST_IMAGES:
         return Grade.UNKNOWN
-    if not biased(one.error):
-        if _coarse(one.error):
+    if not biased(comparison.error):
+        if _coarse(comparison.error):
             return Grade.COARSE
-        if not one.touched and one.error.rmse <= USABLE:
+        if not comparison.touched and comparison.error.rmse <= USABLE:
             return Grade.UNAFFECTED
-    return Grade.CLOSE if one.error.rmse <= CLOSE else Grade.USABLE if one.error.rmse <= USABLE else Grade.OFF
+    return Grade.CLOSE if comparison.error.rmse <= CLOSE else Grade.USABLE if comparison.error.rmse <= USABLE else Grade.OFF
 
 
 def _coarse(error: Error) -> bool:
@@ -58,28 +58,28 @@ def biased(error: Error) -> bool:
     return abs(error.bias) >= _BIASED and error.bias_error is not None and abs(error.bias) > 2 * error.bias_error
 
 
-def verdict(one: ReferenceComparison) -> str:
-    """One line about one estimator at one noise level."""
-    rank = "unknown" if one.rank is None else short(one.rank)
-    if one.error is None:
-        return f"estimates {one.quantity}, not {P_ROBUST.name}: only its order is compared (rank correlation {rank})"
-    graded = grade(one)
+def verdict(comparison: ReferenceComparison) -> str:
+    """The verdict on an estimator at a noise level, on one line."""
+    rank = "unknown" if comparison.rank is None else short(comparison.rank)
+    if comparison.error is None:
+        return f"estimates {comparison.quantity}, not {P_ROBUST.name}: only its order is compared (rank correlation {rank})"
+    graded = grade(comparison)
     if graded is Grade.EXACT:
-        return "is exact: this noise does the same to an image every time, and one copy tells everything"
+        return "is exact: this noise does the same to an image every time, and a single copy is enough"
     if graded is Grade.UNKNOWN:
-        return f"{one.images} images are too few for a verdict (at least {FEWEST_IMAGES})"
+        return f"{comparison.images} images are too few for a verdict (at least {FEWEST_IMAGES})"
     if graded is Grade.UNAFFECTED:
         return "no verdict: the noise affects none of these images, so there is nothing to compare"
-    parts = [_how_far(one, one.error, graded), *_why(one.error, graded)]
-    if one.coverage is not None and one.coverage.total >= FEWEST_IMAGES and one.coverage.upper < _NARROW:
-        parts.append(f"its intervals are too narrow: coverage {one.coverage.share:.0%}")
+    parts = [_how_far(comparison, comparison.error, graded), *_why(comparison.error, graded)]
+    if comparison.coverage is not None and comparison.coverage.total >= FEWEST_IMAGES and comparison.coverage.upper < _NARROW:
+        parts.append(f"its intervals are too narrow: coverage {comparison.coverage.share:.0%}")
     return "; ".join(parts)
 
 
-def _how_far(one: ReferenceComparison, error: Error, graded: Grade) -> str:
+def _how_far(comparison: ReferenceComparison, error: Error, graded: Grade) -> str:
     if biased(error):
         side = "overestimates" if error.bias > 0 else "underestimates"
-        ranks = "; its ranking of the images holds" if one.rank is not None and one.rank >= _RANKED else ""
+        ranks = "; its ranking of the images holds" if comparison.rank is not None and comparison.rank >= _RANKED else ""
         return f"is biased: {side} by {short(abs(error.bias))} on average{ranks}"
     if graded is Grade.COARSE:
         return "no verdict: the reference is too coarse"
@@ -101,57 +101,59 @@ def _why(error: Error, graded: Grade) -> list[str]:
 
 
 def advice(group: Sequence[ReferenceComparison]) -> list[str]:
-    """What to use at one noise level, and what not: the cheapest estimator that is close, else the cheapest usable one.
+    """Advice on which estimators to use at one noise level: the cheapest that is close, else the cheapest that is usable.
 
     Args:
         group: all estimators at that noise level.
     """
-    judged = [one for one in group if grade(one) in (Grade.CLOSE, Grade.USABLE, Grade.OFF)]
+    judged = [comparison for comparison in group if grade(comparison) in (Grade.CLOSE, Grade.USABLE, Grade.OFF)]
     if not judged:
         return []
-    honest = [one for one in judged if one.error is not None and not biased(one.error)]
-    good = [one for one in honest if grade(one) is Grade.CLOSE] or [one for one in honest if grade(one) is Grade.USABLE]
-    best = min(good, key=lambda one: one.seconds) if good else None
-    tried = any(one.kind == "mc" for one in group)
+    unbiased = [comparison for comparison in judged if comparison.error is not None and not biased(comparison.error)]
+    good = [comparison for comparison in unbiased if grade(comparison) is Grade.CLOSE] or [
+        comparison for comparison in unbiased if grade(comparison) is Grade.USABLE
+    ]
+    best = min(good, key=lambda comparison: comparison.seconds) if good else None
+    tried = any(comparison.kind == "mc" for comparison in group)
     use = f"use {best.estimator}" if best else "use mc with more draws" if tried else "use mc"
-    lines = [f"{one.estimator} {off}: {use}" for one in judged if one is not best and (off := _off(one))]
+    lines = [f"{comparison.estimator} {off}: {use}" for comparison in judged if comparison is not best and (off := _off(comparison))]
     if best is not None and best.error is not None:
         lines.append(
             f"{use}: RMSE {short(best.error.rmse)}, the cheapest that is {grade(best).value} ({milliseconds(best.seconds)} per image)"
         )
-        cheap = [one for one in honest if grade(one) is Grade.USABLE and one.seconds < best.seconds / 2]
+        cheap = [comparison for comparison in unbiased if grade(comparison) is Grade.USABLE and comparison.seconds < best.seconds / 2]
         if grade(best) is Grade.CLOSE and cheap:
-            other = min(cheap, key=lambda one: one.seconds)
+            other = min(cheap, key=lambda comparison: comparison.seconds)
             lines.append(f"for means and rankings {other.estimator} will do ({milliseconds(other.seconds)} per image)")
     elif not lines:
         lines.append(f"none is within {short(USABLE)} (RMSE): {use}")
     return lines
 
 
-def _off(one: ReferenceComparison) -> str:
-    if one.error is None:
+def _off(comparison: ReferenceComparison) -> str:
+    if comparison.error is None:
         return ""
-    if biased(one.error):
-        return f"is biased by {signed(one.error.bias)}"
-    return f"has an RMSE of {short(one.error.rmse)} per image" if grade(one) is Grade.OFF else ""
+    if biased(comparison.error):
+        return f"is biased by {signed(comparison.error.bias)}"
+    return f"has an RMSE of {short(comparison.error.rmse)} per image" if grade(comparison) is Grade.OFF else ""
 
 
 def remarks(group: Sequence[ReferenceComparison], truths: Sequence[float]) -> list[str]:
-    """What limits the comparison at one noise level: a reference that is too coarse, or images that noise hardly affects.
+    """Limits of the comparison at one noise level: a reference that is too coarse, or images that noise hardly affects.
 
     Args:
         group: all estimators at that noise level.
         truths: the reference of each image.
     """
-    if group and all(one.exact for one in group):
+    if group and all(comparison.exact for comparison in group):
         return []
     limits = []
-    coarse = [one for one in group if one.error is not None and _coarse(one.error)]
+    coarse = [comparison for comparison in group if comparison.error is not None and _coarse(comparison.error)]
     if coarse and coarse[0].error is not None:
-        names, error = ", ".join(one.estimator for one in coarse), coarse[0].error.reference
+        names, error = ", ".join(comparison.estimator for comparison in coarse), coarse[0].error.reference
         limits.append(f"the standard error of the reference is {short(error)}: too coarse to judge {names}; give it more draws")
     undecided = sum(_OPEN[0] < p < _OPEN[1] for p in truths)
-    if not any(one.touched for one in group):
+    if not any(comparison.touched for comparison in group):
         limits.append(f"the noise affects none of the {len(truths)} images: stronger noise or more images would tell more")
     elif undecided < max(3, len(truths) / 20):
         limits.append(f"this noise affects only {undecided} of {len(truths)} images: stronger noise or more images would tell more")

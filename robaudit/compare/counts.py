@@ -17,21 +17,21 @@ def sample_ends(group: Group, tail: float | None = None) -> tuple[Floats, Floats
 
     Args:
         group: the pairs.
-        tail: the chance that an interval misses on a given side; None: the chance of the rows' own 95 % intervals.
+        tail: the chance that an interval misses on a given side; None: as for the rows' own 95 % intervals.
     """
     change, sides = group.changes, (group.base, group.new)
     (low, high), (new_low, new_high) = (side.restated(tail) for side in sides)
     below, above = (group.new.values - new_low, high - group.base.values), (new_high - group.new.values, group.base.values - low)
     join = np.add if group.adds else np.hypot
     lower, upper = change - join(*below), change + join(*above)
-    if (some := group.draws > 0).any():
+    if (paired := group.draws > 0).any():
         confidence = 1.0 - 2.0 * (TAIL if tail is None else tail)
-        lower[some], upper[some] = group.difference(group.shared[some], confidence)
+        lower[paired], upper[paired] = group.difference(group.shared[paired], confidence)
     return lower, upper
 
 
 def counted(group: Group, below: float, confidence: float, *, same_model: bool) -> Counts:
-    """Bounds on how many samples are truly worse, or truly newly flagged, given that each was measured with an error.
+    """Bounds on the number of samples that are truly worse, or truly newly flagged, despite measurement errors.
 
     Of n samples whose intervals each miss on one side with a chance of g, about g n appear worse even if none is. The bounds
     (:func:`robaudit.stats.intervals.least_shown`) allow for that.
@@ -40,7 +40,7 @@ def counted(group: Group, below: float, confidence: float, *, same_model: bool) 
         group: at least one pair.
         below: the threshold of flagged samples.
         confidence: of the bounds.
-        same_model: then no sample is truly worse or newly flagged, unless the runs prove that the models differ.
+        same_model: whether both runs have the same model: then no sample is truly worse or newly flagged, unless the runs prove otherwise.
     """
     if np.isnan(group.base.ends[0]).any() or np.isnan(group.new.ends[0]).any():
         return Counts(None, None, None)
@@ -58,7 +58,7 @@ def counted(group: Group, below: float, confidence: float, *, same_model: bool) 
         return Limits(least, size - least_shown(*no, size, tail_of_no, alpha), _BY_COUNTS)
 
     def share(shown: Shown) -> float:
-        usual, strictly = (int(of.sum()) for of in shown)
+        usual, strictly = (int(mask.sum()) for mask in shown)
         each = 1.0 - (1.0 - confidence) / 2.0
         return max(least_share(usual, size, tail, each), least_share(strictly, size, 2.0 * strict, each))
 
@@ -70,7 +70,7 @@ def counted(group: Group, below: float, confidence: float, *, same_model: bool) 
 
 
 Shown = tuple[Mask, Mask]
-"""Samples shown to be of a kind: by their own 95 % intervals, and by intervals that hold for all samples at once (n,)."""
+"""Masks of the samples shown to be of a kind: by their own 95 % intervals, and by intervals that hold for all samples at once (n,)."""
 
 
 def _tails(group: Group) -> list[float]:
@@ -79,13 +79,13 @@ def _tails(group: Group) -> list[float]:
 
 
 def _worse(group: Group, tail: float | None) -> tuple[Mask, Mask]:
-    """The samples that are worse, and that are not."""
+    """The samples that are worse, and those that are not."""
     lower, upper = sample_ends(group, tail)
     return (upper < 0, lower >= 0) if group.sign > 0 else (lower > 0, upper <= 0)
 
 
 def _flagged(group: Group, below: float, tail: float | None) -> tuple[Mask, Mask]:
-    """The samples that are newly flagged, and that are not."""
+    """The samples that are newly flagged, and those that are not."""
     edge, ends = group.sign * below, [side.restated(tail) for side in (group.base, group.new)]
     (worst, best), (new_worst, new_best) = ends if group.sign > 0 else [(-upper, -lower) for lower, upper in ends]
     return (worst >= edge) & (new_best < edge), (best < edge) | (new_worst >= edge)

@@ -1,8 +1,7 @@
 """Differences between two runs: of means, of classes, sample by sample, and counts of samples that changed.
 
-The measurement error of a difference is computed from draws that both runs share, where there are any (:func:`paired_difference`),
-else from the interval of each run (:func:`unpaired_difference`). Intervals of one run's means are in
-:mod:`robaudit.stats.intervals`.
+The measurement error of a difference comes from draws that both runs share, where there are any (:func:`paired_difference`), else from the
+interval of each run (:func:`unpaired_difference`). Intervals of the means of a single run are in :mod:`robaudit.stats.intervals`.
 """
 
 from __future__ import annotations
@@ -64,15 +63,15 @@ def compare(
     Args:
         base, new: finished runs; to be paired by draws, read with their bits (``read_run(path, kept=True)``).
         estimators, levels: only these; all that both have by default.
-        below: the threshold of flagged samples; the usual one of the quantity by default.
+        below: the threshold of flagged samples; the quantity's usual threshold by default.
         confidence: of the intervals; single samples have 95 % intervals.
 
     Raises:
-        RunError: they differ in the noise, have no sample or no results in common, or one estimator gives different quantities.
-        NothingLeftError: a group without a pair of finite values.
+        RunError: they differ in the noise, have no sample or no results in common, or an estimator has different quantities.
+        NothingLeftError: a group has no pair of finite values.
     """
     matching = match(base, new)
-    made: dict[tuple[str, NoiseLevel], Pairs] = {}
+    builders: dict[tuple[str, NoiseLevel], Pairs] = {}
     correct: list[tuple[bool, bool]] = []
     samples = 0
     for of_sample in pairs(base, new, matching):
@@ -81,17 +80,19 @@ def compare(
             correct.append((of_sample[0][0].correct, of_sample[0][1].correct))
         for pair in of_sample:
             key = pair[1].estimator, pair[1].at
-            if key not in made:
-                made[key] = _pairs(base, new, pair, matching)
-            made[key].add(pair)
+            if key not in builders:
+                builders[key] = _pairs(base, new, pair, matching)
+            builders[key].add(pair)
     where = f"{base.path} and {new.path}"
     if not samples:
         if matching.other_images:
             raise other_images(base, new, matching.other_images[0])
         raise RunError(where, "have no sample in common", "compare runs on the same data, prepared alike")
-    if not made:
+    if not builders:
         raise RunError(where, "have no estimator at a noise level in common", "compare runs with the same estimators and levels")
-    groups = {key: one.group([row for row in matching.lost if (row.estimator, row.at) == key], where) for key, one in made.items()}
+    groups = {
+        key: builder.group([row for row in matching.lost if (row.estimator, row.at) == key], where) for key, builder in builders.items()
+    }
     chosen = new.chosen(groups, estimators, levels)
     _warn(matching)
     names = new.class_names or base.class_names
@@ -113,7 +114,7 @@ def _pairs(base: Run, new: Run, pair: Pair, matching: Matching) -> Pairs:
 
 
 def _clean(correct: Sequence[tuple[bool, bool]], matching: Matching, confidence: float) -> Difference | None:
-    """Exact for these images; for the population, from those that only one model classifies correctly (McNemar's test)."""
+    """The change in accuracy: exact for these images; for the population by McNemar's test, from images that only one model gets right."""
     if not correct:
         return None
     table = np.array(correct)
@@ -132,7 +133,7 @@ def _warn(matching: Matching) -> None:
     skipped = set(matching.skipped)
     for ids, which in (
         (matching.skipped, "skipped by the new run"),
-        ([one for one in matching.only_base if one not in skipped], "only in the base run"),
+        ([sample_id for sample_id in matching.only_base if sample_id not in skipped], "only in the base run"),
         (matching.only_new, "only in the new run"),
         (matching.other_images, "another image in each run, and left out"),
     ):
@@ -153,7 +154,7 @@ def compared(group: Group, matching: Matching, names: Sequence[str] | None, belo
         group: at least one pair.
         matching: how the runs match; if the model is the same and no draw differs, the difference is exactly 0.
         names: of the classes.
-        below: the threshold of flagged samples; None: the usual one.
+        below: the threshold of flagged samples; None: the usual threshold.
         confidence: of the intervals.
     """
     if below is None:
@@ -198,20 +199,20 @@ def compared(group: Group, matching: Matching, names: Sequence[str] | None, belo
     )
 
 
-def _mean(group: Group, of: Mask, same: bool, confidence: float) -> Difference:
-    base, new = float(group.base.values[of].mean()), float(group.new.values[of].mean())
+def _mean(group: Group, mask: Mask, same: bool, confidence: float) -> Difference:
+    base, new = float(group.base.values[mask].mean()), float(group.new.values[mask].mean())
     if same:
         return Difference(base, new, 0.0, _SAME, _SAME)
-    value = float(group.changes[of].mean())
-    return Difference(base, new, value, _measured(group, of, confidence), _population(group, of, confidence))
+    value = float(group.changes[mask].mean())
+    return Difference(base, new, value, _measured(group, mask, confidence), _population(group, mask, confidence))
 
 
-def _measured(group: Group, of: Mask, confidence: float) -> Limits | None:
+def _measured(group: Group, mask: Mask, confidence: float) -> Limits | None:
     """The interval for the measurement of these images: from pooled discordant draws, or from the two means' intervals."""
     if group.paired:
-        return group.paired_limits(of, confidence)
+        return group.paired_limits(mask, confidence)
     (base, before), (new, now) = (
-        (side.values[of].mean(), _mean_limits(side.take(of), group, confidence)) for side in (group.base, group.new)
+        (side.values[mask].mean(), _mean_limits(side.take(mask), group, confidence)) for side in (group.base, group.new)
     )
     if before is None or now is None:
         return None
@@ -226,13 +227,13 @@ def _mean_limits(side: Columns, group: Group, confidence: float) -> Limits | Non
     return Limits(*opened(images, measured_mean(images, confidence)), images.method)
 
 
-def _population(group: Group, of: Mask, confidence: float) -> Limits:
-    """The interval for the choice of the images: :func:`robaudit.stats.intervals.population_mean` of the samples' differences. Where
-    their range is unbounded it is Student's t, which trusts that no rare image carries the difference: one in a million may have changed
-    by any amount. No gate rests on that."""
+def _population(group: Group, mask: Mask, confidence: float) -> Limits:
+    """The interval for the population: :func:`robaudit.stats.intervals.population_mean` of the samples' differences. Where their range is
+    unbounded it is Student's t, which trusts that no rare image carries the difference: one in a million may have changed by any amount. No
+    gate relies on that."""
     base, new, span = group.base, group.new, group.quantity.high - group.quantity.low
-    changes = group.changes[of]
-    lowers, uppers = new.ends[0][of] - base.ends[1][of], new.ends[1][of] - base.ends[0][of]
+    changes = group.changes[mask]
+    lowers, uppers = new.ends[0][mask] - base.ends[1][mask], new.ends[1][mask] - base.ends[0][mask]
     lowers, uppers = np.where(np.isnan(lowers), changes, lowers), np.where(np.isnan(uppers), changes, uppers)
     adaptive = base.adaptive or new.adaptive
     images = MeasuredImages(changes, lowers, uppers, -span, span, adaptive=adaptive)
@@ -242,7 +243,7 @@ def _population(group: Group, of: Mask, confidence: float) -> Limits:
 
 
 def _saved(group: Group) -> float | None:
-    """1 - Var[mean difference] / (Var[base mean] + Var[new mean]), of the measurement error."""
+    """1 - Var[mean difference] / (Var[base mean] + Var[new mean]), for the measurement error."""
     if not group.paired:
         return None
     draws, lost, won, half_lost, half_won = group.shared.T
@@ -254,29 +255,29 @@ def _saved(group: Group) -> float | None:
 
 
 def _noisy_accuracy(group: Group, same: bool, confidence: float) -> Difference | None:
-    of, sides = (group.base.label >= 0) & (group.new.label >= 0), (group.base, group.new)
-    if not of.any() or not all((side.share_draws[of] > 0).all() for side in sides):
+    labelled, sides = (group.base.label >= 0) & (group.new.label >= 0), (group.base, group.new)
+    if not labelled.any() or not all((side.share_draws[labelled] > 0).all() for side in sides):
         return None
-    shares = [side.hits[of] / side.label_draws[of] for side in sides]
+    shares = [side.hits[labelled] / side.label_draws[labelled] for side in sides]
     base, new = (float(share.mean()) for share in shares)
     if same:
         return Difference(base, new, 0.0, _SAME, _SAME)
     changes = shares[1] - shares[0]
     population = population_mean(MeasuredImages(changes, changes, changes, -1.0, 1.0), confidence)
-    return Difference(base, new, new - base, _noisy_measured(group, of, confidence), Limits(*population, "paired images"))
+    return Difference(base, new, new - base, _noisy_measured(group, labelled, confidence), Limits(*population, "paired images"))
 
 
-def _noisy_measured(group: Group, of: Mask, confidence: float) -> Limits | None:
+def _noisy_measured(group: Group, labelled: Mask, confidence: float) -> Limits | None:
     """The measurement interval of accuracy under noise. Where both models classify the image correctly, the draws that kept the class
     are the hits and can be paired; the other images cannot. The two parts are independent: their distances, weighted by their shares of
     the images, add in quadrature."""
-    right = of & (group.base.predicted == group.base.label) & (group.new.predicted == group.new.label)
-    paired = right if group.paired and group.cut is None else np.zeros_like(of)
+    right = labelled & (group.base.predicted == group.base.label) & (group.new.predicted == group.new.label)
+    paired = right if group.paired and group.cut is None else np.zeros_like(labelled)
     parts: list[tuple[float, float, Limits]] = []
     if paired.any():
         limits = replace(group.paired_limits(paired, confidence), method="paired draws")
-        parts.append((paired.sum() / of.sum(), float(group.changes[paired].mean()), limits))
-    rest = of & ~paired
+        parts.append((paired.sum() / labelled.sum(), float(group.changes[paired].mean()), limits))
+    rest = labelled & ~paired
     if rest.any():
         sides = []
         for side in (group.base, group.new):
@@ -286,24 +287,24 @@ def _noisy_measured(group: Group, of: Mask, confidence: float) -> Limits | None:
             shares = side.hits[rest] / draws
             images = MeasuredImages(shares, shares, shares, 0.0, 1.0, draws=number, split=antithetic(side.label_split[rest]))
             sides.append((float(shares.mean()), Limits(*measured_mean(images, confidence), images.method)))
-        parts.append((rest.sum() / of.sum(), sides[1][0] - sides[0][0], unpaired_difference(*sides, same_noise=group.same_noise)))
+        parts.append((rest.sum() / labelled.sum(), sides[1][0] - sides[0][0], unpaired_difference(*sides, same_noise=group.same_noise)))
     return joined(parts, "; ".join(ends.method for _, _, ends in parts))
 
 
 def _classes(group: Group, same: bool, names: Sequence[str] | None, confidence: float) -> tuple[ClassChange, ...]:
-    """By label where there are any, else by the base run's prediction; largest drop first. Bonferroni over the classes."""
+    """The changes by label, or by the base run's prediction without labels; largest drop first. Bonferroni over the classes."""
     indices = group.new.label if group.by_label else group.base.predicted
     present = [int(index) for index in np.unique(indices) if index >= 0]
     each = simultaneous(confidence, len(present))
     changes = []
     for index in present:
-        of = indices == index
-        changes.append(ClassChange(index, known_name(index, names), int(of.sum()), _mean(group, of, same, each)))
-    return tuple(sorted(changes, key=lambda one: group.sign * one.difference.value))
+        mask = indices == index
+        changes.append(ClassChange(index, known_name(index, names), int(mask.sum()), _mean(group, mask, same, each)))
+    return tuple(sorted(changes, key=lambda change: group.sign * change.difference.value))
 
 
 def _changed(group: Group, below: float, lower: Floats, upper: Floats, worse: Mask) -> tuple[SampleChange, ...]:
-    """Samples that are worse beyond their interval, newly flagged or fixed; worst first."""
+    """The samples that are worse beyond their interval, newly flagged or fixed; worst first."""
     sign = group.sign
     beyond = [sign * side.values < sign * below for side in (group.base, group.new)]
     # NaN compares as false: without an interval nothing is certain
@@ -313,11 +314,11 @@ def _changed(group: Group, below: float, lower: Floats, upper: Floats, worse: Ma
     certain = (newly & wholly_beyond[1] & wholly_within[0]) | (fixed & wholly_beyond[0] & wholly_within[1])
     places = np.flatnonzero(worse | newly | fixed)
     places = places[np.argsort(sign * group.changes[places], kind="stable")]
-    sure = Certainty.APPROXIMATE if group.approximate else Certainty.CONFIRMED
+    confirmed = Certainty.APPROXIMATE if group.approximate else Certainty.CONFIRMED
     changes = []
     for i in places.tolist():
         bounded = not math.isnan(lower[i])
-        certainty = sure if certain[i] or not (newly[i] or fixed[i]) else Certainty.LIKELY
+        certainty = confirmed if certain[i] or not (newly[i] or fixed[i]) else Certainty.LIKELY
         label = int(group.new.label[i])
         changes.append(
             SampleChange(
@@ -338,10 +339,10 @@ def _changed(group: Group, below: float, lower: Floats, upper: Floats, worse: Ma
 
 
 def unpaired_difference(base: tuple[float, Limits], new: tuple[float, Limits], *, same_noise: bool) -> Limits:
-    """The interval of new - base from the interval of each.
+    """The interval of new - base from the interval of each run.
 
-    Independent measurements: distances add in quadrature (MOVER). With the same noise the errors may be correlated with
-    either sign, so that the error of the difference is at most the sum of both: distances add, as they do for adaptive stopping.
+    Independent measurements: distances add in quadrature (MOVER). With the same noise the errors may be correlated with either sign, so the
+    error of the difference is at most the sum of both: distances add, as they do for adaptive stopping.
 
     Args:
         base, new: value and interval.

@@ -37,7 +37,7 @@ class Drop:
     Attributes:
         value: base - new, negated where lower is better.
         limits: the interval over the samples that have a difference; None where there is none.
-        images: number of those samples; ``unknown``: of further ones, whose drop may be anything up to ``span`` in either direction.
+        images: number of those samples; ``unknown``: number of further samples, with any drop up to ``span`` in either direction.
     """
 
     value: float
@@ -50,8 +50,8 @@ class Drop:
     def of(
         cls, difference: Difference, sign: float, population: bool, images: int, unknown: int, span: float, *, approximate: bool = False
     ) -> Drop:
-        """The drop of a difference; without limits where they leave out a bias (``approximate``), and endless ones for a population where
-        values have no bound: a rare image may have changed by any amount."""
+        """The drop of a difference; without limits where they leave out a bias (``approximate``), with infinite limits for a population of
+        unbounded values: a rare image may have changed by any amount."""
         limits = None if approximate else difference.population if population else difference.measured
         if limits is not None and population and not math.isfinite(span) and limits.method != Method.SAME_MODEL:
             limits = Limits(-math.inf, math.inf, "paired images: no bound on a difference")
@@ -60,7 +60,7 @@ class Drop:
         return cls(-sign * difference.value + 0.0, limits, images, unknown, span)
 
     def bounds(self, limits: Bounds | None = None) -> Bounds:
-        """The interval, unknown samples at both ends of the range; or that which other limits give."""
+        """The interval from :attr:`limits`, or from other limits, with unknown samples at both ends of the range."""
         lower, upper = limits or (self.limits.ends if self.limits else (-self.span, self.span))
         share = self.unknown / (self.images + self.unknown)
         return (lower * (1 - share) - self.span * share, upper * (1 - share) + self.span * share) if self.unknown else (lower, upper)
@@ -72,10 +72,10 @@ class Drop:
 
 
 def decide(comparison: Comparison, gates: Sequence[Gate], *, population: bool = False, point: bool = False) -> tuple[Decision, ...]:
-    """Decide the gates, each on its interval.
+    """Decide the gates, each by its interval.
 
-    Samples without a difference, because a value is not a finite number or the new run skipped them, count at both ends of the range,
-    which widens the interval. Samples that one run was not to audit are not covered by the gates; the evidence names them.
+    Samples without a difference, because a value is not a finite number or the new run skipped them, count at both ends of the range, which
+    widens the interval. The gates do not cover samples that only one run was to audit; the evidence counts them.
 
     Args:
         comparison: of two runs.
@@ -86,7 +86,7 @@ def decide(comparison: Comparison, gates: Sequence[Gate], *, population: bool = 
     Raises:
         SpecError: a gate does not say which results it is about, is about a quantity without an interval, or has a threshold
             outside its range.
-        RunError: its quantity was not measured.
+        RunError: the quantity of a gate was not measured.
     """
     basis = Basis(comparison.groups[0].confidence, population, point)
     return tuple(_decision(gate, comparison, basis) for gate in gates)
@@ -114,7 +114,7 @@ def _decision(gate: Gate, comparison: Comparison, basis: Basis) -> Decision:
     if gate.quantity == "noisy_accuracy_drop":
         if group.noisy_accuracy is None:
             raise RunError(f"gate {str(gate)!r}", f"{group.key} has no votes for labels", "use mc with fixed samples, on data with labels")
-        labelled = sum(one.images for one in group.classes)  # where there are labels, they are the classes
+        labelled = sum(change.images for change in group.classes)  # where there are labels, they are the classes
         drop = Drop.of(group.noisy_accuracy, 1.0, basis.population, labelled, group.unknown_labelled, 1.0)
         return settle(gate, _measured([drop], draws, basis), basis, *remarks)
     if gate.quantity == "worst_class_drop":
@@ -128,7 +128,7 @@ def _drop(difference: Difference, group: GroupComparison, basis: Basis, images: 
 
 
 def _measured(drops: Sequence[Drop], draws: int, basis: Basis, classes: tuple[ClassPart, ...] = ()) -> Measured:
-    """The largest of some drops as a quantity to decide on; ``draws``: per image."""
+    """The largest drop as a quantity to decide on; ``draws``: per image."""
     first, known = drops[0], [drop.limits for drop in drops if drop.images]
     images, size = sum(drop.images for drop in drops), sum(drop.images + drop.unknown for drop in drops)
     if None in known:
@@ -139,15 +139,15 @@ def _measured(drops: Sequence[Drop], draws: int, basis: Basis, classes: tuple[Cl
         method = Method.EXACT
     if classes:
         method = f"{method}, simultaneous over {len(classes)} classes"
-    worst, at_best = ((max(low for low, _ in some), max(high for _, high in some)) for some in (ends, settled))
+    worst, at_best = ((max(low for low, _ in bounds), max(high for _, high in bounds)) for bounds in (ends, settled))
     return Measured(first.value, worst, method, images if basis.population else draws, at_best, classes, images=size)
 
 
 def _worst_class(gate: Gate, group: GroupComparison, basis: Basis, *remarks: str) -> Decision:
-    """A gate on the largest drop of a class, which is below a bound if the drop of every class is."""
+    """The decision on the largest drop of a class, which is below a bound if the drop of every class is."""
     unknown = {index: number for index, number in group.unknown.items() if index >= 0}
-    drops = [_drop(one.difference, group, basis, one.images, unknown.pop(one.index, 0)) for one in group.classes]
-    names = [(one.index, one.name) for one in group.classes] + [(index, None) for index in sorted(unknown)]
+    drops = [_drop(change.difference, group, basis, change.images, unknown.pop(change.index, 0)) for change in group.classes]
+    names = [(change.index, change.name) for change in group.classes] + [(index, None) for index in sorted(unknown)]
     drops += [Drop(math.nan, None, 0, unknown[index], group.span) for index in sorted(unknown)]
     parts = []
     for (index, name), drop in zip(names, drops, strict=True):
@@ -157,28 +157,28 @@ def _worst_class(gate: Gate, group: GroupComparison, basis: Basis, *remarks: str
 
 
 def _count(gate: Gate, group: GroupComparison, basis: Basis, *remarks: str) -> Decision:
-    """newly_flagged and share_worse: bounds on how many samples are (:func:`robaudit.compare.difference.counted`)."""
+    """The decision on newly_flagged or share_worse, by bounds on the number of samples (:func:`robaudit.compare.counts.counted`)."""
     flags = gate.quantity == "newly_flagged"
     ends = group.counts.newly_flagged if flags else group.counts.worse_population if basis.population else group.counts.worse
     size = group.images + group.not_finite + group.skipped
     if ends is None or group.approximate:
         value = float(group.flagged("newly flagged", *_SURE, Certainty.NO_INTERVAL)) if flags else group.declined / group.images
         return settle(gate, Measured(value, None, Method.NONE, images=size), basis, *remarks)
-    sure = group.flagged("newly flagged", *_SURE) if flags else group.worse
+    certain = group.flagged("newly flagged", *_SURE) if flags else group.worse
     likely = group.flagged("newly flagged", Certainty.LIKELY) if flags else 0
-    about = f"{sure} of {size} samples, each beyond its own 95 % interval" + (f", {likely} more {Certainty.LIKELY}" if likely else "")
-    value = min(max(float(sure) if flags else sure / size, ends.lower), ends.upper)
+    about = f"{certain} of {size} samples, each beyond its own 95 % interval" + (f", {likely} more {Certainty.LIKELY}" if likely else "")
+    value = min(max(float(certain) if flags else certain / size, ends.lower), ends.upper)
     stuck = "samples whose intervals contain the threshold leave it open"
     measured = Measured(value, ends.ends, ends.method, stuck=stuck, images=size)
     return settle(gate, measured, replace(basis, population=basis.population and not flags), about, *remarks)
 
 
 def _check_range(gate: Gate, span: float) -> None:
-    """Refuse a threshold outside the range of the quantity: it is a slip, such as 5 for 5 %.
+    """Refuse a threshold outside the range of the quantity: a slip, such as 5 for 5 %.
 
     Args:
         gate: on a quantity of a comparison.
-        span: the largest difference that two values can have; infinite where there is none.
+        span: the largest possible difference of two values; may be infinite.
 
     Raises:
         SpecError: it lies outside the range.
@@ -189,7 +189,7 @@ def _check_range(gate: Gate, span: float) -> None:
 
 
 def _group_of(gate: Gate, comparison: Comparison) -> GroupComparison:
-    """The group that a gate is about; one that it does not name must be the only one."""
+    """The group that a gate is about; the gate may leave out its name only if there is no other."""
     groups = {(group.key.estimator, group.key.at): group for group in comparison.groups}
     return groups[only_group(gate, matching_groups(gate, Run(Path(), {}, ()), groups, subject="the comparison"))]
 

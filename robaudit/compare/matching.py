@@ -1,4 +1,4 @@
-"""Samples that two runs share, and whether their results may be compared."""
+"""Matching of two runs: the samples that they share, and whether their results may be compared."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class Matching:
     Attributes:
         same_model: both have the same weights, loaded and run alike: the true difference is 0.
         same_noise: both gave each sample the same noise.
-        why_not: why they did not; "" if they did.
-        paired: labels of the same estimator in both: where their draws are recorded, they are numbered alike.
+        why_not: why the noise differs; "" if it is the same.
+        paired: labels of estimators that are the same in both runs: their recorded draws have the same order.
         warnings: remarks for the reader.
         only_base, only_new: ids of samples that only one run has.
-        skipped: those only in the base run that the new run should have audited, but skipped.
-        lost: the base run's rows of those.
+        skipped: ids of samples in the base run that the new run skipped.
+        lost: the base run's rows of skipped samples.
         skipped_besides: number of further samples that the new run skipped and the base run does not have.
         other_images: ids of samples whose image differs between the runs.
         other_labels: number of samples whose label differs between the runs.
@@ -57,12 +57,12 @@ class Matching:
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """The part of a run's spec that a comparison needs.
+    """The parts of a run's description that a comparison needs.
 
     Attributes:
         noises: the noises by label, each without its levels.
         estimators: labels and names of its estimators.
-        model: what identifies the model: checksum and format of the weights, the spec's model section without the path, the precision,
+        model: identity of the model: checksum and format of the weights, the spec's model section without the path, the precision,
             and, for the user's own code, which no checksum covers, the run's identity.
     """
 
@@ -84,10 +84,10 @@ def described(run: Run) -> Described:
 
 
 def check_same_noise(base: Run, new: Run) -> tuple[Described, Described]:
-    """The descriptions of two runs whose noises of the same name are the same.
+    """The descriptions of two runs, whose common noises must be the same.
 
     Raises:
-        RunError: a noise that both have is not the same.
+        RunError: a noise of the same label differs.
     """
     before, now = described(base), described(new)
     for label in before.noises.keys() & now.noises.keys():
@@ -97,10 +97,10 @@ def check_same_noise(base: Run, new: Run) -> tuple[Described, Described]:
 
 
 def check_same_images(base: Run, new: Run) -> None:
-    """Refuse two runs in which an id means two images, as far as both recorded digests of their pixels.
+    """Refuse two runs with different images under the same id, as far as both recorded digests of their pixels.
 
     Raises:
-        RunError: it does.
+        RunError: the images of an id differ.
     """
     before, now = image_digests(base), image_digests(new)
     for sample_id, digest in before.items():
@@ -109,16 +109,16 @@ def check_same_images(base: Run, new: Run) -> None:
 
 
 def other_images(base: Run, new: Run, sample_id: str) -> RunError:
-    """The refusal of two runs in which an id means two images."""
+    """The error for two runs with different images under the same id."""
     what = f"have different images under the same ids (the first: {sample_id!r})"
     return RunError(f"{base.path} and {new.path}", what, "compare runs on the same data, prepared alike")
 
 
 def match(base: Run, new: Run) -> Matching:
-    """Check that the runs may be compared, and find what can be paired.
+    """Check that the runs may be compared, and whether their draws can be paired.
 
     Raises:
-        RunError: they differ in a noise that both have.
+        RunError: a noise of the same label differs.
     """
     specs = check_same_noise(base, new)
     reasons = []
@@ -130,8 +130,8 @@ def match(base: Run, new: Run) -> Matching:
         reasons.append(f"noise on {devices[0]} differs from noise on {devices[1]}")
     warnings = [f"unpaired, as {' and '.join(reasons)}: the errors of both runs' noise draws add up"] if reasons else []
     before, now = _results(base), _results(new)
-    for which, one, other in (("base", before, now), ("new", now, before)):
-        alone = [f"{name} at {at}" for name, at in one if (name, at) not in other]
+    for which, own, other in (("base", before, now), ("new", now, before)):
+        alone = [f"{name} at {at}" for name, at in own if (name, at) not in other]
         if alone:
             warnings.append(f"only in the {which} run: {', '.join(alone[:_SHOWN])}{', ...' if len(alone) > _SHOWN else ''}")
     paired = frozenset(label for label, _ in specs[0].estimators & specs[1].estimators)
@@ -139,17 +139,17 @@ def match(base: Run, new: Run) -> Matching:
 
 
 def pairs(base: Run, new: Run, matching: Matching) -> Iterator[list[Pair]]:
-    """The pairs of rows of each sample that both runs have; what does not match is recorded in ``matching``.
+    """The pairs of rows of each sample that both runs have; ``matching`` records what does not match.
 
     Both runs are read in step: if they have the same order, few rows are in memory at a time.
     """
     images = [image_digests(run) for run in (base, new)]
     waiting: tuple[dict[str, list[Row]], dict[str, list[Row]]] = ({}, {})
     for samples in zip_longest(_samples(base), _samples(new)):
-        for side, one in enumerate(samples):
-            if one is None:
+        for side, sample in enumerate(samples):
+            if sample is None:
                 continue
-            sample_id, rows = one
+            sample_id, rows = sample
             partner = waiting[1 - side].pop(sample_id, None)
             if partner is None:
                 waiting[side][sample_id] = rows
@@ -173,10 +173,10 @@ class Common(NamedTuple):
     """The draws that two rows share.
 
     Attributes:
-        draws: their number; 0 where the rows do not record them.
+        draws: number of draws; 0 where the rows do not record them.
         lost, won: number of units that kept the class in the base run only, and in the new run only. A unit is a draw, or an antithetic
-            pair of draws, both of which did.
-        half_lost, half_won: number of pairs that kept it with one copy less in the new run, or more.
+            pair: then both copies did.
+        half_lost, half_won: number of pairs in which one copy less, and one copy more, kept the class in the new run.
         kept: draws of each run that kept the class; ``split``: of antithetic draws, the pairs that disagree, else NaN.
     """
 
@@ -190,7 +190,7 @@ class Common(NamedTuple):
 
 
 def common(base: Row, new: Row) -> Common:
-    """The common draws of two rows with the same noise: the first min(n) of both, because draw j is the same in each."""
+    """The common draws of two rows with the same noise: the first min(n) of both, because draw j is the same in both."""
     bits = bits_of(base), bits_of(new)
     if bits[0] is None or bits[1] is None or _split(base) != _split(new):
         return Common()
@@ -201,17 +201,17 @@ def common(base: Row, new: Row) -> Common:
         return Common(draws, int((before & ~now).sum()), int((now & ~before).sum()), kept=kept)
     apart = int((before[::2] != before[1::2]).sum()), int((now[::2] != now[1::2]).sum())
     change = (now.astype(np.int64) - before).reshape(-1, 2).sum(1)
-    lost, half_lost, half_won, won = (int((change == one).sum()) for one in (-2, -1, 1, 2))
+    lost, half_lost, half_won, won = (int((change == delta).sum()) for delta in (-2, -1, 1, 2))
     return Common(draws, lost, won, half_lost, half_won, kept, apart)
 
 
 def _split(row: Row) -> bool:
-    """Whether its draws come in antithetic pairs."""
+    """Whether the row's draws come in antithetic pairs."""
     return row.votes is not None and row.votes.split is not None
 
 
 def why_unpaired(base: Row, new: Row) -> str:
-    """Why two rows that saw the same noise cannot be paired draw by draw."""
+    """The reason why two rows with the same noise cannot be paired draw by draw."""
     for which, row in (("base", base), ("new", new)):
         if row.interval.kind is IntervalKind.CONFIDENCE_SEQUENCE:
             return f"the {which} run's images stopped adaptively"
@@ -223,7 +223,7 @@ def why_unpaired(base: Row, new: Row) -> str:
 
 
 def _results(run: Run) -> dict[tuple[str, NoiseLevel], None]:
-    """The results that a run has of each of its samples, taken from the first."""
+    """The results of each sample of a run, taken from its first sample."""
     return {(row.estimator, row.at): None for _, rows in islice(_samples(run), 1) for row in rows}
 
 

@@ -1,4 +1,4 @@
-"""The pairs of results of two runs: what each run says of a sample, and the noise draws that both share."""
+"""Pairs of results of two runs, with the noise draws that both share."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ class Group:
     Attributes:
         key, quantity: what was measured.
         ids: of the samples, in the order of the pairs (n,).
-        base, new: both runs, restricted to the draws that both share; values that are approximations are replaced by their votes.
-        shared: what both runs share of each sample (n, 5): draws, lost, won, half_lost, half_won, as in
+        base, new: the rows of both runs, restricted to the draws that both share; votes replace approximations.
+        shared: the common draws of each sample (n, 5): draws, lost, won, half_lost, half_won, as in
             :class:`robaudit.compare.matching.Common`.
         same_noise: whether both runs gave each sample the same noise.
         why: why draws are not paired, where both have the same noise.
-        cut: draws per image of the base run and of the new one, where one has more than are compared.
+        cut: draws per image of the base run and of the new run, where either has more than are compared.
         voted: whether values are shares of votes where the rows have approximations.
-        without: label and base prediction of the samples without a difference: those without a finite value in one of the runs, and those
-            of the base run that the new one skipped.
-        skipped: how many of these are skipped.
+        without: label and base prediction of the samples without a difference: without a finite value in either run, or skipped by the new
+            run.
+        skipped: number of skipped samples among these.
     """
 
     key: GroupKey
@@ -107,19 +107,20 @@ class Group:
             return antithetic_difference((half_lost, half_won), (lost, won), draws / 2.0, confidence)
         return paired_difference(lost, won, draws, confidence)
 
-    def paired_limits(self, of: Mask, confidence: float) -> Limits:
-        """The interval of the mean change of some samples from the draws that both runs share, pooled where there are equally many."""
+    def paired_limits(self, mask: Mask, confidence: float) -> Limits:
+        """The interval of the mean change of selected samples from the draws that both runs share, pooled over samples with the same
+        number."""
         parts = []
-        for draws in np.unique(self.draws[of]):
-            some = of & (self.draws == draws)
-            lower, upper = self.difference(self.shared[some].sum(0), confidence)
+        for draws in np.unique(self.draws[mask]):
+            same = mask & (self.draws == draws)
+            lower, upper = self.difference(self.shared[same].sum(0), confidence)
             limits = Limits(float(lower), float(upper), "paired draws:pooled")
-            parts.append((some.sum() / of.sum(), float(self.changes[some].mean()), limits))
+            parts.append((same.sum() / mask.sum(), float(self.changes[same].mean()), limits))
         return parts[0][-1] if len(parts) == 1 else joined(parts, "paired draws:pooled by number")
 
 
 class Pairs:
-    """The pairs of one estimator and noise level in the making."""
+    """Collects the pairs of one estimator and noise level."""
 
     def __init__(self, key: GroupKey, quantity: Quantity, matching: Matching) -> None:
         known = key.estimator in matching.paired
@@ -139,17 +140,17 @@ class Pairs:
         self._shared.extend((*shared[:5], *shared.kept, *shared.split))
 
     def group(self, lost: Iterable[Row], where: str) -> Group:
-        """All of them; ``lost``: rows of the base run whose samples the new run skipped.
+        """All pairs; ``lost``: the base run's rows of samples that the new run skipped.
 
         Raises:
             NothingLeftError: no pair has finite values.
         """
-        key, whole = self._key, [draft.columns() for draft in self._drafts]
-        voted, whole = any(one.approximated.any() for one in whole), [one.by_votes() for one in whole]
-        finite = np.isfinite(whole[0].values) & np.isfinite(whole[1].values)
+        key, runs = self._key, [draft.columns() for draft in self._drafts]
+        voted, runs = any(columns.approximated.any() for columns in runs), [columns.by_votes() for columns in runs]
+        finite = np.isfinite(runs[0].values) & np.isfinite(runs[1].values)
         if not finite.any():
             raise NothingLeftError(where, f"{key.estimator} at {key.at} has no finite value in both")
-        taken, table = [one.take(finite) for one in whole], np.frombuffer(self._shared, dtype=np.float64).reshape(-1, 9)[finite]
+        taken, table = [columns.take(finite) for columns in runs], np.frombuffer(self._shared, dtype=np.float64).reshape(-1, 9)[finite]
         draws, sides = table[:, 0].astype(np.int64), []
         for which, columns in enumerate(taken):
             cut = (draws > 0) & (draws < columns.draws)
@@ -157,7 +158,7 @@ class Pairs:
         longer = np.flatnonzero((draws > 0) & ((taken[0].draws > draws) | (taken[1].draws > draws)))[:1]
         cut_at = (int(taken[0].draws[longer[0]]), int(taken[1].draws[longer[0]])) if len(longer) else None
         skipped = [(NO_CLASS if row.label is None else row.label, row.predicted) for row in lost]
-        left_out = zip(whole[1].label[~finite].tolist(), whole[0].predicted[~finite].tolist(), strict=True)
+        left_out = zip(runs[1].label[~finite].tolist(), runs[0].predicted[~finite].tolist(), strict=True)
         return Group(
             key=key,
             quantity=self._quantity,
@@ -175,7 +176,7 @@ class Pairs:
 
 
 def joined(parts: Sequence[tuple[float, float, Limits]], method: str) -> Limits:
-    """The interval of a mean made of independent parts: share of the samples, change and interval of each (MOVER)."""
+    """The interval of a mean of independent parts: share of the samples, change and interval of each (MOVER)."""
     value = sum(share * change for share, change, _ in parts)
     below = math.hypot(*(share * (change - ends.lower) for share, change, ends in parts))
     above = math.hypot(*(share * (ends.upper - change) for share, change, ends in parts))

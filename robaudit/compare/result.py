@@ -30,7 +30,7 @@ class Limits(Document):
 
 @dataclass(frozen=True, slots=True)
 class Counts(Document):
-    """Bounds on the share of samples that are worse, and on the number of newly flagged ones; None without intervals."""
+    """Bounds on the share of samples that are worse, and on the number of newly flagged samples; None without intervals."""
 
     worse: Limits | None
     worse_population: Limits | None
@@ -39,7 +39,7 @@ class Counts(Document):
 
 @dataclass(frozen=True, slots=True)
 class Difference(Document):
-    """New minus base.
+    """A difference: new minus base.
 
     Attributes:
         base, new, value: both values and their difference.
@@ -73,10 +73,10 @@ class SampleChange(Document):
     """One sample.
 
     Attributes:
-        base, new, difference, lower, upper: the values, their difference and its own 95 % interval (None without).
+        base, new, difference, lower, upper: the values, their difference and its 95 % interval (None without).
         flagged: newly flagged, fixed, or neither ("").
-        certainty: "confirmed": both intervals lie entirely on their side of the threshold; "approximate": the same for intervals that
-            cover sampling only; "likely": one of them contains the threshold.
+        certainty: "confirmed": both intervals lie entirely on their side of the threshold; "approximate": the same for intervals that cover
+            sampling only; "likely": either contains the threshold.
     """
 
     id: str
@@ -109,19 +109,19 @@ class GroupComparison(Document):
 
     Attributes:
         key, unit, higher_is_better: what was measured.
-        images: pairs of results; ``not_finite``: pairs left out; ``skipped``: samples of the base run that the new one skipped.
-        unknown: the last two by class, -1 for no class; ``unknown_labelled``: those with a label.
-        span: the largest difference that two values can have.
-        why: why the runs are unpaired; "" if they are not.
-        cut: draws per image of both runs, where only the first draws of one are compared.
+        images: pairs of results; ``not_finite``: pairs left out; ``skipped``: samples of the base run that the new run skipped.
+        unknown: number of samples left out or skipped by class, -1 for no class; ``unknown_labelled``: of these, samples with a label.
+        span: the largest possible difference of two values.
+        why: why the runs are unpaired; "" if they are paired.
+        cut: draws per image of both runs, where only the first draws of either are compared.
         counts: bounds on how many samples are truly worse and truly newly flagged.
-        draws: per image, where the runs are paired on equally many of each.
-        how: how the measurement error of the difference was determined.
+        draws: per image, where the runs are paired on the same number for each.
+        how: the method for the measurement error of the difference.
         mean: of the values; ``noisy_accuracy``: None without labels or votes.
         variance_saved: 1 - the measurement variance of the mean difference relative to that with independent noise in each run;
             None where not paired or nothing varies.
         classes: largest drop first; by label where there are labels, else by the base run's prediction.
-        threshold: what is flagged.
+        threshold: of flagged samples.
         worse, better: number of samples that changed beyond their individual 95 % intervals.
         declined: number of samples with a worse value, by however little.
         compared: number of samples with an interval of the difference.
@@ -165,11 +165,11 @@ class GroupComparison(Document):
 
     def flagged(self, which: str, *certainties: Certainty) -> int:
         """Number of samples that are newly flagged (or fixed) with one of these certainties."""
-        return sum(one.flagged == which and one.certainty in certainties for one in self.changed)
+        return sum(change.flagged == which and change.certainty in certainties for change in self.changed)
 
     @property
     def flags(self) -> Flags:
-        """All of these numbers."""
+        """The numbers of newly flagged and of fixed samples."""
         return Flags(
             newly_flagged_confirmed=self.flagged("newly flagged", Certainty.CONFIRMED),
             newly_flagged_approximate=self.flagged("newly flagged", Certainty.APPROXIMATE),
@@ -182,11 +182,11 @@ class GroupComparison(Document):
 
 @dataclass(frozen=True, slots=True)
 class Comparison(Document):
-    """Two runs.
+    """The comparison of two runs.
 
     Attributes:
-        matching: how their samples match.
-        samples: number that both have.
+        matching: the match between their samples.
+        samples: number of samples that both have.
         clean_accuracy: None without labels.
         clean_unknown: samples with a label that the new run skipped.
         groups: by estimator and noise level, in the new run's order.

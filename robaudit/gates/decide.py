@@ -1,7 +1,7 @@
-"""The decision engine: compare a quantity and its interval with a threshold.
+"""The decision engine: comparison of a quantity and its interval with a threshold.
 
-One engine for the gates of a run (:func:`decide`) and of a comparison (:mod:`robaudit.compare.gates`): verdict,
-remarks, and how many more draws or images would decide it.
+The same engine serves the gates of a run (:func:`decide`) and of a comparison (:mod:`robaudit.compare.gates`): verdict, remarks, and the
+number of further draws or images that would decide the gate.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ EXIT_CODES: dict[Verdict, Literal[0, 1, 4]] = {"pass": 0, "fail": 1, "inconclusi
 
 
 class Covers(StrEnum):
-    """What an interval covers."""
+    """The coverage of an interval."""
 
     MEASUREMENT = "measurement"
     """The noise draws on the images that were audited."""
     POPULATION = "population"
     """The noise draws, and the choice of the images from the population that they represent."""
     RUN = "run"
-    """Nothing but the run itself, of which the value is a count."""
+    """The run itself: the value is a count."""
     NOTHING = "nothing"
     """There is no interval."""
 
@@ -44,22 +44,22 @@ _POWER = 0.8  # probability of deciding with the number of further draws or imag
 
 @dataclass(frozen=True, slots=True)
 class Decision(Document):
-    """One gate, decided.
+    """The decision on a gate.
 
     Attributes:
         gate: the gate with estimator and noise level filled in.
         value: the estimate.
-        lower, upper: its interval; None where it has none. Ends may be infinite.
-        method: how the interval was made, in a few words; "none" without one.
-        covers: what it covers: the measurement of these images, or also their choice; "nothing" without an interval.
+        lower, upper: its interval; None without an interval. Ends may be infinite.
+        method: the method of the interval, in a few words; "none" without one.
+        covers: what the interval covers: the measurement of these images, or also their choice; "nothing" without an interval.
         confidence: of the interval.
-        verdict: "pass": all of the interval is on the right side; "fail": all of it is on the wrong side; else "inconclusive".
-            Without an interval that covers all of the error it is "inconclusive", unless the value alone is to decide (``--point``).
-        evidence: further remarks: how many more draws would decide it, which class is worst, ...
-        more: further draws per image (with ``covers`` "population": further images) that would decide it with a probability of
-            80 % if the value is the true one; None where it is decided already, or where no number would.
+        verdict: "pass": the whole interval is on the right side; "fail": the whole interval is on the wrong side; else "inconclusive".
+            Without an interval that covers the whole error it is "inconclusive", unless the value alone decides (``--point``).
+        evidence: further remarks: how many more draws would decide the gate, which class is worst, ...
+        more: further draws per image (with ``covers`` "population": further images) that would decide the gate with a probability of 80 %
+            if the value is the true value; None where it is decided, or where no number would decide it.
         classes: for a gate about classes, worst first.
-        images: number of images that it is about; 0: it is not about images.
+        images: number of images that the gate is about; 0: it is not about images.
     """
 
     members = "*gate value lower upper method covers confidence verdict evidence more images about classes"
@@ -79,12 +79,12 @@ class Decision(Document):
 
     @property
     def about(self) -> str:
-        """The images that it is about: ``these 200 images``, ``images like these 200``, ``these 9 images of class cat``."""
-        known = [one for one in self.classes if not math.isnan(one.value)]
+        """The images that the gate is about: ``these 200 images``, ``images like these 200``, ``these 9 images of class cat``."""
+        known = [part for part in self.classes if not math.isnan(part.value)]
         named = {"worst_class": known[:1], "worst_class_drop": known[:1], "class_gap": [*known[:1], *known[-1:]]}.get(
             self.gate.quantity, []
         )
-        first, *others = [(one.images, f" of class {one.text}") for one in named] or [(self.images, "")]
+        first, *others = [(part.images, f" of class {part.text}") for part in named] or [(self.images, "")]
         return " and ".join([these_images(*first, like=self.covers is Covers.POPULATION), *(f"{number:,}{of}" for number, of in others)])
 
     @property
@@ -100,12 +100,12 @@ class Decision(Document):
 
 @dataclass(frozen=True, slots=True)
 class Basis:
-    """The basis on which gates are decided.
+    """The rules for deciding gates.
 
     Attributes:
         confidence: of the intervals.
         population: use the intervals for the population, else those for the measurement of these images.
-        point: let a value decide alone where it has no interval that covers all of its error.
+        point: let the value alone decide where no interval covers its whole error.
     """
 
     confidence: float
@@ -124,7 +124,7 @@ class Basis:
 
 
 def judge(relation: str, threshold: float, lower: float, upper: float) -> Verdict:
-    """Whether all of [lower, upper] is on the right side of the threshold, all on the wrong one, or neither.
+    """Whether [lower, upper] is entirely on the right side of the threshold, entirely on the wrong side, or neither.
 
     >=: pass if lower >= threshold, fail if upper < threshold. <=: pass if upper <= threshold, fail if lower > threshold.
     """
@@ -134,21 +134,21 @@ def judge(relation: str, threshold: float, lower: float, upper: float) -> Verdic
 
 
 def overall(decisions: Sequence[Decision], inconclusive: Verdict = "inconclusive") -> Verdict:
-    """The verdict on all gates: fail if one fails, else inconclusive (or what it counts as) if one is, else pass."""
-    verdicts = [inconclusive if one.verdict == "inconclusive" else one.verdict for one in decisions]
+    """The verdict on all gates: fail if any fails, else inconclusive (or what that counts as) if any is, else pass."""
+    verdicts = [inconclusive if decision.verdict == "inconclusive" else decision.verdict for decision in decisions]
     return "fail" if "fail" in verdicts else "inconclusive" if "inconclusive" in verdicts else "pass"
 
 
 def decide(
     run: Run, gates: Sequence[Gate], *, population: bool = False, point: bool = False, confidence: float = 0.95, strict: bool = False
 ) -> tuple[Decision, ...]:
-    """Decide gates on a finished run, each by its interval at the given confidence, without a correction for their number.
+    """Decide gates on a finished run, each by its interval at this confidence, without a correction for their number.
 
     Args:
-        run: the run; its rows are read once, and once more for each result with gates on its radii or certificates together.
-        gates: thresholds that it must meet.
+        run: the run; its rows are read once, and once more for each result with gates on all of its radii or certificates.
+        gates: thresholds that the run must meet.
         population: the interval also covers the choice of the images; else it covers the measurement of these images only.
-        point: values decide alone where they have no interval that covers all of their error; else such a gate is inconclusive.
+        point: values alone decide where no interval covers their whole error; else the gate is inconclusive.
         confidence: of the intervals, above .5 and below 1.
         strict: the run must not have warned: the gate ``warnings <= 0`` comes first.
 
@@ -188,7 +188,7 @@ def decide(
 
 
 def with_strict(gates: Sequence[Gate], strict: bool) -> Sequence[Gate]:
-    """The gates, led by the one on warnings if they are to be strict and have none."""
+    """The gates; with ``strict``, after the gate on warnings if it is not among them."""
     return (NO_WARNINGS, *gates) if strict and NO_WARNINGS not in gates else gates
 
 
@@ -203,7 +203,7 @@ def check_confidence(confidence: float) -> None:
 
 
 def settle(gate: Gate, measured: Measured, basis: Basis, *remarks: str) -> Decision:
-    """Decide one gate by the interval of its quantity, or, if asked, by the value alone where no interval covers its error.
+    """Decide a gate by the interval of its quantity or, with ``basis.point``, by the value alone where no interval covers its error.
 
     Args:
         gate: with estimator and noise level filled in.
@@ -241,12 +241,11 @@ def settle(gate: Gate, measured: Measured, basis: Basis, *remarks: str) -> Decis
 
 
 def _more(gate: Gate, measured: Measured, bounds: Bounds, basis: Basis) -> tuple[int | None, str]:
-    """How many further draws or images would probably decide it: the number, and a sentence.
+    """The number of further draws or images that would probably decide the gate, and a sentence about it.
 
     Distances shrink with the square root of the number; where all votes agree, so that the value is an end of its interval, with the
-    number itself. The value changes with them, too: the number at which the interval would just reach the threshold decides in half of
-    the cases. Where the error is normal, ((z + .84)/z)^2 times as many decide in 80 % of them, z being the normal quantile of the
-    confidence.
+    number itself. The value changes, too: the number that would make the interval just reach the threshold decides in half of the cases.
+    With a normal error, ((z + .84)/z)^2 times as many decide in 80 % of them, z being the normal quantile of the confidence.
     """
     from scipy.special import ndtri
 

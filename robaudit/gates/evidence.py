@@ -1,4 +1,4 @@
-"""The results of a run that gates are about."""
+"""The results of a run behind its gates."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from robaudit.store.run import Run
 
 Group = tuple[str, NoiseLevel]
 OF_THE_RUN = frozenset({"accuracy", WARNINGS})
-"""Quantities that no estimator and no noise level has to do with."""
+"""Quantities without an estimator or a noise level."""
 
 
 _NEEDED = {
     **dict.fromkeys(SCORES, (RADII, "there are no radii, and so no scores", "add radius_attack, radius_exact or noise_tolerance")),
     CERTIFIED_ACCURACY: ((CERTIFIED.name,), "there are no certified radii", "add certified_radius, margin_radius or smoothed_margin"),
 }
-"""The quantities of the results that gates on a set of values are about; what a run without any lacks, and what would add some."""
+"""For gates on a set of values: the quantities of their results, and problem and remedy for a run without any."""
 
 
 class Evidence:
@@ -38,11 +38,11 @@ class Evidence:
         by_label: whether classes are labels, else predictions.
 
     Attributes:
-        key: their estimator, noise level, noise and quantity.
-        every: all rows, as their votes make them (:meth:`robaudit.stats.frame.Columns.by_votes`).
+        key: estimator, noise level and quantity of the rows.
+        every: all rows, approximations replaced by votes (:meth:`robaudit.stats.frame.Columns.by_votes`).
         rows: those with a finite value.
         classes: of all rows, -1 where unknown.
-        voted: rows whose own value is an approximation, and whose votes are taken for it.
+        voted: number of rows with an approximation that their votes replace.
     """
 
     def __init__(self, columns: Columns, *, by_label: bool) -> None:
@@ -68,7 +68,7 @@ class Evidence:
 
     @property
     def draws(self) -> int:
-        """Noisy copies per image, on average: forward passes less the clean one."""
+        """Noisy copies per image, on average: forward passes without the clean pass."""
         return max(1, round(int(self.every.forwards.sum()) / self.size) - 1)
 
     @property
@@ -78,14 +78,14 @@ class Evidence:
         return bool(labelled.any() and (self.rows.label_draws[labelled] > 0).all() and not self.rows.adaptive)
 
     def scale(self, quantities: Mapping[str, Quantity]) -> Quantity:
-        """The description of what the rows measure."""
+        """The quantity of the rows."""
         return quantity_of(self.key.quantity, quantities)
 
     def images(self, scale: Quantity) -> MeasuredImages:
         """All images of the group as arrays.
 
         Raises:
-            NothingLeftError: none has a finite value.
+            NothingLeftError: no image has a finite value.
         """
         refuse_no_values(len(self.rows), self.rows.not_finite, str(self.key))
         return self.rows.images(scale.low, scale.high, self.rows.not_finite)
@@ -109,11 +109,11 @@ def group_of(gate: Gate, run: Run, quantities: Mapping[Group, str], voted: Conta
     Args:
         gate: the gate.
         run: for messages.
-        quantities: the names of the quantities of all results.
-        voted: those with votes for labels; None: not known yet.
+        quantities: quantity names of all results.
+        voted: the results with votes for labels; None: not known yet.
 
     Raises:
-        SpecError: there are no such results, or several.
+        SpecError: no results match, or several.
     """
     if gate.quantity in OF_THE_RUN:
         refuse_results_of(gate)
@@ -134,18 +134,18 @@ def group_of(gate: Gate, run: Run, quantities: Mapping[Group, str], voted: Conta
 
 
 def matching_groups(gate: Gate, run: Run, keys: Iterable[Group], *, subject: str = "the run") -> list[Group]:
-    """The groups that a gate can be about, one at least. ``subject`` names what has them in messages.
+    """The groups that a gate can be about, at least one. ``subject``: their owner, for messages.
 
     Raises:
-        SpecError: there is none.
+        SpecError: no group matches.
     """
     where, keys = f"gate {str(gate)!r}", list(keys)
     names = list(dict.fromkeys(name for name, _ in keys))
     named = [name for name in names if gate.means(name)]
     if not named:
         known = dict.fromkeys([*(ResultName.parse(name).estimator for name in names), *names])
-        asked = gate.result or str(gate.part)
-        raise SpecError(where, f"{subject} has no {asked} for this gate", did_you_mean(asked, known))
+        wanted = gate.result or str(gate.part)
+        raise SpecError(where, f"{subject} has no {wanted} for this gate", did_you_mean(wanted, known))
     try:
         matches = run.chosen(keys, named, gate.levels)
     except RunError as error:
@@ -157,10 +157,10 @@ def matching_groups(gate: Gate, run: Run, keys: Iterable[Group], *, subject: str
 
 
 def only_group(gate: Gate, groups: Sequence[Group]) -> Group:
-    """The one group that a gate is about.
+    """The only group that a gate can be about.
 
     Raises:
-        SpecError: there are several.
+        SpecError: several groups match.
     """
     if len(groups) == 1:
         return groups[0]
@@ -168,15 +168,15 @@ def only_group(gate: Gate, groups: Sequence[Group]) -> Group:
     noises = dict.fromkeys(at.noise or NONE for at in levels)
     of_levels = dict.fromkeys(f"{at.number:g}" for at in levels) if len(noises) == 1 else {}
     choices = {"estimator": dict.fromkeys(name for name, _ in groups), "noise": noises, next(iter(levels)).argument: of_levels}
-    said = [f"{name}={' | '.join(values)}" for name, values in choices.items() if len(values) > 1]
-    raise SpecError(f"gate {str(gate)!r}", "does not say which results it is about", f"say {' and '.join(said)}")
+    options = [f"{name}={' | '.join(values)}" for name, values in choices.items() if len(values) > 1]
+    raise SpecError(f"gate {str(gate)!r}", "does not say which results it is about", f"say {' and '.join(options)}")
 
 
 def refuse_results_of(gate: Gate) -> None:
     """Refuse an estimator or a noise level in a gate on warnings, on the accuracy without noise, or on its drop.
 
     Raises:
-        SpecError: it does.
+        SpecError: the gate has one.
     """
     if gate.estimator is not None or gate.part is not None or gate.levels:
         if gate.quantity == WARNINGS:

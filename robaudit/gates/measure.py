@@ -1,4 +1,4 @@
-"""Quantities of gates: range, value and interval."""
+"""The quantities of gates: range, value and interval."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ _RANKS = "ranks and counts of the images' intervals"
 
 
 class Method(StrEnum):
-    """How an interval was made, where the code depends on it; others are free text."""
+    """The method of an interval, where the code depends on it; other methods are free text."""
 
     EXACT = "exact"
     """The value has no error for these images."""
     OF_THE_RUN = "a count"
-    """Not of the images: it has no error at all."""
+    """A count that is not about images: it has no error at all."""
     COUNTED = "counted"
     """Counted without error, apart from images whose value is not known."""
     SAME_MODEL = "the same model"
@@ -56,7 +56,7 @@ class Method(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ClassPart(Document):
-    """One class behind a gate on worst_class or class_gap, with its simultaneous interval."""
+    """A class behind a gate on worst_class or class_gap, with its simultaneous interval."""
 
     index: int
     name: str | None
@@ -67,7 +67,7 @@ class ClassPart(Document):
 
     @property
     def text(self) -> str:
-        """The name, or the index of a class without one."""
+        """The name of the class, else its index."""
         return class_name(self.index, None if self.name is None else {self.index: self.name})
 
 
@@ -78,14 +78,14 @@ class Measured:
     Attributes:
         value: the estimate.
         bounds: its interval; None: there is none.
-        method: how the interval was made.
-        now: present number of draws per image, or of images; 0: more of them would change nothing, or nobody knows how much.
+        method: the method of the interval.
+        now: present number of draws per image, or of images; 0: the effect of more is none or unknown.
         settled: the interval that endless draws or images would leave, because of images without a value or with an open end; None: the
             value alone.
-        classes: those that it is computed from, worst first.
-        stuck: the remark where more would not narrow the interval.
-        images: number of images that it is about, those without a known value included; 0: it is not about images.
-        remarks: what it compares, and what the interval does not cover.
+        classes: the classes behind the value, worst first.
+        stuck: the remark where more draws would not narrow the interval.
+        images: number of images, including those without a known value; 0: it is not about images.
+        remarks: on the comparison, and on errors that the interval does not cover.
     """
 
     value: float
@@ -100,7 +100,7 @@ class Measured:
 
 
 def check_range(gate: Gate, scale: Quantity) -> None:
-    """Refuse a threshold, or a t, outside the range of the quantity: it is a slip, such as 5 for 5 %.
+    """Refuse a threshold, or a t, outside the range of the quantity: a slip, such as 5 for 5 %.
 
     Raises:
         SpecError: it lies outside the range.
@@ -135,10 +135,10 @@ def check_between(gate: Gate, low: float, high: float, what: str, number: float,
         low, high: the range; either may be infinite.
         what: the quantity with this range.
         number: the number to check.
-        name: what the number is in the gate.
+        name: the number's name in the gate.
 
     Raises:
-        SpecError: it does.
+        SpecError: the number is out of range.
     """
     if not low <= number <= high:
         limits = f"is at least {low:g}" if high == math.inf else f"lies from {low:g} to {high:g}"
@@ -151,7 +151,7 @@ def measure(
     """The value of the gate's quantity and its interval.
 
     Args:
-        gate: whose quantity.
+        gate: the gate.
         evidence: the rows that it is about.
         scale: range and direction of their values.
         confidence: of the interval.
@@ -174,19 +174,19 @@ def measure(
         images = evidence.images(scale)
         size, draws, stuck = evidence.size, evidence.draws, _stuck(images, scale)
     bad_end = not scale.higher_is_better and gate.quantity in {"p05", "worst_class", "share_below"}
-    remarks = ("lower is better: the bad end is the high one",) if bad_end else ()
+    remarks = ("lower is better: the bad end is the high end",) if bad_end else ()
     sign = 1.0 if scale.higher_is_better or gate.quantity == "noisy_accuracy" else -1.0
     better = images if sign > 0 else images.mirrored()
     if gate.quantity in OF_CLASSES:
-        made = _of_classes(gate, evidence.by_class(better), confidence, sign, population=population, names=names)
+        measured = _of_classes(gate, evidence.by_class(better), confidence, sign, population=population, names=names)
     else:
-        made = _of_images(gate, better, confidence, sign, population=population)
+        measured = _of_images(gate, better, confidence, sign, population=population)
     if gate.quantity != "noisy_accuracy" and (evidence.rows.bounded < len(evidence.rows) or evidence.rows.approximate):
-        classes = tuple(replace(one, lower=None, upper=None) for one in made.classes)
-        return Measured(made.value, None, Method.NONE, classes=classes, images=size, remarks=remarks)
+        classes = tuple(replace(part, lower=None, upper=None) for part in measured.classes)
+        return Measured(measured.value, None, Method.NONE, classes=classes, images=size, remarks=remarks)
     now = evidence.size if population else 0 if stuck else draws
     caveats = tuple(_caveats(gate, evidence, scale, population=population))
-    return replace(made, now=0 if gate.quantity == "share_below" else now, stuck=stuck, images=size, remarks=(*remarks, *caveats))
+    return replace(measured, now=0 if gate.quantity == "share_below" else now, stuck=stuck, images=size, remarks=(*remarks, *caveats))
 
 
 def _stuck(images: MeasuredImages, scale: Quantity) -> str:
@@ -197,7 +197,7 @@ def _stuck(images: MeasuredImages, scale: Quantity) -> str:
 
 
 def _caveats(gate: Gate, evidence: Evidence, scale: Quantity, *, population: bool) -> Iterator[str]:
-    """What the interval does not cover, and what widens it."""
+    """Remarks on errors that the interval does not cover, and on what widens it."""
     rows, size = evidence.rows, evidence.size
     if evidence.voted and gate.quantity != "noisy_accuracy":
         yield f"by the votes of its copies, not by the approximation of {evidence.key.estimator}"
@@ -216,7 +216,7 @@ def _caveats(gate: Gate, evidence: Evidence, scale: Quantity, *, population: boo
 
 
 def _of_images(gate: Gate, better: MeasuredImages, confidence: float, sign: float, *, population: bool) -> Measured:
-    """A quantity of all images; they are mirrored where lower is better, by ``sign``."""
+    """A quantity of all images, which are mirrored by ``sign`` where lower is better."""
     back, t = 1.0 if gate.quantity == "share_below" else sign, sign * float(gate.t or 0.0)
 
     def bounds(images: MeasuredImages, population: bool) -> Bounds:
@@ -245,7 +245,7 @@ def measured_warnings(warnings: Sequence[str]) -> Measured:
 
 
 def counted(count: int, total: int, confidence: float, *, population: bool, remarks: tuple[str, ...] = ()) -> Measured:
-    """A share of images that were counted without error: for these images it is exact, for others like them Clopper-Pearson's.
+    """A share of images that were counted without error: exact for these images, Clopper-Pearson for the population.
 
     Args:
         count, total: the share.
@@ -261,7 +261,7 @@ def counted(count: int, total: int, confidence: float, *, population: bool, rema
 
 
 def _label_votes(evidence: Evidence) -> MeasuredImages:
-    """The shares of the votes for the labels."""
+    """The shares of votes for the labels."""
     rows = evidence.rows.take(evidence.rows.label_draws > 0)
     draws, shares, number = rows.label_draws, rows.hits / rows.label_draws, alike(rows.label_draws)
     ends = restated(shares, shares, shares, draws, TAIL, rows.label_split)
@@ -279,10 +279,10 @@ def _of_classes(
     """worst_class or class_gap; the intervals of all classes hold simultaneously.
 
     Args:
-        gate: which of the two.
+        gate: on either quantity.
         parts: the images of each class, mirrored where lower is better.
         confidence: of all intervals together.
-        sign: -1 where they are mirrored.
+        sign: -1 where the images are mirrored.
         population, names: as in :func:`measure`.
     """
     gap = gate.quantity == "class_gap"
@@ -290,15 +290,15 @@ def _of_classes(
         what = f"the run has images of {len(parts)} {'class' if len(parts) == 1 else 'classes'}"
         raise SpecError(f"gate {str(gate)!r}", what, "a gap needs images of two")
     each = simultaneous(confidence, len(parts))
-    ends = [population_mean(one, each) if population else measured_mean(one, each) for one in parts.values()]
-    settled = [measured_mean(one.exact(), each) for one in parts.values()]
-    means = [float(one.values.mean()) if len(one.values) else math.nan for one in parts.values()]
+    ends = [population_mean(images, each) if population else measured_mean(images, each) for images in parts.values()]
+    settled = [measured_mean(images.exact(), each) for images in parts.values()]
+    means = [float(images.values.mean()) if len(images.values) else math.nan for images in parts.values()]
     known = [mean for mean in means if not math.isnan(mean)] or [math.nan]
     classes = [
-        ClassPart(index, known_name(index, names), one.size, sign * mean, *_signed(of, sign))
-        for (index, one), mean, of in zip(parts.items(), means, ends, strict=True)
+        ClassPart(index, known_name(index, names), images.size, sign * mean, *_signed(interval, sign))
+        for (index, images), mean, interval in zip(parts.items(), means, ends, strict=True)
     ]
-    classes.sort(key=lambda one: (math.isnan(one.value), sign * one.value))
+    classes.sort(key=lambda part: (math.isnan(part.value), sign * part.value))
 
     def together(ends: Sequence[Bounds]) -> Bounds:
         return _gap(ends) if gap else _signed((min(low for low, _ in ends), min(high for _, high in ends)), sign)

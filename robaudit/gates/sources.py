@@ -1,4 +1,4 @@
-"""Where gates come from: the command line, a spec, the run itself or pyproject.toml."""
+"""Sources of gates: the command line, a spec, the run itself or pyproject.toml."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from robaudit.store.run import Run
 
 @dataclass(frozen=True, slots=True)
 class GateRules:
-    """Gates, and how they are decided; None: not set.
+    """Gates, and the rules for deciding them; None: not set.
 
     Attributes:
         gates: one or more.
-        where: where they were found.
+        where: their source.
         inconclusive: what an inconclusive gate counts as.
         population, point, confidence: of :func:`robaudit.gates.decide.decide`.
     """
@@ -40,10 +40,10 @@ class GateRules:
 
 
 def rules_of(run: Run) -> GateRules | None:
-    """The gates of a run's spec: those that it was sampled for, if it was; None where it has none.
+    """The gates of a run's spec; None where it has none.
 
     Raises:
-        SpecError: one is not a gate.
+        SpecError: a text is not a gate.
     """
     written, where, until = run.info["spec"].get("gates", ()), f"the spec of {run.path}", until_decided(run.info)
     return GateRules(parsed(written, where), where, point=None if until is None else until.point) if written else None
@@ -52,7 +52,7 @@ def rules_of(run: Run) -> GateRules | None:
 def decide_by(
     rules: GateRules, run: Run, *, population: bool = False, point: bool = False, confidence: float | None = None, strict: bool = False
 ) -> tuple[Decision, ...]:
-    """Decide gates on a finished run; what the arguments leave open is as the rules say."""
+    """Decide gates on a finished run; the rules set what the arguments leave open."""
     return decide(
         run,
         rules.gates,
@@ -67,42 +67,42 @@ def decisions_of(run: Run) -> tuple[tuple[dict[str, Any], ...], str]:
     """The decisions on a finished run's own gates as documents.
 
     Returns:
-        The decisions, and why there are none where the run has gates that cannot be decided (empty otherwise).
+        The decisions, and the reason if the run's gates cannot be decided (else empty).
     """
     try:
         rules = rules_of(run)
-        return () if rules is None else tuple(one.document() for one in decide_by(rules, run)), ""
+        return () if rules is None else tuple(decision.document() for decision in decide_by(rules, run)), ""
     except RobauditError as error:
         return (), str(error)
 
 
-def confidence_of(info: Mapping[str, Any], given: float | None, rules: float | None = None) -> float:
+def confidence_of(info: Mapping[str, Any], requested: float | None, rules: float | None = None) -> float:
     """The confidence of the intervals of a run's gates.
 
-    ``given`` (--confidence) comes first, then ``rules`` (pyproject.toml), then 95 %. If the run was sampled until its gates were decided,
-    the error that ``rules`` or the run allows is shared by all possible analyses.
+    ``requested`` (--confidence) comes first, then ``rules`` (pyproject.toml), then 95 %. If the run was sampled until its gates were
+    decided, all possible analyses share the error that ``rules`` or the run allows.
 
     Raises:
-        SpecError: one of them is out of range.
+        SpecError: a confidence is out of range.
     """
-    for one in (given, rules):
-        if one is not None:
-            check_confidence(one)
-    if given is not None:
-        return given
+    for value in (requested, rules):
+        if value is not None:
+            check_confidence(value)
+    if requested is not None:
+        return requested
     until = until_decided(info)
     return until.each(rules) if until is not None else 0.95 if rules is None else rules
 
 
 def refuse_beyond(spec: AuditSpec, gates: Sequence[Gate] | None = None) -> None:
-    """Refuse gates about results that the run of a spec will not have, before anything is computed.
+    """Refuse gates about results that the run of a spec will not have, before any computation.
 
     Args:
         spec: what to audit.
         gates: default: the spec's.
 
     Raises:
-        SpecError: a gate is about no results or several, or has a threshold outside its range.
+        SpecError: a gate matches no results or several, or has a threshold outside its range.
     """
     gates = parsed(spec.gates, "gates") if gates is None else gates
     if not gates:
@@ -117,22 +117,22 @@ def refuse_beyond(spec: AuditSpec, gates: Sequence[Gate] | None = None) -> None:
 
 
 def find_rules(
-    given: Sequence[str], run: Run, *, spec: Path | None = None, pyproject: Path | None = None, strict: bool = False
+    command_line: Sequence[str], run: Run, *, spec: Path | None = None, pyproject: Path | None = None, strict: bool = False
 ) -> GateRules:
     """The gates of the first source that has any: the command line, ``--spec``, ``--pyproject``, the run itself, and the
     pyproject.toml of the working folder. The other keys of a pyproject.toml apply only with its gates.
 
     Args:
-        given: on the command line.
-        run: whose gates are decided.
+        command_line: gates on the command line.
+        run: the run to decide gates on.
         spec, pyproject: files named on the command line.
-        strict: no gate is needed besides the one on warnings.
+        strict: no gate is needed besides the gate on warnings.
 
     Raises:
-        SpecError: there are none, one is not a gate, or a file cannot be read or has other contents.
+        SpecError: there are no gates, a text is not a gate, or a file cannot be read or has other contents.
     """
-    if given:
-        return GateRules(parsed(given, "gate"), "the command line")
+    if command_line:
+        return GateRules(parsed(command_line, "gate"), "the command line")
     if spec is not None:
         from robaudit.spec.load import load_spec
 
@@ -162,7 +162,7 @@ def parsed(written: Sequence[str], where: str) -> tuple[Gate, ...]:
     """Parse gates.
 
     Raises:
-        SpecError: one is not a gate.
+        SpecError: a text is not a gate.
     """
     return tuple(parse_gate(text, QUANTITIES, where) for text in written)
 

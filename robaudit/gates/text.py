@@ -1,4 +1,4 @@
-"""Decided gates as lines of text, with enough digits to show on which side of the threshold a number is."""
+"""Decisions on gates as lines of text, with enough digits to show on which side of the threshold a number is."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _PLAIN = 1e15  # larger numbers have no four decimals
 
 
 def lines(decisions: Sequence[Decision], inconclusive: Verdict = "inconclusive") -> list[tuple[Verdict, str]]:
-    """A verdict and an aligned line for each gate; last, those for all gates together."""
-    cells = [(one.verdict, printable(str(one.gate)), numbers(one), _about(one)) for one in decisions]
+    """A verdict and an aligned line for each gate, then for all gates together."""
+    cells = [(decision.verdict, printable(str(decision.gate)), numbers(decision), _about(decision)) for decision in decisions]
     widths = [max(len(row[i]) for row in cells) for i in range(3)]
     rows = [(row[0], "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[3]])) for row in cells]
     return [*rows, (overall(decisions, inconclusive), _total(decisions, inconclusive))]
 
 
 def numbers(decision: Decision) -> str:
-    """The value and its interval, whose ends are rounded outwards; rounding never hides on which side of the threshold a number is."""
+    """The value and its interval, with ends rounded outwards; rounding never hides on which side of the threshold a number is."""
     threshold = decision.gate.threshold
     if decision.count:
         return f"{decision.value:g}"
@@ -36,12 +36,12 @@ def numbers(decision: Decision) -> str:
 
 
 def number(value: float, threshold: float, rounding: str) -> str:
-    """Four decimals, or as many more as it takes that rounding does not move it onto or across the threshold."""
-    value = float(value)  # the repr of NumPy's numbers is another
+    """Four decimals, or as many as it takes to keep rounding from moving the number onto or across the threshold."""
+    value = float(value)  # NumPy's numbers have another repr
     if not math.isfinite(value) or abs(value) >= _PLAIN:
         return repr(value)
     exact, limit = Decimal(repr(value)), Decimal(repr(threshold))
-    with suppress(InvalidOperation):  # more digits than decimals have
+    with suppress(InvalidOperation):  # more digits than a Decimal has
         for digits in range(_FEWEST, _MOST):
             rounded = exact.quantize(Decimal(1).scaleb(-digits), rounding=rounding)
             if rounded.compare(limit) == exact.compare(limit):
@@ -64,13 +64,13 @@ def _interval(value: float, lower: float | None, upper: float | None, threshold:
 
 
 def sentence(decision: Decision) -> str:
-    """The gate, its verdict, its value, what the interval covers, and the evidence; on one line."""
+    """The gate, its verdict, its value, the coverage of the interval, and the evidence, on one line."""
     added = f"; {decision.evidence}" if decision.evidence else ""
     return clipped(printable(f"{decision.gate}: {decision.verdict}, {numbers(decision)} ({coverage_text(decision)}){added}"), _LONGEST)
 
 
 def coverage_text(decision: Decision) -> str:
-    """What the interval covers, and the method behind it."""
+    """The coverage of the interval, and the method behind it."""
     if decision.covers is Covers.NOTHING:
         return f"{decision.about}; no interval"
     if decision.count:
@@ -87,14 +87,16 @@ def _about(decision: Decision) -> str:
 
 
 def _total(decisions: Sequence[Decision], inconclusive: Verdict) -> str:
-    counts = {verdict: sum(one.verdict == verdict for one in decisions) for verdict in ("pass", "fail", "inconclusive")}
+    counts = {verdict: sum(decision.verdict == verdict for decision in decisions) for verdict in ("pass", "fail", "inconclusive")}
     past = {"pass": "passed", "fail": "failed", "inconclusive": "inconclusive"}
     counted = ", ".join(f"{count} {past[verdict]}" for verdict, count in counts.items() if count)
     taken = f" (inconclusive counts as {inconclusive})" if counts["inconclusive"] and inconclusive != "inconclusive" else ""
     confidences = dict.fromkeys(
-        f"{100 * one.confidence:.6g}" for one in decisions if one.covers is not Covers.NOTHING and not (one.exact or one.count)
+        f"{100 * decision.confidence:.6g}"
+        for decision in decisions
+        if decision.covers is not Covers.NOTHING and not (decision.exact or decision.count)
     )
     each = f"; intervals {' and '.join(confidences)} %, each gate alone" if confidences else ""
-    if any(one.covers is Covers.MEASUREMENT for one in decisions):
+    if any(decision.covers is Covers.MEASUREMENT for decision in decisions):
         each += f"; for {THESE_IMAGES} only (--population: for {LIKE_THESE})"
     return f"{overall(decisions, inconclusive)}: of {len(decisions)} gate{'s' * (len(decisions) > 1)} {counted}{taken}{each}"

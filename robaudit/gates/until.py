@@ -1,7 +1,7 @@
 """Sampling until gates are decided: few draws first, then more, until every gate is decided or all draws are taken.
 
-The error is split over all possible analyses in advance (Bonferroni), so that every interval holds whichever of them decides. They are
-analyses of one run, whose run.json records them: for each, the estimators that take more draws are computed again.
+The error is split over all possible analyses in advance (Bonferroni), so that every interval holds whichever of them decides. All analyses
+are of the same run, and its run.json records them: for each, the estimators that take more draws are computed again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FIRST, PART = 64, 16
 """Draws at the first analysis: ``FIRST``, or 1/``PART`` of all if that is more."""
 
 Audit = Callable[[AuditSpec, Path, UntilDecided | None], Run]
-"""Makes or resumes the run of a spec in a folder, for the last of these analyses."""
+"""Creates or resumes the run of a spec in a folder, for the last of these analyses."""
 OnAnalysis = Callable[[int, int, Sequence[Decision]], None]
 """Called after an analysis, with its draws per image, the most draws, and the decisions."""
 
@@ -37,8 +37,8 @@ class Outcome:
     Attributes:
         run: the run.
         decisions: on all gates.
-        draws: per image, at each analysis; empty if there was only one, of all draws.
-        most: draws per image that were allowed.
+        draws: per image, at each analysis; empty if there was a single analysis, of all draws.
+        most: the maximum of draws per image.
     """
 
     run: Run
@@ -48,11 +48,10 @@ class Outcome:
 
 
 def possible_analyses(most: int) -> tuple[int, ...]:
-    """The draws after which an analysis may take place: a sixteenth of all, at least 64, and twice as many each time up to all of them. At
-    most five.
+    """The draws after which an analysis may take place: a sixteenth of all, at least 64, then doubled up to all of them; at most five.
 
-    They are fixed in advance, and the error is split over all of them, including those that are skipped, so every interval holds
-    whichever analyses take place.
+    The analyses are fixed in advance, and the error is split over all of them, including those that are skipped, so every interval holds
+    whichever take place.
     """
     draws = [min(most, max(FIRST, -(-most // PART)))]
     while draws[-1] < most:
@@ -61,13 +60,13 @@ def possible_analyses(most: int) -> tuple[int, ...]:
 
 
 def next_analysis(draws: int, most: int, decisions: Sequence[Decision]) -> int:
-    """Draws at the next analysis: the first possible number that probably decides the gates."""
-    lacking = max((one.more for one in decisions if one.verdict == "inconclusive" and one.more is not None), default=0)
+    """The draws at the next analysis: the smallest possible number that probably decides the gates."""
+    lacking = max((decision.more for decision in decisions if decision.verdict == "inconclusive" and decision.more is not None), default=0)
     return next(possible for possible in possible_analyses(most) if possible > draws and (possible >= draws + lacking or possible == most))
 
 
 def most_draws(spec: AuditSpec, limit: int | None = None) -> int:
-    """The largest number of draws per image of the estimators that fix it in advance; 0 if the spec has no such estimator.
+    """The largest number of draws per image of the estimators that fix it in advance; 0 without such estimators.
 
     Args:
         spec: what to audit.
@@ -98,18 +97,18 @@ def sample_until_decided(
     confidence: float | None = None,
     on_analysis: OnAnalysis | None = None,
 ) -> Outcome:
-    """Audit with few draws, then with more, until every gate on mc is decided, one fails, or all draws of the spec are taken.
+    """Audit with few draws, then with more, until every gate on mc is decided, any gate fails, or all draws of the spec are taken.
 
     The error is split over the :func:`possible_analyses`: each is at 1 - (1 - confidence)/analyses, so that all intervals of a gate
     hold together with ``confidence``, however many analyses take place and however they depend on each other. Gates on other results
-    are decided at the same confidence: a run has one. Draws do not add images, so all are taken at once for the population.
+    are decided at the same confidence. Draws do not add images, so all are taken at once for the population.
 
     Args:
         spec: what to audit; the ``samples`` of its mc are the maximum.
-        gates: the gates to decide; they become those of the run.
+        gates: the gates to decide; they become the run's gates.
         out: the run folder; None: runs/<spec name>-<hash8>-gated.
-        audit: makes or resumes a run.
-        fresh: refuse a folder that is there already.
+        audit: creates or resumes a run.
+        fresh: refuse an existing folder.
         limit: a maximum below the spec's.
         population, point, confidence: see :func:`robaudit.gates.decide.decide`.
         on_analysis: called after each analysis.
@@ -141,14 +140,14 @@ def sample_until_decided(
         decisions = decide(run, gates, point=point, confidence=until.each())
         if on_analysis is not None:
             on_analysis(until.draws[-1], most, decisions)
-        still = [one for one in decisions if one.verdict == "inconclusive" and one.gate.estimator in sampled]
-        if until.draws[-1] >= most or not still or any(one.verdict == "fail" for one in decisions):
+        undecided = [decision for decision in decisions if decision.verdict == "inconclusive" and decision.gate.estimator in sampled]
+        if until.draws[-1] >= most or not undecided or any(decision.verdict == "fail" for decision in decisions):
             return Outcome(run, decisions, until.draws, most)
-        until = until.also(next_analysis(until.draws[-1], most, still))
+        until = until.also(next_analysis(until.draws[-1], most, undecided))
 
 
 def _begun(out: Path, spec: AuditSpec) -> UntilDecided | None:
-    """The analyses so far of the run in a folder; None if there is no run.
+    """The analyses so far of the run in a folder; None without a run.
 
     Raises:
         RunError: it was not sampled for these gates.
@@ -158,12 +157,12 @@ def _begun(out: Path, spec: AuditSpec) -> UntilDecided | None:
     if not folder.exists:
         return None
     info = folder.info()
-    found = until_decided(info)
-    if found is None:
+    until = until_decided(info)
+    if until is None:
         remedy = "decide gates on it with robaudit gate, or choose another --out"
         raise RunError(str(out), "holds a run that was not sampled for gates", remedy)
     refuse_other_gates(out, info, spec.gates)
-    return found
+    return until
 
 
 def _with_draws(spec: AuditSpec, draws: int) -> AuditSpec:
@@ -176,7 +175,7 @@ def _with_draws(spec: AuditSpec, draws: int) -> AuditSpec:
 
 
 def _fixed_samples(spec: AuditSpec) -> dict[str, int]:
-    """The estimators of the spec with an exact interval and a number of draws fixed in advance, with that number."""
+    """The number of draws of each estimator with an exact interval and a number fixed in advance."""
     built = registry.build(spec.estimators)
-    exact = {label: one.fixed_draws for label, one in built.items() if one.interval.kind is IntervalKind.CLOPPER_PEARSON}
+    exact = {label: estimator.fixed_draws for label, estimator in built.items() if estimator.interval.kind is IntervalKind.CLOPPER_PEARSON}
     return {label: draws for label, draws in exact.items() if draws is not None}

@@ -11,21 +11,21 @@ from robaudit.quantities import LOSS, IntervalKind
 from robaudit.rows import Row
 
 ROUNDING = 1e-4
-"""Relative differences of losses that passes with and without gradients may make, and then some."""
+"""Relative tolerance of losses: more than passes with and without gradients differ by."""
 
 
 def is_attack(row: Row) -> bool:
-    """Whether its value is the largest loss that a search has found."""
+    """Whether the row's value is the largest loss of a search."""
     return row.quantity == LOSS.name and row.interval.kind is IntervalKind.LOWER_BOUND
 
 
 def contradicted(rows: Sequence[Row]) -> list[Row]:
-    """The rows of one sample, in which an attack says so where another row shows that it failed.
+    """The rows of one sample, with a note on each loss that another row contradicts.
 
-    No loss under the noise, and no norm of it, is above the largest one. So an attack has failed where a row of the same noise level,
-    against the same class, met a loss above it, or has a norm whose whole interval is above it, by more than rounding.
+    No loss under the noise, and no norm of it, exceeds the maximum. So an attack has failed where a row of the same noise level and target
+    met a larger loss, or has a norm whose whole interval is larger, by more than rounding.
 
-    A norm missed something where the whole interval of another norm of the same order is above its own.
+    A norm is too low where the whole interval of another norm of the same order is above its interval.
 
     Args:
         rows: all rows of a sample.
@@ -35,7 +35,7 @@ def contradicted(rows: Sequence[Row]) -> list[Row]:
 
 
 def not_missed(row: Row) -> float:
-    """A loss that no attack should miss: the largest that the row's estimator met, and the lower end of its norm."""
+    """A loss that an attack should reach: the largest that the row's estimator met, or the lower end of its norm if that is larger."""
     norm = row.value if row.lower is None else row.lower
     met = row.value if is_attack(row) else highest_loss(row, norm)
     return max(norm, met)
@@ -47,22 +47,22 @@ def highest_loss(row: Row, unknown: float = -math.inf) -> float:
 
 
 def target_of(row: Row) -> int | None:
-    """The class that a loss is against; None where the row does not say."""
+    """The target class of a loss; None where the row does not say."""
     return None if row.loss is None else row.loss.target
 
 
 def _judged(attack: Row, rows: Sequence[Row]) -> Row:
-    """The attack with a note where it has missed what another row shows."""
+    """The attack, with a note if another row shows that it failed."""
     others = [row for row in rows if row is not attack and row.at == attack.at and target_of(row) == target_of(attack)]
     best = max(others, default=attack, key=not_missed)
     if not not_missed(best) > attack.value * (1 + ROUNDING):
         return attack
-    said = f"the attack failed: {ResultName.parse(best.estimator).estimator} found a loss of {not_missed(best):.4g}"
-    return replace(attack, note="; ".join(filter(None, [attack.note, said])))
+    note = f"the attack failed: {ResultName.parse(best.estimator).estimator} found a loss of {not_missed(best):.4g}"
+    return replace(attack, note="; ".join(filter(None, [attack.note, note])))
 
 
 def _compared(norm: Row, rows: Sequence[Row]) -> Row:
-    """The norm with a note where another of the same order is above it by more than both errors."""
+    """The norm, with a note if another norm of the same order is larger by more than both errors."""
     part = ResultName.parse(norm.estimator).part
     if part is None or norm.upper is None:
         return norm

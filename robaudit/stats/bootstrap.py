@@ -1,4 +1,4 @@
-"""The bootstrap over images: how often each is drawn, with replacement, from a fixed seed."""
+"""The bootstrap over images, from a fixed seed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Key = TypeVar("Key")
 
 
 def weights(images: int) -> Iterator[Floats]:
-    """Blocks of (replicates, images): how often each image is among as many drawn with replacement; always the same."""
+    """Blocks (replicates, images) of how often each image is drawn, with replacement; the same in every call."""
     generator = np.random.default_rng(SEED)
     step = max(1, min(REPLICATES, _BLOCK // images))
     for begin in range(0, REPLICATES, step):
@@ -26,9 +26,9 @@ def weights(images: int) -> Iterator[Floats]:
 
 
 Ends = tuple[Floats, Floats]
-"""Replicates from below and from above: apart where values are known to be larger, by an unknown amount."""
+"""Replicates of the lower and of the upper end, which differ where values are censored."""
 Statistics = Callable[[Floats], Mapping[Key, Floats | Ends]]
-"""Statistics by name, from the weights of the images (replicates, images): (replicates,) each."""
+"""A function from the weights of the images (replicates, images) to statistics by name, (replicates,) each."""
 
 
 class PairedDifference(NamedTuple):
@@ -37,8 +37,8 @@ class PairedDifference(NamedTuple):
     Attributes:
         value: new - base.
         lower, upper: its 95 % interval for the population; infinite where an end is open, None without one.
-        p_value: the smallest level at which the interval excludes 0, by the bootstrap 1/1000 at least; None without an interval.
-        images: their number.
+        p_value: the smallest level at which the interval excludes 0, by the bootstrap at least 1/1000; None without an interval.
+        images: number of images.
     """
 
     value: float
@@ -51,11 +51,10 @@ class PairedDifference(NamedTuple):
 def percentiles(images: int, statistics: Statistics[Key], confidence: float = ROW_CONFIDENCE) -> dict[Key, Bounds | None]:
     """Percentile intervals of statistics of the population: the quantiles of their bootstrap replicates.
 
-    A replicate in which a statistic is not defined is left out; with more than half of them undefined there is no interval, nor is there
-    one of a single image.
+    Replicates without a defined statistic are left out. There is no interval if more than half of them are, or for a single image.
 
     Args:
-        images: their number.
+        images: number of images.
         statistics: by name.
         confidence: in (0, 1).
 
@@ -73,46 +72,45 @@ def differences(
 ) -> dict[Key, PairedDifference]:
     """Differences of two runs with their intervals and p-values; replicates draw the same images for both.
 
-    It assumes that the images are an independent sample, and enough of them: a rare image that was not drawn, and on which the runs differ
-    by much, is not covered.
+    It assumes an independent sample of enough images: a rare image outside the sample, on which the runs differ by much, is not covered.
 
     Args:
-        images: their number.
+        images: number of images.
         statistics: the differences by name.
         values: the differences of all images.
         confidence: in (0, 1).
     """
     ranked = _ranked(images, statistics)
     ends = (1.0 - confidence) / 2.0, (1.0 + confidence) / 2.0
-    found = {}
+    paired = {}
     for name, value in values.items():
         if (known := ranked.get(name)) is None:
-            found[name] = PairedDifference(value, None, None, None, images)
+            paired[name] = PairedDifference(value, None, None, None, images)
             continue
         low, high = known
         p = min(1.0, 2.0 * max(1.0, min((low <= 0.0).sum() + 1.0, (high >= 0.0).sum())) / REPLICATES)
-        found[name] = PairedDifference(value, _quantile(low, ends[0]), _quantile(high, ends[1]), float(p), images)
-    return found
+        paired[name] = PairedDifference(value, _quantile(low, ends[0]), _quantile(high, ends[1]), float(p), images)
+    return paired
 
 
 def difference(
     images: int, statistic: Callable[[Floats], Floats | Ends], value: float, confidence: float = ROW_CONFIDENCE
 ) -> PairedDifference:
-    """One of :func:`differences`."""
+    """A single difference: see :func:`differences`."""
     return differences(images, lambda drawn: {"": statistic(drawn)}, {"": value}, confidence)[""]
 
 
 def _ranked(images: int, statistics: Statistics[Key]) -> dict[Key, Ends | None]:
     """The sorted replicates of each statistic, infinite ones at the ends; None where too few are defined."""
-    found: dict[Key, tuple[list[Floats], list[Floats]]] = {}
+    replicates: dict[Key, tuple[list[Floats], list[Floats]]] = {}
     for block in weights(images):
         for name, values in statistics(block).items():
             low, high = values if isinstance(values, tuple) else (values, values)
-            below, above = found.setdefault(name, ([], []))
+            below, above = replicates.setdefault(name, ([], []))
             below.append(low)
             above.append(high)
     ranked: dict[Key, Ends | None] = {}
-    for name, (below, above) in found.items():
+    for name, (below, above) in replicates.items():
         low, high = (np.concatenate(blocks) for blocks in (below, above))
         low, high = np.sort(low[~np.isnan(low)]), np.sort(high[~np.isnan(high)])
         ranked[name] = None if images < 2 or min(len(low), len(high)) <= REPLICATES / 2 else (low, high)
@@ -124,7 +122,7 @@ def _quantile(ranked: Floats, share: float) -> float:
 
 
 def minus(new: Ends, base: Ends) -> Ends:
-    """new - base from below and from above; infinite where an end is."""
+    """The ends of new - base; infinite where an end is."""
     with np.errstate(invalid="ignore"):
         low, high = new[0] - base[1], new[1] - base[0]
     return np.where(np.isinf(base[1]), -np.inf, low), np.where(np.isinf(new[1]), np.inf, high)

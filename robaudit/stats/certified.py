@@ -35,16 +35,16 @@ class Certificates:
     """The certificates of the labelled images of one result.
 
     Attributes:
-        key: what it is.
+        key: of the result.
         radii: certified (n,), 0 where nothing is.
-        right: whether the certified class is the label (n,); ``wrong``: whether it is another one. Neither: nothing is certified.
+        right: whether the certified class is the label (n,); ``wrong``: whether it is another class. Neither: nothing is certified.
         correct: whether the network itself classifies the clean image correctly (n,).
         unlabelled: images left out, because they have no label.
-        not_finite: images without a finite radius, of which nothing is certified.
-        alpha: the largest chance of an image that its certificate is false; 0 where rows state none.
+        not_finite: images without a finite radius, which count as not certified.
+        alpha: the largest probability that an image's certificate is false; 0 where rows state none.
         possible: the largest radius that could have been certified; infinite where rows state none.
-        asked: the radius that the estimator was asked about, where it stopped once that was answered: at any other one it may have
-            certified less than it could. None where it was asked about none.
+        asked: the radius in question, where the estimator stopped once that was decided: at other radii it may have certified less than it
+            could. None without such a radius.
     """
 
     key: GroupKey
@@ -70,13 +70,13 @@ class Certificates:
 
     @property
     def false_at_most(self) -> float:
-        """The number of false certificates that is expected at most."""
+        """The largest expected number of false certificates."""
         return self.alpha * self.images
 
 
 @dataclass(frozen=True, slots=True)
 class Curve(Document):
-    """Certified accuracy against radius, at 0 and at each radius where it falls: it has the value there and, just beyond, the next one.
+    """Certified accuracy against radius, at 0 and at each radius where it falls: just beyond it, the next value holds.
 
     Attributes:
         radii: ascending, the first 0 (m,).
@@ -95,16 +95,16 @@ class Curve(Document):
 
 @dataclass(frozen=True, slots=True)
 class CertifiedAccuracy:
-    """Certified accuracy of one result, and what else its certificates say.
+    """Certified accuracy of one result, and other statistics of its certificates.
 
     Attributes:
-        certificates: what it is of; at least one image.
-        confidence: of the intervals, which are for the population. For these images all numbers are exact: what was certified.
+        certificates: of at least one image.
+        confidence: of the intervals, which are for the population. For these images all numbers are exact.
         clean: share of images that the network itself classifies correctly.
-        wrong: share certified for another class than the label.
-        abstains: share of which nothing is certified.
+        wrong: share certified for a class other than the label.
+        abstains: share without a certificate.
         mean: average certified radius, 0 where the certified class is not the label.
-        interval: bootstrap interval of the mean; None of a single image.
+        interval: bootstrap interval of the mean; None for a single image.
         median: of the same radii.
         largest: of the same radii.
     """
@@ -120,34 +120,34 @@ class CertifiedAccuracy:
     largest: float
 
     def at(self, radius: float) -> Share:
-        """Certified accuracy at a radius, 0 or more; at 0, of any radius that is positive."""
-        given = self.certificates
-        return share(int((given.right & (given.radii >= radius)).sum()), given.images, self.confidence)
+        """Certified accuracy at a radius of 0 or more; at 0, the share with any positive radius."""
+        certificates = self.certificates
+        return share(int((certificates.right & (certificates.radii >= radius)).sum()), certificates.images, self.confidence)
 
     def curve(self) -> Curve:
         """Certified accuracy at every radius."""
-        given = self.certificates
-        radii = np.sort(given.radii[given.right])
+        certificates = self.certificates
+        radii = np.sort(certificates.radii[certificates.right])
         steps = np.unique(np.append(radii, 0.0))
         counts = len(radii) - np.searchsorted(radii, steps, side="left")
-        lowers, uppers = clopper_pearson(counts, given.images, self.confidence)
-        return Curve(steps, counts.astype(np.int64), counts / given.images, lowers, uppers)
+        lowers, uppers = clopper_pearson(counts, certificates.images, self.confidence)
+        return Curve(steps, counts.astype(np.int64), counts / certificates.images, lowers, uppers)
 
     def document(self, radii: Sequence[float]) -> dict[str, Any]:
         """One entry of the JSON output, with the certified accuracy at these radii."""
-        given = self.certificates
+        certificates = self.certificates
         lower, upper = self.interval or (None, None)
         return {
-            **given.key.document(),
-            "norm": given.key.norm or None,
+            **certificates.key.document(),
+            "norm": certificates.key.norm or None,
             "confidence": self.confidence,
-            "images": given.images,
-            "unlabelled": given.unlabelled,
-            "not_finite": given.not_finite,
-            "alpha": given.alpha or None,
-            "false_certificates_at_most": given.false_at_most if given.alpha else None,
-            "largest_possible": json_number(given.possible),
-            "asked": given.asked,
+            "images": certificates.images,
+            "unlabelled": certificates.unlabelled,
+            "not_finite": certificates.not_finite,
+            "alpha": certificates.alpha or None,
+            "false_certificates_at_most": certificates.false_at_most if certificates.alpha else None,
+            "largest_possible": json_number(certificates.possible),
+            "asked": certificates.asked,
             "clean_accuracy": self.clean.document(),
             "certified_accuracy": [{"radius": radius, **self.at(radius).document()} for radius in radii],
             "wrong_class": self.wrong.document(),
@@ -159,15 +159,15 @@ class CertifiedAccuracy:
 
 
 def certificates_of(run: Run, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()) -> list[Certificates]:
-    """The certificates of each result of a run that has some, in its order.
+    """The certificates of each result that has some, in the run's order.
 
     A row whose certified class is missing, or whose radius is 0 or no finite number, certifies nothing.
 
     Raises:
-        RunError: the run has no certified radii among those named, or no labels.
+        RunError: the results named have no certified radii, or the run no labels.
     """
-    kept = measuring(run, (CERTIFIED.name,), estimators, levels, called="certified radii", lacking=LACKING)
-    return [_certificates(columns, str(run.path)) for columns in kept]
+    results = measuring(run, (CERTIFIED.name,), estimators, levels, called="certified radii", lacking=LACKING)
+    return [_certificates(columns, str(run.path)) for columns in results]
 
 
 def _certificates(columns: Columns, where: str) -> Certificates:

@@ -78,8 +78,8 @@ class Gap(Document):
         lower, upper: interval of the gap for images like these. The lower end is above 0 exactly where the gap is significant.
         p_value: of a permutation test: probability of a gap this large where the value does not depend on the class.
         null_mean: mean of the gap under that null hypothesis.
-        critical: the gap that it exceeds with a probability of 0.05 at most; larger ones are significant.
-        permutations: of the class labels.
+        critical: under it, larger gaps have a probability of at most 0.05; they are significant.
+        permutations: number of permutations of the class labels.
     """
 
     least: int
@@ -106,7 +106,7 @@ class ClassBias(Document):
         left_out: rows without a class (no label) or without a finite value.
         alpha: 1 - confidence of all intervals and decisions.
         verdict: whether the gap is significant.
-        of_bounds: some values are only bounds of the true ones: differences and gap are between the bounds.
+        of_bounds: some values are only bounds of the true values: differences and gap are between the bounds.
     """
 
     members = "key unit higher_is_better by threshold alpha left_out verdict of_bounds gap classes"
@@ -145,9 +145,9 @@ def class_bias(
 
     Args:
         columns: of a result.
-        by: classes are the labels, or what the model predicts on the clean image; or what ``groups`` is called.
+        by: classes are the labels, or the predictions on the clean image; or the name of ``groups``.
         groups: names of groups by sample id, in place of classes; an image without a name is left out.
-        threshold: for the share below; None: 0.9 for a quantity that goes from 0 to 1, else none.
+        threshold: for the share below; None: 0.9 for a quantity from 0 to 1, else none.
         class_names: by class index.
         quantity: what the values are; default: the built-in quantity that the rows name.
         permutations: shuffles, at least 100.
@@ -170,27 +170,27 @@ def class_bias(
     if groups is not None:
         class_names = sorted(set(groups.values()) - {""})
         places = {name: i for i, name in enumerate(class_names)}
-        class_of = np.array([places.get(groups.get(one, ""), NO_CLASS) for one in finite.names], dtype=np.int64)
+        class_of = np.array([places.get(groups.get(name, ""), NO_CLASS) for name in finite.names], dtype=np.int64)
     everyone, index = finite.take(class_of != NO_CLASS), class_of[class_of != NO_CLASS]
     if not len(everyone):
         what = f"none of the {len(columns)} samples has a {'label' if groups is None else by}"
         raise NothingLeftError("classes", what, "use --by predicted, or data with labels")
-    members = {int(one): everyone.take(index == one) for one in np.unique(index)}
-    classes = [_class_stats(one, rows_, known_name(one, class_names), threshold, quantity) for one, rows_ in members.items()]
+    members = {int(label): everyone.take(index == label) for label in np.unique(index)}
+    classes = [_class_stats(label, rows_, known_name(label, class_names), threshold, quantity) for label, rows_ in members.items()]
     gap = None
-    tested = [i for i, one in enumerate(classes) if one.images >= 2]
+    tested = [i for i, stats in enumerate(classes) if stats.images >= 2]
     if len(tested) >= 2:
         sizes = np.array([classes[i].images for i in tested])
-        asked = ("null", by, permutations, seed)
-        if asked not in columns.memo:
+        memo_key = ("null", by, permutations, seed)
+        if memo_key not in columns.memo:
             pooled = np.concatenate([members[classes[i].index].values for i in tested])
-            columns.memo[asked] = permutation_null(pooled, sizes, permutations, seed)
-        null: Null = columns.memo[asked]
+            columns.memo[memo_key] = permutation_null(pooled, sizes, permutations, seed)
+        null: Null = columns.memo[memo_key]
         each = simultaneous(ROW_CONFIDENCE, len(tested))
         means = [_simultaneous_mean(members[classes[i].index], quantity, each) for i in tested]
         overall, mean_overall = _simultaneous_mean(everyone, quantity, each), float(everyone.values.mean())
         for place, (i, mean) in enumerate(zip(tested, means, strict=True)):
-            more = len(everyone) / (len(everyone) - classes[i].images)  # the mean of so many fewer images is less certain
+            more = len(everyone) / (len(everyone) - classes[i].images)  # the mean of fewer images is less certain
             others = (mean_overall - overall[0]) * more, (overall[1] - mean_overall) * more
             classes[i] = _tested(classes[i], null, place, mean, others, quantity)
         gap = _gap([classes[i] for i in tested], means, null, quantity, permutations)
@@ -207,12 +207,12 @@ def class_bias(
         gap=gap,
         left_out=len(columns) - len(everyone),
         verdict=verdict,
-        of_bounds=any(not math.isfinite(one.mean.upper - one.mean.lower) for one in classes),
+        of_bounds=any(not math.isfinite(stats.mean.upper - stats.mean.lower) for stats in classes),
     )
 
 
 def _class_stats(index: int, rows: Columns, name: str | None, threshold: float | None, quantity: Quantity) -> ClassStats:
-    """The statistics of one class alone."""
+    """The statistics of a class by itself."""
     q25, median, q75 = (quantile_of(rows, q, quantity) for q in (0.25, 0.5, 0.75))
     below = None if threshold is None else share(int((rows.values < threshold).sum()), len(rows))
     return ClassStats(index, name, len(rows), mean_of(rows, quantity), q25, median, q75, below)
@@ -226,37 +226,37 @@ def _simultaneous_mean(rows: Columns, quantity: Quantity, confidence: float) -> 
     return population_mean(images, confidence, light_tails=True)
 
 
-def _tested(one: ClassStats, null: Null, place: int, mean: Bounds, others: Bounds, quantity: Quantity) -> ClassStats:
+def _tested(stats: ClassStats, null: Null, place: int, mean: Bounds, others: Bounds, quantity: Quantity) -> ClassStats:
     """The class with its test.
 
     Args:
-        one: the class.
+        stats: the class.
         null: the tests of all classes.
-        place: of the class among them.
+        place: index of the class among them.
         mean: the simultaneous interval of its mean.
-        others: how far the mean of all other images may lie below and above the one seen.
+        others: how far the mean of all other images may lie below and above the observed one.
         quantity: what the values are.
     """
     difference, scale, p = (float(each[place]) for each in (null.differences, null.scales, null.p_values))
     differs: Literal["lower", "higher", "no"] = "no" if p > ALPHA else "lower" if difference < 0.0 else "higher"
     lower, upper = difference - null.upper * scale, difference - null.lower * scale
     if differs != "higher":
-        lower = min(lower, difference - max(one.mean.value - mean[0], others[1]))
+        lower = min(lower, difference - max(stats.mean.value - mean[0], others[1]))
     if differs != "lower":
-        upper = max(upper, difference + max(mean[1] - one.mean.value, others[0]))
+        upper = max(upper, difference + max(mean[1] - stats.mean.value, others[0]))
     width = quantity.high - quantity.low
     ends = max(lower, -width), min(upper, width)
-    return replace(one, difference=difference, difference_lower=ends[0], difference_upper=ends[1], p_value=p, differs=differs)
+    return replace(stats, difference=difference, difference_lower=ends[0], difference_upper=ends[1], p_value=p, differs=differs)
 
 
 def _gap(tested: Sequence[ClassStats], means: Sequence[Bounds], null: Null, quantity: Quantity, permutations: int) -> Gap:
     """The gap; ``means`` are the simultaneous intervals of the class means.
 
-    If every class mean is off by the shift that a permutation gives it, the gap of the population is at least the observed one less
-    the range of these shifts, which is at most ``critical`` with a probability of 0.95.
+    If every class mean is off by the shift that a permutation gives it, the gap of the population is at least the observed gap less the
+    range of these shifts, which is at most ``critical`` with a probability of 0.95.
     """
-    lowest = min(tested, key=lambda one: one.mean.value)
-    highest = max(tested, key=lambda one: one.mean.value)
+    lowest = min(tested, key=lambda stats: stats.mean.value)
+    highest = max(tested, key=lambda stats: stats.mean.value)
     least, most = (lowest, highest) if quantity.higher_is_better else (highest, lowest)
     value = highest.mean.value - lowest.mean.value
     farthest = max(upper for _, upper in means) - min(lower for lower, _ in means)
@@ -284,11 +284,11 @@ class Null:
         differences: (classes,), observed: mean of the class minus mean of the others.
         scales: (classes,), sqrt(1/n + 1/(N - n)): proportional to the standard deviation of each difference under the null.
         p_values: (classes,), two-sided, adjusted for the number of classes.
-        lower, upper: of all differences / scales, the smallest falls below ``lower``, and the largest exceeds ``upper``, with a
-            probability of alpha / 2 at most each.
-        gap_p_value: P[largest minus smallest class mean >= the observed one].
+        lower, upper: under the null, the smallest difference / scale falls below ``lower``, and the largest exceeds ``upper``, each with a
+            probability of at most alpha / 2.
+        gap_p_value: P[largest minus smallest class mean >= the observed difference].
         gap_mean: mean of that gap under the null.
-        critical: it exceeds this with a probability of alpha at most.
+        critical: larger gaps have a probability of at most alpha under the null.
     """
 
     differences: Floats
@@ -334,10 +334,10 @@ def permutation_null(values: Floats, sizes: NDArray[np.int64], permutations: int
         block = pool[: permutations - begin]
         generator.permuted(block, axis=1, out=block)
         shuffled = np.add.reduceat(block, starts, axis=1) / sizes  # (block, classes)
-        these = slice(begin, begin + len(block))
-        gaps[these] = np.ptp(shuffled, axis=1)
+        part = slice(begin, begin + len(block))
+        gaps[part] = np.ptp(shuffled, axis=1)
         shuffled *= to_others / scales
-        lowest[these], highest[these] = shuffled.min(axis=1), shuffled.max(axis=1)
+        lowest[part], highest[part] = shuffled.min(axis=1), shuffled.max(axis=1)
     tests = differences / scales
     above, below = _tail(highest, tests, slack), _tail(-lowest, -tests, slack)
     return Null(
@@ -359,6 +359,6 @@ def _tail(null: Floats, observed: Floats, slack: float) -> Floats:
 
 
 def _critical(null: Floats, alpha: float, slack: float) -> float:
-    """The number that exactly those exceed whose :func:`_tail` is at most alpha; infinite where no number of shuffles is enough."""
+    """The critical value: exactly the numbers above it have a :func:`_tail` of at most alpha; infinite with too few shuffles."""
     most = math.floor(alpha * (1 + null.size) + 1e-9) - 1  # shuffles that may be as large
     return float(np.partition(null, null.size - 1 - most)[null.size - 1 - most]) + slack if most >= 0 else math.inf

@@ -1,4 +1,4 @@
-"""Which class turns into which under noise, counted from the votes of the noisy copies."""
+"""Confusion matrices under noise, from the votes of the noisy copies."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ MOST_TURNS = 100
 
 @dataclass(frozen=True)
 class Turn(Document):
-    """A class whose noisy copies are classified as another one.
+    """A class and another class that its noisy copies are classified as.
 
     Attributes:
         start, to: the class of the images, and the other class.
         images: of class ``start``.
         share: mean over these images of the share of noisy copies that are classified as ``to``.
         shares: of each image.
-        lower, upper: 95 % interval, for the population of images of the class; computed when it is asked for.
+        lower, upper: 95 % interval, for the population of images of the class; computed on first use.
     """
 
     members = "start to images share lower upper"
@@ -43,7 +43,7 @@ class Turn(Document):
 
     @cached_property
     def interval(self) -> tuple[float, float]:
-        """Its ends."""
+        """The ends of the interval."""
         return mean_interval(self.shares, 0.0, 1.0)
 
     @property
@@ -88,13 +88,13 @@ def confusions(
 
     Args:
         run: a finished run.
-        estimators, levels: only these.
+        estimators, levels: only these results.
         by: the class of an image; None: its label where there are labels, else the predicted class.
 
     Raises:
-        RunError: the run has no such estimator or level, none of the results has votes, or no image has a label and ``by`` is label.
+        RunError: the run has no such estimator or level, no result has votes, or ``by`` is label and no image has a label.
     """
-    where, labelled = str(run.path), any((one.label != NO_CLASS).any() for one in run.frame.values())
+    where, labelled = str(run.path), any((columns.label != NO_CLASS).any() for columns in run.frame.values())
     kind = by or ("label" if labelled else "predicted")
     chosen = {columns.key: columns.classes for columns in run.groups(estimators, levels).values()}
     counted: dict[GroupKey, dict[int, list[Floats]]] = {}

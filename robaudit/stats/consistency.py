@@ -1,4 +1,4 @@
-"""The results of a run against each other: what must hold between them, and where it does not."""
+"""Consistency of the results of a run: the relations that must hold between them, and contradictions."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from robaudit.stats.relations import RELATIONS, BoundingPair, Claim, Relation, S
 from robaudit.stats.run import Run
 
 CONFIDENCE = 0.999
-"""The probability that a run without a bug is not accused of one by chance, all its comparisons together."""
+"""The probability that a correct run shows no violation, over all its comparisons."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bound(Document):
-    """A result, and what it bounds a number by, beyond its interval."""
+    """A result, and its bound on a number, beyond its interval."""
 
     key: GroupKey
     bound: float
 
     @staticmethod
     def of(claim: Claim, tail: float) -> Bound:
-        """The bound of a claim that misses with a chance of at most ``tail``."""
+        """The bound of a claim, missed with a chance of at most ``tail``."""
         return Bound(GroupKey.of(claim.row), claim.end(tail))
 
     def __str__(self) -> str:
@@ -39,9 +39,9 @@ class Contradiction(Document):
 
     Attributes:
         sample_id: of the image.
-        relation: name of what does not hold.
-        verdict: what that means.
-        number: what both results bound.
+        relation: name of the violated relation.
+        verdict: what the contradiction means.
+        number: the number that both results bound.
         at_least, at_most: the bounds.
         wrong: the results that may be at fault: one where that is clear, else both.
     """
@@ -56,7 +56,7 @@ class Contradiction(Document):
 
     @property
     def text(self) -> str:
-        """All of it in a line."""
+        """The contradiction on one line."""
         return f"{self.sample_id}: {self.number} is at least {self.at_least}, at most {self.at_most}"
 
     @property
@@ -79,11 +79,11 @@ class CheckedRelation(Document):
 
 @dataclass(frozen=True, slots=True)
 class Consistency(Document):
-    """What the comparison of a run's results found.
+    """The outcome of comparing a run's results.
 
     Attributes:
         images: how many were checked.
-        tail: the chance with which each end of an interval may miss.
+        tail: the chance that an end of an interval misses.
         relations: every relation, in order.
         contradictions: in the order of relations and of the run.
     """
@@ -99,7 +99,7 @@ class Consistency(Document):
     @property
     def comparisons(self) -> int:
         """The number of comparisons."""
-        return sum(one.comparisons for one in self.relations)
+        return sum(relation.comparisons for relation in self.relations)
 
     @property
     def violations(self) -> int:
@@ -107,23 +107,23 @@ class Consistency(Document):
         return len(self.of(Verdict.VIOLATION))
 
     def of(self, verdict: Verdict) -> tuple[Contradiction, ...]:
-        """The contradictions of a kind."""
-        return tuple(one for one in self.contradictions if one.verdict is verdict)
+        """The contradictions with this verdict."""
+        return tuple(contradiction for contradiction in self.contradictions if contradiction.verdict is verdict)
 
     def blamed(self, verdict: Verdict) -> list[tuple[Contradiction, ...]]:
-        """The contradictions of a kind by the results that they accuse, the most often accused first."""
-        found: dict[str, list[Contradiction]] = {}
-        for one in self.of(verdict):
-            found.setdefault(one.blamed, []).append(one)
-        return sorted(map(tuple, found.values()), key=lambda some: -len(some))
+        """The contradictions with this verdict, grouped by the results at fault, the largest group first."""
+        groups: dict[str, list[Contradiction]] = {}
+        for contradiction in self.of(verdict):
+            groups.setdefault(contradiction.blamed, []).append(contradiction)
+        return sorted(map(tuple, groups.values()), key=lambda group: -len(group))
 
 
 def check(run: Run) -> Consistency:
     """Compare the results of every image with each other.
 
-    Intervals that hold with 95 % miss in one of twenty images by chance. Two results contradict each other only where their bounds still
-    do with intervals so wide that all comparisons of the run together are free of such chance with a probability of :data:`CONFIDENCE`
-    (Bonferroni). Rows are read once; what is kept are the pairs that contradict each other at 95 %.
+    A 95 % interval misses for one image in twenty. So two results contradict each other only if their bounds do with intervals so wide
+    that all comparisons of the run hold together with a probability of :data:`CONFIDENCE` (Bonferroni). Rows are read once; only the pairs
+    that contradict each other at 95 % stay in memory.
     """
     setting, images, random = Setting.of(run.info), 0, 0
     pairs, seen = Counter[str](), Counter[str]()
@@ -139,12 +139,14 @@ def check(run: Run) -> Consistency:
                     suspects[relation.name].append(pair)
             seen[relation.name] += pairs[relation.name] > before
     tail = min(TAIL, (1.0 - CONFIDENCE) / (2 * random)) if random else TAIL
-    found = {one.name: [pair for pair in suspects[one.name] if one.excludes(pair, tail)] for one in RELATIONS}
+    excluded = {relation.name: [pair for pair in suspects[relation.name] if relation.excludes(pair, tail)] for relation in RELATIONS}
     return Consistency(
         images=images,
         tail=tail,
-        relations=tuple(CheckedRelation(one, pairs[one.name], seen[one.name], len(found[one.name])) for one in RELATIONS),
-        contradictions=tuple(_contradiction(one, pair, tail, setting) for one in RELATIONS for pair in found[one.name]),
+        relations=tuple(
+            CheckedRelation(relation, pairs[relation.name], seen[relation.name], len(excluded[relation.name])) for relation in RELATIONS
+        ),
+        contradictions=tuple(_contradiction(relation, pair, tail, setting) for relation in RELATIONS for pair in excluded[relation.name]),
     )
 
 

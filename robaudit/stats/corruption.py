@@ -41,7 +41,7 @@ class ImageErrors:
     mean: Mapping[str, Floats]
 
     def of(self, names: Sequence[str]) -> ImageErrors | None:
-        """The values of some images, in this order; None where one is missing."""
+        """The errors of these images, in this order; None if one is missing."""
         places = {name: i for i, name in enumerate(self.names)}
         if not places.keys() >= set(names):
             return None
@@ -51,12 +51,12 @@ class ImageErrors:
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """The errors of the network that others are measured against.
+    """The errors of the baseline network.
 
     Attributes:
         clean: its error without corruptions.
         mean: by corruption, its mean error over the five severities.
-        images: the same image by image; None where they are not known: then its errors are taken for exact.
+        images: the errors image by image; None where unknown: then its errors count as exact.
     """
 
     clean: float
@@ -70,7 +70,7 @@ class CorruptionError:
 
     Attributes:
         value: the mean over the corruptions; 1 is as good as the baseline, and the literature prints 100 for it.
-        by_corruption: of each corruption.
+        by_corruption: the value of each corruption.
         missing: corruptions of the baseline that were not measured: with any, ``value`` is not the benchmark's number.
         interval: 95 % bootstrap interval of ``value`` for the population; None where errors of single images are not known.
         intervals: of each corruption, pointwise.
@@ -129,7 +129,7 @@ class CorruptionReport(Document):
         clean: accuracy without noise.
         cells: by noise label and level, in the run's order.
         images: errors image by image, of the noises measured at all five severities.
-        against: the baseline's name and what the errors are relative to it, mCE and relative mCE; None without a baseline.
+        against: the baseline's name, and mCE and relative mCE relative to it; None without a baseline.
     """
 
     estimator: str
@@ -145,7 +145,7 @@ class CorruptionReport(Document):
 
     @property
     def errors(self) -> dict[str, list[float]]:
-        """Error by noise, for those measured at all five severities."""
+        """Error by noise, for noises measured at all five severities."""
         return {
             label: [1 - by_level[level].value for level in _LEVELS]
             for label, by_level in self.cells.items()
@@ -154,11 +154,11 @@ class CorruptionReport(Document):
 
     @property
     def mean_error_interval(self) -> Bounds | None:
-        """The 95 % bootstrap interval of :func:`mean_error` for the population; None of a single image, or without any error."""
+        """The 95 % bootstrap interval of :func:`mean_error` for the population; None for a single image, or without errors."""
         return self.error_intervals().get(_ALL)
 
     def error_intervals(self) -> dict[str, Bounds | None]:
-        """The same by noise, pointwise."""
+        """The bootstrap intervals of the mean error by noise, pointwise."""
         if not self.images.mean:
             return {}
         errors, images = {**self.images.mean, _ALL: np.mean(list(self.images.mean.values()), axis=0)}, len(self.images.names)
@@ -183,11 +183,11 @@ def corruption_report(run: Run, estimator: str | None = None, against: tuple[str
 
     Args:
         run: a finished run.
-        estimator: one that counts votes; None: the first.
+        estimator: an estimator that counts votes; None: the first.
         against: name and errors of the baseline, if any.
 
     Raises:
-        RunError: it has no labels, no such estimator, or no noise whose level is a severity; or nothing that the baseline has, too.
+        RunError: it has no labels, no such estimator, or no noise whose level is a severity; or nothing in common with the baseline.
     """
     info, where = run.info, str(run.path)
     entries = [entry for entry in info["noisy_accuracy"] if entry["level_name"] == LevelName.SEVERITY]
@@ -208,27 +208,31 @@ def corruption_report(run: Run, estimator: str | None = None, against: tuple[str
 
 def _image_errors(run: Run, estimator: str, cells: Mapping[str, Mapping[float, AccuracyCell]]) -> ImageErrors:
     """The errors of the labelled images that have votes at all five severities of every noise that has them."""
-    whole = [label for label, by_level in cells.items() if set(by_level) == set(_LEVELS)]
-    there = {(key.noise, key.at.level): one.take(one.label_draws > 0) for key, one in run.frame.items() if key.estimator == estimator}
-    columns = [there[label, level] for label in whole for level in _LEVELS]
+    complete = [label for label, by_level in cells.items() if set(by_level) == set(_LEVELS)]
+    voted = {
+        (key.noise, key.at.level): result.take(result.label_draws > 0) for key, result in run.frame.items() if key.estimator == estimator
+    }
+    columns = [voted[label, level] for label in complete for level in _LEVELS]
     names = common_names(columns) if columns else []
     if not names:
         return ImageErrors((), np.empty(0), {})
-    errors = np.array([one.of_images(names).label_errors for one in columns]).reshape(len(whole), SEVERITIES, -1).mean(1)
+    errors = np.array([result.of_images(names).label_errors for result in columns]).reshape(len(complete), SEVERITIES, -1).mean(1)
     clean = (~columns[0].of_images(names).correct).astype(np.float64)
-    return ImageErrors(tuple(names), clean, dict(zip(whole, errors, strict=True)))
+    return ImageErrors(tuple(names), clean, dict(zip(complete, errors, strict=True)))
 
 
 def _against(report: CorruptionReport, name: str, baseline: Baseline, where: str) -> tuple[str, CorruptionError, CorruptionError]:
     errors = {label: values for label, values in report.errors.items() if label in baseline.mean}
     if not errors:
-        known = f"{name} has: {', '.join(baseline.mean)}" if baseline.mean else f"{name} has no corruption at all of them; name another run"
+        known = (
+            f"{name} has: {', '.join(baseline.mean)}" if baseline.mean else f"{name} has no corruption at all severities; name another run"
+        )
         raise RunError(where, f"has no corruption at all severities from 1 to 5 for which {name} has errors", known)
     try:
-        found = mce(errors, baseline), relative_mce(errors, 1 - report.clean, baseline)
+        results = mce(errors, baseline), relative_mce(errors, 1 - report.clean, baseline)
     except ValueError as error:
         raise RunError(where, str(error), "choose another baseline") from error
-    absolute, relative = (_bounded(one, report.images, baseline, relative=i == 1) for i, one in enumerate(found))
+    absolute, relative = (_bounded(result, report.images, baseline, relative=i == 1) for i, result in enumerate(results))
     return name, absolute, relative
 
 
@@ -237,19 +241,19 @@ def _bounded(error: CorruptionError, images: ImageErrors, baseline: Baseline, *,
     n, labels = len(images.names), list(error.by_corruption)
     if not n:
         return error
-    theirs = None if baseline.images is None else baseline.images.of(images.names)
+    base_images = None if baseline.images is None else baseline.images.of(images.names)
 
     def ratios(drawn: Floats) -> dict[str, Floats]:
-        clean, base_clean = drawn @ images.clean / n, baseline.clean if theirs is None else drawn @ theirs.clean / n
-        found = {}
+        clean, base_clean = drawn @ images.clean / n, baseline.clean if base_images is None else drawn @ base_images.clean / n
+        quotients = {}
         for label in labels:
-            mine, base = drawn @ images.mean[label] / n, baseline.mean[label] if theirs is None else drawn @ theirs.mean[label] / n
-            up, down = (mine - clean, base - base_clean) if relative else (mine, base)
-            found[label] = np.divide(up, down, out=np.full(len(drawn), np.nan), where=np.broadcast_to(down, len(drawn)) > 0)
-        return {**found, _ALL: np.mean(list(found.values()), axis=0)}
+            own, base = drawn @ images.mean[label] / n, baseline.mean[label] if base_images is None else drawn @ base_images.mean[label] / n
+            up, down = (own - clean, base - base_clean) if relative else (own, base)
+            quotients[label] = np.divide(up, down, out=np.full(len(drawn), np.nan), where=np.broadcast_to(down, len(drawn)) > 0)
+        return {**quotients, _ALL: np.mean(list(quotients.values()), axis=0)}
 
     ends = percentiles(n, ratios)
-    return replace(error, interval=ends[_ALL], intervals={label: known for label in labels if (known := ends[label]) is not None})
+    return replace(error, interval=ends[_ALL], intervals={label: interval for label in labels if (interval := ends[label]) is not None})
 
 
 def baseline_of(report: CorruptionReport) -> Baseline:
@@ -274,7 +278,7 @@ def mce(errors: Errors, baseline: Baseline = ALEXNET) -> CorruptionError:
 
     Args:
         errors: of the network.
-        baseline: what they are divided by.
+        baseline: the divisors.
 
     Raises:
         ValueError: the baseline has no such corruption or makes no errors there, or there are not five severities of each.
@@ -290,7 +294,7 @@ def relative_mce(errors: Errors, clean: float, baseline: Baseline = ALEXNET) -> 
     Args:
         errors: of the network.
         clean: its error without corruptions.
-        baseline: what the growth is divided by.
+        baseline: its growth is the divisor.
 
     Raises:
         ValueError: as for :func:`mce`; or the baseline's errors do not grow.
@@ -301,17 +305,17 @@ def relative_mce(errors: Errors, clean: float, baseline: Baseline = ALEXNET) -> 
 
 
 def _relative(errors: Errors, baseline: Baseline, clean: float, baseline_clean: float) -> CorruptionError:
-    found: dict[str, float] = {}
+    ratios: dict[str, float] = {}
     for name, values in errors.items():
         if name not in baseline.mean:
             raise ValueError(f"the baseline has no errors for {name!r}")
         if not (grown := baseline.mean[name] - baseline_clean) > 0:
             raise ValueError(f"the baseline makes no errors (or no more than without corruptions) for {name!r}")
-        found[name] = (_mean(name, values) - clean) / grown
-    if not found:
+        ratios[name] = (_mean(name, values) - clean) / grown
+    if not ratios:
         raise ValueError("no corruption was measured")
-    missing = tuple(name for name in baseline.mean if name not in found)
-    return CorruptionError(math.fsum(found.values()) / len(found), found, missing)
+    missing = tuple(name for name in baseline.mean if name not in ratios)
+    return CorruptionError(math.fsum(ratios.values()) / len(ratios), ratios, missing)
 
 
 def _mean(name: str, values: Sequence[float]) -> float:

@@ -1,4 +1,4 @@
-"""Error curves against attacks, noise and linear corruption, and the one number that sums each up: ASR, AMS, gamma at 50 %.
+"""Error curves against attacks, noise and linear corruption, and the summary of each in one number: ASR, AMS, gamma at 50 %.
 
 Errors are relative to the label, over all images: a misclassified image is an error at every strength. Images without a label
 are left out.
@@ -29,19 +29,19 @@ from robaudit.text import Names
 LINEAR = "linear"
 """The kind of noise that fades an image into grey noise; its level is 1 - gamma."""
 CUTOFF = 0.03
-"""How far below chance the accuracy may still be when a noise curve ends: at an error of (C - 1) / C less this."""
+"""A noise curve ends at an error of (C - 1) / C less this, with an accuracy slightly above chance."""
 HALF = 0.5
 HUMANS = 0.25
 """The gamma at which people name half of the images correctly (Jang et al. 2021)."""
 _ROUNDING = 1e-9
-_SUM = "sum"  # a key besides the points of a curve
+_SUM = "sum"  # the key of the summary, beside the indices of the points
 
 
 Ints = NDArray[np.int64]
 
 
 class CurveKind(StrEnum):
-    """What is done to the images."""
+    """The perturbation of the images."""
 
     L2 = "l2"
     LINF = "linf"
@@ -50,7 +50,7 @@ class CurveKind(StrEnum):
 
 
 class ValueRelation(StrEnum):
-    """How the true number is related to the value."""
+    """The relation of the true number to the value."""
 
     IS = ""
     AT_LEAST = ">="
@@ -73,7 +73,7 @@ class CurveSummary:
 
     Attributes:
         value: the number; None where it is not defined, ``why`` says the reason.
-        relation: whether the true one is at least or at most this, because the curve ends too early.
+        relation: whether the true number is at least or at most the value, because the curve ends too early.
         lower, upper: 95 % percentile bootstrap interval for the population, infinite where the end of the curve leaves it open; None
             where there is none.
     """
@@ -95,16 +95,16 @@ class ErrorCurve:
     """Errors by strength.
 
     Attributes:
-        kind: what is done to the images.
+        kind: the perturbation of the images.
         source: the result behind it, such as ``radius_pgd:norm=l2``.
         places: radius, sigma or gamma (points,); the first belongs to the clean images.
         errors: share of the images (of their noisy copies) that are classified wrongly (points,).
-        lower, upper: 95 % bootstrap interval of each error, pointwise (points,); the error itself where there is a single image.
-        summary: in one number.
+        lower, upper: 95 % bootstrap interval of each error, pointwise (points,); the error itself for a single image.
+        summary: the curve in one number.
         images: with a label.
         unlabelled: images left out.
         draws: noisy copies of each image; 0 for attacks.
-        used: how many points the summary is made of: noise curves end by a rule.
+        used: number of points behind the summary: noise curves end by a rule.
     """
 
     kind: CurveKind
@@ -163,12 +163,12 @@ def asr(errors: Floats | Sequence[float], step: float) -> Floats:
     Source: Smoothed robustness analysis, section 3.4.
     """
     rises = np.diff(np.asarray(errors, dtype=np.float64))
-    found: Floats = (rises * (np.arange(rises.shape[-1]) + 0.5)).sum(-1) * step
-    return found
+    radius: Floats = (rises * (np.arange(rises.shape[-1]) + 0.5)).sum(-1) * step
+    return radius
 
 
 def ends_at(errors: Floats, classes: int) -> Ints:
-    """The first point after the clean one with an error of at least (C - 1) / C - .03; -1 where there is none.
+    """The first point after the clean point with an error of at least (C - 1) / C - .03; -1 without any.
 
     Args:
         errors: e_0 (clean), e_1, ... (..., points).
@@ -176,16 +176,16 @@ def ends_at(errors: Floats, classes: int) -> Ints:
 
     Source: as for :func:`ams`; the paper prints the rule with the sign reversed.
     """
-    there = errors[..., 1:] >= (classes - 1) / classes - CUTOFF - _ROUNDING
-    found: Ints = np.where(there.any(-1), there.argmax(-1) + 1, -1) if there.shape[-1] else np.full(errors.shape[:-1], -1)
-    return found
+    reached = errors[..., 1:] >= (classes - 1) / classes - CUTOFF - _ROUNDING
+    first: Ints = np.where(reached.any(-1), reached.argmax(-1) + 1, -1) if reached.shape[-1] else np.full(errors.shape[:-1], -1)
+    return first
 
 
 def ams(errors: Floats, last: Ints | int, step: float) -> Floats:
     """Average misclassification standard deviation: the same sum over normalised errors.
 
     With a_j = (e_j - e_0) / (max e - e_0), e'_j = e_j / ((1 - a_j) + a_j e_j): the clean error stays, the largest becomes 1. If the curve
-    ends early, before its largest error, every e'_j is too large, and the sum at most what the whole curve gives.
+    ends early, before its largest error, every e'_j is too large, and the sum is at most that of the whole curve.
 
     Args:
         errors: e_0 (clean), e_1, ... at the standard deviations 0, D, 2D, ... (..., points).
@@ -193,8 +193,8 @@ def ams(errors: Floats, last: Ints | int, step: float) -> Floats:
         step: D.
 
     Returns:
-        (...), at least 0, which the sum falls short of where a curve ends with fewer errors than it began with; 0 where all clean images
-        are misclassified; NaN where no noise adds errors.
+        (...), at least 0: the sum is negative where a curve ends with fewer errors than it began with; 0 where all clean images are
+        misclassified; NaN where no noise adds errors.
 
     Source: Smoothed robustness analysis, section 3.4.
     """
@@ -206,8 +206,8 @@ def ams(errors: Floats, last: Ints | int, step: float) -> Floats:
         normal = errors / ((1 - a) + a * errors)
     normal = np.where(inside, normal, np.take_along_axis(normal, end, -1))
     flat = rise[..., 0] <= 0
-    found: Floats = np.where(flat, np.where(first[..., 0] >= 1, 0.0, np.nan), np.maximum(asr(normal, step), 0.0))
-    return found
+    result: Floats = np.where(flat, np.where(first[..., 0] >= 1, 0.0, np.nan), np.maximum(asr(normal, step), 0.0))
+    return result
 
 
 def gamma_at_half(gammas: Floats, accuracy: Floats) -> Floats:
@@ -227,15 +227,15 @@ def gamma_at_half(gammas: Floats, accuracy: Floats) -> Floats:
     with np.errstate(divide="ignore", invalid="ignore"):
         share = (high - HALF) / (high - low)
     before, behind = gammas[after[..., 0] - 1], gammas[after[..., 0]]
-    found: Floats = np.where(at > 0, before + share * (behind - before), np.where(at == 0, np.inf, -np.inf))
-    return found
+    gamma: Floats = np.where(at > 0, before + share * (behind - before), np.where(at == 0, np.inf, -np.inf))
+    return gamma
 
 
 # --- reading
 
 
 def curves_of(run: Run, *, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()) -> Curves:
-    """The curves that a run has rows for.
+    """The curves of a run.
 
     Attacks: radii on a grid (`radius_pgd`), the first result of each norm. Noise and linear corruption: the first result with votes under
     the first noise of its kind; the levels of Gaussian noise must be D, 2D, ...
@@ -245,63 +245,69 @@ def curves_of(run: Run, *, estimators: Sequence[str] = (), levels: LevelChoice |
         estimators, levels: only these results.
 
     Raises:
-        RunError: it has no labels, or nothing that a curve is made of.
+        RunError: it has no labels, or no results for a curve.
     """
-    found = {kind: _curve(kind, some)[0] for kind, some in _sources(run, estimators, levels).items()}
-    if not found:
+    curves = {kind: _curve(kind, columns)[0] for kind, columns in _sources(run, estimators, levels).items()}
+    if not curves:
         remedy = "audit with radius_pgd, or with mc under gaussian noise at sigma D, 2D, ...: configs/curves.yaml has all curves"
-        raise RunError(str(run.path), "has nothing that curves are made of", remedy)
-    return Curves(str(run.path), found)
+        raise RunError(str(run.path), "has no results for curves", remedy)
+    return Curves(str(run.path), curves)
 
 
 def curve_changes(
     base: Run, new: Run, *, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()
 ) -> dict[CurveKind, PairedDifference]:
     """The differences of the summaries of two runs, new - base, on the labelled images that both have, with intervals and p-values
-    (:func:`robaudit.stats.bootstrap.differences`); of the curves that both have and whose summaries are defined.
+    (:func:`robaudit.stats.bootstrap.differences`), for the curves that both have with defined summaries.
 
     Raises:
         RunError: as :func:`curves_of`.
     """
     before, now = (_sources(run, estimators, levels) for run in (base, new))
-    found = {}
+    changes = {}
     for kind in before:
         if kind not in now:
             continue
-        names = common_names([one.take(one.judged) for one in (*before[kind], *now[kind])])
+        names = common_names([columns.take(columns.judged) for columns in (*before[kind], *now[kind])])
         if not names:
             continue
-        (first, first_sum), (second, second_sum) = (_curve(kind, [one.of_images(names) for one in side[kind]]) for side in (before, now))
+        (first, first_sum), (second, second_sum) = (
+            _curve(kind, [columns.of_images(names) for columns in side[kind]]) for side in (before, now)
+        )
         if first.summary.value is not None and second.summary.value is not None:
             value = second.summary.value - first.summary.value
-            found[kind] = difference(len(names), partial(_change, first_sum, second_sum), value)
-    return found
+            changes[kind] = difference(len(names), partial(_change, first_sum, second_sum), value)
+    return changes
 
 
 def _sources(run: Run, estimators: Sequence[str], levels: LevelChoice | Sequence[float]) -> dict[CurveKind, list[Columns]]:
-    """What each curve of a run is made of: the results of an attack, or the votes by level, from weak to strong.
+    """The results behind each curve of a run: of an attack, or votes by level, from weak to strong.
 
     Raises:
         RunError: it has no labels.
     """
     kinds = {entry["name"]: entry["kind"] for entry in run.info["spec"].get("noise", ())}
-    found: dict[CurveKind, list[Columns]] = {}
+    sources: dict[CurveKind, list[Columns]] = {}
     for columns in run.groups(estimators, levels).values():
         key = columns.key
         if (kind := _attacked(columns)) is not None:
-            found.setdefault(kind, [columns])
+            sources.setdefault(kind, [columns])
         elif (what := _NOISY.get(kinds.get(key.noise, ""))) is not None and columns.draws.any():
-            some = found.setdefault(what, [])
-            if not some or (some[0].key.estimator, some[0].key.noise) == (key.estimator, key.noise):
-                some.append(columns)
-    if not any((one.label != NO_CLASS).any() for one in run.frame.values()):
+            results = sources.setdefault(what, [])
+            if not results or (results[0].key.estimator, results[0].key.noise) == (key.estimator, key.noise):
+                results.append(columns)
+    if not any((columns.label != NO_CLASS).any() for columns in run.frame.values()):
         raise RunError(str(run.path), "has no labels, and the errors of curves are relative to them", "audit labelled images")
-    ordered = {kind: sorted(found[kind], key=lambda one: one.key.at.number) for kind in CurveKind if kind in found}
-    return {kind: some for kind, some in ordered.items() if kind is not CurveKind.NOISE or _even([one.key.at.number for one in some])}
+    ordered = {kind: sorted(sources[kind], key=lambda columns: columns.key.at.number) for kind in CurveKind if kind in sources}
+    return {
+        kind: results
+        for kind, results in ordered.items()
+        if kind is not CurveKind.NOISE or _even([columns.key.at.number for columns in results])
+    }
 
 
 Sum = Callable[[Floats], Ends]
-"""The summary of a curve, from below and from above, from the weights of the images."""
+"""A function from the weights of the images to the lower and upper end of a curve's summary."""
 
 
 def _change(base: Sum, new: Sum, drawn: Floats) -> Ends:
@@ -312,7 +318,7 @@ _NOISY = {GAUSSIAN: CurveKind.NOISE, LINEAR: CurveKind.LINEAR}
 
 
 def _attacked(columns: Columns) -> CurveKind | None:
-    """The curve that the results of an attack belong to."""
+    """The kind of curve for the results of an attack; None for other results."""
     if columns.key.quantity != RADIUS.name or np.isnan(columns.step).all():
         return None
     return next((kind for kind in (CurveKind.L2, CurveKind.LINF) if kind.value == columns.key.norm), None)
@@ -324,10 +330,10 @@ def _even(levels: Sequence[float]) -> bool:
 
 
 def _curve(kind: CurveKind, columns: Sequence[Columns]) -> tuple[ErrorCurve, Sum]:
-    """A curve, and its summary from the weights of the images."""
-    kept = [one.take(one.judged) for one in columns]
+    """A curve, and its summary as a function of the weights of the images."""
+    labelled = [result.take(result.judged) for result in columns]
     make = {CurveKind.NOISE: _noise, CurveKind.LINEAR: _linear}.get(kind, _attack)
-    places, wrong, total, summed = make(kept)
+    places, wrong, total, summed = make(labelled)
     ends = percentiles(len(wrong), lambda drawn: {**dict(enumerate(_errors(wrong, drawn).T)), _SUM: total(drawn)})
     errors: Floats = wrong.mean(0)
     lower, upper = zip(*(ends[i] or (float(error), float(error)) for i, error in enumerate(errors)), strict=True)
@@ -342,28 +348,28 @@ def _curve(kind: CurveKind, columns: Sequence[Columns]) -> tuple[ErrorCurve, Sum
         summary=summary,
         images=len(wrong),
         unlabelled=len(columns[0]) - len(wrong),
-        draws=0 if make is _attack else int(kept[0].draws.max()),
+        draws=0 if make is _attack else int(labelled[0].draws.max()),
         used=used,
     ), total
 
 
 Summed = Callable[[Floats, tuple[float | None, float | None]], tuple[CurveSummary, int]]
-"""The summary of a curve from its errors and the ends of its interval, and how many points it is made of."""
+"""A function from a curve's errors and the ends of its interval to its summary and the number of points behind it."""
 _Parts = tuple[Floats, Floats, Sum, Summed]
 
 
 def _errors(wrong: Floats, drawn: Floats) -> Floats:
     """The mean error at each point (replicates, points) of weighted images; ``wrong``: the share of errors (images, points)."""
-    found: Floats = drawn @ wrong / drawn.sum(1, keepdims=True)
-    return found
+    errors: Floats = drawn @ wrong / drawn.sum(1, keepdims=True)
+    return errors
 
 
 def _attack(columns: Sequence[Columns]) -> _Parts:
     """A_j: misclassified, or changed at a radius of at most j D."""
-    (kept,) = columns
-    correct, step = kept.correct, float(np.nanmax(kept.step))
-    ball = np.where(correct, np.rint(kept.values / step), 0).astype(np.int64)
-    open_ = correct & kept.is_censored
+    (labelled,) = columns
+    correct, step = labelled.correct, float(np.nanmax(labelled.step))
+    ball = np.where(correct, np.rint(labelled.values / step), 0).astype(np.int64)
+    open_ = correct & labelled.is_censored
     points = np.arange(int(ball.max(initial=0)) + 1)
     wrong = (ball[:, None] <= points) & ~open_[:, None]
     radius = np.where(open_, ball * step, np.maximum(ball - 0.5, 0.0) * step)
@@ -380,12 +386,12 @@ def _attack(columns: Sequence[Columns]) -> _Parts:
 
 
 def _wrong(columns: Sequence[Columns]) -> Floats:
-    """The errors of the noisy copies by level, behind the clean ones (images, points)."""
-    return np.stack([~columns[0].correct, *(one.label_errors for one in columns)]).astype(np.float64).T
+    """The errors of the clean images, then of the noisy copies by level (images, points)."""
+    return np.stack([~columns[0].correct, *(result.label_errors for result in columns)]).astype(np.float64).T
 
 
 def _noise(columns: Sequence[Columns]) -> _Parts:
-    levels, classes, wrong = [one.key.at.number for one in columns], columns[0].classes, _wrong(columns)
+    levels, classes, wrong = [result.key.at.number for result in columns], columns[0].classes, _wrong(columns)
     step, most = levels[0], len(levels)
 
     def total(drawn: Floats) -> Ends:
@@ -406,12 +412,12 @@ def _noise(columns: Sequence[Columns]) -> _Parts:
 
 
 def _linear(columns: Sequence[Columns]) -> _Parts:
-    gammas, wrong = np.round(1.0 - np.array([0.0, *(one.key.at.number for one in columns)]), 12), _wrong(columns)
+    gammas, wrong = np.round(1.0 - np.array([0.0, *(result.key.at.number for result in columns)]), 12), _wrong(columns)
     least = float(gammas[-1])
 
     def total(drawn: Floats) -> Ends:
-        found = np.minimum(gamma_at_half(gammas, 1.0 - _errors(wrong, drawn)), 1.0)
-        return np.where(np.isinf(found), 0.0, found), np.where(np.isinf(found), least, found)
+        crossing = np.minimum(gamma_at_half(gammas, 1.0 - _errors(wrong, drawn)), 1.0)
+        return np.where(np.isinf(crossing), 0.0, crossing), np.where(np.isinf(crossing), least, crossing)
 
     def summed(errors: Floats, ends: tuple[float | None, float | None]) -> tuple[CurveSummary, int]:
         value = float(gamma_at_half(gammas, 1.0 - errors))

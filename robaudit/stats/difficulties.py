@@ -13,19 +13,19 @@ from robaudit.stats.run import Run
 
 
 class Difficulties:
-    """What the results of a run tell about the difficulty g of its images.
+    """The difficulty g of a run's images, from its results.
 
-    g of the predicted class is told by radii and is the value of `difficulty`. For a misclassified image, g of the label is
+    Results with radii have g of the predicted class, and so has `difficulty`, as its value. For a misclassified image, g of the label is
     known only from `difficulty` with target: label.
 
     Args:
-        run: whose spec says which results are relative to the label.
+        run: a finished run; its spec says which results are relative to the label.
     """
 
     def __init__(self, run: Run) -> None:
         entries = run.info["spec"].get("estimators", ())
-        relative = [one for one in entries if one["name"] == DIFFICULTY.name and one.get("options", {}).get("target") == "label"]
-        of_label = {str(one.get("label") or one["name"]) for one in relative}
+        relative = [entry for entry in entries if entry["name"] == DIFFICULTY.name and entry.get("options", {}).get("target") == "label"]
+        of_label = {str(entry.get("label") or entry["name"]) for entry in relative}
         images = len(run.frame.ids)
         self._g, self._margin, self._of_label = (np.full(images, np.nan) for _ in range(3))
         known = np.zeros(images, dtype=np.bool_)
@@ -39,12 +39,12 @@ class Difficulties:
             self._g[at], self._margin[at], known[at] = g[new], margin[new], True
 
     def of(self, columns: Columns) -> tuple[Floats, Floats]:
-        """g and the margin of the predicted class (n,), NaN where unknown: the row's own, else what another result of the image tells."""
+        """g and the margin of the predicted class (n,), NaN where unknown: the row's own, else of another result of the image."""
         own, g, margin = _own(columns)
         return np.where(own, g, self._g[columns.place]), np.where(own, margin, self._margin[columns.place])
 
     def ease(self, columns: Columns) -> Floats:
-        """g of the label (n,), the larger the lower the loss; of a misclassified image -infinity where it is unknown, which puts it
+        """g of the label (n,), larger for a lower loss; -infinity for a misclassified image where it is unknown, which puts the image
         last."""
         by_label, g = self._of_label[columns.place], np.where(columns.correct, self.of(columns)[0], -np.inf)
         return np.where(np.isnan(by_label), np.where(np.isnan(g), -np.inf, g), by_label)
@@ -56,7 +56,7 @@ class Difficulties:
 
 
 def _own(columns: Columns) -> tuple[Mask, Floats, Floats]:
-    """Whether rows tell a difficulty, the difficulty, and the margin (n,)."""
+    """Whether rows have a difficulty, the difficulty, and the margin (n,)."""
     if columns.key.quantity == DIFFICULTY.name:
         return np.ones(len(columns), dtype=np.bool_), columns.values, columns.margin
     g = columns.difficulty
@@ -64,5 +64,5 @@ def _own(columns: Columns) -> tuple[Mask, Floats, Floats]:
 
 
 def easiest_first(ease: Floats) -> Sequence[int]:
-    """The places of the images by descending ease; equal ones keep their order."""
+    """The places of the images by descending ease; ties keep their order."""
     return [int(i) for i in (-ease).argsort(kind="stable")]

@@ -1,4 +1,4 @@
-"""Errors under noise on the easiest images only, by how many of them are kept."""
+"""Errors under noise on the easiest images only, by the number of images kept."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class EasiestErrors:
     """Errors of the noisy copies of labelled images, sorted from the lowest loss of the clean image to the highest.
 
     Attributes:
-        estimator: whose votes they are.
+        estimator: the source of the votes.
         levels: noise levels, in the run's order of noises, each from weak to strong.
         errors: 1 - votes for the label / draws (images, levels), the easiest image first.
         clean: share of the images that are misclassified without noise.
-        last: how many misclassified images have no known loss and are put behind all others.
+        last: number of misclassified images without a known loss, which come last.
         others: results by votes that are not shown: other estimators or noises.
     """
 
@@ -46,8 +46,8 @@ class EasiestErrors:
     def kept(self) -> Floats:
         """The mean error of the k easiest images (images, levels), k = 1 in the first line."""
         counts = np.arange(1, self.images + 1)[:, None]
-        found: Floats = self.errors.cumsum(0) / counts
-        return found
+        means: Floats = self.errors.cumsum(0) / counts
+        return means
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,24 +91,24 @@ def kept_curve(run: Run, estimators: Sequence[str] = (), levels: LevelChoice | S
     labels = tuple(dict.fromkeys(str(at.noise) for at in errors.levels))
     of_noise = [np.array([at.noise == label for at in errors.levels]) for label in labels]
     each = np.stack([errors.errors[:, chosen].mean(1) for chosen in of_noise])  # (noises, images)
-    counts, whole = np.arange(1, errors.images + 1), each.mean(0)
+    counts, overall = np.arange(1, errors.images + 1), each.mean(0)
 
-    def kept(drawn: Floats) -> dict[float, Floats]:
+    def easiest_mean(drawn: Floats) -> dict[float, Floats]:
         before = drawn.cumsum(1) - drawn
-        found = {}
+        means = {}
         for share in _SHARES:
             room = share * errors.images
-            found[share] = np.clip(room - before, 0.0, drawn) @ whole / room
-        return found
+            means[share] = np.clip(room - before, 0.0, drawn) @ overall / room
+        return means
 
-    band = percentiles(errors.images, kept)
+    band = percentiles(errors.images, easiest_mean)
     known = tuple((share, ends) for share, ends in band.items() if ends is not None)
-    return KeptCurve(errors, labels, counts / errors.images, whole.cumsum() / counts, each.cumsum(1) / counts, known)
+    return KeptCurve(errors, labels, counts / errors.images, overall.cumsum() / counts, each.cumsum(1) / counts, known)
 
 
 def _errors(run: Run, estimators: Sequence[str], levels: LevelChoice | Sequence[float], *, one_noise: bool) -> EasiestErrors:
     where, frame = str(run.path), run.frame
-    groups = {(key.estimator, key.at): one.take((one.label >= 0) & (one.draws > 0)) for key, one in frame.items()}
+    groups = {(key.estimator, key.at): result.take((result.label >= 0) & (result.draws > 0)) for key, result in frame.items()}
     wanted = [key for key in run.chosen(groups, estimators, levels) if len(groups[key])]
     wanted = wanted if one_noise else [key for key in wanted if key[1].name is LevelName.SEVERITY]
     if not wanted:
@@ -128,6 +128,6 @@ def _errors(run: Run, estimators: Sequence[str], levels: LevelChoice | Sequence[
     if not known.any():
         raise RunError(where, "has no difficulties to sort the images by", "add difficulty: {target: label}: --extend computes it")
     order = easiest_first(difficulties.ease(rows))
-    table = np.stack([one.label_errors for one in columns], -1)[order]
+    table = np.stack([result.label_errors for result in columns], -1)[order]
     last = int((~rows.correct & ~known).sum())
     return EasiestErrors(first, tuple(at for _, at in shown), table, float((~rows.correct).mean()), last, len(wanted) - len(shown))

@@ -29,11 +29,11 @@ class Certainty(StrEnum):
     LIKELY = "likely"
     """Its value is beyond, but its interval contains the threshold."""
     UNDECIDED = "undecided"
-    """Its interval contains the threshold, and its value is not beyond, or is only a bound that the true one may be better than."""
+    """Its interval contains the threshold, and its value is not beyond, or is only a bound, and the true value may be better."""
     NO = "no"
     """Its whole interval is on the robust side."""
     NO_INTERVAL = "no interval"
-    """There is none, so nothing is known."""
+    """Without an interval nothing is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,17 +63,17 @@ class Flagged(Document):
     Attributes:
         key, unit, higher_is_better: what was measured.
         threshold: a sample is non-robust when its value is below it (above it, where lower is better); infinite where there is none.
-        samples: the non-robust ones, or the ``bottom`` least robust; worst first (with ``per_class``, grouped by class).
+        samples: the non-robust samples, or the ``bottom`` least robust; worst first (with ``per_class``, grouped by class).
         robust: the ``top`` most robust, best first (with ``per_class``, grouped by class).
         total: samples considered, after the filter.
         filtered: samples that ``only`` excluded.
         not_finite: samples without a finite value, which are never ranked.
         beyond: how many of ``total`` have a value beyond the threshold, listed or not.
         confirmed, approximate, likely: how many of these are of each certainty; the rest of them have no interval.
-        bounds: how many of these are only bounds that the true value may be better than: they are undecided.
+        bounds: how many of these are only bounds, and the true value may be better: they are undecided.
         undecided: how many of the others have an interval that contains the threshold.
         with_interval: how many of ``total`` have an interval.
-        censored: how many of ``total`` have a value that the true one is only known to be larger than.
+        censored: how many of ``total`` have a true value that is only known to be larger.
     """
 
     members = (
@@ -114,7 +114,8 @@ def usual_threshold(quantity: Quantity) -> float:
     """The threshold of even odds.
 
     0.5: beyond it, more than half of the noisy copies change class; log10(0.5) for the failure probability. For a loss log 2: beyond it,
-    the network gives the class less than half. Any other quantity that does not go from 0 to 1 has none: infinite, and nothing is beyond.
+    the network gives the class less than half. Any other quantity without a range of 0 to 1 has no threshold: it is infinite, and nothing
+    is beyond.
     """
     nothing = -math.inf if quantity.higher_is_better else math.inf
     return _EVEN_ODDS.get(quantity.name, 0.5 if quantity.is_share else nothing)
@@ -124,7 +125,7 @@ def check_threshold(below: float, quantity: Quantity, where: str, of: str) -> No
     """Refuse a threshold of flagged samples that lies outside the quantity's range.
 
     Raises:
-        RobauditError: it does, or is not a number.
+        RobauditError: it is out of range, or not a number.
     """
     if not math.isfinite(below):
         raise RobauditError(where, f"{below} is not a number to compare with", "for example 0.5")
@@ -145,16 +146,16 @@ def flag(
 ) -> Flagged:
     """List the non-robust samples of one group of rows, worst first; ties keep the rows' order.
 
-    Without ``bottom``: every sample beyond ``below``. With ``bottom=N``: the N least robust, beyond it or not. ``top=N`` adds a
-    second list, the N most robust. With ``per_class`` the lists are made class by class (N each) and put in order of class.
-    Where lower is better, all comparisons are reversed: beyond means above ``below``.
+    Without ``bottom``: every sample beyond ``below``. With ``bottom=N``: the N least robust, beyond it or not. ``top=N`` adds a second
+    list, the N most robust. With ``per_class`` the lists have N samples of each class, in order of class. Where lower is better, all
+    comparisons are reversed: beyond means above ``below``.
 
     Args:
         columns: of a result.
         below: the threshold, in units of the quantity.
         bottom, top: lengths of the lists, at least 1.
         per_class: one list per predicted class.
-        only: samples classified correctly (or wrongly) on the clean image; those without a label are filtered out.
+        only: samples classified correctly (or wrongly) on the clean image; samples without a label are filtered out.
         quantity: what the values are; default: the built-in quantity that the rows name.
 
     Raises:
@@ -169,18 +170,18 @@ def flag(
             raise RobauditError(name, f"{count} samples cannot be listed", "1 or more")
     finite = columns.finite
     refuse_no_values(len(finite), finite.not_finite, "flagged")
-    kept = finite if only is None else finite.take(finite.judged & (finite.correct == (only == "correct")))
-    if not len(kept):
+    considered = finite if only is None else finite.take(finite.judged & (finite.correct == (only == "correct")))
+    if not len(considered):
         raise NothingLeftError("flagged", f"none of the {len(finite)} samples is known to be {only}", "leave --only out")
     sign = 1.0 if quantity.higher_is_better else -1.0
-    values, certainties = sign * kept.values, certainties_of(kept, below, sign)
+    values, certainties = sign * considered.values, certainties_of(considered, below, sign)
     ranked, best = np.argsort(values, kind="stable"), np.argsort(-values, kind="stable")
     beyond = int((values < sign * below).sum())
     bounds = sum(certainties[i] is Certainty.UNDECIDED for i in ranked[:beyond])
-    groups = kept.predicted if per_class else None
+    groups = considered.predicted if per_class else None
 
     def listed(order: Ints, count: int | None) -> tuple[Flag, ...]:
-        return _flags(kept, _first(order, count, groups), certainties)
+        return _flags(considered, _first(order, count, groups), certainties)
 
     return Flagged(
         key=columns.key,
@@ -193,16 +194,16 @@ def flag(
         only=only,
         samples=listed(ranked if bottom else ranked[:beyond], bottom),
         robust=() if top is None else listed(best, top),
-        total=len(kept),
-        filtered=len(finite) - len(kept),
+        total=len(considered),
+        filtered=len(finite) - len(considered),
         not_finite=finite.not_finite,
         beyond=beyond,
         confirmed=certainties.count(Certainty.CONFIRMED),
         approximate=certainties.count(Certainty.APPROXIMATE),
         likely=certainties.count(Certainty.LIKELY),
         undecided=certainties.count(Certainty.UNDECIDED) - bounds,
-        with_interval=len(kept) - certainties.count(Certainty.NO_INTERVAL),
-        censored=kept.censored,
+        with_interval=len(considered) - certainties.count(Certainty.NO_INTERVAL),
+        censored=considered.censored,
         bounds=bounds,
     )
 
@@ -215,13 +216,13 @@ def _first(order: Ints, count: int | None, classes: Ints | None) -> Ints:
 
 
 def _flags(columns: Columns, places: Ints, certainties: Sequence[Certainty]) -> tuple[Flag, ...]:
-    some = columns.take(places)
-    censored = some.is_censored
-    lower = np.where(censored & np.isnan(some.lower), some.values, some.lower)
-    numbers = zip(some.label, some.predicted, some.values, lower, some.upper, some.flips_to, strict=True)
+    listed = columns.take(places)
+    censored = listed.is_censored
+    lower = np.where(censored & np.isnan(listed.lower), listed.values, listed.lower)
+    numbers = zip(listed.label, listed.predicted, listed.values, lower, listed.upper, listed.flips_to, strict=True)
     return tuple(
-        Flag(name, _class(label), int(predicted), float(value), _known(low), _known(high), _class(to), certainties[i], bool(of))
-        for name, i, of, (label, predicted, value, low, high, to) in zip(some.names, places, censored, numbers, strict=True)
+        Flag(name, _class(label), int(predicted), float(value), _known(low), _known(high), _class(to), certainties[i], bool(is_censored))
+        for name, i, is_censored, (label, predicted, value, low, high, to) in zip(listed.names, places, censored, numbers, strict=True)
     )
 
 
@@ -243,9 +244,9 @@ def certainties_of(columns: Columns, below: float, sign: float) -> list[Certaint
     """
     lower, upper = columns.ends
     worst, best = (lower, upper) if sign > 0 else (-upper, -lower)
-    edge, sure = sign * below, columns.covers_bias
+    edge, covered = sign * below, columns.covers_bias
     bounds = columns.of_kind(IntervalKind.CENSORED, IntervalKind.LOWER_BOUND if sign > 0 else IntervalKind.UPPER_BOUND)
-    masks = [np.isnan(lower), (best < edge) & sure, best < edge, (sign * columns.values < edge) & ~bounds, worst < edge]
+    masks = [np.isnan(lower), (best < edge) & covered, best < edge, (sign * columns.values < edge) & ~bounds, worst < edge]
     kinds = [Certainty.NO_INTERVAL, Certainty.CONFIRMED, Certainty.APPROXIMATE, Certainty.LIKELY, Certainty.UNDECIDED, Certainty.NO]
     places = np.select(masks, list(range(len(masks))), len(masks))
     return [kinds[place] for place in places]

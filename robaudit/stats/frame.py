@@ -20,33 +20,33 @@ from robaudit.stats.groups import GroupKey
 from robaudit.stats.intervals import Floats, Mask, MeasuredImages, restated
 
 Ints = NDArray[Any]
-"""Whole numbers."""
+"""Integers."""
 NO_CLASS = -1
-"""In place of a class that is not known."""
-_MOST = 2.0**53  # of a whole number: a damaged file has larger ones
-_BLOCK = 1024  # rows that are turned into columns at a time
+"""The index of an unknown class."""
+_MOST = 2.0**53  # the largest integer; a damaged file may have larger ones
+_BLOCK = 1024  # rows converted to columns at a time
 
 
 Reader = Callable[[Row], Any]
 
 
 def _number(read: Reader) -> dict[str, Any]:
-    """How a column of numbers is read, NaN where a row has none."""
+    """Metadata of a column of floats, NaN where a row has none."""
     return {"read": read, "kind": np.float64}
 
 
 def _whole(read: Reader, unknown: int = 0) -> dict[str, Any]:
-    """How a column of whole numbers is read."""
+    """Metadata of a column of integers."""
     return {"read": read, "kind": np.int64, "unknown": unknown}
 
 
 def _class(read: Reader) -> dict[str, Any]:
-    """How a column of classes is read."""
+    """Metadata of a column of classes."""
     return {"read": read, "kind": np.int32, "unknown": NO_CLASS}
 
 
 def _fact(read: Reader) -> dict[str, Any]:
-    """How a column of yes and no is read."""
+    """Metadata of a column of booleans."""
     return {"read": read, "kind": np.bool_}
 
 
@@ -63,33 +63,33 @@ def _label_split(row: Row) -> float | None:
 
 @dataclass(eq=False)
 class Columns:
-    """The results of one estimator at one noise level: a number of each row in every column (n,).
+    """The results of one estimator at one noise level as columns, with a number for each row (n,).
 
     Attributes:
         key: estimator, noise level and quantity.
         ids: names of the run's images.
-        intervals: what the column ``interval`` numbers.
-        place: places of the images in :attr:`ids`.
+        intervals: the distinct intervals, which the column ``interval`` indexes.
+        place: indices of the images in :attr:`ids`.
         label, predicted: classes of the clean images; a label is -1 where unknown.
-        judged, correct: whether it is known if the clean image is classified correctly, and whether it is.
+        judged, correct: whether correctness is known, and whether the clean image is classified correctly.
         flips_to: classes that images flip to; -1 where unknown.
-        values, lower, upper, std_error: as they are written; an end is NaN where a row has none.
-        interval: the number of the interval.
+        values, lower, upper, std_error: as stored; NaN where a row has none.
+        interval: indices of the intervals.
         remarked: whether a row has a note.
         forwards: forward passes.
         kept, draws: votes for the predicted class (-1 without votes), and the noisy copies behind them (0 without).
         split: antithetic pairs that disagree; NaN where copies are independent.
         hits, label_draws: votes for the label, and the noisy copies behind them (0 without a label or votes).
-        label_split: as ``split``, of the votes for the label. Where that is not the predicted class it is not known: as if the copies of
-            all pairs agreed, which is what varies most.
+        label_split: as ``split``, for the votes for the label; unknown where that is not the predicted class: then as if the copies of all
+            pairs agreed, which has the largest variance.
         certified_class, alpha, largest, asked: of certificates (:class:`robaudit.results.Certificate`); NaN where a row does not say, as
             in the columns that follow.
-        highest: the largest losses that were met.
-        difficulty, margin: how easy the clean images are.
+        highest: the largest losses of the search or the copies.
+        difficulty, margin: of the clean images.
         step: of the grids of radii.
         classes: the number of classes that votes are counted for; 0 without votes.
-        left_out: rows that had no finite value and are not among these.
-        memo: results that are costly to compute, kept by whoever computed them.
+        left_out: number of rows without a finite value that were left out.
+        memo: cache of costly results for the functions that compute them.
     """
 
     key: GroupKey
@@ -128,7 +128,7 @@ class Columns:
 
     @staticmethod
     def of(rows: Iterable[Row]) -> Columns:
-        """The columns of rows of one result, at least one."""
+        """The columns of one or more rows of the same result."""
         (columns,) = Frame.of(rows).values()
         return columns
 
@@ -138,11 +138,11 @@ class Columns:
     # --- selections
 
     def take(self, chosen: Mask | Ints) -> Columns:
-        """Some of the rows, by a mask or by their places."""
+        """A selection of the rows, by a mask or by their places."""
         return replace(self, memo={}, left_out=0, **{name: getattr(self, name)[chosen] for name in ("place", "interval", *_READ)})
 
     def of_images(self, names: Sequence[str]) -> Columns:
-        """The rows of some images, in this order."""
+        """The rows of these images, in this order."""
         places = {name: i for i, name in enumerate(self.names)}
         return self.take(np.array([places[name] for name in names], dtype=np.int64))
 
@@ -154,7 +154,7 @@ class Columns:
 
     @property
     def not_finite(self) -> int:
-        """Number of rows without a finite value, among these or left out of them."""
+        """Number of rows without a finite value, whether present or left out."""
         return self.left_out + int((~np.isfinite(self.values)).sum())
 
     @property
@@ -176,12 +176,12 @@ class Columns:
 
     def of_kind(self, *kinds: IntervalKind) -> Mask:
         """Whether a row's interval is of one of these kinds (n,)."""
-        return np.isin(self.interval, [i for i, one in enumerate(self.intervals) if one.kind in kinds])
+        return np.isin(self.interval, [i for i, interval in enumerate(self.intervals) if interval.kind in kinds])
 
     @property
     def covers_bias(self) -> Mask:
         """Whether a row's interval covers all of its error."""
-        return np.isin(self.interval, [i for i, one in enumerate(self.intervals) if one.covers_bias])
+        return np.isin(self.interval, [i for i, interval in enumerate(self.intervals) if interval.covers_bias])
 
     @property
     def is_censored(self) -> Mask:
@@ -190,32 +190,31 @@ class Columns:
 
     @property
     def censored(self) -> int:
-        """Number of such rows."""
+        """Number of censored rows."""
         return int(self.is_censored.sum())
 
     @cached_property
     def ends(self) -> tuple[Floats, Floats]:
-        """The ends of the rows' intervals: infinite where one is open on that side, NaN where there is none.
+        """The ends of the rows' intervals: infinite where an interval is open on that side, NaN where there is none.
 
-        A censored value is open above; it is its own lower end, unless the row says less: then a search found nothing, and something
-        nearer may have escaped it. Such a row has no lower end but the end of the range, nor has an upper bound. A lower bound has
-        no upper end.
+        A censored value is open above and its own lower end, unless the row's lower end is smaller: then a search found nothing, but may
+        have missed something nearer, and the interval is open below, too. An upper bound is open below, a lower bound above.
         """
         value, lower, upper = self.values, self.lower, self.upper
         no_lower, no_upper = np.isnan(lower), np.isnan(upper)
         if (no_lower != no_upper).any():
             lower, upper = np.where(no_lower & ~no_upper, -np.inf, lower), np.where(no_upper & ~no_lower, np.inf, upper)
-        if (of := self.of_kind(IntervalKind.UPPER_BOUND)).any():
-            lower, upper = np.where(of, -np.inf, lower), np.where(of, np.where(no_upper, value, self.upper), upper)
-        if (of := self.of_kind(IntervalKind.LOWER_BOUND)).any():
-            lower, upper = np.where(of, np.where(no_lower, value, self.lower), lower), np.where(of, np.inf, upper)
-        if (of := self.is_censored).any():
-            lower, upper = np.where(of, np.where(self.lower < value, -np.inf, value), lower), np.where(of, np.inf, upper)
+        if (mask := self.of_kind(IntervalKind.UPPER_BOUND)).any():
+            lower, upper = np.where(mask, -np.inf, lower), np.where(mask, np.where(no_upper, value, self.upper), upper)
+        if (mask := self.of_kind(IntervalKind.LOWER_BOUND)).any():
+            lower, upper = np.where(mask, np.where(no_lower, value, self.lower), lower), np.where(mask, np.inf, upper)
+        if (mask := self.is_censored).any():
+            lower, upper = np.where(mask, np.where(self.lower < value, -np.inf, value), lower), np.where(mask, np.inf, upper)
         return lower, upper
 
     def restated(self, tail: float | None) -> tuple[Floats, Floats]:
-        """Intervals that miss on a given side with a chance of at most ``tail``; None: the :attr:`ends`. NaN where there is none, as for
-        stricter ones of images that stopped adaptively."""
+        """Intervals that miss on a given side with a chance of at most ``tail``; None: the :attr:`ends`. NaN where there is none, or where
+        images stopped adaptively and ``tail`` is given."""
         if tail is None:
             return self.ends
         if self.adaptive:
@@ -263,7 +262,7 @@ class Columns:
 
     @property
     def not_found(self) -> int:
-        """Number of rows of a search that found nothing, which something nearer may have escaped."""
+        """Number of rows of a search that found nothing, but may have missed something nearer."""
         return int((self.is_censored & (self.lower < self.values)).sum())
 
     @property
@@ -280,8 +279,8 @@ class Columns:
 
     @cached_property
     def share_draws(self) -> Ints:
-        """The draws of which a row's value is the share of votes for the predicted class, their number fixed in advance; 0 where it is
-        no such share (n,)."""
+        """The draws behind a value that is the share of votes for the predicted class, of a number fixed in advance; 0 for other values
+        (n,)."""
         draws, kept = self.draws, self.kept
         counted = (self.of_kind(IntervalKind.CLOPPER_PEARSON) & np.isnan(self.split)) | self.of_kind(IntervalKind.ANTITHETIC)
         counted &= (draws > 0) & (kept >= 0)
@@ -301,61 +300,63 @@ class Columns:
 
     @property
     def approximated(self) -> Mask:
-        """Whether a row's value is an approximation and has votes of the same copies, which have no bias (n,)."""
+        """Whether a row's value is an approximation, and the row has votes of the same copies, which have no bias (n,)."""
         if self.key.quantity != P_ROBUST.name:
             return np.zeros(len(self), dtype=np.bool_)
         return ~self.covers_bias & (self.draws > 0) & (self.kept >= 0)
 
     def by_votes(self) -> Columns:
-        """The columns with the share of its votes as a row's value, and their interval, where the row's own interval leaves out a bias.
+        """The columns with shares of votes and their intervals in place of values whose own interval leaves out a bias.
 
         Votes have no bias for any network, and their interval holds for every p. Rows that have none, and rows whose interval
         covers all of their error, stay as they are.
         """
         return self.of_votes(self.approximated, self.kept, self.draws, self.split)
 
-    def of_votes(self, of: Mask, kept: Ints, draws: Ints, split: Floats) -> Columns:
-        """The columns in which some rows (``of``) are as so many copies make them, of which ``kept`` kept the class and, of antithetic
-        pairs, ``split`` pairs disagree (NaN: they are independent); all (n,)."""
-        if not of.any():
+    def of_votes(self, chosen: Mask, kept: Ints, draws: Ints, split: Floats) -> Columns:
+        """The columns with shares of votes in place of the values of ``chosen`` rows: ``kept`` of ``draws`` copies kept the class, and
+        ``split`` antithetic pairs disagree (NaN: the copies are independent); all (n,)."""
+        if not chosen.any():
             return self
-        value, lower, upper, error, apart = (column.copy() for column in (self.values, self.lower, self.upper, self.std_error, self.split))
+        value, lower, upper, error, pairs_apart = (
+            column.copy() for column in (self.values, self.lower, self.upper, self.std_error, self.split)
+        )
         kind = self.interval.copy()
         for pairs in (False, True):
-            some = of & (np.isnan(split) != pairs)
-            k, n = kept[some], draws[some]
-            ends = antithetic_share(k, split[some], n) if pairs else clopper_pearson(k, n)
-            value[some], apart[some], kind[some] = k / n, split[some], len(self.intervals) + pairs
-            lower[some], upper[some] = np.minimum(k / n, ends[0]), np.maximum(k / n, ends[1])
-            error[some] = np.sqrt(share_variance(k / n, n.astype(np.float64), split[some] if pairs else None))
+            subset = chosen & (np.isnan(split) != pairs)
+            k, n = kept[subset], draws[subset]
+            ends = antithetic_share(k, split[subset], n) if pairs else clopper_pearson(k, n)
+            value[subset], pairs_apart[subset], kind[subset] = k / n, split[subset], len(self.intervals) + pairs
+            lower[subset], upper[subset] = np.minimum(k / n, ends[0]), np.maximum(k / n, ends[1])
+            error[subset] = np.sqrt(share_variance(k / n, n.astype(np.float64), split[subset] if pairs else None))
         kinds = (*self.intervals, Interval(IntervalKind.CLOPPER_PEARSON), Interval(IntervalKind.ANTITHETIC))
-        kept, draws = np.where(of, kept, self.kept), np.where(of, draws, self.draws)
-        found = replace(self, intervals=kinds, interval=kind, kept=kept, draws=draws, memo={})
-        found.values, found.lower, found.upper, found.std_error, found.split = value, lower, upper, error, apart
-        return found
+        kept, draws = np.where(chosen, kept, self.kept), np.where(chosen, draws, self.draws)
+        voted = replace(self, intervals=kinds, interval=kind, kept=kept, draws=draws, memo={})
+        voted.values, voted.lower, voted.upper, voted.std_error, voted.split = value, lower, upper, error, pairs_apart
+        return voted
 
 
-_READ: Mapping[str, Mapping[str, Any]] = {one.name: one.metadata for one in fields(Columns) if "read" in one.metadata}
-"""How each column is read from rows."""
+_READ: Mapping[str, Mapping[str, Any]] = {column.name: column.metadata for column in fields(Columns) if "read" in column.metadata}
+"""Metadata of the columns that are read from rows."""
 
 
 def antithetic(split: Floats) -> Floats | None:
-    """The pairs that disagree, where all rows have some number of them; None where votes are independent (NaN)."""
+    """The antithetic pairs that disagree in each row; None if the votes of a row are independent (NaN)."""
     return None if np.isnan(split).any() else split
 
 
 def alike(draws: Ints) -> int | None:
-    """The number that all rows have, more than 0; None where there is none."""
+    """The number of draws, if all rows have the same number above 0; else None."""
     return int(draws[0]) if len(draws) and draws[0] > 0 and (draws == draws[0]).all() else None
 
 
 class _Column:
-    """A column in the making; it takes the memory of one number while all rows have the same, bit for bit.
+    """A column under construction; it takes the memory of one number while all rows have the same bits.
 
     Args:
         read: the number of a row; None where it has none.
-        kind: of the numbers.
-        unknown: in place of None in a column of whole numbers.
+        kind: type of the numbers.
+        unknown: in place of None in a column of integers.
     """
 
     def __init__(self, read: Reader, kind: type[np.generic], unknown: int = 0) -> None:
@@ -363,7 +364,7 @@ class _Column:
         self._first, self._size, self._data = b"", 0, bytearray()
 
     def extend(self, rows: Sequence[Row]) -> None:
-        """Add the numbers of some rows."""
+        """Add the numbers of these rows."""
         numbers = np.array([self._read(row) for row in rows], dtype=np.float64)
         if issubclass(self._kind, np.integer):
             most = min(_MOST, np.iinfo(self._kind).max)
@@ -383,7 +384,7 @@ class _Column:
 
 
 class Draft:
-    """Columns in the making.
+    """Columns under construction.
 
     Args:
         key: what the rows have in common.
@@ -468,7 +469,7 @@ class Frame(Mapping[GroupKey, Columns]):
 
     Attributes:
         ids: of the images; columns have their places.
-        memo: results that are costly to compute, kept by whoever computed them.
+        memo: cache of costly results for the functions that compute them.
     """
 
     def __init__(self, ids: Sequence[str], columns: Mapping[GroupKey, Columns]) -> None:
@@ -477,7 +478,7 @@ class Frame(Mapping[GroupKey, Columns]):
 
     @staticmethod
     def of(rows: Iterable[Row]) -> Frame:
-        """The frame of some rows. An iterator must give the rows of an image together, as a run does."""
+        """The frame of these rows. An iterator must give the rows of an image together, as a run does."""
         builder = FrameBuilder()
         for row in _together(rows) if isinstance(rows, list | tuple) else rows:
             builder.add(row)
@@ -502,12 +503,12 @@ def _together(rows: Sequence[Row]) -> Iterable[Row]:
 
 
 def common_names(columns: Iterable[Columns]) -> list[str]:
-    """The ids of the images that all of some results have, of different runs perhaps, in the order of the first."""
-    first, *others = (one.names for one in columns)
-    kept = reduce(lambda known, names: known & set(names), others, set(first))
-    return [name for name in first if name in kept]
+    """The ids of the images that all these results have, perhaps from different runs, in the order of the first."""
+    first, *others = (result.names for result in columns)
+    common = reduce(lambda known, names: known & set(names), others, set(first))
+    return [name for name in first if name in common]
 
 
 def common_places(columns: Iterable[Columns]) -> Ints:
-    """The places of the images that all of some results have (n,), ascending."""
-    return reduce(np.intersect1d, (one.place for one in columns))
+    """The places of the images that all these results have (n,), ascending."""
+    return reduce(np.intersect1d, (result.place for result in columns))

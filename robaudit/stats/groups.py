@@ -1,4 +1,4 @@
-"""Groups of rows that may be summarised together, and their usable values."""
+"""Groups of rows that may be summarised together."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BUILT_IN: Mapping[str, Quantity] = {quantity.name: quantity for quantity in (P_R
 
 @dataclass(frozen=True, slots=True)
 class GroupKey(Document):
-    """What rows must have in common to be summarised together."""
+    """The key of rows that are summarised together."""
 
     estimator: str
     at: NoiseLevel
@@ -37,7 +37,7 @@ class GroupKey(Document):
 
     @property
     def norm(self) -> str:
-        """The norm that its values are measured in: l1, l2 or linf; empty where it has none."""
+        """The norm of its values: l1, l2 or linf; empty where they have none."""
         norm = ResultName.parse(self.estimator).norm
         return "" if norm is None else norm.value
 
@@ -64,7 +64,7 @@ def refuse_no_values(finite: int, others: int, where: str) -> None:
 
 
 def quantity_of(name: str, quantities: Mapping[str, Quantity] | None) -> Quantity:
-    """The description of a quantity: from ``quantities``, else a built-in one.
+    """The description of a quantity: from ``quantities``, else built in.
 
     Raises:
         RunError: it has no description, so its range and direction are unknown.

@@ -1,8 +1,8 @@
 """Confidence intervals of a mean, a quantile and a share over measured images.
 
 Two kinds, never mixed. *Measured* intervals are about these images: the images are fixed, their noise draws are independent of each
-other. *Population* intervals are about all images of the kind that these are an independent sample of. The proofs rest on one
-property: the interval of an image misses its true value on a given side with a chance of at most g (:attr:`MeasuredImages.tail`).
+other. *Population* intervals are about the population that these images are an independent sample of. The proofs rest on a single property:
+the interval of an image misses its true value on a given side with a chance of at most g (:attr:`MeasuredImages.tail`).
 
 Rows carry 95 % intervals. For means at another confidence their distances are scaled as a normal error's, up and down; distances of
 images that stopped adaptively are never narrowed, because their distance also bounds the bias due to stopping.
@@ -26,9 +26,9 @@ Bounds = tuple[float, float]
 _Number = TypeVar("_Number", float, Floats)
 
 THESE_IMAGES = "these images"
-"""What a measured interval is about: the images that were audited; it covers their noise draws only."""
+"""The subject of a measured interval: the audited images; it covers their noise draws only."""
 LIKE_THESE = "images like these"
-"""What a population interval is about: it covers the choice of the images, too."""
+"""The subject of a population interval: it covers the choice of the images, too."""
 
 
 def these_images(number: int, of: str = "", *, like: bool = False) -> str:
@@ -42,11 +42,11 @@ def these_images(number: int, of: str = "", *, like: bool = False) -> str:
 
 ROW_CONFIDENCE = 0.95
 TAIL = 0.025
-"""Chance that a row's interval misses on one given side."""
+"""Chance that a row's interval misses on a given side."""
 
 
 class MeanMethod(StrEnum):
-    """How the measured interval of a mean is made."""
+    """The method of the measured interval of a mean."""
 
     POOLED = "clopper-pearson:pooled"
     PAIRS = "antithetic pairs:pooled"
@@ -62,10 +62,10 @@ class MeasuredImages:
     Attributes:
         values, lowers, uppers: (n,); ends may be infinite. Where an image has no interval they are its value.
         low, high: the range of possible values.
-        unknown: number of further images of which only the range is known.
-        draws: votes per image, where all have equally many and their values are shares of them; else None.
+        unknown: number of further images, without a known value.
+        draws: votes per image, if all images have the same number and their values are shares of them; else None.
         adaptive: the sampling of some stopped adaptively, so their values are biased towards the side where they stopped.
-        split: (n,) where those votes are of antithetic pairs, the pairs that disagree; None where they are independent.
+        split: the antithetic pairs of those votes that disagree (n,); None where votes are independent.
     """
 
     values: Floats
@@ -85,7 +85,7 @@ class MeasuredImages:
 
     @property
     def tail(self) -> float:
-        """The largest chance that an image's interval misses on one given side; confidence sequences bound only both sides together."""
+        """The largest chance that an image's interval misses on a given side; confidence sequences bound only both sides together."""
         return 2 * TAIL if self.adaptive else TAIL
 
     @property
@@ -111,7 +111,7 @@ class MeasuredImages:
         return replace(self, values=values, lowers=lowers, uppers=uppers, low=-self.high, high=-self.low, draws=None, split=None)
 
     def exact(self) -> MeasuredImages:
-        """The images as endless draws would show them, if the values are the true ones: an end that is open stays open."""
+        """The images with the intervals that endless draws would give, if the values are the true ones; open ends stay open."""
         lowers, uppers = (np.where(np.isinf(ends), ends, self.values) for ends in (self.lowers, self.uppers))
         return replace(self, lowers=lowers, uppers=uppers, draws=None, split=None)
 
@@ -143,7 +143,7 @@ def scaled(value: _Number, end: _Number, scale: float) -> _Number:
 
 
 def share_bounds(shares: Floats, draws: float, confidence: float, split: Floats | None = None) -> tuple[Floats, Floats]:
-    """Intervals of shares of equally many votes: Clopper-Pearson, images with the same share computed once; with ``split`` pairs that
+    """Intervals of shares of the same number of votes: Clopper-Pearson, computed once for each distinct share; with ``split`` pairs that
     disagree, intervals for antithetic copies."""
     if split is not None:
         return antithetic_share(shares * draws, split, draws, confidence)
@@ -156,30 +156,30 @@ def share_bounds(shares: Floats, draws: float, confidence: float, split: Floats 
 def restated(
     values: Floats, lowers: Floats, uppers: Floats, draws: ArrayLike, tail: float, split: Floats | None = None
 ) -> tuple[Floats, Floats]:
-    """Intervals of rows that each miss on a given side with a chance of at most ``tail``, never narrower than the given ones.
+    """Intervals of rows that each miss on a given side with a chance of at most ``tail``, never narrower than before.
 
     Args:
         values, lowers, uppers: (n,), 95 % intervals; NaN stays NaN, infinite ends stay infinite.
-        draws: for each image, the votes that the value is a share of; 0 where it is not such a share.
+        draws: for each image, the votes behind a value that is a share of votes; 0 for other values.
         tail: at most :data:`TAIL`.
-        split: of each image's antithetic pairs, those that disagree; NaN where its votes are independent. None: they all are.
+        split: the antithetic pairs of each image that disagree; NaN where its votes are independent. None: they all are.
 
     Returns:
         (lowers, uppers): recomputed for shares of votes; the others scaled (:func:`repeats_scale`).
     """
-    scale, level, given = repeats_scale(tail), 1.0 - 2.0 * tail, np.asarray(draws)
-    if given.ndim == 0 and given > 0:
-        return share_bounds(values, float(given), level, split)
-    counts = np.broadcast_to(given, values.shape)
+    scale, level, votes = repeats_scale(tail), 1.0 - 2.0 * tail, np.asarray(draws)
+    if votes.ndim == 0 and votes > 0:
+        return share_bounds(values, float(votes), level, split)
+    counts = np.broadcast_to(votes, values.shape)
     lower, upper = scaled(values, lowers, scale), scaled(values, uppers, scale)
     if not counts.any():
         return lower, upper
     lower, upper = lower.copy(), upper.copy()
     pairs = np.zeros_like(values, dtype=np.bool_) if split is None else ~np.isnan(split)
     for n in np.unique(counts[counts > 0]):
-        for of, disagree in (((counts == n) & ~pairs, None), ((counts == n) & pairs, split)):
-            if of.any():
-                lower[of], upper[of] = share_bounds(values[of], float(n), level, None if disagree is None else disagree[of])
+        for mask, disagree in (((counts == n) & ~pairs, None), ((counts == n) & pairs, split)):
+            if mask.any():
+                lower[mask], upper[mask] = share_bounds(values[mask], float(n), level, None if disagree is None else disagree[mask])
     return lower, upper
 
 
@@ -265,7 +265,7 @@ def population_mean_method(images: MeasuredImages) -> str:
 
 
 def measured_share(images: MeasuredImages, t: float, confidence: float) -> Bounds:
-    """The share of these images below t: at least those shown to be below it, and at most all but those shown not to be
+    """The share of these images below t: at least the images shown to be below it, and at most all but those shown not to be
     (:func:`least_shown`)."""
     n, alpha = images.size, (1.0 - confidence) / 2.0
     lowers, uppers = images.ends(alpha / (2.0 * n))
@@ -295,12 +295,12 @@ def measured_quantile(images: MeasuredImages, q: float, confidence: float) -> Bo
     each, f = (alpha, 0.0) if first == last else (alpha / 2.0, place + 1.0 - first)
     strict = images.ends(each / (2.0 * n))
 
-    def between(ends: Floats, surely: Floats, floor: float, near: int, far: int, weight: float) -> float:
-        ends, surely = (np.append(np.full(images.unknown, -np.inf), some) for some in (ends, surely))
-        surely[np.isnan(surely)] = -np.inf
+    def between(ends: Floats, strict_ends: Floats, floor: float, near: int, far: int, weight: float) -> float:
+        ends, strict_ends = (np.append(np.full(images.unknown, -np.inf), values) for values in (ends, strict_ends))
+        strict_ends[np.isnan(strict_ends)] = -np.inf
         ends.sort()
-        surely.sort()
-        low, high = (max(floor, _rank_bound(ends, surely, rank, images.tail, each)) for rank in (near, far))
+        strict_ends.sort()
+        low, high = (max(floor, _rank_bound(ends, strict_ends, rank, images.tail, each)) for rank in (near, far))
         return low if high <= low or not math.isfinite(low) else low + weight * (high - low)
 
     lower = between(images.lowers, strict[0], images.low, first, last, f)
@@ -308,11 +308,11 @@ def measured_quantile(images: MeasuredImages, q: float, confidence: float) -> Bo
 
 
 def _rank_bound(ends: Floats, strict: Floats, rank: int, tail: float, alpha: float) -> float:
-    """A lower bound of the ``rank``-th smallest true value, from sorted lower ends of which each misses with a chance of at most ``tail``,
-    and from those that hold together.
+    """A lower bound of the ``rank``-th smallest true value, from sorted lower ends that each miss with a chance of at most ``tail``,
+    and from ends that hold together.
 
-    Some t is above that value only if e of the ``rank`` images up to it have ends above t that they should not have; e is such that as
-    many have a chance of at most alpha / 2.
+    A bound t is above that value only if e of the ``rank`` images up to it have ends above t, which miss; e is such that this has a chance
+    of at most alpha / 2.
     """
     place = rank - miss_quantile(rank, tail, alpha / 2.0)
     return max(float(strict[rank - 1]), float(ends[place]) if place >= 0 else -math.inf)
@@ -339,20 +339,20 @@ def population_quantile(images: MeasuredImages, q: float, confidence: float) -> 
 
 
 def least_shown(usual: Mask, strict: Mask, size: int, tail: float, alpha: float) -> int:
-    """A lower bound, at confidence 1 - alpha, of the number of images of a kind; each of two ways takes half of the error.
+    """A lower bound, at confidence 1 - alpha, of the number of images of a kind: the larger of two, each at half of the error.
 
     Args:
-        usual: images that their own intervals show to be of it; one is wrong with a chance of at most ``tail``.
-        strict: those that intervals show which hold for all images at once, at confidence 1 - alpha / 2.
+        usual: images of the kind by their own intervals, each wrong with a chance of at most ``tail``.
+        strict: images of the kind by intervals that hold for all images at once, at confidence 1 - alpha / 2.
         size: number of images.
         tail, alpha: as above.
     """
     return max(least_count(int(usual.sum()), size, tail, alpha / 2.0), int(strict.sum()))
 
 
-def least_share(sure: int, size: int, tail: float, confidence: float) -> float:
+def least_share(shown: int, size: int, tail: float, confidence: float) -> float:
     """A lower bound of the share s of a kind in the population: an image appears to be of it with a chance r <= s + g (1 - s)."""
-    rate = float(clopper_pearson(sure, size, confidence)[0])
+    rate = float(clopper_pearson(shown, size, confidence)[0])
     return max(0.0, (rate - tail) / (1.0 - tail))
 
 
@@ -365,13 +365,13 @@ def miss_quantile(images: int, chance: float, alpha: float) -> int:
     return low
 
 
-def least_count(sure: int, size: int, tail: float, alpha: float) -> int:
-    """The smallest f with P[f + Binomial(size - f, tail) >= sure] > alpha: a lower bound, at confidence 1 - alpha, of
-    the number of a kind when ``sure`` appear to be of it, and one that is not appears so with a chance of at most ``tail``."""
-    low, high = 0, sure  # the chance grows with f; it is 1 at sure
+def least_count(shown: int, size: int, tail: float, alpha: float) -> int:
+    """The smallest f with P[f + Binomial(size - f, tail) >= shown] > alpha: a lower bound, at confidence 1 - alpha, of the number of images
+    of a kind when ``shown`` of them appear to be of it, and others appear so with a chance of at most ``tail``."""
+    low, high = 0, shown  # the chance grows with f; it is 1 at ``shown``
     while low < high:
         f = (low + high) // 2
-        low, high = (low, f) if _binomial_tail(sure - f, size - f, tail) > alpha else (f + 1, high)
+        low, high = (low, f) if _binomial_tail(shown - f, size - f, tail) > alpha else (f + 1, high)
     return low
 
 

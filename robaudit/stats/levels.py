@@ -57,7 +57,7 @@ class LevelCurve(Document):
 def level_curves(run: Run, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()) -> tuple[LevelCurve, ...]:
     """A curve for each result and noise, in the run's order; a noise with a single level gives a curve of one point.
 
-    Scores of the clean image have none: no noise enters them.
+    Scores of the clean image have no curve: they do not depend on noise.
 
     Args:
         run: a finished run.
@@ -73,7 +73,7 @@ def level_curves(run: Run, estimators: Sequence[str] = (), levels: LevelChoice |
             curves.setdefault((name, str(at.noise)), []).append(groups[name, at])
     if not curves:
         raise RunError(str(run.path), "has no result at a noise level", "audit with mc at several levels, such as --sigma 0.05 --sigma 0.1")
-    return tuple(_curve(sorted(some, key=lambda group: group.key.at.strength), run) for some in curves.values())
+    return tuple(_curve(sorted(points, key=lambda group: group.key.at.strength), run) for points in curves.values())
 
 
 def _curve(groups: Sequence[GroupSummary], run: Run) -> LevelCurve:

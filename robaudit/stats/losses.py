@@ -68,11 +68,11 @@ class Losses:
     Attributes:
         at: the noise level.
         quantity: what was measured: nats, lower is better.
-        curves: one for each estimator with results by q, in the run's order; at least one.
+        curves: by estimator with results by q, in the run's order; at least one.
         attacks: the results for the maximum: the limits of the curves.
         ranked_by: the name of the result that ranks the images: at the largest q, of the first curve that has it.
         worst: the images with the highest losses by it, as :func:`robaudit.stats.flags.flag` lists them.
-        attacked: images with a value of an attack and one by q.
+        attacked: images with a value of an attack and a value by q.
         beaten: of these, images where a norm's sampler met a larger loss than all attacks, or the whole interval of a norm is above them
             (:func:`robaudit.stats.attacks.not_missed`): there the attacks failed.
     """
@@ -89,16 +89,16 @@ class Losses:
     @property
     def ranking(self) -> LossCurve:
         """The curve that has the ranking result."""
-        return next(curve for curve in self.curves if any(one.name == self.ranked_by for one in curve.results))
+        return next(curve for curve in self.curves if any(result.name == self.ranked_by for result in curve.results))
 
     @property
     def results(self) -> tuple[LossResult, ...]:
-        """All of them: curve by curve, then the attacks."""
-        return (*(one for curve in self.curves for one in curve.results), *self.attacks)
+        """All results: curve by curve, then the attacks."""
+        return (*(result for curve in self.curves for result in curve.results), *self.attacks)
 
 
 class _Names(NamedTuple):
-    """The names of the results at one noise level: by estimator with their q, those for the maximum, and the one that ranks images."""
+    """The names of the results at one noise level: by estimator with their q, for the maximum, and the result that ranks images."""
 
     curves: Mapping[str, Sequence[tuple[float, str]]]
     attacks: Sequence[str]
@@ -108,9 +108,9 @@ class _Names(NamedTuple):
 def losses(
     run: Run, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = (), most: int = MOST_WORST
 ) -> tuple[Losses, ...]:
-    """The losses at each noise level that has some by q, the levels of a noise from weak to strong; empty where there are none.
+    """The losses at each noise level that has losses by q, the levels of a noise from weak to strong.
 
-    A loss without an order is the maximum (:data:`robaudit.quantities.LOSS`), and so is one of infinite order.
+    A loss without an order is the maximum (:data:`robaudit.quantities.LOSS`), and so is a loss of infinite order.
 
     Args:
         run: a finished run.
@@ -120,19 +120,19 @@ def losses(
     Raises:
         RunError: the run has no such estimator or noise level.
     """
-    chosen = (one.finite for one in run.groups(estimators, levels).values() if one.key.quantity == LOSS.name)
-    kept = {one.key: one for one in chosen if len(one)}
+    chosen = (columns.finite for columns in run.groups(estimators, levels).values() if columns.key.quantity == LOSS.name)
+    finite = {columns.key: columns for columns in chosen if len(columns)}
     quantity = quantity_of(LOSS.name, {LOSS.name: LOSS, **run.quantities})
-    found = []
-    for at in from_weak_to_strong(key.at for key in kept):
-        there = {key.estimator: one for key, one in kept.items() if key.at == at}
-        if (names := _names(list(there))) is not None:
-            found.append(_losses(there, names, quantity, most))
-    return tuple(found)
+    at_levels = []
+    for at in from_weak_to_strong(key.at for key in finite):
+        by_name = {key.estimator: columns for key, columns in finite.items() if key.at == at}
+        if (names := _names(list(by_name))) is not None:
+            at_levels.append(_losses(by_name, names, quantity, most))
+    return tuple(at_levels)
 
 
 def _losses(columns: Mapping[str, Columns], names: _Names, quantity: Quantity, most: int) -> Losses:
-    """The losses at one noise level, from the results there by name."""
+    """The losses at one noise level, from its results by name."""
     ranking = columns[names.ranking]
     worst = flag(ranking, below=usual_threshold(quantity), bottom=most, quantity=quantity).samples
     shown = np.argsort(-ranking.values, kind="stable")[:most]
@@ -142,16 +142,16 @@ def _losses(columns: Mapping[str, Columns], names: _Names, quantity: Quantity, m
         np.maximum.at(attacks, attack.place, attack.values)
     attacked, beaten = (np.zeros(len(ranking.ids), dtype=np.bool_) for _ in range(2))
     for name in dict.fromkeys(name for points in names.curves.values() for _, name in points):
-        one = columns[name]
-        there = attacks[one.place] > -np.inf
-        attacked[one.place[there]] = True
-        beaten[one.place[there & (not_missed(one) > attacks[one.place] * (1 + ROUNDING))]] = True
+        norm = columns[name]
+        shared = attacks[norm.place] > -np.inf
+        attacked[norm.place[shared]] = True
+        beaten[norm.place[shared & (not_missed(norm) > attacks[norm.place] * (1 + ROUNDING))]] = True
 
     def result(q: float, name: str) -> LossResult:
-        one = columns[name]
-        by_place = dict(zip(one.place.tolist(), one.values.tolist(), strict=True))
-        mine = tuple(by_place.get(place) for place in ranking.place[shown].tolist())
-        return LossResult(q, name, len(one), one.not_finite, one.bounded, one.approximate, mean_of(one, quantity), mine)
+        rows = columns[name]
+        by_place = dict(zip(rows.place.tolist(), rows.values.tolist(), strict=True))
+        values_of_worst = tuple(by_place.get(place) for place in ranking.place[shown].tolist())
+        return LossResult(q, name, len(rows), rows.not_finite, rows.bounded, rows.approximate, mean_of(rows, quantity), values_of_worst)
 
     return Losses(
         at=ranking.key.at,
@@ -170,21 +170,22 @@ def loss_changes(
 ) -> dict[GroupKey, PairedDifference]:
     """The differences of the mean losses of two runs, new - base, on the images with a finite value in both.
 
-    Intervals and p-values are by Student's t for pairs, as the mean of each run has one: losses have no bound, so no interval is free
-    of assumptions.
+    Intervals and p-values are by Student's t for pairs, like the interval of a run's mean: losses have no bound, so no interval is free of
+    assumptions.
 
     Raises:
         RunError: a run has no such estimator or noise level.
     """
     sides = [
-        {one.key: one.finite for one in run.groups(estimators, levels).values() if one.key.quantity == LOSS.name} for run in (base, new)
+        {columns.key: columns.finite for columns in run.groups(estimators, levels).values() if columns.key.quantity == LOSS.name}
+        for run in (base, new)
     ]
-    found: dict[GroupKey, PairedDifference] = {}
+    changes: dict[GroupKey, PairedDifference] = {}
     for key in sides[0]:
         if key in sides[1] and (names := common_names([side[key] for side in sides])):
             before, now = (side[key].of_images(names).values for side in sides)
-            found[key] = _paired_t(now - before)
-    return found
+            changes[key] = _paired_t(now - before)
+    return changes
 
 
 def _paired_t(changes: Floats) -> PairedDifference:
@@ -200,7 +201,7 @@ def _paired_t(changes: Floats) -> PairedDifference:
 
 
 def not_missed(columns: Columns) -> Floats:
-    """Losses that no attack should miss (n,): the largest that an image's estimator met, and the lower end of its norm."""
+    """Losses that an attack should reach (n,): the largest that the estimator met, or the lower end of the norm if that is larger."""
     norm = np.where(np.isnan(columns.lower), columns.values, columns.lower)
     met = columns.highest
     met = np.where(columns.of_kind(IntervalKind.LOWER_BOUND), columns.values, np.where(np.isnan(met), norm, met))

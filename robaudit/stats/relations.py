@@ -1,6 +1,6 @@
-"""What must hold between the results of an image by a theorem.
+"""Relations between the results of an image that hold by a theorem.
 
-A result that measures or bounds a number is a :class:`Claim`: the number is at least, or at most, so much, at a given chance of missing it.
+A :class:`Claim` is a lower or an upper bound on a number, from a result that measures or bounds it, at a given chance of missing it.
 A :class:`Relation` pairs claims about the same number; :func:`robaudit.stats.consistency.check` looks for pairs that exclude each other.
 """
 
@@ -27,21 +27,21 @@ from robaudit.stats.intervals import TAIL, repeats_scale
 
 _UNIFORM, _LAPLACE = "uniform", "laplace"
 _DECLARED = {"radius_exact": "linear", "margin_radius": "lipschitz", "smoothed_margin": "lipschitz"}
-"""The options that declare something of the network which nobody checks."""
-_LEAST_DECADES = 1.0  # how far above a bound that no repeat of splitting reached the failure probability may be
+"""The options that declare a property of the network without a check."""
+_LEAST_DECADES = 1.0  # how far the failure probability may exceed a bound that no repeat of splitting reached
 _CDF = 1e-8  # accuracy of a probability near 1 that is computed rather than counted
 _RADII, _PROBABILITY = (1e-3, 1e-6), (1e-9, 1e-12)  # relative and absolute rounding
 
 
 class Verdict(StrEnum):
-    """What it means that two results contradict each other."""
+    """The meaning of a contradiction between two results."""
 
     VIOLATION = "violation"
     """One of them is wrong: a bug in an estimator."""
     APPROXIMATION = "approximation"
     """One of them is an approximation whose error is larger than its interval, which does not cover bias."""
     DECLARED = "declared"
-    """One of them depends on something that the spec declares of the network, and that is false."""
+    """One of them depends on a property that the spec declares of the network, and that is false."""
 
 
 End = Callable[[float], float]
@@ -49,13 +49,13 @@ End = Callable[[float], float]
 
 
 class Claim(NamedTuple):
-    """A bound of a number that a result states.
+    """A bound on a number, from a result.
 
     Attributes:
         row: the result.
         end: the bound.
-        random: whether it depends on that chance; otherwise it is a proof, or a flip that was seen.
-        approximate: whether the result has an error of its own that no interval covers.
+        random: whether it depends on the chance of missing it; otherwise it is a proof, or an observed flip.
+        approximate: whether the result has an error that its interval does not cover.
     """
 
     row: Row
@@ -80,7 +80,7 @@ class BoundingPair(NamedTuple):
 
 
 class Relation(NamedTuple):
-    """Something that must hold between the results of an image.
+    """A relation that must hold between the results of an image.
 
     Attributes:
         name, says, source: the statement, and the theorem behind it.
@@ -109,13 +109,13 @@ NoiseEntry = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What the comparison of a run's results needs to know besides them.
+    """Properties of a run that the comparison of its results needs.
 
     Attributes:
         noises: by label.
         pixels: values in an image; None: unknown.
         plain: whether noisy passes are in the network's own precision.
-        declared: labels of the estimators that were told something of the network which nobody checked.
+        declared: labels of the estimators that rely on a declared property of the network.
     """
 
     noises: Mapping[str, NoiseEntry]
@@ -128,15 +128,15 @@ class Setting:
         """The setting of a run, from its run.json."""
         spec, shape = info["spec"], info.get("image_shape")
         noises = {entry["name"]: entry for entry in spec.get("noise", ())}
-        options = {str(one.get("label") or one["name"]): one for one in spec.get("estimators", ())}
+        options = {str(entry.get("label") or entry["name"]): entry for entry in spec.get("estimators", ())}
         declared = frozenset(
-            label for label, one in options.items() if one.get("options", {}).get(_DECLARED.get(one["name"], "")) not in (None, False)
+            label for label, entry in options.items() if entry.get("options", {}).get(_DECLARED.get(entry["name"], "")) not in (None, False)
         )
         plain = spec.get("run", {}).get("precision", "fp32") in ("fp32", "fp64")
         return Setting(noises, None if shape is None else math.prod(shape), plain, declared)
 
     def declares(self, row: Row) -> bool:
-        """Whether a result depends on something that the spec declares of the network."""
+        """Whether a result depends on a property that the spec declares of the network."""
         return ResultName.parse(row.estimator).estimator in self.declared
 
     def factor(self, first: Row, second: Row) -> float | None:
@@ -149,7 +149,7 @@ class Setting:
 
 
 def norm_of(row: Row) -> float | None:
-    """The order of the norm that a radius is measured in; None where its name does not say."""
+    """The order of a radius's norm; None where its name does not say."""
     norm = ResultName.parse(row.estimator).norm
     return None if norm is None else norm.number
 
@@ -157,7 +157,7 @@ def norm_of(row: Row) -> float | None:
 def norm_factor(first: float, second: float, pixels: int | None) -> float | None:
     """The smallest F with |v|_first <= F |v|_second for all v; None where it depends on an unknown number of pixels.
 
-    1 for a norm of larger order, d^(1/first - 1/second) for one of smaller order (Hoelder's inequality).
+    1 if the first order is not smaller, else d^(1/first - 1/second) (Hoelder's inequality).
     """
     if first >= second:
         return 1.0
@@ -175,12 +175,12 @@ def is_vote(row: Row) -> bool:
 
 
 def _p_lower(row: Row) -> float | None:
-    """The lower bound of the probability of the class of a majority vote's certificate; None for other results."""
+    """The lower bound of the class probability in a majority vote's certificate; None for other results."""
     return None if row.certificate is None else row.certificate.p_lower
 
 
 def _rounding(row: Row) -> float:
-    """How far a radius may be off by rounding."""
+    """The largest error of a radius due to rounding."""
     return 0.0 if row.search is None else row.search.rounding or 0.0
 
 
@@ -194,20 +194,20 @@ def _fixed(row: Row, bound: float) -> Claim:
 def interval_ends(row: Row) -> tuple[End, End]:
     """The ends of a row's 95 % interval at smaller tails; infinite where it is open, the value where there is none.
 
-    Distances from the value grow as fast as for any interval of the kind (:func:`widening`). A loss is restated on the scale of its
-    logarithm, as it is measured.
+    Distances from the value grow as fast as for any interval of the kind (:func:`widening`). The interval of a loss is widened on the scale
+    of its logarithm, as it is measured.
     """
     on_logs = row.quantity == LOSS.name and row.value > 0.0 and (row.lower is None or row.lower > 0.0)
     number = math.log if on_logs else float
     value, kind = number(row.value), row.interval.kind
     none = (row.lower is None and row.upper is None) or kind is IntervalKind.EXACT
 
-    def end(given: float | None, sign: float) -> End:
+    def end(bound: float | None, sign: float) -> End:
         if none:
             return lambda _: row.value
-        if given is None or math.isinf(given):
+        if bound is None or math.isinf(bound):
             return lambda _: sign * math.inf
-        distance = number(given) - value
+        distance = number(bound) - value
 
         def at(tail: float) -> float:
             moved = value + distance * widening(kind, tail)
@@ -230,7 +230,7 @@ def widening(kind: IntervalKind, tail: float) -> float:
 
 
 def _p_fail(row: Row, setting: Setting) -> tuple[Claim, Claim] | None:
-    """The failure probability that a measurement leaves at least, and at most; None for other results and without a noise level."""
+    """The lower and the upper bound of a measurement on the failure probability; None for other results and without a noise level."""
     if row.at.level is None or row.quantity not in (LOG10_P_FAIL.name, P_ROBUST.name):
         return None
     ends = _of_log10(row) if row.quantity == LOG10_P_FAIL.name else _of_share(row)
@@ -262,20 +262,20 @@ def _of_share(row: Row) -> tuple[End, End]:
 
 
 def _certified(row: Row) -> float | None:
-    """At least the radius of a certificate, or of a closed form, less its rounding; None for other results."""
+    """The lower bound on the radius by a certificate, or by a closed form less its rounding; None for other results."""
     if row.quantity == RADIUS.name and row.interval.kind is IntervalKind.EXACT:
         return max(0.0, row.value - _rounding(row))
     return row.value if row.quantity == CERTIFIED.name and row.value > 0.0 else None
 
 
 def _witnessed(row: Row) -> float | None:
-    """At most the norm of a flip that was seen, or that a closed form places; None for other results."""
+    """The upper bound on the radius by an observed flip, or by a closed form plus its rounding; None for other results."""
     seen = row.interval.kind in (IntervalKind.UPPER_BOUND, IntervalKind.EXACT)
     return row.value + _rounding(row) if row.quantity == RADIUS.name and seen else None
 
 
 def _share(vote: Row) -> End:
-    """At least the probability of the class of a majority vote's certificate; restated where the row has its counts."""
+    """The lower bound on the class probability in a majority vote's certificate; recomputed where the row has its counts."""
     proof = vote.certificate or Certificate()
     bound, kept, draws = proof.p_lower or 0.0, proof.kept, proof.draws
     if kept is None or draws is None:
@@ -293,11 +293,11 @@ def leaving(noise: NoiseEntry, level: float, pixels: int, order: float, radius: 
     from scipy.special import chdtrc, erfc, gammaincc
 
     def within(own: float) -> float:
-        """The radius of the ball of another norm that the ball contains."""
+        """The radius of the largest ball of another norm inside the ball."""
         return radius / (norm_factor(order, own, pixels) or 1.0)
 
     def each(outside: float) -> float:
-        """The chance that one of d values is outside."""
+        """The chance that any of d values is outside."""
         return -math.expm1(pixels * math.log1p(-outside)) if outside < 1.0 else 1.0
 
     if noise["kind"] == GAUSSIAN:
@@ -317,7 +317,7 @@ def leaving(noise: NoiseEntry, level: float, pixels: int, order: float, radius: 
 
 
 def _radii(rows: Sequence[Row], setting: Setting) -> Iterator[BoundingPair]:
-    """Every lower bound of the network's radius with every upper one, in any norms."""
+    """Every lower bound of the network's radius with every upper bound, in any norms."""
     own = [row for row in rows if row.at.noise is None]
     least = [(row, bound) for row in own if (bound := _certified(row)) is not None]
     most = [(row, bound) for row in own if (bound := _witnessed(row)) is not None]
@@ -357,16 +357,16 @@ def _of_vote(rows: Sequence[Row], setting: Setting) -> Iterator[BoundingPair]:
 
 
 def _others(share: End, tail: float) -> float:
-    """What is left for the other classes."""
+    """The remaining probability, of the other classes."""
     return 1.0 - share(tail)
 
 
 def _agreement(rows: Sequence[Row], setting: Setting) -> Iterator[BoundingPair]:
-    """Measurements of the same probability by different estimators, but approximations: they are known to differ."""
+    """Measurements of the same probability by different estimators, except approximations, which are known to differ."""
     measured = [(row, ends) for row in rows if not approximate(row) and (ends := _p_fail(row, setting)) is not None]
-    for (one, first), (other, second) in itertools.permutations(measured, 2):
-        if one.at == other.at:
-            yield BoundingPair(f"p_fail at {one.at}", first[0], second[1])
+    for (row, first), (other, second) in itertools.permutations(measured, 2):
+        if row.at == other.at:
+            yield BoundingPair(f"p_fail at {row.at}", first[0], second[1])
 
 
 def _orders(rows: Sequence[Row], _: Setting) -> Iterator[BoundingPair]:

@@ -1,4 +1,4 @@
-"""A finished run: its description, its results as columns, and which of them are asked for."""
+"""A finished run: its description, its results as columns, and selections of them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Run:
 
     @cached_property
     def frame(self) -> Frame:
-        """The results as columns of numbers; the rows are read when it is first asked for."""
+        """The results as columns of numbers; the rows are read on first use."""
         return Frame.of(self.rows)
 
     @property
@@ -49,7 +49,7 @@ class Run:
         return {(label, NoiseLevel.from_key(at)): self.info["seconds"][f"{label}@{at}"] for label, at in pairs}
 
     def seconds_of(self, name: str, at: NoiseLevel) -> float | None:
-        """Seconds of the computation behind a result (which may have given others, too); None if they were not measured."""
+        """Seconds of the computation behind a result, which it may share with other results; None if not measured."""
         seconds = self.seconds
         return seconds.get((name, at), seconds.get((ResultName.parse(name).estimator, at)))
 
@@ -70,20 +70,20 @@ class Run:
     def chosen(
         self, keys: Iterable[tuple[str, NoiseLevel]], estimators: Sequence[str], levels: LevelChoice | Sequence[float]
     ) -> list[tuple[str, NoiseLevel]]:
-        """The groups of the run that the arguments name, in the run's order; all of them without arguments.
+        """The groups of the run that the arguments name, in the run's order; all groups without arguments.
 
-        The name of an estimator that gives several values of an image means all of them; ``label:q=100`` means one.
+        The name of an estimator with several values for an image means all of them; ``label:q=100`` means a single value.
 
         Raises:
             RunError: the run has no such estimator or noise level.
         """
         keys = list(keys)
         names = dict.fromkeys(name for name, _ in keys)
-        for asked in estimators:
-            if not any(matches(name, asked) for name in names):
-                raise RunError(str(self.path), f"has no estimator {asked}", f"it has {', '.join(names)}")
+        for wanted in estimators:
+            if not any(matches(name, wanted) for name in names):
+                raise RunError(str(self.path), f"has no estimator {wanted}", f"it has {', '.join(names)}")
         meant = set(LevelChoice.of(levels).among((at for _, at in keys), str(self.path)))
-        return [(name, at) for name, at in keys if at in meant and (not estimators or any(matches(name, asked) for asked in estimators))]
+        return [(name, at) for name, at in keys if at in meant and (not estimators or any(matches(name, wanted) for wanted in estimators))]
 
     def summary(self) -> tuple[GroupSummary, ...]:
         """Mean, quantiles and shares for each estimator and noise level."""
@@ -99,23 +99,23 @@ def measuring(
     called: str,
     lacking: tuple[str, str],
 ) -> list[Columns]:
-    """The results of some quantities, in the run's order.
+    """The results of these quantities, in the run's order.
 
     Args:
         run: a finished run.
         quantities: their names.
         estimators, levels: only these.
-        called: what such values are called in messages, in the plural.
-        lacking: what a run without any lacks, and what would add some.
+        called: the plural noun for the values in messages.
+        lacking: problem and remedy for a run without such results.
 
     Raises:
-        RunError: the run has no such result among those named.
+        RunError: the chosen results have none of these quantities.
     """
-    kept = [one for one in run.groups(estimators, levels).values() if one.key.quantity in quantities]
-    if kept:
-        return kept
-    there = [key.estimator for key in run.frame if key.quantity in quantities]
-    if there:
-        known = ", ".join(dict.fromkeys(there))
-        raise RunError(str(run.path), f"has no {called} among the results asked for", f"its {called}: {known}")
+    measured = [columns for columns in run.groups(estimators, levels).values() if columns.key.quantity in quantities]
+    if measured:
+        return measured
+    available = [key.estimator for key in run.frame if key.quantity in quantities]
+    if available:
+        known = ", ".join(dict.fromkeys(available))
+        raise RunError(str(run.path), f"has no {called} among the chosen results", f"its {called}: {known}")
     raise RunError(str(run.path), *lacking)

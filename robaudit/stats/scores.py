@@ -1,4 +1,4 @@
-"""Scores of a set of radii: mean and worst case, relative to the difficulty of the images, and on easy against hard ones.
+"""Scores of a set of radii: mean and worst case, relative to the difficulty of the images, and on easy against hard images.
 
 A misclassified image counts with radius 0, not with the radius of its row: rows are relative to the class predicted on the clean image.
 """
@@ -29,7 +29,7 @@ from robaudit.text import Names
 RADII = (RADIUS.name, TOLERANCE.name)
 """The quantities that have scores."""
 _LEAST = 1e-9
-"""Differences of logits up to it are rounding: such an image is on the boundary, and nothing is divided by them."""
+"""Differences of logits up to this are rounding: the image is on the boundary, and ratios leave it out."""
 _EXACT = (IntervalKind.EXACT, IntervalKind.UPPER_BOUND, IntervalKind.CENSORED)
 Mask = NDArray[np.bool_]
 
@@ -85,15 +85,15 @@ class Radii:
     """The radii of one result.
 
     Attributes:
-        key: what it is.
+        key: of the result.
         ids: of the images (n,).
-        values, lowers, uppers: radii (n,), and what is known of each: an upper bound and an exact radius are taken as they are, a censored
-            one has no upper end.
+        values, lowers, uppers: radii and their bounds (n,): upper bounds and exact radii count as they are, censored radii have no upper
+            end.
         g: difficulties of the clean images (n,), NaN where unknown; ``margins``: z_y - max of the others.
-        order: by which images are sorted (n,), the easiest highest.
+        order: sort key of the images (n,), highest for the easiest.
         correct: whether the clean image is classified correctly (n,).
         unlabelled, not_finite: images left out.
-        upper_bounds: whether some values were found by a search: the true radius may be smaller.
+        upper_bounds: whether some values come from a search: the true radius may be smaller.
         measured: whether some have an interval of their own, from draws.
     """
 
@@ -118,12 +118,12 @@ class Radii:
 
     @property
     def cap(self) -> float:
-        """The smallest number that a censored image is known to be beyond; infinite without any."""
+        """The smallest lower bound of a censored image; infinite without any."""
         return float(self.lowers[self.censored].min(initial=math.inf))
 
     @property
     def usable(self) -> Mask:
-        """Correct images with g > 0, beyond rounding (n,): those whose ratio r/g means something."""
+        """Correct images with g > 0, beyond rounding (n,): those with a meaningful ratio r/g."""
         return self.correct & (self.g > _LEAST)
 
     @property
@@ -133,7 +133,7 @@ class Radii:
 
     @property
     def without_difficulty(self) -> int:
-        """Images whose difficulty is not known; any leaves the scores that need it undefined."""
+        """Images whose difficulty is not known; with any, the scores that need it are undefined."""
         return int(np.isnan(self.g).sum())
 
     def chosen(self, places: Sequence[int]) -> Radii:
@@ -153,10 +153,9 @@ class ScoreValue(Document):
 
     Attributes:
         value: the number; None where it is not defined, ``why`` says the reason.
-        lower, upper: interval for the population (:func:`scores_of`); None where there is none. It reaches as far as what is
-            known about these images.
-        measured_lower, measured_upper: what is known for these images: the value itself for radii as they were found, infinite above
-            where a censored image has a part in it; None where it is not defined.
+        lower, upper: interval for the population (:func:`scores_of`); None where there is none. It contains the interval for these images.
+        measured_lower, measured_upper: interval for these images: the value itself for uncensored radii, infinite above where a censored
+            image contributes; None where the score is not defined.
     """
 
     members = "value lower upper measured_lower measured_upper at_least undefined=why"
@@ -194,7 +193,7 @@ class Scores(Document):
             "not_finite": radii.not_finite,
             "upper_bounds": radii.upper_bounds,
         }
-        scores = {score.value: one.document() for score, one in self.values.items()}
+        scores = {score.value: value.document() for score, value in self.values.items()}
         return {**radii.key.document(), "norm": radii.key.norm or None, "confidence": self.confidence, **counts, "scores": scores}
 
 
@@ -202,19 +201,19 @@ class Scores(Document):
 
 
 def radii_of(run: Run, estimators: Sequence[str] = (), levels: LevelChoice | Sequence[float] = ()) -> list[Radii]:
-    """The radii of each result of a run that has some, in its order.
+    """The radii of each result that has some, in the run's order.
 
-    The difficulty comes from the row's details, else from any other result of the image. Images are sorted by it: correct ones by g of the
-    label, misclassified ones by the g of a result of `difficulty` with target: label, where the run has one, else behind all others.
+    The difficulty comes from the row, else from any other result of the image. Images are sorted by it: correct images by g of the label,
+    misclassified images by the g of a result of `difficulty` with target: label, where the run has one, else last.
 
     Raises:
-        RunError: the run has no radii among those named, or no labels.
+        RunError: the results named have no radii, or the run no labels.
         NothingLeftError: no labelled image has a finite radius.
     """
     lacking = "has no radii to score", "add radius_attack, radius_exact or noise_tolerance to its estimators"
-    kept = measuring(run, RADII, estimators, levels, called="radii", lacking=lacking)
+    results = measuring(run, RADII, estimators, levels, called="radii", lacking=lacking)
     difficulties = Difficulties(run)
-    return [_radii(columns, difficulties, str(run.path)) for columns in kept]
+    return [_radii(columns, difficulties, str(run.path)) for columns in results]
 
 
 def _radii(columns: Columns, difficulties: Difficulties, where: str) -> Radii:
@@ -225,7 +224,7 @@ def _radii(columns: Columns, difficulties: Difficulties, where: str) -> Radii:
     if not len(rows):
         raise NothingLeftError(where, f"{columns.key}: no labelled image has a finite value", "read the notes in samples.csv")
     lowers, uppers = rows.ends
-    found, as_is = rows.upper_bounds + rows.not_found > 0, rows.of_kind(*_EXACT)
+    of_search, as_is = rows.upper_bounds + rows.not_found > 0, rows.of_kind(*_EXACT)
     plain = np.isnan(lowers) | as_is
     g, margins = difficulties.of(rows)
     return Radii(
@@ -240,7 +239,7 @@ def _radii(columns: Columns, difficulties: Difficulties, where: str) -> Radii:
         correct=rows.correct,
         unlabelled=len(columns) - len(labelled),
         not_finite=rows.not_finite,
-        upper_bounds=found,
+        upper_bounds=of_search,
         measured=bool((~as_is).any()),
     )
 
@@ -253,12 +252,12 @@ def scores_of(radii: Radii, confidence: float = ROW_CONFIDENCE) -> Scores:
 
     R_m = mean r, R_w = min r, R_nu = (1/|D|) sum r/g over the images D that are not correct with g <= 0, the median of r/g, the slope
     sum(r g)/sum(g^2) of the line through the origin with R^2 = 1 - sum (r - slope g)^2 / sum (r - mean r)^2, R_margin = mean r/margin.
-    The halves are of the images sorted by g; of an odd number the middle one is in neither.
+    The halves are of the images sorted by g; with an odd number the middle image is in neither.
 
-    Intervals: R_m has the interval of a summary's mean; the others are percentiles of 2,000 bootstrap replicates over images, the same
-    ones for every result of as many images; lower ends with censored radii at their cap, upper ends with infinite ones. The interval of a
-    relative variation is the one of the signed variation, folded at 0. A smallest value has none, as no sample tells how small others
-    are, nor has a score of a single image.
+    Intervals: R_m has the interval of a summary's mean; the others are percentiles of 2,000 bootstrap replicates over images, the same for
+    all results with the same number of images; censored radii count at their cap in lower ends, as infinite in upper ends. The interval of
+    a relative variation is the interval of the signed variation, folded at 0. Smallest values have none, as no sample shows how small
+    others are, nor do scores of a single image.
 
     Args:
         radii: at least one image.
@@ -271,7 +270,7 @@ def scores_of(radii: Radii, confidence: float = ROW_CONFIDENCE) -> Scores:
     bounds = weighted(radii, everyone, radii.lowers, radii.uppers)
     boot = percentiles(len(radii.ids), lambda drawn: _replicates(radii, drawn), confidence)
     boot[Score.R_M] = _mean_bounds(radii, confidence)
-    found = {}
+    scores = {}
     for score in Score:
         exact = float(value[score][0][0]) if score in value else math.nan
         why, known = _why(radii, score, exact), (math.nan, math.nan)
@@ -280,8 +279,8 @@ def scores_of(radii: Radii, confidence: float = ROW_CONFIDENCE) -> Scores:
             lower, upper = (0.0 if score in _VARIATIONS and math.isnan(end) else end for end in numbers)  # both radii may be 0
             known = lower, upper
             why = "undetermined: censored images in both halves" if known == (-math.inf, math.inf) else ""
-        found[score] = ScoreValue(None, why=why) if why else _value(radii, score, exact, known, boot.get(score))
-    return Scores(radii, found, confidence)
+        scores[score] = ScoreValue(None, why=why) if why else _value(radii, score, exact, known, boot.get(score))
+    return Scores(radii, scores, confidence)
 
 
 def _value(radii: Radii, score: Score, exact: float, known: Bounds, ends: Bounds | None) -> ScoreValue:
@@ -289,12 +288,12 @@ def _value(radii: Radii, score: Score, exact: float, known: Bounds, ends: Bounds
 
     Args:
         radii: the images.
-        score: which it is.
+        score: the score.
         exact: its value; a relative variation has its sign.
-        known: between which numbers it is for these images.
+        known: its interval for these images.
         ends: the bootstrap interval; None where there is none.
     """
-    if score is Score.R_SQUARED and radii.measured:  # which the ends of the radii do not bound
+    if score is Score.R_SQUARED and radii.measured:  # the ends of the radii do not bound it
         return ScoreValue(exact, *(ends or (None, None)))
     if score in _VARIATIONS:
         exact, known, ends = abs(exact), _folded_ends(known), None if ends is None else _folded_ends(ends)
@@ -304,7 +303,7 @@ def _value(radii: Radii, score: Score, exact: float, known: Bounds, ends: Bounds
 
 
 def _carriers(radii: Radii, score: Score) -> int:
-    """How many images a score is made of; of one alone, nobody knows how it varies."""
+    """The number of images behind a score; the variation of a single image is unknown."""
     return int(radii.usable.sum()) if score in _OF_USABLE else len(radii.ids)
 
 
@@ -323,11 +322,11 @@ def _why(radii: Radii, score: Score, exact: float) -> str:
 
 
 def _statistics(radii: Radii, drawn: Floats, r: Floats) -> dict[Score, Floats]:
-    """The scores of weighted images, without the differences of the halves; NaN where one is not defined.
+    """The scores of weighted images, without the differences of the halves; NaN where undefined.
 
     Args:
         radii: the images (n,).
-        drawn: how often each counts (replicates, n).
+        drawn: their weights (replicates, n).
         r: their radii, possibly infinite.
 
     Returns:
@@ -336,25 +335,25 @@ def _statistics(radii: Radii, drawn: Floats, r: Floats) -> dict[Score, Floats]:
     total, zero = drawn.sum(1), np.zeros_like(r)
     correct, usable = radii.correct, radii.usable
     counted = np.where(correct, r, 0.0)
-    found = {Score.R_M: _dot(drawn, counted) / total}
+    scores = {Score.R_M: _dot(drawn, counted) / total}
     if len(drawn) == 1:  # replicates do not tell how small others are
-        there = (drawn > 0) & correct
-        found[Score.R_W] = np.where(drawn > 0, counted, np.inf).min(1)
-        found[Score.R_W_CORRECT] = np.where(there.any(1), np.where(there, r, np.inf).min(1), np.nan)
+        present = (drawn > 0) & correct
+        scores[Score.R_W] = np.where(drawn > 0, counted, np.inf).min(1)
+        scores[Score.R_W_CORRECT] = np.where(present.any(1), np.where(present, r, np.inf).min(1), np.nan)
     if radii.without_difficulty:
-        return found
+        return scores
     ratio = np.divide(r, radii.g, out=zero.copy(), where=usable)
-    kept = (~correct | usable).astype(np.float64)
+    in_ratio = (~correct | usable).astype(np.float64)
     rg, gg = np.where(usable, r * np.where(usable, radii.g, 1.0), 0.0), np.where(usable, radii.g**2, 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):
-        found[Score.R_NU] = _dot(drawn, ratio) / (drawn @ kept)
-        found[Score.SLOPE] = slope = _dot(drawn, rg) / (drawn @ gg)
-        found[Score.R_SQUARED] = _determination(drawn, r, usable, rg, slope)
+        scores[Score.R_NU] = _dot(drawn, ratio) / (drawn @ in_ratio)
+        scores[Score.SLOPE] = slope = _dot(drawn, rg) / (drawn @ gg)
+        scores[Score.R_SQUARED] = _determination(drawn, r, usable, rg, slope)
         if not np.isnan(radii.margins).any():
             apart = correct & (radii.margins > _LEAST)
             per_margin = np.divide(r, radii.margins, out=zero.copy(), where=apart)
-            found[Score.R_MARGIN] = _dot(drawn, per_margin) / (drawn @ (~correct | apart).astype(np.float64))
-    found[Score.MEDIAN_RATIO] = _median(drawn * usable, ratio)
+            scores[Score.R_MARGIN] = _dot(drawn, per_margin) / (drawn @ (~correct | apart).astype(np.float64))
+    scores[Score.MEDIAN_RATIO] = _median(drawn * usable, ratio)
     easiest = np.argsort(-radii.order, kind="stable")
     ordered = drawn[:, easiest]
     half = np.floor(total / 2)[:, None]
@@ -363,47 +362,47 @@ def _statistics(radii: Radii, drawn: Floats, r: Floats) -> dict[Score, Floats]:
     hard = np.clip(before + ordered - (total[:, None] - half), 0.0, ordered)
     with np.errstate(divide="ignore", invalid="ignore"):
         for part, mean, aware in ((easy, Score.R_M_EASY, Score.R_NU_EASY), (hard, Score.R_M_HARD, Score.R_NU_HARD)):
-            found[mean] = _dot(part, counted[easiest]) / half[:, 0]
-            found[aware] = _dot(part, ratio[easiest]) / (part @ kept[easiest])
-    return found
+            scores[mean] = _dot(part, counted[easiest]) / half[:, 0]
+            scores[aware] = _dot(part, ratio[easiest]) / (part @ in_ratio[easiest])
+    return scores
 
 
 def weighted(radii: Radii, drawn: Floats, lowers: Floats, uppers: Floats) -> dict[Score, Ends]:
-    """The scores of weighted images, between which numbers each is if their radii are between these ends; relative variations are
-    (easy - hard)/(easy + hard), whose sign the score drops."""
+    """The ends of the scores of weighted images, from the ends of their radii; relative variations are (easy - hard)/(easy + hard), with
+    the sign that the score drops."""
     least = _statistics(radii, drawn, lowers)
     most = least if uppers is lowers else _statistics(radii, drawn, uppers)
-    found = {score: (values, most[score]) for score, values in least.items()}
+    scores = {score: (values, most[score]) for score, values in least.items()}
     if Score.R_M_EASY in least:
         for score, (easy, hard) in _VARIATIONS.items():
-            found[score] = _shares(least[easy], most[hard]), _shares(most[easy], least[hard])
+            scores[score] = _shares(least[easy], most[hard]), _shares(most[easy], least[hard])
         for score, (easy, hard) in _LESS.items():
-            found[score] = minus((least[easy], most[easy]), (least[hard], most[hard]))
-    return found
+            scores[score] = minus((least[easy], most[easy]), (least[hard], most[hard]))
+    return scores
 
 
 def _replicates(radii: Radii, drawn: Floats) -> dict[Score, Ends]:
-    """The scores of replicates: apart from below and from above where censored images have a part in them."""
+    """The ends of the scores of replicates, which differ where censored images contribute."""
     open_ = np.where(radii.censored, np.inf, radii.values) if radii.censored.any() else radii.values
     return weighted(radii, drawn, radii.values, open_)
 
 
 def _shares(up: Floats, down: Floats) -> Floats:
-    """(up - down)/(up + down), with the limit where one is infinite, or both, for which it is 0; NaN where both are 0."""
+    """(up - down)/(up + down), with its limit where either is infinite, 0 where both are; NaN where both are 0."""
     with np.errstate(divide="ignore", invalid="ignore"):
         finite = (up - down) / (up + down)
     return np.where(np.isinf(up) | np.isinf(down), np.isinf(up).astype(np.float64) - np.isinf(down), finite)
 
 
 def _mean_bounds(radii: Radii, confidence: float) -> Bounds:
-    """The interval of the mean radius for the population, as a summary makes it."""
+    """The interval of the mean radius for the population, as in a summary."""
     counted, lowers, uppers = (np.where(radii.correct, r, 0.0) for r in (radii.values, radii.lowers, radii.uppers))
     images = MeasuredImages(counted, np.where(np.isinf(lowers), counted, lowers), uppers, 0.0, math.inf)
     return opened(images, population_mean(images, confidence, light_tails=True))
 
 
 def _folded(low: Floats, high: Floats) -> Ends:
-    """The ends of absolute values from the ends of the signed ones."""
+    """The ends of absolute values from the ends of the signed values."""
     least, most = np.minimum(np.abs(low), np.abs(high)), np.maximum(np.abs(low), np.abs(high))
     return np.where((low <= 0) & (high >= 0), 0.0, least), most
 
@@ -425,12 +424,12 @@ def _determination(drawn: Floats, r: Floats, usable: Mask, rg: Floats, slope: Fl
     """1 - sum (r - slope g)^2 / sum (r - mean r)^2 of the usable images."""
     if not np.isfinite(r[usable]).all():
         return np.zeros(len(drawn))
-    mine = np.where(usable, r, 0.0)
+    radii = np.where(usable, r, 0.0)
     count = drawn @ usable.astype(np.float64)
-    centre = float(mine[usable].mean()) if usable.any() else 0.0  # so that little is lost to rounding
+    centre = float(radii[usable].mean()) if usable.any() else 0.0  # so that little is lost to rounding
     away = np.where(usable, r - centre, 0.0)
     squares = drawn @ away**2 - (drawn @ away) ** 2 / count
-    total = drawn @ mine**2
+    total = drawn @ radii**2
     rest = np.maximum(total - slope * (drawn @ rg), 0.0)
     return np.where(squares > 1e-12 * total, 1.0 - rest / np.where(squares > 0, squares, 1.0), np.nan)
 
@@ -454,8 +453,8 @@ class Change:
 
     Attributes:
         base, new: in either run, on the common images.
-        value: new - base; None where one is not defined.
-        lower, upper: its interval for the population; infinite on the side where a censored image leaves it open; None without one.
+        value: new - base; None where either is not defined.
+        lower, upper: its interval for the population; infinite on the side where a censored image leaves it open; None without an interval.
         p_value: of no difference (:class:`robaudit.stats.bootstrap.PairedDifference`); None without an interval, or where
             censored images leave it open on both sides.
     """
@@ -499,7 +498,7 @@ class ScoreChanges:
             "images": len(self.base.radii.ids),
             "only_base": self.only_base,
             "only_new": self.only_new,
-            "scores": {score.value: one.document() for score, one in self.changes.items()},
+            "scores": {score.value: change.document() for score, change in self.changes.items()},
         }
 
 
@@ -514,10 +513,10 @@ def score_changes(base: Radii, new: Radii, where: str, confidence: float = ROW_C
     if not pairs:
         raise NothingLeftError(where, f"{base.key}: no labelled image is in both runs", "compare runs on the same images")
     both = base.chosen([i for i, _ in pairs]), new.chosen([j for _, j in pairs])
-    first, second = (scores_of(one, confidence) for one in both)
+    first, second = (scores_of(radii, confidence) for radii in both)
 
     def changed(drawn: Floats) -> dict[Score, Ends]:
-        left, right = (_replicates(one, drawn) for one in both)
+        left, right = (_replicates(radii, drawn) for radii in both)
         for sides in (left, right):
             sides |= {score: _folded(*sides[score]) for score in _VARIATIONS if score in sides}
         return {score: minus(right[score], left[score]) for score in left if score in right}
@@ -532,11 +531,11 @@ def score_changes(base: Radii, new: Radii, where: str, confidence: float = ROW_C
     return ScoreChanges(first, second, changes, len(base.ids) - len(pairs), len(new.ids) - len(pairs))
 
 
-def _change(score: Score, base: ScoreValue, new: ScoreValue, found: PairedDifference | None) -> Change:
-    if found is None:
+def _change(score: Score, base: ScoreValue, new: ScoreValue, paired: PairedDifference | None) -> Change:
+    if paired is None:
         return Change(base, new, None, None, None)
-    value, lower, upper, p = found[:4]
-    if score in _SMALLEST:  # no interval, but that which censored images leave
+    value, lower, upper, p = paired[:4]
+    if score in _SMALLEST:  # no interval, except an open one with censored images
         lower, upper, p = (math.inf, -math.inf, 1.0) if base.at_least or new.at_least else (None, None, None)
     if lower is None or upper is None or p is None:
         return Change(base, new, value, None, None)

@@ -22,7 +22,7 @@ from robaudit.text import Names
 
 
 class Band(IntEnum):
-    """Where a result belongs between the clean image and what is proven; the order of the lines."""
+    """The place of a result between the clean image and proofs; the order of the lines."""
 
     CLEAN = 0
     AVERAGE = 1
@@ -71,7 +71,7 @@ _RANKING = (
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A result of a run, and the band that it belongs to."""
+    """A result of a run, and its band."""
 
     key: GroupKey
     band: Band
@@ -84,7 +84,7 @@ class SampleSpectrum(Document):
 
     Attributes:
         id, label, predicted, correct: of the image.
-        margin, difficulty: of the clean logits; None where no result tells.
+        margin, difficulty: of the clean logits; None where unknown.
         rows: by line.
     """
 
@@ -98,14 +98,14 @@ class SampleSpectrum(Document):
 
     @staticmethod
     def of(rows: Sequence[Row]) -> SampleSpectrum:
-        """The image whose rows these are, one at least."""
+        """The image of these rows, at least one."""
         first = rows[0]
         own = next((row for row in rows if row.quantity == DIFFICULTY.name and math.isfinite(row.value)), None)
         about = [row.clean for row in rows if row.clean is not None and (row is own or row.clean.difficulty is not None)]
-        margin = next((one.margin for one in about if one.margin is not None), None)
-        difficulty = next((one.difficulty for one in about if one.difficulty is not None), None if own is None else own.value)
-        found = {GroupKey.of(row): row for row in rows}
-        return SampleSpectrum(first.sample_id, first.label, first.predicted, first.correct, margin, difficulty, found)
+        margin = next((clean.margin for clean in about if clean.margin is not None), None)
+        difficulty = next((clean.difficulty for clean in about if clean.difficulty is not None), None if own is None else own.value)
+        by_key = {GroupKey.of(row): row for row in rows}
+        return SampleSpectrum(first.sample_id, first.label, first.predicted, first.correct, margin, difficulty, by_key)
 
     def document(self, names: Names | None = None) -> dict[str, Any]:
         """As JSON values, each class with its name (by index)."""
@@ -124,9 +124,9 @@ class Spectrum(Document):
     """The results of a run side by side.
 
     Attributes:
-        lines: the results, from the clean image to what is proven.
+        lines: the results, from the clean image to proofs.
         samples: the images that are shown, the least robust first.
-        images: how many there are.
+        images: number of images in the run.
         ranked_by: the result that ranks them.
     """
 
@@ -160,12 +160,12 @@ def spectrum(run: Run, most: int | None = None, ids: Sequence[str] = ()) -> Spec
     order = _ranked(run, ranking)
     chosen = _known(run, ids, order) if ids else order[:most]
     wanted = frozenset(chosen)
-    found = {rows[0].sample_id: SampleSpectrum.of(rows) for rows in by_sample(run.rows) if rows[0].sample_id in wanted}
-    return Spectrum(lines, tuple(found[one] for one in chosen), len(order), ranking)
+    by_id = {rows[0].sample_id: SampleSpectrum.of(rows) for rows in by_sample(run.rows) if rows[0].sample_id in wanted}
+    return Spectrum(lines, tuple(by_id[sample_id] for sample_id in chosen), len(order), ranking)
 
 
 def _lines(run: Run) -> Iterator[Line]:
-    """The results in order: by band, then as the run has them, the levels of a noise from weak to strong."""
+    """The results in order: by band, then in the run's order, the levels of a noise from weak to strong."""
     bands = {key: _band(key, bool(columns.of_kind(IntervalKind.EXACT).any())) for key, columns in run.frame.items()}
     noises, estimators = (list(dict.fromkeys(names)) for names in ((key.noise for key in bands), (key.estimator for key in bands)))
 
@@ -176,12 +176,12 @@ def _lines(run: Run) -> Iterator[Line]:
 
 
 def band_of(row: Row) -> Band:
-    """The band that a result of an image belongs to."""
+    """The band of an image's result."""
     return _band(GroupKey.of(row), row.interval.kind is IntervalKind.EXACT)
 
 
 def _band(key: GroupKey, exact: bool) -> Band:
-    if key.quantity == RADIUS.name and exact:  # an infinite one belongs with the finite ones
+    if key.quantity == RADIUS.name and exact:  # infinite radii go with the finite ones
         return Band.EXACT
     if key.quantity in (CERTIFIED.name, RADIUS.name) and key.at.level is not None:
         return Band.SMOOTHED
@@ -189,9 +189,9 @@ def _band(key: GroupKey, exact: bool) -> Band:
 
 
 def _worth(line: Line) -> tuple[int, bool, float]:
-    """What orders the images: the result that is nearest to the distance of the nearest flip comes first.
+    """The sort key of results that may rank the images: the closest to the distance of the nearest flip comes first.
 
-    An exact l2 radius, else one that was found, else the probability at the strongest level, a tolerance, a certificate, anything.
+    An exact l2 radius, else the radius of a search, else the probability at the strongest level, a tolerance, a certificate, anything.
     """
     name = ResultName.parse(line.key.estimator)
     other_norm = name.norm is None or name.norm.number != 2.0
@@ -199,7 +199,7 @@ def _worth(line: Line) -> tuple[int, bool, float]:
 
 
 def _ranked(run: Run, ranking: Line) -> list[str]:
-    """All ids: by the value of the ranking result, then those without one."""
+    """All ids by the value of the ranking result; images without a value last."""
     sign = 1.0 if ranking.quantity.higher_is_better else -1.0
     frame = run.frame
     values, known = np.full(len(frame.ids), np.inf), frame[ranking.key].finite
@@ -209,7 +209,7 @@ def _ranked(run: Run, ranking: Line) -> list[str]:
 
 def _known(run: Run, ids: Sequence[str], order: Sequence[str]) -> list[str]:
     known = set(order)
-    for one in ids:
-        if one not in known:
-            raise RunError(str(run.path), f"has no sample {one!r}", did_you_mean(one, heapq.nsmallest(1000, known)))
+    for sample_id in ids:
+        if sample_id not in known:
+            raise RunError(str(run.path), f"has no sample {sample_id!r}", did_you_mean(sample_id, heapq.nsmallest(1000, known)))
     return list(dict.fromkeys(ids))

@@ -52,7 +52,7 @@ class Mean(Document):
         lower, upper: interval over images (:func:`robaudit.numerics.intervals.mean_interval`).
         measurement_error: standard error from the measurement of each image; None where an image has none.
         measured_lower, measured_upper: interval of the mean over exactly these images; None where an image has none.
-        measured_by: how that interval was computed: clopper-pearson:pooled, mover, mean of intervals, none.
+        measured_by: the method of that interval: clopper-pearson:pooled, mover, mean of intervals, none.
     """
 
     value: float
@@ -74,7 +74,7 @@ class Quantile(Document):
             each image's measurement. With too few images, the end of the range.
         measured_lower, measured_upper: the same quantile of the images' lower and of their upper bounds: for exactly these images.
             None where an image has none.
-        censored: whether it falls on a censored image, so that the true one is only known to be larger.
+        censored: whether it falls on a censored image, so that the true quantile is only known to be larger.
     """
 
     value: float
@@ -94,7 +94,7 @@ def share(count: int, total: int, confidence: float = ROW_CONFIDENCE) -> Share:
 def mean_of(rows: Columns, quantity: Quantity) -> Mean:
     """The mean value of rows of one group, with both uncertainties at 95 %: :func:`robaudit.stats.intervals.population_mean` and, where all
     rows have an interval, :func:`robaudit.stats.intervals.measured_mean`. Where an image is only bounded on one side, so is the mean;
-    where some are censored, it is the lower end of the mean of what was found."""
+    with censored images its lower end is for the mean of the values."""
     images, bounded = rows.images(quantity.low, quantity.high), rows.bounded == len(rows)
     if rows.censored:
         images = replace(images, lowers=np.where(images.lowers > images.low, images.lowers, images.values))
@@ -114,7 +114,7 @@ def quantile_of(rows: Columns, q: float, quantity: Quantity) -> Quantile:
     below, lower = _ordered(rows.lowers, q, first - 1)
     above, upper = _ordered(rows.uppers, q, last - 1)
     value = float(np.quantile(rows.values, q))
-    if rows.censored and math.isinf(above) and not below > quantity.low:  # a failed search, or between an upper bound and one
+    if rows.censored and math.isinf(above) and not below > quantity.low:  # a failed search, or between it and an upper bound
         below = value
     measured = (below, above) if rows.bounded == len(rows) else (None, None)
     ends = quantity.low if lower is None else lower, quantity.high if upper is None else upper
@@ -127,7 +127,7 @@ def _is_censored(rows: Columns, q: float) -> bool:
 
 
 def _ordered(numbers: Floats, q: float, rank: int) -> tuple[float, float | None]:
-    """The q-quantile of numbers, and the order statistic at a zero-based rank (None where there is no such rank)."""
+    """The q-quantile of numbers, and the order statistic at a zero-based rank (None if out of range)."""
     ranked = np.sort(numbers)
     at_rank = float(ranked[rank]) if 0 <= rank < len(ranked) else None
     if np.isfinite(ranked[[0, -1]]).all():
@@ -159,8 +159,8 @@ class NoisyAccuracy(Document):
 
 
 def noisy_accuracy(rows: Columns) -> NoisyAccuracy | None:
-    """Accuracy under noise of the rows that have a label; None when there is no such row, one of them has no votes, or one stopped
-    adaptively, which biases its shares."""
+    """Accuracy under noise of the labelled rows; None without any, or if one of them has no votes or stopped adaptively, which biases its
+    shares."""
     labelled = rows.label >= 0
     if not labelled.any() or not (rows.label_draws[labelled] > 0).all() or rows.adaptive:
         return None
@@ -189,12 +189,12 @@ class GroupSummary(Document):
         adaptive: number of rows whose sampling stopped adaptively: their values are biased towards the side where they stopped.
         mean, median, p05, p95: over images. ``p05`` is the 5th percentile of the values, whichever direction is better.
         minimum: the smallest value.
-        below_half, below_ninety: share of images with a value below 0.5 and 0.9; None for a quantity that does not go from 0 to 1.
+        below_half, below_ninety: share of images with a value below 0.5 and 0.9; None for a quantity without a range of 0 to 1.
         noted: rows with a note.
         clean_accuracy: share of labelled images predicted correctly without noise; None without labels.
         noisy_accuracy: see :class:`robaudit.stats.summary.NoisyAccuracy`; None without labels or votes.
-        censored: images whose true value is only known to be larger; ``cap``: the smallest value of theirs, None without any.
-        not_found: of those, images for which a search found nothing up to there: their true value may be smaller all the same.
+        censored: images whose true value is only known to be larger; ``cap``: the smallest of their values, None without any.
+        not_found: of those, images for which a search found nothing: their true value may still be smaller.
         upper_bounds: images whose true value is at most their value; ``lower_bounds``: at least their value.
         confidence: of every interval here.
     """
@@ -232,7 +232,7 @@ class GroupSummary(Document):
 
     @property
     def of_search(self) -> bool:
-        """Whether the values were found by a search: the true ones may be smaller."""
+        """Whether the values come from a search: the true values may be smaller."""
         return self.upper_bounds + self.not_found > 0
 
     @property
@@ -242,8 +242,8 @@ class GroupSummary(Document):
 
 
 def summarise(frame: Frame, quantities: Mapping[str, Quantity] | None = None) -> tuple[GroupSummary, ...]:
-    """One summary per estimator and noise level, in the rows' order; estimators, levels and quantities are never pooled. A group without
-    one finite value has none, unless there is no other group.
+    """One summary per estimator and noise level, in the rows' order; estimators, levels and quantities are never pooled. A group without a
+    finite value has none, unless there is no other group.
 
     Args:
         frame: the results of a run.
@@ -254,8 +254,8 @@ def summarise(frame: Frame, quantities: Mapping[str, Quantity] | None = None) ->
         RunError: a quantity without a description.
     """
     every = list(frame.values())
-    known = [one for one in every if len(one.finite)] or every
-    return tuple(_summary(one, quantity_of(one.key.quantity, quantities)) for one in known)
+    known = [columns for columns in every if len(columns.finite)] or every
+    return tuple(_summary(columns, quantity_of(columns.key.quantity, quantities)) for columns in known)
 
 
 def _summary(columns: Columns, quantity: Quantity) -> GroupSummary:

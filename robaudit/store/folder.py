@@ -1,7 +1,7 @@
-"""The run folder: run.json, the state, the outputs made from it, and the lock of the process that writes there.
+"""The run folder: run.json, the state, the outputs written from it, and the lock of the process that writes there.
 
-The lock is a ``flock`` on ``.lock``. SQLite's own locks last for a transaction and cover only the database; this one lasts for a
-session, also covers run.json, the outputs and the log, ends with its process even if children outlive it, and shows by its inode
+The lock is a ``flock`` on ``.lock``. SQLite's own locks last for a transaction and cover only the database; this lock lasts for a session,
+also covers run.json, the outputs and the log, ends with its process even if children outlive it, and shows by its inode
 whether the folder has been removed or replaced.
 """
 
@@ -36,7 +36,7 @@ class Lock:
     """A lock held by this process.
 
     Attributes:
-        folder: the folder that is locked.
+        folder: the locked folder.
         file: device and inode of the lock's file.
     """
 
@@ -83,7 +83,7 @@ def locked(folder: Path) -> Iterator[Lock]:
         lock.check()
         yield lock
     finally:
-        if handle in _lock_handles:  # in a forked child it is closed already, and the number may belong to another file
+        if handle in _lock_handles:  # a forked child has closed it already, and the number may belong to another file
             _lock_handles.remove(handle)
             os.close(handle)
 
@@ -99,7 +99,7 @@ os.register_at_fork(after_in_child=_release_in_child)
 
 
 class RunFolder:
-    """Reads and writes one run folder; run.json and the outputs by atomic rename, the state by transactions.
+    """Reads and writes a run folder: run.json and the outputs by atomic rename, the state by transactions.
 
     Attributes:
         guard: raises if this process may no longer write to the folder (:meth:`Lock.check` while it is locked).
@@ -118,10 +118,10 @@ class RunFolder:
             return False
 
     def check(self) -> None:
-        """Refuse a path that cannot be a run folder, before anything expensive is done and without creating anything.
+        """Refuse a path that cannot be a run folder, before any expensive work and without creating anything.
 
         Raises:
-            RunError: it is a file or a folder with files that are not a run's.
+            RunError: it is a file, or a folder with foreign files.
         """
         try:
             if not self.path.exists():
@@ -148,7 +148,7 @@ class RunFolder:
         """The content of run.json, with its checksum, version, keys and types checked.
 
         Raises:
-            RunError: it is missing, damaged or of another version, or a file of the run is a link.
+            RunError: it is missing, damaged or of another version, or an output is a link.
         """
         if not self.path.is_dir():
             inside = self.path.is_file() and RunFolder(self.path.parent).exists
@@ -204,7 +204,7 @@ class RunFolder:
         write_atomically(self.path / "run.json", json_bytes(sealed(info)), self.guard)
 
     def _read_state(self, info: Mapping[str, Any]) -> State:
-        """Open the state for reading; an empty one if it does not exist."""
+        """Open the state for reading; an empty state if it does not exist."""
         path, intact = self.path / NAME, self._state_intact(info)
         return State(path, check=not intact) if os.path.lexists(path) else State()
 
@@ -212,21 +212,21 @@ class RunFolder:
         """Whether the state has the digest in run.json; an unfinished run or extension has none.
 
         Raises:
-            RunError: it has changed, or SQLite would take it for a new one.
+            RunError: it has changed, or SQLite would take it for a new database.
         """
         path = self.path / NAME
         if info and path.is_file() and path.stat().st_size < _HEADER:
             raise damaged(str(path), "it ends within its header")
         wanted = info["files"].get(NAME) if info.get("status") == "complete" else None
-        if wanted is None or (found := file_sha256(path)) is None:
+        if wanted is None or (digest := file_sha256(path)) is None:
             return False
-        if found != wanted:
+        if digest != wanted:
             raise damaged(str(path), "it has changed since it was written")
         return True
 
 
 def in_runs(name: str, out: Path | None = None) -> Path:
-    """A folder below ``out``, or below :data:`RUNS`: a link there may have come with a stranger's files, so it is not followed by default.
+    """A folder below ``out``, or below :data:`RUNS`: a link there may have come with a stranger's files, so it is not followed.
 
     Raises:
         RunError: it is the default folder, and it or ``runs`` is a symbolic link.
@@ -240,31 +240,31 @@ def in_runs(name: str, out: Path | None = None) -> Path:
 
 
 def refuse_existing(folder: Path) -> None:
-    """Refuse an existing run folder with any contents (``--fresh``).
+    """Refuse an existing run folder, whatever its contents (``--fresh``).
 
     Raises:
-        RunError: it is there.
+        RunError: it exists.
     """
     if os.path.lexists(folder):
         raise RunError(str(folder), "is there already, and --fresh starts a new run", "delete it, or choose another --out")
 
 
 def refuse_other_gates(folder: Path, info: Mapping[str, Any], gates: Sequence[str]) -> None:
-    """Refuse other gates for a run that is sampled until its gates are decided.
+    """Refuse to change the gates of a run that is sampled until they are decided.
 
     Args:
-        folder: the run's.
+        folder: the run folder.
         info: its run.json.
-        gates: the ones asked for now.
+        gates: of the current command.
 
     Raises:
-        RunError: they differ from those in run.json.
+        RunError: they differ from the gates in run.json.
     """
-    then, now = ([str(parse_gate(text, QUANTITIES, str(folder))) for text in some] for some in (info["spec"].get("gates", ()), gates))
+    then, now = ([str(parse_gate(text, QUANTITIES, str(folder))) for text in written] for written in (info["spec"].get("gates", ()), gates))
     if info.get("until_decided") and then != now:
         raise sampled_for_other_gates(folder)
 
 
 def sampled_for_other_gates(folder: Path) -> RunError:
-    """The error about other gates for a run that is sampled until its gates are decided."""
+    """The error for other gates on a run that is sampled until its gates are decided."""
     return RunError(str(folder), "was sampled for other gates", "decide gates on it with robaudit gate RUN GATE, or choose another --out")

@@ -1,4 +1,4 @@
-"""Validate run.json: the types of everything that readers use."""
+"""Validation of run.json: the types of everything that readers use."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def device_type(device: str) -> str:
 
 
 def kind_of(device: str) -> str:
-    """What the noise depends on: cpu, or cuda and the model of the card (its number of multiprocessors orders torch's normal draws)."""
+    """The device as far as noise depends on it: cpu, or cuda and the card's model (its multiprocessors order torch's normal draws)."""
     kind = device_type(device)
     return kind if kind == "cpu" else f"{kind} {device.partition(' ')[2]}"
 
@@ -47,10 +47,10 @@ Whole = Annotated[int, Field(ge=0, lt=2**63)]
 
 
 class RowBits(StrEnum):
-    """What an image's logits depend on besides the image.
+    """The dependence of an image's logits on its batch.
 
     Attributes:
-        BITWISE: nothing: the same bits in every batch that was tried.
+        BITWISE: none: the same bits in every batch that was tried.
         ROUNDING: the last digits depend on the size of the batch.
         MIXED: the network mixes the images of a batch.
     """
@@ -143,12 +143,12 @@ class _Session(_Part):
 
 
 class UntilDecided(_Part):
-    """How a run is sampled until its gates are decided (:mod:`robaudit.gates.until`).
+    """The schedule of a run that is sampled until its gates are decided (:mod:`robaudit.gates.until`).
 
     Attributes:
         confidence: of all possible analyses together, which share the error equally.
         possible: draws per image after which an analysis may take place, fixed in advance.
-        draws: those after which one took place; of an unfinished run, the last is under way.
+        draws: those after which an analysis took place; in an unfinished run, the last is under way.
         point: whether values without an interval decide.
     """
 
@@ -164,18 +164,18 @@ class UntilDecided(_Part):
         return self
 
     def each(self, confidence: float | None = None) -> float:
-        """The confidence of one analysis such that all possible ones hold together with ``confidence`` (default: the requested one)."""
+        """The confidence of each analysis, so that all possible analyses hold together with ``confidence`` (default: the run's)."""
         return simultaneous(self.confidence if confidence is None else confidence, len(self.possible))
 
     def also(self, draws: int) -> UntilDecided:
-        """The same with one more analysis."""
+        """The schedule with one more analysis."""
         return self.model_copy(update={"draws": [*self.draws, draws]})
 
 
 def until_decided(info: Mapping[str, Any]) -> UntilDecided | None:
-    """How the run of a run.json is sampled until its gates are decided; None if it is not."""
-    found = info.get("until_decided")
-    return None if found is None else UntilDecided.model_validate(found)
+    """The schedule of a run that is sampled until its gates are decided, from its run.json; None for other runs."""
+    section = info.get("until_decided")
+    return None if section is None else UntilDecided.model_validate(section)
 
 
 class _Run(_Part):
@@ -219,7 +219,7 @@ def check_info(info: Mapping[str, Any], where: str) -> None:
     """Check a run.json of the current schema version.
 
     Raises:
-        RunError: a value is missing or has a type that robaudit does not write; the first such value is named.
+        RunError: a value is missing or has a type that robaudit does not write; the message names the first.
     """
     try:
         (_CompleteRun if info.get("status") == "complete" else _Run).model_validate(info)

@@ -19,18 +19,18 @@ _SECONDS_BETWEEN_LINES = 60.0
 
 
 class Logged(Listener):
-    """A listener that passes everything on and writes it to the run's log, one line each with the time (UTC).
+    """A listener that writes everything to the run's log, a line each with the time (UTC), and passes it on.
 
-    Every session appends to the log. The log is not a result: if the disk refuses it, only the log is lost.
+    Every session appends to the log. The log is not a result: if the disk refuses it, the audit goes on without it.
 
     Args:
-        listener: receives everything as well.
+        listener: receives everything, too.
         clock: seconds.
     """
 
     def __init__(self, listener: Listener, clock: Clock = time.monotonic) -> None:
         self._listener, self._clock = listener, clock
-        self._file: int | None = None  # kept open: if the folder is replaced, nothing goes to the log of another run
+        self._file: int | None = None  # stays open: if the folder is replaced, nothing goes to the log of another run
         self._opened = False
         self._waiting: list[str] = []
         self._progress = AuditProgress(0, 0, clock=clock)

@@ -16,17 +16,17 @@ from robaudit.store.serialise import stream_rows_json
 
 __all__ = ["Run", "StoredRows", "read_run"]
 
-_SMALL = 2**24  # bytes of a samples.json whose rows are kept in memory
+_SMALL = 2**24  # bytes of a samples.json whose rows are held in memory
 
 
 class StoredRows(Sequence[Row]):
-    """The rows of a large samples.json: iterating reads the file again and keeps nothing in memory.
+    """The rows of a large samples.json: each iteration reads the file again and holds nothing in memory.
 
-    Taking the length or an index reads all rows and keeps them.
+    The length and an index read all rows into memory.
 
     Args:
         path: of the file.
-        info: the run's run.json.
+        info: the content of run.json.
         kept: also read which draws kept the class.
 
     Attributes:
@@ -66,7 +66,7 @@ class StoredRows(Sequence[Row]):
 
 
 def read_run(path: Path, *, kept: bool = False) -> Run:
-    """Open a finished run; the rows of a large one are read when they are used.
+    """Open a finished run; the rows of a large run are read when they are used.
 
     Args:
         path: the run folder.

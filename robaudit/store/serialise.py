@@ -1,11 +1,11 @@
-"""Results as JSON and CSV text, and back.
+"""Conversion of results to JSON and CSV text, and back.
 
 The JSON is ASCII and in a fixed order, so that the same results give the same bytes; it has one result per line, so that files can be
-compared by eye. NaN and infinity, which JSON does not have, are never written.
+compared by eye. It never contains NaN or infinity, which are not JSON.
 
-The CSV has a header and one comma-separated line for each result, ending in "\\n". An absent value is an empty field, a truth value
-``true`` or ``false``, a float the shortest text that reads back as the same float. The CSV is for spreadsheets: text that looks like
-a formula gets an apostrophe before it, and control characters become escapes. Programs read exact ids from the JSON.
+The CSV has a header and one comma-separated line for each result, ending in "\\n". An absent value is an empty field, a boolean ``true`` or
+``false``, a float the shortest text that reads back as the same float. The CSV is for spreadsheets: text that looks like a formula gets an
+apostrophe before it, and control characters become escapes. Programs read exact ids from the JSON.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def summary_json(groups: Sequence[GroupSummary], **more: Any) -> str:
 
 
 def document_json(document: dict[str, Any]) -> str:
-    """Any document of JSON values as indented text, beginning with the schema version."""
+    """A document of JSON values as indented text, beginning with the schema version."""
     return json.dumps({"schema_version": SCHEMA_VERSION, **document}, indent=2, allow_nan=False) + "\n"
 
 
@@ -72,7 +72,7 @@ def stream_rows_json(file: IO[bytes], where: str = "samples.json", *, bits: bool
     One line is in memory at a time, however long the file. Without ``bits``, :attr:`robaudit.results.Votes.bits` are left out.
 
     Raises:
-        RunError: it is no such file; the rows before the fault have been yielded.
+        RunError: it is not such a file; the rows before the fault have been yielded.
     """
     number = 0
 
@@ -152,7 +152,7 @@ def _other(value: object) -> str:
 
 
 def pieces(texts: Iterable[str], size: int = _PIECE) -> Iterator[str]:
-    """The same text in pieces: each ends with the first of the texts that makes it ``size`` characters or more."""
+    """The texts joined into pieces: each ends with the first text that makes it ``size`` characters or more."""
     piece: list[str] = []
     length = 0
     for text in texts:

@@ -1,4 +1,4 @@
-"""The state of a run: one SQLite database, ``state.db``, to which each flush of the audit adds in one transaction.
+"""The state of a run: an SQLite database, ``state.db``; each flush of the audit adds to it in one transaction.
 
 Each table has an ``id`` in the order of writing and the number of the ``flush`` that wrote the record:
 
@@ -8,20 +8,20 @@ Each table has an ``id`` in the order of writing and the number of the ``flush``
 - ``skips``: samples that could not be used, and for which task (NULL: for any).
 - ``seconds``: by step (``clean``, ``mc@gaussian:sigma=0.1``).
 
-The run.json of a complete run has the file's digest, as of every other file. A growing state has none: until the run is complete, only
+The run.json of a complete run has the file's digest, as for every other file. A growing state has none: until the run is complete, only
 SQLite's own check of its pages and the types of the values reveal damage.
 
-The samples and tasks that a session asks for, and their order, are temporary tables: the order of a data set may change, and a complete
+The samples and tasks of a session, and their order, are temporary tables: the order of a data set may change, and a complete
 run is not written to. Missing tasks, progress, and results in the order of the data set are queries on both, so memory is bounded by
 the page cache and four bytes per sample.
 
-A flush is durable when :meth:`State.write` returns: the journal is truncated rather than deleted (which takes a third of the time
-and unlinks nothing by name), and SQLite syncs journal, database and folder (``synchronous=EXTRA``). A killed process leaves a journal,
-from which the next one to open the database restores the state before the transaction; :meth:`State.close` removes it. SQLite's own
-locks keep readers of an unfinished run from seeing half a transaction, and SQLite refuses to begin one when the file has been moved.
-The lock of :mod:`robaudit.store.folder`, which also covers the other files, decides who may write.
+A flush is durable when :meth:`State.write` returns: the journal is truncated rather than deleted (which takes a third of the time and
+unlinks nothing by name), and SQLite syncs journal, database and folder (``synchronous=EXTRA``). A killed process leaves a journal, and the
+next process to open the database restores the state before the transaction from it; :meth:`State.close` removes it. SQLite's own locks keep
+readers of an unfinished run from seeing half a transaction, and SQLite refuses to begin a transaction when the file has been moved. The
+lock of :mod:`robaudit.store.folder`, which also covers the other files, decides who may write.
 
-Readers of a finished run do not use the state: they read samples.json, which stays intact while the state of an extension grows.
+Readers of a finished run use samples.json instead, which stays intact while the state of an extension grows.
 
 A database may come from a stranger: it must be a regular file with exactly our schema, its journal must not name another file (SQLite
 would delete that file), and results are checked when they are read.
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 NAME = "state.db"
 TaskName = tuple[NoiseLevel, str]
-"""Noise level and estimator of a task; an estimator that gives several values of an image has one task for each."""
+"""Noise level and estimator of a task; an estimator with several values for an image has one task for each."""
 
 _TABLES = ("tasks", "samples", "rows", "skips", "seconds")
 _TASK = "noise, level_name, level, estimator"
@@ -76,38 +76,38 @@ ON CONFLICT (name) DO UPDATE SET digest = excluded.digest WHERE digest IS NULL A
 """
 _OF_SAMPLE = "(SELECT id FROM samples WHERE name = ?)"
 _IS_TASK = f"({_TASK}) = (?, ?, ?, ?)"
-_SKIPPED = "SELECT 1 FROM skips WHERE skips.sample = samples.id AND (task IS NULL OR task IN (SELECT task FROM asked))"
+_SKIPPED = "SELECT 1 FROM skips WHERE skips.sample = samples.id AND (task IS NULL OR task IN (SELECT task FROM session_tasks))"
 _SHAPE = "SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY type, name"
 _PROGRESS = f"""
 SELECT place, number FROM places LEFT JOIN samples ON samples.name = places.name LEFT JOIN rows ON rows.sample = samples.id
-LEFT JOIN asked ON asked.task = rows.task WHERE NOT EXISTS ({_SKIPPED}) ORDER BY place
+LEFT JOIN session_tasks ON session_tasks.task = rows.task WHERE NOT EXISTS ({_SKIPPED}) ORDER BY place
 """  # noqa: S608
 _DONE = """
 SELECT number FROM places JOIN samples ON samples.name = places.name JOIN rows ON rows.sample = samples.id
-JOIN asked ON asked.task = rows.task WHERE place = ?
+JOIN session_tasks ON session_tasks.task = rows.task WHERE place = ?
 """
 _RESULTS = f"""
 SELECT place, digest, row FROM places CROSS JOIN samples ON samples.name = places.name AND NOT EXISTS ({_SKIPPED})
-CROSS JOIN rows ON rows.sample = samples.id CROSS JOIN asked ON asked.task = rows.task ORDER BY place, number
+CROSS JOIN rows ON rows.sample = samples.id CROSS JOIN session_tasks ON session_tasks.task = rows.task ORDER BY place, number
 """  # noqa: S608
 _SKIPS = """
 SELECT place, samples.name, reason, noise, level, level_name, estimator FROM places CROSS JOIN samples ON samples.name = places.name
 CROSS JOIN skips ON skips.sample = samples.id LEFT JOIN tasks ON tasks.id = skips.task
-WHERE skips.task IS NULL OR skips.task IN (SELECT task FROM asked) ORDER BY place, skips.id
+WHERE skips.task IS NULL OR skips.task IN (SELECT task FROM session_tasks) ORDER BY place, skips.id
 """
 _ALL_ROWS = "SELECT row FROM rows WHERE sample NOT IN (SELECT sample FROM skips) ORDER BY sample, task"
 _PATIENCE = 600.0  # seconds to wait for a reader
 _LONGEST = 2**27  # bytes of a value
-_SUPER_JOURNAL = bytes.fromhex("d9d505f920a163d7")  # ends a journal that names another
+_SUPER_JOURNAL = bytes.fromhex("d9d505f920a163d7")  # ends a journal that names another journal
 _REMEDY = "delete this file and repeat robaudit estimate: its samples are recomputed"
 
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    """A sample that could not be used, and why.
+    """A skipped sample, and the reason.
 
     Attributes:
-        task: the failed one; None if the sample cannot be used at all.
+        task: the failed task; None if the sample cannot be used at all.
     """
 
     sample_id: str
@@ -117,7 +117,7 @@ class Skip:
 
 @dataclass(frozen=True, slots=True)
 class Flush:
-    """The results that an audit writes at once: rows, skips, pixel digests by sample id, and seconds by step."""
+    """Results that an audit writes in one transaction: rows, skips, pixel digests by sample id, and seconds by step."""
 
     rows: Sequence[Row] = ()
     skipped: Sequence[Skip] = ()
@@ -139,7 +139,7 @@ class SampleResults:
 
 
 def damaged(where: str, why: str) -> RunError:
-    """The error about a state that has changed since it was written."""
+    """The error for a damaged state."""
     return RunError(where, f"is damaged ({why})", _REMEDY)
 
 
@@ -151,7 +151,7 @@ class State:
     """The state of a run, on disk or in memory.
 
     Args:
-        path: the database; None for one in memory.
+        path: the database; None for a database in memory.
         guard: raises if this process may no longer write to the folder (:meth:`robaudit.store.folder.Lock.check`).
         check: check all pages: there is no digest to compare the file with.
 
@@ -164,7 +164,7 @@ class State:
         self._path = path
         self._entries: Mapping[str, Any] = {}
         self._noises: Mapping[str, Any] = {}
-        self._asked: list[TaskName] = []
+        self._tasks: list[TaskName] = []
         self._fresh = False
         self._open: Sequence[int] = ()
         self._lacking: list[int] = []
@@ -218,7 +218,7 @@ class State:
         self.close()
 
     def write(self, new: Flush) -> None:
-        """Add results, all or none; existing rows stay unchanged.
+        """Add results, all or none of them; existing rows stay unchanged.
 
         Raises:
             RunError: the file system refuses, or the folder has been replaced.
@@ -271,19 +271,19 @@ class State:
     def begin(
         self, dataset: Dataset, tasks: Sequence[TaskName], entries: Mapping[str, Any] | None = None, noises: Mapping[str, Any] | None = None
     ) -> None:
-        """Set the samples and tasks that this session asks for.
+        """Set the samples and tasks of this session.
 
         Args:
             dataset: the samples, in order.
             tasks: estimators and noise levels, in order.
-            entries: the spec's estimators by the names of their results, kept with the tasks.
+            entries: the spec's estimators by the names of their results, stored with the tasks.
             noises: the spec's noises without their levels, by label.
 
         Raises:
             DataError: an id appears twice, or is not text that can be written.
             RunError: the file system refuses.
         """
-        self._entries, self._noises, self._asked = entries or {}, noises or {}, list(tasks)
+        self._entries, self._noises, self._tasks = entries or {}, noises or {}, list(tasks)
         with self._refusals():
             self._db.execute("DROP TABLE IF EXISTS temp.places")
             self._db.execute("CREATE TEMP TABLE places (place INTEGER PRIMARY KEY, name)")
@@ -293,22 +293,22 @@ class State:
                 self._db.executemany("INSERT INTO temp.places (place, name) VALUES (?, ?)", ids)
                 self._db.execute("CREATE UNIQUE INDEX temp.place_of ON places (name)")
             except sqlite3.IntegrityError:
-                twice = self._value("SELECT name FROM temp.places GROUP BY name HAVING count(*) > 1 ORDER BY min(place) LIMIT 1")
-                raise DataError(dataset.where, f"the id {twice!r} appears twice", "give every sample an id of its own") from None
+                duplicate = self._value("SELECT name FROM temp.places GROUP BY name HAVING count(*) > 1 ORDER BY min(place) LIMIT 1")
+                raise DataError(dataset.where, f"the id {duplicate!r} appears twice", "give every sample an id of its own") from None
             finally:
                 self._db.execute("COMMIT")
-            self._ask()
+            self._record_tasks()
             self._fresh = not self._value("SELECT count(*) FROM samples")
             self._open, self._lacking = range(len(dataset)), [len(dataset)] * len(tasks)
             if not self._fresh:
                 self._open, self._lacking = self._progress()
 
     def _progress(self) -> tuple[Sequence[int], list[int]]:
-        """The samples that lack a task, and for each task, how many lack it."""
-        unfinished, lacking = array("i"), [0] * len(self._asked)
+        """The samples that lack a task, and the number of samples that lack each task."""
+        unfinished, lacking = array("i"), [0] * len(self._tasks)
         for place, records in groupby(self._db.execute(_PROGRESS), key=itemgetter(0)):
             done = {number for _, number in records}
-            missing = [number for number in range(len(self._asked)) if number not in done]
+            missing = [number for number in range(len(self._tasks)) if number not in done]
             if missing:
                 unfinished.append(place)
             for number in missing:
@@ -323,10 +323,10 @@ class State:
     def missing(self, place: int) -> list[int]:
         """The indices of the tasks that a sample lacks."""
         if self._fresh:
-            return list(range(len(self._asked)))
+            return list(range(len(self._tasks)))
         with self._reading():
             done = {number for (number,) in self._db.execute(_DONE, (place,))}
-        return [number for number in range(len(self._asked)) if number not in done]
+        return [number for number in range(len(self._tasks)) if number not in done]
 
     def lacking(self) -> list[int]:
         """For each task, how many samples lacked it when :meth:`begin` was called."""
@@ -338,33 +338,33 @@ class State:
             return None, set()
         with self._reading():
             query = "SELECT digest, rows.id, row FROM samples LEFT JOIN rows ON sample = samples.id WHERE name = ?"
-            found = self._db.execute(query, (sample_id,)).fetchall()
-            rows = [_row(text) for _, number, text in found if number is not None]
-            return found[0][0] if found else None, {(row.label, row.predicted) for row in rows}
+            records = self._db.execute(query, (sample_id,)).fetchall()
+            rows = [_row(text) for _, number, text in records if number is not None]
+            return records[0][0] if records else None, {(row.label, row.predicted) for row in rows}
 
     def results(self) -> Iterator[SampleResults]:
-        """The results asked for, sample by sample in the order of the data set, without the samples that were skipped.
+        """The results of this session's tasks, sample by sample in the order of the data set, without skipped samples.
 
         Raises:
             RunError: a value is not valid.
         """
         with self._reading():
-            self._ask()
+            self._record_tasks()
             for _, group in groupby(self._db.execute(_RESULTS), key=itemgetter(0)):
                 records = list(group)
                 yield SampleResults([_row(text) for _, _, text in records], str(records[0][1] or ""))
 
     def skips(self) -> Iterator[Skip]:
-        """The samples that were skipped, each once, in the order of the data set."""
+        """The skipped samples, each once, in the order of the data set."""
         with self._reading():
-            self._ask()
+            self._record_tasks()
             for _, records in groupby(self._db.execute(_SKIPS), key=itemgetter(0)):
                 _, sample_id, reason, *at, estimator = next(records)
                 task = None if estimator is None else (noise_level(str(at[0]), float(at[1]), str(at[2])), str(estimator))
                 yield Skip(str(sample_id), str(reason), task)
 
     def rows(self) -> Iterator[Row]:
-        """All rows of samples that were never skipped: samples, and for each the tasks, in the order of writing.
+        """All rows of samples that were never skipped, by sample and then by task, both in the order of writing.
 
         Raises:
             RunError: a value is not valid.
@@ -385,18 +385,18 @@ class State:
             yield from ((sample_id, digest, label) for label, _ in classes)
 
     def entries(self) -> Iterator[tuple[str, Any]]:
-        """The estimators that rows were computed with: their names in the results and their entries in the spec."""
+        """The estimators of the rows: their names in the results and their entries in the spec."""
         with self._reading():
             yield from [
                 (name, EstimatorSpec.model_validate(entry).model_dump(mode="json")) for name, entry in self._specified("estimator", "entry")
             ]
 
     def noises(self) -> Iterator[tuple[str, Any]]:
-        """The noises that rows were computed under: their labels and their entries in the spec, without levels."""
+        """The noises of the rows: their labels and their entries in the spec, without levels."""
         yield from self._specified("noise", "form")
 
     def _specified(self, name: str, value: str) -> Iterator[tuple[str, Any]]:
-        """Names in the results and entries in the spec, of the tasks that rows were computed for.
+        """Names in the results and entries in the spec, for the tasks of the rows.
 
         Raises:
             RunError: an entry is not JSON, or not an entry.
@@ -404,9 +404,9 @@ class State:
         with self._reading():
             query = f"SELECT DISTINCT {name}, {value} FROM tasks WHERE {value} NOT NULL"  # noqa: S608  the names are constants
             for label, text in self._db.execute(query).fetchall():
-                if not isinstance(found := json.loads(text), dict):
+                if not isinstance(entry := json.loads(text), dict):
                     raise TypeError(f"{clipped(text, 60)} is not an entry of a spec")
-                yield str(label), found
+                yield str(label), entry
 
     def seconds(self) -> dict[str, float]:
         """Seconds by step, over all sessions."""
@@ -415,7 +415,7 @@ class State:
             return {str(step): float(spent) for step, spent in records}
 
     def _prepare(self) -> None:
-        """Apply the settings, and create the schema or compare it with ours."""
+        """Apply the settings, and create the schema or check it."""
         for setting in ("trusted_schema = OFF", "cell_size_check = ON", "journal_mode = TRUNCATE", "synchronous = EXTRA"):
             self._db.execute(f"PRAGMA {setting}")
         self._db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST)
@@ -432,17 +432,17 @@ class State:
             raise self._damaged("its tables are not those that robaudit creates")
         model.close()
 
-    def _ask(self) -> None:
+    def _record_tasks(self) -> None:
         """Record the tasks of this session, and the index of each in the order of the spec."""
-        self._db.execute("CREATE TEMP TABLE IF NOT EXISTS asked (task INTEGER PRIMARY KEY, number)")
-        self._db.execute("DELETE FROM temp.asked")
+        self._db.execute("CREATE TEMP TABLE IF NOT EXISTS session_tasks (task INTEGER PRIMARY KEY, number)")
+        self._db.execute("DELETE FROM temp.session_tasks")
         self._db.executemany(
-            f"INSERT INTO temp.asked (task, number) SELECT id, ? FROM tasks WHERE {_IS_TASK}",  # noqa: S608
-            ((number, *_named(name)) for number, name in enumerate(self._asked)),
+            f"INSERT INTO temp.session_tasks (task, number) SELECT id, ? FROM tasks WHERE {_IS_TASK}",  # noqa: S608
+            ((number, *_named(name)) for number, name in enumerate(self._tasks)),
         )
 
     def _tasks_of(self, flush: int, names: Iterable[TaskName]) -> dict[TaskName, int]:
-        """The ids of tasks; new ones are added."""
+        """The ids of tasks; new tasks are added."""
         ids = {}
         for name in dict.fromkeys(names):
             at, label = name
@@ -523,7 +523,7 @@ def _row(text: str) -> Row:
 
 def _checked_id(sample_id: object, where: str) -> str:
     if not isinstance(sample_id, str) or not (sample_id.isascii() or not any("\ud800" <= c <= "\udfff" for c in sample_id)):
-        raise DataError(where, f"the id {sample_id!a} is not text that can be written", "give every sample an id of whole characters")
+        raise DataError(where, f"the id {sample_id!a} is not text that can be written", "give every sample an id in valid Unicode")
     return sample_id
 
 
@@ -535,7 +535,7 @@ def _refuse_unexpected_files(path: Path) -> None:
     """Refuse a database, or a journal, that SQLite should not open.
 
     Raises:
-        RunError: one is not a regular file, or the journal names another file.
+        RunError: either is not a regular file, or the journal names another file.
     """
     journal = path.with_name(f"{path.name}-journal")
     for name in (path, journal, path.with_name(f"{path.name}-wal")):

@@ -1,4 +1,4 @@
-"""Results as an Arrow table, and as the bytes of a Parquet file: the columns of samples.csv, then the typed parts and the numbers.
+"""Results as an Arrow table or a Parquet file: the columns of samples.csv, then the typed parts and the numbers.
 
 An absent value is null. A result that could not be computed is NaN, as in samples.csv.
 """
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pyarrow
 
 ROW_GROUP = 2**16
-"""Rows of a Parquet file that are in memory together."""
+"""Rows of a Parquet file in memory at a time."""
 
 
 def arrow_table(rows: Iterable[Row], class_names: Sequence[str] | None = None, *, where: str = "an Arrow table") -> pyarrow.Table:
@@ -37,7 +37,7 @@ def arrow_table(rows: Iterable[Row], class_names: Sequence[str] | None = None, *
     """
     pa = _pyarrow(where)
     schema = _schema(pa)
-    batches = [_batch(pa, schema, some, class_names) for some in _groups(rows)]
+    batches = [_batch(pa, schema, chunk, class_names) for chunk in _groups(rows)]
     return pa.Table.from_batches(batches, schema)
 
 
@@ -45,7 +45,7 @@ def parquet_pieces(rows: Iterable[Row], class_names: Sequence[str] | None = None
     """The bytes of a Parquet file piece by piece, with :data:`ROW_GROUP` rows in memory at a time.
 
     Raises:
-        RobauditError: pyarrow is not installed; it is raised by the call, not by the first piece.
+        RobauditError: pyarrow is not installed; the call raises it, not the first piece.
     """
     pa = _pyarrow(where)
     return _written(pa, rows, class_names)
@@ -56,16 +56,16 @@ def _written(pa: Any, rows: Iterable[Row], class_names: Sequence[str] | None) ->
 
     schema, pieces = _schema(pa), _Pieces()
     with parquet.ParquetWriter(pa.PythonFile(pieces, "w"), schema, compression="zstd") as writer:
-        for some in _groups(rows):
-            writer.write_batch(_batch(pa, schema, some, class_names))
+        for chunk in _groups(rows):
+            writer.write_batch(_batch(pa, schema, chunk, class_names))
             yield pieces.take()
     yield pieces.take()
 
 
 def _groups(rows: Iterable[Row]) -> Iterator[list[Row]]:
     left = iter(rows)
-    while some := list(islice(left, ROW_GROUP)):
-        yield some
+    while chunk := list(islice(left, ROW_GROUP)):
+        yield chunk
 
 
 def _schema(pa: Any) -> Any:
@@ -74,8 +74,8 @@ def _schema(pa: Any) -> Any:
 
 
 def _type(pa: Any, hint: Any) -> Any:
-    """The Arrow type of a field; what a row holds as an object is written as text."""
-    inner = [one for one in get_args(hint) if one is not type(None)] if get_origin(hint) in (Union, UnionType) else [hint]
+    """The Arrow type of a field; objects become text."""
+    inner = [arg for arg in get_args(hint) if arg is not type(None)] if get_origin(hint) in (Union, UnionType) else [hint]
     kind = get_origin(inner[-1]) or inner[-1]
     if kind is tuple:
         return pa.list_(pa.int64())
@@ -101,7 +101,7 @@ def _members(part: Checked) -> dict[str, Any]:
 
 
 class _Pieces:
-    """A file object that hands over its content piece by piece."""
+    """A file object whose content is taken piece by piece."""
 
     closed = False
 
@@ -122,7 +122,7 @@ class _Pieces:
         """Nothing is buffered."""
 
     def take(self) -> bytes:
-        """What has been written since the last call."""
+        """The bytes written since the last call."""
         piece = b"".join(self._held)
         self._held.clear()
         return piece

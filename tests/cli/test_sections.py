@@ -369,7 +369,7 @@ def test_what_a_run_does_not_have(tmp_path: Path, run_cli: RunCli, refuse: Refus
     for section, says in (
         ("certified", "mc: has no certified radii; add certified_radius, margin_radius or smoothed_margin to its estimators"),
         ("scores", "mc: has no radii to score; add radius_attack, radius_exact or noise_tolerance to its estimators"),
-        ("curves", "mc: has nothing that curves are made of; audit with radius_pgd, or with mc"),
+        ("curves", "mc: has no results for curves; audit with radius_pgd, or with mc"),
         ("corruption", "mc: has no accuracy under noise whose level is a severity"),
         ("losses", "mc: has no losses by q; add qnorm_path to its estimators: --extend computes it"),
     ):

@@ -51,7 +51,7 @@ def test_it_says_how_sure_the_certificates_are() -> None:
     rows = [certificate(i, 0.4, of, stated=stating(0.01, 0.5)) for i, of in enumerate((0, 0, None, 1))]
     one = decided("certified_accuracy(radius=0.4) >= 0.5", [*rows, certificate(9, 0.4, label=None)])
     assert one.evidence == (
-        "nothing certified of 1 of 4 images; another class than the label certified of 1; "
+        "nothing certified for 1 of 4 images; another class than the label certified for 1; "
         "a certificate is false with probability at most 0.01; 1 image without a label left out"
     )
 

@@ -174,7 +174,7 @@ def test_where_lower_is_better_the_bad_end_is_meant() -> None:
     run = run_of(rare([-2.0, -3.0, -4.0, -5.0, -6.0, -7.0]))
     found = one(run, "p05 <= -2")
     assert found.value == pytest.approx(np.quantile([-2, -3, -4, -5, -6, -7], 0.95))
-    assert "the bad end is the high one" in found.evidence
+    assert "the bad end is the high end" in found.evidence
     found = one(run, "worst_class <= -3")
     assert found.value == pytest.approx(-4.0)
     assert [part.value for part in found.classes] == [-4.0, -5.0]

@@ -141,7 +141,7 @@ def test_runs_that_have_none() -> None:
     with pytest.raises(RunError, match=r"^run: has no certified radii; add certified_radius, margin_radius or smoothed_margin to its"):
         certificates_of(run_of([radius(0, 1.0)]))
     mixed = run_of([*MIXED, radius(0, 1.0)])
-    with pytest.raises(RunError, match="has no certified radii among the results asked for; its certified radii: certified_radius:norm=l2"):
+    with pytest.raises(RunError, match="has no certified radii among the chosen results; its certified radii: certified_radius:norm=l2"):
         certificates_of(mixed, ["radius_exact"])
     with pytest.raises(RunError, match="has no labels, and certified accuracy compares with them; audit labelled images"):
         certificates_of(run_of([certificate(0, 1.0, label=None)]))

@@ -249,20 +249,20 @@ def test_all_curves_of_a_run_and_a_choice_of_them() -> None:
 
 def test_levels_that_are_no_grid_make_no_noise_curve() -> None:
     rows = [noisy(0, sigma(level), 3) for level in (0.1, 0.25)]
-    with pytest.raises(RunError, match="has nothing that curves are made of"):
+    with pytest.raises(RunError, match="has no results for curves"):
         curves_of(curves_run(rows))
     assert CurveKind.NOISE in curves_of(curves_run([noisy(0, sigma(level), 3) for level in (0.1, 0.2, 0.3)])).curves
 
 
 def test_other_noise_and_other_radii_are_no_curves() -> None:
-    with pytest.raises(RunError, match="has nothing that curves are made of"):
+    with pytest.raises(RunError, match="has no results for curves"):
         curves_of(curves_run([radius_found(0, 1.0), noisy(0, sigma(0.1), 5)], {"gaussian": "laplace"}))
 
 
 def test_the_kind_of_a_noise_counts_and_not_its_name() -> None:
     rows = [noisy(0, fading(share), 5 if share < 0.5 else 0) for share in (0.25, 0.5)]
     assert CurveKind.LINEAR in curves_of(curves_run(rows, {"linear": "linear"})).curves
-    with pytest.raises(RunError, match="nothing that curves are made of"):
+    with pytest.raises(RunError, match="has no results for curves"):
         curves_of(curves_run(rows, {"linear": "impulse"}))
 
 
