@@ -349,14 +349,14 @@ class Run(stored.Run):
 
         can_draw(required=True, where="plot")
         from robaudit.report.pictures import FORMATS
-        from robaudit.report.pictures.kinds import figure_of, found_in, look_of, picture, sketch_of
+        from robaudit.report.pictures.kinds import entries_of, figure_of, look_of, picture, sketch_of
 
         format_ = "" if path is None else Path(path).suffix.lower().lstrip(".")
         if path is not None:
             arguments.choose("path", format_, FORMATS)
         look = look_of(width, title=title, caption=caption)
         ask = _ask(estimator, noise, level, sigma, threshold=threshold, bottom=max_images, id=id, label=label)
-        made = sketch_of(kind, found_in(kind, [self, *with_], ask), ask)
+        made = sketch_of(kind, entries_of(kind, [self, *with_], ask), ask)
         if path is not None:
             _written(Path(path), picture(made, format_, look))
         return figure_of(made, look)

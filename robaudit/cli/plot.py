@@ -104,7 +104,7 @@ def plot(
     from robaudit.report.pictures import can_draw
 
     can_draw(required=True, where=f"-o {output}")
-    from robaudit.report.pictures.kinds import found_in, look_of, picture, sketch_of
+    from robaudit.report.pictures.kinds import entries_of, look_of, picture, sketch_of
 
     look, chosen = look_of(width, title=not no_title, caption=not no_caption), levels(noise, level, sigma)
     if kind is Kind.NOISE:
@@ -126,7 +126,7 @@ def plot(
             id=() if id_ is None else (id_,),
             label=tuple(label or ()),
         )
-        made = sketch_of(kind.value, found_in(kind.value, [read_run(run) for run in runs], ask), ask)
+        made = sketch_of(kind.value, entries_of(kind.value, [read_run(run) for run in runs], ask), ask)
     write_output(output, [picture(made, ending[1:], look)])
 
 

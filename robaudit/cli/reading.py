@@ -32,7 +32,7 @@ from robaudit.cli.options import (
     number,
 )
 from robaudit.errors import RobauditError, SpecError
-from robaudit.report.sections import Ask, Found, SectionName, refuse_unused, section_csv, section_json, section_of
+from robaudit.report.sections import Ask, Entry, SectionName, refuse_unused, section_csv, section_json, section_of
 
 if TYPE_CHECKING:
     from robaudit.report.tables import Terminal
@@ -253,7 +253,7 @@ def print_run(run: Run) -> None:
     output().print(_terminal(SectionName.SUMMARY, [run], Ask())[0])
 
 
-def _show(name: SectionName, paths: Sequence[Path], ask: Ask, format_: ShowFormat | None, to: Path | None) -> list[Found[Any]]:
+def _show(name: SectionName, paths: Sequence[Path], ask: Ask, format_: ShowFormat | None, to: Path | None) -> list[Entry[Any]]:
     """Print a section of some runs, or write it to a file; return what was shown."""
     from robaudit.cli.console import leading_warnings, show
     from robaudit.cli.streams import check_output, emit
@@ -288,7 +288,7 @@ def _show(name: SectionName, paths: Sequence[Path], ask: Ask, format_: ShowForma
     return found
 
 
-def _terminal(name: SectionName, runs: Sequence[Run], ask: Ask) -> tuple[Terminal, list[Found[Any]]]:
+def _terminal(name: SectionName, runs: Sequence[Run], ask: Ask) -> tuple[Terminal, list[Entry[Any]]]:
     """The tables of a section, a summary between what it is of and where the rest is; and what was found."""
     from robaudit.report.tables import Terminal
 

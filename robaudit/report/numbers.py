@@ -75,22 +75,24 @@ def ends(lower: float | None, upper: float | None, low: float = 0.0, high: float
     return f"[{below}, {above}]"
 
 
-def mean_estimate(one: Mean, low: float = 0.0, high: float = 1.0) -> str:
+def mean_estimate(mean: Mean, low: float = 0.0, high: float = 1.0) -> str:
     """A mean with its interval over images; a mean of upper bounds keeps its upper end: "<= 0.520 [..., 0.581]"."""
-    if one.lower == -math.inf and one.measured_upper == one.value < one.upper < math.inf:
-        value, upper = (_rounded(end, _digits_of(one.value), ROUND_CEILING) for end in (one.value, one.upper))
+    if mean.lower == -math.inf and mean.measured_upper == mean.value < mean.upper < math.inf:
+        value, upper = (_rounded(end, _digits_of(mean.value), ROUND_CEILING) for end in (mean.value, mean.upper))
         return f"<= {value} [..., {upper}]"
-    return with_interval(one.value, one.lower, one.upper, low, high)
+    return with_interval(mean.value, mean.lower, mean.upper, low, high)
 
 
-def quantile_estimate(one: Quantile, low: float = 0.0, high: float = 1.0) -> str:
+def quantile_estimate(quantile: Quantile, low: float = 0.0, high: float = 1.0) -> str:
     """A quantile: "> 4.200" where it falls on a censored image."""
-    return f"> {plain(one.value, low, high)}" if one.censored else estimate(one.value, one.measured_lower, one.measured_upper, low, high)
+    if quantile.censored:
+        return f"> {plain(quantile.value, low, high)}"
+    return estimate(quantile.value, quantile.measured_lower, quantile.measured_upper, low, high)
 
 
-def sample_value(one: Flag, low: float = 0.0, high: float = 1.0) -> str:
+def sample_value(sample: Flag, low: float = 0.0, high: float = 1.0) -> str:
     """The value of a sample with its interval: "> 4.200" where it is censored."""
-    return f"> {plain(one.value, low, high)}" if one.censored else with_interval(one.value, one.lower, one.upper, low, high)
+    return f"> {plain(sample.value, low, high)}" if sample.censored else with_interval(sample.value, sample.lower, sample.upper, low, high)
 
 
 def plain(value: float, low: float = 0.0, high: float = 1.0, digits: int = 3) -> str:
@@ -135,14 +137,14 @@ def with_percents(value: float, lower: float, upper: float) -> str:
     return f"{percent(value, lower, upper)} [{low}%, {high}%]"
 
 
-def share_estimate(one: Share) -> str:
+def share_estimate(share: Share) -> str:
     """A share of images in percent with its interval."""
-    return with_percents(one.value, one.lower, one.upper)
+    return with_percents(share.value, share.lower, share.upper)
 
 
-def share(one: Share) -> str:
+def share(part: Share) -> str:
     """A share of images where intervals have no room: ``12.5%``; none or all of them with theirs, ``0.0% [0.0%, 1.9%]``."""
-    return share_estimate(one) if one.count in (0, one.total) else percent(one.value, one.lower, one.upper)
+    return share_estimate(part) if part.count in (0, part.total) else percent(part.value, part.lower, part.upper)
 
 
 def exact_percent(value: float) -> str:
@@ -193,15 +195,15 @@ def p_value(p: float) -> str:
 
 def level_numbers(levels: Iterable[NoiseLevel]) -> dict[NoiseLevel, str]:
     """The numbers of noise levels as the shortest texts (three digits or more) that tell levels of one name apart."""
-    found = {}
+    texts = {}
     by_name: dict[LevelName | None, list[NoiseLevel]] = {}
     for at in dict.fromkeys(levels):
         by_name.setdefault(at.name, []).append(at)
-    for some in by_name.values():
-        different = len({at.number for at in some})
-        digits = next((n for n in range(3, 17) if len({f"{at.number:.{n}g}" for at in some}) == different), 17)
-        found.update({at: f"{at.number:.{digits}g}" for at in some})
-    return found
+    for same_name in by_name.values():
+        different = len({at.number for at in same_name})
+        digits = next((n for n in range(3, 17) if len({f"{at.number:.{n}g}" for at in same_name}) == different), 17)
+        texts.update({at: f"{at.number:.{digits}g}" for at in same_name})
+    return texts
 
 
 def level_texts(levels: Iterable[NoiseLevel]) -> dict[NoiseLevel, str]:

@@ -82,7 +82,7 @@ _FLAGS = {"estimators": "--estimator", "levels": "--noise, --level, --sigma", "e
 
 
 @dataclass(frozen=True, slots=True)
-class Found(Generic[T]):
+class Entry(Generic[T]):
     """A record of a run, and the name that tells the run from the others that are shown."""
 
     name: str
@@ -116,20 +116,20 @@ class Section(ABC, Generic[T]):
         """
 
     @abstractmethod
-    def tables(self, found: Sequence[Found[T]], ask: Ask) -> Iterable[Table]:
+    def tables(self, entries: Sequence[Entry[T]], ask: Ask) -> Iterable[Table]:
         """The records of one run, or of several side by side."""
 
-    def page_tables(self, found: Sequence[Found[T]], ask: Ask) -> Iterable[Table]:
+    def page_tables(self, entries: Sequence[Entry[T]], ask: Ask) -> Iterable[Table]:
         """The same for a page."""
-        return self.tables(found, ask)
+        return self.tables(entries, ask)
 
-    def shown(self, found: Sequence[Found[T]], ask: Ask, *, page: bool = False) -> list[Table]:
+    def shown(self, entries: Sequence[Entry[T]], ask: Ask, *, page: bool = False) -> list[Table]:
         """The tables, and a line on runs that cannot be compared."""
         from robaudit.report.differences import not_compared
         from robaudit.report.tables import Table
 
-        tables = list((self.page_tables if page else self.tables)(found, ask))
-        line = not_compared(found) if tables else ""
+        tables = list((self.page_tables if page else self.tables)(entries, ask))
+        line = not_compared(entries) if tables else ""
         return [*tables, Table(notes=(line,))] if line else tables
 
     def narrowed(self, runs: Sequence[Run], ask: Ask) -> Ask:
@@ -141,40 +141,40 @@ class Section(ABC, Generic[T]):
         return ask
 
     @abstractmethod
-    def figure(self, found: Sequence[Found[T]], ask: Ask) -> Sketch:
+    def figure(self, entries: Sequence[Entry[T]], ask: Ask) -> Sketch:
         """The figure of records of one run or several, at least one; matplotlib is imported when it is drawn."""
 
-    def document(self, one: Found[T], ask: Ask) -> dict[str, Any]:
+    def document(self, entry: Entry[T], ask: Ask) -> dict[str, Any]:
         """A record as JSON values."""
         from robaudit.documents import json_values
 
-        made: dict[str, Any] = json_values(one.record, one.run.class_names)
-        return made
+        document: dict[str, Any] = json_values(entry.record, entry.run.class_names)
+        return document
 
-    def lines(self, one: Found[T], ask: Ask) -> Iterable[Mapping[str, Any]]:
+    def lines(self, entry: Entry[T], ask: Ask) -> Iterable[Mapping[str, Any]]:
         """A record as lines of CSV, with values by column; a mapping takes several columns: ``mean``, ``mean_lower``, ..."""
-        yield self.document(one, ask)
+        yield self.document(entry, ask)
 
     def columns(self) -> Sequence[str]:
         """The head of a CSV file without lines."""
         return ()
 
-    def documents(self, found: Sequence[Found[T]], ask: Ask) -> list[dict[str, Any]]:
+    def documents(self, entries: Sequence[Entry[T]], ask: Ask) -> list[dict[str, Any]]:
         """The records of all runs as JSON values."""
-        return [{"run": one.name, **self.document(one, ask)} for one in found]
+        return [{"run": entry.name, **self.document(entry, ask)} for entry in entries]
 
-    def sheet(self, found: Sequence[Found[T]], ask: Ask) -> list[dict[str, Any]]:
+    def sheet(self, entries: Sequence[Entry[T]], ask: Ask) -> list[dict[str, Any]]:
         """The records of all runs as lines of CSV."""
-        return [{"run": one.name, **line} for one in found for line in self.lines(one, ask)]
+        return [{"run": entry.name, **line} for entry in entries for line in self.lines(entry, ask)]
 
-    def find(self, runs: Sequence[Run], ask: Ask) -> list[Found[T]]:
+    def find(self, runs: Sequence[Run], ask: Ask) -> list[Entry[T]]:
         """The records of some runs, run by run.
 
         Raises:
             RobauditError: as :meth:`records`.
         """
         names = run_names(runs, ask.label)
-        return [Found(name, run, one) for run, name in zip(runs, names, strict=True) for one in self.records(run, ask)]
+        return [Entry(name, run, record) for run, name in zip(runs, names, strict=True) for record in self.records(run, ask)]
 
 
 def run_names(runs: Sequence[Run], labels: Sequence[str] = ()) -> list[str]:
@@ -197,18 +197,18 @@ def run_names(runs: Sequence[Run], labels: Sequence[str] = ()) -> list[str]:
     return named if len(set(named)) == len(named) else [f"{i}: {name}" for i, name in enumerate(named, start=1)]
 
 
-def by_name(found: Iterable[Found[T]]) -> dict[str, list[Found[T]]]:
+def by_name(entries: Iterable[Entry[T]]) -> dict[str, list[Entry[T]]]:
     """The records of each run, by its name."""
-    groups: dict[str, list[Found[T]]] = {}
-    for one in found:
-        groups.setdefault(one.name, []).append(one)
+    groups: dict[str, list[Entry[T]]] = {}
+    for entry in entries:
+        groups.setdefault(entry.name, []).append(entry)
     return groups
 
 
 def section_of(name: str) -> Section[Any]:
     """The section of a name, from the module of that name; rows have none: they are written as they are."""
-    found: Section[Any] = getattr(import_module(f"robaudit.report.{name}"), f"{name.title()}Section")()
-    return found
+    section: Section[Any] = getattr(import_module(f"robaudit.report.{name}"), f"{name.title()}Section")()
+    return section
 
 
 def offered(run: Run) -> list[SectionName]:
@@ -228,19 +228,19 @@ def refuse_unused(name: SectionName, ask: Ask) -> None:
         SpecError: some of it is asked for.
     """
     nothing = Ask()
-    given = [field.name for field in fields(Ask) if getattr(ask, field.name) != getattr(nothing, field.name)]
-    for part in given:
+    asked = [field.name for field in fields(Ask) if getattr(ask, field.name) != getattr(nothing, field.name)]
+    for part in asked:
         if part not in used(name):
             known = [other.value for other in SectionName if part in used(other)]
             flag = _FLAGS.get(part, f"--{part.replace('_', '-')}")
             raise SpecError(flag, f"does not apply to the section {name.value}", f"use it with {', '.join(known)}")
 
 
-def section_csv(name: SectionName, found: Sequence[Found[Any]], ask: Ask) -> str:
+def section_csv(name: SectionName, entries: Sequence[Entry[Any]], ask: Ask) -> str:
     """The lines of the records, behind the names of their runs."""
     from robaudit.store.serialise import table_csv
 
-    lines = [dict(_flat(line)) for line in section_of(name).sheet(found, ask)]
+    lines = [dict(_flat(line)) for line in section_of(name).sheet(entries, ask)]
     columns = list(dict.fromkeys(column for line in lines for column in line)) or ["run", *section_of(name).columns()]
     return table_csv(columns, ([line.get(column) for column in columns] for line in lines))
 
@@ -253,8 +253,8 @@ def _flat(line: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             yield name, value
 
 
-def section_json(name: SectionName, found: Sequence[Found[Any]], ask: Ask) -> str:
+def section_json(name: SectionName, entries: Sequence[Entry[Any]], ask: Ask) -> str:
     """The records as JSON."""
     from robaudit.store.serialise import document_json
 
-    return document_json({"section": name.value, "results": section_of(name).documents(found, ask)})
+    return document_json({"section": name.value, "results": section_of(name).documents(entries, ask)})

@@ -207,49 +207,51 @@ def _parts(table: Table, width: int) -> Iterator[Grid]:
 
 
 def _total(laid: Sequence[_Laid], gap: int) -> int:
-    return sum(one.width for one in laid) + gap * (len(laid) - 1)
+    return sum(layout.width for layout in laid) + gap * (len(laid) - 1)
 
 
 def _tighten(laid: list[_Laid], _: int) -> None:
-    for one in laid:
-        if one.column.number:
-            one.texts = [text.replace(", ", ",") for text in one.texts]
+    for layout in laid:
+        if layout.column.number:
+            layout.texts = [text.replace(", ", ",") for text in layout.texts]
 
 
 def _wrap(laid: list[_Laid], width: int) -> None:
     """Wrap prose into the room that the other columns leave."""
-    prose = [one for one in laid if one.column.wrap]
-    room = width - _total([one for one in laid if not one.column.wrap], 1) - len(prose)
-    for one in prose:
+    prose = [layout for layout in laid if layout.column.wrap]
+    room = width - _total([layout for layout in laid if not layout.column.wrap], 1) - len(prose)
+    for layout in prose:
         size = max(_NARROW_PROSE, room // len(prose))
-        one.texts = ["\n".join(part for line in _lines(text, size) for part in chop_cells(line, size) or [""]) for text in one.whole]
+        layout.texts = ["\n".join(part for line in _lines(text, size) for part in chop_cells(line, size) or [""]) for text in layout.whole]
 
 
 def _wrap_names(laid: list[_Laid], width: int, *, least: int) -> None:
     """Wrap the longest names, down to so many columns, until the table fits."""
-    names = [one for one in laid if one.key and one.width > least]
+    names = [layout for layout in laid if layout.key and layout.width > least]
     while (excess := _total(laid, 1) - width) > 0 and names:
-        longest = max(names, key=lambda one: one.width)
-        second = max((one.width for one in names if one is not longest), default=0)
+        longest = max(names, key=lambda layout: layout.width)
+        second = max((layout.width for layout in names if layout is not longest), default=0)
         before = longest.width
         longest.texts = [_broken(text, max(least, before - excess, second - 1), indent=1) for text in longest.whole]
         if longest.width in (before, least):
-            names = [one for one in names if one is not longest]
+            names = [layout for layout in names if layout is not longest]
 
 
 def _stack(laid: list[_Laid], _: int) -> None:
     """Put intervals below their values."""
-    for one in laid:
-        if one.column.number:
-            one.texts = [text.replace(" [", "\n[") for text in one.texts]
+    for layout in laid:
+        if layout.column.number:
+            layout.texts = [text.replace(" [", "\n[") for text in layout.texts]
 
 
 def _fold(laid: list[_Laid], _: int) -> None:
     """Put columns that may go there below those before them, behind their heads."""
     for i in reversed(range(1, len(laid))):
-        one, upper = laid[i], laid[i - 1]
-        if one.column.below:
-            upper.texts = [f"{text}\n{one.column.head} {more}" if more else text for text, more in zip(upper.texts, one.texts, strict=True)]
+        layout, upper = laid[i], laid[i - 1]
+        if layout.column.below:
+            upper.texts = [
+                f"{text}\n{layout.column.head} {more}" if more else text for text, more in zip(upper.texts, layout.texts, strict=True)
+            ]
             del laid[i]
 
 
@@ -274,30 +276,30 @@ def _broken(text: str, room: int, *, most: int = 0, indent: int = 0, pieces: re.
 
 def _split(laid: Sequence[_Laid], width: int) -> Iterator[list[_Laid]]:
     """The columns in parts that fit, each behind the first names."""
-    names = next((i for i, one in enumerate(laid) if not one.key), len(laid))
+    names = next((i for i, layout in enumerate(laid) if not layout.key), len(laid))
     if not names or _total(laid[:names], 1) > width // 2:
         names = 1
     part = list(laid[:names])
-    for one in laid[names:]:
-        if len(part) > names and _total([*part, one], 1) > width:
+    for layout in laid[names:]:
+        if len(part) > names and _total([*part, layout], 1) > width:
             yield part
             part = list(laid[:names])
-        part.append(one)
+        part.append(layout)
     yield part
 
 
 def _grid(laid: Sequence[_Laid], gap: int, width: int) -> Grid:
     """The columns for rich, heads wrapped where the room does not reach."""
-    widths, left = [one.width for one in laid], width - _total(laid, gap)
-    for i, one in sorted(enumerate(laid), key=lambda pair: len(pair[1].column.head) - pair[1].width):
-        more = min(left, max(0, cell_len(printable(one.column.head)) - widths[i]))
+    widths, left = [layout.width for layout in laid], width - _total(laid, gap)
+    for i, layout in sorted(enumerate(laid), key=lambda pair: len(pair[1].column.head) - pair[1].width):
+        more = min(left, max(0, cell_len(printable(layout.column.head)) - widths[i]))
         widths[i], left = widths[i] + more, left - more
     grid = Grid(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, gap - 1, 0, 0))
-    for one, size in zip(laid, widths, strict=True):
-        head = _broken(printable(one.column.head), max(1, min(size, width)), pieces=_HEADS)
-        grid.add_column(Text(head), justify="right" if one.column.number else "left", width=min(size, width), overflow="fold")
+    for layout, size in zip(laid, widths, strict=True):
+        head = _broken(printable(layout.column.head), max(1, min(size, width)), pieces=_HEADS)
+        grid.add_column(Text(head), justify="right" if layout.column.number else "left", width=min(size, width), overflow="fold")
     for i in range(len(laid[0].texts)):
-        grid.add_row(*(Text(one.texts[i], _STYLES[one.tones[i]]) for one in laid))
+        grid.add_row(*(Text(layout.texts[i], _STYLES[layout.tones[i]]) for layout in laid))
     return grid
 
 
@@ -361,13 +363,13 @@ _LATEX = {
     "–": "--",
     "−": "$-$",
     "∞": r"$\infty$",
-    **{one: f"\\{one}" for one in "&%$#_{}"},
+    **{character: f"\\{character}" for character in "&%$#_{}"},
 }
 
 
 def latex(text: str) -> str:
     """Text that stays text in LaTeX."""
-    return "".join(_LATEX.get(one, one) for one in printable(text).replace(">=", "≥").replace("<=", "≤"))
+    return "".join(_LATEX.get(character, character) for character in printable(text).replace(">=", "≥").replace("<=", "≤"))
 
 
 def latex_text(tables: Iterable[Table]) -> str:

@@ -71,7 +71,7 @@ class Subject(Document):
 
     def untold(self, decisions: Sequence[Decision]) -> Sequence[str]:
         """The warnings, unless one of the gates is about them and tells them."""
-        return () if any(one.gate.quantity == WARNINGS for one in decisions) else self.warnings
+        return () if any(decision.gate.quantity == WARNINGS for decision in decisions) else self.warnings
 
     @property
     def counts(self) -> dict[str, int]:

@@ -103,7 +103,7 @@ def _shown(value: object) -> object:
 
     if not isinstance(value, str) or isinstance(value, Markup):
         return value
-    return _INTERVAL.sub(lambda found: found[0].replace(" ", "\xa0"), printable(value))
+    return _INTERVAL.sub(lambda match: match[0].replace(" ", "\xa0"), printable(value))
 
 
 _INTERVAL = re.compile(r"\[\S* \S*\]")
@@ -142,19 +142,19 @@ def _picture(part: PageSection) -> dict[str, Any] | None:
 
     if part.name.value not in KINDS:
         return None
-    svg, caption = inline(part.name.value, part.found, part.ask)
+    svg, caption = inline(part.name.value, part.entries, part.ask)
     return {"svg": _safe(svg), "caption": caption}
 
 
 def _gallery(content: Content, shown: Shown) -> dict[str, Any]:
     """What the cards can be filtered by, and what their badges mean."""
     cards = [card for gallery in shown.galleries for card in gallery.cards]
-    there, names = {card.certainty for card in cards}, content.views[0].run.class_names
+    present, names = {card.certainty for card in cards}, content.views[0].run.class_names
     return {
         "cards": len(cards),
         "classes": [(i, class_name(i, names, 40)) for i in sorted({index for card in cards for index in card.classes})],
-        "certainties": [(key, "not flagged" if key is Certainty.NO else key) for key in _CERTAINTIES if key in there],
-        "words": " ".join(text for key, text in _CERTAINTIES.items() if key in there),
+        "certainties": [(key, "not flagged" if key is Certainty.NO else key) for key in _CERTAINTIES if key in present],
+        "words": " ".join(text for key, text in _CERTAINTIES.items() if key in present),
     }
 
 

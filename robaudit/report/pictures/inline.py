@@ -57,7 +57,7 @@ def _used(root: Xml.Element) -> list[str]:
     """The ids that something refers to, each once."""
     values = [(_name(key), value) for element in root.iter() for key, value in element.attrib.items()]
     ids = ([value[1:]] if key == "href" and value.startswith("#") else _REFERENCE.findall(value) for key, value in values)
-    return list(dict.fromkeys(name for some in ids for name in some))
+    return list(dict.fromkeys(name for names in ids for name in names))
 
 
 def _attributes(element: Xml.Element, names: dict[str, str]) -> None:

@@ -243,8 +243,8 @@ def paneled(
             ax.tick_params(labelbottom=True)  # those above an empty place, too
         for ax, text in zip(grid.flat, titles, strict=False):
             ax.set_title(fitted(text, look.body / across - 0.55, look.size, bold=True))
-        for i, one in enumerate(shown):
-            draw(grid.flat[i], one, look)
+        for i, item in enumerate(shown):
+            draw(grid.flat[i], item, look)
             if ylabel and i % across == 0:
                 grid.flat[i].set_ylabel(fitted(ylabel, _LONGEST_LABEL, look.size))
         if xlabel:

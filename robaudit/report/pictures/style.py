@@ -112,13 +112,13 @@ def _drawn(size: tuple[float, float], draw: Callable[[Figure], None], background
                 self.savefig(sink, format="png", dpi=_NOTEBOOK_DPI, facecolor=self.get_facecolor())
             return sink.getvalue()
 
-    made = Picture(figsize=size, facecolor=background, layout="constrained")
-    FigureCanvasAgg(made)
-    draw(made)
-    made.draw_without_rendering()
-    made.set_layout_engine("none")
-    _round(made)
-    return made
+    figure = Picture(figsize=size, facecolor=background, layout="constrained")
+    FigureCanvasAgg(figure)
+    draw(figure)
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
+    _round(figure)
+    return figure
 
 
 def _round(figure: Figure | SubFigure) -> None:
