@@ -91,14 +91,14 @@ def compare(
     if format_ in (CompareFormat.JUNIT, CompareFormat.GITHUB) and not gates:
         raise SpecError(f"--format {format_}", "there is no gate to report", 'add one, for example --gate "mean_drop <= 0.01"')
     chosen = levels(noise, level, sigma)
-    asked = [parse_gate(text, QUANTITIES, "--gate") for text in gates or ()]
-    edge = finite_threshold(threshold)
+    conditions = [parse_gate(text, QUANTITIES, "--gate") for text in gates or ()]
+    below = finite_threshold(threshold)
     if output is not None:
         check_output(output)
     runs = base_run, new_run = read_run(base, kept=True), read_run(new, kept=True)
-    sure = _confidence(runs, confidence)
-    comparison = compare_runs(base_run, new_run, estimators=estimator or (), levels=chosen, below=edge, confidence=sure)
-    decisions = decide(comparison, asked, population=population, point=point)
+    confidence = _confidence(runs, confidence)
+    comparison = compare_runs(base_run, new_run, estimators=estimator or (), levels=chosen, below=below, confidence=confidence)
+    decisions = decide(comparison, conditions, population=population, point=point)
     counts: Verdict = "inconclusive" if inconclusive is None else inconclusive.value
     subject = Subject.of(new_run.info, "compare", Subject.of(base_run.info, "compare"), comparison.left_out())
     names = new_run.class_names or base_run.class_names

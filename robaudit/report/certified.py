@@ -62,7 +62,7 @@ class CertifiedSection(Section[CertifiedAccuracy]):
         """A table for each norm, with a column for each result, runs side by side; the notes are below the last.
 
         Raises:
-            SpecError: every radius is asked for.
+            SpecError: every radius is requested.
         """
         if ask.every_radius:
             raise SpecError("--radius all", "is too long for a table", "add --format csv or --format json")
@@ -102,7 +102,7 @@ class CertifiedSection(Section[CertifiedAccuracy]):
         )
 
     def document(self, entry: Entry[CertifiedAccuracy], ask: Ask) -> dict[str, Any]:
-        """The numbers of the table, at the radii asked for, all, or the usual ones of this result."""
+        """The numbers of the table, at the requested radii, at all, or at the usual radii of this result."""
         steps = {"curve": entry.record.curve().document()} if ask.every_radius else {}
         return {**entry.record.document(ask.radius or usual_radii([entry.record])), **steps}
 
@@ -115,8 +115,8 @@ class CertifiedSection(Section[CertifiedAccuracy]):
 
 
 def usual_radii(every: Sequence[CertifiedAccuracy]) -> tuple[float, ...]:
-    """0, .25, .5, .75, ... up to the largest radius that counts, or other round steps of which at most eight are needed; and those that an
-    estimator was asked about."""
+    """0, .25, .5, .75, ... up to the largest radius that counts, in other round steps where .25 does not suit it, eight at most;
+    and the radii that estimators were asked about."""
     largest = max((accuracy.largest for accuracy in every), default=0.0)
     step = next((step for step in _STEPS if largest < step * (_MOST_RADII + 1)), _STEPS[-1])
     usual = 0.25 if 0.25 <= largest < 0.25 * (_MOST_RADII + 1) else step
@@ -125,7 +125,7 @@ def usual_radii(every: Sequence[CertifiedAccuracy]) -> tuple[float, ...]:
 
 
 def _named(entries: Sequence[Entry[CertifiedAccuracy]]) -> list[tuple[str, CertifiedAccuracy]]:
-    """The results, runs side by side, with titles without their norms ("certified_radius at sigma 0.25"), behind the names of runs."""
+    """The results with their titles, runs side by side: "certified_radius at sigma 0.25", without the norm, after the run's name."""
     places = {key: i for i, key in enumerate(dict.fromkeys(entry.record.certificates.key for entry in entries))}
     several, named = len(by_name(entries)) > 1, []
     for entry in sorted(entries, key=lambda entry: places[entry.record.certificates.key]):
@@ -203,7 +203,7 @@ def _statistics(accuracy: CertifiedAccuracy, radii: Sequence[float]) -> Iterator
 
 
 def _steps(accuracy: CertifiedAccuracy) -> Iterator[tuple[object, ...]]:
-    """Certified accuracy at every radius at which it falls."""
+    """Certified accuracy at every radius where it falls."""
     curve = accuracy.curve()
     columns = (curve.radii, curve.counts, curve.values, curve.lowers, curve.uppers)
     for radius, certified, *share in zip(*(column.tolist() for column in columns), strict=True):
@@ -226,7 +226,7 @@ def _mean(accuracy: CertifiedAccuracy) -> str:
 
 _MOST_LINES, _MOST_STEPS, _MOST_DETAILED = 12, 400, 4
 Line = tuple[str, CertifiedAccuracy]
-"""A result with the name of its line."""
+"""The name of a line, and its result."""
 
 
 def _parts(entry: Entry[CertifiedAccuracy]) -> tuple[str, str, str]:
@@ -256,9 +256,9 @@ def _caption(lines: Sequence[Line], left: Sequence[str]) -> Iterator[str]:
 
 
 def _curve(ax: Axes, accuracy: CertifiedAccuracy, end: float, style: dict[str, Any]) -> None:
-    """The steps: at a radius where it falls, the curve still has the value of that radius, and then that of the next one.
+    """Draw the steps: the curve has a radius's value up to and including that radius.
 
-    Where nothing could have been certified it has neither line nor band.
+    Beyond the largest possible radius there is neither line nor band.
     """
     curve, last = accuracy.curve(), min(end, accuracy.certificates.possible)
     beyond = accuracy.at(2.0 * end)  # nothing

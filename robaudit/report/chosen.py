@@ -1,4 +1,4 @@
-"""The result that represents the runs where a figure has room for one."""
+"""The result that represents the runs in figures of a single result."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ _EXACT = (IntervalKind.CLOPPER_PEARSON, IntervalKind.CONFIDENCE_SEQUENCE)
 
 
 def same_result(entries: Sequence[Entry[T]], key_of: Callable[[T], GroupKey]) -> list[Entry[T]]:
-    """A record of each run, all of one result: the first, at the strongest level of its first noise that the first run has."""
+    """An entry of each run, all of the same result: the first, at the strongest level of its first noise in the first run."""
     keys = [key_of(entry.record) for entry in entries if entry.name == entries[0].name]
     chosen = max((key for key in keys if (key.estimator, key.noise) == (keys[0].estimator, keys[0].noise)), key=lambda key: key.at.strength)
     return [entry for entry in entries if key_of(entry.record) == chosen]
 
 
 def one_result(runs: Sequence[Run], ask: Ask) -> Ask:
-    """The same, asking for the one result that represents the runs among those asked for.
+    """The request, narrowed to the result that represents the runs.
 
-    Of the estimators, a probability of robustness comes first, then the interval: exact, sampling only, none; then the run's order.
-    Of its noise levels, the strongest of the first noise: levels of different noises are no numbers to compare.
+    Estimators of the probability of robustness come first, then exact intervals before sampling only before none, then the run's order.
+    Of the noise levels, the strongest of the first noise: levels of different noises cannot be compared.
 
     Raises:
         RunError: a run has no such estimator or noise level.

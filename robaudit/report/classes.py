@@ -30,7 +30,12 @@ if TYPE_CHECKING:
 OTHERS = "from the others"
 """The head of a class's difference from all other images."""
 SINGLE_IMAGE = "( ) a single image: shown with its own interval, not tested."
-_ALL, _MOST_DRAWN, _WORST, _BEST = 30, 25, 20, 5  # of the classes on a page: in a table, in a figure, and of more
+_ALL, _MOST_DRAWN, _WORST, _BEST = (
+    30,
+    25,
+    20,
+    5,
+)  # classes on a page: in a table, in a figure; of more classes, the least and the most robust
 _CLASSES = ("label", "predicted")
 _OPEN = 3  # results whose classes start unfolded
 
@@ -73,7 +78,7 @@ class ClassesSection(Section[ClassBias]):
                 yield bias_table(alike[0].record, alike[0].run.quantities[key.quantity])
 
     def page_tables(self, entries: Sequence[Entry[ClassBias]], ask: Ask) -> Iterator[Table]:
-        """The same, of many classes the least and the most robust first; a line where there are more classes than images of each."""
+        """The tables for a page: of many classes the least and the most robust first; a line where classes outnumber their images."""
         for i, table in enumerate(self.tables(entries, ask)):
             records = [entry.record for entry in entries if heading_of(entry.record) == table.heading]
             most = max(max(stats.images for stats in record.classes) for record in records)
@@ -95,7 +100,7 @@ class ClassesSection(Section[ClassBias]):
                 yield Table(f"The other {len(parts[1])} classes", table.columns, parts[1], folded=True)
 
     def narrowed(self, runs: Sequence[Run], ask: Ask) -> Ask:
-        """One result of each run is shown."""
+        """Narrow to one result of each run."""
         return one_result(runs, ask)
 
     def figure(self, entries: Sequence[Entry[ClassBias]], ask: Ask) -> Sketch:
@@ -324,7 +329,7 @@ def _means(ax: Axes, entry: Entry[ClassBias], classes: Mapping[int, ClassStats],
 
 
 def _dot(ax: Axes, y: float, stats: ClassStats, colour: str) -> list[float]:
-    """The difference of a class with its interval; returns the numbers that must be seen."""
+    """Draw the difference of a class with its interval; the values that must be visible."""
     marked = stats.differs in ("lower", "higher")
     ink = colour or {"lower": LOWER, "higher": HIGHER}.get(stats.differs or "", FAINT)
     ends = [end for end in (stats.difference_lower, stats.difference_upper) if end is not None]

@@ -62,7 +62,7 @@ class ConfusionSection(Section[Confusion]):
         yield replace(table, notes=(*table.notes, *more))
 
     def narrowed(self, runs: Sequence[Run], ask: Ask) -> Ask:
-        """One result of each run is shown, unless some are named."""
+        """Narrow to one result of each run, unless results are named."""
         return ask if ask.estimators or ask.levels else one_result(runs, ask)
 
     def figure(self, entries: Sequence[Entry[Confusion]], ask: Ask) -> Sketch:
@@ -149,7 +149,7 @@ _WIDE, _AXIS = 3.0, 0.75  # inches: of a panel, of its names
 
 
 def _height(shown: Sequence[Entry[Confusion]], look: PictureSize, *, as_list: bool) -> float:
-    """Of a panel: square, or a line for each turn."""
+    """The height of a panel: square, or a line for each turn."""
     if as_list:
         return max(min(_MOST_TURNS, len(entry.record.turns)) for entry in shown) * look.line + 0.6
     return min(look.body / look.across(len(shown), _WIDE), 4.6) + 0.3 * (len(shown) > 1)

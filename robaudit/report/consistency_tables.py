@@ -57,7 +57,7 @@ def checks(consistency: Consistency) -> Iterator[Table]:
     for kind in Verdict:
         if conflicts := consistency.of(kind):
             lines = [
-                *(_accused(conflicts, "comparison") for conflicts in consistency.blamed(kind)),
+                *(_blamed(conflicts, "comparison") for conflicts in consistency.blamed(kind)),
                 *(f"  {conflict.text} ({conflict.relation})" for conflict in conflicts),
             ]
             left = len(conflicts) - MOST_CONTRADICTIONS
@@ -66,14 +66,14 @@ def checks(consistency: Consistency) -> Iterator[Table]:
 
 
 def blame_lines(consistency: Consistency) -> list[str]:
-    """A line for each result that is accused of violations, or depends on a false declaration, with the first of them."""
+    """A line for each result that is blamed for violations, or depends on a false declaration, with the first case."""
     return [
-        f"{text}: {_accused(conflicts, 'violation')}; first: sample {conflicts[0].text}"
+        f"{text}: {_blamed(conflicts, 'violation')}; first: sample {conflicts[0].text}"
         for kind, text in _BLAME.items()
         for conflicts in consistency.blamed(kind)
     ]
 
 
-def _accused(conflicts: Sequence[Contradiction], noun: str) -> str:
-    """A result, and how often it is accused."""
+def _blamed(conflicts: Sequence[Contradiction], noun: str) -> str:
+    """A blamed result, and how often it is blamed."""
     return f"{conflicts[0].blamed}: {count(len(conflicts), noun)} on {count(len({conflict.sample_id for conflict in conflicts}), 'image')}"

@@ -1,4 +1,4 @@
-"""Error curves in one number each, models side by side, and point by point as CSV."""
+"""Error curves: a summary number each, models side by side, and every point as CSV."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 _COARSE = 0.5  # of the images in one step: the grid is too coarse for this network
 MANY_LEVELS = 5
-"""Levels of Gaussian noise from which on they are a curve."""
+"""The least number of levels of Gaussian noise that make a curve."""
 _GRID_ATTACK = "radius_pgd"
 MEANINGS = {
     CurveKind.L2: "mean l2 radius at which projected gradient ascent succeeds, 0 where misclassified",
@@ -77,7 +77,7 @@ class CurvesSection(Section[Curves]):
         yield replace(table, notes=(*table.notes, more))
 
     def page_tables(self, entries: Sequence[Entry[Curves]], ask: Ask) -> Iterator[Table]:
-        """The same without that; nothing for noise alone whose levels do not end as the definition asks."""
+        """The table without that note; none for noise curves alone that do not end as the definition requires."""
         noise = [entry.record.curves.get(CurveKind.NOISE) for entry in entries]
         if any(len(entry.record.curves) > 1 for entry in entries) or any(
             curve is not None and curve.summary.value is not None and curve.summary.relation is ValueRelation.IS for curve in noise
@@ -113,7 +113,7 @@ class CurvesSection(Section[Curves]):
         return documents
 
     def sheet(self, entries: Sequence[Entry[Curves]], ask: Ask) -> list[dict[str, Any]]:
-        """The points; of several runs, then a line for each difference of a summary from the first run's, at no point."""
+        """The points; of several runs, then a line without a point for each summary's difference from the first run's."""
         lines = super().sheet(entries, ask)
         for name, changes in _changes(entries, ask).items():
             for kind, change in changes.items():
@@ -253,7 +253,7 @@ def _panel(ax: Axes, kind: CurveKind, curves: Sequence[tuple[dict[str, Any], Err
 
 
 def _last(curve: ErrorCurve) -> int:
-    """The last point that must be seen: noise curves have long tails, which begin at nine tenths of what they rise."""
+    """The last point that must be visible: noise curves have long tails, which begin at nine tenths of their rise."""
     last = len(curve.places) - 1
     if curve.kind is not CurveKind.NOISE:
         return last

@@ -1,4 +1,4 @@
-"""How further runs differ from the first one, where they can be compared."""
+"""Differences of further runs from the first, where they can be compared."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ Changes = dict[tuple[str, NoiseLevel], GroupComparison]
 
 
 def changes_of(entries: Sequence[Entry[Any]]) -> dict[str, Changes]:
-    """By the name of each run but the first, the comparison of each result; empty where two runs have other images or other noise."""
+    """The comparisons of each further run with the first, by its name; empty where images or noise differ."""
     runs = {entry.name: entry.run for entry in entries}
     base, *others = runs
     return {name: _changes(runs[base], runs[name]) for name in others}
 
 
 def _changes(base: Run, new: Run) -> Changes:
-    """The comparison of two runs, made once: several sections of a page show it."""
+    """The comparison of two runs, cached: several sections of a page show it."""
     memo, key = base.frame.memo, id(new.frame)
     if key not in memo:
         try:
             groups = {(group.key.estimator, group.key.at): group for group in compare(base, new).groups}
         except RobauditError:  # nothing in common
             groups = {}
-        memo[key] = groups, new.frame  # which keeps its id
+        memo[key] = groups, new.frame  # kept alive, so that its id stays its own
     changes: Changes = memo[key][0]
     return changes
 
@@ -61,7 +61,7 @@ def not_compared(entries: Sequence[Entry[Any]]) -> str:
 
 
 def paired_changes(entries: Sequence[Entry[Any]], differences: Callable[[Run, Run], Paired[Key]]) -> dict[str, Paired[Key]]:
-    """By the name of each run but the first, its differences from the first; empty where two runs have other images or other noise."""
+    """The differences of each further run from the first, by its name; empty where images or noise differ."""
     runs = {entry.name: entry.run for entry in entries}
     base, *others = runs
     changes: dict[str, Paired[Key]] = {}

@@ -55,7 +55,7 @@ class EasiestSection(Section[Easiest]):
         if severe:
             try:
                 kept = kept_curve(run, ask.estimators, ask.levels)
-            except RunError:  # none among those asked for
+            except RunError:  # none among the requested results
                 kept = None
         return [Easiest(easiest_errors(run, ask.estimators, ask.levels), kept)]
 
@@ -189,7 +189,7 @@ def _map(ax: Axes, errors: EasiestErrors, look: PictureSize) -> QuadMesh:
     ax.grid(visible=False)
     across = np.arange(columns + 1) - 0.5
     drawn = ax.pcolormesh(across, edges, kept[chosen], cmap=heat_colours(), vmin=0.0, vmax=1.0, rasterized=True)
-    steady = chosen >= images // 50  # of the fewest images the error is noise
+    steady = chosen >= images // 50  # over very few images the error is noise
     lines = [level for level in _CONTOURS if kept[chosen][steady].min() < level < kept[chosen][steady].max()]
     if columns > 1 and steady.sum() > 1 and lines:
         ax.contour(np.arange(columns), chosen[steady] + 1.0, kept[chosen][steady], levels=lines, colors=_CONTOUR, linewidths=0.8, alpha=0.7)

@@ -48,7 +48,7 @@ class FlaggedSection(Section[Flagged]):
         """The flagged samples of each result.
 
         Raises:
-            SpecError: there is no threshold, and nothing else says which samples are meant.
+            SpecError: there is no threshold, and no number of samples is given.
         """
         listed = self.listed(run, ask)
         if ask.bottom is None and ask.top is None and listed and not any(flagged.has_threshold for flagged in listed):
@@ -57,10 +57,10 @@ class FlaggedSection(Section[Flagged]):
         return listed
 
     def listed(self, run: Run, ask: Ask) -> list[Flagged]:
-        """The same, also where nothing says which samples are meant.
+        """The flagged samples of each result, also without a threshold.
 
         Raises:
-            RobauditError: a threshold that a quantity cannot have.
+            RobauditError: a quantity cannot have this threshold.
         """
         groups = run.groups(ask.estimators, ask.levels).values()
         if ask.threshold is not None:
@@ -91,14 +91,14 @@ class FlaggedSection(Section[Flagged]):
                 yield replace(table, heading=table.heading and name + table.heading)
 
     def narrowed(self, runs: Sequence[Run], ask: Ask) -> Ask:
-        """One result of each run is shown, its least robust images, beyond the threshold or not."""
+        """Narrow to one result of each run and its least robust images, beyond the threshold or not."""
         return replace(one_result(runs, ask), bottom=max(4, _MOST // len(runs)) if ask.bottom is None else ask.bottom)
 
     def figure(self, entries: Sequence[Entry[Flagged]], ask: Ask) -> Sketch:
         """The least robust images, run by run: clean beside noisy, the class they flip to, and their robustness.
 
         Raises:
-            RobauditError: a data set is not where it was, or holds other images.
+            RobauditError: a data set has moved, or holds other images.
         """
         entries = same_result(entries, lambda record: record.key)
         drawn = [_pixels(entry, ask.data) for entry in entries]
@@ -111,7 +111,7 @@ class FlaggedSection(Section[Flagged]):
         )
 
     def columns(self) -> Sequence[str]:
-        """As :meth:`lines` has them."""
+        """The columns of :meth:`lines`."""
         names = with_names(dict.fromkeys(field.name for field in fields(Flag)), None)
         return ["estimator", "noise", "level_name", "level", "threshold", "list", *names]
 
@@ -175,7 +175,7 @@ def is_beyond(sample: Flag, flagged: Flagged) -> bool:
 
 
 def count_line(flagged: Flagged) -> str:
-    """How many of how many are beyond the threshold, and how certain that is."""
+    """How many of the samples are beyond the threshold, and how certain that is."""
     side = "below" if flagged.higher_is_better else "above"
     kind = f"{flagged.only} " if flagged.only else ""
     if not flagged.has_threshold:
@@ -203,7 +203,7 @@ def _table(samples: Sequence[Flag], flagged: Flagged, names: Names | None, quant
 
 
 def _answer(sample: Flag, flagged: Flagged) -> str:
-    """Whether the sample is beyond the threshold, as the table says it."""
+    """Whether the sample is beyond the threshold, as text for the table."""
     if sample.certainty is not Certainty.NO_INTERVAL:
         return sample.certainty
     return "~yes" if is_beyond(sample, flagged) else "~no"

@@ -1,4 +1,4 @@
-"""The images that a run of data in memory keeps in its folder, of its least robust samples, for reports and galleries."""
+"""Images of the least robust samples that a run on data in memory keeps in its folder, for reports and galleries."""
 
 from __future__ import annotations
 

@@ -166,9 +166,9 @@ Key = tuple[str, str]
 def _keys(curves: Sequence[LevelCurve]) -> Iterator[Key]:
     """The panels: noise and what is measured."""
     for noise in dict.fromkeys(curve.noise for curve in curves):
-        curves_of_noise = [curve for curve in curves if curve.noise == noise]
-        yield from ((noise, curve.quantity.name) for curve in curves_of_noise)
-        if any(point.accuracy for curve in curves_of_noise for point in curve.points):
+        same_noise = [curve for curve in curves if curve.noise == noise]
+        yield from ((noise, curve.quantity.name) for curve in same_noise)
+        if any(point.accuracy for curve in same_noise for point in curve.points):
             yield noise, _ACCURACY
 
 
@@ -217,7 +217,7 @@ def _panel(ax: Axes, lines: Sequence[tuple[LevelCurve, dict[str, Any]]], what: s
 
 
 def _mean(point: LevelPoint, what: str) -> tuple[float, float, float] | None:
-    """A mean with its interval, the open end of which is left out."""
+    """A mean with its interval; an open end is replaced by the mean."""
     mean = point.accuracy if what == _ACCURACY else point.robustness
     if mean is None:
         return None

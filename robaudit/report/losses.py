@@ -78,7 +78,7 @@ class LossesSection(Section[ByOrder]):
         """The losses at all noise levels, together.
 
         Raises:
-            RunError: there are none by q.
+            RunError: the run has no losses by q.
         """
         by_level = losses(run, ask.estimators, ask.levels, MOST_WORST if ask.bottom is None else ask.bottom)
         if not by_level:
@@ -135,7 +135,7 @@ class LossesSection(Section[ByOrder]):
         return {"levels": [_document(level) for level in entry.record.losses]}
 
     def documents(self, entries: Sequence[Entry[ByOrder]], ask: Ask) -> list[dict[str, Any]]:
-        """The same of each run; of several runs, with the differences of the means from the first run's."""
+        """The document of each run; of several runs, with the differences of the means from the first run's."""
         documents, changes = super().documents(entries, ask), _changes(entries, ask)
         for document in documents[1:]:
             moved = changes[document["run"]].items()
@@ -294,7 +294,7 @@ Line = tuple[str, Losses]
 
 
 def _names(shown: Mapping[NoiseLevel, Sequence[Line]]) -> dict[tuple[str, str], str]:
-    """Names of the lines and of attacks without one, by run and estimator."""
+    """Names of the lines and of attacks without a line, by run and estimator."""
     keys: dict[tuple[str, str], None] = {}
     for lines in shown.values():
         for run, level in lines:
@@ -344,7 +344,7 @@ def _known(result: LossResult) -> bool:
 
 
 def _values(level: Losses, *, thin: bool) -> Iterator[float]:
-    """All that is drawn as a point."""
+    """All values that are drawn as points."""
     for result in level.results:
         yield result.mean.value
         if thin:
@@ -380,7 +380,7 @@ def _panel(
             style, shift = styles[run, curve.estimator], _BESIDE * (reach + 1) * drawn
             drawn += 1
             points = [(math.log10(result.q) + shift, result) for result in curve.results]
-            ax.plot(*_xy(points, limits), color=CARD, linewidth=4.0, zorder=3.9)  # apart from the thin lines below
+            ax.plot(*_xy(points, limits), color=CARD, linewidth=4.0, zorder=3.9)  # a margin between the line and the thin lines below it
             ax.plot(*_xy(points, limits), zorder=4, **style)
             if level.attacks:
                 best = max(level.attacks, key=lambda result: result.mean.value)
@@ -407,7 +407,7 @@ def _bar(ax: Axes, x: float, result: LossResult, limits: tuple[float, float], in
 
 
 def _orders(ax: Axes, orders: Sequence[float], limit: float | None) -> None:
-    """Ticks at the orders, not at all of many, and at the attack."""
+    """Set ticks at the orders, at some of them if there are many, and at the attack."""
     every = -(-len(orders) // _MOST_TICKS)
     shown = list(orders[::-1][::every])[::-1]
     texts = [f"{order:.6g}".replace("e+0", "e").replace("e+", "e") for order in shown]
@@ -418,7 +418,7 @@ def _orders(ax: Axes, orders: Sequence[float], limit: float | None) -> None:
 
 
 def _worst(ax: Axes, level: Losses, limit: float, limits: tuple[float, float], ink: str) -> None:
-    """A thin line for each of the worst images, dotted from the last q to the attack's value."""
+    """Draw a thin line for each of the worst images, dotted from the last q to the attack's value."""
     for i in range(len(level.worst)):
         points = [
             (math.log10(result.q), float(np.clip(value, *limits)))

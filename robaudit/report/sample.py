@@ -48,7 +48,7 @@ class SampleSection(Section[Spectrum]):
         """The images, together.
 
         Raises:
-            SpecError: images are named and counted.
+            SpecError: both ids and a number of images are given.
         """
         if ask.id and ask.bottom is not None:
             raise SpecError("--bottom", "counts the least robust images, and --id names images", "leave one of them out")
@@ -66,11 +66,11 @@ class SampleSection(Section[Spectrum]):
             yield from (replace(table, heading=f"{entry.name}: {table.heading}") if len(entries) > 1 else table for table in tables)
 
     def narrowed(self, runs: Sequence[Run], ask: Ask) -> Ask:
-        """The image named, or the least robust one of the first run, which all runs show."""
+        """Narrow to the named image, or to the first run's least robust image, for all runs."""
         return replace(ask, bottom=None, id=ask.id[:1] or (spectrum(runs[0], 1).samples[0].id,))
 
     def figure(self, entries: Sequence[Entry[Spectrum]], ask: Ask) -> Sketch:
-        """The chance that the class of an image stays against the size of the perturbation, from proven to average; run by run."""
+        """The probability that the class of an image stays, against the size of the perturbation, from proven to average; run by run."""
         shown = [(entry.name, portrait_of(entry.run, entry.record.samples[0], ask.data)) for entry in entries]
         return Sketch(
             title=shown[0][1].title if len(shown) == 1 else f"Image {shortened(printable(entries[0].record.samples[0].id), 40)}",
@@ -166,14 +166,14 @@ def value_text(row: Row, line: Line) -> str:
 
 
 def short_text(row: Row | None, line: Line) -> str:
-    """The same in eight letters: three digits, or as many as a probability near 1 needs; the end of a range as a bound."""
+    """A value in eight characters: three digits, or as many as a probability near 1 needs; the end of a range as a bound."""
     if row is None or not math.isfinite(row.value):
         return numbers.NONE
     if row.quantity == CERTIFIED.name and row.value <= 0.0 and not row.censored:
         return _NOTHING
     mark, value = _bound(row, line)
     text = numbers.compact(value, {"<=": 1, ">=": -1}.get(mark, 0))
-    implied = {Band.FOUND: "<=", Band.CERTIFIED: ">="}.get(line.band)  # by the head of the band
+    implied = {Band.FOUND: "<=", Band.CERTIFIED: ">="}.get(line.band)  # by the heading of the band
     return text if mark == implied else mark + text if mark in ("", "~") else f"{mark} {text}"
 
 
@@ -221,9 +221,9 @@ class Portrait:
     Attributes:
         title: of the picture.
         marks: l2 radii of the network, and the result that states each: certified, exact, attacked, or of a flip in a random direction.
-        points: probabilities that noise leaves the class, behind the usual l2 norm of that noise.
-        tolerated: l2 norm of noise of level 1, a probability, and the noise level that leaves the class with it.
-        votes: other classifiers.
+        points: the usual l2 norm of a noise, and the row with the probability that it leaves the class unchanged.
+        tolerated: l2 norm of noise of level 1, a probability, and the row with the noise level that leaves the class with that probability.
+        votes: majority votes, which are other classifiers.
         words: further sentences of the caption.
         images: captions with pixels.
     """
@@ -238,7 +238,7 @@ class Portrait:
 
     @property
     def sizes(self) -> list[float]:
-        """Everything that has a place on the scale."""
+        """All sizes that are drawn on the scale."""
         votes = [size for vote in self.votes for size in (vote.certified, vote.flip) if size]
         ends = [each * end for each, _, row in self.tolerated for end in (row.value, *_ends(row)) if 0.0 < end < math.inf]
         sizes = (*(size for size, _ in self.marks.values()), *votes, *ends, *(size for size, _ in self.points))
@@ -246,7 +246,7 @@ class Portrait:
 
 
 def portrait_of(run: Run, sample: SampleSpectrum, source: ImageSource | None = None) -> Portrait:
-    """The picture of an image, with its pixels where the data set of the run is in its place.
+    """The picture of an image, with its pixels if the data set of the run can be opened.
 
     Raises:
         NothingLeftError: none of its results has a size.
@@ -332,7 +332,7 @@ def _size(setting: Setting, noise: str, level: float) -> float | None:
 
 
 def _votes(rows: Sequence[Row]) -> Iterator[Vote]:
-    """Certificates of a vote in l2, and flips of it."""
+    """The votes with certificates or flips in l2, by noise level."""
     by_level: dict[NoiseLevel, list[Row]] = {}
     for row in rows:
         if band_of(row) is Band.SMOOTHED and norm_of(row) == 2.0:
@@ -345,7 +345,7 @@ def _votes(rows: Sequence[Row]) -> Iterator[Vote]:
 
 
 def _words(rows: Sequence[Row], setting: Setting) -> Iterator[str]:
-    """What has no place in the picture."""
+    """Sentences on what the picture cannot show."""
     linf = [row for row in rows if norm_of(row) == math.inf and row.at.level is None and not row.censored and row.value > 0]
     texts = [
         f"{ResultName.parse(row.estimator).estimator} {_SIGNS[band]}{numbers.compact(row.value, _AWAY.get(band, 0))}"
@@ -366,7 +366,7 @@ def _words(rows: Sequence[Row], setting: Setting) -> Iterator[str]:
 
 
 def _with_images(portrait: Portrait, sample_id: str, run: Run, images_from: ImageSource | None) -> Portrait:
-    """The same with the clean image and noisy ones, if the data set can be opened."""
+    """The portrait with the clean and noisy images, if the data set can be opened."""
     from robaudit.report.gallery import RunImages
 
     levels = [row.at for _, row in portrait.points if row.noise == portrait.points[0][1].noise]
@@ -472,7 +472,7 @@ def _mark(shape: str, ink: str, *, hollow: bool = False) -> dict[str, Any]:
 
 
 def _worst_case(ax: Axes, portrait: Portrait) -> None:
-    """1 up to what is proven, 0 from the flip on, and between them what is not known."""
+    """Draw the worst case: 1 up to the proven radius, 0 from the flip on, and grey between them."""
     low, high = ax.get_xlim()
     sizes = {kind: size for kind, (size, _) in portrait.marks.items()}
     proven = max((sizes[kind] for kind in ("certified", "exact") if kind in sizes), default=low)
@@ -507,7 +507,7 @@ def _average(ax: Axes, portrait: Portrait) -> None:
 
 
 def _lanes(ax: Axes, portrait: Portrait, look: PictureSize) -> None:
-    """The scale of the chance, and below it a lane for each vote, with its name on the left."""
+    """Draw the scale of the probability, and below it a lane for each vote, with its name on the left."""
     low, high = ax.get_xlim()
     ticks = {0.0: "0", 0.5: "0.5", 1.0: "1"}
     for i, vote in enumerate(portrait.votes):

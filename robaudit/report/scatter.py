@@ -39,9 +39,9 @@ class PairedResults:
     """Two results on the images that have both.
 
     Attributes:
-        keys, quantities: what they are: the one across, and the one upwards.
-        rows: of the images, for each.
-        rank: Spearman's correlation of the values; None where one of them is the same for all images.
+        keys, quantities: of the result on the x axis, and of the result on the y axis.
+        rows: the rows of each image in both results.
+        rank: Spearman's correlation of the values; None where a result is the same for all images.
     """
 
     keys: tuple[GroupKey, GroupKey]
@@ -56,20 +56,20 @@ class PairedResults:
 
 
 class ScatterSection(Section[PairedResults]):
-    """Two results of a run against each other, on the same images; a panel for each noise level and run. It has a figure alone."""
+    """Two results of a run against each other, on the same images; a panel for each noise level and run. Figure only."""
 
     title = "Two results"
     on_page = False
 
     def tables(self, entries: Sequence[Entry[PairedResults]], ask: Ask) -> Iterable[Table]:
-        """None."""
+        """No tables."""
         return ()
 
     def records(self, run: Run, ask: Ask) -> Sequence[PairedResults]:
         """The pairs of two estimators; a result that belongs to no noise level is paired with each level of the other.
 
         Raises:
-            SpecError: not two estimators are named.
+            SpecError: the number of named estimators is not two.
             NothingLeftError: no image has both results.
         """
         if len(ask.estimators) != 2:
@@ -129,7 +129,7 @@ def _caption(shown: Sequence[PairedResults], left: int) -> Iterator[str]:
 
 
 def _marked(pair: PairedResults) -> Iterator[tuple[str, NDArray[np.bool_]]]:
-    """The kinds of marks that some images need, and those images."""
+    """The marks that are in use, and a mask of their images."""
     censored = np.array([x.censored or y.censored for x, y in pair.rows])
     wrong = np.array([x.correct is False for x, _ in pair.rows])
     for name, marked in zip(_MARKS, (~censored & ~wrong, censored & ~wrong, wrong), strict=True):
@@ -157,7 +157,7 @@ def _panel(ax: Axes, pair: PairedResults, look: PictureSize) -> None:
 
 
 def _scale(ax: Axes, axis: str, quantity: Quantity, least: float, most: float) -> None:
-    """From the end of the quantity's range, where that is near."""
+    """Set the limits of an axis: to the end of the quantity's range, where there is one."""
     room = 0.05 * ((most - least) or 1.0)
     low = quantity.low if math.isfinite(quantity.low) else least - room
     high = quantity.high if quantity.is_share else most + room

@@ -123,7 +123,7 @@ def _radii(run: Run, ask: Ask) -> list[Radii]:
     """The radii of a run, or of its correct images.
 
     Raises:
-        SpecError: radii of misclassified images are asked for; they are 0.
+        SpecError: radii of misclassified images are requested; they are 0.
         NothingLeftError: every image is misclassified.
     """
     results = radii_of(run, ask.estimators, ask.levels)
@@ -138,7 +138,7 @@ def _radii(run: Run, ask: Ask) -> list[Radii]:
 
 
 def _compared(entries: Sequence[Entry[Scores]], ask: Ask) -> tuple[list[tuple[str, str, ScoreChanges]], list[Entry[Scores]]]:
-    """The results that the first run and each other have, compared, behind the names of both; and the records of the other runs."""
+    """Comparisons of the results that a further run shares with the first, after the names of both; and the entries of other runs."""
     (base, first), *others = by_name(entries).items()
     compared = []
     for name, of_run in others:
@@ -270,7 +270,7 @@ def _caption(shown: Sequence[tuple[str, Scores]], left: Sequence[str]) -> Iterat
 
 
 def _marked(radii: Radii) -> Iterator[tuple[str, NDArray[np.bool_]]]:
-    """The kinds of marks that some images need, and those images."""
+    """The marks that are in use, and a mask of their images."""
     known = ~np.isnan(radii.g)
     for name, marked in zip(_MARKS, (radii.correct & ~radii.censored, radii.censored, ~radii.correct), strict=True):
         if (marked & known).any():

@@ -1,4 +1,4 @@
-"""The sections of a run: each finds records, and gives them as tables, a figure, lines of CSV and JSON; several runs are side by side."""
+"""The sections of a run: records and their tables, figure, lines of CSV and JSON; several runs stand side by side."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class SectionName(StrEnum):
-    """The sections, in the order in which they are offered."""
+    """The sections, in the order they are offered."""
 
     SUMMARY = "summary"
     LEVELS = "levels"
@@ -42,22 +42,22 @@ class SectionName(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """What is asked of a section; each knows some of it (:attr:`Section.uses`).
+    """Options of a section; each section uses some of them (:attr:`Section.uses`).
 
     Attributes:
         estimators, levels: only these results; empty: all.
         threshold: a value beyond it is not robust; None: the usual one of the quantity.
-        by: the class that an image counts towards, ``label`` or ``predicted``, or a column of the data set; None: its label, where there
+        by: what groups the images, ``label``, ``predicted`` or a column of the data set; None: its label, where there
             are labels.
-        data: the data set that has that column, or the images; None: the run's own.
-        only: images that are classified correctly, or wrongly, without noise.
-        bottom, top: so many of the least and of the most robust images.
+        data: the data set with that column, or with the images; None: the run's own.
+        only: images classified correctly, or wrongly, without noise.
+        bottom, top: how many of the least and of the most robust images.
         per_class: a list for each predicted class.
         id: these images.
         radius: certified accuracy at these radii; None: at round ones.
         every_radius: at every radius at which it falls.
         confidence: of intervals over images.
-        baseline: name of the network or run whose errors others are divided by.
+        baseline: the network or run whose errors divide the others.
         label: names of the runs, in their order; for every section.
     """
 
@@ -83,7 +83,7 @@ _FLAGS = {"estimators": "--estimator", "levels": "--noise, --level, --sigma", "e
 
 @dataclass(frozen=True, slots=True)
 class Entry(Generic[T]):
-    """A record of a run, and the name that tells the run from the others that are shown."""
+    """A record with its run, and the name that the run is shown by."""
 
     name: str
     run: Run
@@ -93,7 +93,7 @@ class Entry(Generic[T]):
 class Section(ABC, Generic[T]):
     """One view of runs.
 
-    Subclasses set ``title``; ``words``, a line or two on how to read it; ``uses``, the parts of :class:`Ask` that they know; and
+    Subclasses set ``title``; ``words``, a line or two on how to read it; ``uses``, the parts of :class:`Ask` that they use; and
     ``main_only`` where a page shows them for the main result alone, unless asked for others.
     """
 
@@ -109,10 +109,10 @@ class Section(ABC, Generic[T]):
 
     @abstractmethod
     def records(self, run: Run, ask: Ask) -> Sequence[T]:
-        """What there is to show.
+        """The records to show.
 
         Raises:
-            RobauditError: the run has nothing of what is asked for.
+            RobauditError: the run has none of the requested results.
         """
 
     @abstractmethod
@@ -120,7 +120,7 @@ class Section(ABC, Generic[T]):
         """The records of one run, or of several side by side."""
 
     def page_tables(self, entries: Sequence[Entry[T]], ask: Ask) -> Iterable[Table]:
-        """The same for a page."""
+        """The tables for a page."""
         return self.tables(entries, ask)
 
     def shown(self, entries: Sequence[Entry[T]], ask: Ask, *, page: bool = False) -> list[Table]:
@@ -133,7 +133,7 @@ class Section(ABC, Generic[T]):
         return [*tables, Table(notes=(line,))] if line else tables
 
     def narrowed(self, runs: Sequence[Run], ask: Ask) -> Ask:
-        """What of these runs a figure shows, among what is asked for.
+        """The request, narrowed to what a figure of these runs shows.
 
         Raises:
             RobauditError: the runs have nothing in common to draw.
@@ -156,7 +156,7 @@ class Section(ABC, Generic[T]):
         yield self.document(entry, ask)
 
     def columns(self) -> Sequence[str]:
-        """The head of a CSV file without lines."""
+        """The columns of a CSV file without lines."""
         return ()
 
     def documents(self, entries: Sequence[Entry[T]], ask: Ask) -> list[dict[str, Any]]:
@@ -182,7 +182,7 @@ def run_names(runs: Sequence[Run], labels: Sequence[str] = ()) -> list[str]:
 
     Args:
         runs: in order.
-        labels: of the first of them.
+        labels: names of the first runs.
 
     Raises:
         SpecError: there are more labels than runs.
@@ -206,7 +206,7 @@ def by_name(entries: Iterable[Entry[T]]) -> dict[str, list[Entry[T]]]:
 
 
 def section_of(name: str) -> Section[Any]:
-    """The section of a name, from the module of that name; rows have none: they are written as they are."""
+    """The section of a name, from the module of that name; rows have no section."""
     section: Section[Any] = getattr(import_module(f"robaudit.report.{name}"), f"{name.title()}Section")()
     return section
 
@@ -217,15 +217,15 @@ def offered(run: Run) -> list[SectionName]:
 
 
 def used(name: SectionName) -> frozenset[str]:
-    """The parts of :class:`Ask` that a section knows."""
+    """The parts of :class:`Ask` that a section uses."""
     return Section.uses if name is SectionName.ROWS else section_of(name).uses | {"label"}
 
 
 def refuse_unused(name: SectionName, ask: Ask) -> None:
-    """Refuse what the section has no use for.
+    """Refuse options that the section does not use.
 
     Raises:
-        SpecError: some of it is asked for.
+        SpecError: an unused option is set.
     """
     nothing = Ask()
     asked = [field.name for field in fields(Ask) if getattr(ask, field.name) != getattr(nothing, field.name)]
@@ -237,7 +237,7 @@ def refuse_unused(name: SectionName, ask: Ask) -> None:
 
 
 def section_csv(name: SectionName, entries: Sequence[Entry[Any]], ask: Ask) -> str:
-    """The lines of the records, behind the names of their runs."""
+    """The records as lines of CSV, each with the name of its run."""
     from robaudit.store.serialise import table_csv
 
     lines = [dict(_flat(line)) for line in section_of(name).sheet(entries, ask)]

@@ -62,7 +62,7 @@ class SummarySection(Section[tuple[GroupSummary, ...]]):
             yield from overall_tables(entry.record, seconds, entry.run.quantities)
 
     def page_tables(self, entries: Sequence[Entry[tuple[GroupSummary, ...]]], ask: Ask) -> Iterator[Table]:
-        """The same without losses where there are some by q: they have a section of their own."""
+        """The tables without losses where there are losses by q, which have their own section."""
         kept = [replace(entry, record=_beside_losses(entry.record)) for entry in entries]
         if any(entry.record for entry in kept):
             yield from self.tables(kept, ask)
@@ -96,7 +96,7 @@ class SummarySection(Section[tuple[GroupSummary, ...]]):
 
 
 def _beside_losses(groups: Sequence[GroupSummary]) -> tuple[GroupSummary, ...]:
-    """The results without the losses at levels that have some by q."""
+    """The results without the losses at levels that have losses by q."""
     of_q = {group.key.at for group in groups if group.key.quantity == LOSS.name and ResultName.parse(group.key.estimator).part is not None}
     return tuple(group for group in groups if group.key.quantity != LOSS.name or group.key.at not in of_q)
 
@@ -107,7 +107,7 @@ def head_table(run: Run) -> Table:
 
 
 def foot_table(run: Run) -> Table:
-    """Where the rest is, in a terminal."""
+    """The lines below a run's tables in a terminal: its files and sections."""
     files = f"Files: {run.path}/samples.csv, samples.json, summary.json, run.json"
     return Table(lines=(files, f"robaudit show {run.path} SECTION has: {', '.join(offered(run))}"))
 
@@ -230,7 +230,7 @@ def mean_cell(mean: Mean, quantity: Quantity, *, exact: bool = True, alone: bool
         mean: the mean.
         quantity: what it is of.
         exact: every image has an interval of its own.
-        alone: of one image, which says nothing about others: with its own interval.
+        alone: the mean is of a single image: with the image's own interval.
     """
     ends = quantity.low, quantity.high
     if alone:
@@ -247,7 +247,7 @@ def group_mean(group: GroupSummary | None, quantity: Quantity) -> Cell:
 
 
 def bar_of(estimate: Any, quantity: Quantity) -> Bar | None:
-    """A bar for something with value, lower and upper on the scale of the quantity; None where the scale has no end."""
+    """A bar for an estimate (value, lower, upper) on the scale of the quantity; None where the scale has no end."""
     width = quantity.high - quantity.low
     if not 0 < width < float("inf"):
         return None
@@ -296,7 +296,7 @@ def heading(key: GroupKey, unit: str) -> str:
 
 
 def about(key: GroupKey, unit: str, higher_is_better: bool) -> str:
-    """The same and the direction: the line below the heading of a table of one result."""
+    """The quantity, its meaning and its direction: the line below the heading of a table of one result."""
     return f"{heading(key, unit)}; {'higher is better' if higher_is_better else 'lower is better'}"
 
 
@@ -339,7 +339,7 @@ def caveats(groups: Sequence[GroupSummary], interval: str = "the interval") -> I
 
 
 def censoring(groups: Sequence[GroupSummary]) -> Iterator[str]:
-    """How many values of which results are only known to be larger, or were not found, one line each."""
+    """A line for each result with values that are only known to be larger, or were not found."""
     for group in groups:
         if group.censored and group.cap is not None:
             where = "" if group.key.at.noise is None else f" at {group.key.at}"

@@ -23,7 +23,7 @@ CERTAINTIES: Mapping[Certainty, str] = {
     Certainty.UNDECIDED: "undecided: the 95 % interval contains the threshold; the value is not beyond it, or only a bound is.",
     Certainty.NO_INTERVAL: "~ no interval: an approximation of unknown error.",
 }
-"""What the certainty of a sample means that a list of flagged samples shows."""
+"""The meaning of the certainties in a list of flagged samples."""
 
 
 def certainties(flagged: Flagged) -> str:
@@ -41,7 +41,7 @@ def certainties(flagged: Flagged) -> str:
 
 
 def bracketed_certainties(flagged: Flagged) -> str:
-    """The same in brackets behind a number; empty where there is nothing to say."""
+    """The certainties in brackets, to follow a number; empty where there are none."""
     certain = certainties(flagged)
     return f" ({certain})" if certain else ""
 

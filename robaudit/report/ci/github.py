@@ -111,7 +111,7 @@ def _classes(decision: Decision) -> list[str]:
 
 
 def _command(level: str, title: str, message: str) -> str:
-    """``::error title=...::message``, escaped as the runner takes it apart."""
+    """``::error title=...::message``, escaped as the runner parses it."""
     name = _data(clipped(printable(title), _LONGEST_NAME)).replace(":", "%3A").replace(",", "%2C")
     return f"::{level} title={name}::{_data(clipped(printable(message), 2000))}"
 

@@ -113,8 +113,8 @@ def show(content: Content, source: ImageSource | None = None, *, images: bool = 
 
     Args:
         content: of the page.
-        source: where images are read; None: where the runs' specs say.
-        images: whether any are wanted.
+        source: where to read images; None: where the runs' specs say.
+        images: whether to show images.
     """
     galleries, examples, problems, reduced = list[Gallery](), tuple[Example, ...](), list[str](), False
     several = len(content.views) > 1

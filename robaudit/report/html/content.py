@@ -31,7 +31,7 @@ class RunView:
     Attributes:
         name: tells it from the others.
         run: the run.
-        ask: what of it is asked for, as far as it has that.
+        ask: the request, without what the run lacks.
         groups: the summaries of these results, in the run's order.
         shown: the estimators whose classes and samples are shown: those asked for, else the first that gives probabilities with
             intervals, else the first.
@@ -56,7 +56,7 @@ class RunView:
 
 @dataclass(frozen=True, slots=True)
 class PageSection:
-    """A section of a report: its records, what it was asked for, and its tables, at least one."""
+    """A section of a report: its entries, the request, and its tables, at least one."""
 
     name: SectionName
     section: Section[Any]
@@ -67,7 +67,7 @@ class PageSection:
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """The runs of a report, its sections, and a line for all that a run lacks."""
+    """The runs of a report, its sections, and a line for each thing that a run lacks."""
 
     views: tuple[RunView, ...]
     parts: tuple[PageSection, ...]
@@ -89,7 +89,7 @@ class Content:
 
 
 def gather(runs: Sequence[Run], ask: Ask | None = None, *, most: int = 60, decisions: Sequence[Decision] | None = None) -> Content:
-    """Everything that is said about some runs: each run's results for the named estimators and noise levels.
+    """The content of a report on some runs: each run's results for the requested estimators and noise levels.
 
     Args:
         runs: at least one.
@@ -100,10 +100,10 @@ def gather(runs: Sequence[Run], ask: Ask | None = None, *, most: int = 60, decis
     Raises:
         RunError: no run has one of the estimators or noise levels.
         NothingLeftError: a run has no results.
-        RobauditError: a threshold that the quantity cannot have.
+        RobauditError: the quantity cannot have this threshold.
     """
     asked = Ask() if ask is None else ask
-    available = [_had(run, asked) for run in runs]
+    available = [_available(run, asked) for run in runs]
     for wanted, error in available[0][1].items():
         if all(wanted in missing for _, missing in available):
             raise error
@@ -145,7 +145,7 @@ def _principal(groups: Sequence[GroupSummary]) -> str:
 
 
 def _part(name: SectionName, views: Sequence[RunView], ask: Ask, most: int) -> PageSection | None:
-    """A section of the runs that it applies to; None where it has nothing to show of any."""
+    """A section of the runs that it applies to; None where it has nothing to show."""
     section = section_of(name)
     if not section.on_page:
         return None
@@ -156,7 +156,7 @@ def _part(name: SectionName, views: Sequence[RunView], ask: Ask, most: int) -> P
         if name is SectionName.FLAGGED or section.applies(view.run):
             try:
                 added = section.find([view.run], run_ask)
-            except (RunError, NothingLeftError):  # none among the results asked for
+            except (RunError, NothingLeftError):  # none among the requested results
                 continue
             entries += [replace(entry, record=_listed(entry.record, most)) for entry in added] if name is SectionName.FLAGGED else added
     tables = tuple(section.shown(entries, ask, page=True)) if entries else ()
@@ -167,19 +167,19 @@ def _listed(flagged: Flagged, most: int) -> Flagged:
     return replace(flagged, samples=flagged.samples[: min(most, max(flagged.beyond, _FEW))])
 
 
-def _had(run: Run, ask: Ask) -> tuple[Ask | None, dict[object, RunError]]:
-    """What is asked for without what the run lacks, None where nothing is left; and what it lacks, with an error for each."""
+def _available(run: Run, ask: Ask) -> tuple[Ask | None, dict[object, RunError]]:
+    """The request without what the run lacks, None where nothing is left; and an error for each thing that it lacks."""
     keys, missing = list(run.groups()), dict[object, RunError]()
 
-    def there(wanted: object, estimators: Sequence[str], levels: LevelChoice) -> bool:
+    def has(wanted: object, estimators: Sequence[str], levels: LevelChoice) -> bool:
         try:
             return bool(run.chosen(keys, estimators, levels))
         except RunError as error:
             missing[wanted] = error
             return False
 
-    estimators = [name for name in ask.estimators if there(name, [name], EVERY_LEVEL)]
-    levels = LevelChoice.joined(part for part in ask.levels.parts if there(part, (), part))
+    estimators = [name for name in ask.estimators if has(name, [name], EVERY_LEVEL)]
+    levels = LevelChoice.joined(part for part in ask.levels.parts if has(part, (), part))
     if (ask.estimators and not estimators) or (ask.levels and not levels):
         return None, missing
     try:

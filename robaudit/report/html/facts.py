@@ -46,7 +46,7 @@ def _noises(view: RunView) -> Iterator[str]:
 
 
 def data_line(views: Sequence[RunView]) -> str:
-    """What to know before comparing runs; empty for one."""
+    """What to know before comparing runs; empty for a single run."""
     if len(views) < 2:
         return ""
     if len({view.run.info["data"].get("sha256") for view in views}) > 1:

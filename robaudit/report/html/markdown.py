@@ -61,7 +61,7 @@ def _blocks(content: Content, title: str | None, samples: int) -> Iterator[str]:
 
 
 def _tables(part: PageSection, samples: int) -> Sequence[Table]:
-    """The tables of a section; of the flagged samples only so many, and none that are not flagged."""
+    """The tables of a section; of the flagged samples at most ``samples``, and none that are not flagged."""
     if part.name is not SectionName.FLAGGED:
         return part.tables
     listed = [

@@ -39,7 +39,7 @@ def page(
         content: of the runs.
         title: the heading; by default, made from the names of the runs.
         images: whether samples are shown as images.
-        source: where these are read; None: where the specs of the runs say.
+        source: where to read the images; None: where the specs of the runs say.
 
     Returns:
         The HTML, and why images are missing, one line per reason.
@@ -107,7 +107,7 @@ def _shown(value: object) -> object:
 
 
 _INTERVAL = re.compile(r"\[\S* \S*\]")
-"""Lines do not break inside one."""
+"""An interval, inside which lines do not break."""
 
 
 def _safe(text: str) -> Any:

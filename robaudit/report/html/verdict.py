@@ -29,7 +29,7 @@ NO_THRESHOLD = "the quantity has no usual threshold; --threshold gives one"
 def sentence(content: Content, view: RunView) -> str:
     """The verdict: how robust the model is at the lowest and at the highest noise level, and how many images are flagged.
 
-    Of several noises, each at its strongest level, it is about the least and the most harmful one.
+    With several noises, each at its strongest level, it is about the least and the most harmful noise.
     """
     groups = _headline(view)
     least, most = groups[0], groups[-1]
@@ -148,7 +148,7 @@ def _is_share(group: GroupSummary) -> bool:
 
 
 def _mean(view: RunView, group: GroupSummary) -> str:
-    """The mean of a group with its interval, as a sentence has it."""
+    """The mean of a group with its interval, for a sentence."""
     mean, mark = group.mean, numbers.NO_INTERVAL if group.with_interval < group.images else ""
     if group.unit == "probability":
         lower, upper = (mean.measured_lower, mean.measured_upper) if group.images == 1 else (mean.lower, mean.upper)

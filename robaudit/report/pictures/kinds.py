@@ -21,7 +21,7 @@ _INLINE = PictureSize(width=6.6, size=10.0, title=True, caption=False)
 
 
 def entries_of(kind: str, runs: Sequence[Run], ask: Ask) -> list[Entry[Any]]:
-    """What a figure of these runs draws.
+    """The entries that a figure of these runs draws.
 
     Raises:
         RobauditError: there is no such kind, or a run has nothing that it could show.
@@ -35,8 +35,8 @@ def sketch_of(kind: str, entries: Sequence[Entry[Any]], ask: Ask) -> Sketch:
 
     Args:
         kind: one of :data:`KINDS`.
-        found: at least one record of each run, from :func:`entries_of` or from the section of the same name.
-        ask: what was asked for.
+        entries: at least one of each run, from :func:`entries_of` or from the section of the same name.
+        ask: the request.
     """
     return _section(kind).figure(entries, ask)
 
@@ -48,10 +48,10 @@ def _section(kind: str) -> Section[Any]:
 
 
 def picture(sketch: Sketch, format_: str, look: PictureSize, *, dpi: int = 300) -> bytes:
-    """A figure as the bytes of a file: the same ones for the same records.
+    """A figure as the bytes of a file: the same for the same entries.
 
     Args:
-        made: from :func:`sketch_of`.
+        sketch: from :func:`sketch_of`.
         format_: png, svg or pdf.
         look: from :func:`look_of`.
         dpi: of a png.
@@ -79,7 +79,7 @@ def inline(kind: str, entries: Sequence[Entry[Any]], ask: Ask) -> tuple[str, str
     """A figure as an ``<svg>`` element without its caption, and the caption, without its lead: text for the page to escape and wrap.
 
     Args:
-        kind, found, ask: as for :func:`sketch_of`.
+        kind, entries, ask: as for :func:`sketch_of`.
 
     Raises:
         RobauditError: matplotlib is not installed, or images cannot be read.

@@ -37,7 +37,7 @@ def sketch(noises: Sequence[NoiseProcess], dataset: Dataset, images: int, seed: 
     Args:
         noises: of a spec, at least one.
         dataset: its images.
-        images: how many.
+        images: the number of images.
         seed: of the run.
 
     Raises:
