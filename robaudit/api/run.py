@@ -153,7 +153,7 @@ class Run(stored.Run):
                 ``confidence``, ``baseline``.
 
         Raises:
-            RobauditError: there is no such section, it does not know an option, or a run has none of these results.
+            RobauditError: the section is unknown, it does not use an option, or a run has none of these results.
         """
         arguments.choose("name", name, [section.value for section in SectionName if section is not SectionName.ROWS])
         ask = _ask(estimator, noise, level, sigma, label=label, **options)
@@ -186,7 +186,7 @@ class Run(stored.Run):
             estimator, noise, level, sigma: only these results.
 
         Raises:
-            RobauditError: there are no such results, or ``threshold`` or ``by`` is not valid.
+            RobauditError: no result matches, or ``threshold`` or ``by`` is not valid.
         """
         return self.section("classes", by=by, threshold=threshold, estimator=estimator, noise=noise, level=level, sigma=sigma)
 
@@ -215,7 +215,7 @@ class Run(stored.Run):
             estimator, noise, level, sigma: only these results.
 
         Raises:
-            RobauditError: there are no such results, or an argument is out of range.
+            RobauditError: no result matches, or an argument is out of range.
         """
         ask = _ask(estimator, noise, level, sigma, threshold=threshold, bottom=bottom, top=top, per_class=per_class, only=only)
         listed = FlaggedSection().listed(self, ask)
@@ -344,7 +344,7 @@ class Run(stored.Run):
             title, caption: whether they are written above and below.
 
         Raises:
-            RobauditError: matplotlib is not installed, there is no such picture, a run has nothing that it could show, or the file
+            RobauditError: matplotlib is not installed, the picture is unknown, a run has nothing that it could show, or the file
                 cannot be written.
         """
         from robaudit.report.pictures import can_draw

@@ -36,10 +36,10 @@ class _Harmless(RenderHook):
 
     def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
         """Wrap what is about to be printed."""
-        return [_Shown(renderable) for renderable in renderables]
+        return [_HarmlessText(renderable) for renderable in renderables]
 
 
-class _Shown:
+class _HarmlessText:
     def __init__(self, inner: ConsoleRenderable) -> None:
         self._inner = inner
 

@@ -335,7 +335,7 @@ def estimate(
             point=point,
             confidence=confidence,
             strict=strict,
-            counts="inconclusive" if inconclusive is None else inconclusive.value,
+            counts_as="inconclusive" if inconclusive is None else inconclusive.value,
             fresh=fresh,
             quiet=quiet,
         )
@@ -361,7 +361,7 @@ def _until_decided(
     written: Sequence[str],
     *,
     strict: bool,
-    counts: Verdict,
+    counts_as: Verdict,
     quiet: bool,
     **how: Any,
 ) -> int:
@@ -380,12 +380,12 @@ def _until_decided(
 
     gates = with_strict(parsed(written, "--gate") or parsed(spec.gates, "gates"), strict)
     outcome = sample_until_decided(spec, gates, out, audit, on_analysis=None if quiet else _say_analysis, **how)
-    files.write(outcome.run, spec, outcome.decisions, counts, quiet=quiet)
+    files.write(outcome.run, spec, outcome.decisions, counts_as, quiet=quiet)
     if not quiet:
         _say_draws(outcome)
         with reader_may_leave():
             print_run(outcome.run)
-    return report_gates(outcome.decisions, counts, GateFormat.TEXT, None, Subject.of(outcome.run.info, "estimate"))
+    return report_gates(outcome.decisions, counts_as, GateFormat.TEXT, None, Subject.of(outcome.run.info, "estimate"))
 
 
 def _say_analysis(draws: int, most: int, decisions: Sequence[Decision]) -> None:

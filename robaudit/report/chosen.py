@@ -31,7 +31,7 @@ def one_result(runs: Sequence[Run], ask: Ask) -> Ask:
     Of the noise levels, the strongest of the first noise: levels of different noises cannot be compared.
 
     Raises:
-        RunError: a run has no such estimator or noise level.
+        RunError: a run lacks the estimator or noise level.
         NothingLeftError: the runs have no result in common.
     """
     ranks = [{columns.key: _rank(columns) for columns in run.groups(ask.estimators, ask.levels).values()} for run in runs]

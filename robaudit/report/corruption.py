@@ -37,7 +37,7 @@ class CorruptionSection(Section[CorruptionReport]):
         return run.info["clean_accuracy"] is not None and LevelName.SEVERITY in levels
 
     def records(self, run: Run, ask: Ask) -> list[CorruptionReport]:
-        """A report for each estimator asked for, else for the first that counts votes."""
+        """A report for each requested estimator, else for the first that counts votes."""
         return [corruption_report(run, estimator, _baseline(ask.baseline, estimator)) for estimator in ask.estimators or (None,)]
 
     def tables(self, entries: Sequence[Entry[CorruptionReport]], ask: Ask) -> Iterator[Table]:

@@ -34,7 +34,7 @@ class Easiest(NamedTuple):
     """The errors by the share of the easiest images that are kept: of one noise, and over corruptions where the run has severities."""
 
     errors: EasiestErrors
-    kept: KeptCurve | None
+    curve: KeptCurve | None
 
 
 class EasiestSection(Section[Easiest]):
@@ -51,13 +51,13 @@ class EasiestSection(Section[Easiest]):
     def records(self, run: Run, ask: Ask) -> list[Easiest]:
         """The errors of the first estimator that counts votes."""
         severe = any(entry["level_name"] == LevelName.SEVERITY for entry in run.info["noisy_accuracy"])
-        kept = None
+        curve = None
         if severe:
             try:
-                kept = kept_curve(run, ask.estimators, ask.levels)
+                curve = kept_curve(run, ask.estimators, ask.levels)
             except RunError:  # none among the requested results
-                kept = None
-        return [Easiest(easiest_errors(run, ask.estimators, ask.levels), kept)]
+                curve = None
+        return [Easiest(easiest_errors(run, ask.estimators, ask.levels), curve)]
 
     def tables(self, entries: Sequence[Entry[Easiest]], ask: Ask) -> Iterator[Table]:
         """The mean errors of the easiest 10, 25, 50, 75 and 100 % of the images."""
@@ -80,7 +80,7 @@ class EasiestSection(Section[Easiest]):
             lines=(count(first.images, "image"),),
             notes=tuple(notes),
         )
-        bands = [(entry.name, entry.record.kept) for entry in entries if entry.record.kept is not None]
+        bands = [(entry.name, entry.record.curve) for entry in entries if entry.record.curve is not None]
         if bands:
             rows = [cells((*([run] if several else []), *_kept(curve))) for run, curve in bands]
             yield Table(
@@ -92,19 +92,19 @@ class EasiestSection(Section[Easiest]):
 
     def figure(self, entries: Sequence[Entry[Easiest]], ask: Ask) -> Sketch:
         """A heat map by noise level for each run, and the error by the share of images kept."""
-        kept = [(entry.name, entry.record.kept) for entry in entries if entry.record.kept is not None]
+        curves = [(entry.name, entry.record.curve) for entry in entries if entry.record.curve is not None]
         return Sketch(
             title="Errors on the easiest images",
-            caption=" ".join(_caption(entries, [curve for _, curve in kept])),
-            height=lambda look: (rows_of(len(entries), look, _WIDE) + bool(kept)) * _HIGH + look.line,
-            draw=lambda body, look: _draw(body, look, entries, kept),
+            caption=" ".join(_caption(entries, [curve for _, curve in curves])),
+            height=lambda look: (rows_of(len(entries), look, _WIDE) + bool(curves)) * _HIGH + look.line,
+            draw=lambda body, look: _draw(body, look, entries, curves),
         )
 
     def document(self, entry: Entry[Easiest], ask: Ask) -> dict[str, Any]:
         """The errors by level and by the share of images kept."""
-        errors, kept = entry.record
+        errors, curve = entry.record
         by_share = {str(at): dict(zip(map(str, _SHARES), _means(errors, i), strict=True)) for i, at in enumerate(errors.levels)}
-        band = None if kept is None else [{"share": share, "lower": low, "upper": high} for share, (low, high) in kept.band]
+        band = None if curve is None else [{"share": share, "lower": low, "upper": high} for share, (low, high) in curve.band]
         return {"estimator": errors.estimator, "images": errors.images, "clean_error": errors.clean, "errors": by_share, "band": band}
 
     def lines(self, entry: Entry[Easiest], ask: Ask) -> Iterator[Mapping[str, Any]]:
@@ -116,8 +116,8 @@ class EasiestSection(Section[Easiest]):
 
 
 def _means(errors: EasiestErrors, level: int) -> list[float]:
-    kept = errors.kept()[:, level]
-    return [float(kept[max(1, round(share * errors.images)) - 1]) for share in _SHARES]
+    means = errors.kept()[:, level]
+    return [float(means[max(1, round(share * errors.images)) - 1]) for share in _SHARES]
 
 
 def _by_level(errors: EasiestErrors) -> Iterator[list[str]]:
@@ -139,21 +139,21 @@ _WIDE, _HIGH, _MOST_LINES = 2.2, 2.6, 400  # inches of a panel; lines of the map
 _CONTOURS, _CONTOUR = (0.01, 0.1, 0.5), "#3b2417"  # on colours that are the same on light and dark pages
 
 
-def _caption(entries: Sequence[Entry[Easiest]], kept: Sequence[KeptCurve]) -> Iterator[str]:
+def _caption(entries: Sequence[Entry[Easiest]], curves: Sequence[KeptCurve]) -> Iterator[str]:
     every = [entry.record.errors for entry in entries]
     yield (
         f"{numbers.span([errors.images for errors in every])} images sorted by the loss of the clean image; each line of the map keeps the "
         f"easiest, the top line all. Colour: share of their copies under {every[0].levels[0].noise} noise that are classified wrongly, "
         f"by the votes of {every[0].estimator}. Lines: 1 %, 10 % and 50 % of errors."
     )
-    if kept:
-        each = "; thin: each noise" if len(entries) == 1 and len(kept[0].labels) > 1 else ""
+    if curves:
+        each = "; thin: each noise" if len(entries) == 1 and len(curves[0].labels) > 1 else ""
         yield (
-            f"Below: mean corruption error (unnormalised), over {count(len(kept[0].labels), 'noise')}, each its mean over severities, by "
+            f"Below: mean corruption error (unnormalised), over {count(len(curves[0].labels), 'noise')}, each its mean over severities, by "
             f"the share of the easiest images kept; band: 95 % bootstrap interval, {LIKE_THESE}, each share alone{each}."
         )
     for entry in entries:
-        errors, curve = entry.record.errors, entry.record.kept
+        errors, curve = entry.record.errors, entry.record.curve
         name = f"{entry.name}: " if len(entries) > 1 else ""
         copies = "" if curve is None else f", and {curve.mean[-1]:.1%} of all copies"
         yield f"{name}{errors.clean:.1%} of the images are misclassified without noise{copies}."
@@ -163,9 +163,9 @@ def _caption(entries: Sequence[Entry[Easiest]], kept: Sequence[KeptCurve]) -> It
         yield f"{count(others, 'other result')} with votes not shown in the map (choose with --estimator and --noise)."
 
 
-def _draw(body: SubFigure, look: PictureSize, entries: Sequence[Entry[Easiest]], kept: Sequence[tuple[str, KeptCurve]]) -> None:
+def _draw(body: SubFigure, look: PictureSize, entries: Sequence[Entry[Easiest]], curves: Sequence[tuple[str, KeptCurve]]) -> None:
     rows = rows_of(len(entries), look, _WIDE)
-    parts = stacked(body, [rows, 1] if kept else [1])
+    parts = stacked(body, [rows, 1] if curves else [1])
     across = look.across(len(entries), _WIDE)
     grid = parts[0].subplots(rows, across, squeeze=False)
     for ax in grid.flat[len(entries) :]:
@@ -178,21 +178,23 @@ def _draw(body: SubFigure, look: PictureSize, entries: Sequence[Entry[Easiest]],
     bar.outline.set_visible(False)
     percent_scale(bar.ax.yaxis)
     bar.ax.grid(visible=False)
-    if kept:
-        _draw_kept(parts[1], look, kept)
+    if curves:
+        _draw_kept(parts[1], look, curves)
 
 
 def _map(ax: Axes, errors: EasiestErrors, look: PictureSize) -> QuadMesh:
-    kept, images, columns = errors.kept(), errors.images, len(errors.levels)
+    means, images, columns = errors.kept(), errors.images, len(errors.levels)
     chosen = np.unique(np.linspace(0, images - 1, min(images, _MOST_LINES)).round().astype(int))
     edges = np.concatenate([[0], (chosen[:-1] + chosen[1:]) / 2 + 1, [images]])
     ax.grid(visible=False)
     across = np.arange(columns + 1) - 0.5
-    drawn = ax.pcolormesh(across, edges, kept[chosen], cmap=heat_colours(), vmin=0.0, vmax=1.0, rasterized=True)
+    drawn = ax.pcolormesh(across, edges, means[chosen], cmap=heat_colours(), vmin=0.0, vmax=1.0, rasterized=True)
     steady = chosen >= images // 50  # over very few images the error is noise
-    lines = [level for level in _CONTOURS if kept[chosen][steady].min() < level < kept[chosen][steady].max()]
+    lines = [level for level in _CONTOURS if means[chosen][steady].min() < level < means[chosen][steady].max()]
     if columns > 1 and steady.sum() > 1 and lines:
-        ax.contour(np.arange(columns), chosen[steady] + 1.0, kept[chosen][steady], levels=lines, colors=_CONTOUR, linewidths=0.8, alpha=0.7)
+        ax.contour(
+            np.arange(columns), chosen[steady] + 1.0, means[chosen][steady], levels=lines, colors=_CONTOUR, linewidths=0.8, alpha=0.7
+        )
     texts = list(numbers.level_numbers(errors.levels).values())
     every = -(-columns * max(map(len, texts)) // 24)
     ax.set_xticks(range(0, columns, every), texts[::every])
@@ -201,15 +203,15 @@ def _map(ax: Axes, errors: EasiestErrors, look: PictureSize) -> QuadMesh:
     return drawn
 
 
-def _draw_kept(body: SubFigure, look: PictureSize, kept: Sequence[tuple[str, KeptCurve]]) -> None:
+def _draw_kept(body: SubFigure, look: PictureSize, curves: Sequence[tuple[str, KeptCurve]]) -> None:
     ax = body.subplots()
-    styles = {name: line_style(i) for i, (name, _) in enumerate(kept)}
-    for name, curve in kept:
+    styles = {name: line_style(i) for i, (name, _) in enumerate(curves)}
+    for name, curve in curves:
         style = styles[name]
         if curve.band:
             shares, lower, upper = zip(*((share, *ends) for share, ends in curve.band), strict=True)
             ax.fill_between(shares, lower, upper, color=style["color"], alpha=0.18, linewidth=0, zorder=1.5)
-        for line in curve.by_noise if len(kept) == 1 and len(curve.labels) > 1 else ():
+        for line in curve.by_noise if len(curves) == 1 and len(curve.labels) > 1 else ():
             ax.plot(curve.shares, line, color=FAINT, linewidth=0.7, alpha=0.6, zorder=2)
         ax.plot(curve.shares, curve.mean, zorder=3, **style)
     ax.set(xlim=(0, 1), ylim=(0, None), xlabel="share of the easiest images kept", ylabel="mean corruption error")

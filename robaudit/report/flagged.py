@@ -147,7 +147,7 @@ def flags_tables(
     limit: int | None = 50,
     where: str = "--format csv",
 ) -> list[Table]:
-    """How many are flagged, then the list, worst first, then the most robust ones if asked for.
+    """How many are flagged, then the list, worst first, then the most robust samples if requested.
 
     Args:
         flagged: from :func:`robaudit.stats.flags.flag`.

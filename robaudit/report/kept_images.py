@@ -110,8 +110,8 @@ class KeptImages:
 def _kept_ids(folder: Path) -> set[str]:
     """The ids of the images that are there; none where the file is damaged."""
     try:
-        kept = KeptImages(folder)
-        return {kept.sample_id(i) for i in range(len(kept))}
+        saved = KeptImages(folder)
+        return {saved.sample_id(i) for i in range(len(saved))}
     except DataError:
         return set()
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 ACROSS = 12
 """The most images that stand side by side."""
-_FEW = 6  # unless asked for more
+_FEW = 6  # by default
 _CELL, _LONGEST = 9, 27  # characters of a class, and of an id
 _NOTHING = "abstains"
 _MARGIN = "margin of the logits"
@@ -447,8 +447,8 @@ def _entries(portrait: Portrait) -> list[tuple[dict[str, Any], str]]:
     colours = _noise_colours(portrait)
     noises = dict.fromkeys(row.noise for _, row in portrait.points)
     entries += [(_mark("o", colours[noise]), f"average under {noise} noise") for noise in noises]
-    kept = {p: row for _, p, row in reversed(portrait.tolerated)}
-    entries += [(_mark("D", colours[row.noise], hollow=True), f"noise tolerated with p = {p:g}") for p, row in reversed(kept.items())]
+    by_p = {p: row for _, p, row in reversed(portrait.tolerated)}
+    entries += [(_mark("D", colours[row.noise], hollow=True), f"noise tolerated with p = {p:g}") for p, row in reversed(by_p.items())]
     return entries
 
 

@@ -94,7 +94,7 @@ class Section(ABC, Generic[T]):
     """One view of runs.
 
     Subclasses set ``title``; ``words``, a line or two on how to read it; ``uses``, the parts of :class:`Ask` that they use; and
-    ``main_only`` where a page shows them for the main result alone, unless asked for others.
+    ``main_only`` where a page shows them for the main result alone, unless others are requested.
     """
 
     title: ClassVar[str]

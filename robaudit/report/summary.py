@@ -63,9 +63,9 @@ class SummarySection(Section[tuple[GroupSummary, ...]]):
 
     def page_tables(self, entries: Sequence[Entry[tuple[GroupSummary, ...]]], ask: Ask) -> Iterator[Table]:
         """The tables without losses where there are losses by q, which have their own section."""
-        kept = [replace(entry, record=_beside_losses(entry.record)) for entry in entries]
-        if any(entry.record for entry in kept):
-            yield from self.tables(kept, ask)
+        reduced = [replace(entry, record=_beside_losses(entry.record)) for entry in entries]
+        if any(entry.record for entry in reduced):
+            yield from self.tables(reduced, ask)
 
     def figure(self, entries: Sequence[Entry[tuple[GroupSummary, ...]]], ask: Ask) -> Sketch:
         """The values of all images, sorted: a panel for each result, a line for each noise level or run."""
@@ -240,7 +240,7 @@ def mean_cell(mean: Mean, quantity: Quantity, *, exact: bool = True, alone: bool
 
 
 def group_mean(group: GroupSummary | None, quantity: Quantity) -> Cell:
-    """The mean of a result, as :func:`mean_cell`; a dash where a run has no such result."""
+    """The mean of a result, as :func:`mean_cell`; a dash where a run lacks it."""
     if group is None:
         return Cell(numbers.NONE)
     return mean_cell(group.mean, quantity, exact=group.with_interval == group.images, alone=group.images == 1)

@@ -82,7 +82,7 @@ class Table:
         lines: below the heading.
         conclusions: below the table.
         notes: how to read it, last.
-        folded: a page shows it only when asked.
+        folded: a page shows it only when unfolded.
     """
 
     heading: str = ""
@@ -95,11 +95,11 @@ class Table:
 
     def without_details(self) -> Table:
         """The table as terminals show it."""
-        kept = [i for i, column in enumerate(self.columns) if not column.detail]
+        shown = [i for i, column in enumerate(self.columns) if not column.detail]
         return replace(
             self,
-            columns=tuple(self.columns[i] for i in kept),
-            rows=tuple(tuple(row[i] for i in kept) for row in self.rows),
+            columns=tuple(self.columns[i] for i in shown),
+            rows=tuple(tuple(row[i] for i in shown) for row in self.rows),
         )
 
 
@@ -341,13 +341,13 @@ def within(text: str, room: int, note: str) -> str:
     """The text, or its first lines and a note, in at most ``room`` bytes of UTF-8; "" where nothing fits."""
     if len(text.encode()) <= room:
         return text
-    kept, size = list[str](), len(note.encode())
+    lines, size = list[str](), len(note.encode())
     for line in re.findall(r".*\n|.+", text):
         size += len(line.encode())
         if size > room:
             break
-        kept.append(line)
-    return "".join(kept) + note if kept else ""
+        lines.append(line)
+    return "".join(lines) + note if lines else ""
 
 
 # --- LaTeX

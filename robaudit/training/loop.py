@@ -112,27 +112,27 @@ def fit(
         KeyboardInterrupt: the listener asked to stop; the checkpoint holds all steps so far.
     """
     listener, total = listener or Listener(), len(images)
-    each = -(-total // recipe.batch_size)  # steps in an epoch
-    steps = recipe.epochs * each
+    epoch_steps = -(-total // recipe.batch_size)
+    steps = recipe.epochs * epoch_steps
     optimizer = _optimizer(network, recipe)
     done, losses = checkpoint.read(network, optimizer) if checkpoint is not None else (0, [])
     listener.begin(steps, done)
     network.train()
     order: tuple[Tensor, ...] = ()
     running = torch.zeros((), dtype=torch.float64, device=images.device)
-    if done % each:
+    if done % epoch_steps:
         running += losses.pop()
     with _own_randomness(images.device):
         for step in range(done, steps):
-            epoch, place = divmod(step, each)
+            epoch, place = divmod(step, epoch_steps)
             if not order or place == 0:
                 listener.doing(f"epoch {epoch + 1} of {recipe.epochs}" + (f", loss {losses[-1]:.4g}" if losses else ""))
-                order = _order(recipe.seed, epoch, total, each, images.device)
+                order = _order(recipe.seed, epoch, total, epoch_steps, images.device)
             _reseed(images.device, _seed(recipe.seed, "step", step))
             chosen = order[place]
             loss = _step(Batch(network, images[chosen], labels[chosen]), objective, optimizer, _rate(recipe, step, steps))
             running += loss * len(chosen)
-            last = place == each - 1
+            last = place == epoch_steps - 1
             if last:
                 losses.append(_finite(float(running), epoch) / total)
                 running.zero_()
@@ -171,10 +171,10 @@ def _rate(recipe: Recipe, step: int, steps: int) -> float:
     return recipe.lr * (0.5 + 0.5 * math.cos(math.pi * step / steps) if recipe.schedule == "cosine" else 1.0)
 
 
-def _order(seed: int, epoch: int, total: int, each: int, device: torch.device) -> tuple[Tensor, ...]:
+def _order(seed: int, epoch: int, total: int, steps: int, device: torch.device) -> tuple[Tensor, ...]:
     """The batches of an epoch, as image indices; their sizes differ by one at most."""
     generator = torch.Generator().manual_seed(_seed(seed, "epoch", epoch))
-    return torch.randperm(total, generator=generator).to(device).tensor_split(each)
+    return torch.randperm(total, generator=generator).to(device).tensor_split(steps)
 
 
 def _finite(loss: float, epoch: int) -> float:

@@ -60,7 +60,7 @@ def build_network(spec: TrainingSpec, *, trust: bool) -> tuple[nn.Module, nn.Mod
     """The bare network with fresh weights, which depend on the seed, and the same network with its normalisation.
 
     Raises:
-        ModelError: there is no such architecture, its options do not fit, or its code is not trusted.
+        ModelError: the architecture is unknown, its options do not fit, or its code is not trusted.
     """
     section = spec.network
     source = Source(model_section(spec), None, spec.origin.folder, trust=trust)

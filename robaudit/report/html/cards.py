@@ -92,7 +92,7 @@ class Example(NamedTuple):
     noisy: tuple[tuple[str, Thumbnail], ...]
 
 
-class Shown(NamedTuple):
+class PageImages(NamedTuple):
     """The parts of a page that show images.
 
     Attributes:
@@ -108,7 +108,7 @@ class Shown(NamedTuple):
     reduced: bool
 
 
-def show(content: Content, source: ImageSource | None = None, *, images: bool = True) -> Shown:
+def show(content: Content, source: ImageSource | None = None, *, images: bool = True) -> PageImages:
     """The galleries of the runs; without images where a data set cannot be opened.
 
     Args:
@@ -131,7 +131,7 @@ def show(content: Content, source: ImageSource | None = None, *, images: bool = 
             shown = (_example(name, levels, album) for name in ([] if examples else album.examples))
             examples = examples or tuple(example for example in shown if example is not None)
             problems, reduced = problems + album.problems, reduced or album.reduced
-    return Shown(tuple(galleries), examples, tuple(dict.fromkeys(problems)), reduced)
+    return PageImages(tuple(galleries), examples, tuple(dict.fromkeys(problems)), reduced)
 
 
 def _caption(flagged: Flagged, cards: int) -> str:

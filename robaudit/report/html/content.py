@@ -33,7 +33,7 @@ class RunView:
         run: the run.
         ask: the request, without what the run lacks.
         groups: the summaries of these results, in the run's order.
-        shown: the estimators whose classes and samples are shown: those asked for, else the first that gives probabilities with
+        shown: the estimators whose classes and samples are shown: the requested ones, else the first that gives probabilities with
             intervals, else the first.
         decisions: on its gates, as documents: see :func:`robaudit.gates.sources.decisions_of`.
     """
@@ -102,29 +102,29 @@ def gather(runs: Sequence[Run], ask: Ask | None = None, *, most: int = 60, decis
         NothingLeftError: a run has no results.
         RobauditError: the quantity cannot have this threshold.
     """
-    asked = Ask() if ask is None else ask
-    available = [_available(run, asked) for run in runs]
+    request = Ask() if ask is None else ask
+    available = [_available(run, request) for run in runs]
     for wanted, error in available[0][1].items():
         if all(wanted in missing for _, missing in available):
             raise error
-    problems, kept, labels = list[str](), list[tuple[Run, Ask]](), list[str]()
+    problems, reported, labels = list[str](), list[tuple[Run, Ask]](), list[str]()
     for i, (run, (run_ask, missing)) in enumerate(zip(runs, available, strict=True)):
         if run_ask is None:
             problems += [f"left out: {error}" for error in missing.values() or [f"{run.path}: has none of these results"]]
         else:
             problems += map(str, missing.values())
-            kept.append((run, run_ask))
-            labels += asked.label[i : i + 1]
-    labels += asked.label[len(runs) :]
-    names = run_names([run for run, _ in kept], labels)
+            reported.append((run, run_ask))
+            labels += request.label[i : i + 1]
+    labels += request.label[len(runs) :]
+    names = run_names([run for run, _ in reported], labels)
     views = []
-    for name, (run, run_ask) in zip(names, kept, strict=True):
+    for name, (run, run_ask) in zip(names, reported, strict=True):
         documents, problem = decisions_of(run) if decisions is None else (tuple(decision.document() for decision in decisions), "")
         problems += [f"no gates: {problem}"] if problem else []
         views.append(_view(name, run, run_ask, documents))
     if not views:
         raise NothingLeftError("robaudit report", "no run has these estimators at these noise levels", "name others")
-    parts = (_part(name, views, asked, most) for name in _ORDER)
+    parts = (_part(name, views, request, most) for name in _ORDER)
     return Content(tuple(views), tuple(part for part in parts if part is not None), tuple(problems))
 
 
@@ -132,10 +132,10 @@ def _view(name: str, run: Run, ask: Ask, decisions: tuple[Mapping[str, Any], ...
     if not run.frame:
         raise NothingLeftError(str(run.path), "has no results to report", "audit at least one sample")
     groups = {(group.key.estimator, group.key.at): group for group in run.summary()}
-    kept = tuple(groups[key] for key in run.chosen(groups, ask.estimators, ask.levels))
-    names = dict.fromkeys(group.key.estimator for group in kept)
+    summaries = tuple(groups[key] for key in run.chosen(groups, ask.estimators, ask.levels))
+    names = dict.fromkeys(group.key.estimator for group in summaries)
     named = dict.fromkeys(name for wanted in ask.estimators for name in names if matches(name, wanted))
-    return RunView(name, run, replace(ask, label=(name,)), kept, tuple(named) or (_principal(kept),), decisions)
+    return RunView(name, run, replace(ask, label=(name,)), summaries, tuple(named) or (_principal(summaries),), decisions)
 
 
 def _principal(groups: Sequence[GroupSummary]) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from robaudit.errors import needs_extra
 from robaudit.report import words
 from robaudit.report.html import facts
-from robaudit.report.html.cards import Shown, show
+from robaudit.report.html.cards import PageImages, show
 from robaudit.report.html.content import Content, PageSection
 from robaudit.report.html.verdict import gate_line, glance, sentence
 from robaudit.report.numbers import signs
@@ -146,7 +146,7 @@ def _picture(part: PageSection) -> dict[str, Any] | None:
     return {"svg": _safe(svg), "caption": caption}
 
 
-def _gallery(content: Content, shown: Shown) -> dict[str, Any]:
+def _gallery(content: Content, shown: PageImages) -> dict[str, Any]:
     """What the cards can be filtered by, and what their badges mean."""
     cards = [card for gallery in shown.galleries for card in gallery.cards]
     present, names = {card.certainty for card in cards}, content.views[0].run.class_names

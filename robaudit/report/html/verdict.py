@@ -62,12 +62,12 @@ def glance(content: Content) -> Table:
     rows = [(*((Cell(view.name),) if several else ()), *row) for view in content.views for row in _rows(content, view)]
     head = "prediction unchanged" if first.key.quantity == P_ROBUST.name else f"mean {first.key.quantity}"
     heads = ("accuracy", head if alike else "mean", "least robust class", "flagged")
-    kept = [i for i in range(4) if any(row[i + 1 + several].text not in ("", numbers.NONE) for row in rows)]
+    filled = [i for i in range(4) if any(row[i + 1 + several].text not in ("", numbers.NONE) for row in rows)]
     place = 1 + several
     return Table(
         "At a glance",
-        (*((Column("run"),) if several else ()), Column("noise"), *(Column(heads[i], number=i != 2) for i in kept)),
-        tuple((*row[:place], *(row[place + i] for i in kept)) for row in rows),
+        (*((Column("run"),) if several else ()), Column("noise"), *(Column(heads[i], number=i != 2) for i in filled)),
+        tuple((*row[:place], *(row[place + i] for i in filled)) for row in rows),
         conclusions=tuple(_compared(content)),
         notes=(f"{content.views[0].shown[0]}; [ ] 95 % interval, {LIKE_THESE}.", COVER),
     )

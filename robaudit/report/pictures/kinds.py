@@ -24,7 +24,7 @@ def entries_of(kind: str, runs: Sequence[Run], ask: Ask) -> list[Entry[Any]]:
     """The entries that a figure of these runs draws.
 
     Raises:
-        RobauditError: there is no such kind, or a run has nothing that it could show.
+        RobauditError: the kind is unknown, or a run has nothing that it could show.
     """
     section = _section(kind)
     return section.find(runs, section.narrowed(runs, ask))
