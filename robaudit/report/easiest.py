@@ -188,13 +188,12 @@ def _map(ax: Axes, errors: EasiestErrors, look: PictureSize) -> QuadMesh:
     edges = np.concatenate([[0], (chosen[:-1] + chosen[1:]) / 2 + 1, [images]])
     ax.grid(visible=False)
     across = np.arange(columns + 1) - 0.5
-    drawn = ax.pcolormesh(across, edges, means[chosen], cmap=heat_colours(), vmin=0.0, vmax=1.0, rasterized=True)
+    shown = means[chosen]
+    drawn = ax.pcolormesh(across, edges, shown, cmap=heat_colours(), vmin=0.0, vmax=1.0, rasterized=True)
     steady = chosen >= images // 50  # over very few images the error is noise
-    lines = [level for level in _CONTOURS if means[chosen][steady].min() < level < means[chosen][steady].max()]
+    lines = [level for level in _CONTOURS if shown[steady].min() < level < shown[steady].max()]
     if columns > 1 and steady.sum() > 1 and lines:
-        ax.contour(
-            np.arange(columns), chosen[steady] + 1.0, means[chosen][steady], levels=lines, colors=_CONTOUR, linewidths=0.8, alpha=0.7
-        )
+        ax.contour(np.arange(columns), chosen[steady] + 1.0, shown[steady], levels=lines, colors=_CONTOUR, linewidths=0.8, alpha=0.7)
     texts = list(numbers.level_numbers(errors.levels).values())
     every = -(-columns * max(map(len, texts)) // 24)
     ax.set_xticks(range(0, columns, every), texts[::every])

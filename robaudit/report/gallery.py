@@ -54,7 +54,7 @@ class RunImages:
     Args:
         run: the run, whose data set is reopened.
         ids: the samples that will be needed.
-        source: the data set; None: that in the run's own spec; its code never runs.
+        source: the data set; None: the data set of the run's own spec, without its code.
 
     Raises:
         RobauditError: the data set has moved or lacks one of the samples, or the run has no digests.

@@ -46,11 +46,9 @@ def sentence(content: Content, view: RunView) -> str:
 def gate_line(view: RunView) -> tuple[str, str]:
     """The worst verdict of the gates of a run, and how many there are of each; empty without gates."""
     verdicts = [str(decision["verdict"]) for decision in view.decisions]
-    worst = next((verdict for verdict in ("fail", "inconclusive", "pass") if verdict in verdicts), "")
-    parts = [
-        f"{verdicts.count(verdict)} {word}" for verdict, word in (("fail", "failed"), ("inconclusive", "inconclusive"), ("pass", "passed"))
-    ]
-    counts = [part for part in parts if not part.startswith("0 ")]
+    words = {"fail": "failed", "inconclusive": "inconclusive", "pass": "passed"}
+    worst = next((verdict for verdict in words if verdict in verdicts), "")
+    counts = [f"{verdicts.count(verdict)} {word}" for verdict, word in words.items() if verdict in verdicts]
     return worst, f"{count(len(verdicts), 'gate')}: {', '.join(counts)}" if verdicts else ""
 
 
