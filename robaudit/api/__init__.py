@@ -1,1 +1,1 @@
-"""The Python interface: an audit of objects in memory, and runs that answer questions and show themselves in notebooks."""
+"""The Python interface: audits of objects in memory, and runs with queries and notebook displays."""

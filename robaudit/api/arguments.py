@@ -35,7 +35,7 @@ def in_python(text: str) -> str:
 
 @contextlib.contextmanager
 def naming_arguments() -> Iterator[None]:
-    """Let the errors of a function name its arguments, not options."""
+    """Let the errors of a function name its arguments instead of command-line options."""
     try:
         yield
     except RobauditError as error:
@@ -45,91 +45,91 @@ def naming_arguments() -> Iterator[None]:
 
 
 def plain(value: Any) -> Any:
-    """Arrays and tensors as lists of numbers, and tuples as well; a 32-bit float as the shortest number that reads back the same (0.1)."""
+    """Arrays, tensors and tuples as lists; a 32-bit float as the shortest number that reads back the same (0.1)."""
     if hasattr(value, "detach"):  # a tensor; NumPy has no bfloat16
         value = value.detach().cpu()
         value = (value.float() if value.is_floating_point() and value.element_size() < 4 else value).numpy()
     dtype = getattr(value, "dtype", None)
     if getattr(dtype, "kind", "") == "f" and dtype is not None and dtype.itemsize < 8:
-        return [plain(one) for one in value] if value.ndim else float(str(value))
+        return [plain(item) for item in value] if value.ndim else float(str(value))
     if hasattr(value, "tolist"):
         return value.tolist()
     if isinstance(value, list | tuple):
-        return [plain(one) for one in value]
-    return {key: plain(one) for key, one in value.items()} if isinstance(value, Mapping) else value
+        return [plain(item) for item in value]
+    return {key: plain(item) for key, item in value.items()} if isinstance(value, Mapping) else value
 
 
-def number(argument: str, given: object) -> float:
-    """The finite number that an argument is; "8/255" is understood.
+def number(argument: str, value: object) -> float:
+    """An argument as a finite number; "8/255" is understood.
 
     Raises:
-        SpecError: it is none.
+        SpecError: it is not a finite number.
     """
-    found = plain(given)
+    parsed = plain(value)
     with contextlib.suppress(ValueError):
-        found = float(str(as_number(found))) if isinstance(found, str) else found
-    if isinstance(found, bool) or not isinstance(found, int | float) or not math.isfinite(found):
-        raise SpecError(argument, f"{given!r} is not a number", "for example 0.5")
-    return float(found)
+        parsed = float(str(as_number(parsed))) if isinstance(parsed, str) else parsed
+    if isinstance(parsed, bool) or not isinstance(parsed, int | float) or not math.isfinite(parsed):
+        raise SpecError(argument, f"{value!r} is not a number", "for example 0.5")
+    return float(parsed)
 
 
-def level(argument: str, given: object) -> float:
-    """The noise level that an argument is.
+def level(argument: str, value: object) -> float:
+    """An argument as a noise level.
 
     Raises:
-        SpecError: it is none.
+        SpecError: it is not a positive number.
     """
     try:
-        found = number(argument, given)
+        parsed = number(argument, value)
     except SpecError:
-        found = 0.0
-    if found <= 0:
-        raise SpecError(argument, f"{given!r} is not a positive number", "give a noise level such as 0.05 or '8/255'")
-    return found
+        parsed = 0.0
+    if parsed <= 0:
+        raise SpecError(argument, f"{value!r} is not a positive number", "give a noise level such as 0.05 or '8/255'")
+    return parsed
 
 
-def whole(argument: str, given: object) -> int:
-    """The whole number that an argument is.
-
-    Raises:
-        SpecError: it is none.
-    """
-    found = plain(given)
-    if isinstance(found, bool) or not isinstance(found, int):
-        raise SpecError(argument, f"{given!r} is not a whole number", "for example 10")
-    return found
-
-
-def several(given: Any) -> tuple[Any, ...]:
-    """One or several as a tuple; None: empty."""
-    found = plain(given)
-    return () if found is None else tuple(found) if isinstance(found, list) else (found,)
-
-
-def choose(argument: str, given: object, known: Sequence[object]) -> None:
-    """Refuse a value that is not one of those known.
+def whole(argument: str, value: object) -> int:
+    """An argument as a whole number.
 
     Raises:
-        SpecError: it is none.
+        SpecError: it is not a whole number.
     """
-    if given not in known:
-        raise SpecError(argument, f"{given!r} is unknown", f"one of {', '.join(map(repr, known))}")
+    parsed = plain(value)
+    if isinstance(parsed, bool) or not isinstance(parsed, int):
+        raise SpecError(argument, f"{value!r} is not a whole number", "for example 10")
+    return parsed
+
+
+def several(value: Any) -> tuple[Any, ...]:
+    """One value or several as a tuple; None: empty."""
+    parsed = plain(value)
+    return () if parsed is None else tuple(parsed) if isinstance(parsed, list) else (parsed,)
+
+
+def choose(argument: str, value: object, known: Sequence[object]) -> None:
+    """Refuse an unknown value.
+
+    Raises:
+        SpecError: the value is unknown.
+    """
+    if value not in known:
+        raise SpecError(argument, f"{value!r} is unknown", f"one of {', '.join(map(repr, known))}")
 
 
 def levels(noise: Any, level_: Any, sigma: Any) -> LevelChoice:
-    """The noise levels that the arguments of a question name."""
-    numbers = (tuple(level(name, one) for one in several(given)) for name, given in (("level", level_), ("sigma", sigma)))
+    """The noise levels that the arguments noise, level and sigma choose."""
+    numbers = (tuple(level(name, part) for part in several(value)) for name, value in (("level", level_), ("sigma", sigma)))
     return LevelChoice(several(noise), *numbers)
 
 
-def texts(argument: str, given: object, example: str) -> tuple[str, ...]:
-    """One text or several.
+def texts(argument: str, value: object, example: str) -> tuple[str, ...]:
+    """One text or several as a tuple.
 
     Raises:
-        SpecError: something is no text.
+        SpecError: an item is not text.
     """
-    several = tuple(given) if isinstance(given, list | tuple) else (given,)
-    for one in several:
-        if not isinstance(one, str):
-            raise SpecError(argument, f"{one!r} is not text", example)
+    several = tuple(value) if isinstance(value, list | tuple) else (value,)
+    for text in several:
+        if not isinstance(text, str):
+            raise SpecError(argument, f"{text!r} is not text", example)
     return several

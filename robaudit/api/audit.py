@@ -133,13 +133,13 @@ def audit(
         RobauditWarning: the input check finds something suspicious: a clean accuracy no better than chance, vanishing gradients, ...
     """
     arguments = locals()
-    given = {key: arguments[key] for key in _SETTINGS if arguments[key] is not None}
+    settings = {key: arguments[key] for key in _SETTINGS if arguments[key] is not None}
     if isinstance(what, AuditSpec | str | Path | Mapping):
-        net, spec = model, _changed(_as_spec(what), given, name, net_given=model is not None, data_given=dataset is not None)
+        net, spec = model, _changed(_as_spec(what), settings, name, net_given=model is not None, data_given=dataset is not None)
     elif model is not None:
         raise SpecError("model", "is given twice", "audit(net, dataset, ...), or audit(spec, model=net)")
     else:
-        net, spec = what, _of_objects(what, given, name)
+        net, spec = what, _of_objects(what, settings, name)
         if dataset is None:
             raise SpecError("dataset", "is missing", "audit(net, dataset, sigma=0.05)")
     samples = None
@@ -147,7 +147,7 @@ def audit(
         samples = _opened(dataset, spec, ids, layout, image_key, label_key, skip_bad=on_error == "skip")
     elif ids is not None or layout is not None or image_key is not None or label_key is not None:
         raise SpecError("ids, layout, image_key, label_key", "describe samples in memory, and there are none", "give dataset=")
-    heard = listener if listener is not None else PythonListener(progress)
+    receiver = listener if listener is not None else PythonListener(progress)
     until = _Until(max_samples, confidence) if until_decided else None
     if until is not None and (extend or budget is not None):
         other = "extend" if extend else "budget"
@@ -162,7 +162,7 @@ def audit(
             extend=extend,
             fresh=fresh,
             model=net,
-            listener=heard,
+            listener=receiver,
             budget=parse_duration(budget, "budget") if isinstance(budget, str) else budget,
             on_error=on_error,
             trust=trust,
@@ -221,12 +221,12 @@ def _run(
 ) -> Run:
     import torch
 
-    from robaudit.auditing.run import audit as carry_out
+    from robaudit.auditing.run import audit as run_audit
     from robaudit.gates.sources import parsed, refuse_beyond
     from robaudit.gates.until import sample_until_decided
 
     def audited(wanted: AuditSpec, folder: str | Path | None, so_far: UntilDecided | None = None) -> stored.Run:
-        return carry_out(wanted, out=folder, dataset=samples, extend=extend, fresh=fresh and until is None, until=so_far, **rest)
+        return run_audit(wanted, out=folder, dataset=samples, extend=extend, fresh=fresh and until is None, until=so_far, **rest)
 
     gates = parsed(spec.gates, "gates")
     if until is None and not extend:  # a run to extend may have further results
@@ -261,44 +261,44 @@ def _as_spec(what: AuditSpec | str | Path | Mapping[str, Any]) -> AuditSpec:
     return load_spec(Path(what))
 
 
-def _of_objects(net: Any, given: Mapping[str, Any], name: str | None) -> AuditSpec:
+def _of_objects(net: Any, settings: Mapping[str, Any], name: str | None) -> AuditSpec:
     """The spec of an audit of a network and samples in memory."""
     if isinstance(net, type) or not callable(net):
         what = f"is the class {net.__name__}" if isinstance(net, type) else f"is {type(net).__name__}"
         raise ModelError("net", what, "give a torch.nn.Module or a function from pixels to logits, or a spec (a dict or the path of one)")
-    if "sigma" not in given and "noise" not in given and not given.get("estimators"):
+    if "sigma" not in settings and "noise" not in settings and not settings.get("estimators"):
         raise SpecError(
             "sigma", "is missing", "how much noise? For example sigma=[0.02, 0.05], or noise={'kind': 'uniform', 'eps': '8/255'}"
         )
     document = {"model": {"format": IN_MEMORY}, "dataset": {"kind": IN_MEMORY}}
-    usual = {"device": "auto" if given.get("engine") == "ray" else _device_of(net), **given}
+    usual = {"device": "auto" if settings.get("engine") == "ray" else _device_of(net), **settings}
     name = name or str(getattr(net, "__name__", type(net).__name__))
-    return validated(_with(document, usual), replace(_origin(given), name=name))
+    return validated(_with(document, usual), replace(_origin(settings), name=name))
 
 
-def _changed(spec: AuditSpec, given: Mapping[str, Any], name: str | None, *, net_given: bool, data_given: bool) -> AuditSpec:
-    """The spec with what the arguments say, and with objects in memory in place of what it names."""
-    if not (given or name or net_given or data_given):
+def _changed(spec: AuditSpec, settings: Mapping[str, Any], name: str | None, *, net_given: bool, data_given: bool) -> AuditSpec:
+    """The spec with the arguments applied, and with objects in memory in place of those it names."""
+    if not (settings or name or net_given or data_given):
         return spec
     from robaudit.models.pretrained import filled
 
     document = filled(spec).document()
     if "engine" not in spec.run.model_fields_set:
-        del document["run"]["engine"]  # the default; what is for another engine is then refused
+        del document["run"]["engine"]  # only the default: arguments for another engine are then refused
     if net_given:
         document["model"] = {"format": IN_MEMORY, **{key: document["model"][key] for key in ("mean", "std", "output")}}
     if data_given:
         document["dataset"] = {"kind": IN_MEMORY, **{key: document["dataset"][key] for key in ("limit", "sample", "ids", "class_names")}}
-    if "limit" in given and document["dataset"].get("sample"):
+    if "limit" in settings and document["dataset"].get("sample"):
         raise SpecError("limit", "the spec audits a random subset", "change its dataset.sample.size")
     document["name"] = name or spec.name
-    return validated(_with(document, given), replace(_origin(given), folder=spec.base_dir, name=name or spec.stem))
+    return validated(_with(document, settings), replace(_origin(settings), folder=spec.base_dir, name=name or spec.stem))
 
 
-def _with(document: dict[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """The document of a spec with the values of the arguments."""
-    for key in given:
-        value, location = plain(given[key]), _SETTINGS[key]
+def _with(document: dict[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The document of a spec with the arguments applied."""
+    for key in settings:
+        value, location = plain(settings[key]), _SETTINGS[key]
         if key == "class_names" and isinstance(value, Mapping):
             value = _in_order(value)
         if key == "estimators":
@@ -306,9 +306,9 @@ def _with(document: dict[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
         elif key not in ("sigma", "noise"):
             section = document if len(location) == 1 else document.setdefault(str(location[0]), {})
             section[str(location[-1])] = str(value) if key == "device" else value
-    if "sigma" in given or "noise" in given:
-        others = plain(given.get("noise", []))
-        gaussian = [{"sigma": plain(given["sigma"])}] if "sigma" in given else []
+    if "sigma" in settings or "noise" in settings:
+        others = plain(settings.get("noise", []))
+        gaussian = [{"sigma": plain(settings["sigma"])}] if "sigma" in settings else []
         document["noise"] = [*gaussian, *(others if isinstance(others, list) else [others])]
     return document
 
@@ -319,7 +319,7 @@ def _in_order(names: Mapping[Any, Any]) -> list[str]:
     Raises:
         SpecError: the indices are not 0, 1, ..., each once.
     """
-    by_name = all(isinstance(one, int) for one in names.values())
+    by_name = all(isinstance(value, int) for value in names.values())
     pairs = [(index, name) for name, index in names.items()] if by_name else list(names.items())
     try:
         ordered = sorted((int(index), name) for index, name in pairs)
@@ -331,14 +331,14 @@ def _in_order(names: Mapping[Any, Any]) -> list[str]:
     return [name for _, name in ordered]
 
 
-def _origin(given: Mapping[str, Any]) -> Origin:
+def _origin(settings: Mapping[str, Any]) -> Origin:
     """Which argument each part of the spec comes from."""
-    moved: dict[Location, Location] = {_SETTINGS[key]: (key,) for key in given if key not in ("sigma", "noise")}
-    first = 1 if "sigma" in given else 0
+    moved: dict[Location, Location] = {_SETTINGS[key]: (key,) for key in settings if key not in ("sigma", "noise")}
+    first = 1 if "sigma" in settings else 0
     if first:
         moved[("noise", 0)] = ("sigma",)
         moved[("noise", 0, "sigma")] = ("sigma",)
-    noise = given.get("noise", ())
+    noise = settings.get("noise", ())
     if isinstance(noise, Mapping):
         moved[("noise", first)] = ("noise",)
     else:
@@ -367,7 +367,7 @@ def _opened(
     """The samples in memory as a data set, checked.
 
     Raises:
-        NothingLeftError: there are none.
+        NothingLeftError: the data set is empty.
     """
     from robaudit.datasets.in_memory import Reading, open_in_memory, refuse_unfit
     from robaudit.datasets.select import Selected, choose

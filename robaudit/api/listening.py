@@ -16,14 +16,14 @@ from robaudit.errors import RobauditWarning
 from robaudit.progress import AUDITING, SECONDS_BETWEEN_LINES, AuditProgress, Clock, Listener, audit_bar
 from robaudit.text import printable
 
-_SECONDS_BETWEEN = 0.5  # two drawings in a notebook
+_SECONDS_BETWEEN = 0.5  # seconds between two drawings in a notebook
 
 
 class PythonListener(Listener):
     """Shows progress where somebody can see it, and passes warnings on to Python's ``warnings``.
 
     Args:
-        progress: show it, outside notebooks and terminals as a line every 30 seconds; None: only in notebooks and terminals.
+        progress: show progress, outside notebooks and terminals as a line every 30 seconds; None: only in notebooks and terminals.
         clock: seconds.
     """
 
@@ -94,10 +94,10 @@ class PythonListener(Listener):
 
 
 def warn_caller(text: str) -> None:
-    """A RobauditWarning at the first line outside robaudit.
+    """Issue a RobauditWarning at the first line outside robaudit.
 
-    It becomes an exception only for those who ask for that by its name (``-W error::robaudit.RobauditWarning``): an audit of hours does
-    not end because all warnings count as errors; then the warning is written to standard error.
+    It becomes an exception only if a filter names it (``-W error::robaudit.RobauditWarning``). A filter that makes all warnings errors
+    does not end an audit of hours: the warning is then written to standard error.
     """
     try:
         warnings.warn(printable(text), RobauditWarning, stacklevel=_depth())

@@ -1,4 +1,4 @@
-"""Questions about runs from Python: how two differ, and whether one can be reproduced."""
+"""Comparison and verification of runs from Python."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Compared(Results[GroupComparison]):
     """The differences between two runs, one for each estimator and noise level; the repr is their tables.
 
     Attributes:
-        comparison: all of it, with the clean accuracies and how the samples match.
+        comparison: the whole comparison, with the clean accuracies and how the samples match.
     """
 
     comparison: Comparison
@@ -50,9 +50,9 @@ class Compared(Results[GroupComparison]):
         from robaudit.compare.gates import QUANTITIES, decide
         from robaudit.spec.gates import parse_gate
 
-        given = [text for one in gates for text in arguments.texts("gates", one, 'for example "mean_drop <= 0.01"')]
-        asked = [parse_gate(text, QUANTITIES, "gates") for text in given]
-        return Decisions(decide(self.comparison, asked, population=population, point=point), inconclusive)
+        written = [text for gate in gates for text in arguments.texts("gates", gate, 'for example "mean_drop <= 0.01"')]
+        parsed = [parse_gate(text, QUANTITIES, "gates") for text in written]
+        return Decisions(decide(self.comparison, parsed, population=population, point=point), inconclusive)
 
 
 @arguments.naming_arguments()
@@ -81,16 +81,16 @@ def compare_runs(
     """
     from robaudit.compare.difference import compare
 
-    first, second = (_read(one) for one in (base, new))
-    found = compare(
+    first, second = (_read(run) for run in (base, new))
+    comparison = compare(
         *(first, second),
         estimators=arguments.several(estimator),
         levels=arguments.levels(noise, level, sigma),
         below=None if threshold is None else arguments.number("threshold", threshold),
-        confidence=max(confidence_of(one.info, confidence) for one in (first, second)),
+        confidence=max(confidence_of(run.info, confidence) for run in (first, second)),
     )
-    result = Compared(found.groups, comparison_tables(found, first.info, second.info, second.class_names or first.class_names))
-    result.comparison = found
+    result = Compared(comparison.groups, comparison_tables(comparison, first.info, second.info, second.class_names or first.class_names))
+    result.comparison = comparison
     return result
 
 

@@ -22,9 +22,9 @@ class Results(tuple[T, ...]):
 
     def __new__(cls, items: Iterable[T], tables: Iterable[Table]) -> Self:
         """The results and their tables."""
-        made = super().__new__(cls, items)
-        made._tables = tuple(tables)
-        return made
+        results = super().__new__(cls, items)
+        results._tables = tuple(tables)
+        return results
 
     def __repr__(self) -> str:
         return notebook.text(Terminal(self._tables)) or "()"
@@ -33,7 +33,7 @@ class Results(tuple[T, ...]):
         return notebook.html(*self._tables)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return tuple, (tuple(self),)  # the tables are made again from the run
+        return tuple, (tuple(self),)  # without the tables
 
 
 class Decisions(tuple[Decision, ...]):
@@ -47,9 +47,9 @@ class Decisions(tuple[Decision, ...]):
 
     def __new__(cls, decisions: Sequence[Decision], inconclusive: Verdict = "inconclusive") -> Decisions:
         """The decisions."""
-        made = super().__new__(cls, decisions)
-        made.inconclusive = inconclusive
-        return made
+        results = super().__new__(cls, decisions)
+        results.inconclusive = inconclusive
+        return results
 
     @property
     def verdict(self) -> Verdict:
@@ -66,8 +66,8 @@ class Decisions(tuple[Decision, ...]):
 
     def _repr_html_(self) -> str:
         *_, (_, conclusion) = lines(self, self.inconclusive)
-        table = decision_table([one.document() for one in self])
-        evidence = tuple(dict.fromkeys(in_python(one.evidence) for one in self if one.evidence))
+        table = decision_table([decision.document() for decision in self])
+        evidence = tuple(dict.fromkeys(in_python(decision.evidence) for decision in self if decision.evidence))
         return notebook.html(Table("Gates", table.columns, table.rows, lines=(in_python(conclusion),), notes=evidence))
 
     def __reduce__(self) -> tuple[Any, ...]:

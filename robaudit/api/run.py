@@ -1,4 +1,4 @@
-"""A finished run that answers questions and shows itself: tables, gates, pictures, reports."""
+"""A finished run with queries, tables, gates, pictures and reports."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 Texts = str | Sequence[str] | None
 Numbers = float | str | Sequence[float | str] | None
-"""One, several, or (None) all; "8/255" is understood."""
+"""One number, several, or (None) all; "8/255" is understood."""
 _LISTED = 20  # flagged samples in a table
 _FEW = 3  # results in a repr
 
@@ -104,12 +104,12 @@ class Run(stored.Run):
             raise needs_package("to_pandas", "pandas") from error
         types = {"int64": pd.Int64Dtype(), "bool": pd.BooleanDtype()}
         table = self.to_arrow()
-        numbers = [dict(some or ()) for some in table["numbers"].to_pylist()]
+        numbers = [dict(entry or ()) for entry in table["numbers"].to_pylist()]
         flat = table.drop_columns("numbers").flatten()
         further = [name for name in flat.column_names if "." in name and flat[name].null_count == len(flat)]
-        frame: pandas.DataFrame = flat.drop_columns(further).to_pandas(types_mapper=lambda one: types.get(str(one)))
-        for name in sorted({name for one in numbers for name in one}):
-            frame[f"numbers.{name}"] = [one.get(name, math.nan) for one in numbers]
+        frame: pandas.DataFrame = flat.drop_columns(further).to_pandas(types_mapper=lambda type_: types.get(str(type_)))
+        for name in sorted({name for row in numbers for name in row}):
+            frame[f"numbers.{name}"] = [row.get(name, math.nan) for row in numbers]
         return frame
 
     def to_polars(self) -> polars.DataFrame:
@@ -149,18 +149,18 @@ class Run(stored.Run):
             with_: further runs, compared with this one; their records follow.
             label: names of the runs, this one first.
             estimator, noise, level, sigma: only these results.
-            options: what else the section knows: ``threshold``, ``by``, ``only``, ``bottom``, ``top``, ``per_class``, ``id``, ``radius``,
+            options: of the section: ``threshold``, ``by``, ``only``, ``bottom``, ``top``, ``per_class``, ``id``, ``radius``,
                 ``confidence``, ``baseline``.
 
         Raises:
-            RobauditError: there is no such section, it does not know an option, or a run has nothing of what is asked for.
+            RobauditError: the section is unknown, it does not use an option, or a run has none of these results.
         """
-        arguments.choose("name", name, [one.value for one in SectionName if one is not SectionName.ROWS])
+        arguments.choose("name", name, [section.value for section in SectionName if section is not SectionName.ROWS])
         ask = _ask(estimator, noise, level, sigma, label=label, **options)
         refuse_unused(SectionName(name), ask)
-        made = section_of(SectionName(name))
-        found = made.find([self, *with_], ask)
-        return Results((one.record for one in found), made.shown(found, ask))
+        view = section_of(SectionName(name))
+        entries = view.find([self, *with_], ask)
+        return Results((entry.record for entry in entries), view.shown(entries, ask))
 
     def summary(self) -> Results[GroupSummary]:
         """Mean, quantiles and shares for each estimator and noise level, with intervals."""
@@ -178,7 +178,7 @@ class Run(stored.Run):
         level: Numbers = None,
         sigma: Numbers = None,
     ) -> Results[ClassBias]:
-        """Robustness by class, the gap between the least and the most robust class, and whether chance alone explains it.
+        """Robustness by class, the gap between the least and the most robust class, and whether it is significant.
 
         Args:
             by: what a class is: ``label``, ``predicted``, or a column of the data set; default: the label, if there are labels.
@@ -186,7 +186,7 @@ class Run(stored.Run):
             estimator, noise, level, sigma: only these results.
 
         Raises:
-            RobauditError: there are no such results, or ``threshold`` or ``by`` is none.
+            RobauditError: no result matches, or ``threshold`` or ``by`` is not valid.
         """
         return self.section("classes", by=by, threshold=threshold, estimator=estimator, noise=noise, level=level, sigma=sigma)
 
@@ -215,14 +215,16 @@ class Run(stored.Run):
             estimator, noise, level, sigma: only these results.
 
         Raises:
-            RobauditError: there are no such results, or an argument is out of range.
+            RobauditError: no result matches, or an argument is out of range.
         """
         ask = _ask(estimator, noise, level, sigma, threshold=threshold, bottom=bottom, top=top, per_class=per_class, only=only)
-        found = FlaggedSection().listed(self, ask)
+        listed = FlaggedSection().listed(self, ask)
         tables = (
-            table for one in found for table in flags_tables(one, self.class_names, self.quantities[one.key.quantity], _LISTED, ".samples")
+            table
+            for group in listed
+            for table in flags_tables(group, self.class_names, self.quantities[group.key.quantity], _LISTED, ".samples")
         )
-        return Results(found, tables)
+        return Results(listed, tables)
 
     @arguments.naming_arguments()
     def gate(
@@ -237,12 +239,12 @@ class Run(stored.Run):
         """Decide whether the run meets its gates, each by its interval.
 
         Args:
-            gates: such as ``"mean >= 0.9"`` or ``"worst_class(sigma=0.05) >= 0.7"``, or lists of such; default: the run's own.
+            gates: such as ``"mean >= 0.9"`` or ``"worst_class(sigma=0.05) >= 0.7"``, or lists of them; default: the run's own.
             population: the intervals also cover the choice of the images.
             point: let values without an interval decide.
             confidence: of the intervals; default 0.95.
             inconclusive: what an inconclusive gate counts as.
-            strict: the run must not have warned, either.
+            strict: also fail if the run has warnings.
 
         Raises:
             RobauditError: there is no gate, or it is about something that the run does not have.
@@ -250,9 +252,9 @@ class Run(stored.Run):
         from robaudit.gates.sources import GateRules, decide_by, parsed, rules_of
 
         arguments.choose("inconclusive", inconclusive, ("inconclusive", "fail", "pass"))
-        given = [text for one in gates for text in arguments.texts("gates", one, 'for example run.gate("mean >= 0.9")')]
-        rules = GateRules(parsed(given, "gates"), "gates") if given or strict else None
-        if not given:
+        written = [text for gate in gates for text in arguments.texts("gates", gate, 'for example run.gate("mean >= 0.9")')]
+        rules = GateRules(parsed(written, "gates"), "gates") if written or strict else None
+        if not written:
             rules = rules_of(self) or rules
         if rules is None:
             raise SpecError("gates", "the audit had none, and none is given", 'for example run.gate("mean >= 0.9")')
@@ -282,7 +284,7 @@ class Run(stored.Run):
             path: the file to write: .html, or .md. None: the page itself, which a notebook shows.
             with_: further runs, side by side with this one.
             label: names of the runs, this one first.
-            title: its heading.
+            title: the heading.
             estimator, noise, level, sigma: only these results.
             threshold: beyond it a sample is flagged; default: the usual one.
             images: show the flagged samples.
@@ -342,24 +344,24 @@ class Run(stored.Run):
             title, caption: whether they are written above and below.
 
         Raises:
-            RobauditError: matplotlib is not installed, there is no such picture, a run has nothing that it could show, or the file
+            RobauditError: matplotlib is not installed, the picture is unknown, a run has nothing that it could show, or the file
                 cannot be written.
         """
         from robaudit.report.pictures import can_draw
 
         can_draw(required=True, where="plot")
         from robaudit.report.pictures import FORMATS
-        from robaudit.report.pictures.kinds import figure_of, found_in, look_of, picture, sketch_of
+        from robaudit.report.pictures.kinds import entries_of, figure_of, look_of, picture, sketch_of
 
         format_ = "" if path is None else Path(path).suffix.lower().lstrip(".")
         if path is not None:
             arguments.choose("path", format_, FORMATS)
         look = look_of(width, title=title, caption=caption)
         ask = _ask(estimator, noise, level, sigma, threshold=threshold, bottom=max_images, id=id, label=label)
-        made = sketch_of(kind, found_in(kind, [self, *with_], ask), ask)
+        drawing = sketch_of(kind, entries_of(kind, [self, *with_], ask), ask)
         if path is not None:
-            _written(Path(path), picture(made, format_, look))
-        return figure_of(made, look)
+            _written(Path(path), picture(drawing, format_, look))
+        return figure_of(drawing, look)
 
     def __repr__(self) -> str:
         info, results = self.info, []
@@ -401,14 +403,14 @@ def needs_package(where: str, package: str) -> RobauditError:
 
 @arguments.naming_arguments()
 def read_run(path: str | Path, *, kept: bool = False) -> Run:
-    """Open a finished run; the rows of a large one are read when they are used.
+    """Open a finished run; the rows of a large run are read when they are used.
 
     Args:
         path: the run folder.
         kept: also read which draws kept the class (:attr:`robaudit.results.Votes.bits`), which takes more memory than the rest of a row.
 
     Raises:
-        RunError: it is missing, damaged or unfinished.
+        RunError: the run is missing, damaged or unfinished.
     """
     return of_stored(stored.read_run(Path(path), kept=kept))
 
@@ -435,27 +437,27 @@ def _written(path: Path, content: bytes) -> Path:
     return path
 
 
-_OPTIONS = [one.name for one in fields(Ask) if one.name not in ("estimators", "levels", "data", "every_radius", "label")]
+_OPTIONS = [option.name for option in fields(Ask) if option.name not in ("estimators", "levels", "data", "every_radius", "label")]
 
 
 def _ask(estimator: Texts, noise: Texts, level: Numbers, sigma: Numbers, *, label: Texts = None, **options: Any) -> Ask:
-    """What is asked of a section; None: nothing.
+    """The arguments as an :class:`Ask`; None: not set.
 
     Raises:
-        SpecError: an option is unknown or has a value that it cannot have.
+        SpecError: an option is unknown or has an invalid value.
     """
-    given = {name: value for name, value in options.items() if value is not None}
-    for name, value in given.items():
+    values = {name: value for name, value in options.items() if value is not None}
+    for name, value in values.items():
         arguments.choose("section", name, _OPTIONS)
         if name == "only":
             arguments.choose(name, value, ("correct", "wrong"))
         elif name in ("threshold", "confidence"):
-            given[name] = arguments.number(name, value)
+            values[name] = arguments.number(name, value)
         elif name in ("bottom", "top"):
-            given[name] = arguments.whole(name, value)
+            values[name] = arguments.whole(name, value)
         elif name == "id":
-            given[name] = tuple(map(str, arguments.several(value)))
+            values[name] = tuple(map(str, arguments.several(value)))
         elif name == "radius":
-            given[name] = tuple(sorted(arguments.number(name, one) for one in arguments.several(value)))
+            values[name] = tuple(sorted(arguments.number(name, radius) for radius in arguments.several(value)))
     chosen = arguments.levels(noise, level, sigma)
-    return Ask(estimators=arguments.several(estimator), levels=chosen, label=arguments.several(label), **given)
+    return Ask(estimators=arguments.several(estimator), levels=chosen, label=arguments.several(label), **values)

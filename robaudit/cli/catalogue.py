@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
 Entry = Mapping[str, str]
-"""What is installed, as text: ``name``, ``summary``, and more by kind."""
+"""An installed component as text: ``name``, ``summary``, and more by kind."""
 
 
 class What(StrEnum):
-    """What is listed."""
+    """What to list."""
 
     OVERVIEW = "overview"
     ESTIMATORS = "estimators"
@@ -32,7 +32,7 @@ class What(StrEnum):
 
 
 class SchemaName(StrEnum):
-    """Which document is described."""
+    """The document that a schema describes."""
 
     SPEC = "spec"
     GATES = "gates"
@@ -82,10 +82,10 @@ def list_(
         What.OBJECTIVES: _objectives,
     }
     if what is What.OVERVIEW:
-        listed: dict[What, list[Entry]] = {kind: [_brief(kind, one) for one in entries()] for kind, entries in lists.items()}
+        listed: dict[What, list[Entry]] = {kind: [_brief(kind, entry) for entry in entries()] for kind, entries in lists.items()}
     else:
         listed = {what: list(lists[what]())}
-    entries = [one for some in listed.values() for one in some]
+    entries = [entry for part in listed.values() for entry in part]
     if format_ is TextFormat.TABLE:
         _print_table(listed)
         return
@@ -93,7 +93,7 @@ def list_(
     from robaudit.store.serialise import table_csv
 
     if format_ is TextFormat.CSV:
-        put([table_csv(list(entries[0]), (list(one.values()) for one in entries))])
+        put([table_csv(list(entries[0]), (list(entry.values()) for entry in entries))])
     else:
         put([json.dumps(entries, indent=2) + "\n"])
 
@@ -179,7 +179,7 @@ def _options(cls: type[BaseModel], *but: str) -> str:
 
 
 def _print_table(lists: Mapping[What, Sequence[Entry]]) -> None:
-    """Print each list below its name: what is listed on the left, what it is and its facts on the right."""
+    """Print each list below its name: names on the left, summaries and facts on the right."""
     from rich.table import Table
     from rich.text import Text
 

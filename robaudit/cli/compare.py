@@ -91,35 +91,35 @@ def compare(
     if format_ in (CompareFormat.JUNIT, CompareFormat.GITHUB) and not gates:
         raise SpecError(f"--format {format_}", "there is no gate to report", 'add one, for example --gate "mean_drop <= 0.01"')
     chosen = levels(noise, level, sigma)
-    asked = [parse_gate(text, QUANTITIES, "--gate") for text in gates or ()]
-    edge = finite_threshold(threshold)
+    conditions = [parse_gate(text, QUANTITIES, "--gate") for text in gates or ()]
+    below = finite_threshold(threshold)
     if output is not None:
         check_output(output)
     runs = base_run, new_run = read_run(base, kept=True), read_run(new, kept=True)
-    sure = _confidence(runs, confidence)
-    comparison = compare_runs(base_run, new_run, estimators=estimator or (), levels=chosen, below=edge, confidence=sure)
-    decisions = decide(comparison, asked, population=population, point=point)
-    counts: Verdict = "inconclusive" if inconclusive is None else inconclusive.value
+    confidence = _confidence(runs, confidence)
+    comparison = compare_runs(base_run, new_run, estimators=estimator or (), levels=chosen, below=below, confidence=confidence)
+    decisions = decide(comparison, conditions, population=population, point=point)
+    counts_as: Verdict = "inconclusive" if inconclusive is None else inconclusive.value
     subject = Subject.of(new_run.info, "compare", Subject.of(base_run.info, "compare"), comparison.left_out())
     names = new_run.class_names or base_run.class_names
     tables = list(comparison_tables(comparison, base_run.info, new_run.info, names))
     if format_ is CompareFormat.TABLE:
-        verdicts = [Text(line) for _, line in lines(decisions, counts)] if decisions else []
+        verdicts = [Text(line) for _, line in lines(decisions, counts_as)] if decisions else []
         show(*leading_warnings(runs, in_table=True), Terminal(tables), *verdicts, to=output)
     elif format_ is CompareFormat.CSV:
         emit(csv_text(comparison), output)
     elif format_ is CompareFormat.JSON:
-        emit(json_text(CompareDocument(decisions, subject, counts, comparison).document(names)), output)
+        emit(json_text(CompareDocument(decisions, subject, counts_as, comparison).document(names)), output)
     elif format_ is CompareFormat.MD:
-        markdown = "\n" + step_summary(decisions, subject, inconclusive=counts) if decisions else ""
+        markdown = "\n" + step_summary(decisions, subject, inconclusive=counts_as) if decisions else ""
         emit((markdown_text(tables) + markdown).encode(), output)
     elif format_ is CompareFormat.JUNIT:
-        emit(junit(decisions, subject, inconclusive=counts), output)
+        emit(junit(decisions, subject, inconclusive=counts_as), output)
     else:
-        emit(github(decisions, subject, inconclusive=counts).encode(), output)
-        summarise(decisions, subject, counts, markdown_text(tables))
+        emit(github(decisions, subject, inconclusive=counts_as).encode(), output)
+        summarise(decisions, subject, counts_as, markdown_text(tables))
     if decisions:
-        raise typer.Exit(EXIT_CODES[overall(decisions, counts)])
+        raise typer.Exit(EXIT_CODES[overall(decisions, counts_as)])
 
 
 def _confidence(runs: Sequence[Run], option: float | None) -> float:

@@ -36,10 +36,10 @@ class _Harmless(RenderHook):
 
     def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
         """Wrap what is about to be printed."""
-        return [_Shown(one) for one in renderables]
+        return [_HarmlessText(renderable) for renderable in renderables]
 
 
-class _Shown:
+class _HarmlessText:
     def __init__(self, inner: ConsoleRenderable) -> None:
         self._inner = inner
 
@@ -95,19 +95,19 @@ def show(*renderables: RenderableType, to: Path | None = None) -> None:
 
 
 def _print(console: Console, renderables: Sequence[RenderableType]) -> None:
-    for one in renderables:
-        console.print(one, soft_wrap=isinstance(one, Text))
+    for renderable in renderables:
+        console.print(renderable, soft_wrap=isinstance(renderable, Text))
 
 
 def leading_warnings(runs: Sequence[Run], *, in_table: bool) -> list[Text]:
-    """The warnings of runs, which come before anything that is printed about them: lines for above a table, or on standard error.
+    """The warnings of runs, which precede everything else: as lines above a table, otherwise printed to standard error.
 
     Args:
         runs: where there are several, each line names its run.
         in_table: whether a table follows; other formats have standard output to themselves.
     """
-    told = [(run.info["name"], text) for run in runs for text in run.info["warnings"]]
-    lines = [printable(f"warning: {f'{name}: ' if len(runs) > 1 else ''}{text}") for name, text in told]
+    warnings = [(run.info["name"], text) for run in runs for text in run.info["warnings"]]
+    lines = [printable(f"warning: {f'{name}: ' if len(runs) > 1 else ''}{text}") for name, text in warnings]
     if in_table:
         return [Text(line, "yellow") for line in lines]
     for line in lines:
@@ -124,8 +124,8 @@ class Reporter(Listener):
         quiet: print only warnings.
         patient: let the first Ctrl-C wait for the current part; otherwise any Ctrl-C interrupts at once.
         clock: seconds.
-        action: what the display calls it.
-        unit: of what is counted.
+        action: what the display calls the work.
+        unit: what is counted.
     """
 
     def __init__(
@@ -156,7 +156,7 @@ class Reporter(Listener):
         self._console.print(f"[yellow]warning:[/yellow] {escape(printable(text))}")
 
     def doing(self, what: str) -> None:
-        """Show what is done: beside the bar, or with a spinner before there is one."""
+        """Show the current stage: beside the bar, or with a spinner before there is a bar."""
         self._progress.doing(what)
         if self._bar is None and self._draws():
             self._end_stage()
@@ -231,7 +231,7 @@ class Reporter(Listener):
 
 @contextlib.contextmanager
 def starting(what: str = "starting", *, quiet: bool = False) -> Iterator[None]:
-    """Show what is done while the block takes seconds, such as importing torch."""
+    """Show the stage of a block that takes seconds, such as importing torch."""
     with Reporter(quiet=quiet) as reporter:
         reporter.doing(what)
         yield

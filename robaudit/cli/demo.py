@@ -53,9 +53,9 @@ def demo(
     comparison = compare(ordinary, trained)
     (_, at), rows = list(ordinary.groups().items())[-1]
     worst = flag(rows, bottom=_WORST)
-    images = RunImages(ordinary, [one.id for one in worst.samples])
-    clean = [images.clean(one.id) for one in worst.samples]
-    noisy = [images.noisy(one.id, x, at) for one, x in zip(worst.samples, clean, strict=True)]
+    images = RunImages(ordinary, [sample.id for sample in worst.samples])
+    clean = [images.clean(sample.id) for sample in worst.samples]
+    noisy = [images.noisy(sample.id, x, at) for sample, x in zip(worst.samples, clean, strict=True)]
     console.print(Terminal([models_table(runs)]))
     console.print(f"\n[bold]{escape(finding(comparison))}[/bold]\n")
     console.print(Terminal(flags_tables(worst, ordinary.class_names)))

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 class EngineChoice(StrEnum):
-    """Who computes."""
+    """Where to compute."""
 
     LOCAL = "local"
     RAY = "ray"
@@ -53,8 +53,8 @@ class _Files:
     """The files that are written besides the run folder.
 
     Attributes:
-        reports: of the run, by their suffix.
-        junit: of the gates.
+        reports: the run's reports; the suffix chooses the format.
+        junit: the gates as JUnit XML.
         trust: allow the Python data set of the spec, for the images of a report.
     """
 
@@ -66,7 +66,7 @@ class _Files:
         """Refuse files that cannot be written, before any work is done.
 
         Raises:
-            RobauditError: there is one, or one is named twice or is the spec.
+            RobauditError: a file cannot be written, is named twice, or is the spec.
         """
         from robaudit.cli.report import check_report
         from robaudit.cli.streams import check_output
@@ -82,7 +82,7 @@ class _Files:
             check_output(self.junit)
 
     def remove(self) -> None:
-        """Remove what an earlier audit left, so that it is not taken for this one's if it ends early."""
+        """Remove the files of an earlier audit, which would pass for this one's if it ended early."""
         for _, file in self._named:
             if file.is_file():
                 try:
@@ -98,7 +98,7 @@ class _Files:
     def write(
         self, run: Run, spec: AuditSpec, decisions: Sequence[Decision] | None, inconclusive: Verdict = "inconclusive", *, quiet: bool
     ) -> None:
-        """Write them; a line on standard error says what a report lacks. ``decisions``: None where nothing was to be decided."""
+        """Write the files, and note on standard error what a report lacks; ``decisions``: None without gates."""
         from robaudit.cli.console import Reporter
         from robaudit.cli.report import write_reports
         from robaudit.cli.streams import write_output
@@ -265,8 +265,8 @@ def estimate(
         **{"--max-samples": max_samples, "--population": population, "--point": point, "--inconclusive": inconclusive},
         **{"--confidence": confidence, "--strict": strict, "--junit": junit},
     }
-    for option, given in about_gates.items():
-        if not deciding and given not in (None, False):
+    for option, value in about_gates.items():
+        if not deciding and value not in (None, False):
             raise SpecError(option, "needs gates", "add --gate, or --until-decided for the gates of the spec")
     if extend and deciding:
         raise SpecError("--extend", "cannot be combined with sampling until gates are decided", "extend first, then run robaudit gate RUN")
@@ -289,7 +289,7 @@ def estimate(
         ("run", "deterministic"): deterministic or None,
         ("run", "as_given"): as_given or None,
     }
-    asked = load_spec(
+    audit_spec = load_spec(
         spec,
         settings=set_ or (),
         sigmas=sigma or (),
@@ -298,14 +298,14 @@ def estimate(
         estimators=estimator or (),
         overrides={key: value for key, value in overrides.items() if value is not None},
     )
-    trust = trust or consents(set_ or (), asked)
+    trust = trust or consents(set_ or (), audit_spec)
     files.check(spec)
     with starting(quiet=quiet):
         from robaudit.auditing.environment import command_line
         from robaudit.auditing.run import audit
         from robaudit.models.pretrained import filled
 
-        asked = filled(asked)
+        audit_spec = filled(audit_spec)
     files.remove()
     command = command_line(sys.argv[1:])
 
@@ -317,7 +317,7 @@ def estimate(
                 trust=trust,
                 on_error=on_error.value,
                 extend=extend,
-                fresh=fresh and not deciding,  # else it is checked once, before the first of several analyses
+                fresh=fresh and not deciding,  # otherwise checked once, before the first interim analysis
                 listener=reporter,
                 command=command,
                 ray_address=ray_address,
@@ -329,28 +329,28 @@ def estimate(
 
     if deciding:
         code = _until_decided(
-            *(asked, out, audited, files, gates or ()),
+            *(audit_spec, out, audited, files, gates or ()),
             limit=max_samples,
             population=population,
             point=point,
             confidence=confidence,
             strict=strict,
-            counts="inconclusive" if inconclusive is None else inconclusive.value,
+            counts_as="inconclusive" if inconclusive is None else inconclusive.value,
             fresh=fresh,
             quiet=quiet,
         )
         raise typer.Exit(code)
     if not extend:  # a run to extend may have further results
-        refuse_beyond(asked)
-    run = audited(asked, out)
-    files.write(run, asked, None, quiet=quiet)
+        refuse_beyond(audit_spec)
+    run = audited(audit_spec, out)
+    files.write(run, audit_spec, None, quiet=quiet)
     if quiet:
         return
     from robaudit.cli.reading import print_run
 
     print_run(run)
-    if asked.gates:
-        say(f"the spec has {count(len(asked.gates), 'gate')}; to decide: robaudit gate {run.path}")
+    if audit_spec.gates:
+        say(f"the spec has {count(len(audit_spec.gates), 'gate')}; to decide: robaudit gate {run.path}")
 
 
 def _until_decided(
@@ -361,7 +361,7 @@ def _until_decided(
     written: Sequence[str],
     *,
     strict: bool,
-    counts: Verdict,
+    counts_as: Verdict,
     quiet: bool,
     **how: Any,
 ) -> int:
@@ -379,13 +379,13 @@ def _until_decided(
     from robaudit.report.ci.document import Subject
 
     gates = with_strict(parsed(written, "--gate") or parsed(spec.gates, "gates"), strict)
-    found = sample_until_decided(spec, gates, out, audit, on_analysis=None if quiet else _say_analysis, **how)
-    files.write(found.run, spec, found.decisions, counts, quiet=quiet)
+    outcome = sample_until_decided(spec, gates, out, audit, on_analysis=None if quiet else _say_analysis, **how)
+    files.write(outcome.run, spec, outcome.decisions, counts_as, quiet=quiet)
     if not quiet:
-        _say_draws(found)
+        _say_draws(outcome)
         with reader_may_leave():
-            print_run(found.run)
-    return report_gates(found.decisions, counts, GateFormat.TEXT, None, Subject.of(found.run.info, "estimate"))
+            print_run(outcome.run)
+    return report_gates(outcome.decisions, counts_as, GateFormat.TEXT, None, Subject.of(outcome.run.info, "estimate"))
 
 
 def _say_analysis(draws: int, most: int, decisions: Sequence[Decision]) -> None:
@@ -398,11 +398,11 @@ def _say_analysis(draws: int, most: int, decisions: Sequence[Decision]) -> None:
         say(f"  {line}")
 
 
-def _say_draws(found: Outcome) -> None:
+def _say_draws(outcome: Outcome) -> None:
     from robaudit.cli.console import say
 
-    if found.draws:
-        drawn = sum(found.draws)
-        saved = found.most - drawn
+    if outcome.draws:
+        drawn = sum(outcome.draws)
+        saved = outcome.most - drawn
         difference = f"{saved:,} fewer than" if saved > 0 else f"{-saved:,} more than" if saved else "as many as"
-        say(f"{drawn:,} draws per image in all, {difference} the {found.most:,} of a single run")
+        say(f"{drawn:,} draws per image in all, {difference} the {outcome.most:,} of a single run")

@@ -85,10 +85,10 @@ def gate(
         say(f"this run was sampled until its gates were decided: each interim analysis, and so every gate, is at {100 * each:.3g} %")
     if skipped := opened.info["totals"]["skipped"]:
         say(f"{skipped} samples were skipped: the gates say nothing about them")
-    if any(one.more is not None and one.covers is Covers.MEASUREMENT for one in decisions):
+    if any(decision.more is not None and decision.covers is Covers.MEASUREMENT for decision in decisions):
         say("deciding again after more draws adds to the error probability: robaudit estimate --until-decided accounts for it")
-    counts: Verdict = inconclusive.value if inconclusive is not None else rules.inconclusive or "inconclusive"
-    raise typer.Exit(report_gates(decisions, counts, format_, output, Subject.of(opened.info, "gate")))
+    counts_as: Verdict = inconclusive.value if inconclusive is not None else rules.inconclusive or "inconclusive"
+    raise typer.Exit(report_gates(decisions, counts_as, format_, output, Subject.of(opened.info, "gate")))
 
 
 def report_gates(decisions: Sequence[Decision], inconclusive: Verdict, format_: GateFormat, output: Path | None, subject: Subject) -> int:

@@ -122,7 +122,7 @@ def init(
         "dataset": dataset,
         "noise": {"sigma": chosen},
         "estimators": [{"mc": {"samples": samples}}],
-        **({} if least is None else {"gates": [f"mean(sigma={one}) >= {least!r}" for one in chosen]}),
+        **({} if least is None else {"gates": [f"mean(sigma={level}) >= {least!r}" for level in chosen]}),
     }
     for setting in set_ or ():
         apply_setting(document, setting)
@@ -145,21 +145,21 @@ def _next(command: str, *, gated: bool) -> str:
 
 
 def _answer(
-    question: str, given: str | None, default: str | None, read: Callable[[str], T], asking: bool, option: str, value: str = ""
+    question: str, answer: str | None, default: str | None, read: Callable[[str], T], asking: bool, option: str, value: str = ""
 ) -> T:
     """The value of an option, or the answer to a question, which is repeated on a terminal until the answer is valid.
 
     Raises:
-        SpecError: there is neither, or the option is invalid.
+        SpecError: there is no value and nobody to ask, or the option is invalid.
     """
-    if given is None and not asking:
+    if answer is None and not asking:
         if default is None:
             raise SpecError(
                 "init", f"needs {question[0].lower()}{question[1:]}", f"add {option} {value}, or run robaudit init on a terminal"
             )
-        given = default
-    if given is not None:
-        return read(given)
+        answer = default
+    if answer is not None:
+        return read(answer)
     while True:
         try:
             return read(typer.prompt(question, default=default, err=True, show_default=bool(default)))
@@ -170,9 +170,9 @@ def _answer(
 
 
 def _model_section(path: str, architecture: str | None, base: Path, asking: bool) -> tuple[dict[str, Any], str, bool]:
-    """The ``model`` section, the model's own files that say the rest (or ''), and whether the user named code of their own.
+    """The ``model`` section, the model's own files that complete it (or ''), and whether the user named their own code.
 
-    Naming code is consent to run it, but not to run the programs in a model file: only weights go with it.
+    Naming code is consent to run it with a file of weights, but not to run a program in a model file.
 
     Raises:
         RobauditError: a file is damaged, or of a model that is not supported.
@@ -190,10 +190,10 @@ def _model_section(path: str, architecture: str | None, base: Path, asking: bool
 
 
 def _refuse_architecture(text: str) -> None:
-    """Refuse the name of a network where its weights are asked for.
+    """Refuse the name of an architecture in place of a file of weights.
 
     Raises:
-        SpecError: it is one.
+        SpecError: ``text`` names an architecture.
     """
     from robaudit.models.architectures import FAMILIES
 
@@ -229,7 +229,7 @@ def _check_levels(spec: AuditSpec) -> None:
     """Refuse levels that an audit would refuse for any pixels in [0, 1].
 
     Raises:
-        SpecError: there is one.
+        SpecError: a level is refused.
     """
     import torch
 

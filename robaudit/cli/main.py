@@ -91,7 +91,7 @@ def make_app() -> typer.Typer:
             if get_args(hint)[:1] == (bool,):
                 get_args(hint)[1].metavar = ""  # typer would print a type for a switch
         paragraphs = cleandoc(command.__doc__ or "").replace("\nExample:", "\n\nExample:").split("\n\n")
-        app.command(name, help="\n\n".join(" ".join(one.split()) for one in paragraphs))(command)
+        app.command(name, help="\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs))(command)
     return app
 
 
@@ -175,7 +175,7 @@ def _how_to_resume() -> str:
 def _usage(error: Any) -> str:
     """The parser's message in one line, with the help to consult."""
     context = getattr(error, "ctx", None)
-    typed = [word for word in sys.argv[1:2] if not word.startswith("-")]  # where the parser does not say in which command it was
+    typed = [word for word in sys.argv[1:2] if not word.startswith("-")]  # where the parser does not name the command
     command = context.command_path if context is not None else " ".join(["robaudit", *typed])
     message = " ".join(str(error.format_message()).split()).rstrip(".").replace("Value error, ", "").replace("Input should", "must")
     message = _nearest(message.partition(", unable to parse string as")[0])
@@ -186,22 +186,22 @@ def _nearest(message: str) -> str:
     """The parser's list of choices, or the one nearest to what was typed."""
     from robaudit.errors import did_you_mean
 
-    if (found := re.search(r"'([^']*)' is not one of (.*)", message)) is None:
+    if (match := re.search(r"'([^']*)' is not one of (.*)", message)) is None:
         return message
-    near = did_you_mean(found[1], re.findall(r"'([^']*)'", found[2]))
-    return f"{message[: found.start()]}{found[1]!r} is not known; {near}" if near.endswith("?") else message
+    near = did_you_mean(match[1], re.findall(r"'([^']*)'", match[2]))
+    return f"{message[: match.start()]}{match[1]!r} is not known; {near}" if near.endswith("?") else message
 
 
 def _quote_gates() -> str:
-    """What to do about a gate that was given as an option, or taken apart by the shell.
+    """Advice on a gate that was given as an option, or split by the shell.
 
     Without quotes, ``>`` redirects the output, and only the quantity is left.
     """
     words = sys.argv[1:]
     if words[:1] == ["gate"] and "--gate" in words:
         return 'here gates are arguments: robaudit gate RUN "mean >= 0.9"; '
-    taken_apart = words[:1] != ["init"] and any(word == "--gate" and not set(value) & set("<>") for word, value in pairwise(words))
-    return 'write a gate in quotes: --gate "mean >= 0.9"; ' if taken_apart else ""
+    split = words[:1] != ["init"] and any(word == "--gate" and not set(value) & set("<>") for word, value in pairwise(words))
+    return 'write a gate in quotes: --gate "mean >= 0.9"; ' if split else ""
 
 
 def _internal(error: Exception) -> NoReturn:

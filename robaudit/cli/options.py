@@ -162,10 +162,10 @@ ConfidenceOption = Annotated[
 
 
 def image_source(data: Path | None, trust: bool) -> ImageSource | None:
-    """Where the images of a run are read by --data and --trust; None: where its own spec says.
+    """The source of a run's images by --data and --trust; None: the data set of its own spec.
 
     Raises:
-        SpecError: the spec is not valid, or --trust is given without one: the code that a run folder names never runs.
+        SpecError: the spec is not valid, or --trust is given without --data: code that a run folder names never runs.
     """
     if data is None:
         if trust:
@@ -179,7 +179,7 @@ def image_source(data: Path | None, trust: bool) -> ImageSource | None:
 
 
 def is_own_code(text: str) -> bool:
-    """Whether it names a class or a function of the user's: module:Class."""
+    """Whether the text names the user's own class or function: module:Class."""
     if re.fullmatch(r"[^\W\d][\w.]*:[^\W\d][\w.]*", text) is None:
         return False
     from robaudit.models.architectures import FAMILIES  # imports torch
@@ -215,7 +215,7 @@ def levels(noises: list[str] | None, numbers: list[str] | None, sigmas: list[str
 
 
 def finite_threshold(threshold: float | None) -> float | None:
-    """The threshold as it was typed.
+    """The threshold, checked to be finite.
 
     Raises:
         SpecError: it is not a finite number.
@@ -236,10 +236,10 @@ def _numbers(flag: str, texts: Sequence[str]) -> Iterator[float]:
 
 
 def number(flag: str, text: str, example: str) -> float:
-    """The number that an option is given as text, such as 0.05 or 8/255.
+    """The number in the text of an option, such as 0.05 or 8/255.
 
     Raises:
-        SpecError: it is none; ``example`` says what would be right.
+        SpecError: it is not a number; ``example`` says what would be right.
     """
     from robaudit.spec.fields import as_number
 

@@ -39,7 +39,7 @@ _KINDS_OF: Mapping[str, Sequence[Kind]] = {
     "--noise, --level, --sigma": (*KINDS, Kind.NOISE),
     "--data": (Kind.FLAGGED, Kind.SAMPLE),
 }
-"""The kinds that an option is about, where it is not about all."""
+"""The kinds that an option applies to; options not listed apply to all."""
 
 
 def plot(
@@ -83,7 +83,7 @@ def plot(
     ending = output.suffix.lower()
     if ending[1:] not in FORMATS:
         raise SpecError(f"-o {output}", "is not a supported format", "use .png, .svg or .pdf")
-    given = {
+    options = {
         "--threshold": threshold,
         "--max-images": max_images,
         "--id": id_,
@@ -92,9 +92,9 @@ def plot(
         "--noise, --level, --sigma": noise or level or sigma or None,
         "--data": data,
     }
-    for option, value in given.items():
+    for option, value in options.items():
         if value is not None and kind not in _KINDS_OF[option]:
-            known = "the others" if len(_KINDS_OF[option]) > len(Kind) // 2 else " or ".join(one.value for one in _KINDS_OF[option])
+            known = "the others" if len(_KINDS_OF[option]) > len(Kind) // 2 else " or ".join(other.value for other in _KINDS_OF[option])
             raise SpecError(option, f"does not apply to --kind {kind.value}", f"use it with {known}")
     if kind is Kind.NOISE and len(runs) > 1:
         raise SpecError("--kind noise", f"shows one spec, not {len(runs)}", "name one")
@@ -104,15 +104,15 @@ def plot(
     from robaudit.report.pictures import can_draw
 
     can_draw(required=True, where=f"-o {output}")
-    from robaudit.report.pictures.kinds import found_in, look_of, picture, sketch_of
+    from robaudit.report.pictures.kinds import entries_of, look_of, picture, sketch_of
 
     look, chosen = look_of(width, title=not no_title, caption=not no_caption), levels(noise, level, sigma)
     if kind is Kind.NOISE:
-        made = _noise(runs[0], noise, level, sigma, max_images or 2, set_, trust=trust)
+        drawing = _noise(runs[0], noise, level, sigma, max_images or 2, set_, trust=trust)
     elif kind is Kind.VALIDATION:
         from robaudit.report.validation import read, sketch
 
-        made = sketch(read(runs))
+        drawing = sketch(read(runs))
     else:
         from robaudit.report.sections import Ask
         from robaudit.store.run import read_run
@@ -126,8 +126,8 @@ def plot(
             id=() if id_ is None else (id_,),
             label=tuple(label or ()),
         )
-        made = sketch_of(kind.value, found_in(kind.value, [read_run(run) for run in runs], ask), ask)
-    write_output(output, [picture(made, ending[1:], look)])
+        drawing = sketch_of(kind.value, entries_of(kind.value, [read_run(run) for run in runs], ask), ask)
+    write_output(output, [picture(drawing, ending[1:], look)])
 
 
 def _noise(
@@ -158,9 +158,9 @@ def _noise(
     from robaudit.report.pictures.noise import sketch
 
     spec = filled(written)
-    found = tuple(one for one in build(spec.noise, spec.base_dir, spec.origin) if one.levels)
-    if not found:
+    noises = tuple(process for process in build(spec.noise, spec.base_dir, spec.origin) if process.levels)
+    if not noises:
         raise SpecError(str(path), "has no noise at any level to draw", "add one, such as noise: {sigma: 0.05}, or --set noise.sigma=0.05")
     dataset = open_dataset(spec.dataset, base_dir=spec.base_dir, trust=trust)
-    check_noises(found, next(first_samples(dataset, 1, skip_bad=False)).pixels, dataset)
-    return sketch(found, dataset, images, spec.run.seed)
+    check_noises(noises, next(first_samples(dataset, 1, skip_bad=False)).pixels, dataset)
+    return sketch(noises, dataset, images, spec.run.seed)

@@ -32,7 +32,7 @@ from robaudit.cli.options import (
     number,
 )
 from robaudit.errors import RobauditError, SpecError
-from robaudit.report.sections import Ask, Found, SectionName, refuse_unused, section_csv, section_json, section_of
+from robaudit.report.sections import Ask, Entry, SectionName, refuse_unused, section_csv, section_json, section_of
 
 if TYPE_CHECKING:
     from robaudit.report.tables import Terminal
@@ -170,7 +170,7 @@ def show(
         top=top,
         per_class=per_class,
         id=tuple(id_ or ()),
-        radius=tuple(one for one in radii if one is not None),
+        radius=tuple(value for value in radii if value is not None),
         every_radius=None in radii,
         confidence=confidence,
         baseline=baseline,
@@ -238,23 +238,23 @@ def flag_samples(
         top=top,
         per_class=per_class,
     )
-    found = _show(SectionName.FLAGGED, [run], ask, ShowFormat(format_.value), output)
+    entries = _show(SectionName.FLAGGED, [run], ask, ShowFormat(format_.value), output)
     if images is not None:
         from robaudit.cli.console import say
         from robaudit.report.gallery import write_gallery
 
-        say(f"{write_gallery(found[0].run, [one.record for one in found], images, source)} pictures in {images}")
+        say(f"{write_gallery(entries[0].run, [entry.record for entry in entries], images, source)} pictures in {images}")
 
 
 def print_run(run: Run) -> None:
-    """Print the summary of a run, and where the rest is."""
+    """Print the summary of a run, and how to show its other sections."""
     from robaudit.cli.console import output
 
     output().print(_terminal(SectionName.SUMMARY, [run], Ask())[0])
 
 
-def _show(name: SectionName, paths: Sequence[Path], ask: Ask, format_: ShowFormat | None, to: Path | None) -> list[Found[Any]]:
-    """Print a section of some runs, or write it to a file; return what was shown."""
+def _show(name: SectionName, paths: Sequence[Path], ask: Ask, format_: ShowFormat | None, to: Path | None) -> list[Entry[Any]]:
+    """Print a section of some runs, or write it to a file; return its entries."""
     from robaudit.cli.console import leading_warnings, show
     from robaudit.cli.streams import check_output, emit
     from robaudit.report.tables import latex_text, markdown_text
@@ -271,44 +271,44 @@ def _show(name: SectionName, paths: Sequence[Path], ask: Ask, format_: ShowForma
         raise SpecError("--format parquet", f"does not apply to the section {name.value}", "use it with rows")
     runs = [read_run(path, kept=len(paths) > 1) for path in paths]
     if form is ShowFormat.TABLE:
-        table, found = _terminal(name, runs, ask)
+        table, entries = _terminal(name, runs, ask)
         warnings = [] if name is SectionName.SUMMARY else leading_warnings(runs, in_table=True)
         show(*warnings, table, to=to)
-        return found
+        return entries
     section = section_of(name)
-    found = section.find(runs, ask)
+    entries = section.find(runs, ask)
     texts: dict[ShowFormat, Callable[[], str]] = {
-        ShowFormat.CSV: lambda: section_csv(name, found, ask),
-        ShowFormat.JSON: lambda: section_json(name, found, ask),
-        ShowFormat.MD: lambda: markdown_text(section.shown(found, ask)),
-        ShowFormat.LATEX: lambda: latex_text(section.shown(found, ask)),
+        ShowFormat.CSV: lambda: section_csv(name, entries, ask),
+        ShowFormat.JSON: lambda: section_json(name, entries, ask),
+        ShowFormat.MD: lambda: markdown_text(section.shown(entries, ask)),
+        ShowFormat.LATEX: lambda: latex_text(section.shown(entries, ask)),
     }
     leading_warnings(runs, in_table=False)
     emit(texts[form](), to)
-    return found
+    return entries
 
 
-def _terminal(name: SectionName, runs: Sequence[Run], ask: Ask) -> tuple[Terminal, list[Found[Any]]]:
-    """The tables of a section, a summary between what it is of and where the rest is; and what was found."""
+def _terminal(name: SectionName, runs: Sequence[Run], ask: Ask) -> tuple[Terminal, list[Entry[Any]]]:
+    """The tables of a section, around a summary also its head and foot, and the section's entries."""
     from robaudit.report.tables import Terminal
 
     section = section_of(name)
-    found = section.find(runs, ask)
-    tables = section.shown(found, ask)
+    entries = section.find(runs, ask)
+    tables = section.shown(entries, ask)
     if name is SectionName.SUMMARY:
         from robaudit.report.summary import foot_table, head_table
 
         several = len(runs) > 1
-        heads = [replace(head_table(one.run), heading=one.name if several else "") for one in found]
+        heads = [replace(head_table(entry.run), heading=entry.name if several else "") for entry in entries]
         tables = [*heads, *tables, *([] if several else [foot_table(runs[0])])]
-    return Terminal(tables), found
+    return Terminal(tables), entries
 
 
 def _write_rows(paths: Sequence[Path], ask: Ask, form: ShowFormat, to: Path | None) -> None:
-    """Write a run's rows, all of them or some results' only; an unfinished run's rows so far.
+    """Write a run's rows, all or those of some results; of an unfinished run the rows so far.
 
     Raises:
-        SpecError: several runs or a table are asked for.
+        SpecError: several runs or a table are requested.
         RobauditError: a Parquet file would go to a terminal.
     """
     from robaudit.cli.console import say
@@ -349,25 +349,25 @@ _SUFFIXES = {"csv": ShowFormat.CSV, "json": ShowFormat.JSON, "md": ShowFormat.MD
 
 
 def _by_suffix(to: Path | None, other: ShowFormat) -> ShowFormat:
-    """The format that the name of a file asks for.
+    """The format by the suffix of a file.
 
     Raises:
-        SpecError: its suffix is of something else.
+        SpecError: show does not write this format.
     """
     suffix = "" if to is None else to.suffix.lower().removeprefix(".")
     if suffix in _SUFFIXES:
         return _SUFFIXES[suffix]
     if suffix in ("", "txt", "log", "text", "out"):
         return other
-    known = ", ".join(f".{one}" for one in _SUFFIXES)
+    known = ", ".join(f".{known_suffix}" for known_suffix in _SUFFIXES)
     raise SpecError(f"-o {to}", f"show writes no .{suffix}", f"name a file that ends in .txt, {known}; pages: robaudit report")
 
 
 def _radii(texts: Sequence[str]) -> Iterator[float | None]:
-    """The radii asked for, each once, ascending; None: all.
+    """The requested radii without repeats, ascending; None: all.
 
     Raises:
-        SpecError: one is no number, or is negative.
+        SpecError: a radius is not a number, or is negative.
     """
     if "all" in texts:
         if set(texts) != {"all"}:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from robaudit.store.run import Run
 
 SHOWN = 60
-"""Flagged samples that a report shows for each estimator and noise level, unless asked otherwise."""
+"""How many flagged samples a report shows for each estimator and noise level by default."""
 
 
 class ReportFormat(StrEnum):
@@ -101,8 +101,8 @@ def check_report(output: Path | None, format_: ReportFormat | None = None, optio
     Args:
         output: the file; None: standard output.
         format_: as typed; None: by the file's name, else HTML.
-        option: that names the file.
-        by_name: there is no option for the format: the name must say it.
+        option: the option that names the file.
+        by_name: the suffix must say the format, as no option does.
 
     Raises:
         RobauditError: the file cannot be written or is of another kind, a page would go to a terminal, or a package is missing.
@@ -132,13 +132,13 @@ def write_reports(run: Run, files: Sequence[Path], decisions: Sequence[Decision]
     """Write the report of one run to files that :func:`check_report` has passed, with the gates as they were decided.
 
     Args:
-        run: it is about.
-        files: to write.
-        decisions: on its gates; None: on its spec's.
-        source: where the images are read.
+        run: the run.
+        files: the files to write.
+        decisions: on the run's gates; None: decide its spec's gates.
+        source: where to read the images.
 
     Returns:
-        What it lacks, one line each.
+        What the report lacks, one line each.
     """
     from robaudit.cli.streams import write_output
     from robaudit.report.html.content import gather

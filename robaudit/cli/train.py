@@ -41,12 +41,12 @@ def train(
     from robaudit.cli.console import Reporter, output, starting
     from robaudit.training.spec import load_training
 
-    asked = load_training(spec, settings=set_ or ())
+    training = load_training(spec, settings=set_ or ())
     with starting(quiet=quiet):
         from robaudit.training.run import AUDIT, read_record
         from robaudit.training.run import train as run
     with Reporter(quiet=quiet, action="training", unit="steps") as reporter:
-        folder = run(asked, out=out, device=device, trust=trust or _consents(set_ or (), asked), listener=reporter)
+        folder = run(training, out=out, device=device, trust=trust or _consents(set_ or (), training), listener=reporter)
     if not quiet:
         record = read_record(folder)
         console = output()

@@ -1,4 +1,4 @@
-"""`robaudit verify`: check that the numbers of a run can be reproduced, and that they fit together."""
+"""`robaudit verify`: check that the numbers of a run can be reproduced and agree with each other."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from robaudit.store.run import Run
 
 DIFFERENT, FALSE_DECLARATION, CONTRADICTED = 1, 2, 3
-"""Exit codes: rows are not reproduced; results contradict each other because the spec declares something false of the network, a mistake
-like any other; only a bug explains a contradiction, as for any internal error."""
+"""Exit codes: rows are not reproduced; results contradict each other because of a false declaration in the spec, a user mistake; results
+contradict each other because of a bug, an internal error."""
 _MOST_SHOWN = 20
 
 
@@ -68,29 +68,29 @@ def verify(
     from robaudit.stats.relations import Verdict
 
     result, missing = _recomputed(opened, count, seed, device, trust=trust, quiet=quiet)
-    found = check(opened)
+    consistency = check(opened)
     if format_ is SummaryFormat.JSON:
         from robaudit.cli.streams import emit
         from robaudit.store.serialise import document_json
 
-        emit(document_json(_document(result, missing, found)), output)
+        emit(document_json(_document(result, missing, consistency)), output)
     else:
-        _print(_lines(opened, result, quiet=quiet), found, output, quiet=quiet)
-    if result is not None and not result.good:  # contradictions are then not about the numbers of an estimator
+        _print(_lines(opened, result, quiet=quiet), consistency, output, quiet=quiet)
+    if result is not None and not result.good:  # contradictions are then no evidence against an estimator
         raise typer.Exit(DIFFERENT)
-    for line in blame_lines(found):
+    for line in blame_lines(consistency):
         say(line)
-    if found.violations:
+    if consistency.violations:
         raise typer.Exit(CONTRADICTED)
     if missing is not None:
         raise missing
-    raise typer.Exit(FALSE_DECLARATION if found.of(Verdict.DECLARED) else 0)
+    raise typer.Exit(FALSE_DECLARATION if consistency.of(Verdict.DECLARED) else 0)
 
 
 def _recomputed(
     run: Run, samples: int | None, seed: int | None, device: str | None, *, trust: bool, quiet: bool
 ) -> tuple[Verification | None, RobauditError | None]:
-    """What was reproduced, or why nothing could be; neither if nothing is to be recomputed."""
+    """The result, or the error that prevented it; neither if no sample is to be recomputed."""
     if samples == 0:
         return None, None
     from robaudit.auditing.verify import verify as check
@@ -108,9 +108,9 @@ def _lines(run: Run, result: Verification | None, *, quiet: bool) -> Iterator[st
     if result is None:
         return
     yield from (f"{run.path}/{name} has changed since it was written" for name in result.altered)
-    for one in result.differences[:_MOST_SHOWN]:
-        where = f"{one.row.sample_id}, {one.row.estimator} at {one.row.at}"
-        yield f"{printable(where)}: {one.field} is {_shown(one.recorded)} in the run and {_shown(one.recomputed)} now"
+    for difference in result.differences[:_MOST_SHOWN]:
+        where = f"{difference.row.sample_id}, {difference.row.estimator} at {difference.row.at}"
+        yield f"{printable(where)}: {difference.field} is {_shown(difference.recorded)} in the run and {_shown(difference.recomputed)} now"
     if len(result.differences) > _MOST_SHOWN:
         yield f"and {len(result.differences) - _MOST_SHOWN} more"
     if not quiet or not result.good:
@@ -118,8 +118,8 @@ def _lines(run: Run, result: Verification | None, *, quiet: bool) -> Iterator[st
         yield f"{result.rows} rows of {result.samples} samples recomputed: {verdict}"
 
 
-def _print(lines: Iterable[str], found: Consistency, to: Path | None, *, quiet: bool) -> None:
-    """Print the lines and, below them, how the results fit together."""
+def _print(lines: Iterable[str], consistency: Consistency, to: Path | None, *, quiet: bool) -> None:
+    """Print the lines and, below them, the consistency of the results."""
     from rich.text import Text
 
     from robaudit.cli.console import show
@@ -127,29 +127,29 @@ def _print(lines: Iterable[str], found: Consistency, to: Path | None, *, quiet: 
     from robaudit.report.tables import Terminal
 
     shown: list[RenderableType] = [Text(line) for line in lines]
-    if found.contradictions or not quiet:
-        shown += [Text(), Terminal(checks(found))] if shown else [Terminal(checks(found))]
+    if consistency.contradictions or not quiet:
+        shown += [Text(), Terminal(checks(consistency))] if shown else [Terminal(checks(consistency))]
     show(*shown, to=to)
 
 
-def _document(result: Verification | None, missing: RobauditError | None, found: Consistency) -> dict[str, Any]:
-    """All of it as JSON values."""
+def _document(result: Verification | None, missing: RobauditError | None, consistency: Consistency) -> dict[str, Any]:
+    """The result and the consistency checks as JSON values."""
     recomputed = None
     if result is not None:
         differences = [
             {
-                "sample_id": one.row.sample_id,
-                "estimator": one.row.estimator,
-                **one.row.at.document(),
-                "field": one.field,
-                "recorded": _shown(one.recorded),
-                "recomputed": _shown(one.recomputed),
+                "sample_id": difference.row.sample_id,
+                "estimator": difference.row.estimator,
+                **difference.row.at.document(),
+                "field": difference.field,
+                "recorded": _shown(difference.recorded),
+                "recomputed": _shown(difference.recomputed),
             }
-            for one in result.differences
+            for difference in result.differences
         ]
         counts = {"samples": result.samples, "rows": result.rows, "identical": result.identical}
         recomputed = {**counts, "differences": differences, "altered": list(result.altered)}
-    return {"recomputed": recomputed, "not_recomputed": None if missing is None else str(missing), "checks": found.document()}
+    return {"recomputed": recomputed, "not_recomputed": None if missing is None else str(missing), "checks": consistency.document()}
 
 
 def _bits(result: Verification) -> str:

@@ -24,7 +24,7 @@ from robaudit.report.pictures.page import (
     told_apart,
 )
 from robaudit.report.pictures.style import ring
-from robaudit.report.sections import Ask, Found, Section, by_name
+from robaudit.report.sections import Ask, Entry, Section, by_name
 from robaudit.report.tables import Column, Table, cells
 from robaudit.stats.certified import CertifiedAccuracy, certificates_of, certified_accuracy
 from robaudit.stats.intervals import LIKE_THESE, ROW_CONFIDENCE, THESE_IMAGES
@@ -56,35 +56,35 @@ class CertifiedSection(Section[CertifiedAccuracy]):
     def records(self, run: Run, ask: Ask) -> list[CertifiedAccuracy]:
         """The certified accuracy of each result."""
         confidence = ROW_CONFIDENCE if ask.confidence is None else ask.confidence
-        return [certified_accuracy(one, confidence) for one in certificates_of(run, ask.estimators, ask.levels)]
+        return [certified_accuracy(certificates, confidence) for certificates in certificates_of(run, ask.estimators, ask.levels)]
 
-    def tables(self, found: Sequence[Found[CertifiedAccuracy]], ask: Ask) -> Iterator[Table]:
+    def tables(self, entries: Sequence[Entry[CertifiedAccuracy]], ask: Ask) -> Iterator[Table]:
         """A table for each norm, with a column for each result, runs side by side; the notes are below the last.
 
         Raises:
-            SpecError: every radius is asked for.
+            SpecError: every radius is requested.
         """
         if ask.every_radius:
             raise SpecError("--radius all", "is too long for a table", "add --format csv or --format json")
-        named = _named(found)
-        norms = list(dict.fromkeys(one.certificates.key.norm for _, one in named))
+        named = _named(entries)
+        norms = list(dict.fromkeys(accuracy.certificates.key.norm for _, accuracy in named))
         for norm in norms:
-            alike = [(title, one) for title, one in named if one.certificates.key.norm == norm]
-            table = _table(alike, ask.radius or usual_radii([one for _, one in alike]))
+            alike = [(title, accuracy) for title, accuracy in named if accuracy.certificates.key.norm == norm]
+            table = _table(alike, ask.radius or usual_radii([accuracy for _, accuracy in alike]))
             yield replace(table, notes=tuple(_notes(named))) if norm == norms[-1] else table
 
-    def figure(self, found: Sequence[Found[CertifiedAccuracy]], ask: Ask) -> Sketch:
+    def figure(self, entries: Sequence[Entry[CertifiedAccuracy]], ask: Ask) -> Sketch:
         """Certified accuracy against radius: a panel for each norm, a step curve with its band for each of the first twelve results."""
-        keys = [_parts(one) for one in found]
+        keys = [_parts(entry) for entry in entries]
         named = dict(zip(names := list(dict.fromkeys(keys)), told_apart(names), strict=True))
         styles = dict(list(zip(named.values(), styles_of(names), strict=True))[:_MOST_LINES])
-        lines = [(named[key], one.record) for key, one in zip(keys, found, strict=True) if named[key] in styles]
+        lines = [(named[key], entry.record) for key, entry in zip(keys, entries, strict=True) if named[key] in styles]
 
         def draw(ax: Axes, norm: str, _: PictureSize) -> None:
-            mine = [(styles[name], one) for name, one in lines if one.certificates.key.norm == norm]
-            end = 1.05 * max(*(one.largest for _, one in mine), 1e-12)
-            for style, one in mine:
-                _curve(ax, one, end, style)
+            curves = [(styles[name], accuracy) for name, accuracy in lines if accuracy.certificates.key.norm == norm]
+            end = 1.05 * max(*(accuracy.largest for _, accuracy in curves), 1e-12)
+            for style, accuracy in curves:
+                _curve(ax, accuracy, end, style)
             ax.set(xlim=(0.0, end), ylim=(0.0, 1.02), xlabel=f"{norm} radius" if norm else "radius")
             few_ticks(ax.xaxis)
             percent_scale(ax.yaxis)
@@ -101,56 +101,56 @@ class CertifiedSection(Section[CertifiedAccuracy]):
             sharey=True,
         )
 
-    def document(self, one: Found[CertifiedAccuracy], ask: Ask) -> dict[str, Any]:
-        """The numbers of the table, at the radii asked for, all, or the usual ones of this result."""
-        steps = {"curve": one.record.curve().document()} if ask.every_radius else {}
-        return {**one.record.document(ask.radius or usual_radii([one.record])), **steps}
+    def document(self, entry: Entry[CertifiedAccuracy], ask: Ask) -> dict[str, Any]:
+        """The numbers of the table, at the requested radii, at all, or at the usual radii of this result."""
+        steps = {"curve": entry.record.curve().document()} if ask.every_radius else {}
+        return {**entry.record.document(ask.radius or usual_radii([entry.record])), **steps}
 
-    def lines(self, one: Found[CertifiedAccuracy], ask: Ask) -> Iterator[Mapping[str, Any]]:
+    def lines(self, entry: Entry[CertifiedAccuracy], ask: Ask) -> Iterator[Mapping[str, Any]]:
         """A line for each number."""
-        given = one.record.certificates
-        numbers_of = _steps(one.record) if ask.every_radius else _statistics(one.record, ask.radius or usual_radii([one.record]))
+        certificates = entry.record.certificates
+        numbers_of = _steps(entry.record) if ask.every_radius else _statistics(entry.record, ask.radius or usual_radii([entry.record]))
         for values in numbers_of:
-            yield {**given.key.document(), "norm": given.key.norm, **dict(zip(_COLUMNS, values, strict=True))}
+            yield {**certificates.key.document(), "norm": certificates.key.norm, **dict(zip(_COLUMNS, values, strict=True))}
 
 
 def usual_radii(every: Sequence[CertifiedAccuracy]) -> tuple[float, ...]:
-    """0, .25, .5, .75, ... up to the largest radius that counts, or other round steps of which at most eight are needed; and those that an
-    estimator was asked about."""
-    largest = max((one.largest for one in every), default=0.0)
+    """0, .25, .5, .75, ... up to the largest radius that counts, in other round steps where .25 does not suit it, eight at most;
+    and the radii that estimators were asked about."""
+    largest = max((accuracy.largest for accuracy in every), default=0.0)
     step = next((step for step in _STEPS if largest < step * (_MOST_RADII + 1)), _STEPS[-1])
     usual = 0.25 if 0.25 <= largest < 0.25 * (_MOST_RADII + 1) else step
     steps = {float(f"{i * usual:.12g}") for i in range(min(math.floor(largest / usual), _MOST_RADII) + 1)}
-    return tuple(sorted(steps | {one.certificates.asked for one in every if one.certificates.asked is not None}))
+    return tuple(sorted(steps | {accuracy.certificates.asked for accuracy in every if accuracy.certificates.asked is not None}))
 
 
-def _named(found: Sequence[Found[CertifiedAccuracy]]) -> list[tuple[str, CertifiedAccuracy]]:
-    """The results, runs side by side, with titles without their norms ("certified_radius at sigma 0.25"), behind the names of runs."""
-    places = {key: i for i, key in enumerate(dict.fromkeys(one.record.certificates.key for one in found))}
-    several, named = len(by_name(found)) > 1, []
-    for one in sorted(found, key=lambda one: places[one.record.certificates.key]):
-        key = one.record.certificates.key
+def _named(entries: Sequence[Entry[CertifiedAccuracy]]) -> list[tuple[str, CertifiedAccuracy]]:
+    """The results with their titles, runs side by side: "certified_radius at sigma 0.25", without the norm, after the run's name."""
+    places = {key: i for i, key in enumerate(dict.fromkeys(entry.record.certificates.key for entry in entries))}
+    several, named = len(by_name(entries)) > 1, []
+    for entry in sorted(entries, key=lambda entry: places[entry.record.certificates.key]):
+        key = entry.record.certificates.key
         title = str(replace(key, estimator=ResultName.parse(key.estimator).estimator))
-        named.append((f"{one.name}: {title}" if several else title, one.record))
+        named.append((f"{entry.name}: {title}" if several else title, entry.record))
     return named
 
 
 def _table(block: Sequence[tuple[str, CertifiedAccuracy]], radii: Sequence[float]) -> Table:
     """A line for each radius and number, and a column for each of these results, all of one norm."""
-    accuracies = [one for _, one in block]
+    accuracies = [accuracy for _, accuracy in block]
     lines: list[tuple[str, list[str]]] = [
-        ("clean accuracy", [numbers.share_estimate(one.clean) for one in accuracies]),
-        *((_radius_text(radius), [_at(one, radius) for one in accuracies]) for radius in radii),
-        ("another class certified", [numbers.share_estimate(one.wrong) for one in accuracies]),
-        ("nothing certified", [numbers.share_estimate(one.abstains) for one in accuracies]),
-        ("mean radius", [_mean(one) for one in accuracies]),
-        ("median radius", [f"{one.median:.4g}" for one in accuracies]),
-        ("largest radius", [f"{one.largest:.4g}" for one in accuracies]),
+        ("clean accuracy", [numbers.share_estimate(accuracy.clean) for accuracy in accuracies]),
+        *((_radius_text(radius), [_at(accuracy, radius) for accuracy in accuracies]) for radius in radii),
+        ("another class certified", [numbers.share_estimate(accuracy.wrong) for accuracy in accuracies]),
+        ("nothing certified", [numbers.share_estimate(accuracy.abstains) for accuracy in accuracies]),
+        ("mean radius", [_mean(accuracy) for accuracy in accuracies]),
+        ("median radius", [f"{accuracy.median:.4g}" for accuracy in accuracies]),
+        ("largest radius", [f"{accuracy.largest:.4g}" for accuracy in accuracies]),
     ]
-    reach = [one.certificates.possible for one in accuracies]
+    reach = [accuracy.certificates.possible for accuracy in accuracies]
     if any(map(math.isfinite, reach)):
         lines.append(("largest possible", [f"{most:.4g}" if math.isfinite(most) else numbers.NONE for most in reach]))
-    sizes = [one.certificates.images for one in accuracies]
+    sizes = [accuracy.certificates.images for accuracy in accuracies]
     if len(set(sizes)) > 1:
         lines.insert(0, ("images", [f"{size:,}" for size in sizes]))
     norm = accuracies[0].certificates.key.norm
@@ -164,108 +164,108 @@ def _table(block: Sequence[tuple[str, CertifiedAccuracy]], radii: Sequence[float
 
 def _notes(named: Sequence[tuple[str, CertifiedAccuracy]]) -> Iterator[str]:
     """How to read the numbers, what they leave out, and the error probability of the certificates."""
-    every = [one for _, one in named]
+    every = [accuracy for _, accuracy in named]
     level = f"{100 * every[0].confidence:.4g} %"
     yield "At r: share of images whose class is certified within r, and is the label; r > 0: within any radius."
     yield f"[ ] {level} interval, {LIKE_THESE}, each alone. For {THESE_IMAGES} the shares are exact."
     yield "Mean, median and largest radius: 0 where the certified class is not the label."
-    if any(math.isfinite(one.certificates.possible) for one in every):
+    if any(math.isfinite(accuracy.certificates.possible) for accuracy in every):
         yield "Largest possible: with these options, for any image; larger radii are not certifiable."
-    for alpha in dict.fromkeys(one.certificates.alpha for one in every if one.certificates.alpha):
-        mine = [one.certificates for one in every if one.certificates.alpha == alpha]
-        names = ", ".join(dict.fromkeys(ResultName.parse(one.key.estimator).estimator for one in mine))
-        most = max(one.false_at_most for one in mine)
+    for alpha in dict.fromkeys(accuracy.certificates.alpha for accuracy in every if accuracy.certificates.alpha):
+        same_alpha = [accuracy.certificates for accuracy in every if accuracy.certificates.alpha == alpha]
+        names = ", ".join(dict.fromkeys(ResultName.parse(accuracy.key.estimator).estimator for accuracy in same_alpha))
+        most = max(accuracy.false_at_most for accuracy in same_alpha)
         yield f"{names}: a certificate is false with probability at most {alpha:g}: at most {most:.2g} expected among as many."
-    for title, one in named:
-        given = one.certificates
-        if given.asked is not None:
-            yield f"{title}: images stopped once r >= {given.asked:g} was decided: lower bounds at other radii."
-        if given.unlabelled:
-            yield f"{title}: {count(given.unlabelled, 'image')} without a label left out."
-        if given.not_finite:
-            yield f"{title}: {count(given.not_finite, 'image')} without a finite radius, not certified."
+    for title, accuracy in named:
+        certificates = accuracy.certificates
+        if certificates.asked is not None:
+            yield f"{title}: images stopped once r >= {certificates.asked:g} was decided: lower bounds at other radii."
+        if certificates.unlabelled:
+            yield f"{title}: {count(certificates.unlabelled, 'image')} without a label left out."
+        if certificates.not_finite:
+            yield f"{title}: {count(certificates.not_finite, 'image')} without a finite radius, not certified."
 
 
 _COLUMNS = ("statistic", "radius", "count", "images", "value", "lower", "upper")
 _CERTIFIED = "certified_accuracy"
 
 
-def _statistics(one: CertifiedAccuracy, radii: Sequence[float]) -> Iterator[tuple[object, ...]]:
+def _statistics(accuracy: CertifiedAccuracy, radii: Sequence[float]) -> Iterator[tuple[object, ...]]:
     """The numbers of the table."""
-    images, possible = one.certificates.images, one.certificates.possible
-    shares = [("clean_accuracy", None, one.clean), *((_CERTIFIED, radius, one.at(radius)) for radius in radii)]
-    for name, radius, share in [*shares, ("wrong_class", None, one.wrong), ("abstains", None, one.abstains)]:
+    images, possible = accuracy.certificates.images, accuracy.certificates.possible
+    shares = [("clean_accuracy", None, accuracy.clean), *((_CERTIFIED, radius, accuracy.at(radius)) for radius in radii)]
+    for name, radius, share in [*shares, ("wrong_class", None, accuracy.wrong), ("abstains", None, accuracy.abstains)]:
         yield name, radius, share.count, share.total, share.value, share.lower, share.upper
-    yield "mean_radius", None, None, images, one.mean, *(one.interval or (None, None))
-    others = {"median": one.median, "largest": one.largest}
+    yield "mean_radius", None, None, images, accuracy.mean, *(accuracy.interval or (None, None))
+    others = {"median": accuracy.median, "largest": accuracy.largest}
     yield from ((f"{name}_radius", None, None, images, value, None, None) for name, value in others.items())
     yield "largest_possible", None, None, images, possible if math.isfinite(possible) else None, None, None
 
 
-def _steps(one: CertifiedAccuracy) -> Iterator[tuple[object, ...]]:
-    """Certified accuracy at every radius at which it falls."""
-    curve = one.curve()
+def _steps(accuracy: CertifiedAccuracy) -> Iterator[tuple[object, ...]]:
+    """Certified accuracy at every radius where it falls."""
+    curve = accuracy.curve()
     columns = (curve.radii, curve.counts, curve.values, curve.lowers, curve.uppers)
     for radius, certified, *share in zip(*(column.tolist() for column in columns), strict=True):
-        yield _CERTIFIED, radius, certified, one.certificates.images, *share
+        yield _CERTIFIED, radius, certified, accuracy.certificates.images, *share
 
 
 def _radius_text(radius: float) -> str:
     return f"r >= {radius:g}" if radius else "r > 0"
 
 
-def _at(one: CertifiedAccuracy, radius: float) -> str:
-    return _BEYOND if radius > one.certificates.possible else numbers.share_estimate(one.at(radius))
+def _at(accuracy: CertifiedAccuracy, radius: float) -> str:
+    return _BEYOND if radius > accuracy.certificates.possible else numbers.share_estimate(accuracy.at(radius))
 
 
-def _mean(one: CertifiedAccuracy) -> str:
-    return f"{one.mean:.4g}" if one.interval is None else f"{one.mean:.3g} {numbers.rough_interval(*one.interval)}"
+def _mean(accuracy: CertifiedAccuracy) -> str:
+    return f"{accuracy.mean:.4g}" if accuracy.interval is None else f"{accuracy.mean:.3g} {numbers.rough_interval(*accuracy.interval)}"
 
 
 # --- the figure
 
 _MOST_LINES, _MOST_STEPS, _MOST_DETAILED = 12, 400, 4
 Line = tuple[str, CertifiedAccuracy]
-"""A result with the name of its line."""
+"""The name of a line, and its result."""
 
 
-def _parts(one: Found[CertifiedAccuracy]) -> tuple[str, str, str]:
+def _parts(entry: Entry[CertifiedAccuracy]) -> tuple[str, str, str]:
     """Run, estimator without the norm, and level."""
-    key = one.record.certificates.key
-    return one.name, ResultName.parse(key.estimator).estimator, "" if key.at.level is None else str(key.at)
+    key = entry.record.certificates.key
+    return entry.name, ResultName.parse(key.estimator).estimator, "" if key.at.level is None else str(key.at)
 
 
 def _caption(lines: Sequence[Line], left: Sequence[str]) -> Iterator[str]:
-    level = f"{100 * lines[0][1].confidence:.4g} %"
+    level, images = f"{100 * lines[0][1].confidence:.4g} %", span([accuracy.certificates.images for _, accuracy in lines])
     yield (
-        f"Share of {span([one.certificates.images for _, one in lines])} images whose class is certified within the radius, and is the "
-        f"label. Band: {level} Clopper-Pearson interval, {LIKE_THESE}, each radius alone. Ring: clean accuracy of the network itself."
+        f"Share of {images} images whose class is certified within the radius, and is the label. "
+        f"Band: {level} Clopper-Pearson interval, {LIKE_THESE}, each radius alone. Ring: clean accuracy of the network itself."
     )
-    for name, one in lines:
-        words = [f"mean radius {one.mean:.3g} {numbers.rough_interval(*(one.interval or (None, None)))}".rstrip()]
+    for name, accuracy in lines:
+        words = [f"mean radius {accuracy.mean:.3g} {numbers.rough_interval(*(accuracy.interval or (None, None)))}".rstrip()]
         if len(lines) <= _MOST_DETAILED:
-            words.append(f"nothing certified {share_estimate(one.abstains)}")
-            words += [f"another class {share_estimate(one.wrong)}"] if one.wrong.count else []
-        if np.isfinite(one.certificates.possible):
-            words.append(f"at most {one.certificates.possible:.3g} possible")
-        if one.certificates.asked is not None:
-            words.append(f"a lower bound but at {one.certificates.asked:g}, which its images were asked about")
-        yield f"{name}{f' ({one.certificates.key.norm})' if one.certificates.key.norm else ''}: {', '.join(words)}."
+            words.append(f"nothing certified {share_estimate(accuracy.abstains)}")
+            words += [f"another class {share_estimate(accuracy.wrong)}"] if accuracy.wrong.count else []
+        if np.isfinite(accuracy.certificates.possible):
+            words.append(f"at most {accuracy.certificates.possible:.3g} possible")
+        if accuracy.certificates.asked is not None:
+            words.append(f"a lower bound but at {accuracy.certificates.asked:g}, which its images were asked about")
+        yield f"{name}{f' ({accuracy.certificates.key.norm})' if accuracy.certificates.key.norm else ''}: {', '.join(words)}."
     if left:
         yield f"Not shown: {', '.join(left)}."
 
 
-def _curve(ax: Axes, one: CertifiedAccuracy, end: float, style: dict[str, Any]) -> None:
-    """The steps: at a radius where it falls, the curve still has the value of that radius, and then that of the next one.
+def _curve(ax: Axes, accuracy: CertifiedAccuracy, end: float, style: dict[str, Any]) -> None:
+    """Draw the steps: the curve has a radius's value up to and including that radius.
 
-    Where nothing could have been certified it has neither line nor band.
+    Beyond the largest possible radius there is neither line nor band.
     """
-    curve, last = one.curve(), min(end, one.certificates.possible)
-    beyond = one.at(2.0 * end)  # nothing
+    curve, last = accuracy.curve(), min(end, accuracy.certificates.possible)
+    beyond = accuracy.at(2.0 * end)  # nothing
     at = np.unique(np.linspace(0, len(curve.radii) - 1, min(len(curve.radii), _MOST_STEPS)).round().astype(int))
-    radii = np.append(curve.radii[at], max(last, one.largest))
+    radii = np.append(curve.radii[at], max(last, accuracy.largest))
     columns = ((curve.values, beyond.value), (curve.lowers, beyond.lower), (curve.uppers, beyond.upper))
-    values, lowers, uppers = (np.append(of[at], zero) for of, zero in columns)
+    values, lowers, uppers = (np.append(column[at], zero) for column, zero in columns)
     ax.fill_between(radii, lowers, uppers, step="pre", color=style["color"], alpha=0.13, linewidth=0, zorder=1.5)
     ax.step(radii, values, where="pre", zorder=3, **style)
-    ax.plot([0.0], [one.clean.value], **ring(style["color"]))
+    ax.plot([0.0], [accuracy.clean.value], **ring(style["color"]))

@@ -1,4 +1,4 @@
-"""The result that represents the runs where a figure has room for one."""
+"""The result that represents the runs in figures of a single result."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from robaudit.errors import NothingLeftError
 from robaudit.quantities import P_ROBUST, IntervalKind
-from robaudit.report.sections import Ask, Found
+from robaudit.report.sections import Ask, Entry
 from robaudit.stats.frame import Columns
 from robaudit.stats.groups import GroupKey
 from robaudit.store.run import Run
@@ -17,25 +17,25 @@ T = TypeVar("T")
 _EXACT = (IntervalKind.CLOPPER_PEARSON, IntervalKind.CONFIDENCE_SEQUENCE)
 
 
-def same_result(found: Sequence[Found[T]], key_of: Callable[[T], GroupKey]) -> list[Found[T]]:
-    """A record of each run, all of one result: the first, at the strongest level of its first noise that the first run has."""
-    keys = [key_of(one.record) for one in found if one.name == found[0].name]
+def same_result(entries: Sequence[Entry[T]], key_of: Callable[[T], GroupKey]) -> list[Entry[T]]:
+    """An entry of each run, all of the same result: the first, at the strongest level of its first noise in the first run."""
+    keys = [key_of(entry.record) for entry in entries if entry.name == entries[0].name]
     chosen = max((key for key in keys if (key.estimator, key.noise) == (keys[0].estimator, keys[0].noise)), key=lambda key: key.at.strength)
-    return [one for one in found if key_of(one.record) == chosen]
+    return [entry for entry in entries if key_of(entry.record) == chosen]
 
 
 def one_result(runs: Sequence[Run], ask: Ask) -> Ask:
-    """The same, asking for the one result that represents the runs among those asked for.
+    """The request, narrowed to the result that represents the runs.
 
-    Of the estimators, a probability of robustness comes first, then the interval: exact, sampling only, none; then the run's order.
-    Of its noise levels, the strongest of the first noise: levels of different noises are no numbers to compare.
+    Estimators of the probability of robustness come first, then exact intervals before sampling only before none, then the run's order.
+    Of the noise levels, the strongest of the first noise: levels of different noises cannot be compared.
 
     Raises:
-        RunError: a run has no such estimator or noise level.
+        RunError: a run lacks the estimator or noise level.
         NothingLeftError: the runs have no result in common.
     """
-    there = [{one.key: _rank(one) for one in run.groups(ask.estimators, ask.levels).values()} for run in runs]
-    common = {key: rank for key, rank in there[0].items() if all(key in other for other in there[1:])}
+    ranks = [{columns.key: _rank(columns) for columns in run.groups(ask.estimators, ask.levels).values()} for run in runs]
+    common = {key: rank for key, rank in ranks[0].items() if all(key in other for other in ranks[1:])}
     if not common:
         where, remedy = ", ".join(str(run.path) for run in runs), "audit the same estimators and noise levels"
         raise NothingLeftError(where, "have no result in common to draw" if len(runs) > 1 else "has no results to draw", remedy)

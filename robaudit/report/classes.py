@@ -14,7 +14,7 @@ from robaudit.report.differences import Changes, changes_of, difference, run_col
 from robaudit.report.numbers import estimate, signs
 from robaudit.report.pictures.page import PictureSize, Sketch, few_ticks, fitted, legend, legend_rows
 from robaudit.report.pictures.style import CARD, COLOURS, FAINT, GRID, HIGHER, INK, LOWER
-from robaudit.report.sections import Ask, Found, Section, by_name
+from robaudit.report.sections import Ask, Entry, Section, by_name
 from robaudit.report.summary import about, approximate, mean_cell
 from robaudit.report.tables import Cell, Column, Table, cells, columns
 from robaudit.stats.classes import ClassBias, ClassStats, GapVerdict, class_bias
@@ -30,7 +30,12 @@ if TYPE_CHECKING:
 OTHERS = "from the others"
 """The head of a class's difference from all other images."""
 SINGLE_IMAGE = "( ) a single image: shown with its own interval, not tested."
-_ALL, _MOST_DRAWN, _WORST, _BEST = 30, 25, 20, 5  # of the classes on a page: in a table, in a figure, and of more
+_ALL, _MOST_DRAWN, _WORST, _BEST = (
+    30,
+    25,
+    20,
+    5,
+)  # classes on a page: in a table, in a figure; of more classes, the least and the most robust
 _CLASSES = ("label", "predicted")
 _OPEN = 3  # results whose classes start unfolded
 
@@ -51,32 +56,32 @@ class ClassesSection(Section[ClassBias]):
             groups = column_of_run(run, by, None if ask.data is None else ask.data.spec)
         return [
             class_bias(
-                one,
+                columns,
                 by=by,
                 groups=groups,
                 threshold=ask.threshold,
                 class_names=run.class_names,
-                quantity=quantity_of(one.key.quantity, run.quantities),
+                quantity=quantity_of(columns.key.quantity, run.quantities),
             )
-            for one in run.groups(ask.estimators, ask.levels).values()
+            for columns in run.groups(ask.estimators, ask.levels).values()
         ]
 
-    def tables(self, found: Sequence[Found[ClassBias]], ask: Ask) -> Iterator[Table]:
+    def tables(self, entries: Sequence[Entry[ClassBias]], ask: Ask) -> Iterator[Table]:
         """A table for each result."""
-        several = len(by_name(found)) > 1
-        changes = changes_of(found) if several else {}
-        for key in dict.fromkeys(one.record.key for one in found):
-            mine = [one for one in found if one.record.key == key]
+        several = len(by_name(entries)) > 1
+        changes = changes_of(entries) if several else {}
+        for key in dict.fromkeys(entry.record.key for entry in entries):
+            alike = [entry for entry in entries if entry.record.key == key]
             if several:
-                yield _side_by_side(mine, changes)
+                yield _side_by_side(alike, changes)
             else:
-                yield bias_table(mine[0].record, mine[0].run.quantities[key.quantity])
+                yield bias_table(alike[0].record, alike[0].run.quantities[key.quantity])
 
-    def page_tables(self, found: Sequence[Found[ClassBias]], ask: Ask) -> Iterator[Table]:
-        """The same, of many classes the least and the most robust first; a line where there are more classes than images of each."""
-        for i, table in enumerate(self.tables(found, ask)):
-            records = [one.record for one in found if heading_of(one.record) == table.heading]
-            most = max(max(one.images for one in record.classes) for record in records)
+    def page_tables(self, entries: Sequence[Entry[ClassBias]], ask: Ask) -> Iterator[Table]:
+        """The tables for a page: of many classes the least and the most robust first; a line where classes outnumber their images."""
+        for i, table in enumerate(self.tables(entries, ask)):
+            records = [entry.record for entry in entries if heading_of(entry.record) == table.heading]
+            most = max(max(stats.images for stats in record.classes) for record in records)
             if len(table.rows) == 1:
                 yield Table(table.heading, notes=("All images are of one class.",))
             elif len(table.rows) > most and len(table.rows) > _BEST:
@@ -95,28 +100,28 @@ class ClassesSection(Section[ClassBias]):
                 yield Table(f"The other {len(parts[1])} classes", table.columns, parts[1], folded=True)
 
     def narrowed(self, runs: Sequence[Run], ask: Ask) -> Ask:
-        """One result of each run is shown."""
+        """Narrow to one result of each run."""
         return one_result(runs, ask)
 
-    def figure(self, found: Sequence[Found[ClassBias]], ask: Ask) -> Sketch:
+    def figure(self, entries: Sequence[Entry[ClassBias]], ask: Ask) -> Sketch:
         """How far the mean of each class is from all others, in the order of the first run, a colour for each run."""
-        found = same_result(found, lambda record: record.key)
-        order = [one.index for one in weakest_first(found[0].record)]
+        entries = same_result(entries, lambda record: record.key)
+        order = [stats.index for stats in weakest_first(entries[0].record)]
         shown: list[int | None] = [*order] if len(order) <= _MOST_DRAWN else [*order[:_WORST], None, *order[-_BEST:]]
-        runs = [one.name for one in found]
-        leads = [words.gap_sentence(one.record) for one in found]
+        runs = [entry.name for entry in entries]
+        leads = [words.gap_sentence(entry.record) for entry in entries]
         return Sketch(
             title="Robustness by class",
-            about=str(found[0].record.key),
-            lead=leads[0] if len(found) == 1 else " ".join(f"{name}: {text}" for name, text in zip(runs, leads, strict=True)),
-            caption=" ".join(_caption(found, len(order) - len(shown) + 1 if None in shown else 0)),
+            about=str(entries[0].record.key),
+            lead=leads[0] if len(entries) == 1 else " ".join(f"{name}: {text}" for name, text in zip(runs, leads, strict=True)),
+            caption=" ".join(_caption(entries, len(order) - len(shown) + 1 if None in shown else 0)),
             height=lambda look: len(shown) * look.line * (1.25 + 0.35 * (len(runs) - 1)) + 0.45 + legend_rows(runs, look) * look.line,
-            draw=lambda body, look: _draw(body, look, found, shown),
+            draw=lambda body, look: _draw(body, look, entries, shown),
         )
 
-    def lines(self, one: Found[ClassBias], ask: Ask) -> Iterator[Mapping[str, Any]]:
+    def lines(self, entry: Entry[ClassBias], ask: Ask) -> Iterator[Mapping[str, Any]]:
         """A line for each class, in order of class."""
-        bias = one.record
+        bias = entry.record
         group = {"estimator": bias.key.estimator, **bias.key.at.document(), "by": bias.by, "threshold": bias.threshold}
         return ({**group, **asdict(of_class)} for of_class in bias.classes)
 
@@ -136,7 +141,7 @@ def bias_table(bias: ClassBias, quantity: Quantity | None = None) -> Table:
     quantity = quantity or quantity_of(bias.key.quantity, None)
     known = bias.threshold is not None and bias.threshold <= quantity.high and quantity.higher_is_better
     share = (f"< {bias.threshold:g}",) if known else ()
-    rows = [tuple(_cells(one, quantity, share=bool(share))) for one in weakest_first(bias)]
+    rows = [tuple(_cells(stats, quantity, share=bool(share))) for stats in weakest_first(bias)]
     return Table(
         heading_of(bias),
         (
@@ -156,28 +161,28 @@ def bias_table(bias: ClassBias, quantity: Quantity | None = None) -> Table:
     )
 
 
-def _side_by_side(found: Sequence[Found[ClassBias]], changes: Mapping[str, Changes]) -> Table:
+def _side_by_side(entries: Sequence[Entry[ClassBias]], changes: Mapping[str, Changes]) -> Table:
     """The means of the classes in several runs, and their differences from the first."""
-    first, names = found[0].record, [one.name for one in found]
-    quantity = found[0].run.quantities[first.key.quantity]
-    means = [{label_of(of_class): of_class for of_class in one.record.classes} for one in found]
+    first, names = entries[0].record, [entry.name for entry in entries]
+    quantity = entries[0].run.quantities[first.key.quantity]
+    means = [{label_of(of_class): of_class for of_class in entry.record.classes} for entry in entries]
     key = first.key.estimator, first.key.at
     moved = [
-        {one.index: one.difference for one in group.classes}
+        {stats.index: stats.difference for stats in group.classes}
         if (group := changes[name].get(key)) is not None and first.by == "label"
         else {}
         for name in names[1:]
     ]
     rows = [
         (
-            Cell(label_of(one)),
-            *(_mean(of[label_of(one)], quantity) if label_of(one) in of else Cell(numbers.NONE) for of in means),
-            *(Cell(difference(some.get(one.index))) for some in moved if first.by == "label"),
+            Cell(label_of(stats)),
+            *(_mean(by_label[label_of(stats)], quantity) if label_of(stats) in by_label else Cell(numbers.NONE) for by_label in means),
+            *(Cell(difference(differences.get(stats.index))) for differences in moved if first.by == "label"),
         )
-        for one in weakest_first(first)
+        for stats in weakest_first(first)
     ]
     lines = (about(first.key, first.unit, first.higher_is_better),)
-    conclusions = tuple(replace(cell, text=f"{one.name}: {cell.text}") for one in found for cell in (_conclusion(one.record),))
+    conclusions = tuple(replace(cell, text=f"{entry.name}: {cell.text}") for entry in entries for cell in (_conclusion(entry.record),))
     shown = first.by == "label"
     note = f"[ ] 95 % interval for {LIKE_THESE}" + ("; of the differences for all classes together." if shown else ".")
     notes = (note, *([] if shown else [f"No differences by {first.by}: they are computed by label only."]))
@@ -195,38 +200,38 @@ def _conclusion(bias: ClassBias) -> Cell:
     return Cell(words.gap_sentence(bias), tone="warning" if bias.verdict is GapVerdict.SIGNIFICANT else "strong")
 
 
-def label_of(one: ClassStats) -> str:
+def label_of(stats: ClassStats) -> str:
     """The name of the class, or its index."""
-    return class_name(one.index, None if one.name is None else {one.index: one.name})
+    return class_name(stats.index, None if stats.name is None else {stats.index: stats.name})
 
 
 def weakest_first(bias: ClassBias) -> list[ClassStats]:
     """The classes by their means, the least robust first."""
     sign = 1.0 if bias.higher_is_better else -1.0
-    return sorted(bias.classes, key=lambda one: sign * one.mean.value)
+    return sorted(bias.classes, key=lambda stats: sign * stats.mean.value)
 
 
-def difference_text(one: ClassStats) -> str:
+def difference_text(stats: ClassStats) -> str:
     """The difference from the others with its interval; empty for a class that is not tested."""
-    return "" if one.difference is None else numbers.change(one.difference, one.difference_lower, one.difference_upper)
+    return "" if stats.difference is None else numbers.change(stats.difference, stats.difference_lower, stats.difference_upper)
 
 
-def _mean(one: ClassStats, quantity: Quantity) -> Cell:
-    cell = mean_cell(one.mean, quantity, exact=one.mean.measured_lower is not None, alone=one.images == 1)
-    return replace(cell, text=f"({cell.text})") if one.images == 1 else cell
+def _mean(stats: ClassStats, quantity: Quantity) -> Cell:
+    cell = mean_cell(stats.mean, quantity, exact=stats.mean.measured_lower is not None, alone=stats.images == 1)
+    return replace(cell, text=f"({cell.text})") if stats.images == 1 else cell
 
 
-def _cells(one: ClassStats, quantity: Quantity, *, share: bool) -> Iterator[Cell]:
+def _cells(stats: ClassStats, quantity: Quantity, *, share: bool) -> Iterator[Cell]:
     ends = quantity.low, quantity.high
-    yield from cells((label_of(one), f"{one.images:,}"))
-    yield _mean(one, quantity)
-    yield Cell(numbers.ends(one.mean.measured_lower, one.mean.measured_upper, *ends))
-    yield Cell(numbers.quantile_estimate(one.median, *ends))
-    yield Cell(difference_text(one))
+    yield from cells((label_of(stats), f"{stats.images:,}"))
+    yield _mean(stats, quantity)
+    yield Cell(numbers.ends(stats.mean.measured_lower, stats.mean.measured_upper, *ends))
+    yield Cell(numbers.quantile_estimate(stats.median, *ends))
+    yield Cell(difference_text(stats))
     if share:
-        yield Cell(numbers.share(one.below) if one.below is not None and one.images > 1 else "")
-    yield Cell("" if one.p_value is None else numbers.p_value(one.p_value))
-    yield Cell(one.differs if one.differs in ("lower", "higher") else "", tone="warning")
+        yield Cell(numbers.share(stats.below) if stats.below is not None and stats.images > 1 else "")
+    yield Cell("" if stats.p_value is None else numbers.p_value(stats.p_value))
+    yield Cell(stats.differs if stats.differs in ("lower", "higher") else "", tone="warning")
 
 
 def _notes(bias: ClassBias, *, share: bool) -> Iterator[str]:
@@ -236,11 +241,11 @@ def _notes(bias: ClassBias, *, share: bool) -> Iterator[str]:
         f"{100 * (1 - bias.alpha):g} % interval, simultaneous over the classes. p: permutation test of that difference, adjusted for the "
         f"number of classes. lower, higher: significant, p <= {bias.alpha:g}; the interval excludes 0."
     )
-    if any(one.images == 1 for one in bias.classes):
+    if any(stats.images == 1 for stats in bias.classes):
         yield SINGLE_IMAGE
     if bias.of_bounds:
         yield "Some values are only bounds: differences and gap are between the bounds, and the true ones may be smaller or larger."
-    if any(one.mean.measured_lower is None for one in bias.classes):
+    if any(stats.mean.measured_lower is None for stats in bias.classes):
         yield approximate("[ ]")
     if bias.threshold is None:
         yield f"{bias.key.quantity} has no usual threshold: --threshold adds the share of images below one."
@@ -251,39 +256,39 @@ def _notes(bias: ClassBias, *, share: bool) -> Iterator[str]:
 # --- the figure
 
 
-def _caption(found: Sequence[Found[ClassBias]], between: int) -> Iterator[str]:
-    biases = [one.record for one in found]
-    images, by = sum(one.images for one in biases[0].classes), "label" if biases[0].by == "label" else "predicted class"
+def _caption(entries: Sequence[Entry[ClassBias]], between: int) -> Iterator[str]:
+    biases = [entry.record for entry in entries]
+    images, by = sum(stats.images for stats in biases[0].classes), "label" if biases[0].by == "label" else "predicted class"
     yield f"{images:,} images in {len(biases[0].classes):,} classes, by {by}."
-    if any(one.difference is not None for bias in biases for one in bias.classes):
+    if any(stats.difference is not None for bias in biases for stats in bias.classes):
         yield (
             f"Dot: mean of the class minus the mean of all other images; bar: its {100 * (1 - biases[0].alpha):g} % interval for "
             f"{LIKE_THESE}, simultaneous over all classes. Filled, and the bar excludes 0: differs significantly from the others."
         )
-    if len(found) == 1:
+    if len(entries) == 1:
         yield "Right: mean of the class, and its number of images."
     if between:
         yield f"{between:,} classes between are not shown."
-    if any(one.images == 1 for bias in biases for one in bias.classes):
+    if any(stats.images == 1 for bias in biases for stats in bias.classes):
         yield "A class without a dot has a single image."
     if any(bias.of_bounds for bias in biases):
         yield "Some values are only bounds: differences are between the bounds."
-    if any(one.mean.measured_by == "none" for bias in biases for one in bias.classes):
+    if any(stats.mean.measured_by == "none" for bias in biases for stats in bias.classes):
         yield "No image has an interval of its own: its value is an approximation of unknown error, which no bar covers."
     if left_out := sum(bias.left_out for bias in biases):
         yield f"{left_out:,} images without a class or a finite value are left out."
 
 
-def _draw(body: SubFigure, look: PictureSize, found: Sequence[Found[ClassBias]], shown: Sequence[int | None]) -> None:
+def _draw(body: SubFigure, look: PictureSize, entries: Sequence[Entry[ClassBias]], shown: Sequence[int | None]) -> None:
     ax: Axes = body.subplots()
-    several, classes = len(found) > 1, [{one.index: one for one in each.record.classes} for each in found]
+    several, classes = len(entries) > 1, [{stats.index: stats for stats in each.record.classes} for each in entries]
     ends = [0.0]
-    for run, of in enumerate(classes):
+    for run, by_index in enumerate(classes):
         shift = 0.0 if not several else (run - (len(classes) - 1) / 2) / (len(classes) + 1)
         for place, index in enumerate(shown):
-            one = of.get(index) if index is not None else None
-            if one is not None and one.difference is not None:
-                ends += _dot(ax, place + shift, one, COLOURS[run % len(COLOURS)] if several else "")
+            stats = by_index.get(index) if index is not None else None
+            if stats is not None and stats.difference is not None:
+                ends += _dot(ax, place + shift, stats, COLOURS[run % len(COLOURS)] if several else "")
     for place, index in enumerate(shown):
         if index is None:
             ax.axhline(place, color=GRID, linewidth=1.4, linestyle=(0, (1, 3)))
@@ -292,14 +297,14 @@ def _draw(body: SubFigure, look: PictureSize, found: Sequence[Found[ClassBias]],
     ax.grid(visible=False, axis="y")
     ax.axvline(0.0, color=FAINT, linewidth=1.0, zorder=1)
     few_ticks(ax.xaxis)
-    bias = found[0].record
+    bias = entries[0].record
     way = "" if bias.higher_is_better else " (lower is better)"
     ax.set_xlabel(fitted(f"{bias.key.quantity}: difference from all other images{way}", 0.75 * look.body, look.size))
     _names(ax, look, classes[0], shown, marked=not several)
     if several:
-        legend(body, {one.name: {"color": COLOURS[i % len(COLOURS)], "marker": "o"} for i, one in enumerate(found)}, look)
+        legend(body, {entry.name: {"color": COLOURS[i % len(COLOURS)], "marker": "o"} for i, entry in enumerate(entries)}, look)
     else:
-        _means(ax, found[0], classes[0], shown)
+        _means(ax, entries[0], classes[0], shown)
 
 
 def _names(ax: Axes, look: PictureSize, classes: Mapping[int, ClassStats], shown: Sequence[int | None], *, marked: bool) -> None:
@@ -311,8 +316,8 @@ def _names(ax: Axes, look: PictureSize, classes: Mapping[int, ClassStats], shown
         label.set_fontweight("bold" if differs in ("lower", "higher") else "normal")
 
 
-def _means(ax: Axes, one: Found[ClassBias], classes: Mapping[int, ClassStats], shown: Sequence[int | None]) -> None:
-    quantity = one.run.quantities[one.record.key.quantity]
+def _means(ax: Axes, entry: Entry[ClassBias], classes: Mapping[int, ClassStats], shown: Sequence[int | None]) -> None:
+    quantity = entry.run.quantities[entry.record.key.quantity]
     right = ax.secondary_yaxis("right")
     right.spines[:].set_visible(False)
     texts = []
@@ -323,12 +328,12 @@ def _means(ax: Axes, one: Found[ClassBias], classes: Mapping[int, ClassStats], s
     right.set_yticks(range(len(shown)), texts)
 
 
-def _dot(ax: Axes, y: float, one: ClassStats, colour: str) -> list[float]:
-    """The difference of a class with its interval; returns the numbers that must be seen."""
-    marked = one.differs in ("lower", "higher")
-    ink = colour or {"lower": LOWER, "higher": HIGHER}.get(one.differs or "", FAINT)
-    ends = [end for end in (one.difference_lower, one.difference_upper) if end is not None]
+def _dot(ax: Axes, y: float, stats: ClassStats, colour: str) -> list[float]:
+    """Draw the difference of a class with its interval; the values that must be visible."""
+    marked = stats.differs in ("lower", "higher")
+    ink = colour or {"lower": LOWER, "higher": HIGHER}.get(stats.differs or "", FAINT)
+    ends = [end for end in (stats.difference_lower, stats.difference_upper) if end is not None]
     style: dict[str, Any] = {"markerfacecolor": ink if marked else CARD, "markeredgecolor": ink, "markeredgewidth": 1.3, "color": ink}
     ax.plot(ends, [y] * len(ends), color=ink, linewidth=1.6, solid_capstyle="butt", alpha=0.85, zorder=2)
-    ax.plot([one.difference or 0.0], [y], marker="o", zorder=3, **style)
-    return [end for end in (*ends, one.difference) if end is not None and math.isfinite(end)]
+    ax.plot([stats.difference or 0.0], [y], marker="o", zorder=3, **style)
+    return [end for end in (*ends, stats.difference) if end is not None and math.isfinite(end)]

@@ -85,7 +85,7 @@ def _group(group: GroupComparison, level: str, names: Names | None) -> Iterator[
         yield Table(
             "",
             columns(("class",), ("images", *_CHANGES)),
-            tuple(cells(_class(one, names)) for one in group.classes[:MOST_CLASSES]),
+            tuple(cells(_class(change, names)) for change in group.classes[:MOST_CLASSES]),
             lines=(f"Classes, largest loss first; {100 * group.confidence:g} % for all {len(group.classes)} together:",),
             notes=_rest(len(group.classes) - MOST_CLASSES, "json and csv hold"),
         )
@@ -93,7 +93,7 @@ def _group(group: GroupComparison, level: str, names: Names | None) -> Iterator[
         yield Table(
             "",
             columns(("sample", "label", "predicted", ""), ("base", "new", "new - base [95 %]")),
-            tuple(cells(_sample(one, names)) for one in group.changed[:MOST_SAMPLES]),
+            tuple(cells(_sample(change, names)) for change in group.changed[:MOST_SAMPLES]),
             lines=("Samples that changed, worst first:",),
             notes=_rest(len(group.changed) - MOST_SAMPLES, "json holds"),
         )
@@ -146,33 +146,33 @@ def _counts(group: GroupComparison) -> list[str]:
     return lines
 
 
-def _row(name: str, one: Difference) -> tuple[str, ...]:
+def _row(name: str, difference: Difference) -> tuple[str, ...]:
     return (
         name,
-        numbers.plain(one.base, digits=4),
-        numbers.plain(one.new, digits=4),
-        numbers.change(one.value, *((None, None) if one.measured is None else one.measured.ends)),
-        "none" if one.population is None else numbers.change_interval(*one.population.ends),
+        numbers.plain(difference.base, digits=4),
+        numbers.plain(difference.new, digits=4),
+        numbers.change(difference.value, *((None, None) if difference.measured is None else difference.measured.ends)),
+        "none" if difference.population is None else numbers.change_interval(*difference.population.ends),
     )
 
 
-def _class(one: ClassChange, names: Names | None) -> tuple[str, ...]:
-    return class_name(one.index, names), f"{one.images:,}", *_row("", one.difference)[1:]
+def _class(change: ClassChange, names: Names | None) -> tuple[str, ...]:
+    return class_name(change.index, names), f"{change.images:,}", *_row("", change.difference)[1:]
 
 
-def _sample(one: SampleChange, names: Names | None) -> tuple[str, ...]:
-    before, now = (class_name(index, names) for index in (one.base_predicted, one.predicted))
+def _sample(change: SampleChange, names: Names | None) -> tuple[str, ...]:
+    before, now = (class_name(index, names) for index in (change.base_predicted, change.predicted))
     predicted = now if before == now else f"{before} -> {now}"
-    flag = f"{one.flagged}, {one.certainty}" if one.flagged else "worse"
-    label = class_name(one.label, names)
+    flag = f"{change.flagged}, {change.certainty}" if change.flagged else "worse"
+    label = class_name(change.label, names)
     return (
-        one.id,
+        change.id,
         label,
         predicted,
         flag,
-        numbers.plain(one.base, digits=4),
-        numbers.plain(one.new, digits=4),
-        numbers.change(one.difference, one.lower, one.upper),
+        numbers.plain(change.base, digits=4),
+        numbers.plain(change.new, digits=4),
+        numbers.change(change.difference, change.lower, change.upper),
     )
 
 
@@ -184,14 +184,14 @@ def _records(comparison: Comparison) -> Iterator[list[object]]:
         yield [*key, "mean", None, None, group.images, *_fields(group.mean)]
         if group.noisy_accuracy is not None:
             yield [*key, "noisy_accuracy", None, None, group.images, *_fields(group.noisy_accuracy)]
-        for one in group.classes:
-            yield [*key, "class_mean", one.index, one.name, one.images, *_fields(one.difference)]
+        for change in group.classes:
+            yield [*key, "class_mean", change.index, change.name, change.images, *_fields(change.difference)]
 
 
-def _fields(one: Difference) -> list[object]:
-    measured, population = one.measured, one.population
+def _fields(difference: Difference) -> list[object]:
+    measured, population = difference.measured, difference.population
     ends = [None, None, "none"] if measured is None else [*measured.ends, measured.method]
-    return [one.base, one.new, one.value, *ends, *([None, None] if population is None else population.ends)]
+    return [difference.base, difference.new, difference.value, *ends, *([None, None] if population is None else population.ends)]
 
 
 def _rest(left: int, where: str) -> tuple[str, ...]:

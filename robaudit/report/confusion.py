@@ -14,7 +14,7 @@ from robaudit.report import numbers
 from robaudit.report.chosen import one_result, same_result
 from robaudit.report.pictures.page import PictureSize, Sketch, fitted, paneled, percent_scale, told_apart
 from robaudit.report.pictures.style import CARD, GRID, INK, RED, heat_colours
-from robaudit.report.sections import Ask, Found, Section
+from robaudit.report.sections import Ask, Entry, Section
 from robaudit.report.tables import Cell, Column, Table, cells
 from robaudit.stats.confusion import Confusion, Turn, confusions
 from robaudit.stats.intervals import LIKE_THESE
@@ -49,40 +49,40 @@ class ConfusionSection(Section[Confusion]):
             return confusions(run, ask.estimators, ask.levels, ask.by)
         raise SpecError(f"--by {ask.by}", "does not apply to the section confusion", "use label or predicted")
 
-    def tables(self, found: Sequence[Found[Confusion]], ask: Ask) -> Iterator[Table]:
+    def tables(self, entries: Sequence[Entry[Confusion]], ask: Ask) -> Iterator[Table]:
         """The most frequent turns of each result, runs side by side."""
-        for key in dict.fromkeys(one.record.key for one in found):
-            yield _table([one for one in found if one.record.key == key])
+        for key in dict.fromkeys(entry.record.key for entry in entries):
+            yield _table([entry for entry in entries if entry.record.key == key])
 
-    def page_tables(self, found: Sequence[Found[Confusion]], ask: Ask) -> Iterator[Table]:
+    def page_tables(self, entries: Sequence[Entry[Confusion]], ask: Ask) -> Iterator[Table]:
         """At the strongest level of the first noise, which the picture shows."""
-        (table,) = self.tables(same_result(found, lambda record: record.key), ask)
-        rest = len({one.record.key for one in found}) - 1
+        (table,) = self.tables(same_result(entries, lambda record: record.key), ask)
+        rest = len({entry.record.key for entry in entries}) - 1
         more = (f"{count(rest, 'other result')}: robaudit show RUN confusion.",) if rest else ()
         yield replace(table, notes=(*table.notes, *more))
 
     def narrowed(self, runs: Sequence[Run], ask: Ask) -> Ask:
-        """One result of each run is shown, unless some are named."""
+        """Narrow to one result of each run, unless results are named."""
         return ask if ask.estimators or ask.levels else one_result(runs, ask)
 
-    def figure(self, found: Sequence[Found[Confusion]], ask: Ask) -> Sketch:
+    def figure(self, entries: Sequence[Entry[Confusion]], ask: Ask) -> Sketch:
         """One matrix of each run, or of the results that are named; of many classes a list of the largest shares."""
         named = ask.estimators or ask.levels
-        shown = (found if named else same_result(found, lambda record: record.key))[:_MOST_PANELS]
-        as_list = max(len(one.record.classes) for one in shown) > _MOST_CLASSES
-        parts = [(one.name, one.record.key.estimator, str(one.record.key.at)) for one in shown]
-        top = max([0.05, *(turn.share for one in shown for turn in one.record.turns[:1])])
+        shown = (entries if named else same_result(entries, lambda record: record.key))[:_MOST_PANELS]
+        as_list = max(len(entry.record.classes) for entry in shown) > _MOST_CLASSES
+        parts = [(entry.name, entry.record.key.estimator, str(entry.record.key.at)) for entry in shown]
+        top = max([0.05, *(turn.share for entry in shown for turn in entry.record.turns[:1])])
 
-        def draw(ax: Axes, one: Found[Confusion], look: PictureSize) -> None:
+        def draw(ax: Axes, entry: Entry[Confusion], look: PictureSize) -> None:
             width = look.body / look.across(len(shown), _WIDE)
             if as_list:
-                _turns(ax, one, look, width)
+                _turns(ax, entry, look, width)
             else:
-                _matrix(ax, one, look, width, top)
+                _matrix(ax, entry, look, width, top)
 
         return paneled(
             "Which class turns into which under noise",
-            _caption(shown, len(found) - len(shown), as_list=as_list),
+            _caption(shown, len(entries) - len(shown), as_list=as_list),
             shown,
             draw,
             wide=_WIDE,
@@ -91,9 +91,9 @@ class ConfusionSection(Section[Confusion]):
             about=str(shown[0].record.key) if len({part[1:] for part in parts}) == 1 else "",
         )
 
-    def document(self, one: Found[Confusion], ask: Ask) -> dict[str, Any]:
+    def document(self, entry: Entry[Confusion], ask: Ask) -> dict[str, Any]:
         """The matrix and the turns."""
-        record, names = one.record, one.run.class_names
+        record, names = entry.record, entry.run.class_names
         return {
             **record.key.document(),
             "by": record.by,
@@ -104,27 +104,27 @@ class ConfusionSection(Section[Confusion]):
             "turns": json_values(record.turns),
         }
 
-    def lines(self, one: Found[Confusion], ask: Ask) -> Iterator[Mapping[str, Any]]:
+    def lines(self, entry: Entry[Confusion], ask: Ask) -> Iterator[Mapping[str, Any]]:
         """A line for each pair of classes that occurs."""
-        names, record = one.run.class_names, one.record
+        names, record = entry.run.class_names, entry.record
         for turn in record.turns:
             pair = {"start_name": known_name(turn.start, names), "to_name": known_name(turn.to, names)}
             yield {**record.key.document(), "by": record.by, **turn.document(), **pair}
 
 
-def _table(found: Sequence[Found[Confusion]]) -> Table:
-    first, several = found[0], len(found) > 1
+def _table(entries: Sequence[Entry[Confusion]]) -> Table:
+    first, several = entries[0], len(entries) > 1
     names = first.run.class_names
-    turns = [{(turn.start, turn.to): turn for turn in one.record.turns} for one in found]
-    pairs = sorted({pair for some in turns for pair in some}, key=lambda pair: -max(_share(some.get(pair)) for some in turns))
+    turns = [{(turn.start, turn.to): turn for turn in entry.record.turns} for entry in entries]
+    pairs = sorted({pair for of_run in turns for pair in of_run}, key=lambda pair: -max(_share(of_run.get(pair)) for of_run in turns))
     rows = [
-        cells((class_name(start, names), class_name(to, names), *(_text(some.get((start, to))) for some in turns)))
+        cells((class_name(start, names), class_name(to, names), *(_text(of_run.get((start, to))) for of_run in turns)))
         for start, to in pairs[:_MOST]
     ]
     rest = len(pairs) - len(rows)
     more = (f"... and {rest:,} more pairs: --format csv has the {'first 100' if rest > 100 - _MOST else 'rest'}.",) if rest else ()
     kind = "label" if first.record.by == "label" else "predicted without noise"
-    heads = [one.name for one in found] if several else ["share of copies"]
+    heads = [entry.name for entry in entries] if several else ["share of copies"]
     return Table(
         f"{first.record.key}",
         (Column(kind), Column("classified as"), *(Column(head, number=True) for head in heads)),
@@ -148,17 +148,17 @@ _MOST_PANELS, _MOST_CLASSES, _MOST_TURNS = 6, 25, 20
 _WIDE, _AXIS = 3.0, 0.75  # inches: of a panel, of its names
 
 
-def _height(shown: Sequence[Found[Confusion]], look: PictureSize, *, as_list: bool) -> float:
-    """Of a panel: square, or a line for each turn."""
+def _height(shown: Sequence[Entry[Confusion]], look: PictureSize, *, as_list: bool) -> float:
+    """The height of a panel: square, or a line for each turn."""
     if as_list:
-        return max(min(_MOST_TURNS, len(one.record.turns)) for one in shown) * look.line + 0.6
+        return max(min(_MOST_TURNS, len(entry.record.turns)) for entry in shown) * look.line + 0.6
     return min(look.body / look.across(len(shown), _WIDE), 4.6) + 0.3 * (len(shown) > 1)
 
 
-def _caption(shown: Sequence[Found[Confusion]], left: int, *, as_list: bool) -> Iterator[str]:
-    images = numbers.span([sum(one.record.images) for one in shown])
-    of = "labelled" if shown[0].record.by == "label" else "predicted without noise"
-    yield f"{images} images. Share of the noisy copies of the images of a class ({of}) that are classified as another one, by their votes."
+def _caption(shown: Sequence[Entry[Confusion]], left: int, *, as_list: bool) -> Iterator[str]:
+    images = numbers.span([sum(entry.record.images) for entry in shown])
+    by = "labelled" if shown[0].record.by == "label" else "predicted without noise"
+    yield f"{images} images. Share of the noisy copies of the images of a class ({by}) that are classified as another one, by their votes."
     if as_list:
         yield f"The largest shares; bars: 95 % intervals, {LIKE_THESE}, each alone."
     else:
@@ -167,10 +167,10 @@ def _caption(shown: Sequence[Found[Confusion]], left: int, *, as_list: bool) -> 
         yield f"{left} further results not shown (choose with --estimator and --level)."
 
 
-def _matrix(ax: Axes, one: Found[Confusion], look: PictureSize, width: float, top: float) -> None:
-    record = one.record
+def _matrix(ax: Axes, entry: Entry[Confusion], look: PictureSize, width: float, top: float) -> None:
+    record = entry.record
     shares = np.array(record.shares)
-    names = [fitted(class_name(index, one.run.class_names), _AXIS, look.size) for index in record.classes]
+    names = [fitted(class_name(index, entry.run.class_names), _AXIS, look.size) for index in record.classes]
     others = np.where(np.eye(len(shares), dtype=bool), np.nan, shares)
     ax.imshow(np.where(np.eye(len(shares)), shares, np.nan), cmap="Greys", vmin=0.0, vmax=4.0)
     ax.imshow(others, cmap=heat_colours(), vmin=0.0, vmax=top)
@@ -188,8 +188,8 @@ def _matrix(ax: Axes, one: Found[Confusion], look: PictureSize, width: float, to
             ax.text(j, i, f"{100 * share:.0f}", ha="center", va="center", color=ink, size=min(look.size, 30 * cell))
 
 
-def _turns(ax: Axes, one: Found[Confusion], look: PictureSize, width: float) -> None:
-    names, turns = one.run.class_names, one.record.turns[:_MOST_TURNS]
+def _turns(ax: Axes, entry: Entry[Confusion], look: PictureSize, width: float) -> None:
+    names, turns = entry.run.class_names, entry.record.turns[:_MOST_TURNS]
     for place, turn in enumerate(turns):
         ax.plot([turn.lower, turn.upper], [place, place], color=RED, alpha=0.5, linewidth=2.0, solid_capstyle="butt")
         ax.plot([turn.share], [place], marker="o", color=RED)

@@ -29,48 +29,51 @@ _HEADS = (
 )
 
 
-def checks(found: Consistency) -> Iterator[Table]:
+def checks(consistency: Consistency) -> Iterator[Table]:
     """What was compared, and what is inconsistent."""
-    heading, compared = "Consistency of the results", [one for one in found.relations if one.comparisons]
+    heading, compared = "Consistency of the results", [check for check in consistency.relations if check.comparisons]
     if not compared:
         yield Table(heading, lines=("Nothing to compare: no two results of this run say something about the same number.",))
         return
     rows = []
-    for one in compared:
-        contradicted = Cell(f"{one.contradictions:,}", tone="bad" if one.contradictions else "")
-        rows.append((*cells((one.relation.name, f"{one.comparisons:,}", f"{one.images:,}")), contradicted, Cell(one.relation.says)))
+    for check in compared:
+        contradicted = Cell(f"{check.contradictions:,}", tone="bad" if check.contradictions else "")
+        rows.append((*cells((check.relation.name, f"{check.comparisons:,}", f"{check.images:,}")), contradicted, Cell(check.relation.says)))
     notes = []
-    if found.tail < TAIL:  # else none of them is about anything random
+    if consistency.tail < TAIL:  # otherwise no comparison is random
         notes.append(
             f"Intervals hold simultaneously for all comparisons with {100 * CONFIDENCE:g} % confidence: "
-            f"error probability of each end {found.tail:.2g}."
+            f"error probability of each end {consistency.tail:.2g}."
         )
-    if none := [one.relation.name for one in found.relations if not one.comparisons]:
+    if none := [check.relation.name for check in consistency.relations if not check.comparisons]:
         notes.append(f"Nothing to compare: {', '.join(none)}.")
     counts = [
-        count(found.violations, "violation"),
-        *(f"{len(some):,} {said}" for kind, said in _COUNTED.items() if (some := found.of(kind))),
+        count(consistency.violations, "violation"),
+        *(f"{len(conflicts):,} {text}" for kind, text in _COUNTED.items() if (conflicts := consistency.of(kind))),
     ]
-    verdict = f"{count(found.comparisons, 'comparison')} on {count(found.images, 'image')}, {', '.join(counts)}."
-    conclusion = Cell(verdict, tone="bad" if found.contradictions else "strong")
+    verdict = f"{count(consistency.comparisons, 'comparison')} on {count(consistency.images, 'image')}, {', '.join(counts)}."
+    conclusion = Cell(verdict, tone="bad" if consistency.contradictions else "strong")
     yield Table(heading, _HEADS, tuple(rows), conclusions=(conclusion,), notes=tuple(notes))
     for kind in Verdict:
-        if some := found.of(kind):
-            lines = [*(_accused(one, "comparison") for one in found.blamed(kind)), *(f"  {one.text} ({one.relation})" for one in some)]
-            left = len(some) - MOST_CONTRADICTIONS
+        if conflicts := consistency.of(kind):
+            lines = [
+                *(_blamed(conflicts, "comparison") for conflicts in consistency.blamed(kind)),
+                *(f"  {conflict.text} ({conflict.relation})" for conflict in conflicts),
+            ]
+            left = len(conflicts) - MOST_CONTRADICTIONS
             more = (f"... and {left:,} more: --format json has all.",) if left > 0 else ()
             yield Table(f"{kind.value.capitalize()}: {_MEANINGS[kind]}", lines=tuple(lines[: len(lines) - max(left, 0)]), notes=more)
 
 
-def blame_lines(found: Consistency) -> list[str]:
-    """A line for each result that is accused of violations, or depends on a false declaration, with the first of them."""
+def blame_lines(consistency: Consistency) -> list[str]:
+    """A line for each result that is blamed for violations, or depends on a false declaration, with the first case."""
     return [
-        f"{said}: {_accused(some, 'violation')}; first: sample {some[0].text}"
-        for kind, said in _BLAME.items()
-        for some in found.blamed(kind)
+        f"{text}: {_blamed(conflicts, 'violation')}; first: sample {conflicts[0].text}"
+        for kind, text in _BLAME.items()
+        for conflicts in consistency.blamed(kind)
     ]
 
 
-def _accused(some: Sequence[Contradiction], noun: str) -> str:
-    """A result, and how often it is accused."""
-    return f"{some[0].blamed}: {count(len(some), noun)} on {count(len({one.sample_id for one in some}), 'image')}"
+def _blamed(conflicts: Sequence[Contradiction], noun: str) -> str:
+    """A blamed result, and how often it is blamed."""
+    return f"{conflicts[0].blamed}: {count(len(conflicts), noun)} on {count(len({conflict.sample_id for conflict in conflicts}), 'image')}"

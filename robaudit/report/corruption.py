@@ -12,7 +12,7 @@ from robaudit.levels import LevelName
 from robaudit.report import numbers
 from robaudit.report.pictures.page import PictureSize, Sketch, paneled, percent_scale, told_apart
 from robaudit.report.pictures.style import line_style, ring
-from robaudit.report.sections import Ask, Found, Section
+from robaudit.report.sections import Ask, Entry, Section
 from robaudit.report.tables import Column, Table, cells
 from robaudit.stats.corruption import ALEXNET, Baseline, CorruptionError, CorruptionReport, baseline_of, corruption_report, mean_error
 from robaudit.stats.intervals import LIKE_THESE, Bounds
@@ -37,20 +37,20 @@ class CorruptionSection(Section[CorruptionReport]):
         return run.info["clean_accuracy"] is not None and LevelName.SEVERITY in levels
 
     def records(self, run: Run, ask: Ask) -> list[CorruptionReport]:
-        """A report for each estimator asked for, else for the first that counts votes."""
+        """A report for each requested estimator, else for the first that counts votes."""
         return [corruption_report(run, estimator, _baseline(ask.baseline, estimator)) for estimator in ask.estimators or (None,)]
 
-    def tables(self, found: Sequence[Found[CorruptionReport]], ask: Ask) -> Iterator[Table]:
+    def tables(self, entries: Sequence[Entry[CorruptionReport]], ask: Ask) -> Iterator[Table]:
         """A line for each noise and run, a column for each severity, then the mean error and the error relative to the baseline."""
-        for estimator in dict.fromkeys(one.record.estimator for one in found):
-            yield _table([one for one in found if one.record.estimator == estimator])
+        for estimator in dict.fromkeys(entry.record.estimator for entry in entries):
+            yield _table([entry for entry in entries if entry.record.estimator == estimator])
 
-    def figure(self, found: Sequence[Found[CorruptionReport]], ask: Ask) -> Sketch:
+    def figure(self, entries: Sequence[Entry[CorruptionReport]], ask: Ask) -> Sketch:
         """Error against severity: a panel for the mean of the corruptions and for each, a line for each of the first eight reports."""
-        names = told_apart([(one.name, one.record.estimator) for one in found])[:_MOST_LINES]
-        lines = [(name, one.record) for name, one in zip(names, found, strict=False)]
-        labels = list(dict.fromkeys(label for _, one in lines for label in one.cells))
-        panels = [*([_MEAN] * any(len(one.errors) > 1 for _, one in lines)), *labels]
+        names = told_apart([(entry.name, entry.record.estimator) for entry in entries])[:_MOST_LINES]
+        lines = [(name, entry.record) for name, entry in zip(names, entries, strict=False)]
+        labels = list(dict.fromkeys(label for _, report in lines for label in report.cells))
+        panels = [*([_MEAN] * any(len(report.errors) > 1 for _, report in lines)), *labels]
         styles = [line_style(i, marks=True) for i in range(len(lines))]
 
         def draw(ax: Axes, label: str, _: PictureSize) -> None:
@@ -73,12 +73,12 @@ class CorruptionSection(Section[CorruptionReport]):
             sharey=True,
         )
 
-    def lines(self, one: Found[CorruptionReport], ask: Ask) -> Iterator[Mapping[str, Any]]:
+    def lines(self, entry: Entry[CorruptionReport], ask: Ask) -> Iterator[Mapping[str, Any]]:
         """A line for each noise and severity."""
-        for label, by_level in one.record.cells.items():
+        for label, by_level in entry.record.cells.items():
             for level, cell in by_level.items():
                 ends = {"lower": cell.lower, "upper": cell.upper}
-                yield {"estimator": one.record.estimator, "noise": label, "severity": level, "accuracy": cell.value, **ends}
+                yield {"estimator": entry.record.estimator, "noise": label, "severity": level, "accuracy": cell.value, **ends}
 
 
 def _baseline(name: str | None, estimator: str | None) -> tuple[str, Baseline] | None:
@@ -89,15 +89,15 @@ def _baseline(name: str | None, estimator: str | None) -> tuple[str, Baseline] |
     return other.info["name"], baseline_of(corruption_report(other, estimator))
 
 
-def _table(found: Sequence[Found[CorruptionReport]]) -> Table:
-    several = len(found) > 1
-    reports = [one.record for one in found]
+def _table(entries: Sequence[Entry[CorruptionReport]]) -> Table:
+    several = len(entries) > 1
+    reports = [entry.record for entry in entries]
     levels = sorted({level for report in reports for level in report.levels})
     against = any(report.against for report in reports)
-    rows, intervals = [], [one.record.error_intervals() for one in found]
+    rows, intervals = [], [entry.record.error_intervals() for entry in entries]
     for label in dict.fromkeys(label for report in reports for label in report.cells):
-        for one, ends in zip(found, intervals, strict=True):
-            report, errors = one.record, one.record.errors
+        for entry, ends in zip(entries, intervals, strict=True):
+            report, errors = entry.record, entry.record.errors
             by_level = report.cells.get(label, {})
             values = (
                 numbers.with_percents(cell.value, cell.lower, cell.upper) if (cell := by_level.get(level)) is not None else ""
@@ -105,9 +105,9 @@ def _table(found: Sequence[Found[CorruptionReport]]) -> Table:
             )
             mean = _percent(sum(errors[label]) / len(errors[label]), ends.get(label)) if label in errors else ""
             relative = [] if not against else ["" if report.against is None else _relative(report.against[1], label)]
-            rows.append(cells((label, *([one.name] if several else []), *values, mean, *relative)))
+            rows.append(cells((label, *([entry.name] if several else []), *values, mean, *relative)))
     heads = (*(f"{level:g}" for level in levels), "mean error", *(["CE"] if against else []))
-    named = [(f"{one.name}: " if several else "", one.record) for one in found]
+    named = [(f"{entry.name}: " if several else "", entry.record) for entry in entries]
     return Table(
         f"Accuracy by severity: share of noisy copies classified correctly ({reports[0].estimator})",
         (Column("noise"), *([Column("run")] if several else []), *(Column(head, number=True) for head in heads)),
@@ -123,23 +123,23 @@ def _table(found: Sequence[Found[CorruptionReport]]) -> Table:
 def _conclusions(report: CorruptionReport) -> list[str]:
     left_out = [label for label in report.cells if label not in report.errors]
     over = "1 noise" if len(report.errors) == 1 else f"{len(report.errors)} noises"
-    found = []
+    lines = []
     if report.errors:
-        found.append(f"mean error {_percent(mean_error(report.errors), report.mean_error_interval)}, over {over} and 5 severities.")
+        lines.append(f"mean error {_percent(mean_error(report.errors), report.mean_error_interval)}, over {over} and 5 severities.")
     if left_out:
-        found.append(f"Not at all five severities, and in no mean: {', '.join(left_out)}.")
+        lines.append(f"Not at all five severities, and in no mean: {', '.join(left_out)}.")
     if report.against is not None:
         name, absolute, relative = report.against
-        found.append(
+        lines.append(
             f"mCE {_percent(absolute.value, absolute.interval)}, relative mCE {_percent(relative.value, relative.interval)} "
             f"(against {name}: the mean over {len(absolute.by_corruption)})."
         )
         if absolute.missing:
             few = ", ".join(absolute.missing)
-            found.append(
+            lines.append(
                 f"Not measured: {few}. The published mCE is the mean over all {len(absolute.missing) + len(absolute.by_corruption)}."
             )
-    return found
+    return lines
 
 
 def _relative(error: CorruptionError, label: str) -> str:
@@ -159,7 +159,7 @@ _MEAN = "mean"
 
 def _caption(lines: Sequence[tuple[str, CorruptionReport]], left: Sequence[str]) -> Iterator[str]:
     yield f"Share of noisy copies classified wrongly. Bands: 95 % intervals, {LIKE_THESE}. Ring: error without noise."
-    means = [f"{name} {mean_error(one.errors):.1%} (over {len(one.errors)})" for name, one in lines if one.errors]
+    means = [f"{name} {mean_error(report.errors):.1%} (over {len(report.errors)})" for name, report in lines if report.errors]
     if means:
         yield f"Mean error over the corruptions with all five severities: {', '.join(means)}."
     if left:
@@ -175,6 +175,6 @@ def _line(ax: Axes, label: str, report: CorruptionReport, style: Mapping[str, An
         cells = sorted(report.cells[label].items())
         at = [level for level, _ in cells]
         ax.fill_between(
-            at, [1 - one.upper for _, one in cells], [1 - one.lower for _, one in cells], color=style["color"], alpha=0.15, lw=0
+            at, [1 - cell.upper for _, cell in cells], [1 - cell.lower for _, cell in cells], color=style["color"], alpha=0.15, lw=0
         )
-        ax.plot(at, [1 - one.value for _, one in cells], **style)
+        ax.plot(at, [1 - cell.value for _, cell in cells], **style)

@@ -1,4 +1,4 @@
-"""Error curves in one number each, models side by side, and point by point as CSV."""
+"""Error curves: a summary number each, models side by side, and every point as CSV."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from robaudit.report.differences import BOOTSTRAP_P, Paired, paired_cells, paire
 from robaudit.report.numbers import span
 from robaudit.report.pictures.page import PictureSize, Sketch, few_ticks, paneled, percent_scale
 from robaudit.report.pictures.style import FAINT, line_style
-from robaudit.report.sections import Ask, Found, Section
+from robaudit.report.sections import Ask, Entry, Section
 from robaudit.report.tables import Column, Table, cells
 from robaudit.report.words import BOOTSTRAP
 from robaudit.stats.curves import (
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 _COARSE = 0.5  # of the images in one step: the grid is too coarse for this network
 MANY_LEVELS = 5
-"""Levels of Gaussian noise from which on they are a curve."""
+"""The least number of levels of Gaussian noise that make a curve."""
 _GRID_ATTACK = "radius_pgd"
 MEANINGS = {
     CurveKind.L2: "mean l2 radius at which projected gradient ascent succeeds, 0 where misclassified",
@@ -69,33 +69,33 @@ class CurvesSection(Section[Curves]):
         """The curves of the run."""
         return [curves_of(run, estimators=ask.estimators, levels=ask.levels)]
 
-    def tables(self, found: Sequence[Found[Curves]], ask: Ask) -> Iterator[Table]:
+    def tables(self, entries: Sequence[Entry[Curves]], ask: Ask) -> Iterator[Table]:
         """A column for each run, the differences from the first, and where the whole curves are."""
-        table = _table(found, ask)
-        paths = " ".join(str(one.run.path) for one in found)
+        table = _table(entries, ask)
+        paths = " ".join(str(entry.run.path) for entry in entries)
         more = f"The curves: robaudit plot {paths} --kind curves -o curves.png; point by point: --format csv."
         yield replace(table, notes=(*table.notes, more))
 
-    def page_tables(self, found: Sequence[Found[Curves]], ask: Ask) -> Iterator[Table]:
-        """The same without that; nothing for noise alone whose levels do not end as the definition asks."""
-        noise = [one.record.curves.get(CurveKind.NOISE) for one in found]
-        if any(len(one.record.curves) > 1 for one in found) or any(
-            one is not None and one.summary.value is not None and one.summary.relation is ValueRelation.IS for one in noise
+    def page_tables(self, entries: Sequence[Entry[Curves]], ask: Ask) -> Iterator[Table]:
+        """The table without that note; none for noise curves alone that do not end as the definition requires."""
+        noise = [entry.record.curves.get(CurveKind.NOISE) for entry in entries]
+        if any(len(entry.record.curves) > 1 for entry in entries) or any(
+            curve is not None and curve.summary.value is not None and curve.summary.relation is ValueRelation.IS for curve in noise
         ):
-            yield _table(found, ask)
+            yield _table(entries, ask)
 
-    def figure(self, found: Sequence[Found[Curves]], ask: Ask) -> Sketch:
+    def figure(self, entries: Sequence[Entry[Curves]], ask: Ask) -> Sketch:
         """Accuracy under attacks, noise and linear corruption: a panel for each, a line for each of the first eight runs."""
-        shown = [(one.name, one.record) for one in found[:_MOST_MODELS]]
-        kinds = [kind for kind in CurveKind if any(kind in one.curves for _, one in shown)]
+        shown = [(entry.name, entry.record) for entry in entries[:_MOST_MODELS]]
+        kinds = [kind for kind in CurveKind if any(kind in model.curves for _, model in shown)]
         styles = {name: line_style(i) for i, (name, _) in enumerate(shown)}
 
         def draw(ax: Axes, kind: CurveKind, _: PictureSize) -> None:
-            _panel(ax, kind, [(styles[name], one.curves[kind]) for name, one in shown if kind in one.curves])
+            _panel(ax, kind, [(styles[name], model.curves[kind]) for name, model in shown if kind in model.curves])
 
         return paneled(
             "Accuracy under attacks, noise and linear corruption",
-            _caption(shown, kinds, found[_MOST_MODELS:]),
+            _caption(shown, kinds, entries[_MOST_MODELS:]),
             kinds,
             draw,
             wide=2.2,
@@ -104,48 +104,48 @@ class CurvesSection(Section[Curves]):
             styles=styles,
         )
 
-    def documents(self, found: Sequence[Found[Curves]], ask: Ask) -> list[dict[str, Any]]:
+    def documents(self, entries: Sequence[Entry[Curves]], ask: Ask) -> list[dict[str, Any]]:
         """The curves; of several runs, with the differences of the summaries from the first run's."""
-        made, changes = super().documents(found, ask), _changes(found, ask)
-        for one in made[1:]:
-            differences = {kind.value: json_values(change) for kind, change in changes[one["run"]].items()}
-            one.update(base=found[0].name, differences=differences)
-        return made
+        documents, changes = super().documents(entries, ask), _changes(entries, ask)
+        for document in documents[1:]:
+            differences = {kind.value: json_values(change) for kind, change in changes[document["run"]].items()}
+            document.update(base=entries[0].name, differences=differences)
+        return documents
 
-    def sheet(self, found: Sequence[Found[Curves]], ask: Ask) -> list[dict[str, Any]]:
-        """The points; of several runs, then a line for each difference of a summary from the first run's, at no point."""
-        lines = super().sheet(found, ask)
-        for name, changes in _changes(found, ask).items():
+    def sheet(self, entries: Sequence[Entry[Curves]], ask: Ask) -> list[dict[str, Any]]:
+        """The points; of several runs, then a line without a point for each summary's difference from the first run's."""
+        lines = super().sheet(entries, ask)
+        for name, changes in _changes(entries, ask).items():
             for kind, change in changes.items():
                 parted = json_values(change)
                 lines.append(
-                    {"run": name, "curve": kind.value, "images": parted.pop("images"), "base": found[0].name, "difference": parted}
+                    {"run": name, "curve": kind.value, "images": parted.pop("images"), "base": entries[0].name, "difference": parted}
                 )
         return lines
 
-    def lines(self, one: Found[Curves], ask: Ask) -> Iterator[Mapping[str, Any]]:
+    def lines(self, entry: Entry[Curves], ask: Ask) -> Iterator[Mapping[str, Any]]:
         """A line for each point of each curve."""
-        for kind, curve in one.record.curves.items():
+        for kind, curve in entry.record.curves.items():
             points = zip(curve.places.tolist(), curve.errors.tolist(), curve.lower.tolist(), curve.upper.tolist(), strict=True)
             for at, error, lower, upper in points:
                 yield {"curve": kind.value, "at": at, "error": error, "lower": lower, "upper": upper, "images": curve.images}
 
 
-def _changes(found: Sequence[Found[Curves]], ask: Ask) -> dict[str, Paired[CurveKind]]:
-    return paired_changes(found, partial(curve_changes, estimators=ask.estimators, levels=ask.levels))
+def _changes(entries: Sequence[Entry[Curves]], ask: Ask) -> dict[str, Paired[CurveKind]]:
+    return paired_changes(entries, partial(curve_changes, estimators=ask.estimators, levels=ask.levels))
 
 
-def _table(found: Sequence[Found[Curves]], ask: Ask) -> Table:
+def _table(entries: Sequence[Entry[Curves]], ask: Ask) -> Table:
     """A column for each model, a line for each summary, and its differences from the first model."""
-    names, block, changes = [one.name for one in found], [one.record for one in found], list(_changes(found, ask).values())
-    kinds = [kind for kind in CurveKind if any(kind in one.curves for one in block)]
+    names, block, changes = [entry.name for entry in entries], [entry.record for entry in entries], list(_changes(entries, ask).values())
+    kinds = [kind for kind in CurveKind if any(kind in model.curves for model in block)]
     changes = changes if any(changes) else []
     none = [""] * 2 * len(changes)
-    rows = [["images", *(f"{next(iter(one.curves.values())).images:,}" for one in block), *none]]
-    rows.append(["clean accuracy", *(f"{100 * (1 - float(next(iter(one.curves.values())).errors[0])):.1f}%" for one in block), *none])
+    rows = [["images", *(f"{next(iter(model.curves.values())).images:,}" for model in block), *none]]
+    rows.append(["clean accuracy", *(f"{100 * (1 - float(next(iter(model.curves.values())).errors[0])):.1f}%" for model in block), *none])
     for kind in kinds:
-        moved = [text for of in changes for text in paired_cells(of.get(kind))]
-        rows.append([NAMES[kind], *(text(one.curves[kind].summary) if kind in one.curves else numbers.NONE for one in block), *moved])
+        moved = [text for change in changes for text in paired_cells(change.get(kind))]
+        rows.append([NAMES[kind], *(text(model.curves[kind].summary) if kind in model.curves else numbers.NONE for model in block), *moved])
     columns = run_columns(names, tested=True) if changes else [Column(name, number=True) for name in names]
     notes = tuple(_notes(dict(zip(names, block, strict=True)), paired=bool(changes)))
     return Table("Summary of the error curves", (Column(""), *columns), tuple(map(cells, rows)), notes=notes)
@@ -159,7 +159,7 @@ def text(summary: CurveSummary) -> str:
 
 
 def _notes(every: Mapping[str, Curves], *, paired: bool) -> Iterator[str]:
-    kinds = [kind for kind in CurveKind if any(kind in one.curves for one in every.values())]
+    kinds = [kind for kind in CurveKind if any(kind in model.curves for model in every.values())]
     for kind in kinds:
         better = "higher" if kind in HIGHER_IS_BETTER else "lower"
         yield f"{NAMES[kind]}: {MEANINGS[kind]}; {better} is better."
@@ -167,14 +167,14 @@ def _notes(every: Mapping[str, Curves], *, paired: bool) -> Iterator[str]:
     yield f"[ ] 95 % {BOOTSTRAP}{'; of a difference: the same images drawn for both' if paired else ''}. Errors are relative to the label."
     if paired:
         yield BOOTSTRAP_P
-    for name, one in every.items():
-        for remark in remarks(one):
+    for name, model in every.items():
+        for remark in remarks(model):
             yield f"{name}: {remark}" if several else remark[0].upper() + remark[1:]
 
 
-def remarks(one: Curves) -> Iterator[str]:
+def remarks(model: Curves) -> Iterator[str]:
     """What the curves of a model leave open."""
-    for kind, curve in one.curves.items():
+    for kind, curve in model.curves.items():
         end, left = float(curve.places[-1]), 1.0 - float(curve.errors[-1])
         relation = curve.summary.relation
         if curve.summary.why:
@@ -189,7 +189,7 @@ def remarks(one: Curves) -> Iterator[str]:
             what = "noise" if kind is CurveKind.NOISE else f"{kind} attacks"
             step = f"the first step, {curve.places[1]:g}, takes {100 * first:.0f}% of the correct images"
             yield f"{what}: {step}; a smaller one would tell more."
-    if unlabelled := max(curve.unlabelled for curve in one.curves.values()):
+    if unlabelled := max(curve.unlabelled for curve in model.curves.values()):
         yield f"{count(unlabelled, 'image')} left out: no label."
 
 
@@ -211,25 +211,25 @@ _AXES = {
 _RISEN, _TAIL = 0.9, 1.25
 
 
-def _caption(shown: Sequence[tuple[str, Curves]], kinds: Sequence[CurveKind], left: Sequence[Found[Curves]]) -> Iterator[str]:
-    numbers = {curve.images for _, one in shown for curve in one.curves.values()}
+def _caption(shown: Sequence[tuple[str, Curves]], kinds: Sequence[CurveKind], left: Sequence[Entry[Curves]]) -> Iterator[str]:
+    numbers = {curve.images for _, model in shown for curve in model.curves.values()}
     yield f"Share of {span(numbers)} images that are classified as labelled."
     if max(numbers) > 1:
         yield f"Bands: 95 % bootstrap intervals, {LIKE_THESE}, each point alone."
     for kind in kinds:
-        summaries = [(name if len(shown) > 1 else "", one.curves[kind].summary) for name, one in shown if kind in one.curves]
-        yield f"{NAMES[kind]}: {'; '.join(f'{name} {text(one)}'.lstrip() for name, one in summaries)}."
+        summaries = [(name if len(shown) > 1 else "", model.curves[kind].summary) for name, model in shown if kind in model.curves]
+        yield f"{NAMES[kind]}: {'; '.join(f'{name} {text(summary)}'.lstrip() for name, summary in summaries)}."
     if CurveKind.LINEAR in kinds:
         yield f"Dashed: half of the images, which human observers name at gamma of about {HUMANS:g} (Jang et al. 2021, other images)."
-    tails = [one.curves[CurveKind.NOISE] for _, one in shown if CurveKind.NOISE in one.curves]
+    tails = [model.curves[CurveKind.NOISE] for _, model in shown if CurveKind.NOISE in model.curves]
     end = max((float(curve.places[-1]) for curve in tails), default=0.0)
     if tails and end > max(float(curve.places[_last(curve)]) for curve in tails):
         yield f"Under noise the curves go on to a standard deviation of {end:g}."
-    for name, one in shown:
-        for remark in remarks(one):
+    for name, model in shown:
+        for remark in remarks(model):
             yield f"{name}: {remark}" if len(shown) > 1 else remark[0].upper() + remark[1:]
     if left:
-        yield f"Not shown: {', '.join(one.name for one in left)}."
+        yield f"Not shown: {', '.join(entry.name for entry in left)}."
 
 
 def _panel(ax: Axes, kind: CurveKind, curves: Sequence[tuple[dict[str, Any], ErrorCurve]]) -> None:
@@ -253,7 +253,7 @@ def _panel(ax: Axes, kind: CurveKind, curves: Sequence[tuple[dict[str, Any], Err
 
 
 def _last(curve: ErrorCurve) -> int:
-    """The last point that must be seen: noise curves have long tails, which begin at nine tenths of what they rise."""
+    """The last point that must be visible: noise curves have long tails, which begin at nine tenths of their rise."""
     last = len(curve.places) - 1
     if curve.kind is not CurveKind.NOISE:
         return last

@@ -13,7 +13,7 @@ from robaudit.stats.intervals import THESE_IMAGES
 from robaudit.store.run import Run
 
 _SHADES, _ASCII = " ░▒▓█", " .-+#"
-_WIDE = 2  # characters for each pixel, which is about square then
+_WIDE = 2  # characters for each pixel, which make it about square
 _GAP = "      "
 
 

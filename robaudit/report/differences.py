@@ -1,4 +1,4 @@
-"""How further runs differ from the first one, where they can be compared."""
+"""Differences of further runs from the first, where they can be compared."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from robaudit.compare.result import Difference, GroupComparison
 from robaudit.errors import RobauditError
 from robaudit.levels import NoiseLevel
 from robaudit.report import numbers
-from robaudit.report.sections import Found
+from robaudit.report.sections import Entry
 from robaudit.report.tables import Column
 from robaudit.stats import bootstrap
 from robaudit.store.run import Run
@@ -23,24 +23,24 @@ BOOTSTRAP_P = f"{P_VALUE}, and 0.001 at least."
 Changes = dict[tuple[str, NoiseLevel], GroupComparison]
 
 
-def changes_of(found: Sequence[Found[Any]]) -> dict[str, Changes]:
-    """By the name of each run but the first, the comparison of each result; empty where two runs have other images or other noise."""
-    runs = {one.name: one.run for one in found}
+def changes_of(entries: Sequence[Entry[Any]]) -> dict[str, Changes]:
+    """The comparisons of each further run with the first, by its name; empty where images or noise differ."""
+    runs = {entry.name: entry.run for entry in entries}
     base, *others = runs
     return {name: _changes(runs[base], runs[name]) for name in others}
 
 
 def _changes(base: Run, new: Run) -> Changes:
-    """The comparison of two runs, made once: several sections of a page show it."""
-    memo, asked = base.frame.memo, id(new.frame)
-    if asked not in memo:
+    """The comparison of two runs, cached: several sections of a page show it."""
+    memo, key = base.frame.memo, id(new.frame)
+    if key not in memo:
         try:
-            made = {(group.key.estimator, group.key.at): group for group in compare(base, new).groups}
+            groups = {(group.key.estimator, group.key.at): group for group in compare(base, new).groups}
         except RobauditError:  # nothing in common
-            made = {}
-        memo[asked] = made, new.frame  # which keeps its id
-    found: Changes = memo[asked][0]
-    return found
+            groups = {}
+        memo[key] = groups, new.frame  # kept alive, so that its id stays its own
+    changes: Changes = memo[key][0]
+    return changes
 
 
 def comparable(base: Run, new: Run) -> bool:
@@ -53,24 +53,24 @@ def comparable(base: Run, new: Run) -> bool:
     return not set(base.frame.ids).isdisjoint(new.frame.ids)
 
 
-def not_compared(found: Sequence[Found[Any]]) -> str:
+def not_compared(entries: Sequence[Entry[Any]]) -> str:
     """A line that names the runs that cannot be compared with the first; empty where all can."""
-    base, *others = {one.name: one.run for one in found}.items()
+    base, *others = {entry.name: entry.run for entry in entries}.items()
     names = [name for name, run in others if not comparable(base[1], run)]
     return f"{', '.join(names)}: other images or other noise than {base[0]}, so nothing is compared." if names else ""
 
 
-def paired_changes(found: Sequence[Found[Any]], differences: Callable[[Run, Run], Paired[Key]]) -> dict[str, Paired[Key]]:
-    """By the name of each run but the first, its differences from the first; empty where two runs have other images or other noise."""
-    runs = {one.name: one.run for one in found}
+def paired_changes(entries: Sequence[Entry[Any]], differences: Callable[[Run, Run], Paired[Key]]) -> dict[str, Paired[Key]]:
+    """The differences of each further run from the first, by its name; empty where images or noise differ."""
+    runs = {entry.name: entry.run for entry in entries}
     base, *others = runs
-    made: dict[str, Paired[Key]] = {}
+    changes: dict[str, Paired[Key]] = {}
     for name in others:
         try:
-            made[name] = differences(runs[base], runs[name]) if comparable(runs[base], runs[name]) else {}
+            changes[name] = differences(runs[base], runs[name]) if comparable(runs[base], runs[name]) else {}
         except RobauditError:  # no result in common
-            made[name] = {}
-    return made
+            changes[name] = {}
+    return changes
 
 
 def run_columns(names: Sequence[str], *, tested: bool = False) -> list[Column]:
@@ -84,13 +84,13 @@ def run_columns(names: Sequence[str], *, tested: bool = False) -> list[Column]:
     return columns
 
 
-def paired_cells(one: bootstrap.PairedDifference | None) -> Iterator[str]:
+def paired_cells(change: bootstrap.PairedDifference | None) -> Iterator[str]:
     """A difference with its interval, and its p-value."""
-    if one is None:
+    if change is None:
         yield from (numbers.NONE, "")
     else:
-        yield numbers.change(one.value, one.lower, one.upper)
-        yield p_text(one.p_value)
+        yield numbers.change(change.value, change.lower, change.upper)
+        yield p_text(change.p_value)
 
 
 def p_text(p: float | None) -> str:
@@ -98,8 +98,8 @@ def p_text(p: float | None) -> str:
     return "" if p is None else numbers.p_value(p)
 
 
-def difference(one: Difference | None) -> str:
+def difference(change: Difference | None) -> str:
     """The difference with its interval for images like these."""
-    if one is None:
+    if change is None:
         return numbers.NONE
-    return numbers.change(one.value, *((None, None) if one.population is None else one.population.ends))
+    return numbers.change(change.value, *((None, None) if change.population is None else change.population.ends))

@@ -17,9 +17,9 @@ from robaudit.report import numbers, words
 from robaudit.report.chosen import one_result, same_result
 from robaudit.report.pictures.page import PictureSize, Sketch, fitted, stacked
 from robaudit.report.pictures.style import FAINT, LOWER, quiet
-from robaudit.report.sections import Ask, Found, Section, by_name
+from robaudit.report.sections import Ask, Entry, Section, by_name
 from robaudit.report.summary import about
-from robaudit.report.tables import Cell, Column, Table, cells
+from robaudit.report.tables import Cell, Column, Table, Tone, cells
 from robaudit.stats.flags import Certainty, Flag, Flagged, check_threshold, flag, usual_threshold
 from robaudit.stats.groups import quantity_of
 from robaudit.store.run import Run
@@ -48,27 +48,27 @@ class FlaggedSection(Section[Flagged]):
         """The flagged samples of each result.
 
         Raises:
-            SpecError: there is no threshold, and nothing else says which samples are meant.
+            SpecError: there is no threshold, and no number of samples is given.
         """
-        found = self.listed(run, ask)
-        if ask.bottom is None and ask.top is None and found and not any(one.has_threshold for one in found):
-            lacking = ", ".join(dict.fromkeys(one.key.estimator for one in found))
+        listed = self.listed(run, ask)
+        if ask.bottom is None and ask.top is None and listed and not any(flagged.has_threshold for flagged in listed):
+            lacking = ", ".join(dict.fromkeys(flagged.key.estimator for flagged in listed))
             raise SpecError("flagged", f"{lacking} has no usual threshold", "give --threshold, or list the least robust with --bottom 10")
-        return found
+        return listed
 
     def listed(self, run: Run, ask: Ask) -> list[Flagged]:
-        """The same, also where nothing says which samples are meant.
+        """The flagged samples of each result, also without a threshold.
 
         Raises:
-            RobauditError: a threshold that a quantity cannot have.
+            RobauditError: a quantity cannot have this threshold.
         """
         groups = run.groups(ask.estimators, ask.levels).values()
         if ask.threshold is not None:
-            for name in {one.key.quantity: None for one in groups}:
+            for name in {columns.key.quantity: None for columns in groups}:
                 check_threshold(ask.threshold, run.quantities[name], f"--threshold {ask.threshold:g}", name)
         return [
             flag(
-                one,
+                columns,
                 below=usual_threshold(quantity) if ask.threshold is None else ask.threshold,
                 bottom=ask.bottom,
                 top=ask.top,
@@ -76,64 +76,66 @@ class FlaggedSection(Section[Flagged]):
                 only=ask.only,
                 quantity=quantity,
             )
-            for one in groups
-            for quantity in (run.quantities[one.key.quantity],)
+            for columns in groups
+            for quantity in (run.quantities[columns.key.quantity],)
         ]
 
-    def tables(self, found: Sequence[Found[Flagged]], ask: Ask) -> Iterator[Table]:
+    def tables(self, entries: Sequence[Entry[Flagged]], ask: Ask) -> Iterator[Table]:
         """How many are flagged, of several runs side by side, then the lists of each."""
-        several = len(by_name(found)) > 1
+        several = len(by_name(entries)) > 1
         if several:
-            yield _counts(found)
-        for one in found:
-            name = f"{one.name}: " if several else ""
-            for table in flags_tables(one.record, one.run.class_names, one.run.quantities[one.record.key.quantity]):
+            yield _counts(entries)
+        for entry in entries:
+            name = f"{entry.name}: " if several else ""
+            for table in flags_tables(entry.record, entry.run.class_names, entry.run.quantities[entry.record.key.quantity]):
                 yield replace(table, heading=table.heading and name + table.heading)
 
     def narrowed(self, runs: Sequence[Run], ask: Ask) -> Ask:
-        """One result of each run is shown, its least robust images, beyond the threshold or not."""
+        """Narrow to one result of each run and its least robust images, beyond the threshold or not."""
         return replace(one_result(runs, ask), bottom=max(4, _MOST // len(runs)) if ask.bottom is None else ask.bottom)
 
-    def figure(self, found: Sequence[Found[Flagged]], ask: Ask) -> Sketch:
+    def figure(self, entries: Sequence[Entry[Flagged]], ask: Ask) -> Sketch:
         """The least robust images, run by run: clean beside noisy, the class they flip to, and their robustness.
 
         Raises:
-            RobauditError: a data set is not where it was, or holds other images.
+            RobauditError: a data set has moved, or holds other images.
         """
-        found = same_result(found, lambda record: record.key)
-        drawn = [_pixels(one, ask.data) for one in found]
+        entries = same_result(entries, lambda record: record.key)
+        drawn = [_pixels(entry, ask.data) for entry in entries]
         return Sketch(
             title="Least robust images",
-            about=str(found[0].record.key),
-            caption=" ".join(_caption(found)),
-            height=lambda look: sum(_height(one, look, several=len(found) > 1) for one in found),
-            draw=lambda body, look: _draw(body, look, found, drawn),
+            about=str(entries[0].record.key),
+            caption=" ".join(_caption(entries)),
+            height=lambda look: sum(_height(entry, look, several=len(entries) > 1) for entry in entries),
+            draw=lambda body, look: _draw(body, look, entries, drawn),
         )
 
     def columns(self) -> Sequence[str]:
-        """As :meth:`lines` has them."""
+        """The columns of :meth:`lines`."""
         names = with_names(dict.fromkeys(field.name for field in fields(Flag)), None)
         return ["estimator", "noise", "level_name", "level", "threshold", "list", *names]
 
-    def lines(self, one: Found[Flagged], ask: Ask) -> Iterator[Mapping[str, Any]]:
+    def lines(self, entry: Entry[Flagged], ask: Ask) -> Iterator[Mapping[str, Any]]:
         """A line per sample: the result, the list it is on ("flagged" or "robust"), and the sample."""
-        flagged = one.record
+        flagged = entry.record
         group = {
             "estimator": flagged.key.estimator,
             **flagged.key.at.document(),
             "threshold": flagged.threshold if flagged.has_threshold else None,
         }
         for name, samples in (("flagged", flagged.samples), ("robust", flagged.robust)):
-            yield from ({**group, "list": name, **sample.document(one.run.class_names)} for sample in samples)
+            yield from ({**group, "list": name, **sample.document(entry.run.class_names)} for sample in samples)
 
 
-def _counts(found: Sequence[Found[Flagged]]) -> Table:
+def _counts(entries: Sequence[Entry[Flagged]]) -> Table:
     """How many samples of each run are flagged, by result."""
-    runs, keys = by_name(found), list(dict.fromkeys(one.record.key for one in found))
+    runs, keys = by_name(entries), list(dict.fromkeys(entry.record.key for entry in entries))
     rows = []
     for key in keys:
-        mine = [next((one.record for one in some if one.record.key == key), None) for some in runs.values()]
-        texts = (numbers.NONE if one is None or not one.has_threshold else f"{one.beyond:,} of {one.total:,}" for one in mine)
+        results = [next((entry.record for entry in of_run if entry.record.key == key), None) for of_run in runs.values()]
+        texts = (
+            numbers.NONE if result is None or not result.has_threshold else f"{result.beyond:,} of {result.total:,}" for result in results
+        )
         rows.append(cells((str(key), *texts)))
     return Table("Flagged samples by run", (Column("result"), *(Column(name, number=True) for name in runs)), tuple(rows))
 
@@ -145,7 +147,7 @@ def flags_tables(
     limit: int | None = 50,
     where: str = "--format csv",
 ) -> list[Table]:
-    """How many are flagged, then the list, worst first, then the most robust ones if asked for.
+    """How many are flagged, then the list, worst first, then the most robust samples if requested.
 
     Args:
         flagged: from :func:`robaudit.stats.flags.flag`.
@@ -173,7 +175,7 @@ def is_beyond(sample: Flag, flagged: Flagged) -> bool:
 
 
 def count_line(flagged: Flagged) -> str:
-    """How many of how many are beyond the threshold, and how certain that is."""
+    """How many of the samples are beyond the threshold, and how certain that is."""
     side = "below" if flagged.higher_is_better else "above"
     kind = f"{flagged.only} " if flagged.only else ""
     if not flagged.has_threshold:
@@ -185,30 +187,30 @@ def count_line(flagged: Flagged) -> str:
 
 def _table(samples: Sequence[Flag], flagged: Flagged, names: Names | None, quantity: Quantity) -> Table:
     rows = []
-    for one in samples:
+    for sample in samples:
         texts = (
-            one.id,
-            *(class_name(index, names) for index in (one.label, one.predicted)),
-            numbers.sample_value(one, quantity.low, quantity.high),
-            class_name(one.flips_to, names),
+            sample.id,
+            *(class_name(index, names) for index in (sample.label, sample.predicted)),
+            numbers.sample_value(sample, quantity.low, quantity.high),
+            class_name(sample.flips_to, names),
         )
-        answer = (Cell(_answer(one, flagged), tone="bad" if one.certainty is Certainty.CONFIRMED else ""),) if flagged.has_threshold else ()
-        rows.append((*cells(texts), *answer))
+        tone: Tone = "bad" if sample.certainty is Certainty.CONFIRMED else ""
+        rows.append((*cells(texts), *([Cell(_answer(sample, flagged), tone=tone)] if flagged.has_threshold else [])))
     question = Column(f"{'<' if flagged.higher_is_better else '>'} {flagged.threshold:g}?")
     value = Column("value [95% interval]", number=True)
     heads = (*map(Column, ("sample", "label", "predicted")), value, Column("flips to"), *((question,) if flagged.has_threshold else ()))
     return Table(columns=heads, rows=tuple(rows))
 
 
-def _answer(one: Flag, flagged: Flagged) -> str:
-    """Whether the sample is beyond the threshold, as the table says it."""
-    if one.certainty is not Certainty.NO_INTERVAL:
-        return one.certainty
-    return "~yes" if is_beyond(one, flagged) else "~no"
+def _answer(sample: Flag, flagged: Flagged) -> str:
+    """Whether the sample is beyond the threshold, as text for the table."""
+    if sample.certainty is not Certainty.NO_INTERVAL:
+        return sample.certainty
+    return "~yes" if is_beyond(sample, flagged) else "~no"
 
 
 def _notes(flagged: Flagged) -> Iterator[str]:
-    certainties = {one.certainty for one in flagged.samples + flagged.robust}
+    certainties = {sample.certainty for sample in flagged.samples + flagged.robust}
     yield from (text for name, text in words.CERTAINTIES.items() if name in certainties and flagged.has_threshold)
     if flagged.censored:
         yield f"> {flagged.censored:,} of {flagged.total:,} values are only known to be larger."
@@ -225,12 +227,12 @@ _MOST, _LARGEST, _SMALLEST = 12, 256, 128  # images; pixels of a side as stored 
 _CELL = 1.45  # inches of a pair, at least
 
 
-def _pixels(one: Found[Flagged], source: ImageSource | None) -> list[Pixels]:
+def _pixels(entry: Entry[Flagged], source: ImageSource | None) -> list[Pixels]:
     """Each sample, clean and with its first noise draw, side by side; noisy pixels beyond [0, 1] are cut off."""
     from robaudit.report.gallery import RunImages
 
-    flagged = one.record
-    images = RunImages(one.run, (sample.id for sample in flagged.samples), source)
+    flagged = entry.record
+    images = RunImages(entry.run, (sample.id for sample in flagged.samples), source)
     pairs = []
     for sample in flagged.samples:
         clean, at = images.clean(sample.id), flagged.key.at
@@ -256,57 +258,57 @@ def sized(image: Tensor) -> Pixels:
     return pixels.repeat(factor, axis=0).repeat(factor, axis=1)
 
 
-def _across(one: Flagged, look: PictureSize) -> int:
-    return look.across(max(4, len(one.samples)), _CELL) if look.body > 4.5 else 2
+def _across(flagged: Flagged, look: PictureSize) -> int:
+    return look.across(max(4, len(flagged.samples)), _CELL) if look.body > 4.5 else 2
 
 
-def _height(one: Found[Flagged], look: PictureSize, *, several: bool) -> float:
-    across = _across(one.record, look)
-    rows = -(-len(one.record.samples) // across)
+def _height(entry: Entry[Flagged], look: PictureSize, *, several: bool) -> float:
+    across = _across(entry.record, look)
+    rows = -(-len(entry.record.samples) // across)
     return rows * (look.body / across / 2 + 3.2 * look.line + 0.1) + (look.line * 1.8 if several else 0.0)
 
 
-def _caption(found: Sequence[Found[Flagged]]) -> Iterator[str]:
-    for each in found:
-        one, name = each.record, f"{each.name}: " if len(found) > 1 else ""
-        side = "below" if one.higher_is_better else "above"
-        beyond = f"{one.beyond:,} of {one.total:,} images {'is' if one.beyond == 1 else 'are'} {side} {one.threshold:.3g}"
-        certain = words.certainties(one) if one.has_threshold else ""
-        beyond = beyond if one.has_threshold else f"{one.total:,} images"
-        shown = f"the {len(one.samples)} least robust" if len(one.samples) > 1 else "the least robust"
+def _caption(entries: Sequence[Entry[Flagged]]) -> Iterator[str]:
+    for each in entries:
+        flagged, name = each.record, f"{each.name}: " if len(entries) > 1 else ""
+        side = "below" if flagged.higher_is_better else "above"
+        beyond = f"{flagged.beyond:,} of {flagged.total:,} images {'is' if flagged.beyond == 1 else 'are'} {side} {flagged.threshold:.3g}"
+        certain = words.certainties(flagged) if flagged.has_threshold else ""
+        beyond = beyond if flagged.has_threshold else f"{flagged.total:,} images"
+        shown = f"the {len(flagged.samples)} least robust" if len(flagged.samples) > 1 else "the least robust"
         yield f"{name}{beyond}{f': {certain}' if certain else ''}; shown: {shown}."
-    every = [each.record for each in found]
+    every = [each.record for each in entries]
     pair = "twice: the result has no noise level" if every[0].key.at.level is None else "clean and with its first noise draw"
     yield f"Each image {pair}; the predicted class, and the class it most likely flips to; {every[0].key.quantity}."
-    samples = [sample for one in every for sample in one.samples]
+    samples = [sample for flagged in every for sample in flagged.samples]
     if any(sample.label is not None and sample.label != sample.predicted for sample in samples):
         yield "is: the label, where the model is wrong without noise."
-    if any(one.with_interval for one in every):
+    if any(flagged.with_interval for flagged in every):
         yield "[ ] 95 % interval of the image."
     if any(sample.lower is None and sample.upper is None for sample in samples):
         yield "~ no interval."
-    if any(one.approximate for one in every):
+    if any(flagged.approximate for flagged in every):
         yield "The intervals cover sampling only, not the estimator's bias."
-    if not_finite := sum(one.not_finite for one in every):
+    if not_finite := sum(flagged.not_finite for flagged in every):
         yield f"{not_finite:,} images without a finite value are left out."
 
 
-def _draw(body: SubFigure, look: PictureSize, found: Sequence[Found[Flagged]], drawn: Sequence[Sequence[Pixels]]) -> None:
-    several = len(found) > 1
-    heights = [_height(one, look, several=several) for one in found]
-    for part, one, pixels in zip(stacked(body, heights), found, drawn, strict=True):
-        across = _across(one.record, look)
+def _draw(body: SubFigure, look: PictureSize, entries: Sequence[Entry[Flagged]], drawn: Sequence[Sequence[Pixels]]) -> None:
+    several = len(entries) > 1
+    heights = [_height(entry, look, several=several) for entry in entries]
+    for part, entry, pixels in zip(stacked(body, heights), entries, drawn, strict=True):
+        across = _across(entry.record, look)
         if several:
-            part.suptitle(fitted(one.name, look.body, look.size, bold=True), x=0.012, ha="left", weight="bold")
+            part.suptitle(fitted(entry.name, look.body, look.size, bold=True), x=0.012, ha="left", weight="bold")
         grid = part.subplots(-(-len(pixels) // across), across, squeeze=False)
         for ax in grid.flat[len(pixels) :]:
             ax.set_axis_off()
-        for ax, sample, pair in zip(grid.flat, one.record.samples, pixels, strict=False):
-            _cell(ax, one, sample, pair, look, look.body / across - 0.12)
+        for ax, sample, pair in zip(grid.flat, entry.record.samples, pixels, strict=False):
+            _cell(ax, entry, sample, pair, look, look.body / across - 0.12)
 
 
-def _cell(ax: Axes, one: Found[Flagged], sample: Flag, pair: Pixels, look: PictureSize, width: float) -> None:
-    names, quantity = one.run.class_names, one.run.quantities[one.record.key.quantity]
+def _cell(ax: Axes, entry: Entry[Flagged], sample: Flag, pair: Pixels, look: PictureSize, width: float) -> None:
+    names, quantity = entry.run.class_names, entry.run.quantities[entry.record.key.quantity]
     quiet(ax, pair)
     flips = class_name(sample.predicted, names, 14)
     if sample.flips_to is not None:
@@ -316,4 +318,4 @@ def _cell(ax: Axes, one: Found[Flagged], sample: Flag, pair: Pixels, look: Pictu
     about += fitted(sample.id, max(0.3, width - len(about) * look.size * 0.0085), look.size, end=True)
     ax.set_title(fitted(flips, width, look.size, bold=True), pad=3)
     value = fitted(numbers.sample_value(sample, quantity.low, quantity.high), width, look.size)
-    ax.set_xlabel(f"{value}\n{about}", loc="left", color=LOWER if is_beyond(sample, one.record) else FAINT, labelpad=2)
+    ax.set_xlabel(f"{value}\n{about}", loc="left", color=LOWER if is_beyond(sample, entry.record) else FAINT, labelpad=2)

@@ -1,4 +1,4 @@
-"""Clean and noisy images of the listed samples, read again from the run's data set or from the images that the run keeps."""
+"""Clean and noisy images of the listed samples, read from the run's data set or from the images in its folder."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ class RunImages:
     digest that the run recorded: a folder cannot name other people's files and have them shown.
 
     Args:
-        run: whose data set is opened again.
+        run: the run, whose data set is reopened.
         ids: the samples that will be needed.
-        source: the data set; None: the one of the run's own spec, whose code never runs.
+        source: the data set; None: the data set of the run's own spec, without its code.
 
     Raises:
-        RobauditError: the data set is not where it was, no longer has one of the samples, or the run has no digests.
+        RobauditError: the data set has moved or lacks one of the samples, or the run has no digests.
     """
 
     def __init__(self, run: Run, ids: Iterable[str], source: ImageSource | None = None) -> None:
@@ -90,7 +90,7 @@ class RunImages:
         """The pixels (channels, height, width) in [0, 1].
 
         Raises:
-            RobauditError: this sample cannot be read, or is not the one that the run is about.
+            RobauditError: the sample cannot be read, or differs from the run's.
         """
         if self._kept and sample_id not in self._index:
             raise only_the_worst(len(self._dataset))
@@ -121,19 +121,19 @@ def write_gallery(run: Run, flagged: Sequence[Flagged], folder: Path, source: Im
     The files of an estimator and noise level are in a folder of their own, numbered in the order of the list.
 
     Raises:
-        RobauditError: the data set is not where it was, or the folder cannot be written.
+        RobauditError: the data set has moved, or the folder cannot be written.
     """
-    images = RunImages(run, (sample.id for one in flagged for sample in (*one.samples, *one.robust)), source)
+    images = RunImages(run, (sample.id for group in flagged for sample in (*group.samples, *group.robust)), source)
     written = 0
-    for one in flagged:
-        target = folder / plain_name(f"{one.key.estimator}-{_level(one.key.at)}")
+    for group in flagged:
+        target = folder / plain_name(f"{group.key.estimator}-{_level(group.key.at)}")
         try:
             target.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise RobauditError(str(target), f"cannot be made: {error.strerror or error}", "choose another --images") from error
-        for rank, sample in enumerate((*one.samples, *one.robust), start=1):
+        for rank, sample in enumerate((*group.samples, *group.robust), start=1):
             clean = images.clean(sample.id)
-            picture = side_by_side(clean, clean if one.key.at.level is None else images.noisy(sample.id, clean, one.key.at))
+            picture = side_by_side(clean, clean if group.key.at.level is None else images.noisy(sample.id, clean, group.key.at))
             write_atomically(target / _name(rank, sample, run.class_names), picture)
             written += 1
     return written

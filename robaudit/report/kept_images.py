@@ -1,4 +1,4 @@
-"""The images that a run of data in memory keeps in its folder, of its least robust samples, for reports and galleries."""
+"""Images of the least robust samples that a run on data in memory keeps in its folder, for reports and galleries."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class KeptImages:
             ids = json.loads(text)
         except (ValueError, RecursionError) as error:
             raise self._damaged() from error
-        if not (isinstance(ids, list) and all(isinstance(one, str) for one in ids) and len(ids) == len(self._images)):
+        if not (isinstance(ids, list) and all(isinstance(name, str) for name in ids) and len(ids) == len(self._images)):
             raise self._damaged()
         self._ids = ids
 
@@ -110,8 +110,8 @@ class KeptImages:
 def _kept_ids(folder: Path) -> set[str]:
     """The ids of the images that are there; none where the file is damaged."""
     try:
-        kept = KeptImages(folder)
-        return {kept.sample_id(i) for i in range(len(kept))}
+        saved = KeptImages(folder)
+        return {saved.sample_id(i) for i in range(len(saved))}
     except DataError:
         return set()
 
@@ -130,12 +130,12 @@ def _array(folder: Path, key: str, layout: Literal["nchw", "nhw"]) -> ImageSet:
 
 def examples(run: Run) -> list[str]:
     """Samples of different predicted classes whose noisy copies show what the noise looks like."""
-    found: dict[int, str] = {}
+    chosen: dict[int, str] = {}
     for row in run.rows:
-        found.setdefault(row.predicted, row.sample_id)
-        if len(found) == _EXAMPLES:
+        chosen.setdefault(row.predicted, row.sample_id)
+        if len(chosen) == _EXAMPLES:
             break
-    return list(found.values())
+    return list(chosen.values())
 
 
 def _least_robust(run: Run) -> Iterator[str]:

@@ -25,7 +25,7 @@ from robaudit.report.pictures.page import (
     told_apart,
 )
 from robaudit.report.pictures.style import ring
-from robaudit.report.sections import Ask, Found, Section, by_name
+from robaudit.report.sections import Ask, Entry, Section, by_name
 from robaudit.report.summary import bar_of, mean_cell
 from robaudit.report.tables import Cell, Column, Table, cells
 from robaudit.stats.intervals import LIKE_THESE
@@ -54,30 +54,30 @@ class LevelsSection(Section[LevelCurve]):
         """A curve for each result and noise."""
         return level_curves(run, ask.estimators, ask.levels)
 
-    def tables(self, found: Sequence[Found[LevelCurve]], ask: Ask) -> Iterator[Table]:
+    def tables(self, entries: Sequence[Entry[LevelCurve]], ask: Ask) -> Iterator[Table]:
         """A table for each result and noise, with a line for each level and run."""
-        several = len(by_name(found)) > 1
-        changes = changes_of(found) if several else {}
-        for key in dict.fromkeys((one.record.estimator, one.record.noise, one.record.quantity.name) for one in found):
-            mine = [one for one in found if (one.record.estimator, one.record.noise, one.record.quantity.name) == key]
-            yield _table(mine, changes, several)
+        several = len(by_name(entries)) > 1
+        changes = changes_of(entries) if several else {}
+        for key in dict.fromkeys((entry.record.estimator, entry.record.noise, entry.record.quantity.name) for entry in entries):
+            alike = [entry for entry in entries if (entry.record.estimator, entry.record.noise, entry.record.quantity.name) == key]
+            yield _table(alike, changes, several)
 
-    def figure(self, found: Sequence[Found[LevelCurve]], ask: Ask) -> Sketch:
+    def figure(self, entries: Sequence[Entry[LevelCurve]], ask: Ask) -> Sketch:
         """Robustness and accuracy against the level, a panel for each noise and measure, a line for each run and result; no lines of
         single points."""
-        names = list(dict.fromkeys((one.name, one.record.estimator) for one in found))
+        names = list(dict.fromkeys((entry.name, entry.record.estimator) for entry in entries))
         shown = names[:_MOST_LINES]
-        lines = [((one.name, one.record.estimator), one.record) for one in found if (one.name, one.record.estimator) in shown]
+        lines = [((entry.name, entry.record.estimator), entry.record) for entry in entries if (entry.name, entry.record.estimator) in shown]
         curves = [curve for _, curve in lines]
         keys = list(dict.fromkeys(_keys(curves)))
         styles = dict(zip(shown, styles_of(shown, marks=True), strict=True))
         several = {noise for noise, _ in keys} != {GAUSSIAN}
-        single = {one.record.estimator for one in found}
+        single = {entry.record.estimator for entry in entries}
 
         def draw(ax: Axes, key: Key, look: PictureSize) -> None:
             noise, what = key
-            mine = [(name, curve) for name, curve in lines if curve.noise == noise and what in (curve.quantity.name, _ACCURACY)]
-            _panel(ax, [(curve, styles[name]) for name, curve in mine], what, look)
+            shown_lines = [(name, curve) for name, curve in lines if curve.noise == noise and what in (curve.quantity.name, _ACCURACY)]
+            _panel(ax, [(curve, styles[name]) for name, curve in shown_lines], what, look)
 
         return paneled(
             "Robustness and accuracy by noise level",
@@ -91,29 +91,30 @@ class LevelsSection(Section[LevelCurve]):
             about=next(iter(single)) if len(single) == 1 else "",
         )
 
-    def lines(self, one: Found[LevelCurve], ask: Ask) -> Iterator[Mapping[str, Any]]:
+    def lines(self, entry: Entry[LevelCurve], ask: Ask) -> Iterator[Mapping[str, Any]]:
         """A line for each level."""
-        for point in one.record.points:
-            yield {"estimator": one.record.estimator, "noise": one.record.noise, "quantity": one.record.quantity.name, **point.document()}
+        curve = entry.record
+        for point in curve.points:
+            yield {"estimator": curve.estimator, "noise": curve.noise, "quantity": curve.quantity.name, **point.document()}
 
 
-def _table(found: Sequence[Found[LevelCurve]], changes: Mapping[str, Changes], several: bool) -> Table:
-    first = found[0].record
-    points = [point for one in found for point in one.record.points]
+def _table(entries: Sequence[Entry[LevelCurve]], changes: Mapping[str, Changes], several: bool) -> Table:
+    first = entries[0].record
+    points = [point for entry in entries for point in entry.record.points]
     levels, labelled = list(dict.fromkeys(point.at for point in points)), any(point.accuracy for point in points)
     texts = numbers.level_numbers(levels)
     rows: list[tuple[Cell, ...]] = [
-        (Cell("no noise"), *([Cell(one.name)] if several else []), _clean(one.record), Cell(numbers.NONE), *([Cell("")] if changes else []))
-        for one in found
-        if labelled and one.record.clean is not None
+        (Cell("no noise"), *[Cell(entry.name)] * several, _clean(entry.record), Cell(numbers.NONE), *[Cell("")] * bool(changes))
+        for entry in entries
+        if labelled and entry.record.clean is not None
     ]
     for at in levels:
-        for one in found:
-            for point in (point for point in one.record.points if point.at == at):
-                group = changes.get(one.name, {}).get((first.estimator, at))
+        for entry in entries:
+            for point in (point for point in entry.record.points if point.at == at):
+                group = changes.get(entry.name, {}).get((first.estimator, at))
                 rows.append(
                     (
-                        *cells((texts[at], *([one.name] if several else []))),
+                        *cells((texts[at], *([entry.name] if several else []))),
                         *([_accuracy(point)] if labelled else []),
                         _robustness(point, first.quantity),
                         *([Cell("" if group is None else difference(group.mean))] if changes else []),
@@ -126,7 +127,7 @@ def _table(found: Sequence[Found[LevelCurve]], changes: Mapping[str, Changes], s
             *([Column("run")] if several else []),
             *([Column("accuracy", number=True)] if labelled else []),
             Column(_head(first.quantity), number=True),
-            *([Column(f"difference from {found[0].name}", number=True)] if changes else []),
+            *([Column(f"difference from {entries[0].name}", number=True)] if changes else []),
         ),
         tuple(rows),
         notes=(f"[ ] 95 % interval, {LIKE_THESE}.",),
@@ -142,8 +143,9 @@ def _clean(curve: LevelCurve) -> Cell:
 
 
 def _accuracy(point: LevelPoint) -> Cell:
-    one = point.accuracy
-    return Cell(numbers.NONE) if one is None else Cell(numbers.with_percents(one.value, one.lower, one.upper), bar_of(one, P_ROBUST))
+    if (share := point.accuracy) is None:
+        return Cell(numbers.NONE)
+    return Cell(numbers.with_percents(share.value, share.lower, share.upper), bar_of(share, P_ROBUST))
 
 
 def _robustness(point: LevelPoint, quantity: Quantity) -> Cell:
@@ -164,9 +166,9 @@ Key = tuple[str, str]
 def _keys(curves: Sequence[LevelCurve]) -> Iterator[Key]:
     """The panels: noise and what is measured."""
     for noise in dict.fromkeys(curve.noise for curve in curves):
-        mine = [curve for curve in curves if curve.noise == noise]
-        yield from ((noise, curve.quantity.name) for curve in mine)
-        if any(point.accuracy for curve in mine for point in curve.points):
+        same_noise = [curve for curve in curves if curve.noise == noise]
+        yield from ((noise, curve.quantity.name) for curve in same_noise)
+        if any(point.accuracy for curve in same_noise for point in curve.points):
             yield noise, _ACCURACY
 
 
@@ -180,8 +182,8 @@ def _caption(curves: Sequence[LevelCurve], left: Sequence[str]) -> Iterator[str]
 
 def _panel(ax: Axes, lines: Sequence[tuple[LevelCurve, dict[str, Any]]], what: str, look: PictureSize) -> None:
     at = [point.at for curve, _ in lines for point in curve.points]
-    far = max(one.number for one in at) > _FAR * min(one.number for one in at) or at[0].name is LevelName.PHOTONS
-    low, high = min(one.number for one in at), max(one.number for one in at)
+    far = max(level.number for level in at) > _FAR * min(level.number for level in at) or at[0].name is LevelName.PHOTONS
+    low, high = min(level.number for level in at), max(level.number for level in at)
     start = (low / 1.5 if at[0].name is not LevelName.PHOTONS else high * 1.5) if far else 0.0
     lowest = 1.0
     for curve, style in lines:
@@ -215,9 +217,9 @@ def _panel(ax: Axes, lines: Sequence[tuple[LevelCurve, dict[str, Any]]], what: s
 
 
 def _mean(point: LevelPoint, what: str) -> tuple[float, float, float] | None:
-    """A mean with its interval, the open end of which is left out."""
-    one = point.accuracy if what == _ACCURACY else point.robustness
-    if one is None:
+    """A mean with its interval; an open end is replaced by the mean."""
+    mean = point.accuracy if what == _ACCURACY else point.robustness
+    if mean is None:
         return None
-    ends = [end if np.isfinite(end) else one.value for end in (one.lower, one.upper)]
-    return one.value, ends[0], ends[1]
+    ends = [end if np.isfinite(end) else mean.value for end in (mean.lower, mean.upper)]
+    return mean.value, ends[0], ends[1]

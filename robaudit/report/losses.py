@@ -27,7 +27,7 @@ from robaudit.report.pictures.page import (
     told_apart,
 )
 from robaudit.report.pictures.style import CARD, GRID
-from robaudit.report.sections import Ask, Found, Section
+from robaudit.report.sections import Ask, Entry, Section
 from robaudit.report.summary import caveats
 from robaudit.report.tables import Cell, Column, Table, cells, columns
 from robaudit.report.words import failed_attacks
@@ -54,7 +54,7 @@ class ByOrder:
     @property
     def levels(self) -> dict[NoiseLevel, str]:
         """The shortest texts that tell the noise levels apart."""
-        return numbers.level_texts(one.at for one in self.losses)
+        return numbers.level_texts(level.at for level in self.losses)
 
 
 class LossesSection(Section[ByOrder]):
@@ -78,34 +78,34 @@ class LossesSection(Section[ByOrder]):
         """The losses at all noise levels, together.
 
         Raises:
-            RunError: there are none by q.
+            RunError: the run has no losses by q.
         """
-        found = losses(run, ask.estimators, ask.levels, MOST_WORST if ask.bottom is None else ask.bottom)
-        if not found:
+        by_level = losses(run, ask.estimators, ask.levels, MOST_WORST if ask.bottom is None else ask.bottom)
+        if not by_level:
             raise RunError(str(run.path), "has no losses by q", "add qnorm_path to its estimators: --extend computes it")
-        return [ByOrder(found, {(group.key.estimator, group.key.at): group for group in run.summary()})]
+        return [ByOrder(by_level, {(group.key.estimator, group.key.at): group for group in run.summary()})]
 
-    def tables(self, found: Sequence[Found[ByOrder]], ask: Ask) -> Iterator[Table]:
+    def tables(self, entries: Sequence[Entry[ByOrder]], ask: Ask) -> Iterator[Table]:
         """The means by q, of several runs side by side, then the images with the highest losses."""
-        several = len(found) > 1
-        failed = [(one.name, failed_attacks(one.record.losses)) for one in found]
-        told = tuple(f"{name}: {text}" if several else text for name, text in failed if text)
-        table = _side_by_side(found, ask) if several else _means(found[0].record)
-        yield replace(table, notes=(*table.notes, *told))
-        for one in found:
-            for worst in worst_losses_tables(one.record.losses, one.record.levels):
-                yield replace(worst, heading=f"{one.name}: {worst.heading}") if several else worst
+        several = len(entries) > 1
+        failed = [(entry.name, failed_attacks(entry.record.losses)) for entry in entries]
+        failures = tuple(f"{name}: {text}" if several else text for name, text in failed if text)
+        table = _side_by_side(entries, ask) if several else _means(entries[0].record)
+        yield replace(table, notes=(*table.notes, *failures))
+        for entry in entries:
+            for worst in worst_losses_tables(entry.record.losses, entry.record.levels):
+                yield replace(worst, heading=f"{entry.name}: {worst.heading}") if several else worst
 
-    def figure(self, found: Sequence[Found[ByOrder]], ask: Ask) -> Sketch:
+    def figure(self, entries: Sequence[Entry[ByOrder]], ask: Ask) -> Sketch:
         """From the average to the worst case: a panel for each noise level, a line for each run and estimator."""
         every: dict[NoiseLevel, list[Line]] = {}
-        for one in found:
-            for of in one.record.losses:
-                every.setdefault(of.at, []).append((one.name, of))
-        shown, thin = dict(list(every.items())[:_MOST_PANELS]), len(found) == 1
+        for entry in entries:
+            for level in entry.record.losses:
+                every.setdefault(level.at, []).append((entry.name, level))
+        shown, thin = dict(list(every.items())[:_MOST_PANELS]), len(entries) == 1
         names, texts = _names(shown), numbers.level_texts(shown)
         styles = dict(zip(names, styles_of(list(names), marks=True), strict=True))
-        limits = _limits([of for lines in shown.values() for _, of in lines], thin=thin)
+        limits = _limits([level for lines in shown.values() for _, level in lines], thin=thin)
 
         def draw(ax: Axes, at: NoiseLevel, _: PictureSize) -> None:
             ax.set_ylim(*limits)
@@ -124,37 +124,37 @@ class LossesSection(Section[ByOrder]):
             high=2.4,
             titles=[texts[at] for at in shown],
             styles=dict(zip(names.values(), styles.values(), strict=True)),
-            ylabel=f"loss in {found[0].record.losses[0].quantity.unit}, lower is better",
+            ylabel=f"loss in {entries[0].record.losses[0].quantity.unit}, lower is better",
             lead="Loss at q: the q-th root of the mean of loss^q under the noise; lower is better. q = 1: the mean; the larger q is, the "
             "more the upper tail counts.",
             sharey=True,
         )
 
-    def document(self, one: Found[ByOrder], ask: Ask) -> dict[str, Any]:
+    def document(self, entry: Entry[ByOrder], ask: Ask) -> dict[str, Any]:
         """The means by q and the values of the images with the highest losses."""
-        return {"levels": [_document(of) for of in one.record.losses]}
+        return {"levels": [_document(level) for level in entry.record.losses]}
 
-    def documents(self, found: Sequence[Found[ByOrder]], ask: Ask) -> list[dict[str, Any]]:
-        """The same of each run; of several runs, with the differences of the means from the first run's."""
-        made, changes = super().documents(found, ask), _changes(found, ask)
-        for one in made[1:]:
-            moved = changes[one["run"]].items()
+    def documents(self, entries: Sequence[Entry[ByOrder]], ask: Ask) -> list[dict[str, Any]]:
+        """The document of each run; of several runs, with the differences of the means from the first run's."""
+        documents, changes = super().documents(entries, ask), _changes(entries, ask)
+        for document in documents[1:]:
+            moved = changes[document["run"]].items()
             differences = [{"estimator": key.estimator, **key.at.document(), **json_values(change)} for key, change in moved]
-            one.update(base=found[0].name, differences=differences)
-        return made
+            document.update(base=entries[0].name, differences=differences)
+        return documents
 
-    def sheet(self, found: Sequence[Found[ByOrder]], ask: Ask) -> list[dict[str, Any]]:
+    def sheet(self, entries: Sequence[Entry[ByOrder]], ask: Ask) -> list[dict[str, Any]]:
         """A line for each run, noise level and result; of several runs, with the difference of the mean from the first run's."""
-        changes = _changes(found, ask)
+        changes = _changes(entries, ask)
         lines = []
-        for one in found:
-            for of in one.record.losses:
-                for result in of.results:
-                    line = {"run": one.name, "estimator": result.name, **of.at.document(), "q": result.q, "images": result.images}
+        for entry in entries:
+            for level in entry.record.losses:
+                for result in level.results:
+                    line = {"run": entry.name, "estimator": result.name, **level.at.document(), "q": result.q, "images": result.images}
                     line["mean"] = {part: getattr(result.mean, part) for part in _PARTS}
-                    if (change := changes.get(one.name, {}).get(_key(result.name, of.at))) is not None:
+                    if (change := changes.get(entry.name, {}).get(_key(result.name, level.at))) is not None:
                         parted = json_values(change)
-                        line |= {"base": found[0].name, "common_images": parted.pop("images"), "difference": parted}
+                        line |= {"base": entries[0].name, "common_images": parted.pop("images"), "difference": parted}
                     lines.append(line)
         return lines
 
@@ -167,34 +167,39 @@ def _finite(name: str) -> bool:
 _PARTS = ("value", "lower", "upper", "measured_lower", "measured_upper")
 
 
-def _changes(found: Sequence[Found[ByOrder]], ask: Ask) -> dict[str, Paired[GroupKey]]:
-    return paired_changes(found, partial(loss_changes, estimators=ask.estimators, levels=ask.levels))
+def _changes(entries: Sequence[Entry[ByOrder]], ask: Ask) -> dict[str, Paired[GroupKey]]:
+    return paired_changes(entries, partial(loss_changes, estimators=ask.estimators, levels=ask.levels))
 
 
 def _key(name: str, at: NoiseLevel) -> GroupKey:
     return GroupKey(name, at, LOSS.name)
 
 
-def _document(of: Losses) -> dict[str, Any]:
+def _document(level: Losses) -> dict[str, Any]:
     results = [
-        {"estimator": one.name, "q": one.q if math.isfinite(one.q) else None, "images": one.images, "mean": one.mean.document()}
-        for one in of.results
+        {
+            "estimator": result.name,
+            "q": result.q if math.isfinite(result.q) else None,
+            "images": result.images,
+            "mean": result.mean.document(),
+        }
+        for result in level.results
     ]
-    worst = [{"id": flag.id, **{one.name: one.worst[i] for one in of.results}} for i, flag in enumerate(of.worst)]
-    return {**of.at.document(), "results": results, "attacked": of.attacked, "beaten": of.beaten, "worst": worst}
+    worst = [{"id": flag.id, **{result.name: result.worst[i] for result in level.results}} for i, flag in enumerate(level.worst)]
+    return {**level.at.document(), "results": results, "attacked": level.attacked, "beaten": level.beaten, "worst": worst}
 
 
 def _means(by: ByOrder) -> Table:
     """A line for each noise level and result."""
-    sizes = {one.images for of in by.losses for one in of.results}
+    sizes = {result.images for level in by.losses for result in level.results}
     rows = []
-    for of in by.losses:
-        for one in of.results:
-            group = by.groups[one.name, of.at]
+    for level in by.losses:
+        for result in level.results:
+            group = by.groups[result.name, level.at]
             spread = (numbers.quantile_estimate(quantile, LOSS.low, LOSS.high) for quantile in (group.median, group.bad_end))
-            images = () if len(sizes) == 1 else (f"{one.images:,}",)
-            measured = numbers.ends(one.mean.measured_lower, one.mean.measured_upper, LOSS.low, LOSS.high)
-            rows.append((*cells((by.levels[of.at], *_named(one), *images)), _mean(one), *cells((measured, *spread))))
+            images = () if len(sizes) == 1 else (f"{result.images:,}",)
+            measured = numbers.ends(result.mean.measured_lower, result.mean.measured_upper, LOSS.low, LOSS.high)
+            rows.append((*cells((by.levels[level.at], *_named(result), *images)), _mean(result), *cells((measured, *spread))))
     return Table(
         f"Mean loss by q ({LOSS.unit}, lower is better)",
         (
@@ -211,24 +216,24 @@ def _means(by: ByOrder) -> Table:
 _ORDER = "q = 1 is the mean loss of an image's noisy copies; a larger q gives the worst copies more weight; max is the attack."
 
 
-def _side_by_side(found: Sequence[Found[ByOrder]], ask: Ask) -> Table:
+def _side_by_side(entries: Sequence[Entry[ByOrder]], ask: Ask) -> Table:
     """The means of the runs at each level and q, and their differences from the first."""
-    changes, names = list(_changes(found, ask).values()), [one.name for one in found]
+    changes, names = list(_changes(entries, ask).values()), [entry.name for entry in entries]
     paired = any(changes)
-    every = {(one.name, result.name, of.at): result for one in found for of in one.record.losses for result in of.results}
+    every = {(entry.name, result.name, level.at): result for entry in entries for level in entry.record.losses for result in level.results}
     levels = numbers.level_texts(at for _, _, at in every)
     rows = []
     for name, at in dict.fromkeys((name, at) for _, name, at in every):
-        mine = [every.get((run, name, at)) for run in names]
-        first = next(one for one in mine if one is not None)
+        results = [every.get((run, name, at)) for run in names]
+        first = next(result for result in results if result is not None)
         rows.append(
             (
                 *cells((levels[at], *_named(first))),
-                *(Cell(numbers.NONE) if one is None else _mean(one) for one in mine),
-                *cells(text for of in changes if paired for text in paired_cells(of.get(_key(name, at)))),
+                *(Cell(numbers.NONE) if result is None else _mean(result) for result in results),
+                *cells(text for change in changes if paired for text in paired_cells(change.get(_key(name, at)))),
             )
         )
-    groups = [group for one in found for group in _listed(one.record.losses, one.record.groups)]
+    groups = [group for entry in entries for group in _listed(entry.record.losses, entry.record.groups)]
     about = [f"[ ] 95 % interval, {LIKE_THESE}."]
     if paired:
         about += ["Differences: of the images with a value in both runs, with Student's t for pairs.", f"{P_VALUE}."]
@@ -240,37 +245,43 @@ def _side_by_side(found: Sequence[Found[ByOrder]], ask: Ask) -> Table:
     )
 
 
-def _mean(one: LossResult) -> Cell:
-    text = numbers.mean_estimate(one.mean, LOSS.low, LOSS.high)
-    return Cell(numbers.NO_INTERVAL + text if one.with_interval < one.images and not text.startswith(numbers.NO_INTERVAL) else text)
+def _mean(result: LossResult) -> Cell:
+    text = numbers.mean_estimate(result.mean, LOSS.low, LOSS.high)
+    return Cell(numbers.NO_INTERVAL + text if result.with_interval < result.images and not text.startswith(numbers.NO_INTERVAL) else text)
 
 
-def worst_losses_tables(found: Sequence[Losses], levels: Mapping[NoiseLevel, str]) -> Iterator[Table]:
+def worst_losses_tables(by_level: Sequence[Losses], levels: Mapping[NoiseLevel, str]) -> Iterator[Table]:
     """The images with the highest losses at each noise level, worst first: the values that rank them, at each q, and the attack's."""
-    for of in found:
-        results = (*of.ranking.results, *of.attacks)
-        heads = [f"q={one.q:.6g}" if math.isfinite(one.q) else one.name for one in results]
+    for level in by_level:
+        results = (*level.ranking.results, *level.attacks)
+        heads = [f"q={result.q:.6g}" if math.isfinite(result.q) else result.name for result in results]
         rows = [
             cells(
                 (
                     sample.id,
-                    *(numbers.NONE if (value := one.worst[i]) is None else numbers.plain(value, LOSS.low, LOSS.high) for one in results),
+                    *(
+                        numbers.NONE if (value := result.worst[i]) is None else numbers.plain(value, LOSS.low, LOSS.high)
+                        for result in results
+                    ),
                 )
             )
-            for i, sample in enumerate(of.worst)
+            for i, sample in enumerate(level.worst)
         ]
         yield Table(
-            f"Images with the highest loss, {of.ranking.estimator}, {levels[of.at]}", columns(("sample",), heads), tuple(rows), folded=True
+            f"Images with the highest loss, {level.ranking.estimator}, {levels[level.at]}",
+            columns(("sample",), heads),
+            tuple(rows),
+            folded=True,
         )
 
 
-def _named(one: LossResult) -> tuple[str, str]:
+def _named(result: LossResult) -> tuple[str, str]:
     """The estimator and the order, as tables have them."""
-    return (one.name, "max") if math.isinf(one.q) else (one.estimator, f"{one.q:.6g}")
+    return (result.name, "max") if math.isinf(result.q) else (result.estimator, f"{result.q:.6g}")
 
 
-def _listed(found: Sequence[Losses], groups: Groups) -> list[GroupSummary]:
-    return [groups[one.name, of.at] for of in found for one in of.results]
+def _listed(by_level: Sequence[Losses], groups: Groups) -> list[GroupSummary]:
+    return [groups[result.name, level.at] for level in by_level for result in level.results]
 
 
 # --- the figure
@@ -283,12 +294,12 @@ Line = tuple[str, Losses]
 
 
 def _names(shown: Mapping[NoiseLevel, Sequence[Line]]) -> dict[tuple[str, str], str]:
-    """Names of the lines and of attacks without one, by run and estimator."""
+    """Names of the lines and of attacks without a line, by run and estimator."""
     keys: dict[tuple[str, str], None] = {}
     for lines in shown.values():
-        for run, of in lines:
-            keys |= dict.fromkeys((run, curve.estimator) for curve in of.curves)
-            keys |= dict.fromkeys((run, one.name) for one in of.attacks[1:])
+        for run, level in lines:
+            keys |= dict.fromkeys((run, curve.estimator) for curve in level.curves)
+            keys |= dict.fromkeys((run, result.name) for result in level.attacks[1:])
     return dict(zip(keys, told_apart(list(keys)), strict=True))
 
 
@@ -296,54 +307,54 @@ def _names(shown: Mapping[NoiseLevel, Sequence[Line]]) -> dict[tuple[str, str], 
 
 
 def _caption(shown: Mapping[NoiseLevel, Sequence[Line]], left: Sequence[NoiseLevel], *, several: bool) -> Iterator[str]:
-    every = [of for lines in shown.values() for _, of in lines]
-    results = [one for of in every for one in of.results]
-    yield f"{numbers.span([one.images for one in results])} images. Mean over the images; bars: its 95 % interval, {LIKE_THESE}."
-    if any(of.attacks for of in every):
+    every = [level for lines in shown.values() for _, level in lines]
+    results = [result for level in every for result in level.results]
+    yield f"{numbers.span([result.images for result in results])} images. Mean over the images; bars: its 95 % interval, {LIKE_THESE}."
+    if any(level.attacks for level in every):
         yield "Grey: the highest loss that the attack found; the limit is at least as high."
     if not several:
-        ids = ", ".join(dict.fromkeys(sample.id for of in every for sample in of.worst))
-        ranked = ", ".join(dict.fromkeys(of.ranked_by for of in every))
+        ids = ", ".join(dict.fromkeys(sample.id for level in every for sample in level.worst))
+        ranked = ", ".join(dict.fromkeys(level.ranked_by for level in every))
         yield f"Thin: the images with the highest loss by {ranked} (the first that flag-samples lists): {ids}."
     low, high = _limits(every, thin=not several)
-    if low > 0 and any(value < low for of in every for value in _values(of, thin=not several)):
+    if low > 0 and any(value < low for level in every for value in _values(level, thin=not several)):
         yield f"At the lower edge: below {low:.2g}, or 0."
-    if any(_known(one) and (one.mean.upper > high or one.mean.lower < low) for one in results):
+    if any(_known(result) and (result.mean.upper > high or result.mean.lower < low) for result in results):
         yield "An interval that reaches an edge of the picture goes on beyond it."
     for name in dict.fromkeys(name for lines in shown.values() for name, _ in lines):
-        failed = failed_attacks([of for lines in shown.values() for run, of in lines if run == name])
+        failed = failed_attacks([level for lines in shown.values() for run, level in lines if run == name])
         if failed:
             yield f"{name}: {failed}" if several else failed
-    if without := dict.fromkeys(one.estimator for one in results if one.with_interval < one.images):
+    if without := dict.fromkeys(result.estimator for result in results if result.with_interval < result.images):
         yield f"{', '.join(without)}: values without an interval of their own."
-    if biased := dict.fromkeys(one.estimator for one in results if one.approximate):
+    if biased := dict.fromkeys(result.estimator for result in results if result.approximate):
         yield f"{', '.join(biased)}: no interval covers the bias of the estimate."
-    if dropped := sum(one.left_out for one in results):
+    if dropped := sum(result.left_out for result in results):
         yield f"Left out: {count(dropped, 'result')} without a finite value."
     if left:
         yield f"Not shown: {', '.join(numbers.level_texts(left).values())}."
 
 
-def _known(one: LossResult) -> bool:
+def _known(result: LossResult) -> bool:
     """Whether the interval of the mean says anything: with a single image it does not."""
-    return math.isfinite(one.mean.upper) or one.mean.lower > 0
+    return math.isfinite(result.mean.upper) or result.mean.lower > 0
 
 
 # --- drawing
 
 
-def _values(of: Losses, *, thin: bool) -> Iterator[float]:
-    """All that is drawn as a point."""
-    for one in of.results:
-        yield one.mean.value
+def _values(level: Losses, *, thin: bool) -> Iterator[float]:
+    """All values that are drawn as points."""
+    for result in level.results:
+        yield result.mean.value
         if thin:
-            yield from (value for value in one.worst if value is not None)
+            yield from (value for value in result.worst if value is not None)
 
 
 def _limits(every: Sequence[Losses], *, thin: bool) -> tuple[float, float]:
     """The vertical range of all panels: from 0, or, where values are far apart, of a logarithmic scale."""
-    values = [value for of in every for value in _values(of, thin=thin)]
-    ends = [one.mean.upper for of in every for one in of.results if math.isfinite(one.mean.upper)]
+    values = [value for level in every for value in _values(level, thin=thin)]
+    ends = [result.mean.upper for level in every for result in level.results if math.isfinite(result.mean.upper)]
     high, positive = max([*values, *ends, 1e-300]), [value for value in values if value > 1e-300]
     if not positive or max(positive) <= _FAR * min(positive):
         return 0.0, 1.08 * high
@@ -355,48 +366,48 @@ def _limits(every: Sequence[Losses], *, thin: bool) -> tuple[float, float]:
 def _panel(
     ax: Axes, lines: Sequence[Line], styles: Mapping[tuple[str, str], dict[str, Any]], limits: tuple[float, float], *, thin: bool
 ) -> None:
-    orders = sorted({one.q for _, of in lines for curve in of.curves for one in curve.results})
+    orders = sorted({result.q for _, level in lines for curve in level.curves for result in curve.results})
     reach = math.log10(orders[-1] / orders[0])
     limit = math.log10(orders[-1]) + max(0.35, 0.22 * reach)  # where the attack is
-    attacked = any(of.attacks for _, of in lines)
+    attacked = any(level.attacks for _, level in lines)
     if attacked:
         ax.axvspan(limit - 0.08 * (reach + 1), limit + 0.08 * (reach + 1), color=GRID, alpha=0.5, linewidth=0, zorder=0)
     drawn = 0
-    for run, of in lines:
+    for run, level in lines:
         if thin:
-            _worst(ax, of, limit, limits, styles[run, of.ranking.estimator]["color"])
-        for curve in of.curves:
+            _worst(ax, level, limit, limits, styles[run, level.ranking.estimator]["color"])
+        for curve in level.curves:
             style, shift = styles[run, curve.estimator], _BESIDE * (reach + 1) * drawn
             drawn += 1
-            points = [(math.log10(one.q) + shift, one) for one in curve.results]
-            ax.plot(*_xy(points, limits), color=CARD, linewidth=4.0, zorder=3.9)  # apart from the thin lines below
+            points = [(math.log10(result.q) + shift, result) for result in curve.results]
+            ax.plot(*_xy(points, limits), color=CARD, linewidth=4.0, zorder=3.9)  # a margin between the line and the thin lines below it
             ax.plot(*_xy(points, limits), zorder=4, **style)
-            if of.attacks:
-                best = max(of.attacks, key=lambda one: one.mean.value)
+            if level.attacks:
+                best = max(level.attacks, key=lambda result: result.mean.value)
                 way = [points[-1], (limit + shift, best)]
                 ax.plot(*_xy(way, limits), color=style["color"], linewidth=1.3, linestyle=(0, (1, 1.5)), zorder=3.5)
-                points.append((limit + shift, of.attacks[0]))
+                points.append((limit + shift, level.attacks[0]))
                 ax.plot(*_xy(points[-1:], limits), zorder=4, **style)
-            for x, one in points:
-                _bar(ax, x, one, limits, style["color"])
-        for i, one in enumerate(of.attacks[1:], start=1):
-            style, x = styles[run, one.name], limit + _BESIDE * (reach + 1) * (drawn + i)
-            ax.plot(*_xy([(x, one)], limits), zorder=4, **style)
-            _bar(ax, x, one, limits, style["color"])
+            for x, result in points:
+                _bar(ax, x, result, limits, style["color"])
+        for i, result in enumerate(level.attacks[1:], start=1):
+            style, x = styles[run, result.name], limit + _BESIDE * (reach + 1) * (drawn + i)
+            ax.plot(*_xy([(x, result)], limits), zorder=4, **style)
+            _bar(ax, x, result, limits, style["color"])
     _orders(ax, orders, limit if attacked else None)
 
 
 def _xy(points: Sequence[tuple[float, LossResult]], limits: tuple[float, float]) -> tuple[list[float], list[float]]:
-    return [x for x, _ in points], [float(np.clip(one.mean.value, *limits)) for _, one in points]
+    return [x for x, _ in points], [float(np.clip(result.mean.value, *limits)) for _, result in points]
 
 
-def _bar(ax: Axes, x: float, one: LossResult, limits: tuple[float, float], ink: str) -> None:
-    if _known(one):
-        ax.plot([x, x], np.clip([one.mean.lower, one.mean.upper], *limits), color=ink, linewidth=1.3, alpha=0.8, zorder=4)
+def _bar(ax: Axes, x: float, result: LossResult, limits: tuple[float, float], ink: str) -> None:
+    if _known(result):
+        ax.plot([x, x], np.clip([result.mean.lower, result.mean.upper], *limits), color=ink, linewidth=1.3, alpha=0.8, zorder=4)
 
 
 def _orders(ax: Axes, orders: Sequence[float], limit: float | None) -> None:
-    """Ticks at the orders, not at all of many, and at the attack."""
+    """Set ticks at the orders, at some of them if there are many, and at the attack."""
     every = -(-len(orders) // _MOST_TICKS)
     shown = list(orders[::-1][::every])[::-1]
     texts = [f"{order:.6g}".replace("e+0", "e").replace("e+", "e") for order in shown]
@@ -406,13 +417,17 @@ def _orders(ax: Axes, orders: Sequence[float], limit: float | None) -> None:
     ax.set_xlabel("q (1: the average)")
 
 
-def _worst(ax: Axes, of: Losses, limit: float, limits: tuple[float, float], ink: str) -> None:
-    """A thin line for each of the worst images, dotted from the last q to the attack's value."""
-    for i in range(len(of.worst)):
-        points = [(math.log10(one.q), float(np.clip(value, *limits))) for one in of.ranking.results if (value := one.worst[i]) is not None]
+def _worst(ax: Axes, level: Losses, limit: float, limits: tuple[float, float], ink: str) -> None:
+    """Draw a thin line for each of the worst images, dotted from the last q to the attack's value."""
+    for i in range(len(level.worst)):
+        points = [
+            (math.log10(result.q), float(np.clip(value, *limits)))
+            for result in level.ranking.results
+            if (value := result.worst[i]) is not None
+        ]
         ax.plot(*zip(*points, strict=True), color=ink, linewidth=0.8, alpha=0.6, zorder=2)
-        found = max((value for one in of.attacks if (value := one.worst[i]) is not None), default=None)
-        if found is not None:
-            end = limit, float(np.clip(found, *limits))
+        highest = max((value for result in level.attacks if (value := result.worst[i]) is not None), default=None)
+        if highest is not None:
+            end = limit, float(np.clip(highest, *limits))
             ax.plot(*zip(points[-1], end, strict=True), color=ink, linewidth=0.8, alpha=0.5, linestyle=(0, (1, 2)), zorder=2)
             ax.plot(*end, marker="o", markersize=2.2, color=ink, alpha=0.6, zorder=3)

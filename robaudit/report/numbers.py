@@ -29,7 +29,7 @@ _NUMBER = re.compile(r"(~)?(>=|<=|>|<)? ?(-?[\d.]+)")
 
 
 def estimate(value: float, lower: float | None, upper: float | None, low: float = 0.0, high: float = 1.0) -> str:
-    """The value where no interval is shown, "0.873": with its interval at the ends of [low, high], "~0.873" without one."""
+    """The value without its interval, "0.873"; at an end of [low, high] with it; "~0.873" if there is no interval."""
     text = with_interval(value, lower, upper, low, high)
     return text if value in (low, high) else beside(value, lower, upper, low, high)
 
@@ -75,26 +75,28 @@ def ends(lower: float | None, upper: float | None, low: float = 0.0, high: float
     return f"[{below}, {above}]"
 
 
-def mean_estimate(one: Mean, low: float = 0.0, high: float = 1.0) -> str:
+def mean_estimate(mean: Mean, low: float = 0.0, high: float = 1.0) -> str:
     """A mean with its interval over images; a mean of upper bounds keeps its upper end: "<= 0.520 [..., 0.581]"."""
-    if one.lower == -math.inf and one.measured_upper == one.value < one.upper < math.inf:
-        value, upper = (_rounded(end, _digits_of(one.value), ROUND_CEILING) for end in (one.value, one.upper))
+    if mean.lower == -math.inf and mean.measured_upper == mean.value < mean.upper < math.inf:
+        value, upper = (_rounded(end, _digits_of(mean.value), ROUND_CEILING) for end in (mean.value, mean.upper))
         return f"<= {value} [..., {upper}]"
-    return with_interval(one.value, one.lower, one.upper, low, high)
+    return with_interval(mean.value, mean.lower, mean.upper, low, high)
 
 
-def quantile_estimate(one: Quantile, low: float = 0.0, high: float = 1.0) -> str:
+def quantile_estimate(quantile: Quantile, low: float = 0.0, high: float = 1.0) -> str:
     """A quantile: "> 4.200" where it falls on a censored image."""
-    return f"> {plain(one.value, low, high)}" if one.censored else estimate(one.value, one.measured_lower, one.measured_upper, low, high)
+    if quantile.censored:
+        return f"> {plain(quantile.value, low, high)}"
+    return estimate(quantile.value, quantile.measured_lower, quantile.measured_upper, low, high)
 
 
-def sample_value(one: Flag, low: float = 0.0, high: float = 1.0) -> str:
+def sample_value(sample: Flag, low: float = 0.0, high: float = 1.0) -> str:
     """The value of a sample with its interval: "> 4.200" where it is censored."""
-    return f"> {plain(one.value, low, high)}" if one.censored else with_interval(one.value, one.lower, one.upper, low, high)
+    return f"> {plain(sample.value, low, high)}" if sample.censored else with_interval(sample.value, sample.lower, sample.upper, low, high)
 
 
 def plain(value: float, low: float = 0.0, high: float = 1.0, digits: int = 3) -> str:
-    """Fixed digits, more of them where rounding would put the value at the end of a range that it has not reached."""
+    """Fixed digits, with more of them where rounding would put an inner value at an end of the range."""
     if not math.isfinite(value):
         return str(value)
     while digits < MOST_DIGITS and low < value < high and float(_nearest(value, digits)) in (low, high):
@@ -135,18 +137,18 @@ def with_percents(value: float, lower: float, upper: float) -> str:
     return f"{percent(value, lower, upper)} [{low}%, {high}%]"
 
 
-def share_estimate(one: Share) -> str:
+def share_estimate(share: Share) -> str:
     """A share of images in percent with its interval."""
-    return with_percents(one.value, one.lower, one.upper)
+    return with_percents(share.value, share.lower, share.upper)
 
 
-def share(one: Share) -> str:
-    """A share of images where intervals have no room: ``12.5%``; none or all of them with theirs, ``0.0% [0.0%, 1.9%]``."""
-    return share_estimate(one) if one.count in (0, one.total) else percent(one.value, one.lower, one.upper)
+def share(part: Share) -> str:
+    """A share of images without its interval: ``12.5%``; a share of none or all with it: ``0.0% [0.0%, 1.9%]``."""
+    return share_estimate(part) if part.count in (0, part.total) else percent(part.value, part.lower, part.upper)
 
 
 def exact_percent(value: float) -> str:
-    """A share in percent that has no interval because it is exact for what it is about."""
+    """A share in percent that is exact, and so has no interval."""
     return percent(value, value, value)
 
 
@@ -157,7 +159,7 @@ def change(value: float, lower: float | None, upper: float | None) -> str:
     if lower == upper == 0.0:
         return "0 [0, 0]"
     digits = _change_digits(lower, upper)
-    most = digits + 2 if lower <= 0.0 <= upper else _MOST_CHANGE_DIGITS  # its sign says nothing where the interval has both
+    most = digits + 2 if lower <= 0.0 <= upper else _MOST_CHANGE_DIGITS  # the sign says nothing where the interval contains both
     return f"{_signed(value, digits, ROUND_HALF_UP, most)} {change_interval(lower, upper)}"
 
 
@@ -193,19 +195,19 @@ def p_value(p: float) -> str:
 
 def level_numbers(levels: Iterable[NoiseLevel]) -> dict[NoiseLevel, str]:
     """The numbers of noise levels as the shortest texts (three digits or more) that tell levels of one name apart."""
-    found = {}
+    texts = {}
     by_name: dict[LevelName | None, list[NoiseLevel]] = {}
     for at in dict.fromkeys(levels):
         by_name.setdefault(at.name, []).append(at)
-    for some in by_name.values():
-        different = len({at.number for at in some})
-        digits = next((n for n in range(3, 17) if len({f"{at.number:.{n}g}" for at in some}) == different), 17)
-        found.update({at: f"{at.number:.{digits}g}" for at in some})
-    return found
+    for same_name in by_name.values():
+        different = len({at.number for at in same_name})
+        digits = next((n for n in range(3, 17) if len({f"{at.number:.{n}g}" for at in same_name}) == different), 17)
+        texts.update({at: f"{at.number:.{digits}g}" for at in same_name})
+    return texts
 
 
 def level_texts(levels: Iterable[NoiseLevel]) -> dict[NoiseLevel, str]:
-    """The same with what the levels are: "sigma 0.05", "rain severity 3"."""
+    """The numbers with what they measure: "sigma 0.05", "rain severity 3"."""
     return {at: at.worded(text) for at, text in level_numbers(levels).items()}
 
 
@@ -236,7 +238,7 @@ def span(values: Collection[int]) -> str:
 
 
 def odds(log10: float, way: str = "") -> str:
-    """A probability given by its log10 as ``1 of 1,600``: two digits, rounded to the side of ``way`` (that of the probability)."""
+    """A probability given by its log10 as ``1 of 1,600``: two digits, rounded so that the probability goes ``way``."""
     if not math.isfinite(log10):
         return "never" if log10 < 0 else NONE
     many = Decimal(10) ** Decimal(repr(-round(float(log10), 9)))
@@ -266,12 +268,12 @@ def _digits(width: float) -> int:
 
 
 def _digits_of(bound: float) -> int:
-    """Three digits, or as many as a bound below .01 needs to show two that are not 0: no width tells how many."""
+    """Three digits, or as many as a bound below .01 needs to show two significant ones."""
     return 3 if not 0.0 < abs(bound) < 1.0 else min(MOST_DIGITS, max(3, math.ceil(-math.log10(abs(bound))) + 1))
 
 
 def _change_digits(lower: float, upper: float) -> int:
-    """One more than the width needs: a change is read beside another one."""
+    """One more than the width needs: changes are compared with each other."""
     width = upper - lower
     if math.isinf(width):
         return _digits_of(next(filter(math.isfinite, (lower, upper)), 1.0))
@@ -293,14 +295,14 @@ def _nearest(value: float, digits: int) -> str:
 
 
 def _rounded(value: float, digits: int, way: str) -> str:
-    """Fixed digits, rounded down or up; what float arithmetic added in the last place does not count."""
+    """Fixed digits, rounded ``way``; float errors in the last place do not count."""
     if not math.isfinite(value):
         return str(float(value))
     return f"{Decimal(repr(round(float(value), digits + 6))).quantize(Decimal(1).scaleb(-digits), rounding=way) + 0:f}"
 
 
 def _signed(value: float, digits: int, way: str, most: int = _MOST_CHANGE_DIGITS) -> str:
-    """With a sign, and more digits, to this many, as long as rounding puts it on the other side of 0."""
+    """A signed number, with up to ``most`` digits as long as rounding would change its sign."""
     if not math.isfinite(value):
         return "..."
     for more in range(digits, most):

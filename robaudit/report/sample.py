@@ -15,7 +15,7 @@ from robaudit.report import numbers
 from robaudit.report.flagged import Pixels, sized
 from robaudit.report.pictures.page import PictureSize, Sketch, fitted, log_scale, shorter, stacked
 from robaudit.report.pictures.style import BLUE, CARD, FAINT, GREEN, GREY, GRID, INK, OLIVE, ORANGE, PURPLE, RED, TEAL, quiet
-from robaudit.report.sections import Ask, Found, Section
+from robaudit.report.sections import Ask, Entry, Section
 from robaudit.report.tables import Cell, Column, Table, cells
 from robaudit.rows import Row
 from robaudit.stats.relations import NoiseEntry, Setting, approximate, is_vote, norm_factor, norm_of
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 ACROSS = 12
 """The most images that stand side by side."""
-_FEW = 6  # unless asked for more
+_FEW = 6  # by default
 _CELL, _LONGEST = 9, 27  # characters of a class, and of an id
 _NOTHING = "abstains"
 _MARGIN = "margin of the logits"
@@ -48,41 +48,41 @@ class SampleSection(Section[Spectrum]):
         """The images, together.
 
         Raises:
-            SpecError: images are named and counted.
+            SpecError: both ids and a number of images are given.
         """
         if ask.id and ask.bottom is not None:
             raise SpecError("--bottom", "counts the least robust images, and --id names images", "leave one of them out")
         return [spectrum(run, ask.bottom, ask.id)]
 
-    def tables(self, found: Sequence[Found[Spectrum]], ask: Ask) -> Iterator[Table]:
+    def tables(self, entries: Sequence[Entry[Spectrum]], ask: Ask) -> Iterator[Table]:
         """Images in columns; or a table for each image named."""
-        for one in found:
-            names, most = one.run.class_names, min(ACROSS, ask.bottom or _FEW)
+        for entry in entries:
+            names, most = entry.run.class_names, min(ACROSS, ask.bottom or _FEW)
             tables = (
-                [_of_one(one.record, sample, names) for sample in one.record.samples]
+                [_of_one(entry.record, sample, names) for sample in entry.record.samples]
                 if ask.id
-                else [_side_by_side(one.record, one.record.samples[:most], names)]
+                else [_side_by_side(entry.record, entry.record.samples[:most], names)]
             )
-            yield from (replace(table, heading=f"{one.name}: {table.heading}") if len(found) > 1 else table for table in tables)
+            yield from (replace(table, heading=f"{entry.name}: {table.heading}") if len(entries) > 1 else table for table in tables)
 
     def narrowed(self, runs: Sequence[Run], ask: Ask) -> Ask:
-        """The image named, or the least robust one of the first run, which all runs show."""
+        """Narrow to the named image, or to the first run's least robust image, for all runs."""
         return replace(ask, bottom=None, id=ask.id[:1] or (spectrum(runs[0], 1).samples[0].id,))
 
-    def figure(self, found: Sequence[Found[Spectrum]], ask: Ask) -> Sketch:
-        """The chance that the class of an image stays against the size of the perturbation, from proven to average; run by run."""
-        shown = [(one.name, portrait_of(one.run, one.record.samples[0], ask.data)) for one in found]
+    def figure(self, entries: Sequence[Entry[Spectrum]], ask: Ask) -> Sketch:
+        """The probability that the class of an image stays, against the size of the perturbation, from proven to average; run by run."""
+        shown = [(entry.name, portrait_of(entry.run, entry.record.samples[0], ask.data)) for entry in entries]
         return Sketch(
-            title=shown[0][1].title if len(shown) == 1 else f"Image {shortened(printable(found[0].record.samples[0].id), 40)}",
+            title=shown[0][1].title if len(shown) == 1 else f"Image {shortened(printable(entries[0].record.samples[0].id), 40)}",
             caption=" ".join(_caption(shown)),
-            height=lambda look: sum(_height(one, look) for _, one in shown),
+            height=lambda look: sum(_height(portrait, look) for _, portrait in shown),
             draw=lambda body, look: _draw(body, look, shown),
         )
 
-    def lines(self, one: Found[Spectrum], ask: Ask) -> Iterator[Mapping[str, Any]]:
+    def lines(self, entry: Entry[Spectrum], ask: Ask) -> Iterator[Mapping[str, Any]]:
         """A line for each image, three columns for each result."""
-        names = one.run.class_names
-        for sample in one.record.samples:
+        names = entry.run.class_names
+        for sample in entry.record.samples:
             yield {
                 "sample_id": sample.id,
                 "label": sample.label,
@@ -94,20 +94,20 @@ class SampleSection(Section[Spectrum]):
                 "difficulty": sample.difficulty,
                 **{
                     f"{line.key}{part}": None if (row := sample.rows.get(line.key)) is None else getattr(row, part.strip() or "value")
-                    for line in one.record.lines
+                    for line in entry.record.lines
                     for part in ("", " lower", " upper")
                 },
             }
 
 
-def _side_by_side(found: Spectrum, samples: Sequence[SampleSpectrum], names: Names | None) -> Table:
-    lines = [line for line in found.lines if any(line.key in sample.rows for sample in samples)]
+def _side_by_side(results: Spectrum, samples: Sequence[SampleSpectrum], names: Names | None) -> Table:
+    lines = [line for line in results.lines if any(line.key in sample.rows for sample in samples)]
     rows: list[tuple[Cell, ...]] = [
         cells(("label", *(class_name(sample.label, names, _CELL) for sample in samples))),
         cells(("predicted", *(class_name(sample.predicted, names, _CELL) for sample in samples))),
     ]
     if any(sample.margin is not None for sample in samples):
-        rows.append(cells((_MARGIN, *(numbers.NONE if one.margin is None else f"{one.margin:.3f}" for one in samples))))
+        rows.append(cells((_MARGIN, *(numbers.NONE if sample.margin is None else f"{sample.margin:.3f}" for sample in samples))))
     band: Band | None = None
     for line in lines:
         if line.band != band and line.band is not Band.CLEAN:
@@ -116,13 +116,13 @@ def _side_by_side(found: Spectrum, samples: Sequence[SampleSpectrum], names: Nam
         rows.append(cells((_name(line), *(short_text(sample.rows.get(line.key), line) for sample in samples))))
     ids = (shortened(printable(sample.id), _LONGEST) for sample in samples)
     heads = (Column("sample"), *(Column(text, number=True) for text in ids))
-    ranked = found.ranked_by
+    ranked = results.ranked_by
     order = "lowest" if ranked.quantity.higher_is_better else "highest"
     return Table(
         "All results by image",
         heads,
         tuple(rows),
-        lines=(f"{count(found.images, 'image')}; shown: {len(samples)}, the {order} {ranked.key} first",),
+        lines=(f"{count(results.images, 'image')}; shown: {len(samples)}, the {order} {ranked.key} first",),
         notes=(
             "~ no interval; <= an upper bound; >= a lower bound; > only known to be larger; abstains: nothing is certified.",
             "--id ID has one image with its intervals, --format csv all images.",
@@ -135,9 +135,9 @@ def _name(line: Line) -> str:
     return f" {line.key}{', log10 of p' if line.quantity.name == LOG10_P_FAIL.name else ''}"
 
 
-def _of_one(found: Spectrum, sample: SampleSpectrum, names: Names | None) -> Table:
+def _of_one(results: Spectrum, sample: SampleSpectrum, names: Names | None) -> Table:
     rows, band = [], Band.CLEAN
-    for line in found.lines:
+    for line in results.lines:
         row = sample.rows.get(line.key)
         if row is None:
             continue
@@ -166,15 +166,15 @@ def value_text(row: Row, line: Line) -> str:
 
 
 def short_text(row: Row | None, line: Line) -> str:
-    """The same in eight letters: three digits, or as many as a probability near 1 needs; the end of a range as a bound."""
+    """A value in eight characters: three digits, or as many as a probability near 1 needs; the end of a range as a bound."""
     if row is None or not math.isfinite(row.value):
         return numbers.NONE
     if row.quantity == CERTIFIED.name and row.value <= 0.0 and not row.censored:
         return _NOTHING
     mark, value = _bound(row, line)
     text = numbers.compact(value, {"<=": 1, ">=": -1}.get(mark, 0))
-    said = {Band.FOUND: "<=", Band.CERTIFIED: ">="}.get(line.band)  # by the head of the band
-    return text if mark == said else mark + text if mark in ("", "~") else f"{mark} {text}"
+    implied = {Band.FOUND: "<=", Band.CERTIFIED: ">="}.get(line.band)  # by the heading of the band
+    return text if mark == implied else mark + text if mark in ("", "~") else f"{mark} {text}"
 
 
 def _bound(row: Row, line: Line) -> tuple[str, float]:
@@ -211,7 +211,7 @@ class Vote(NamedTuple):
 
     at: NoiseLevel
     certified: float | None
-    found: float | None
+    flip: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,9 +221,9 @@ class Portrait:
     Attributes:
         title: of the picture.
         marks: l2 radii of the network, and the result that states each: certified, exact, attacked, or of a flip in a random direction.
-        points: probabilities that noise leaves the class, behind the usual l2 norm of that noise.
-        tolerated: l2 norm of noise of level 1, a probability, and the noise level that leaves the class with it.
-        votes: other classifiers.
+        points: the usual l2 norm of a noise, and the row with the probability that it leaves the class unchanged.
+        tolerated: l2 norm of noise of level 1, a probability, and the row with the noise level that leaves the class with that probability.
+        votes: majority votes, which are other classifiers.
         words: further sentences of the caption.
         images: captions with pixels.
     """
@@ -238,22 +238,22 @@ class Portrait:
 
     @property
     def sizes(self) -> list[float]:
-        """Everything that has a place on the scale."""
-        votes = [size for vote in self.votes for size in (vote.certified, vote.found) if size]
+        """All sizes that are drawn on the scale."""
+        votes = [size for vote in self.votes for size in (vote.certified, vote.flip) if size]
         ends = [each * end for each, _, row in self.tolerated for end in (row.value, *_ends(row)) if 0.0 < end < math.inf]
-        found = (*(size for size, _ in self.marks.values()), *votes, *ends, *(size for size, _ in self.points))
-        return [size for size in found if size > 0.0]
+        sizes = (*(size for size, _ in self.marks.values()), *votes, *ends, *(size for size, _ in self.points))
+        return [size for size in sizes if size > 0.0]
 
 
 def portrait_of(run: Run, sample: SampleSpectrum, source: ImageSource | None = None) -> Portrait:
-    """The picture of an image, with its pixels where the data set of the run is in its place.
+    """The picture of an image, with its pixels if the data set of the run can be opened.
 
     Raises:
         NothingLeftError: none of its results has a size.
     """
     setting = Setting.of(run.info)
     rows = [row for row in sample.rows.values() if math.isfinite(row.value)]
-    made = Portrait(
+    portrait = Portrait(
         title=_title(sample, run),
         marks=dict(_marks(rows, setting)),
         points=list(_points(rows, setting)),
@@ -261,10 +261,10 @@ def portrait_of(run: Run, sample: SampleSpectrum, source: ImageSource | None = N
         votes=list(_votes(rows)),
         words=tuple(_words(rows, setting)),
     )
-    if not made.sizes:
+    if not portrait.sizes:
         where, remedy = f"{run.path}, sample {sample.id}", "add mc, radius_attack or certified_radius: configs/spectrum.yaml has all"
         raise NothingLeftError(where, "none of its results has a size to draw", remedy)
-    return _with_images(made, sample.id, run, source)
+    return _with_images(portrait, sample.id, run, source)
 
 
 def usual_length(noise: NoiseEntry, level: float, pixels: int) -> float | None:
@@ -285,7 +285,7 @@ def _title(sample: SampleSpectrum, run: Run) -> str:
 
 def _marks(rows: Sequence[Row], setting: Setting) -> Iterator[tuple[str, tuple[float, str]]]:
     """The best l2 radius of the network of each kind, and its result; a certificate in another norm implies one, too."""
-    found: dict[str, list[tuple[float, str]]] = {}
+    radii: dict[str, list[tuple[float, str]]] = {}
     for row in rows:
         norm, band = norm_of(row), band_of(row)
         if band not in _MARKS or row.at.level is not None or row.censored or norm is None or row.value <= 0:
@@ -293,9 +293,9 @@ def _marks(rows: Sequence[Row], setting: Setting) -> Iterator[tuple[str, tuple[f
         factor = norm_factor(norm, 2.0, setting.pixels) if band is Band.CERTIFIED else 1.0 if norm == 2.0 else None
         if factor is not None and row.certified_class in (None, row.predicted):
             kind = "random" if band is Band.FOUND and row.estimator.startswith(_RANDOM) else _MARKS[band]
-            found.setdefault(kind, []).append((row.value / factor, row.estimator))
-    for kind, some in found.items():
-        yield kind, (min if kind in ("attacked", "random") else max)(some, key=lambda mark: mark[0])
+            radii.setdefault(kind, []).append((row.value / factor, row.estimator))
+    for kind, of_kind in radii.items():
+        yield kind, (min if kind in ("attacked", "random") else max)(of_kind, key=lambda mark: mark[0])
 
 
 def _ends(row: Row) -> tuple[float, float]:
@@ -332,52 +332,52 @@ def _size(setting: Setting, noise: str, level: float) -> float | None:
 
 
 def _votes(rows: Sequence[Row]) -> Iterator[Vote]:
-    """Certificates of a vote in l2, and flips of it."""
+    """The votes with certificates or flips in l2, by noise level."""
     by_level: dict[NoiseLevel, list[Row]] = {}
     for row in rows:
         if band_of(row) is Band.SMOOTHED and norm_of(row) == 2.0:
             by_level.setdefault(row.at, []).append(row)
-    for at, some in by_level.items():
-        certified = [row.value for row in some if is_vote(row)]
-        found = [row.value for row in some if row.quantity == RADIUS.name and not row.censored]
-        if certified or found:
-            yield Vote(at, max(certified, default=None), min(found, default=None))
+    for at, at_level in by_level.items():
+        certified = [row.value for row in at_level if is_vote(row)]
+        flips = [row.value for row in at_level if row.quantity == RADIUS.name and not row.censored]
+        if certified or flips:
+            yield Vote(at, max(certified, default=None), min(flips, default=None))
 
 
 def _words(rows: Sequence[Row], setting: Setting) -> Iterator[str]:
-    """What has no place in the picture."""
+    """Sentences on what the picture cannot show."""
     linf = [row for row in rows if norm_of(row) == math.inf and row.at.level is None and not row.censored and row.value > 0]
-    said = [
+    texts = [
         f"{ResultName.parse(row.estimator).estimator} {_SIGNS[band]}{numbers.compact(row.value, _AWAY.get(band, 0))}"
         for row in linf
         if (band := band_of(row)) in _SIGNS
     ]
-    if said:
-        yield f"Radii in linf: {', '.join(said)}."
+    if texts:
+        yield f"Radii in linf: {', '.join(texts)}."
     rare = [row for row in rows if row.quantity == LOG10_P_FAIL.name]
     if rare:
         bounds = ("<= " if row.interval.kind is IntervalKind.UPPER_BOUND else "" for row in rare)
-        said = [f"{sign}{numbers.compact(row.value)} at {row.at}" for sign, row in zip(bounds, rare, strict=True)]
-        yield f"log10 p_fail: {', '.join(said)}."
+        texts = [f"{sign}{numbers.compact(row.value)} at {row.at}" for sign, row in zip(bounds, rare, strict=True)]
+        yield f"log10 p_fail: {', '.join(texts)}."
     noises = [row.noise for row in rows if row.quantity == P_ROBUST.name and row.at.level is not None]
     unsized = [label for label in noises if (noise := setting.noises.get(label)) is None or usual_length(noise, 1.0, 1) is None]
     if unsized:
         yield f"Not drawn: {', '.join(dict.fromkeys(unsized))}, whose size depends on the pixels."
 
 
-def _with_images(made: Portrait, sample_id: str, run: Run, images_from: ImageSource | None) -> Portrait:
-    """The same with the clean image and noisy ones, if the data set can be opened."""
+def _with_images(portrait: Portrait, sample_id: str, run: Run, images_from: ImageSource | None) -> Portrait:
+    """The portrait with the clean and noisy images, if the data set can be opened."""
     from robaudit.report.gallery import RunImages
 
-    levels = [row.at for _, row in made.points if row.noise == made.points[0][1].noise]
+    levels = [row.at for _, row in portrait.points if row.noise == portrait.points[0][1].noise]
     shown = levels if len(levels) <= _MOST_THUMBS else [levels[0], levels[-1]]
     try:
         source = RunImages(run, [sample_id], images_from)
         clean = source.clean(sample_id)
         images = [("clean", sized(clean)), *((str(at), sized(source.noisy(sample_id, clean, at))) for at in shown)]
     except RobauditError:
-        return replace(made, words=(*made.words, "The images are not shown: their data set cannot be opened, or holds others."))
-    return replace(made, images=images)
+        return replace(portrait, words=(*portrait.words, "The images are not shown: their data set cannot be opened, or holds others."))
+    return replace(portrait, images=images)
 
 
 # --- drawing
@@ -385,78 +385,78 @@ def _with_images(made: Portrait, sample_id: str, run: Run, images_from: ImageSou
 
 def _caption(shown: Sequence[tuple[str, Portrait]]) -> Iterator[str]:
     yield "Sizes in l2; the size of noise is its root mean square."
-    if any("attacked" in one.marks and "exact" not in one.marks for _, one in shown):
+    if any("attacked" in portrait.marks and "exact" not in portrait.marks for _, portrait in shown):
         yield "Grey: neither certified nor attacked."
-    if any(one.points for _, one in shown):
+    if any(portrait.points for _, portrait in shown):
         yield "Bars: 95 % intervals of the measurement."
-    if any(one.votes for _, one in shown):
+    if any(portrait.votes for _, portrait in shown):
         yield "Below: the majority vote under noise, another classifier than the network."
-    for name, one in shown:
-        for words in one.words:
+    for name, portrait in shown:
+        for words in portrait.words:
             yield f"{name}: {words}" if len(shown) > 1 else words
 
 
-def _height(made: Portrait, look: PictureSize) -> float:
+def _height(portrait: Portrait, look: PictureSize) -> float:
     columns = 2 if look.width > _ROOM else 1
-    return _HIGH * (1.2 + _LANE * len(made.votes)) / 1.2 + -(-len(_entries(made)) // columns) * look.line + 0.55
+    return _HIGH * (1.2 + _LANE * len(portrait.votes)) / 1.2 + -(-len(_entries(portrait)) // columns) * look.line + 0.55
 
 
 def _draw(body: SubFigure, look: PictureSize, shown: Sequence[tuple[str, Portrait]]) -> None:
-    sizes = [size for _, made in shown for size in made.sizes]
+    sizes = [size for _, portrait in shown for size in portrait.sizes]
     low, high = min(sizes) / _REACH, max(sizes) * _REACH
     widen = math.sqrt(max(1.0, 10.0 * low / high))
-    heights = [_height(made, look) for _, made in shown]
-    for part, (name, made) in zip(stacked(body, heights), shown, strict=True):
-        images = made.images if look.width > _ROOM else ()
+    heights = [_height(portrait, look) for _, portrait in shown]
+    for part, (name, portrait) in zip(stacked(body, heights), shown, strict=True):
+        images = portrait.images if look.width > _ROOM else ()
         grid = part.add_gridspec(max(1, len(images)), 2 if images else 1, width_ratios=[look.body - _THUMB, _THUMB] if images else [1])
         ax = part.add_subplot(grid[:, 0])
         if len(shown) > 1:
-            ax.set_title(fitted(f"{name}: {made.title.partition(': ')[2]}", look.body - 0.6, look.size, bold=True))
-        ax.set(xlim=(low / widen, high * widen), ylim=(-0.06 - _LANE * len(made.votes), 1.08))
+            ax.set_title(fitted(f"{name}: {portrait.title.partition(': ')[2]}", look.body - 0.6, look.size, bold=True))
+        ax.set(xlim=(low / widen, high * widen), ylim=(-0.06 - _LANE * len(portrait.votes), 1.08))
         log_scale(ax, "x")
-        _lanes(ax, made, look)
+        _lanes(ax, portrait, look)
         ax.set_xlabel("size of the perturbation (l2)")
-        _worst_case(ax, made)
-        _average(ax, made)
+        _worst_case(ax, portrait)
+        _average(ax, portrait)
         for i, (words, pixels) in enumerate(images):
             image = part.add_subplot(grid[i, 1])
             image.set_title(fitted(words, _THUMB, look.size), color=FAINT, weight="normal", pad=2, loc="center")
             quiet(image, pixels)
-        _legend(part, made, look)
+        _legend(part, portrait, look)
 
 
-def _noise_colours(made: Portrait) -> dict[str, str]:
-    rows = *(row for _, row in made.points), *(row for _, _, row in made.tolerated)
+def _noise_colours(portrait: Portrait) -> dict[str, str]:
+    rows = *(row for _, row in portrait.points), *(row for _, _, row in portrait.tolerated)
     labels = dict.fromkeys(row.noise for row in rows)
     return {label: _NOISES[i % len(_NOISES)] for i, label in enumerate(labels)}
 
 
-def _entries(made: Portrait) -> list[tuple[dict[str, Any], str]]:
+def _entries(portrait: Portrait) -> list[tuple[dict[str, Any], str]]:
     """The legend: marks and their meaning."""
-    found: list[tuple[dict[str, Any], str]] = []
+    entries: list[tuple[dict[str, Any], str]] = []
     for kind, text, style in (
         ("exact", "exact radius {}", _bar(INK)),
         ("certified", "certified {} ({})", _bar(GREEN)),
         ("attacked", "flip found {} ({})", _mark("x", RED)),
         ("random", "flip in a random direction {}", _mark("^", ORANGE)),
     ):
-        if kind in made.marks:
-            size, name = made.marks[kind]
+        if kind in portrait.marks:
+            size, name = portrait.marks[kind]
             away = 0 if kind == "exact" else -1 if kind == "certified" else 1
-            found.append((style, text.format(numbers.compact(size, away), ResultName.parse(name).estimator)))
-    colours = _noise_colours(made)
-    noises = dict.fromkeys(row.noise for _, row in made.points)
-    found += [(_mark("o", colours[noise]), f"average under {noise} noise") for noise in noises]
-    kept = {p: row for _, p, row in reversed(made.tolerated)}
-    found += [(_mark("D", colours[row.noise], hollow=True), f"noise tolerated with p = {p:g}") for p, row in reversed(kept.items())]
-    return found
+            entries.append((style, text.format(numbers.compact(size, away), ResultName.parse(name).estimator)))
+    colours = _noise_colours(portrait)
+    noises = dict.fromkeys(row.noise for _, row in portrait.points)
+    entries += [(_mark("o", colours[noise]), f"average under {noise} noise") for noise in noises]
+    by_p = {p: row for _, p, row in reversed(portrait.tolerated)}
+    entries += [(_mark("D", colours[row.noise], hollow=True), f"noise tolerated with p = {p:g}") for p, row in reversed(by_p.items())]
+    return entries
 
 
-def _legend(part: SubFigure, made: Portrait, look: PictureSize) -> None:
+def _legend(part: SubFigure, portrait: Portrait, look: PictureSize) -> None:
     from matplotlib.lines import Line2D
 
     columns = 2 if look.width > _ROOM else 1
-    styles, words = zip(*_entries(made), strict=True) if _entries(made) else ((), ())
+    styles, words = zip(*_entries(portrait), strict=True) if _entries(portrait) else ((), ())
     texts = shorter(words, look.body / columns - 0.6, look.size)
     part.legend([Line2D([], [], **style) for style in styles], texts, loc="outside upper left", ncols=columns, labelspacing=0.25)
 
@@ -471,10 +471,10 @@ def _mark(shape: str, ink: str, *, hollow: bool = False) -> dict[str, Any]:
     return {"marker": shape, "linestyle": "none", "markerfacecolor": face, "markeredgecolor": ink, "markeredgewidth": edge, **size}
 
 
-def _worst_case(ax: Axes, made: Portrait) -> None:
-    """1 up to what is proven, 0 from the flip on, and between them what is not known."""
+def _worst_case(ax: Axes, portrait: Portrait) -> None:
+    """Draw the worst case: 1 up to the proven radius, 0 from the flip on, and grey between them."""
     low, high = ax.get_xlim()
-    sizes = {kind: size for kind, (size, _) in made.marks.items()}
+    sizes = {kind: size for kind, (size, _) in portrait.marks.items()}
     proven = max((sizes[kind] for kind in ("certified", "exact") if kind in sizes), default=low)
     for kind, ink in (("exact", INK), ("certified", GREEN)):
         if kind in sizes:
@@ -488,10 +488,10 @@ def _worst_case(ax: Axes, made: Portrait) -> None:
         ax.plot([sizes["random"]], [0.0], zorder=6, **_mark("^", ORANGE))
 
 
-def _average(ax: Axes, made: Portrait) -> None:
+def _average(ax: Axes, portrait: Portrait) -> None:
     low, high = ax.get_xlim()
-    for noise, ink in _noise_colours(made).items():
-        points = sorted(((size, row) for size, row in made.points if row.noise == noise), key=lambda point: point[0])
+    for noise, ink in _noise_colours(portrait).items():
+        points = sorted(((size, row) for size, row in portrait.points if row.noise == noise), key=lambda point: point[0])
         sizes, values = [size for size, _ in points], [row.value for _, row in points]
         ax.plot(sizes, values, color=ink, linewidth=1.0, alpha=0.5, zorder=4)
         for size, row in points:
@@ -499,27 +499,27 @@ def _average(ax: Axes, made: Portrait) -> None:
             ends = [max(0.0, lower), row.value if math.isinf(upper) else min(1.0, upper)]
             ax.plot([size] * 2, ends, color=ink, linewidth=2.2, alpha=0.7, zorder=5)
         ax.plot(sizes, values, zorder=6, **_mark("o", ink))
-        for each, p, row in made.tolerated:
+        for each, p, row in portrait.tolerated:
             if row.noise == noise:
                 lower, upper = (each * end for end in _ends(row))
                 ax.plot([max(low, lower), min(high, upper)], [p] * 2, color=ink, linewidth=2.2, alpha=0.7, zorder=5)
                 ax.plot([each * row.value], [p], zorder=6, **_mark(">" if row.censored else "D", ink, hollow=True))
 
 
-def _lanes(ax: Axes, made: Portrait, look: PictureSize) -> None:
-    """The scale of the chance, and below it a lane for each vote, with its name on the left."""
+def _lanes(ax: Axes, portrait: Portrait, look: PictureSize) -> None:
+    """Draw the scale of the probability, and below it a lane for each vote, with its name on the left."""
     low, high = ax.get_xlim()
     ticks = {0.0: "0", 0.5: "0.5", 1.0: "1"}
-    for i, vote in enumerate(made.votes):
+    for i, vote in enumerate(portrait.votes):
         y = -0.02 - _LANE * (i + 1)
         ticks[y] = f"vote, {vote.at}"
         ax.plot([low, high], [y, y], zorder=1, **_bar(GRID))
         if vote.certified:
             ax.plot([low, vote.certified], [y, y], alpha=0.55, zorder=2, **_bar(GREEN))
-        if vote.found is not None:
-            ax.plot([vote.found], [y], zorder=3, **_mark("x", RED))
+        if vote.flip is not None:
+            ax.plot([vote.flip], [y], zorder=3, **_mark("x", RED))
         words = [f"certified {numbers.compact(vote.certified, -1)}" if vote.certified else "abstains"] if vote.certified is not None else []
-        words += [f"flip found {numbers.compact(vote.found, 1)}"] if vote.found is not None else []
+        words += [f"flip found {numbers.compact(vote.flip, 1)}"] if vote.flip is not None else []
         style: dict[str, Any] = {"ha": "right", "va": "bottom", "color": FAINT, "size": 0.9 * look.size}
         ax.annotate(", ".join(words), (high, y), (-2, 1), textcoords="offset points", **style)
     ax.set_yticks(list(ticks), list(ticks.values()))

@@ -17,7 +17,7 @@ from robaudit.quantities import IntervalKind, Quantity
 from robaudit.report import numbers
 from robaudit.report.pictures.page import PictureSize, Sketch, few_ticks, fitted, paneled, told_apart
 from robaudit.report.pictures.style import CROSS, DOT, FAINT, TRIANGLE
-from robaudit.report.sections import Ask, Found, Section
+from robaudit.report.sections import Ask, Entry, Section
 from robaudit.rows import Row
 from robaudit.stats.groups import GroupKey
 from robaudit.stats.ranks import rank_correlation
@@ -39,9 +39,9 @@ class PairedResults:
     """Two results on the images that have both.
 
     Attributes:
-        keys, quantities: what they are: the one across, and the one upwards.
-        rows: of the images, for each.
-        rank: Spearman's correlation of the values; None where one of them is the same for all images.
+        keys, quantities: of the result on the x axis, and of the result on the y axis.
+        rows: the rows of each image in both results.
+        rank: Spearman's correlation of the values; None where a result is the same for all images.
     """
 
     keys: tuple[GroupKey, GroupKey]
@@ -56,20 +56,20 @@ class PairedResults:
 
 
 class ScatterSection(Section[PairedResults]):
-    """Two results of a run against each other, on the same images; a panel for each noise level and run. It has a figure alone."""
+    """Two results of a run against each other, on the same images; a panel for each noise level and run. Figure only."""
 
     title = "Two results"
     on_page = False
 
-    def tables(self, found: Sequence[Found[PairedResults]], ask: Ask) -> Iterable[Table]:
-        """None."""
+    def tables(self, entries: Sequence[Entry[PairedResults]], ask: Ask) -> Iterable[Table]:
+        """No tables."""
         return ()
 
     def records(self, run: Run, ask: Ask) -> Sequence[PairedResults]:
         """The pairs of two estimators; a result that belongs to no noise level is paired with each level of the other.
 
         Raises:
-            SpecError: not two estimators are named.
+            SpecError: the number of named estimators is not two.
             NothingLeftError: no image has both results.
         """
         if len(ask.estimators) != 2:
@@ -87,52 +87,54 @@ class ScatterSection(Section[PairedResults]):
                     by_id = {row.sample_id: row for row in up if math.isfinite(row.value)}
                     rows = tuple((row, by_id[row.sample_id]) for row in across if math.isfinite(row.value) and row.sample_id in by_id)
                     if rows:
-                        order = rank_correlation([one.value for one, _ in rows], [two.value for _, two in rows])
+                        order = rank_correlation([x.value for x, _ in rows], [y.value for _, y in rows])
                         kinds = run.quantities[across[0].quantity], run.quantities[up[0].quantity]
                         pairs.append(PairedResults((GroupKey.of(across[0]), GroupKey.of(up[0])), kinds, rows, order))
         if not pairs:
             raise NothingLeftError(str(run.path), f"has no image with both {' and '.join(ask.estimators)}", "audit both at the same levels")
         return pairs
 
-    def figure(self, found: Sequence[Found[PairedResults]], ask: Ask) -> Sketch:
+    def figure(self, entries: Sequence[Entry[PairedResults]], ask: Ask) -> Sketch:
         """A mark for each image of the first nine pairs."""
-        shown = found[:_MOST_PANELS]
-        pairs = [one.record for one in shown]
+        shown = entries[:_MOST_PANELS]
+        pairs = [entry.record for entry in shown]
         first = pairs[0]
-        ranks = [f"rank {numbers.rank(one.rank)}" for one in pairs]
+        ranks = [f"rank {numbers.rank(pair.rank)}" for pair in pairs]
         parts = [
-            (one.name, x.estimator, y.estimator, str(x.at if y.at.level is None else y.at)) for one in shown for x, y in [one.record.keys]
+            (entry.name, x.estimator, y.estimator, str(x.at if y.at.level is None else y.at))
+            for entry in shown
+            for x, y in [entry.record.keys]
         ]
-        there = {name for one in pairs for name, _ in _marked(one)}
+        present = {name for pair in pairs for name, _ in _marked(pair)}
         return paneled(
             f"{first.keys[1].estimator} against {first.keys[0].estimator}",
-            _caption(pairs, len(found) - len(shown)),
+            _caption(pairs, len(entries) - len(shown)),
             pairs,
             _panel,
             wide=_WIDE,
             high=2.4 if len(shown) > 1 else 3.0,
             titles=ranks if len(shown) == 1 else [f"{name}: {text}" for name, text in zip(told_apart(parts), ranks, strict=True)],
-            styles={name: style for name, style in _MARKS.items() if name in there},
+            styles={name: style for name, style in _MARKS.items() if name in present},
             about=str(next((key.at for key in first.keys[::-1] if key.at.level is not None), "")) if len(shown) == 1 else "",
         )
 
 
 def _caption(shown: Sequence[PairedResults], left: int) -> Iterator[str]:
-    yield f"A mark for each of {numbers.span([len(one.rows) for one in shown])} images; bars: 95 % intervals of the image."
+    yield f"A mark for each of {numbers.span([len(pair.rows) for pair in shown])} images; bars: 95 % intervals of the image."
     yield "rank: Spearman's correlation of the values, +1 where both order the images alike."
-    if any(one.comparable for one in shown):
+    if any(pair.comparable for pair in shown):
         yield "Line: both are equal."
     if left:
         yield f"{left} further pairs not shown (choose with --estimator and --level)."
 
 
 def _marked(pair: PairedResults) -> Iterator[tuple[str, NDArray[np.bool_]]]:
-    """The kinds of marks that some images need, and those images."""
-    censored = np.array([one.censored or two.censored for one, two in pair.rows])
-    wrong = np.array([one.correct is False for one, _ in pair.rows])
-    for name, some in zip(_MARKS, (~censored & ~wrong, censored & ~wrong, wrong), strict=True):
-        if some.any():
-            yield name, some
+    """The marks that are in use, and a mask of their images."""
+    censored = np.array([x.censored or y.censored for x, y in pair.rows])
+    wrong = np.array([x.correct is False for x, _ in pair.rows])
+    for name, marked in zip(_MARKS, (~censored & ~wrong, censored & ~wrong, wrong), strict=True):
+        if marked.any():
+            yield name, marked
 
 
 def _panel(ax: Axes, pair: PairedResults, look: PictureSize) -> None:
@@ -144,8 +146,8 @@ def _panel(ax: Axes, pair: PairedResults, look: PictureSize) -> None:
             ax.plot([low, high], [rows[1].value] * 2, **bar)
         if lower is not None and upper is not None:
             ax.plot([rows[0].value] * 2, [lower, upper], **bar)
-    for name, some in _marked(pair):
-        ax.plot(x[some], y[some], alpha=0.85, clip_on=False, zorder=3, **_MARKS[name])
+    for name, marked in _marked(pair):
+        ax.plot(x[marked], y[marked], alpha=0.85, clip_on=False, zorder=3, **_MARKS[name])
     if pair.comparable:
         ax.axline((x[0], x[0]), slope=1.0, color=FAINT, linewidth=0.8, zorder=1)
     for axis, quantity, key, reach in zip((ax.xaxis, ax.yaxis), pair.quantities, pair.keys, (x, y), strict=True):
@@ -155,7 +157,7 @@ def _panel(ax: Axes, pair: PairedResults, look: PictureSize) -> None:
 
 
 def _scale(ax: Axes, axis: str, quantity: Quantity, least: float, most: float) -> None:
-    """From the end of the quantity's range, where that is near."""
+    """Set the limits of an axis: to the end of the quantity's range, where there is one."""
     room = 0.05 * ((most - least) or 1.0)
     low = quantity.low if math.isfinite(quantity.low) else least - room
     high = quantity.high if quantity.is_share else most + room

@@ -15,7 +15,7 @@ from robaudit.report import numbers
 from robaudit.report.differences import BOOTSTRAP_P, comparable, p_text, run_columns
 from robaudit.report.pictures.page import PictureSize, Sketch, few_ticks, fitted, paneled
 from robaudit.report.pictures.style import CROSS, DOT, FAINT, TRIANGLE
-from robaudit.report.sections import Ask, Found, Section, by_name
+from robaudit.report.sections import Ask, Entry, Section, by_name
 from robaudit.report.summary import about
 from robaudit.report.tables import Column, Table, cells
 from robaudit.stats.intervals import LIKE_THESE, ROW_CONFIDENCE
@@ -55,45 +55,45 @@ class ScoresSection(Section[Scores]):
 
     def records(self, run: Run, ask: Ask) -> list[Scores]:
         """The scores of each result."""
-        return [scores_of(one, _confidence(ask)) for one in _radii(run, ask)]
+        return [scores_of(radii, _confidence(ask)) for radii in _radii(run, ask)]
 
-    def tables(self, found: Sequence[Found[Scores]], ask: Ask) -> Iterator[Table]:
+    def tables(self, entries: Sequence[Entry[Scores]], ask: Ask) -> Iterator[Table]:
         """A line for each score; of several runs, with the differences from the first, on the images that both have; others alone."""
-        compared, alone = _compared(found, ask)
+        compared, alone = _compared(entries, ask)
         yield from (change_table(changes, (base, name)) for base, name, changes in compared)
-        several = len(by_name(found)) > 1
-        for one in alone:
-            table = table_of(one.record)
-            yield replace(table, heading=f"{one.name}: {table.heading}") if several else table
+        several = len(by_name(entries)) > 1
+        for entry in alone:
+            table = table_of(entry.record)
+            yield replace(table, heading=f"{entry.name}: {table.heading}") if several else table
 
-    def figure(self, found: Sequence[Found[Scores]], ask: Ask) -> Sketch:
+    def figure(self, entries: Sequence[Entry[Scores]], ask: Ask) -> Sketch:
         """Radii against the difficulty of the images, with the line of the slope: a panel for each of the first nine results and runs."""
-        keys = [one.record.radii.key for one in found]
-        every = sorted(found, key=lambda one: keys.index(one.record.radii.key))
-        several = len(by_name(found)) > 1
-        named = [(f"{one.name}: {one.record.radii.key}" if several else str(one.record.radii.key), one.record) for one in every]
+        keys = [entry.record.radii.key for entry in entries]
+        every = sorted(entries, key=lambda entry: keys.index(entry.record.radii.key))
+        several = len(by_name(entries)) > 1
+        named = [(f"{entry.name}: {entry.record.radii.key}" if several else str(entry.record.radii.key), entry.record) for entry in every]
         shown = named[:_MOST_PANELS]
-        there = {mark for _, one in shown for mark, _ in _marked(one.radii)}
+        present = {mark for _, scores in shown for mark, _ in _marked(scores.radii)}
 
         return paneled(
             "Radius against difficulty",
             _caption(shown, [title for title, _ in named[_MOST_PANELS:]]),
-            [one for _, one in shown],
+            [scores for _, scores in shown],
             _panel,
             wide=2.2,
             high=_HIGH if len(shown) > 1 else 2.7,
             titles=[title for title, _ in shown],
-            styles={name: style for name, style in _MARKS.items() if name in there},
+            styles={name: style for name, style in _MARKS.items() if name in present},
         )
 
-    def documents(self, found: Sequence[Found[Scores]], ask: Ask) -> list[dict[str, Any]]:
+    def documents(self, entries: Sequence[Entry[Scores]], ask: Ask) -> list[dict[str, Any]]:
         """All scores; of several runs, each result against the first run's."""
-        compared, alone = _compared(found, ask)
+        compared, alone = _compared(entries, ask)
         return [{"run": name, "base": base, **changes.document()} for base, name, changes in compared] + super().documents(alone, ask)
 
-    def sheet(self, found: Sequence[Found[Scores]], ask: Ask) -> list[dict[str, Any]]:
+    def sheet(self, entries: Sequence[Entry[Scores]], ask: Ask) -> list[dict[str, Any]]:
         """A line for each score of each result; of several runs, with the difference."""
-        compared, alone = _compared(found, ask)
+        compared, alone = _compared(entries, ask)
         lines = [
             {"run": name, "base": base, **changes.base.radii.key.document(), "score": score.value, **_columns(change)}
             for base, name, changes in compared
@@ -101,16 +101,16 @@ class ScoresSection(Section[Scores]):
         ]
         return lines + super().sheet(alone, ask)
 
-    def lines(self, one: Found[Scores], ask: Ask) -> Iterator[Mapping[str, Any]]:
+    def lines(self, entry: Entry[Scores], ask: Ask) -> Iterator[Mapping[str, Any]]:
         """A line for each score."""
-        for score, value in one.record.values.items():
-            yield {**one.record.radii.key.document(), "score": score.value, **value.document()}
+        for score, value in entry.record.values.items():
+            yield {**entry.record.radii.key.document(), "score": score.value, **value.document()}
 
 
 def _columns(change: Change) -> dict[str, Any]:
     """A change as columns of CSV."""
     parts = ("value", "lower", "upper", "measured_lower", "measured_upper")
-    sides = {f"{side}_{part}": getattr(of, part) for side, of in (("base", change.base), ("new", change.new)) for part in parts}
+    sides = {f"{side}_{part}": getattr(score, part) for side, score in (("base", change.base), ("new", change.new)) for part in parts}
     parted = {"value": change.value, "lower": change.lower, "upper": change.upper, "p_value": change.p_value}
     return {**sides, "difference": parted}
 
@@ -123,39 +123,39 @@ def _radii(run: Run, ask: Ask) -> list[Radii]:
     """The radii of a run, or of its correct images.
 
     Raises:
-        SpecError: radii of misclassified images are asked for; they are 0.
+        SpecError: radii of misclassified images are requested; they are 0.
         NothingLeftError: every image is misclassified.
     """
-    found = radii_of(run, ask.estimators, ask.levels)
+    results = radii_of(run, ask.estimators, ask.levels)
     if ask.only is None:
-        return found
+        return results
     if ask.only == "wrong":
         raise SpecError("--only wrong", "does not apply to the section scores: misclassified images count as 0", "use --only correct")
-    for one in found:
-        if not one.correct.any():
-            raise NothingLeftError(str(run.path), f"{one.key}: every image is misclassified", "leave --only correct out")
-    return [one.only_correct() for one in found]
+    for radii in results:
+        if not radii.correct.any():
+            raise NothingLeftError(str(run.path), f"{radii.key}: every image is misclassified", "leave --only correct out")
+    return [radii.only_correct() for radii in results]
 
 
-def _compared(found: Sequence[Found[Scores]], ask: Ask) -> tuple[list[tuple[str, str, ScoreChanges]], list[Found[Scores]]]:
-    """The results that the first run and each other have, compared, behind the names of both; and the records of the other runs."""
-    (base, first), *others = by_name(found).items()
+def _compared(entries: Sequence[Entry[Scores]], ask: Ask) -> tuple[list[tuple[str, str, ScoreChanges]], list[Entry[Scores]]]:
+    """Comparisons of the results that a further run shares with the first, after the names of both; and the entries of other runs."""
+    (base, first), *others = by_name(entries).items()
     compared = []
-    for name, mine in others:
-        runs = first[0].run, mine[0].run
-        there = {one.record.radii.key: one.record.radii for one in mine} if comparable(*runs) else {}
-        for one in first:
-            if (other := there.get(one.record.radii.key)) is not None:
-                changes = score_changes(one.record.radii, other, f"{runs[0].path} and {runs[1].path}", _confidence(ask))
+    for name, of_run in others:
+        runs = first[0].run, of_run[0].run
+        radii = {entry.record.radii.key: entry.record.radii for entry in of_run} if comparable(*runs) else {}
+        for entry in first:
+            if (other := radii.get(entry.record.radii.key)) is not None:
+                changes = score_changes(entry.record.radii, other, f"{runs[0].path} and {runs[1].path}", _confidence(ask))
                 compared.append((base, name, changes))
-    told = {base, *(name for _, name, _ in compared)} if compared else set()
-    return compared, [one for one in found if one.name not in told]
+    compared_names = {base, *(name for _, name, _ in compared)} if compared else set()
+    return compared, [entry for entry in entries if entry.name not in compared_names]
 
 
 def table_of(scores: Scores) -> Table:
     """A line for each score of one result."""
-    shown = [(score, one) for score, one in scores.values.items() if one.value is not None]
-    rows = [cells((score, text(one), MEANINGS[score])) for score, one in shown]
+    shown = [(score, value) for score, value in scores.values.items() if value.value is not None]
+    rows = [cells((score, text(value), MEANINGS[score])) for score, value in shown]
     heads = (Column("score"), Column(f"value [{_percent(scores)} interval]", number=True), Column("meaning", wrap=True))
     note = f"[ ] {_intervals(scores)}."
     return Table(str(scores.radii.key), heads, tuple(rows), (_about(scores.radii), _counts(scores.radii)), notes=(note, *notes(scores)))
@@ -164,9 +164,9 @@ def table_of(scores: Scores) -> Table:
 def change_table(changes: ScoreChanges, names: Sequence[str]) -> Table:
     """A line for each score of one result in two runs, and their difference."""
     base, new = names
-    shown = [(score, one) for score, one in changes.changes.items() if one.value is not None]
+    shown = [(score, change) for score, change in changes.changes.items() if change.value is not None]
     rows = [
-        cells((score, *(text(one) for one in (change.base, change.new)), difference(change), p_text(change.p_value)))
+        cells((score, *(text(value) for value in (change.base, change.new)), difference(change), p_text(change.p_value)))
         for score, change in shown
     ]
     radii = changes.base.radii
@@ -180,15 +180,15 @@ def change_table(changes: ScoreChanges, names: Sequence[str]) -> Table:
     )
 
 
-def text(one: ScoreValue) -> str:
+def text(score: ScoreValue) -> str:
     """The value with its interval for the population: a lower end where censored images leave it open above, "~" where they leave it
     open on both sides.
     """
-    if one.value is None:
+    if score.value is None:
         return numbers.NONE
-    known = one.measured_lower, one.measured_upper
-    mark = ">= " if one.at_least else "~" if known == (0.0, 1.0) and 0.0 < one.value < 1.0 else ""
-    return f"{mark}{one.value:.4g} {numbers.rough_interval(one.lower, one.upper, 4)}".rstrip()
+    known = score.measured_lower, score.measured_upper
+    mark = ">= " if score.at_least else "~" if known == (0.0, 1.0) and 0.0 < score.value < 1.0 else ""
+    return f"{mark}{score.value:.4g} {numbers.rough_interval(score.lower, score.upper, 4)}".rstrip()
 
 
 def difference(change: Change) -> str:
@@ -215,9 +215,9 @@ def notes(scores: Scores) -> Iterator[str]:
     if left := radii.unlabelled + radii.not_finite:
         yield f"{count(left, 'image')} left out: no label or no finite value."
     reasons: dict[str, list[str]] = {}
-    for score, one in scores.values.items():
-        if one.value is None:
-            reasons.setdefault(one.why, []).append(score)
+    for score, value in scores.values.items():
+        if value.value is None:
+            reasons.setdefault(value.why, []).append(score)
     for why, names in reasons.items():
         yield f"Not defined: {', '.join(names)}: {why}."
 
@@ -249,8 +249,8 @@ _MARKS = {"correct": DOT, "beyond the cap": TRIANGLE, "misclassified": CROSS}
 
 def _caption(shown: Sequence[tuple[str, Scores]], left: Sequence[str]) -> Iterator[str]:
     yield "g: the logit of the clean score of the predicted class, the larger the easier; higher radii are better."
-    for name, one in shown:
-        radii, slope, fit = one.radii, one.values[Score.SLOPE], one.values[Score.R_SQUARED]
+    for name, scores in shown:
+        radii, slope, fit = scores.radii, scores.values[Score.SLOPE], scores.values[Score.R_SQUARED]
         words = [count(len(radii.ids), "image")]
         if slope.value is not None:
             words.append(f"slope {text(slope)}" + ("" if fit.value is None else f", R\N{SUPERSCRIPT TWO} {fit.value:.3f}"))
@@ -259,22 +259,22 @@ def _caption(shown: Sequence[tuple[str, Scores]], left: Sequence[str]) -> Iterat
         if radii.left_out:
             words.append(f"{radii.left_out:,} correct with g <= 0 not in the fit")
         yield f"{name}: {', '.join(words)}{'; upper bounds' if radii.upper_bounds else ''}."
-    if any(one.values[Score.SLOPE].value is not None for _, one in shown):
+    if any(scores.values[Score.SLOPE].value is not None for _, scores in shown):
         yield "Line: r = slope g through the origin, of the correct images with g > 0."
-    if any(not one.radii.correct.all() for _, one in shown):
+    if any(not scores.radii.correct.all() for _, scores in shown):
         yield "Crosses: misclassified images, at the radius of the predicted class; scores count them as 0."
-    if any(one.radii.without_difficulty for _, one in shown):
+    if any(scores.radii.without_difficulty for _, scores in shown):
         yield "Images whose difficulty is unknown are not drawn."
     if left:
         yield f"Not shown: {', '.join(left)}."
 
 
 def _marked(radii: Radii) -> Iterator[tuple[str, NDArray[np.bool_]]]:
-    """The kinds of marks that some images need, and those images."""
+    """The marks that are in use, and a mask of their images."""
     known = ~np.isnan(radii.g)
-    for name, some in zip(_MARKS, (radii.correct & ~radii.censored, radii.censored, ~radii.correct), strict=True):
-        if (some & known).any():
-            yield name, some & known
+    for name, marked in zip(_MARKS, (radii.correct & ~radii.censored, radii.censored, ~radii.correct), strict=True):
+        if (marked & known).any():
+            yield name, marked & known
 
 
 def _panel(ax: Axes, scores: Scores, look: PictureSize) -> None:

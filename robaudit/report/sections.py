@@ -1,4 +1,4 @@
-"""The sections of a run: each finds records, and gives them as tables, a figure, lines of CSV and JSON; several runs are side by side."""
+"""The sections of a run: records and their tables, figure, lines of CSV and JSON; several runs stand side by side."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class SectionName(StrEnum):
-    """The sections, in the order in which they are offered."""
+    """The sections, in the order they are offered."""
 
     SUMMARY = "summary"
     LEVELS = "levels"
@@ -42,22 +42,22 @@ class SectionName(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """What is asked of a section; each knows some of it (:attr:`Section.uses`).
+    """Options of a section; each section uses some of them (:attr:`Section.uses`).
 
     Attributes:
         estimators, levels: only these results; empty: all.
         threshold: a value beyond it is not robust; None: the usual one of the quantity.
-        by: the class that an image counts towards, ``label`` or ``predicted``, or a column of the data set; None: its label, where there
+        by: what groups the images, ``label``, ``predicted`` or a column of the data set; None: its label, where there
             are labels.
-        data: the data set that has that column, or the images; None: the run's own.
-        only: images that are classified correctly, or wrongly, without noise.
-        bottom, top: so many of the least and of the most robust images.
+        data: the data set with that column, or with the images; None: the run's own.
+        only: images classified correctly, or wrongly, without noise.
+        bottom, top: how many of the least and of the most robust images.
         per_class: a list for each predicted class.
         id: these images.
         radius: certified accuracy at these radii; None: at round ones.
         every_radius: at every radius at which it falls.
         confidence: of intervals over images.
-        baseline: name of the network or run whose errors others are divided by.
+        baseline: the network or run whose errors divide the others.
         label: names of the runs, in their order; for every section.
     """
 
@@ -82,8 +82,8 @@ _FLAGS = {"estimators": "--estimator", "levels": "--noise, --level, --sigma", "e
 
 
 @dataclass(frozen=True, slots=True)
-class Found(Generic[T]):
-    """A record of a run, and the name that tells the run from the others that are shown."""
+class Entry(Generic[T]):
+    """A record with its run, and the name that the run is shown by."""
 
     name: str
     run: Run
@@ -93,8 +93,8 @@ class Found(Generic[T]):
 class Section(ABC, Generic[T]):
     """One view of runs.
 
-    Subclasses set ``title``; ``words``, a line or two on how to read it; ``uses``, the parts of :class:`Ask` that they know; and
-    ``main_only`` where a page shows them for the main result alone, unless asked for others.
+    Subclasses set ``title``; ``words``, a line or two on how to read it; ``uses``, the parts of :class:`Ask` that they use; and
+    ``main_only`` where a page shows them for the main result alone, unless others are requested.
     """
 
     title: ClassVar[str]
@@ -109,31 +109,31 @@ class Section(ABC, Generic[T]):
 
     @abstractmethod
     def records(self, run: Run, ask: Ask) -> Sequence[T]:
-        """What there is to show.
+        """The records to show.
 
         Raises:
-            RobauditError: the run has nothing of what is asked for.
+            RobauditError: the run has none of the requested results.
         """
 
     @abstractmethod
-    def tables(self, found: Sequence[Found[T]], ask: Ask) -> Iterable[Table]:
+    def tables(self, entries: Sequence[Entry[T]], ask: Ask) -> Iterable[Table]:
         """The records of one run, or of several side by side."""
 
-    def page_tables(self, found: Sequence[Found[T]], ask: Ask) -> Iterable[Table]:
-        """The same for a page."""
-        return self.tables(found, ask)
+    def page_tables(self, entries: Sequence[Entry[T]], ask: Ask) -> Iterable[Table]:
+        """The tables for a page."""
+        return self.tables(entries, ask)
 
-    def shown(self, found: Sequence[Found[T]], ask: Ask, *, page: bool = False) -> list[Table]:
+    def shown(self, entries: Sequence[Entry[T]], ask: Ask, *, page: bool = False) -> list[Table]:
         """The tables, and a line on runs that cannot be compared."""
         from robaudit.report.differences import not_compared
         from robaudit.report.tables import Table
 
-        tables = list((self.page_tables if page else self.tables)(found, ask))
-        line = not_compared(found) if tables else ""
+        tables = list((self.page_tables if page else self.tables)(entries, ask))
+        line = not_compared(entries) if tables else ""
         return [*tables, Table(notes=(line,))] if line else tables
 
     def narrowed(self, runs: Sequence[Run], ask: Ask) -> Ask:
-        """What of these runs a figure shows, among what is asked for.
+        """The request, narrowed to what a figure of these runs shows.
 
         Raises:
             RobauditError: the runs have nothing in common to draw.
@@ -141,40 +141,40 @@ class Section(ABC, Generic[T]):
         return ask
 
     @abstractmethod
-    def figure(self, found: Sequence[Found[T]], ask: Ask) -> Sketch:
+    def figure(self, entries: Sequence[Entry[T]], ask: Ask) -> Sketch:
         """The figure of records of one run or several, at least one; matplotlib is imported when it is drawn."""
 
-    def document(self, one: Found[T], ask: Ask) -> dict[str, Any]:
+    def document(self, entry: Entry[T], ask: Ask) -> dict[str, Any]:
         """A record as JSON values."""
         from robaudit.documents import json_values
 
-        made: dict[str, Any] = json_values(one.record, one.run.class_names)
-        return made
+        document: dict[str, Any] = json_values(entry.record, entry.run.class_names)
+        return document
 
-    def lines(self, one: Found[T], ask: Ask) -> Iterable[Mapping[str, Any]]:
+    def lines(self, entry: Entry[T], ask: Ask) -> Iterable[Mapping[str, Any]]:
         """A record as lines of CSV, with values by column; a mapping takes several columns: ``mean``, ``mean_lower``, ..."""
-        yield self.document(one, ask)
+        yield self.document(entry, ask)
 
     def columns(self) -> Sequence[str]:
-        """The head of a CSV file without lines."""
+        """The columns of a CSV file without lines."""
         return ()
 
-    def documents(self, found: Sequence[Found[T]], ask: Ask) -> list[dict[str, Any]]:
+    def documents(self, entries: Sequence[Entry[T]], ask: Ask) -> list[dict[str, Any]]:
         """The records of all runs as JSON values."""
-        return [{"run": one.name, **self.document(one, ask)} for one in found]
+        return [{"run": entry.name, **self.document(entry, ask)} for entry in entries]
 
-    def sheet(self, found: Sequence[Found[T]], ask: Ask) -> list[dict[str, Any]]:
+    def sheet(self, entries: Sequence[Entry[T]], ask: Ask) -> list[dict[str, Any]]:
         """The records of all runs as lines of CSV."""
-        return [{"run": one.name, **line} for one in found for line in self.lines(one, ask)]
+        return [{"run": entry.name, **line} for entry in entries for line in self.lines(entry, ask)]
 
-    def find(self, runs: Sequence[Run], ask: Ask) -> list[Found[T]]:
+    def find(self, runs: Sequence[Run], ask: Ask) -> list[Entry[T]]:
         """The records of some runs, run by run.
 
         Raises:
             RobauditError: as :meth:`records`.
         """
         names = run_names(runs, ask.label)
-        return [Found(name, run, one) for run, name in zip(runs, names, strict=True) for one in self.records(run, ask)]
+        return [Entry(name, run, record) for run, name in zip(runs, names, strict=True) for record in self.records(run, ask)]
 
 
 def run_names(runs: Sequence[Run], labels: Sequence[str] = ()) -> list[str]:
@@ -182,7 +182,7 @@ def run_names(runs: Sequence[Run], labels: Sequence[str] = ()) -> list[str]:
 
     Args:
         runs: in order.
-        labels: of the first of them.
+        labels: names of the first runs.
 
     Raises:
         SpecError: there are more labels than runs.
@@ -197,18 +197,18 @@ def run_names(runs: Sequence[Run], labels: Sequence[str] = ()) -> list[str]:
     return named if len(set(named)) == len(named) else [f"{i}: {name}" for i, name in enumerate(named, start=1)]
 
 
-def by_name(found: Iterable[Found[T]]) -> dict[str, list[Found[T]]]:
+def by_name(entries: Iterable[Entry[T]]) -> dict[str, list[Entry[T]]]:
     """The records of each run, by its name."""
-    groups: dict[str, list[Found[T]]] = {}
-    for one in found:
-        groups.setdefault(one.name, []).append(one)
+    groups: dict[str, list[Entry[T]]] = {}
+    for entry in entries:
+        groups.setdefault(entry.name, []).append(entry)
     return groups
 
 
 def section_of(name: str) -> Section[Any]:
-    """The section of a name, from the module of that name; rows have none: they are written as they are."""
-    found: Section[Any] = getattr(import_module(f"robaudit.report.{name}"), f"{name.title()}Section")()
-    return found
+    """The section of a name, from the module of that name; rows have no section."""
+    section: Section[Any] = getattr(import_module(f"robaudit.report.{name}"), f"{name.title()}Section")()
+    return section
 
 
 def offered(run: Run) -> list[SectionName]:
@@ -217,30 +217,30 @@ def offered(run: Run) -> list[SectionName]:
 
 
 def used(name: SectionName) -> frozenset[str]:
-    """The parts of :class:`Ask` that a section knows."""
+    """The parts of :class:`Ask` that a section uses."""
     return Section.uses if name is SectionName.ROWS else section_of(name).uses | {"label"}
 
 
 def refuse_unused(name: SectionName, ask: Ask) -> None:
-    """Refuse what the section has no use for.
+    """Refuse options that the section does not use.
 
     Raises:
-        SpecError: some of it is asked for.
+        SpecError: an unused option is set.
     """
     nothing = Ask()
-    given = [field.name for field in fields(Ask) if getattr(ask, field.name) != getattr(nothing, field.name)]
-    for part in given:
+    asked = [field.name for field in fields(Ask) if getattr(ask, field.name) != getattr(nothing, field.name)]
+    for part in asked:
         if part not in used(name):
             known = [other.value for other in SectionName if part in used(other)]
             flag = _FLAGS.get(part, f"--{part.replace('_', '-')}")
             raise SpecError(flag, f"does not apply to the section {name.value}", f"use it with {', '.join(known)}")
 
 
-def section_csv(name: SectionName, found: Sequence[Found[Any]], ask: Ask) -> str:
-    """The lines of the records, behind the names of their runs."""
+def section_csv(name: SectionName, entries: Sequence[Entry[Any]], ask: Ask) -> str:
+    """The records as lines of CSV, each with the name of its run."""
     from robaudit.store.serialise import table_csv
 
-    lines = [dict(_flat(line)) for line in section_of(name).sheet(found, ask)]
+    lines = [dict(_flat(line)) for line in section_of(name).sheet(entries, ask)]
     columns = list(dict.fromkeys(column for line in lines for column in line)) or ["run", *section_of(name).columns()]
     return table_csv(columns, ([line.get(column) for column in columns] for line in lines))
 
@@ -253,8 +253,8 @@ def _flat(line: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             yield name, value
 
 
-def section_json(name: SectionName, found: Sequence[Found[Any]], ask: Ask) -> str:
+def section_json(name: SectionName, entries: Sequence[Entry[Any]], ask: Ask) -> str:
     """The records as JSON."""
     from robaudit.store.serialise import document_json
 
-    return document_json({"section": name.value, "results": section_of(name).documents(found, ask)})
+    return document_json({"section": name.value, "results": section_of(name).documents(entries, ask)})

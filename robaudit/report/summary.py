@@ -16,7 +16,7 @@ from robaudit.report import numbers
 from robaudit.report.differences import Changes, changes_of, difference, run_columns
 from robaudit.report.pictures.page import PictureSize, Sketch, few_ticks, fitted, paneled, percent_scale
 from robaudit.report.pictures.style import CARD, FAINT, level_colours, line_style
-from robaudit.report.sections import Ask, Found, Section, by_name, offered
+from robaudit.report.sections import Ask, Entry, Section, by_name, offered
 from robaudit.report.tables import Bar, Cell, Column, Table, cells
 from robaudit.stats.flags import usual_threshold
 from robaudit.stats.groups import GroupKey, quantity_of
@@ -51,52 +51,52 @@ class SummarySection(Section[tuple[GroupSummary, ...]]):
         groups = {(group.key.estimator, group.key.at): group for group in run.summary()}
         return [tuple(groups[key] for key in run.chosen(groups, ask.estimators, ask.levels))]
 
-    def tables(self, found: Sequence[Found[tuple[GroupSummary, ...]]], ask: Ask) -> Iterator[Table]:
+    def tables(self, entries: Sequence[Entry[tuple[GroupSummary, ...]]], ask: Ask) -> Iterator[Table]:
         """A table for each quantity."""
-        if len(by_name(found)) > 1:
-            yield from _side_by_side(found)
+        if len(by_name(entries)) > 1:
+            yield from _side_by_side(entries)
             return
-        for one in found:
-            keys = [(group.key.estimator, group.key.at) for group in one.record]
-            seconds = {key: spent for key in keys if (spent := one.run.seconds_of(*key)) is not None}
-            yield from overall_tables(one.record, seconds, one.run.quantities)
+        for entry in entries:
+            keys = [(group.key.estimator, group.key.at) for group in entry.record]
+            seconds = {key: spent for key in keys if (spent := entry.run.seconds_of(*key)) is not None}
+            yield from overall_tables(entry.record, seconds, entry.run.quantities)
 
-    def page_tables(self, found: Sequence[Found[tuple[GroupSummary, ...]]], ask: Ask) -> Iterator[Table]:
-        """The same without losses where there are some by q: they have a section of their own."""
-        kept = [replace(one, record=_beside_losses(one.record)) for one in found]
-        if any(one.record for one in kept):
-            yield from self.tables(kept, ask)
+    def page_tables(self, entries: Sequence[Entry[tuple[GroupSummary, ...]]], ask: Ask) -> Iterator[Table]:
+        """The tables without losses where there are losses by q, which have their own section."""
+        reduced = [replace(entry, record=_beside_losses(entry.record)) for entry in entries]
+        if any(entry.record for entry in reduced):
+            yield from self.tables(reduced, ask)
 
-    def figure(self, found: Sequence[Found[tuple[GroupSummary, ...]]], ask: Ask) -> Sketch:
+    def figure(self, entries: Sequence[Entry[tuple[GroupSummary, ...]]], ask: Ask) -> Sketch:
         """The values of all images, sorted: a panel for each result, a line for each noise level or run."""
-        every = list(_panels(found, ask))
+        every = list(_panels(entries, ask))
         shown = every[:_MOST_PANELS]
 
         def draw(ax: Axes, panel: _Panel, look: PictureSize) -> None:
             _draw_panel(ax, panel, look, look.body / look.across(len(shown), _WIDE))
 
         return paneled(
-            f"{'Robustness' if {one.quantity.name for one in shown} == {P_ROBUST.name} else 'Values'} of the images, sorted",
+            f"{'Robustness' if {panel.quantity.name for panel in shown} == {P_ROBUST.name} else 'Values'} of the images, sorted",
             _caption(shown, every[_MOST_PANELS:]),
             shown,
             draw,
             wide=_WIDE,
             high=_HIGH,
-            titles=[one.title for one in shown],
+            titles=[panel.title for panel in shown],
         )
 
-    def document(self, one: Found[tuple[GroupSummary, ...]], ask: Ask) -> dict[str, Any]:
+    def document(self, entry: Entry[tuple[GroupSummary, ...]], ask: Ask) -> dict[str, Any]:
         """The headline's numbers, and the groups as in summary.json."""
-        about = {key: one.run.info[key] for key in ("clean_accuracy", "noisy_accuracy", "warnings")}
-        return {**about, "groups": [group.document() for group in one.record]}
+        about = {key: entry.run.info[key] for key in ("clean_accuracy", "noisy_accuracy", "warnings")}
+        return {**about, "groups": [group.document() for group in entry.record]}
 
-    def lines(self, one: Found[tuple[GroupSummary, ...]], ask: Ask) -> Iterator[Mapping[str, Any]]:
+    def lines(self, entry: Entry[tuple[GroupSummary, ...]], ask: Ask) -> Iterator[Mapping[str, Any]]:
         """A line for each result."""
-        return (group.document() for group in one.record)
+        return (group.document() for group in entry.record)
 
 
 def _beside_losses(groups: Sequence[GroupSummary]) -> tuple[GroupSummary, ...]:
-    """The results without the losses at levels that have some by q."""
+    """The results without the losses at levels that have losses by q."""
     of_q = {group.key.at for group in groups if group.key.quantity == LOSS.name and ResultName.parse(group.key.estimator).part is not None}
     return tuple(group for group in groups if group.key.quantity != LOSS.name or group.key.at not in of_q)
 
@@ -107,7 +107,7 @@ def head_table(run: Run) -> Table:
 
 
 def foot_table(run: Run) -> Table:
-    """Where the rest is, in a terminal."""
+    """The lines below a run's tables in a terminal: its files and sections."""
     files = f"Files: {run.path}/samples.csv, samples.json, summary.json, run.json"
     return Table(lines=(files, f"robaudit show {run.path} SECTION has: {', '.join(offered(run))}"))
 
@@ -178,8 +178,8 @@ def _overall(groups: Sequence[GroupSummary], seconds: Mapping[tuple[str, NoiseLe
     rows = []
     for group in groups:
         time = numbers.duration(seconds.get((group.key.estimator, group.key.at)))
-        quantiles = (numbers.quantile_estimate(one, *ends) for one in (group.median, group.bad_end))
-        below = ("" if one is None else numbers.share(one) for one in (group.below_half, group.below_ninety)) if shares else ()
+        quantiles = (numbers.quantile_estimate(quantile, *ends) for quantile in (group.median, group.bad_end))
+        below = ("" if share is None else numbers.share(share) for share in (group.below_half, group.below_ninety)) if shares else ()
         rows.append(
             (
                 *cells(_key_cells(group.key, texts, several)),
@@ -230,7 +230,7 @@ def mean_cell(mean: Mean, quantity: Quantity, *, exact: bool = True, alone: bool
         mean: the mean.
         quantity: what it is of.
         exact: every image has an interval of its own.
-        alone: of one image, which says nothing about others: with its own interval.
+        alone: the mean is of a single image: with the image's own interval.
     """
     ends = quantity.low, quantity.high
     if alone:
@@ -240,26 +240,26 @@ def mean_cell(mean: Mean, quantity: Quantity, *, exact: bool = True, alone: bool
 
 
 def group_mean(group: GroupSummary | None, quantity: Quantity) -> Cell:
-    """The mean of a result, as :func:`mean_cell`; a dash where a run has no such result."""
+    """The mean of a result, as :func:`mean_cell`; a dash where a run lacks it."""
     if group is None:
         return Cell(numbers.NONE)
     return mean_cell(group.mean, quantity, exact=group.with_interval == group.images, alone=group.images == 1)
 
 
-def bar_of(one: Any, quantity: Quantity) -> Bar | None:
-    """A bar for something with value, lower and upper on the scale of the quantity; None where the scale has no end."""
+def bar_of(estimate: Any, quantity: Quantity) -> Bar | None:
+    """A bar for an estimate (value, lower, upper) on the scale of the quantity; None where the scale has no end."""
     width = quantity.high - quantity.low
     if not 0 < width < float("inf"):
         return None
-    low, high = one.value if one.lower is None else one.lower, one.value if one.upper is None else one.upper
-    return Bar(*(min(1.0, max(0.0, (x - quantity.low) / width)) for x in (one.value, low, high)))
+    low, high = estimate.value if estimate.lower is None else estimate.lower, estimate.value if estimate.upper is None else estimate.upper
+    return Bar(*(min(1.0, max(0.0, (x - quantity.low) / width)) for x in (estimate.value, low, high)))
 
 
-def _side_by_side(found: Sequence[Found[tuple[GroupSummary, ...]]]) -> Iterator[Table]:
+def _side_by_side(entries: Sequence[Entry[tuple[GroupSummary, ...]]]) -> Iterator[Table]:
     """Runs side by side: a table for each quantity, with the means of the runs and their differences from the first."""
-    changes, names = changes_of(found), [one.name for one in found]
-    every = {(one.name, group.key): group for one in found for group in one.record}
-    quantities = {name: quantity for one in found for name, quantity in one.run.quantities.items()}
+    changes, names = changes_of(entries), [entry.name for entry in entries]
+    every = {(entry.name, group.key): group for entry in entries for group in entry.record}
+    quantities = {name: quantity for entry in entries for name, quantity in entry.run.quantities.items()}
     for kind in dict.fromkeys((key.quantity, key.at.name) for _, key in every):
         keys = list(dict.fromkeys(key for _, key in every if (key.quantity, key.at.name) == kind))
         groups = [every[name, key] for key in keys for name in names if (name, key) in every]
@@ -296,7 +296,7 @@ def heading(key: GroupKey, unit: str) -> str:
 
 
 def about(key: GroupKey, unit: str, higher_is_better: bool) -> str:
-    """The same and the direction: the line below the heading of a table of one result."""
+    """The quantity, its meaning and its direction: the line below the heading of a table of one result."""
     return f"{heading(key, unit)}; {'higher is better' if higher_is_better else 'lower is better'}"
 
 
@@ -339,7 +339,7 @@ def caveats(groups: Sequence[GroupSummary], interval: str = "the interval") -> I
 
 
 def censoring(groups: Sequence[GroupSummary]) -> Iterator[str]:
-    """How many values of which results are only known to be larger, or were not found, one line each."""
+    """A line for each result with values that are only known to be larger, or were not found."""
     for group in groups:
         if group.censored and group.cap is not None:
             where = "" if group.key.at.noise is None else f" at {group.key.at}"
@@ -379,28 +379,28 @@ class _Panel(NamedTuple):
     lines: tuple[_Line, ...]
 
 
-def _panels(found: Sequence[Found[tuple[GroupSummary, ...]]], ask: Ask) -> Iterator[_Panel]:
+def _panels(entries: Sequence[Entry[tuple[GroupSummary, ...]]], ask: Ask) -> Iterator[_Panel]:
     """A panel for each estimator and noise, and for each run where there are several levels; else the runs share it."""
-    several = len(found) > 1
+    several = len(entries) > 1
     grouped: dict[tuple[str, ...], list[_Line]] = {}
-    quantities = {name: quantity for one in found for name, quantity in one.run.quantities.items()}
-    for one in found:
-        every = one.run.frame
-        for group in one.record:
+    quantities = {name: quantity for entry in entries for name, quantity in entry.run.quantities.items()}
+    for entry in entries:
+        every = entry.run.frame
+        for group in entry.record:
             key = group.key
-            levels = {other.key.at for other in one.record if (other.key.estimator, other.key.noise) == (key.estimator, key.noise)}
+            levels = {other.key.at for other in entry.record if (other.key.estimator, other.key.noise) == (key.estimator, key.noise)}
             quantity = quantity_of(key.quantity, quantities)
             values = np.sort(every[key].finite.values)[:: 1 if quantity.higher_is_better else -1]
-            place = (key.estimator, key.quantity, key.noise, one.name if len(levels) > 1 else "")
-            grouped.setdefault(place, []).append(_Line(one.name, group, values))
+            place = (key.estimator, key.quantity, key.noise, entry.name if len(levels) > 1 else "")
+            grouped.setdefault(place, []).append(_Line(entry.name, group, values))
     results = list(dict.fromkeys(place[:3] for place in grouped))
-    for (estimator, name, noise, run), lines in sorted(grouped.items(), key=lambda one: results.index(one[0][:3])):
+    for (estimator, name, noise, run), lines in sorted(grouped.items(), key=lambda panel: results.index(panel[0][:3])):
         quantity = quantity_of(name, quantities)
-        asked = ask.threshold if ask.threshold is not None and quantity.low <= ask.threshold <= quantity.high else None
+        threshold = ask.threshold if ask.threshold is not None and quantity.low <= ask.threshold <= quantity.high else None
         under = "" if noise in (GAUSSIAN, NONE) else f", {noise}"
         title = f"{estimator}{under}" + (f": {run}" if run and several else "")
         ordered = sorted(lines, key=lambda line: line.group.key.at.strength) if run else lines
-        yield _Panel(title, quantity, usual_threshold(quantity) if asked is None else asked, tuple(ordered))
+        yield _Panel(title, quantity, usual_threshold(quantity) if threshold is None else threshold, tuple(ordered))
 
 
 def _caption(shown: Sequence[_Panel], left: Sequence[_Panel]) -> Iterator[str]:

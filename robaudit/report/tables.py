@@ -1,4 +1,4 @@
-"""One model of a table, laid out for terminals and written as Markdown and LaTeX.
+"""One model of a table, layouts out for terminals and written as Markdown and LaTeX.
 
 Pages render the same model in ``html/report.html.j2``; :func:`robaudit.store.serialise.table_csv` writes raw values as CSV.
 All text is literal: brackets are not rich's markup, stars are not Markdown's, and control characters print as escapes.
@@ -25,9 +25,9 @@ Tone = Literal["", "bad", "warning", "strong"]
 _STYLES: dict[Tone, str] = {"": "", "bad": "red", "warning": "yellow", "strong": "bold"}
 _LONGEST = 120
 _WIDE_NAME, _NARROW_NAME, _NARROW_PROSE, _LONGEST_WORD = 24, 14, 24, 24
-"""Columns of a terminal that a wrapped name has, at first and at last; wrapped prose; a word of a head that is not cut."""
+"""Widths in a terminal: of a wrapped name, at first and at last; of wrapped prose; of a word in a head that is not cut."""
 _WORDS = re.compile(r"\s*(?:\[\S* \S*\]|\S)+")
-"""Of a sentence: "[0.1, 0.2]" stays together."""
+"""The words of a sentence: "[0.1, 0.2]" stays together."""
 _PIECES, _HEADS = re.compile(r"[^\s/_-]*[/_-]*\s*"), re.compile(r"[^\s-]*-*\s*")
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]#|~$]|^[-+=:])")
 _NUMBERED = re.compile(r"^(\d+)([.)])(?=\s|$)")
@@ -58,7 +58,7 @@ class Column:
     """A column.
 
     Attributes:
-        head: its head.
+        head: its heading.
         number: it holds numbers, aligned right.
         wrap: it holds prose, which may wrap; names wrap, too, but less.
         detail: terminals leave it out.
@@ -82,7 +82,7 @@ class Table:
         lines: below the heading.
         conclusions: below the table.
         notes: how to read it, last.
-        folded: a page shows it only when asked.
+        folded: a page shows it only when unfolded.
     """
 
     heading: str = ""
@@ -95,11 +95,11 @@ class Table:
 
     def without_details(self) -> Table:
         """The table as terminals show it."""
-        kept = [i for i, column in enumerate(self.columns) if not column.detail]
+        shown = [i for i, column in enumerate(self.columns) if not column.detail]
         return replace(
             self,
-            columns=tuple(self.columns[i] for i in kept),
-            rows=tuple(tuple(row[i] for i in kept) for row in self.rows),
+            columns=tuple(self.columns[i] for i in shown),
+            rows=tuple(tuple(row[i] for i in shown) for row in self.rows),
         )
 
 
@@ -114,7 +114,7 @@ def cells(texts: Iterable[str], tone: Tone = "") -> tuple[Cell, ...]:
 
 
 class Terminal:
-    """Tables for rich to print, laid out for the width of the terminal.
+    """Tables for rich to print, layouts out for the width of the terminal.
 
     Args:
         tables: in order.
@@ -131,19 +131,19 @@ class Terminal:
 def rendered(table: Table, width: int) -> Iterator[RenderableType]:
     """A table and the text around it, for rich; ends with an empty line."""
     if table.heading:
-        yield _told(table.heading, width, "bold")
-    yield from (_told(line, width) for line in table.lines)
+        yield _line_of_text(table.heading, width, "bold")
+    yield from (_line_of_text(line, width) for line in table.lines)
     if table.columns:
         for i, part in enumerate(_parts(table.without_details(), width)):
             yield from [Text()] * (i > 0)
             yield part
-    yield from (_told(cell.text, width, _STYLES[cell.tone]) for cell in table.conclusions)
-    yield from (_told(line, width, "dim") for line in table.notes)
+    yield from (_line_of_text(cell.text, width, _STYLES[cell.tone]) for cell in table.conclusions)
+    yield from (_line_of_text(line, width, "dim") for line in table.notes)
     yield Text()
 
 
-def _told(text: str, width: int, style: str = "") -> Text:
-    """A line without markup, with control characters escaped, wrapped."""
+def _line_of_text(text: str, width: int, style: str = "") -> Text:
+    """A wrapped line of literal text, with control characters escaped."""
     return Text("\n".join(_lines(printable(text), width)), style=style)
 
 
@@ -163,8 +163,8 @@ def _lines(text: str, width: int) -> Iterator[str]:
 
 
 @dataclass(slots=True)
-class _Laid:
-    """A column whose cells are texts of some lines; ``whole``: those texts before they are broken."""
+class _ColumnLayout:
+    """A column whose texts may be broken into lines; ``whole``: the unbroken texts."""
 
     column: Column
     whole: list[str]
@@ -192,76 +192,78 @@ def _parts(table: Table, width: int) -> Iterator[Grid]:
     Until it fits: gaps shrink to one blank, intervals lose theirs, prose wraps, long names wrap, intervals go below their values, names
     wrap more, and some columns go below others. Then the columns are split, and each part repeats the names.
     """
-    laid = [
-        _Laid(column, [printable(row[i].text) for row in table.rows], [row[i].tone for row in table.rows])
+    layouts = [
+        _ColumnLayout(column, [printable(row[i].text) for row in table.rows], [row[i].tone for row in table.rows])
         for i, column in enumerate(table.columns)
     ]
-    if _total(laid, 2) <= width:
-        yield _grid(laid, 2, width)
+    if _total(layouts, 2) <= width:
+        yield _grid(layouts, 2, width)
         return
     for change in (_tighten, _wrap, partial(_wrap_names, least=_WIDE_NAME), _stack, partial(_wrap_names, least=_NARROW_NAME), _fold):
-        if _total(laid, 1) > width:
-            change(laid, width)
-    for part in _split(laid, width):
+        if _total(layouts, 1) > width:
+            change(layouts, width)
+    for part in _split(layouts, width):
         yield _grid(part, 1, width)
 
 
-def _total(laid: Sequence[_Laid], gap: int) -> int:
-    return sum(one.width for one in laid) + gap * (len(laid) - 1)
+def _total(layouts: Sequence[_ColumnLayout], gap: int) -> int:
+    return sum(layout.width for layout in layouts) + gap * (len(layouts) - 1)
 
 
-def _tighten(laid: list[_Laid], _: int) -> None:
-    for one in laid:
-        if one.column.number:
-            one.texts = [text.replace(", ", ",") for text in one.texts]
+def _tighten(layouts: list[_ColumnLayout], _: int) -> None:
+    for layout in layouts:
+        if layout.column.number:
+            layout.texts = [text.replace(", ", ",") for text in layout.texts]
 
 
-def _wrap(laid: list[_Laid], width: int) -> None:
+def _wrap(layouts: list[_ColumnLayout], width: int) -> None:
     """Wrap prose into the room that the other columns leave."""
-    prose = [one for one in laid if one.column.wrap]
-    room = width - _total([one for one in laid if not one.column.wrap], 1) - len(prose)
-    for one in prose:
+    prose = [layout for layout in layouts if layout.column.wrap]
+    room = width - _total([layout for layout in layouts if not layout.column.wrap], 1) - len(prose)
+    for layout in prose:
         size = max(_NARROW_PROSE, room // len(prose))
-        one.texts = ["\n".join(part for line in _lines(text, size) for part in chop_cells(line, size) or [""]) for text in one.whole]
+        layout.texts = ["\n".join(part for line in _lines(text, size) for part in chop_cells(line, size) or [""]) for text in layout.whole]
 
 
-def _wrap_names(laid: list[_Laid], width: int, *, least: int) -> None:
-    """Wrap the longest names, down to so many columns, until the table fits."""
-    names = [one for one in laid if one.key and one.width > least]
-    while (excess := _total(laid, 1) - width) > 0 and names:
-        longest = max(names, key=lambda one: one.width)
-        second = max((one.width for one in names if one is not longest), default=0)
+def _wrap_names(layouts: list[_ColumnLayout], width: int, *, least: int) -> None:
+    """Wrap the longest names, down to ``least`` columns, until the table fits."""
+    names = [layout for layout in layouts if layout.key and layout.width > least]
+    while (excess := _total(layouts, 1) - width) > 0 and names:
+        longest = max(names, key=lambda layout: layout.width)
+        second = max((layout.width for layout in names if layout is not longest), default=0)
         before = longest.width
         longest.texts = [_broken(text, max(least, before - excess, second - 1), indent=1) for text in longest.whole]
         if longest.width in (before, least):
-            names = [one for one in names if one is not longest]
+            names = [layout for layout in names if layout is not longest]
 
 
-def _stack(laid: list[_Laid], _: int) -> None:
+def _stack(layouts: list[_ColumnLayout], _: int) -> None:
     """Put intervals below their values."""
-    for one in laid:
-        if one.column.number:
-            one.texts = [text.replace(" [", "\n[") for text in one.texts]
+    for layout in layouts:
+        if layout.column.number:
+            layout.texts = [text.replace(" [", "\n[") for text in layout.texts]
 
 
-def _fold(laid: list[_Laid], _: int) -> None:
-    """Put columns that may go there below those before them, behind their heads."""
-    for i in reversed(range(1, len(laid))):
-        one, upper = laid[i], laid[i - 1]
-        if one.column.below:
-            upper.texts = [f"{text}\n{one.column.head} {more}" if more else text for text, more in zip(upper.texts, one.texts, strict=True)]
-            del laid[i]
+def _fold(layouts: list[_ColumnLayout], _: int) -> None:
+    """Put columns marked ``below`` under the columns before them, after their heads."""
+    for i in reversed(range(1, len(layouts))):
+        layout, upper = layouts[i], layouts[i - 1]
+        if layout.column.below:
+            upper.texts = [
+                f"{text}\n{layout.column.head} {more}" if more else text for text, more in zip(upper.texts, layout.texts, strict=True)
+            ]
+            del layouts[i]
 
 
 def _broken(text: str, room: int, *, most: int = 0, indent: int = 0, pieces: re.Pattern[str] = _PIECES) -> str:
-    """The text in lines of at most so many columns, broken between pieces; a longer piece is cut.
+    """The text in lines of at most ``room`` columns, broken between pieces; a longer piece is cut.
 
     Args:
         text: to break.
         room: the columns of a line.
-        most: those of a word that is too long for a line; default: as of a line.
+        most: the columns of a word that is too long for a line; default: ``room``.
         indent: of all lines but the first.
-        pieces: which break at blanks and behind ``/``, ``_`` and ``-``; those of heads at blanks and behind ``-``.
+        pieces: matches a piece: names break after blanks, ``/``, ``_`` and ``-``, heads after blanks and ``-``.
     """
     lines = [""]
     for piece in pieces.findall(text):
@@ -272,32 +274,32 @@ def _broken(text: str, room: int, *, most: int = 0, indent: int = 0, pieces: re.
     return "\n".join(line.rstrip() for line in lines)
 
 
-def _split(laid: Sequence[_Laid], width: int) -> Iterator[list[_Laid]]:
-    """The columns in parts that fit, each behind the first names."""
-    names = next((i for i, one in enumerate(laid) if not one.key), len(laid))
-    if not names or _total(laid[:names], 1) > width // 2:
+def _split(layouts: Sequence[_ColumnLayout], width: int) -> Iterator[list[_ColumnLayout]]:
+    """The columns in parts that fit, each after the leading names."""
+    names = next((i for i, layout in enumerate(layouts) if not layout.key), len(layouts))
+    if not names or _total(layouts[:names], 1) > width // 2:
         names = 1
-    part = list(laid[:names])
-    for one in laid[names:]:
-        if len(part) > names and _total([*part, one], 1) > width:
+    part = list(layouts[:names])
+    for layout in layouts[names:]:
+        if len(part) > names and _total([*part, layout], 1) > width:
             yield part
-            part = list(laid[:names])
-        part.append(one)
+            part = list(layouts[:names])
+        part.append(layout)
     yield part
 
 
-def _grid(laid: Sequence[_Laid], gap: int, width: int) -> Grid:
-    """The columns for rich, heads wrapped where the room does not reach."""
-    widths, left = [one.width for one in laid], width - _total(laid, gap)
-    for i, one in sorted(enumerate(laid), key=lambda pair: len(pair[1].column.head) - pair[1].width):
-        more = min(left, max(0, cell_len(printable(one.column.head)) - widths[i]))
+def _grid(layouts: Sequence[_ColumnLayout], gap: int, width: int) -> Grid:
+    """The columns for rich, with heads wrapped where there is too little room."""
+    widths, left = [layout.width for layout in layouts], width - _total(layouts, gap)
+    for i, layout in sorted(enumerate(layouts), key=lambda pair: len(pair[1].column.head) - pair[1].width):
+        more = min(left, max(0, cell_len(printable(layout.column.head)) - widths[i]))
         widths[i], left = widths[i] + more, left - more
     grid = Grid(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, gap - 1, 0, 0))
-    for one, size in zip(laid, widths, strict=True):
-        head = _broken(printable(one.column.head), max(1, min(size, width)), pieces=_HEADS)
-        grid.add_column(Text(head), justify="right" if one.column.number else "left", width=min(size, width), overflow="fold")
-    for i in range(len(laid[0].texts)):
-        grid.add_row(*(Text(one.texts[i], _STYLES[one.tones[i]]) for one in laid))
+    for layout, size in zip(layouts, widths, strict=True):
+        head = _broken(printable(layout.column.head), max(1, min(size, width)), pieces=_HEADS)
+        grid.add_column(Text(head), justify="right" if layout.column.number else "left", width=min(size, width), overflow="fold")
+    for i in range(len(layouts[0].texts)):
+        grid.add_row(*(Text(layout.texts[i], _STYLES[layout.tones[i]]) for layout in layouts))
     return grid
 
 
@@ -339,13 +341,13 @@ def within(text: str, room: int, note: str) -> str:
     """The text, or its first lines and a note, in at most ``room`` bytes of UTF-8; "" where nothing fits."""
     if len(text.encode()) <= room:
         return text
-    kept, size = list[str](), len(note.encode())
+    lines, size = list[str](), len(note.encode())
     for line in re.findall(r".*\n|.+", text):
         size += len(line.encode())
         if size > room:
             break
-        kept.append(line)
-    return "".join(kept) + note if kept else ""
+        lines.append(line)
+    return "".join(lines) + note if lines else ""
 
 
 # --- LaTeX
@@ -361,13 +363,13 @@ _LATEX = {
     "–": "--",
     "−": "$-$",
     "∞": r"$\infty$",
-    **{one: f"\\{one}" for one in "&%$#_{}"},
+    **{character: f"\\{character}" for character in "&%$#_{}"},
 }
 
 
 def latex(text: str) -> str:
     """Text that stays text in LaTeX."""
-    return "".join(_LATEX.get(one, one) for one in printable(text).replace(">=", "≥").replace("<=", "≤"))
+    return "".join(_LATEX.get(character, character) for character in printable(text).replace(">=", "≥").replace("<=", "≤"))
 
 
 def latex_text(tables: Iterable[Table]) -> str:
@@ -390,4 +392,4 @@ def latex_text(tables: Iterable[Table]) -> str:
 
 def _latex_row(texts: Iterable[str]) -> str:
     row = " & ".join(map(latex, texts))
-    return ("{}" if row.startswith("[") else "") + row + r" \\"  # no option of the line before
+    return ("{}" if row.startswith("[") else "") + row + r" \\"  # otherwise LaTeX takes it for an option of the line before

@@ -40,33 +40,33 @@ _NOTES = (
 )
 
 
-def validation_tables(found: Validation) -> Iterator[Table]:
+def validation_tables(validation: Validation) -> Iterator[Table]:
     """A table for each noise level, with a verdict on each estimator and which to use."""
-    images = len({name for name, _ in found.truths})
-    yield Table(f"{images} images against mc with {found.draws:,} draws of independent noise")
-    levels = numbers.level_texts(found.levels)
+    images = len({name for name, _ in validation.truths})
+    yield Table(f"{images} images against mc with {validation.draws:,} draws of independent noise")
+    levels = numbers.level_texts(validation.levels)
     head = columns(("estimator",), ("bias +- error", "RMSE +- error", "rank", "coverage", "per image"))
-    for at, words in zip(found.levels, found.verdicts(), strict=True):
-        rows = tuple(cells((one.estimator, *_cells(one))) for one in found.at(at))
-        said = [f"{estimator} {text}." for estimator, text in words["verdicts"].items()]
-        said += [f"Note: {text}." for text in words["remarks"]]
+    for at, words in zip(validation.levels, validation.verdicts(), strict=True):
+        rows = tuple(cells((comparison.estimator, *_cells(comparison))) for comparison in validation.at(at))
+        verdicts = [f"{estimator} {text}." for estimator, text in words["verdicts"].items()]
+        verdicts += [f"Note: {text}." for text in words["remarks"]]
         advice = cells((f"-> {text}." for text in words["advice"]), "strong")
-        yield Table(f"At {levels[at]}", head, rows, conclusions=(*cells(said), *advice))
+        yield Table(f"At {levels[at]}", head, rows, conclusions=(*cells(verdicts), *advice))
     yield Table(notes=_NOTES)
 
 
-def _cells(one: ReferenceComparison) -> Iterator[str]:
-    error = one.error
-    yield "-" if error is None else signed(error.bias) + _spread(one, error.bias_error)
-    yield "-" if error is None else short(error.rmse) + _spread(one, error.rmse_error)
-    yield "-" if one.rank is None else short(one.rank)
-    yield "-" if one.coverage is None else f"{one.coverage.held}/{one.coverage.total}"
-    yield milliseconds(one.seconds)
+def _cells(comparison: ReferenceComparison) -> Iterator[str]:
+    error = comparison.error
+    yield "-" if error is None else signed(error.bias) + _spread(comparison, error.bias_error)
+    yield "-" if error is None else short(error.rmse) + _spread(comparison, error.rmse_error)
+    yield "-" if comparison.rank is None else short(comparison.rank)
+    yield "-" if comparison.coverage is None else f"{comparison.coverage.held}/{comparison.coverage.total}"
+    yield milliseconds(comparison.seconds)
 
 
-def _spread(one: ReferenceComparison, error: float | None) -> str:
+def _spread(comparison: ReferenceComparison, error: float | None) -> str:
     """Empty where noise changed no image: its effect on other images is then unknown, not zero."""
-    return "" if error is None or not one.touched else f" +- {short(error)}"
+    return "" if error is None or not comparison.touched else f" +- {short(error)}"
 
 
 # --- the figure
@@ -96,53 +96,53 @@ def read(folders: Sequence[Path]) -> list[RmsePoint]:
     from robaudit.advice.validation_files import SUMMARY
     from robaudit.files import read_json
 
-    found = []
+    points = []
     for folder in folders:
         if not (folder / SUMMARY).is_file():
             raise RunError(str(folder), "holds no validation", "name a folder that robaudit validate wrote")
         document = read_json(folder / SUMMARY)
-        for one in document["comparisons"]:
-            if one["error"] is not None:
-                at, error = noise_level(one["noise"], one["level"], one["level_name"]), one["error"]
-                found.append(RmsePoint(folder.name, one["estimator"], at, one["images"], error["rmse"], error["rmse_error"]))
-    if not found:
+        for comparison in document["comparisons"]:
+            if comparison["error"] is not None:
+                at, error = noise_level(comparison["noise"], comparison["level"], comparison["level_name"]), comparison["error"]
+                points.append(RmsePoint(folder.name, comparison["estimator"], at, comparison["images"], error["rmse"], error["rmse_error"]))
+    if not points:
         raise NothingLeftError(str(folders[0]), "has no estimator of p_robust to draw", "validate a spec with mmse or logit_gaussian")
-    return found
+    return points
 
 
 def pictures(validation: Validation) -> Mapping[str, Callable[[], bytes]]:
     """Functions that return the files, each picture as PNG and SVG."""
-    found = [
-        RmsePoint("", one.estimator, one.at, one.images, one.error.rmse, one.error.rmse_error)
-        for one in validation.comparisons
-        if one.error is not None
+    points = [
+        RmsePoint("", comparison.estimator, comparison.at, comparison.images, comparison.error.rmse, comparison.error.rmse_error)
+        for comparison in validation.comparisons
+        if comparison.error is not None
     ]
     sketches = {"scatter": _scatter(validation)}
-    if found:
-        sketches["errors"] = sketch(found, validation.draws)
-    files = ((name, kind, made) for name, made in sketches.items() for kind in ("png", "svg"))
-    return {f"{name}.{kind}": partial(picture, made, kind, PictureSize(), dpi=150) for name, kind, made in files}
+    if points:
+        sketches["errors"] = sketch(points, validation.draws)
+    files = ((name, kind, drawing) for name, drawing in sketches.items() for kind in ("png", "svg"))
+    return {f"{name}.{kind}": partial(picture, drawing, kind, PictureSize(), dpi=150) for name, kind, drawing in files}
 
 
-def sketch(found: Sequence[RmsePoint], draws: int | None = None) -> Sketch:
+def sketch(points: Sequence[RmsePoint], draws: int | None = None) -> Sketch:
     """Error against noise level, a line for each estimator, a panel for each noise."""
-    keys = list(dict.fromkeys((one.run, one.estimator) for one in found))
+    keys = list(dict.fromkeys((point.run, point.estimator) for point in points))
     styles = dict(zip(keys, styles_of(keys, marks=True), strict=True))
-    noises = list(dict.fromkeys(str(one.at.noise) for one in found))
+    noises = list(dict.fromkeys(str(point.at.noise) for point in points))
     reference = "mc" if draws is None else f"mc with {draws:,} draws"
 
     def draw(ax: Axes, noise: str, _: PictureSize) -> None:
-        mine = [one for one in found if one.at.noise == noise]
+        shown = [point for point in points if point.at.noise == noise]
         for key, style in styles.items():
-            line = sorted((one for one in mine if (one.run, one.estimator) == key), key=lambda one: one.at.strength)
-            _line(ax, [(one.at.number, one.rmse, one.rmse_error) for one in line], style)
+            line = sorted((point for point in shown if (point.run, point.estimator) == key), key=lambda point: point.at.strength)
+            _line(ax, [(point.at.number, point.rmse, point.rmse_error) for point in line], style)
         log_scale(ax, "x")
         log_scale(ax, "y")
-        ax.set_xlabel(level_name(str(mine[0].at.name)))
+        ax.set_xlabel(level_name(str(shown[0].at.name)))
 
     return paneled(
         "Error of the estimators by noise level",
-        [f"RMSE over {numbers.span([one.images for one in found])} images against {reference}; band: one standard error."],
+        [f"RMSE over {numbers.span([point.images for point in points])} images against {reference}; band: one standard error."],
         noises,
         draw,
         wide=3.0,
@@ -166,14 +166,14 @@ def _line(ax: Axes, points: Sequence[tuple[float, float, float | None]], style: 
 
 def _scatter(validation: Validation) -> Sketch:
     """Estimate against reference, a panel for each estimator and noise level."""
-    labels = list(dict.fromkeys(one.estimator for one in validation.comparisons))
+    labels = list(dict.fromkeys(comparison.estimator for comparison in validation.comparisons))
 
-    def draw(ax: Axes, one: ReferenceComparison, _: PictureSize) -> None:
-        rows = ((name, row) for (name, at, label), row in validation.rows.items() if (label, at) == (one.estimator, one.at))
-        pairs = [(row, validation.truths[name, one.at]) for name, row in rows]
-        _dots(ax, pairs, line_style(labels.index(one.estimator))["color"], same=one.error is not None)
-        order = f"rank {'-' if one.rank is None else short(one.rank)}"
-        ax.set_xlabel(order if one.error is None else f"bias {short(one.error.bias)}, {order}")
+    def draw(ax: Axes, comparison: ReferenceComparison, _: PictureSize) -> None:
+        rows = ((name, row) for (name, at, label), row in validation.rows.items() if (label, at) == (comparison.estimator, comparison.at))
+        pairs = [(row, validation.truths[name, comparison.at]) for name, row in rows]
+        _dots(ax, pairs, line_style(labels.index(comparison.estimator))["color"], same=comparison.error is not None)
+        order = f"rank {'-' if comparison.rank is None else short(comparison.rank)}"
+        ax.set_xlabel(order if comparison.error is None else f"bias {short(comparison.error.bias)}, {order}")
 
     images = len({name for name, _ in validation.truths})
     return paneled(
@@ -183,7 +183,7 @@ def _scatter(validation: Validation) -> Sketch:
         draw,
         wide=1.7,
         high=2.2,
-        titles=[f"{one.estimator}, {one.at}" for one in validation.comparisons],
+        titles=[f"{comparison.estimator}, {comparison.at}" for comparison in validation.comparisons],
     )
 
 

@@ -23,25 +23,25 @@ CERTAINTIES: Mapping[Certainty, str] = {
     Certainty.UNDECIDED: "undecided: the 95 % interval contains the threshold; the value is not beyond it, or only a bound is.",
     Certainty.NO_INTERVAL: "~ no interval: an approximation of unknown error.",
 }
-"""What the certainty of a sample means that a list of flagged samples shows."""
+"""The meaning of the certainties in a list of flagged samples."""
 
 
 def certainties(flagged: Flagged) -> str:
     """How certain the flagged samples are, ``13 confirmed, 7 likely; 6 of the others undecided``: the first numbers add up to them."""
-    told = [
+    counts = [
         (flagged.confirmed, Certainty.CONFIRMED),
         (flagged.approximate, Certainty.APPROXIMATE),
         (flagged.likely, Certainty.LIKELY),
     ]
-    unknown = flagged.beyond - sum(number for number, _ in told) - flagged.bounds
-    parts = [f"{number:,} {word}" for number, word in told if number]
+    unknown = flagged.beyond - sum(number for number, _ in counts) - flagged.bounds
+    parts = [f"{number:,} {word}" for number, word in counts if number]
     parts += [f"{flagged.bounds:,} by a bound only"] * bool(flagged.bounds) + [f"{unknown:,} without an interval"] * bool(unknown)
     others = f"{flagged.undecided:,}{' of the others' if flagged.beyond else ''} {Certainty.UNDECIDED}" if flagged.undecided else ""
     return "; ".join(filter(None, (", ".join(parts), others)))
 
 
 def bracketed_certainties(flagged: Flagged) -> str:
-    """The same in brackets behind a number; empty where there is nothing to say."""
+    """The certainties in brackets, to follow a number; empty where there are none."""
     certain = certainties(flagged)
     return f" ({certain})" if certain else ""
 
@@ -51,9 +51,9 @@ def gap_sentence(bias: ClassBias) -> str:
     gap = bias.gap
     if gap is None:
         return "Not tested: at least two classes with two images each are needed."
-    names = {one.index: class_name(one.index, None if one.name is None else {one.index: one.name}) for one in bias.classes}
-    tested = [one for one in bias.classes if one.differs is not None]
-    differing = sum(one.differs != "no" for one in tested)
+    names = {stats.index: class_name(stats.index, None if stats.name is None else {stats.index: stats.name}) for stats in bias.classes}
+    tested = [stats for stats in bias.classes if stats.differs is not None]
+    differing = sum(stats.differs != "no" for stats in tested)
     differ = f"{differing:,} of {len(tested):,} classes {'differs' if differing == 1 else 'differ'}"
     p = numbers.p_value(gap.p_value)
     null, critical = numbers.plain(gap.null_mean), numbers.plain(gap.critical)

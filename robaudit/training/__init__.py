@@ -13,7 +13,7 @@ __all__ = ["Recipe", "TrainingSpec", "load_training", "train", "training_spec"]
 
 
 def __getattr__(name: str) -> Any:
-    """Load :func:`train` (and with it torch) when it is first asked for."""
+    """Load :func:`train` (and with it torch) when it is first used."""
     if name == "train":
         from robaudit.training.run import train
 

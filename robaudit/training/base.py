@@ -24,7 +24,7 @@ from robaudit.spec.model import NoiseSpec
 
 
 class _LogCrossEntropy(torch.autograd.Function):
-    """log CE with its own gradient, which exists where float32 CE is 0."""
+    """log CE with a gradient that exists even where float32 CE is 0."""
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, labels: Tensor) -> Tensor:
@@ -41,7 +41,7 @@ class _LogCrossEntropy(torch.autograd.Function):
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """All an objective sees.
+    """The network, images and labels of a training step.
 
     Random numbers come from torch's global generator, which the loop seeds for each step.
 
@@ -56,26 +56,26 @@ class Batch:
     labels: Tensor
 
     def logits(self, pixels: Tensor | None = None) -> Tensor:
-        """Of these pixels (rows, channels, height, width), or of the images."""
-        found: Tensor = self.network(self.images if pixels is None else pixels)
-        return found
+        """The logits of these pixels (rows, channels, height, width); default: of the images."""
+        logits: Tensor = self.network(self.images if pixels is None else pixels)
+        return logits
 
     def cross_entropy(self, pixels: Tensor | None = None) -> Tensor:
-        """Of these pixels, one row for each image, or of the images; the mean."""
+        """The mean cross-entropy of these pixels, one row for each image; default: of the images."""
         return F.cross_entropy(self.logits(pixels), self.labels)
 
     def rows(self, copies: int) -> Tensor:
-        """The image of each row, where every image has so many rows, one after the other (n copies,)."""
+        """The image index of each row, with ``copies`` consecutive rows per image (n copies,)."""
         return torch.arange(len(self.images), device=self.images.device).repeat_interleave(copies)
 
     def log_loss(self, pixels: Tensor, image: Tensor) -> Tensor:
-        """log CE of each row (rows,), float64, with a gradient that does not underflow; ``image``: the image of each row (rows,)."""
+        """log CE of each row (rows,), float64, with a gradient that does not underflow; ``image``: the image index of each row (rows,)."""
         value: Tensor = _LogCrossEntropy.apply(self.logits(pixels), self.labels[image])
         return value
 
     @contextmanager
     def searching(self) -> Iterator[None]:
-        """The network in evaluation mode within the block: no dropout, and batch norms keep their statistics."""
+        """Put the network in evaluation mode within the block: no dropout, and batch norms keep their statistics."""
         training = self.network.training
         self.network.eval()
         try:
@@ -98,13 +98,13 @@ class Objective(SpecSection, ABC):
     source: ClassVar[str]
 
     def check(self, batch: Batch) -> None:
-        """Refuse a network or images that it cannot work with; usually none.
+        """Refuse a network or images that the objective cannot handle; by default none.
 
         Args:
             batch: the first two images.
 
         Raises:
-            RobauditError: it refuses.
+            RobauditError: the objective cannot handle them.
         """
 
     @abstractmethod
@@ -113,7 +113,7 @@ class Objective(SpecSection, ABC):
 
 
 class NoisyObjective(Objective):
-    """An objective under noise: any kind that draws at random, at one level."""
+    """An objective under random noise of any kind, at a single level."""
 
     noise: NoiseSpec = Field(description="kind, level and options, as in an audit: {kind: uniform, eps: 0.3, clip: true}")
 
@@ -133,7 +133,7 @@ class NoisyObjective(Objective):
         return self
 
     def check(self, batch: Batch) -> None:
-        """Let the kind of noise refuse the images."""
+        """Refuse images that the noise cannot handle."""
         self._form.check(shape_of(batch.images), self.noise.levels)
 
     def normals(self, images: Tensor) -> Tensor:
@@ -142,7 +142,7 @@ class NoisyObjective(Objective):
         return torch.randn((len(images), *shape), dtype=images.dtype, device=images.device)
 
     def noisy(self, images: Tensor, z: Tensor) -> Tensor:
-        """A noisy copy of each image, made of its normal variables."""
+        """A noisy copy of each image, from its normal variables."""
         (level,) = self.noise.levels
         pixels = self._form.noisy(images, z, level, ids=[""] * len(images))
         return pixels.clamp(0.0, 1.0) if self.noise.clip else pixels

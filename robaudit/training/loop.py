@@ -1,4 +1,4 @@
-"""The loop that trains, its checkpoints, and the seeds that make a step depend on its number alone."""
+"""The training loop, its checkpoints, and a seed for each step, so that a step depends on its number alone."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class Checkpoint:
     """The state of a training on disk.
 
     Attributes:
-        path: of the file.
-        identity: of the training: a file of another one is refused.
+        path: the file.
+        identity: the digest of the training; the checkpoint of another training is refused.
     """
 
     path: Path
@@ -41,11 +41,11 @@ class Checkpoint:
 
     @property
     def due(self) -> bool:
-        """Whether it is time for the next one."""
+        """Whether the next checkpoint is due."""
         return time.monotonic() - self._written >= SECONDS_BETWEEN_CHECKPOINTS
 
     def write(self, step: int, losses: list[float], network: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-        """Write the state after so many steps, atomically.
+        """Write the state after ``step`` steps, atomically.
 
         Raises:
             RunError: the file system refuses.
@@ -57,26 +57,26 @@ class Checkpoint:
         self._written = time.monotonic()
 
     def read(self, network: nn.Module, optimizer: torch.optim.Optimizer) -> tuple[int, list[float]]:
-        """Restore the state; how many steps are done, and the mean loss of the epochs (the last may be a sum); nothing without a file.
+        """Restore the state; the number of steps done, and the mean loss of each epoch (the sum so far of an unfinished one).
 
         Raises:
-            RunError: the file is damaged, or of another training.
+            RunError: the file is damaged, or belongs to another training.
         """
         if not self.path.exists():
             return 0, []
         try:
-            found: dict[str, Any] = torch.load(self.path, map_location="cpu", weights_only=True)
-            other = found["identity"] != self.identity
+            state: dict[str, Any] = torch.load(self.path, map_location="cpu", weights_only=True)
+            other = state["identity"] != self.identity
             if not other:
-                network.load_state_dict(found["network"])
-                optimizer.load_state_dict(found["optimizer"])
+                network.load_state_dict(state["network"])
+                optimizer.load_state_dict(state["optimizer"])
         except Exception as error:
             raise RunError(
                 str(self.path), f"is not a whole checkpoint ({type(error).__name__})", "delete it to train from the start"
             ) from error
         if other:
             raise RunError(str(self.path), "is the checkpoint of another training", "choose another folder with --out, or delete it")
-        return int(found["step"]), [float(loss) for loss in found["losses"]]
+        return int(state["step"]), [float(loss) for loss in state["losses"]]
 
 
 def fit(
@@ -91,16 +91,16 @@ def fit(
 ) -> list[float]:
     """Train a network in place, and leave it in evaluation mode.
 
-    The order of an epoch depends on the seed and the epoch, the random numbers of a step on the seed and the step: a training that
-    continues from a checkpoint gives the same weights, bit for bit on the CPU. torch's global random state is left as it was.
+    The order of an epoch depends on the seed and the epoch, the random numbers of a step on the seed and the step: resuming
+    from a checkpoint gives the same weights, bit for bit on the CPU. torch's global random state is left as it was.
 
     Args:
         network: pixels in [0, 1] (n, channels, height, width) -> logits (n, classes).
         objective: what is minimised.
         images: (n, channels, height, width), on the device of the network.
-        labels: (n,), likewise.
+        labels: (n,), on the same device.
         recipe: epochs, batches, optimizer and seed.
-        checkpoint: written every 30 seconds, and continued from if it is there; None: none.
+        checkpoint: written every 30 seconds; training resumes from it if the file exists. None: no checkpoint.
         listener: receives the progress.
 
     Returns:
@@ -108,31 +108,31 @@ def fit(
 
     Raises:
         RobauditError: the loss is no longer finite.
-        RunError: the checkpoint is of another training, or cannot be written.
-        KeyboardInterrupt: the listener asked for the end; the checkpoint has everything up to here.
+        RunError: the checkpoint belongs to another training, or cannot be written.
+        KeyboardInterrupt: the listener asked to stop; the checkpoint holds all steps so far.
     """
     listener, total = listener or Listener(), len(images)
-    each = -(-total // recipe.batch_size)  # steps in an epoch
-    steps = recipe.epochs * each
+    epoch_steps = -(-total // recipe.batch_size)
+    steps = recipe.epochs * epoch_steps
     optimizer = _optimizer(network, recipe)
     done, losses = checkpoint.read(network, optimizer) if checkpoint is not None else (0, [])
     listener.begin(steps, done)
     network.train()
     order: tuple[Tensor, ...] = ()
     running = torch.zeros((), dtype=torch.float64, device=images.device)
-    if done % each:
+    if done % epoch_steps:
         running += losses.pop()
     with _own_randomness(images.device):
         for step in range(done, steps):
-            epoch, place = divmod(step, each)
+            epoch, place = divmod(step, epoch_steps)
             if not order or place == 0:
                 listener.doing(f"epoch {epoch + 1} of {recipe.epochs}" + (f", loss {losses[-1]:.4g}" if losses else ""))
-                order = _order(recipe.seed, epoch, total, each, images.device)
+                order = _order(recipe.seed, epoch, total, epoch_steps, images.device)
             _reseed(images.device, _seed(recipe.seed, "step", step))
             chosen = order[place]
             loss = _step(Batch(network, images[chosen], labels[chosen]), objective, optimizer, _rate(recipe, step, steps))
             running += loss * len(chosen)
-            last = place == each - 1
+            last = place == epoch_steps - 1
             if last:
                 losses.append(_finite(float(running), epoch) / total)
                 running.zero_()
@@ -149,7 +149,7 @@ def fit(
 
 
 def _step(batch: Batch, objective: Objective, optimizer: torch.optim.Optimizer, rate: float) -> Tensor:
-    """One step of the optimizer; the loss ()."""
+    """Take one step of the optimizer; the loss ()."""
     for group in optimizer.param_groups:
         group["lr"] = rate
     with parametrize.cached():
@@ -171,10 +171,10 @@ def _rate(recipe: Recipe, step: int, steps: int) -> float:
     return recipe.lr * (0.5 + 0.5 * math.cos(math.pi * step / steps) if recipe.schedule == "cosine" else 1.0)
 
 
-def _order(seed: int, epoch: int, total: int, each: int, device: torch.device) -> tuple[Tensor, ...]:
-    """The images of each step of an epoch: batches whose sizes differ by one at most."""
+def _order(seed: int, epoch: int, total: int, steps: int, device: torch.device) -> tuple[Tensor, ...]:
+    """The batches of an epoch, as image indices; their sizes differ by one at most."""
     generator = torch.Generator().manual_seed(_seed(seed, "epoch", epoch))
-    return torch.randperm(total, generator=generator).to(device).tensor_split(each)
+    return torch.randperm(total, generator=generator).to(device).tensor_split(steps)
 
 
 def _finite(loss: float, epoch: int) -> float:
@@ -184,12 +184,12 @@ def _finite(loss: float, epoch: int) -> float:
 
 
 def _seed(seed: int, what: str, number: int) -> int:
-    """A seed for torch, from the run's."""
+    """A seed for torch, derived from the run's."""
     return int.from_bytes(hashlib.sha256(f"{seed} {what} {number}".encode()).digest()[:8], "little") >> 1
 
 
 def _reseed(device: torch.device, seed: int) -> None:
-    """Seed torch's generators of the CPU and of this device; torch.manual_seed takes a tenth of a short step."""
+    """Seed torch's CPU generator and this device's; torch.manual_seed takes a tenth of a short step."""
     torch.default_generator.manual_seed(seed)
     if device.type == "cuda":
         with torch.cuda.device(device):

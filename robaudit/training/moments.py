@@ -1,4 +1,4 @@
-"""Means and variances of logits under Gaussian noise, followed through the layers, as training objectives."""
+"""Training objectives on the means and variances of logits under Gaussian noise, propagated through the layers."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ _LEAST_VARIANCE = 1e-12
 
 
 class LogitMoments(NamedTuple):
-    """Of the logits of each image under noise (n, classes)."""
+    """Mean and variance of each image's logits under noise (n, classes)."""
 
     mean: Tensor
     variance: Tensor
 
 
 class SmoothedObjective(Objective):
-    """An objective of the logits' means and variances under Gaussian noise, in closed form.
+    """A closed-form objective of the logits' means and variances under Gaussian noise.
 
-    Every value is taken for independent of the others, as they nearly are where the weights are orthogonal.
+    All values are treated as independent, which they nearly are where the weights are orthogonal.
 
     Args:
-        sigma: of the noise.
+        sigma: standard deviation of the noise.
     """
 
     sigma: float = Field(0.1, gt=0, allow_inf_nan=False, description="standard deviation of the noise, in pixel units ([0, 1])")
@@ -42,7 +42,7 @@ class SmoothedObjective(Objective):
         """The number to minimise ()."""
 
     def check(self, batch: Batch) -> None:
-        """Refuse networks that noise cannot be followed through."""
+        """Refuse networks that moments cannot be propagated through."""
         with torch.no_grad():
             logit_moments(batch.network, batch.images, self.sigma)
 
@@ -52,15 +52,15 @@ class SmoothedObjective(Objective):
 
 
 def logit_moments(network: nn.Module, images: Tensor, sigma: float) -> LogitMoments:
-    """Follow x + sigma z through the layers: Linear exactly, ReLU by the moments of max(X, 0) for normal X.
+    """Propagate the moments of x + sigma z through the layers: Linear exactly, ReLU by the moments of max(X, 0) for normal X.
 
     Args:
         network: a chain of Flatten, Linear and ReLU layers.
         images: (n, channels, height, width).
-        sigma: of the noise.
+        sigma: standard deviation of the noise.
 
     Raises:
-        ModelError: it has another layer.
+        ModelError: the network has another layer.
 
     Source: Smoothed robustness analysis, eqs. 16 and 17.
     """
@@ -86,14 +86,14 @@ def _through(layer: nn.Module, x: LogitMoments) -> LogitMoments:
 
 
 def ranked_others(logits: Tensor, labels: Tensor, most: int) -> tuple[Tensor, Tensor]:
-    """The largest logits (n, most) of classes that are not the label, and their classes (n, most)."""
+    """The ``most`` largest logits besides the label's, and their classes (n, most)."""
     others = logits.scatter(1, labels[:, None], -torch.inf)
-    found = others.topk(most, 1)
-    return found.values, found.indices
+    ranked = others.topk(most, 1)
+    return ranked.values, ranked.indices
 
 
 def of_label(values: Tensor, labels: Tensor) -> Tensor:
-    """The value of each image's own class (n,)."""
+    """The value at each image's label (n,)."""
     return values.gather(1, labels[:, None])[:, 0]
 
 

@@ -14,8 +14,8 @@ from robaudit.training.moments import SQRT2, LogitMoments, SmoothedObjective, of
 class Mscr(SmoothedObjective):
     """max(0, d + SM / (sqrt(2) K)), SM = E[max over i != y of z_i - z_y] under Gaussian noise; the mean over the batch.
 
-    The mean of the largest is Clark's for the two logits with the largest means, independent and normal: without the 2 pi of the
-    paper's equation 12, which has to be a 2.
+    The mean of the largest is Clark's for the two logits with the largest means, independent and normal; the 2 pi in the
+    paper's equation 12 has to be a 2.
 
     Args:
         d: the radius that counts as large enough.

@@ -1,4 +1,4 @@
-"""Networks with fresh weights, objectives with their options, and images in memory: all that a training spec names."""
+"""What a training spec names: a network with fresh weights, an objective with its options, and images in memory."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from robaudit.training.spec import TrainingSpec
 
 
 class Normalised(nn.Module):
-    """A network of pixels in [0, 1], which are normalised first."""
+    """A network that takes pixels in [0, 1] and normalises them first."""
 
     mean: Tensor
     std: Tensor
@@ -49,18 +49,18 @@ def model_section(spec: TrainingSpec, path: str | None = None) -> ModelSpec:
     """The ``model`` section of an audit of the trained network.
 
     Args:
-        spec: of the training.
-        path: of the weights.
+        spec: the training.
+        path: the file of the weights.
     """
     keys = spec.network.model_dump(exclude={"orthogonal"})
     return ModelSpec(path=path, **{key: value for key, value in keys.items() if value})
 
 
 def build_network(spec: TrainingSpec, *, trust: bool) -> tuple[nn.Module, nn.Module]:
-    """The bare network with fresh weights, which depend on the seed, and the network of pixels around it.
+    """The bare network with fresh weights, which depend on the seed, and the same network with its normalisation.
 
     Raises:
-        ModelError: there is no such architecture, its options do not fit, or its code is not trusted.
+        ModelError: the architecture is unknown, its options do not fit, or its code is not trusted.
     """
     section = spec.network
     source = Source(model_section(spec), None, spec.origin.folder, trust=trust)
@@ -122,17 +122,17 @@ def read_images(section: BaseDatasetSpec, spec: TrainingSpec, listener: Listener
 
 def digest_of(images: Tensor, labels: Tensor) -> str:
     """sha256 (hex) of images and labels."""
-    found = hashlib.sha256(str(tuple(images.shape)).encode())
+    digest = hashlib.sha256(str(tuple(images.shape)).encode())
     for values in (images, labels):
-        found.update(values.contiguous().numpy().data)
-    return found.hexdigest()
+        digest.update(values.contiguous().numpy().data)
+    return digest.hexdigest()
 
 
 def check_classes(network: nn.Module, images: Tensor, labels: Tensor, where: str) -> None:
     """Refuse a network that does not fit the images or their labels.
 
     Raises:
-        ModelError: it cannot take them, or has too few logits.
+        ModelError: the network cannot take the images, or has too few logits.
     """
     try:
         with torch.no_grad():

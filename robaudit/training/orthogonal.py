@@ -13,15 +13,15 @@ from torch.nn.utils import parametrize
 from robaudit.errors import ModelError
 
 _ITERATIONS = 30
-_ORTHOGONAL, _LAST = 3e-4, 3e-3  # |A A^T - I|: nothing to do; the next step is the last, as it squares what is left
-_FAR, _TO = 1.0, 1.2  # |A A^T - I| beyond which A is scaled to a norm of so much at most; the iteration converges below sqrt 3
+_ORTHOGONAL, _LAST = 3e-4, 3e-3  # |A A^T - I| that counts as orthogonal; below which one more step suffices, as it squares the error
+_FAR, _TO = 1.0, 1.2  # |A A^T - I| beyond which A is scaled down to this norm; the iteration converges below sqrt 3
 _POWERS = 12
 
 
 class Orthogonal(nn.Module):
     """The nearest matrix with orthonormal rows (or columns, if fewer), by Björck's iteration A <- A (3/2 I - 1/2 A^T A).
 
-    The stored weight itself is brought there, and the gradient is projected onto the tangent space: the derivative of infinitely many
+    The stored weight itself is replaced, and the gradient is projected onto the tangent space: the derivative of infinitely many
     iterations at an orthogonal matrix.
 
     Source: Björck and Bowie 1971; Anil et al. 2019; Smoothed robustness analysis, section 3.2.
@@ -32,18 +32,18 @@ class Orthogonal(nn.Module):
         with torch.no_grad():
             if (nearest := _nearest(weight)) is not None:
                 weight.copy_(nearest)
-        found: Tensor = _Tangent.apply(weight)
-        return found
+        orthogonal: Tensor = _Tangent.apply(weight)
+        return orthogonal
 
 
 class _Tangent(torch.autograd.Function):
-    """An orthogonal matrix as it is; its gradient G becomes G - (G Q^T + Q G^T) Q / 2."""
+    """The identity on orthogonal matrices, whose gradient G becomes G - (G Q^T + Q G^T) Q / 2."""
 
     @staticmethod
     def forward(ctx: Any, q: Tensor) -> Tensor:
-        found = q.clone()
-        ctx.save_for_backward(found)
-        return found
+        copy = q.clone()
+        ctx.save_for_backward(copy)
+        return copy
 
     @staticmethod
     @once_differentiable
@@ -57,7 +57,7 @@ class _Tangent(torch.autograd.Function):
 
 
 def _nearest(a: Tensor) -> Tensor | None:
-    """The nearest orthogonal matrix; None where it is one already."""
+    """The nearest orthogonal matrix; None where ``a`` is orthogonal already."""
     wide = a.shape[0] <= a.shape[1]
     for i in range(_ITERATIONS):
         gram = a @ a.T if wide else a.T @ a
@@ -73,7 +73,7 @@ def _nearest(a: Tensor) -> Tensor | None:
 
 
 def _largest(gram: Tensor) -> float:
-    """The largest eigenvalue, or a little less, by power iteration."""
+    """The largest eigenvalue by power iteration, slightly underestimated."""
     v = gram[gram.diagonal().argmax()]
     for _ in range(_POWERS):
         v = gram @ (v / v.norm())
@@ -81,10 +81,10 @@ def _largest(gram: Tensor) -> float:
 
 
 def orthogonalise(network: nn.Module, where: str) -> nn.Module:
-    """Keep the weights of all linear layers orthogonal, from an orthogonal start; the network, changed in place.
+    """Keep the weights of all linear layers orthogonal, from an orthogonal start; the network is changed in place.
 
     Raises:
-        ModelError: it has none, or other layers with weights.
+        ModelError: the network has no linear layer, or other layers with weights.
     """
     layers = [part for part in network.modules() if isinstance(part, nn.Linear)]
     others = [part for part in network.modules() if part not in layers and any(True for _ in part.parameters(recurse=False))]
@@ -98,7 +98,7 @@ def orthogonalise(network: nn.Module, where: str) -> nn.Module:
 
 
 def plain_state(network: nn.Module) -> dict[str, Tensor]:
-    """The state dict with weights as parametrizations make them: a network without parametrizations can load it."""
+    """The state dict with parametrized weights computed, so that a network without parametrizations can load it."""
     with torch.no_grad():
         state = {name: value for name, value in network.state_dict().items() if "parametrizations." not in name}
         for path, part in network.named_modules():

@@ -17,11 +17,11 @@ from robaudit.training.base import Batch, Objective
 class Pgd(Objective):
     """The cross-entropy at the worst point that projected gradient ascent finds in a ball about each image.
 
-    The attack is the one of `adversarial_loss`, with one start, drawn uniformly in the ball.
+    The attack of `adversarial_loss`, from a single start drawn uniformly in the ball.
 
     Args:
         eps: the radius of the ball.
-        norm: of the ball.
+        norm: the norm of the ball.
         steps: gradient steps.
         clip: whether pixels stay in [0, 1].
     """
@@ -35,15 +35,15 @@ class Pgd(Objective):
     clip: bool = Field(True, description="keep the pixels in [0, 1]")
 
     def loss(self, batch: Batch) -> Tensor:
-        """The mean cross-entropy at the points found."""
+        """The mean cross-entropy at the points of the attack."""
         x, ball = batch.images, Uniform(norm=self.norm)
         z = torch.randn((len(x), *ball.latent_shape(shape_of(x))), dtype=x.dtype, device=x.device)
         start = ball.noisy(x, z, self.eps, ids=[""] * len(x))
         with batch.searching():
-            found = ascend(
+            ascent = ascend(
                 lambda image, pixels: _slopes(batch, image, pixels), x, start[:, None], Domain(self.norm, self.eps, self.clip), self.steps
             )
-        return batch.cross_entropy(found.points)
+        return batch.cross_entropy(ascent.points)
 
 
 def _slopes(batch: Batch, image: Tensor, pixels: Tensor) -> tuple[Tensor, Tensor]:

@@ -17,7 +17,7 @@ _SMALLEST = 1e-3  # angle of a trajectory; the largest is a right angle
 
 
 class _State(NamedTuple):
-    """Of the chains, one for each image: z, log l (n,), and its gradient with respect to z."""
+    """The state of the chains, one for each image: z, log l (n,), and its gradient with respect to z."""
 
     z: Tensor
     value: Tensor
@@ -28,14 +28,14 @@ class QNormPath(NoisyObjective):
     """Z_q = exp((1/q) int_0^q E_t[log l] dt) of each image, E_t under the noise tilted by l^t; the mean over the batch.
 
     One Hamiltonian chain an image climbs through m temperatures, with L leapfrog steps at each; log l is recorded after each move and
-    integrated by the trapezoid rule. The gradient is that of log l at the recorded points, which are held fixed: as in the paper, where
+    integrated by the trapezoid rule. The gradient is taken of log l at the recorded points, which are held fixed as in the paper, where
     the estimate is a geometric mean of losses. Rotations in the space of the normal variables stand in for the paper's box with
     reflections, so any differentiable kind of noise will do.
 
     Args:
         q: the order.
         samples: m, temperatures from 0 to q, denser at small ones.
-        steps: L.
+        steps: L, leapfrog steps at each temperature.
     """
 
     summary: ClassVar[str] = "q-norm of the loss under noise, by path sampling: nearer to the worst case for large q"

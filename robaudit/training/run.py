@@ -1,4 +1,4 @@
-"""From a training spec to a folder with the weights and an audit spec that names them."""
+"""Train the model of a spec, and write its weights with an audit spec that names them."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ _ROWS = 1000
 def train(
     spec: TrainingSpec, *, out: Path | None = None, device: str | None = None, trust: bool = False, listener: Listener | None = None
 ) -> Path:
-    """Train a model, or continue a training that was interrupted; the folder of the results.
+    """Train a model, or resume an interrupted training; the folder of the results.
 
     The folder holds ``model.safetensors``, ``audit.yaml`` for ``robaudit estimate``, and ``training.json`` with the spec, the loss of each
-    epoch and the accuracy. While it trains there is ``checkpoint.pt``, too.
+    epoch and the accuracy. During training it also holds ``checkpoint.pt``.
 
     Args:
-        spec: of :func:`load_training` or :func:`training_spec`.
+        spec: from :func:`load_training` or :func:`training_spec`.
         out: the folder; default: the spec's.
-        device: instead of the spec's.
+        device: overrides the spec's.
         trust: whether Python code that the spec names may run.
         listener: receives the progress.
 
@@ -58,9 +58,9 @@ def train(
         return folder
     held_out = read_images(audit.dataset, spec, listener, trust=trust) if "dataset" in spec.audit else (images, labels)
     bare, network = build_network(spec, trust=trust)
-    for found in ((images, labels), held_out):
-        check_classes(network, *found, spec.origin.place(("network",)))
-    _make(folder)
+    for data in ((images, labels), held_out):
+        check_classes(network, *data, spec.origin.place(("network",)))
+    _prepare(folder)
     checkpoint = Checkpoint(folder / CHECKPOINT, identity)
     try:
         losses = _fitted(network.to(where), objective, images.to(where), labels.to(where), spec, checkpoint, listener)
@@ -75,8 +75,8 @@ def train(
     return folder
 
 
-def _make(folder: Path) -> None:
-    """Make the folder, and remove what a killed process left in it."""
+def _prepare(folder: Path) -> None:
+    """Create the folder, and remove the leftovers of a killed process."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -93,7 +93,7 @@ def _fitted(
     checkpoint: Checkpoint,
     listener: Listener,
 ) -> list[float]:
-    """The mean loss of each epoch of :func:`fit`, with the user's words for a lack of memory and faults of plugins."""
+    """Run :func:`fit`, and explain a lack of memory and faults of plugins to the user; the mean loss of each epoch."""
     try:
         with blaming(f"objective {spec.objective.name}", type(objective), EstimatorError):
             objective.check(Batch(network, images[:2], labels[:2]))
@@ -115,51 +115,51 @@ def read_record(folder: Path) -> dict[str, Any]:
     Raises:
         RunError: it is missing or damaged.
     """
-    found: dict[str, Any] = read_json(folder / RECORD)
-    return found
+    record: dict[str, Any] = read_json(folder / RECORD)
+    return record
 
 
 def accuracy(network: nn.Module, images: Tensor, labels: Tensor) -> float:
     """The share of images classified correctly."""
     device = next(network.parameters()).device
     with torch.no_grad():
-        found = [network(part.to(device)).argmax(1).cpu() for part in images.split(_ROWS)]
-    return float((torch.cat(found) == labels).double().mean())
+        predictions = [network(part.to(device)).argmax(1).cpu() for part in images.split(_ROWS)]
+    return float((torch.cat(predictions) == labels).double().mean())
 
 
 def _finished(folder: Path, identity: str) -> bool:
     """Whether the folder holds the result of this training.
 
     Raises:
-        RunError: it holds the result of another.
+        RunError: it holds the result of another training.
     """
     path = folder / WEIGHTS
     if not path.exists():
         return False
     try:
         with safe_open(path, "pt") as file:
-            found = (file.metadata() or {}).get(_IDENTITY)
+            written = (file.metadata() or {}).get(_IDENTITY)
     except (SafetensorError, OSError) as error:
         raise RunError(str(path), f"cannot be read ({error})", "delete it, or choose another folder with --out") from error
-    if found != identity:
+    if written != identity:
         raise RunError(str(path), "is the result of another training", "choose another folder with --out, or delete it")
     return True
 
 
 def _weights(bare: nn.Module, identity: str) -> bytes:
-    """The weights; their metadata is one entry, as safetensors writes several in any order."""
+    """The file of the weights, with a single metadata entry, as safetensors writes several in any order."""
     tensors = {name: value.detach().cpu().clone().contiguous() for name, value in plain_state(bare).items()}
     return bytes(safetensors_bytes(tensors, {_IDENTITY: identity}))
 
 
 def _audit_bytes(spec: TrainingSpec) -> bytes:
-    """The audit spec next to the weights; paths of the training spec are made absolute, as it lies in another folder."""
+    """The audit spec next to the weights; the training spec's paths become absolute, as it lies in another folder."""
     audit = spec.audit_spec()
     dataset = audit.dataset.model_dump(mode="json", exclude_unset=True)
     for key in ("path", "root"):
-        if isinstance(dataset.get(key), str) and (found := spec.origin.folder / expanded(dataset[key])).exists():
-            dataset[key] = os.path.abspath(found)  # noqa: PTH100  links stay as they are
-    noise = [one.model_dump(mode="json", exclude_unset=True) for one in audit.noise]
+        if isinstance(dataset.get(key), str) and (path := spec.origin.folder / expanded(dataset[key])).exists():
+            dataset[key] = os.path.abspath(path)  # noqa: PTH100  links stay as they are
+    noise = [entry.model_dump(mode="json", exclude_unset=True) for entry in audit.noise]
     document: dict[str, Any] = {
         "model": model_section(spec, WEIGHTS).model_dump(mode="json", exclude_unset=True),
         "dataset": dataset,

@@ -59,10 +59,10 @@ class ObjectiveSpec(SpecSection):
 
 
 class Recipe(SpecSection):
-    """How the weights are found, for any network and objective."""
+    """Epochs, batches, optimizer and seed, for any network and objective."""
 
     epochs: Count = Field(10, description="passes over the images")
-    batch_size: Count = Field(128, description="images of a step, at most: the batches of an epoch are of one size, or differ by one image")
+    batch_size: Count = Field(128, description="images of a step, at most: the batches of an epoch differ in size by at most one image")
     optimizer: Literal["adam", "sgd"] = Field("adam", description="adam, or sgd (with a momentum of 0.9)")
     lr: Positive = Field(1e-3, description="learning rate")
     schedule: Literal["constant", "cosine"] = Field("constant", description="of the learning rate: cosine falls to 0 at the end")
@@ -71,7 +71,7 @@ class Recipe(SpecSection):
 
 
 class TrainingSpec(Recipe):
-    """A whole training: network, data, objective, and how the weights are found."""
+    """A whole training: network, data, objective and recipe."""
 
     name: Annotated[str, Field(min_length=1, max_length=100)] | None = Field(
         None, description="of the model; default: the name of the spec's file"
@@ -98,7 +98,7 @@ class TrainingSpec(Recipe):
 
     @property
     def origin(self) -> Origin:
-        """Where it comes from, for messages and relative paths."""
+        """Where the spec comes from, for messages and relative paths."""
         return self._origin
 
     @property
@@ -111,7 +111,7 @@ class TrainingSpec(Recipe):
         return self.model_dump(mode="json")
 
     def identity(self, data: str) -> str:
-        """sha256 of what decides the weights: the spec without names, places and the audit, and the images.
+        """sha256 of what determines the weights: the images, and the spec without names, paths and audit.
 
         Args:
             data: the digest of the images and labels.
@@ -119,7 +119,7 @@ class TrainingSpec(Recipe):
         return digest({"data": data, **self.model_dump(mode="json", exclude={"name", "out", "device", "audit", "dataset"})})
 
     def audit_spec(self) -> AuditSpec:
-        """The audit of the trained model, but for its ``model`` section.
+        """The audit of the trained model, without its ``model`` section.
 
         Raises:
             SpecError: the section ``audit`` is not valid.
@@ -140,8 +140,8 @@ def training_spec(document: Mapping[str, Any], origin: Origin | None = None) -> 
     """The training spec in a document of plain values.
 
     Args:
-        document: as YAML has it.
-        origin: where it comes from; default: relative paths start from the working folder.
+        document: the parsed YAML.
+        origin: where the document comes from; default: relative paths start from the working folder.
 
     Raises:
         SpecError: it is not valid.

@@ -13,7 +13,7 @@ from robaudit.training.moments import LogitMoments, SmoothedObjective, of_label,
 class Zhen(SmoothedObjective):
     """max(0, d - sigma (mu_y - mu_1) / sqrt(s_y^2 + s_1^2)); the mean over the batch.
 
-    mu and s^2 are the means and variances of the logits under Gaussian noise, class 1 has the largest mean but for the label's.
+    mu and s^2 are the means and variances of the logits under Gaussian noise, class 1 has the largest mean besides the label's.
 
     Args:
         d: the radius that counts as large enough.

@@ -17,7 +17,7 @@ from robaudit.numerics.intervals import clopper_pearson
 from robaudit.quantities import NO_INTERVAL, Interval
 from robaudit.report.classes import bias_table
 from robaudit.report.flagged import flags_tables
-from robaudit.report.sections import Ask, Found, SectionName, section_csv
+from robaudit.report.sections import Ask, Entry, SectionName, section_csv
 from robaudit.report.summary import overall_tables
 from robaudit.report.tables import Cell, Column, Table, Terminal, cells, latex_text, markdown_text
 from robaudit.rows import Row
@@ -186,7 +186,7 @@ def test_csv_of_classes_and_flags() -> None:
     run = hand_made(mc(), data={"where": "x", "class_names": ["=cat", *NAMES[1:]], "labelled": 48})
     bias, flagged = class_bias(mc(), class_names=NAMES), flag(mc(), below=0.9, top=2)
     classes, flags = (
-        list(csv.DictReader(io.StringIO(section_csv(name, [Found("run", run, record)], Ask()))))
+        list(csv.DictReader(io.StringIO(section_csv(name, [Entry("run", run, record)], Ask()))))
         for name, record in ((SectionName.CLASSES, bias), (SectionName.FLAGGED, flagged))
     )
     assert {"q25", "median", "q75", "below", "below_count", "difference_lower", "p_value", "differs"} <= set(classes[0])

@@ -70,8 +70,8 @@ class Subject(Document):
         return Weights(self.model, self.sha256)
 
     def untold(self, decisions: Sequence[Decision]) -> Sequence[str]:
-        """The warnings, unless one of the gates is about them and tells them."""
-        return () if any(one.gate.quantity == WARNINGS for one in decisions) else self.warnings
+        """The warnings; none where a gate on warnings reports them."""
+        return () if any(decision.gate.quantity == WARNINGS for decision in decisions) else self.warnings
 
     @property
     def counts(self) -> dict[str, int]:

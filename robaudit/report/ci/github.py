@@ -44,20 +44,24 @@ def github(decisions: Sequence[Decision], subject: Subject, *, inconclusive: Ver
     warned = [
         _command("warning", f"robaudit {subject.command}", f"{subject.name}: {text}") for text in subject.untold(decisions)[:_WARNINGS]
     ]
-    told = [one for one in decisions if one.verdict != "pass"]
-    told.sort(key=lambda one: _ORDER.index(counted(one, inconclusive)))  # stable: otherwise as they were given
+    open_gates = [decision for decision in decisions if decision.verdict != "pass"]
+    open_gates.sort(key=lambda decision: _ORDER.index(counted(decision, inconclusive)))  # stable: otherwise as they were given
     lines = [
-        _command(_LEVELS[counted(one, inconclusive)], f"robaudit {subject.command}: {one.gate}", f"{subject.name}: {sentence(one)}")
-        for one in told
+        _command(
+            _LEVELS[counted(decision, inconclusive)],
+            f"robaudit {subject.command}: {decision.gate}",
+            f"{subject.name}: {sentence(decision)}",
+        )
+        for decision in open_gates
     ]
-    passed = len(decisions) - len(told)
+    passed = len(decisions) - len(open_gates)
     if passed:
         words = f"{subject.name}: {passed} of {count(len(decisions), 'gate')} passed"
         lines.append(_command("notice", f"robaudit {subject.command}", words))
     room = MOST - len(warned)
     if len(lines) > room:
-        left = len(told) - (room - 1)
-        level = _LEVELS[counted(told[room - 1], inconclusive)]
+        left = len(open_gates) - (room - 1)
+        level = _LEVELS[counted(open_gates[room - 1], inconclusive)]
         words = f"{subject.name}: {left} more gates did not pass, {passed} passed; all are in the log and the step summary"
         lines = [*lines[: room - 1], _command(level, f"robaudit {subject.command}", words)]
     return "".join(line + "\n" for line in [*warned, *lines])
@@ -79,11 +83,14 @@ def step_summary(decisions: Sequence[Decision], subject: Subject, *, inconclusiv
         lines += ["", f"compared with {_about(subject.against)}"]
     left_out = [f"{number:,} {name.replace('_', ' ')}" for name, number in subject.counts.items() if number]
     lines += ["", f"samples left out: {markdown(', '.join(left_out))}"] if left_out else []
-    rows = [cells((f"{_SIGNS[one.verdict]} {one.verdict}", str(one.gate), numbers(one), coverage_text(one))) for one in decisions]
+    rows = [
+        cells((f"{_SIGNS[decision.verdict]} {decision.verdict}", str(decision.gate), numbers(decision), coverage_text(decision)))
+        for decision in decisions
+    ]
     lines += ["", markdown_rows(Table(columns=columns(("", "gate", "value", "about")), rows=tuple(rows)))]
-    lines += ["", *(f"- {markdown(str(one.gate))}: {markdown(one.evidence)}" for one in decisions if one.evidence)]
-    for one in decisions:
-        lines += _classes(one)
+    lines += ["", *(f"- {markdown(str(decision.gate))}: {markdown(decision.evidence)}" for decision in decisions if decision.evidence)]
+    for decision in decisions:
+        lines += _classes(decision)
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
@@ -104,7 +111,7 @@ def _classes(decision: Decision) -> list[str]:
 
 
 def _command(level: str, title: str, message: str) -> str:
-    """``::error title=...::message``, escaped as the runner takes it apart."""
+    """``::error title=...::message``, escaped as the runner parses it."""
     name = _data(clipped(printable(title), _LONGEST_NAME)).replace(":", "%3A").replace(",", "%2C")
     return f"::{level} title={name}::{_data(clipped(printable(message), 2000))}"
 

@@ -92,7 +92,7 @@ class Example(NamedTuple):
     noisy: tuple[tuple[str, Thumbnail], ...]
 
 
-class Shown(NamedTuple):
+class PageImages(NamedTuple):
     """The parts of a page that show images.
 
     Attributes:
@@ -108,43 +108,44 @@ class Shown(NamedTuple):
     reduced: bool
 
 
-def show(content: Content, source: ImageSource | None = None, *, images: bool = True) -> Shown:
+def show(content: Content, source: ImageSource | None = None, *, images: bool = True) -> PageImages:
     """The galleries of the runs; without images where a data set cannot be opened.
 
     Args:
         content: of the page.
-        source: where images are read; None: where the runs' specs say.
-        images: whether any are wanted.
+        source: where to read images; None: where the runs' specs say.
+        images: whether to show images.
     """
     galleries, examples, problems, reduced = list[Gallery](), tuple[Example, ...](), list[str](), False
     several = len(content.views) > 1
     for view in content.views:
         flagged = content.flagged(view)
-        album = _Album(view.run, [sample.id for one in flagged for sample in one.samples], source) if images else None
+        album = _Album(view.run, [sample.id for group in flagged for sample in group.samples], source) if images else None
         levels = numbers.level_texts(group.key.at for group in view.groups)
-        for one in flagged:
-            cards = tuple(_card(view, one, sample, rank, album) for rank, sample in enumerate(one.samples, start=1))
-            level = levels[one.key.at]
-            title = f"{view.name}: {one.key.estimator}, {level}" if several else f"{one.key.estimator}, {level}"
-            galleries.append(Gallery(title, level, _caption(one, len(cards)), cards))
+        for group in flagged:
+            cards = tuple(_card(view, group, sample, rank, album) for rank, sample in enumerate(group.samples, start=1))
+            level = levels[group.key.at]
+            title = f"{view.name}: {group.key.estimator}, {level}" if several else f"{group.key.estimator}, {level}"
+            galleries.append(Gallery(title, level, _caption(group, len(cards)), cards))
         if album is not None:
-            found = (_example(name, levels, album) for name in ([] if examples else album.examples))
-            examples = examples or tuple(one for one in found if one is not None)
+            shown = (_example(name, levels, album) for name in ([] if examples else album.examples))
+            examples = examples or tuple(example for example in shown if example is not None)
             problems, reduced = problems + album.problems, reduced or album.reduced
-    return Shown(tuple(galleries), examples, tuple(dict.fromkeys(problems)), reduced)
+    return PageImages(tuple(galleries), examples, tuple(dict.fromkeys(problems)), reduced)
 
 
-def _caption(one: Flagged, cards: int) -> str:
-    text = f"{one.beyond:,} of {one.total:,} images are flagged{bracketed_certainties(one)}; flagged means that {flag_rule(one)}."
-    if not one.has_threshold:
-        text = f"None of {one.total:,} images is flagged: {NO_THRESHOLD}."
-    extra = max(0, cards - one.beyond)
-    if cards - extra < one.beyond:
+def _caption(flagged: Flagged, cards: int) -> str:
+    certain, rule = bracketed_certainties(flagged), flag_rule(flagged)
+    text = f"{flagged.beyond:,} of {flagged.total:,} images are flagged{certain}; flagged means that {rule}."
+    if not flagged.has_threshold:
+        text = f"None of {flagged.total:,} images is flagged: {NO_THRESHOLD}."
+    extra = max(0, cards - flagged.beyond)
+    if cards - extra < flagged.beyond:
         text += f" Shown: the {cards - extra:,} least robust."
     if extra:
         text += f" Also shown: {extra} of the least robust that are not flagged."
-    meaning = MEANINGS.get(one.key.quantity, one.unit)
-    return f"{text} The large number on a card is {one.key.quantity}, the {meaning}, with its 95% interval."
+    meaning = MEANINGS.get(flagged.key.quantity, flagged.unit)
+    return f"{text} The large number on a card is {flagged.key.quantity}, the {meaning}, with its 95% interval."
 
 
 def thumbnail(pixels: Tensor) -> Thumbnail:
@@ -195,15 +196,15 @@ class _Album:
         except RobauditError as error:
             self.problems.append(str(error))
             return None
-        made = [thumbnail(clean), *(thumbnail(self._images.noisy(name, clean, at)) for at in levels if at.level is not None)]
-        self.reduced = self.reduced or not made[0].whole
-        return made
+        thumbnails = [thumbnail(clean), *(thumbnail(self._images.noisy(name, clean, at)) for at in levels if at.level is not None)]
+        self.reduced = self.reduced or not thumbnails[0].whole
+        return thumbnails
 
 
-def _card(view: RunView, one: Flagged, sample: Flag, rank: int, album: _Album | None) -> Card:
-    names, quantity = view.run.class_names, view.quantity(one.key.quantity)
-    pair = None if album is None else album.thumbnails(sample.id, [one.key.at])
-    beyond = is_beyond(sample, one)
+def _card(view: RunView, flagged: Flagged, sample: Flag, rank: int, album: _Album | None) -> Card:
+    names, quantity = view.run.class_names, view.quantity(flagged.key.quantity)
+    pair = None if album is None else album.thumbnails(sample.id, [flagged.key.at])
+    beyond = is_beyond(sample, flagged)
     certainty = sample.certainty if beyond or sample.certainty is Certainty.UNDECIDED else Certainty.NO
     judged = "unlabelled" if sample.label is None else "correct" if sample.label == sample.predicted else "wrong"
     value, _, ends = numbers.sample_value(sample, quantity.low, quantity.high).partition(" [")

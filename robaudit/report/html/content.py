@@ -12,7 +12,7 @@ from robaudit.gates.sources import decisions_of
 from robaudit.levels import EVERY_LEVEL, LevelChoice
 from robaudit.names import matches
 from robaudit.quantities import Quantity
-from robaudit.report.sections import Ask, Found, Section, SectionName, run_names, section_of
+from robaudit.report.sections import Ask, Entry, Section, SectionName, run_names, section_of
 from robaudit.report.tables import Table
 from robaudit.stats.classes import ClassBias
 from robaudit.stats.flags import Flagged
@@ -31,9 +31,9 @@ class RunView:
     Attributes:
         name: tells it from the others.
         run: the run.
-        ask: what of it is asked for, as far as it has that.
+        ask: the request, without what the run lacks.
         groups: the summaries of these results, in the run's order.
-        shown: the estimators whose classes and samples are shown: those asked for, else the first that gives probabilities with
+        shown: the estimators whose classes and samples are shown: the requested ones, else the first that gives probabilities with
             intervals, else the first.
         decisions: on its gates, as documents: see :func:`robaudit.gates.sources.decisions_of`.
     """
@@ -56,18 +56,18 @@ class RunView:
 
 @dataclass(frozen=True, slots=True)
 class PageSection:
-    """A section of a report: its records, what it was asked for, and its tables, at least one."""
+    """A section of a report: its entries, the request, and its tables, at least one."""
 
     name: SectionName
     section: Section[Any]
-    found: tuple[Found[Any], ...]
+    entries: tuple[Entry[Any], ...]
     ask: Ask
     tables: tuple[Table, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """The runs of a report, its sections, and a line for all that a run lacks."""
+    """The runs of a report, its sections, and a line for each thing that a run lacks."""
 
     views: tuple[RunView, ...]
     parts: tuple[PageSection, ...]
@@ -75,21 +75,21 @@ class Content:
 
     def part(self, name: SectionName) -> PageSection | None:
         """A section; None where it does not apply."""
-        return next((one for one in self.parts if one.name is name), None)
+        return next((part for part in self.parts if part.name is name), None)
 
     def flagged(self, view: RunView) -> list[Flagged]:
         """The flagged samples of a run."""
         part = self.part(SectionName.FLAGGED)
-        return [] if part is None else [one.record for one in part.found if one.run is view.run]
+        return [] if part is None else [entry.record for entry in part.entries if entry.run is view.run]
 
     def biases(self, view: RunView) -> list[ClassBias]:
         """The classes of a run."""
         part = self.part(SectionName.CLASSES)
-        return [] if part is None else [one.record for one in part.found if one.run is view.run]
+        return [] if part is None else [entry.record for entry in part.entries if entry.run is view.run]
 
 
 def gather(runs: Sequence[Run], ask: Ask | None = None, *, most: int = 60, decisions: Sequence[Decision] | None = None) -> Content:
-    """Everything that is said about some runs: each run's results for the named estimators and noise levels.
+    """The content of a report on some runs: each run's results for the requested estimators and noise levels.
 
     Args:
         runs: at least one.
@@ -100,31 +100,31 @@ def gather(runs: Sequence[Run], ask: Ask | None = None, *, most: int = 60, decis
     Raises:
         RunError: no run has one of the estimators or noise levels.
         NothingLeftError: a run has no results.
-        RobauditError: a threshold that the quantity cannot have.
+        RobauditError: the quantity cannot have this threshold.
     """
-    asked = Ask() if ask is None else ask
-    had = [_had(run, asked) for run in runs]
-    for wanted, error in had[0][1].items():
-        if all(wanted in missing for _, missing in had):
+    request = Ask() if ask is None else ask
+    available = [_available(run, request) for run in runs]
+    for wanted, error in available[0][1].items():
+        if all(wanted in missing for _, missing in available):
             raise error
-    problems, kept, labels = list[str](), list[tuple[Run, Ask]](), list[str]()
-    for i, (run, (mine, missing)) in enumerate(zip(runs, had, strict=True)):
-        if mine is None:
+    problems, reported, labels = list[str](), list[tuple[Run, Ask]](), list[str]()
+    for i, (run, (run_ask, missing)) in enumerate(zip(runs, available, strict=True)):
+        if run_ask is None:
             problems += [f"left out: {error}" for error in missing.values() or [f"{run.path}: has none of these results"]]
         else:
             problems += map(str, missing.values())
-            kept.append((run, mine))
-            labels += asked.label[i : i + 1]
-    labels += asked.label[len(runs) :]
-    names = run_names([run for run, _ in kept], labels)
+            reported.append((run, run_ask))
+            labels += request.label[i : i + 1]
+    labels += request.label[len(runs) :]
+    names = run_names([run for run, _ in reported], labels)
     views = []
-    for name, (run, mine) in zip(names, kept, strict=True):
-        documents, problem = decisions_of(run) if decisions is None else (tuple(one.document() for one in decisions), "")
+    for name, (run, run_ask) in zip(names, reported, strict=True):
+        documents, problem = decisions_of(run) if decisions is None else (tuple(decision.document() for decision in decisions), "")
         problems += [f"no gates: {problem}"] if problem else []
-        views.append(_view(name, run, mine, documents))
+        views.append(_view(name, run, run_ask, documents))
     if not views:
         raise NothingLeftError("robaudit report", "no run has these estimators at these noise levels", "name others")
-    parts = (_part(name, views, asked, most) for name in _ORDER)
+    parts = (_part(name, views, request, most) for name in _ORDER)
     return Content(tuple(views), tuple(part for part in parts if part is not None), tuple(problems))
 
 
@@ -132,10 +132,10 @@ def _view(name: str, run: Run, ask: Ask, decisions: tuple[Mapping[str, Any], ...
     if not run.frame:
         raise NothingLeftError(str(run.path), "has no results to report", "audit at least one sample")
     groups = {(group.key.estimator, group.key.at): group for group in run.summary()}
-    kept = tuple(groups[key] for key in run.chosen(groups, ask.estimators, ask.levels))
-    names = dict.fromkeys(group.key.estimator for group in kept)
-    asked = dict.fromkeys(one for wanted in ask.estimators for one in names if matches(one, wanted))
-    return RunView(name, run, replace(ask, label=(name,)), kept, tuple(asked) or (_principal(kept),), decisions)
+    summaries = tuple(groups[key] for key in run.chosen(groups, ask.estimators, ask.levels))
+    names = dict.fromkeys(group.key.estimator for group in summaries)
+    named = dict.fromkeys(name for wanted in ask.estimators for name in names if matches(name, wanted))
+    return RunView(name, run, replace(ask, label=(name,)), summaries, tuple(named) or (_principal(summaries),), decisions)
 
 
 def _principal(groups: Sequence[GroupSummary]) -> str:
@@ -145,45 +145,45 @@ def _principal(groups: Sequence[GroupSummary]) -> str:
 
 
 def _part(name: SectionName, views: Sequence[RunView], ask: Ask, most: int) -> PageSection | None:
-    """A section of the runs that it applies to; None where it has nothing to show of any."""
+    """A section of the runs that it applies to; None where it has nothing to show."""
     section = section_of(name)
     if not section.on_page:
         return None
-    found: list[Found[Any]] = []
+    entries: list[Entry[Any]] = []
     for view in views:
-        mine = replace(view.ask, estimators=view.shown) if section.main_only else view.ask
-        mine = replace(mine, bottom=max(1, most)) if name is SectionName.FLAGGED else replace(mine, threshold=None)
+        run_ask = replace(view.ask, estimators=view.shown) if section.main_only else view.ask
+        run_ask = replace(run_ask, bottom=max(1, most)) if name is SectionName.FLAGGED else replace(run_ask, threshold=None)
         if name is SectionName.FLAGGED or section.applies(view.run):
             try:
-                some = section.find([view.run], mine)
-            except (RunError, NothingLeftError):  # none among the results asked for
+                added = section.find([view.run], run_ask)
+            except (RunError, NothingLeftError):  # none among the requested results
                 continue
-            found += [replace(one, record=_listed(one.record, most)) for one in some] if name is SectionName.FLAGGED else some
-    tables = tuple(section.shown(found, ask, page=True)) if found else ()
-    return PageSection(name, section, tuple(found), ask, tables) if tables else None
+            entries += [replace(entry, record=_listed(entry.record, most)) for entry in added] if name is SectionName.FLAGGED else added
+    tables = tuple(section.shown(entries, ask, page=True)) if entries else ()
+    return PageSection(name, section, tuple(entries), ask, tables) if tables else None
 
 
 def _listed(flagged: Flagged, most: int) -> Flagged:
     return replace(flagged, samples=flagged.samples[: min(most, max(flagged.beyond, _FEW))])
 
 
-def _had(run: Run, ask: Ask) -> tuple[Ask | None, dict[object, RunError]]:
-    """What is asked for without what the run lacks, None where nothing is left; and what it lacks, with an error for each."""
+def _available(run: Run, ask: Ask) -> tuple[Ask | None, dict[object, RunError]]:
+    """The request without what the run lacks, None where nothing is left; and an error for each thing that it lacks."""
     keys, missing = list(run.groups()), dict[object, RunError]()
 
-    def there(wanted: object, estimators: Sequence[str], levels: LevelChoice) -> bool:
+    def has(wanted: object, estimators: Sequence[str], levels: LevelChoice) -> bool:
         try:
             return bool(run.chosen(keys, estimators, levels))
         except RunError as error:
             missing[wanted] = error
             return False
 
-    estimators = [name for name in ask.estimators if there(name, [name], EVERY_LEVEL)]
-    levels = LevelChoice.joined(part for part in ask.levels.parts if there(part, (), part))
+    estimators = [name for name in ask.estimators if has(name, [name], EVERY_LEVEL)]
+    levels = LevelChoice.joined(part for part in ask.levels.parts if has(part, (), part))
     if (ask.estimators and not estimators) or (ask.levels and not levels):
         return None, missing
     try:
-        found = not keys or bool(run.chosen(keys, estimators, levels))
+        any_left = not keys or bool(run.chosen(keys, estimators, levels))
     except RunError:
-        found = False
-    return replace(ask, estimators=estimators, levels=levels) if found else None, missing
+        any_left = False
+    return replace(ask, estimators=estimators, levels=levels) if any_left else None, missing

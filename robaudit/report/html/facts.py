@@ -41,12 +41,12 @@ def _noises(view: RunView) -> Iterator[str]:
         yield f"{len(labels)} kinds of noise ({', '.join(labels)})"
         return
     for label in labels:
-        some = [at for at in numbers_of if at.noise == label and at.level is not None]
-        yield f"{label} noise of {some[0].name} {', '.join(numbers_of[at] for at in some)}" if some else f"{label} noise"
+        levels = [at for at in numbers_of if at.noise == label and at.level is not None]
+        yield f"{label} noise of {levels[0].name} {', '.join(numbers_of[at] for at in levels)}" if levels else f"{label} noise"
 
 
 def data_line(views: Sequence[RunView]) -> str:
-    """What to know before comparing runs; empty for one."""
+    """What to know before comparing runs; empty for a single run."""
     if len(views) < 2:
         return ""
     if len({view.run.info["data"].get("sha256") for view in views}) > 1:
@@ -58,24 +58,25 @@ def provenance(views: Sequence[RunView]) -> Table:
     """How the runs were made, a column for each."""
     facts_of = [dict(_provenance(view.run.info, str(view.run.path))) for view in views]
     rows = [
-        cells((name, *(one.get(name) or NONE for one in facts_of)))
-        for name in dict.fromkeys(name for one in facts_of for name in one)
-        if any(one.get(name) for one in facts_of)
+        cells((name, *(facts.get(name) or NONE for facts in facts_of)))
+        for name in dict.fromkeys(name for facts in facts_of for name in facts)
+        if any(facts.get(name) for facts in facts_of)
     ]
     return Table("How the runs were made" if len(views) > 1 else "How the run was made", _heads("fact", views), tuple(rows))
 
 
 def versions(views: Sequence[RunView]) -> Table:
     """Versions of Python, of the packages and of plugins."""
-    found = [dict(_versions(view.run.info)) for view in views]
-    rows = [cells((name, *(one.get(name, NONE) for one in found))) for name in dict.fromkeys(name for one in found for name in one)]
+    packages = [dict(_versions(view.run.info)) for view in views]
+    names = dict.fromkeys(name for of_run in packages for name in of_run)
+    rows = [cells((name, *(of_run.get(name, NONE) for of_run in packages))) for name in names]
     return Table("Versions", _heads("package", views), tuple(rows), folded=True)
 
 
 def _versions(info: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield from ((name, number) for name, number in info.get("versions", {}).items() if number is not None)
-    for name, one in info.get("plugins", {}).items():
-        yield f"plugin {name}", f"{one['package']} {one['version']}, {one['entry_point']}"
+    for name, plugin in info.get("plugins", {}).items():
+        yield f"plugin {name}", f"{plugin['package']} {plugin['version']}, {plugin['entry_point']}"
 
 
 def _heads(first: str, views: Sequence[RunView]) -> tuple[Column, ...]:
@@ -87,11 +88,11 @@ def session_tables(views: Sequence[RunView]) -> Iterator[Table]:
     for view in views:
         name, info = f"{view.name}: " if len(views) > 1 else "", view.run.info
         if sessions := info.get("sessions", []):
-            rows = [cells(one[key] or "from Python" for key in ("started", "command", "device", "robaudit")) for one in sessions]
+            rows = [cells(session[key] or "from Python" for key in ("started", "command", "device", "robaudit")) for session in sessions]
             heads = tuple(Column(head, wrap=True) for head in ("started", "command", "device", "robaudit"))
             yield Table(f"{name}Sessions", heads, tuple(rows), folded=True)
         if skipped := info["skipped"]:
-            rows = [cells((one["sample_id"], one["reason"])) for one in skipped[:_MOST_SKIPPED]]
+            rows = [cells((sample["sample_id"], sample["reason"])) for sample in skipped[:_MOST_SKIPPED]]
             rest = len(skipped) - len(rows)
             notes = (f"and {rest:,} more: see run.json",) if rest else ()
             heads = Column("sample", wrap=True), Column("reason", wrap=True)
@@ -105,17 +106,17 @@ def decision_table(decisions: Sequence[Mapping[str, Any]]) -> Table:
         decisions: documents of :class:`robaudit.gates.decide.Decision`; numbers may be None.
     """
     rows = []
-    for one in decisions:
-        limit = one["threshold"]
+    for decision in decisions:
+        limit = decision["threshold"]
         value, lower, upper = (
-            "" if one[key] is None else number(one[key], limit, rounding)
+            "" if decision[key] is None else number(decision[key], limit, rounding)
             for key, rounding in (("value", ROUND_HALF_UP), ("lower", ROUND_FLOOR), ("upper", ROUND_CEILING))
         )
-        ends = f"[{lower or '...'}, {upper or '...'}] ({100 * one['confidence']:.6g}%)" if lower or upper else ""
-        if one["covers"] == Covers.RUN:
-            value, ends = f"{one['value']:g}", ""
-        verdict = Cell(str(one["verdict"]), tone="bad" if one["verdict"] == "fail" else "")
-        rows.append((Cell(str(one["gate"])), verdict, *cells((f"{value or NONE} {ends}".rstrip(), str(one["about"])))))
+        ends = f"[{lower or '...'}, {upper or '...'}] ({100 * decision['confidence']:.6g}%)" if lower or upper else ""
+        if decision["covers"] == Covers.RUN:
+            value, ends = f"{decision['value']:g}", ""
+        verdict = Cell(str(decision["verdict"]), tone="bad" if decision["verdict"] == "fail" else "")
+        rows.append((Cell(str(decision["gate"])), verdict, *cells((f"{value or NONE} {ends}".rstrip(), str(decision["about"])))))
     heads = (Column("gate"), Column("verdict"), Column("value [interval]", number=True), Column("about", wrap=True))
     return Table("Gates of the run", heads, tuple(rows))
 

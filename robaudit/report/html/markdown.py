@@ -41,8 +41,8 @@ def _blocks(content: Content, title: str | None, samples: int) -> Iterator[str]:
     for view in views:
         name = f"{view.name}: " if len(views) > 1 else ""
         yield from (f"**Warning:** {markdown(clipped(name + warning, 500))}" for warning in view.run.info["warnings"][:10])
-        if told := gate_line(view)[1]:
-            yield f"**{markdown(name + told)}**"
+        if gates := gate_line(view)[1]:
+            yield f"**{markdown(name + gates)}**"
         yield f"**{markdown(name + sentence(content, view))}**"
         yield markdown(facts.facts(view))
     yield from _table(glance(content))
@@ -61,12 +61,15 @@ def _blocks(content: Content, title: str | None, samples: int) -> Iterator[str]:
 
 
 def _tables(part: PageSection, samples: int) -> Sequence[Table]:
-    """The tables of a section; of the flagged samples only so many, and none that are not flagged."""
+    """The tables of a section; of the flagged samples at most ``samples``, and none that are not flagged."""
     if part.name is not SectionName.FLAGGED:
         return part.tables
-    listed = [replace(one, record=replace(one.record, samples=one.record.samples[: min(samples, one.record.beyond)])) for one in part.found]
+    listed = [
+        replace(entry, record=replace(entry.record, samples=entry.record.samples[: min(samples, entry.record.beyond)]))
+        for entry in part.entries
+    ]
     tables = part.section.shown(listed, part.ask)
-    rest = sum(one.record.beyond - len(one.record.samples) for one in listed)
+    rest = sum(entry.record.beyond - len(entry.record.samples) for entry in listed)
     return [*tables, Table(notes=(f"{rest:,} more are not listed.",))] if rest else tables
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from robaudit.errors import needs_extra
 from robaudit.report import words
 from robaudit.report.html import facts
-from robaudit.report.html.cards import Shown, show
+from robaudit.report.html.cards import PageImages, show
 from robaudit.report.html.content import Content, PageSection
 from robaudit.report.html.verdict import gate_line, glance, sentence
 from robaudit.report.numbers import signs
@@ -39,7 +39,7 @@ def page(
         content: of the runs.
         title: the heading; by default, made from the names of the runs.
         images: whether samples are shown as images.
-        source: where these are read; None: where the specs of the runs say.
+        source: where to read the images; None: where the specs of the runs say.
 
     Returns:
         The HTML, and why images are missing, one line per reason.
@@ -103,11 +103,11 @@ def _shown(value: object) -> object:
 
     if not isinstance(value, str) or isinstance(value, Markup):
         return value
-    return _INTERVAL.sub(lambda found: found[0].replace(" ", "\xa0"), printable(value))
+    return _INTERVAL.sub(lambda match: match[0].replace(" ", "\xa0"), printable(value))
 
 
 _INTERVAL = re.compile(r"\[\S* \S*\]")
-"""Lines do not break inside one."""
+"""An interval, inside which lines do not break."""
 
 
 def _safe(text: str) -> Any:
@@ -142,19 +142,19 @@ def _picture(part: PageSection) -> dict[str, Any] | None:
 
     if part.name.value not in KINDS:
         return None
-    svg, caption = inline(part.name.value, part.found, part.ask)
+    svg, caption = inline(part.name.value, part.entries, part.ask)
     return {"svg": _safe(svg), "caption": caption}
 
 
-def _gallery(content: Content, shown: Shown) -> dict[str, Any]:
+def _gallery(content: Content, shown: PageImages) -> dict[str, Any]:
     """What the cards can be filtered by, and what their badges mean."""
     cards = [card for gallery in shown.galleries for card in gallery.cards]
-    there, names = {card.certainty for card in cards}, content.views[0].run.class_names
+    present, names = {card.certainty for card in cards}, content.views[0].run.class_names
     return {
         "cards": len(cards),
         "classes": [(i, class_name(i, names, 40)) for i in sorted({index for card in cards for index in card.classes})],
-        "certainties": [(key, "not flagged" if key is Certainty.NO else key) for key in _CERTAINTIES if key in there],
-        "words": " ".join(text for key, text in _CERTAINTIES.items() if key in there),
+        "certainties": [(key, "not flagged" if key is Certainty.NO else key) for key in _CERTAINTIES if key in present],
+        "words": " ".join(text for key, text in _CERTAINTIES.items() if key in present),
     }
 
 

@@ -11,7 +11,7 @@ from robaudit.report import numbers
 from robaudit.report.classes import label_of
 from robaudit.report.differences import changes_of, difference
 from robaudit.report.html.content import Content, RunView
-from robaudit.report.sections import Found
+from robaudit.report.sections import Entry
 from robaudit.report.summary import bar_of, group_mean, mean_cell
 from robaudit.report.tables import Cell, Column, Table
 from robaudit.report.words import COVER, bracketed_certainties
@@ -29,7 +29,7 @@ NO_THRESHOLD = "the quantity has no usual threshold; --threshold gives one"
 def sentence(content: Content, view: RunView) -> str:
     """The verdict: how robust the model is at the lowest and at the highest noise level, and how many images are flagged.
 
-    Of several noises, each at its strongest level, it is about the least and the most harmful one.
+    With several noises, each at its strongest level, it is about the least and the most harmful noise.
     """
     groups = _headline(view)
     least, most = groups[0], groups[-1]
@@ -45,11 +45,11 @@ def sentence(content: Content, view: RunView) -> str:
 
 def gate_line(view: RunView) -> tuple[str, str]:
     """The worst verdict of the gates of a run, and how many there are of each; empty without gates."""
-    verdicts = [str(one["verdict"]) for one in view.decisions]
-    worst = next((one for one in ("fail", "inconclusive", "pass") if one in verdicts), "")
-    parts = [f"{verdicts.count(one)} {word}" for one, word in (("fail", "failed"), ("inconclusive", "inconclusive"), ("pass", "passed"))]
-    told = [part for part in parts if not part.startswith("0 ")]
-    return worst, f"{count(len(verdicts), 'gate')}: {', '.join(told)}" if verdicts else ""
+    verdicts = [str(decision["verdict"]) for decision in view.decisions]
+    words = {"fail": "failed", "inconclusive": "inconclusive", "pass": "passed"}
+    worst = next((verdict for verdict in words if verdict in verdicts), "")
+    counts = [f"{verdicts.count(verdict)} {word}" for verdict, word in words.items() if verdict in verdicts]
+    return worst, f"{count(len(verdicts), 'gate')}: {', '.join(counts)}" if verdicts else ""
 
 
 def glance(content: Content) -> Table:
@@ -60,12 +60,12 @@ def glance(content: Content) -> Table:
     rows = [(*((Cell(view.name),) if several else ()), *row) for view in content.views for row in _rows(content, view)]
     head = "prediction unchanged" if first.key.quantity == P_ROBUST.name else f"mean {first.key.quantity}"
     heads = ("accuracy", head if alike else "mean", "least robust class", "flagged")
-    kept = [i for i in range(4) if any(row[i + 1 + several].text not in ("", numbers.NONE) for row in rows)]
+    filled = [i for i in range(4) if any(row[i + 1 + several].text not in ("", numbers.NONE) for row in rows)]
     place = 1 + several
     return Table(
         "At a glance",
-        (*((Column("run"),) if several else ()), Column("noise"), *(Column(heads[i], number=i != 2) for i in kept)),
-        tuple((*row[:place], *(row[place + i] for i in kept)) for row in rows),
+        (*((Column("run"),) if several else ()), Column("noise"), *(Column(heads[i], number=i != 2) for i in filled)),
+        tuple((*row[:place], *(row[place + i] for i in filled)) for row in rows),
         conclusions=tuple(_compared(content)),
         notes=(f"{content.views[0].shown[0]}; [ ] 95 % interval, {LIKE_THESE}.", COVER),
     )
@@ -75,11 +75,11 @@ def _compared(content: Content) -> Iterator[Cell]:
     """How the main result of each further run differs from the first one's, at the strongest level of the verdict."""
     base, *others = content.views
     group = _headline(base)[-1]
-    changes = changes_of([Found(view.name, view.run, None) for view in content.views])
-    level = numbers.level_texts(one.key.at for one in base.groups)[group.key.at]
+    changes = changes_of([Entry(view.name, view.run, None) for view in content.views])
+    level = numbers.level_texts(group.key.at for group in base.groups)[group.key.at]
     for view in others:
-        if (found := changes[view.name].get((group.key.estimator, group.key.at))) is not None:
-            text = f"{view.name} minus {base.name}, {level}: mean {group.key.quantity} {difference(found.mean)}."
+        if (change := changes[view.name].get((group.key.estimator, group.key.at))) is not None:
+            text = f"{view.name} minus {base.name}, {level}: mean {group.key.quantity} {difference(change.mean)}."
             yield Cell(text, tone="strong")
 
 
@@ -88,8 +88,8 @@ def _rows(content: Content, view: RunView) -> Iterator[tuple[Cell, ...]]:
     if clean is not None:
         share = Share(**{name: clean[name] for name in ("count", "total", "value", "lower", "upper")})
         yield Cell("no noise"), Cell(numbers.share_estimate(share), bar_of(share, P_ROBUST)), Cell(""), Cell(""), Cell("")
-    flagged = {one.key: one for one in content.flagged(view) if one.has_threshold}
-    biases = {one.key: one for one in content.biases(view)}
+    flagged = {group.key: group for group in content.flagged(view) if group.has_threshold}
+    biases = {bias.key: bias for bias in content.biases(view)}
     for group in _headline(view):
         noisy, many, bias = group.noisy_accuracy, flagged.get(group.key), biases.get(group.key)
         worst = None if bias is None else worst_class(bias)
@@ -112,16 +112,16 @@ def flag_rule(flagged: Flagged) -> str:
 
 def worst_class(bias: ClassBias) -> ClassStats | None:
     """The least robust class, of those with two images or more."""
-    tested = [one for one in bias.classes if one.images > 1]
+    tested = [stats for stats in bias.classes if stats.images > 1]
     if len(tested) < 2:
         return None
-    return (min if bias.higher_is_better else max)(tested, key=lambda one: one.mean.value)
+    return (min if bias.higher_is_better else max)(tested, key=lambda stats: stats.mean.value)
 
 
-def _class_text(one: ClassStats) -> str:
+def _class_text(stats: ClassStats) -> str:
     """``class 3`` without a name: a bare number would read as the value."""
-    text = label_of(one)
-    return text if text != str(one.index) else f"class {text}"
+    text = label_of(stats)
+    return text if text != str(stats.index) else f"class {text}"
 
 
 def _headline(view: RunView) -> list[GroupSummary]:
@@ -146,24 +146,26 @@ def _is_share(group: GroupSummary) -> bool:
 
 
 def _mean(view: RunView, group: GroupSummary) -> str:
-    """The mean of a group with its interval, as a sentence has it."""
-    one, mark = group.mean, numbers.NO_INTERVAL if group.with_interval < group.images else ""
+    """The mean of a group with its interval, for a sentence."""
+    mean, mark = group.mean, numbers.NO_INTERVAL if group.with_interval < group.images else ""
     if group.unit == "probability":
-        lower, upper = (one.measured_lower, one.measured_upper) if group.images == 1 else (one.lower, one.upper)
-        text = numbers.percent(one.value, None, None) if lower is None or upper is None else numbers.with_percents(one.value, lower, upper)
+        lower, upper = (mean.measured_lower, mean.measured_upper) if group.images == 1 else (mean.lower, mean.upper)
+        text = (
+            numbers.percent(mean.value, None, None) if lower is None or upper is None else numbers.with_percents(mean.value, lower, upper)
+        )
     elif group.key.quantity == LOG10_P_FAIL.name:
-        return _odds(one, mark)
+        return _odds(mean, mark)
     else:
-        text = mean_cell(one, view.quantity(group.key.quantity), alone=group.images == 1).text
+        text = mean_cell(mean, view.quantity(group.key.quantity), alone=group.images == 1).text
     return text if text.startswith(numbers.NO_INTERVAL) else mark + text
 
 
-def _odds(one: Mean, mark: str) -> str:
+def _odds(mean: Mean, mark: str) -> str:
     """The mean of log10 of failure probabilities as odds: their geometric mean."""
-    if math.isinf(one.lower):
-        end = one.upper if one.measured_upper is None else one.measured_upper
+    if math.isinf(mean.lower):
+        end = mean.upper if mean.measured_upper is None else mean.measured_upper
         return f"at most {numbers.odds(end, 'up')}" if end < 0 else "an unknown share of"
-    return f"{mark}{numbers.odds(one.value)} [{numbers.odds(one.lower, 'down')}, {numbers.odds(one.upper, 'up')}]"
+    return f"{mark}{numbers.odds(mean.value)} [{numbers.odds(mean.lower, 'down')}, {numbers.odds(mean.upper, 'up')}]"
 
 
 def _answer(view: RunView, group: GroupSummary, level: str) -> str:
@@ -175,16 +177,16 @@ def _answer(view: RunView, group: GroupSummary, level: str) -> str:
     if group.key.quantity == LOG10_P_FAIL.name:
         return f"With {named} the prediction changes in {mean} noisy copies, by the geometric mean over the images"
     if at.noise is None:
-        found = " (an upper bound)" if group.not_found else ""
-        return f"The mean {group.key.quantity} of {group.key.estimator}{found} is {mean}"
+        bound = " (an upper bound)" if group.not_found else ""
+        return f"The mean {group.key.quantity} of {group.key.estimator}{bound} is {mean}"
     return f"With {named} the mean {group.key.quantity} is {mean}"
 
 
 def _flag_sentence(every: Sequence[Flagged], view: RunView, at: NoiseLevel, levels: dict[NoiseLevel, str]) -> str:
-    flagged = [one for one in every if one.key.at == at and one.key.estimator == view.shown[0]]
+    flagged = [group for group in every if group.key.at == at and group.key.estimator == view.shown[0]]
     if not flagged or not flagged[0].has_threshold:
         return ""
-    one = flagged[0]
-    many, verb = f"{one.beyond:,} of {count(one.total, 'image')}", "is" if one.beyond == 1 else "are"
+    first = flagged[0]
+    many, verb = f"{first.beyond:,} of {count(first.total, 'image')}", "is" if first.beyond == 1 else "are"
     where = "Without noise" if at.noise is None else f"At {levels[at]}"
-    return f"{where}, {many} {verb} flagged{bracketed_certainties(one)}; flagged means that {flag_rule(one)}."
+    return f"{where}, {many} {verb} flagged{bracketed_certainties(first)}; flagged means that {flag_rule(first)}."

@@ -9,7 +9,7 @@ from robaudit.errors import needs_extra
 
 
 class Kind(StrEnum):
-    """What a picture shows; each is drawn by the module of its name, a section of its name by the records of the section."""
+    """What a picture shows; drawn by the section of that name, else by the module of that name."""
 
     SUMMARY = "summary"
     LEVELS = "levels"
@@ -37,8 +37,8 @@ def can_draw(*, required: bool = False, where: str = "--picture") -> bool:
     """Whether matplotlib is installed; it is not imported.
 
     Args:
-        required: a picture was asked for.
-        where: what asked for it.
+        required: whether the caller needs matplotlib.
+        where: what needs it, for the message.
 
     Raises:
         RobauditError: it is required and missing.

@@ -20,13 +20,13 @@ _KEPT = re.compile(r"data:image/png;base64,[A-Za-z0-9+/=\s]*")
 def inline(svg: bytes, kind: str, title: str, salt: str = "") -> str:
     """The ``<svg>`` element of a picture that :func:`robaudit.report.pictures.style.saved` made with ``text=True``.
 
-    It has a viewBox and no size, a title for those who do not see it, no metadata, and no style but that of its own elements.
+    It has a viewBox and no size, a title for screen readers, no metadata, and only inline styles.
     Card, ink, faint and grid colours are the variables --card, --ink, --faint and --grid of the page, where it has them.
     Ids start with the kind and a digest of the picture, so that different pictures on a page share none.
 
     Args:
         svg: the file.
-        kind: of picture, for the ids.
+        kind: the kind of picture, for the ids.
         title: what it shows.
         salt: mixed into the ids.
     """
@@ -54,10 +54,10 @@ def _name(tag: str) -> str:
 
 
 def _used(root: Xml.Element) -> list[str]:
-    """The ids that something refers to, each once."""
+    """The ids that are referred to, without repeats."""
     values = [(_name(key), value) for element in root.iter() for key, value in element.attrib.items()]
     ids = ([value[1:]] if key == "href" and value.startswith("#") else _REFERENCE.findall(value) for key, value in values)
-    return list(dict.fromkeys(name for some in ids for name in some))
+    return list(dict.fromkeys(name for names in ids for name in names))
 
 
 def _attributes(element: Xml.Element, names: dict[str, str]) -> None:

@@ -10,7 +10,7 @@ from robaudit.errors import RobauditError, did_you_mean
 from robaudit.report.pictures import KINDS, can_draw
 from robaudit.report.pictures.page import NARROWEST, PictureSize, Sketch, page
 from robaudit.report.pictures.style import figure, saved
-from robaudit.report.sections import Ask, Found, Section, section_of
+from robaudit.report.sections import Ask, Entry, Section, section_of
 from robaudit.store.run import Run
 
 if TYPE_CHECKING:
@@ -20,25 +20,25 @@ _WIDEST, _SMALL_BELOW = 20.0, 6.0  # inches: narrower pictures have letters of 7
 _INLINE = PictureSize(width=6.6, size=10.0, title=True, caption=False)
 
 
-def found_in(kind: str, runs: Sequence[Run], ask: Ask) -> list[Found[Any]]:
-    """What a figure of these runs draws.
+def entries_of(kind: str, runs: Sequence[Run], ask: Ask) -> list[Entry[Any]]:
+    """The entries that a figure of these runs draws.
 
     Raises:
-        RobauditError: there is no such kind, or a run has nothing that it could show.
+        RobauditError: the kind is unknown, or a run has nothing that it could show.
     """
     section = _section(kind)
     return section.find(runs, section.narrowed(runs, ask))
 
 
-def sketch_of(kind: str, found: Sequence[Found[Any]], ask: Ask) -> Sketch:
+def sketch_of(kind: str, entries: Sequence[Entry[Any]], ask: Ask) -> Sketch:
     """A figure, still to be drawn.
 
     Args:
         kind: one of :data:`KINDS`.
-        found: at least one record of each run, from :func:`found_in` or from the section of the same name.
-        ask: what was asked for.
+        entries: at least one of each run, from :func:`entries_of` or from the section of the same name.
+        ask: the request.
     """
-    return _section(kind).figure(found, ask)
+    return _section(kind).figure(entries, ask)
 
 
 def _section(kind: str) -> Section[Any]:
@@ -47,21 +47,21 @@ def _section(kind: str) -> Section[Any]:
     return section_of(kind)
 
 
-def picture(made: Sketch, format_: str, look: PictureSize, *, dpi: int = 300) -> bytes:
-    """A figure as the bytes of a file: the same ones for the same records.
+def picture(sketch: Sketch, format_: str, look: PictureSize, *, dpi: int = 300) -> bytes:
+    """A figure as the bytes of a file: the same for the same entries.
 
     Args:
-        made: from :func:`sketch_of`.
+        sketch: from :func:`sketch_of`.
         format_: png, svg or pdf.
         look: from :func:`look_of`.
         dpi: of a png.
     """
-    return saved(format_, *page(made, look), letters=look.size, dpi=dpi)
+    return saved(format_, *page(sketch, look), letters=look.size, dpi=dpi)
 
 
-def figure_of(made: Sketch, look: PictureSize) -> Figure:
+def figure_of(sketch: Sketch, look: PictureSize) -> Figure:
     """A figure that a notebook shows; see :func:`picture`."""
-    return figure(*page(made, look), look.size)
+    return figure(*page(sketch, look), look.size)
 
 
 def look_of(width: float, *, title: bool = True, caption: bool = True) -> PictureSize:
@@ -75,11 +75,11 @@ def look_of(width: float, *, title: bool = True, caption: bool = True) -> Pictur
     return PictureSize(width, 9.0 if width >= _SMALL_BELOW else 7.0, title, caption)
 
 
-def inline(kind: str, found: Sequence[Found[Any]], ask: Ask) -> tuple[str, str]:
+def inline(kind: str, entries: Sequence[Entry[Any]], ask: Ask) -> tuple[str, str]:
     """A figure as an ``<svg>`` element without its caption, and the caption, without its lead: text for the page to escape and wrap.
 
     Args:
-        kind, found, ask: as for :func:`sketch_of`.
+        kind, entries, ask: as for :func:`sketch_of`.
 
     Raises:
         RobauditError: matplotlib is not installed, or images cannot be read.
@@ -87,6 +87,6 @@ def inline(kind: str, found: Sequence[Found[Any]], ask: Ask) -> tuple[str, str]:
     from robaudit.report.pictures.inline import inline as element
 
     can_draw(required=True, where=f"the picture {kind}")
-    made = sketch_of(kind, found, ask)
-    salt = hashlib.sha256(made.caption.encode("utf-8", "backslashreplace")).hexdigest()
-    return element(saved("svg", *page(made, _INLINE), letters=_INLINE.size, text=True), kind, made.title, salt), made.caption
+    sketch = sketch_of(kind, entries, ask)
+    salt = hashlib.sha256(sketch.caption.encode("utf-8", "backslashreplace")).hexdigest()
+    return element(saved("svg", *page(sketch, _INLINE), letters=_INLINE.size, text=True), kind, sketch.title, salt), sketch.caption

@@ -37,7 +37,7 @@ def sketch(noises: Sequence[NoiseProcess], dataset: Dataset, images: int, seed: 
     Args:
         noises: of a spec, at least one.
         dataset: its images.
-        images: how many.
+        images: the number of images.
         seed: of the run.
 
     Raises:
@@ -45,12 +45,12 @@ def sketch(noises: Sequence[NoiseProcess], dataset: Dataset, images: int, seed: 
     """
     samples = list(first_samples(dataset, images, skip_bad=False))
     shown = [_preview(noise, samples, seed) for noise in noises]
-    columns = 1 + max(len(one.levels) for one in shown)
+    columns = 1 + max(len(preview.levels) for preview in shown)
     return Sketch(
         title="Examples of the noise",
         caption=f"The first images of {dataset.where}, clean and with the first draw of the run's noise; pixels beyond [0, 1] are cut "
         "off here.",
-        height=lambda look: sum(_height(one, look, columns) for one in shown),
+        height=lambda look: sum(_height(preview, look, columns) for preview in shown),
         draw=lambda body, look: _draw(body, look, shown, columns),
     )
 
@@ -68,18 +68,18 @@ def _preview(noise: NoiseProcess, samples: Sequence[Sample], seed: int) -> Previ
     return Preview(f"{noise.label}{kind}, {shown[0].name}", tuple(texts[at] for at in shown), tuple(rows))
 
 
-def _height(one: Preview, look: PictureSize, columns: int) -> float:
+def _height(preview: Preview, look: PictureSize, columns: int) -> float:
     side = min(_LARGEST_SIDE, look.body / columns - _GAP)
-    return 2.9 * look.line + len(one.images) * (side + _GAP)
+    return 2.9 * look.line + len(preview.images) * (side + _GAP)
 
 
 def _draw(body: SubFigure, look: PictureSize, shown: Sequence[Preview], columns: int) -> None:
-    heights = [_height(one, look, columns) for one in shown]
-    for part, one in zip(stacked(body, heights), shown, strict=True):
-        part.suptitle(fitted(one.title, look.body, look.size, bold=True), x=0.012, ha="left", weight="bold")
-        grid = part.subplots(len(one.images), columns, squeeze=False)
-        for ax, head in zip(grid[0], ("clean", *one.levels), strict=False):
+    heights = [_height(preview, look, columns) for preview in shown]
+    for part, preview in zip(stacked(body, heights), shown, strict=True):
+        part.suptitle(fitted(preview.title, look.body, look.size, bold=True), x=0.012, ha="left", weight="bold")
+        grid = part.subplots(len(preview.images), columns, squeeze=False)
+        for ax, head in zip(grid[0], ("clean", *preview.levels), strict=False):
             ax.set_title(fitted(head, look.body / columns, look.size), color=FAINT, weight="normal", pad=2)
-        for line, images in zip(grid, one.images, strict=True):
+        for line, images in zip(grid, preview.images, strict=True):
             for ax, image in zip_longest(line, images):
                 quiet(ax, image)

@@ -50,7 +50,7 @@ class PictureSize:
         return self.width - 2 * _MARGIN
 
     def across(self, count: int, least: float) -> int:
-        """How many of some panels stand side by side, each at least so many inches wide: no row is left nearly empty."""
+        """How many of ``count`` panels stand side by side, each at least ``least`` inches wide: no row is left nearly empty."""
         most = max(1, min(count, int(self.body / least + 1e-6)))
         return -(-count // -(-count // most)) if count else 1
 
@@ -101,7 +101,7 @@ def page(sketch: Sketch, look: PictureSize) -> tuple[tuple[float, float], Callab
 
 
 def stacked(body: Figure | SubFigure, heights: Sequence[float]) -> list[SubFigure]:
-    """Parts below each other, as high as these in relation to each other."""
+    """Parts below each other, with these relative heights."""
     parts: list[SubFigure] = list(body.subfigures(len(heights), 1, height_ratios=heights, squeeze=False)[:, 0])
     for part in parts:
         part.patch.set_visible(False)
@@ -152,7 +152,7 @@ def told_apart(names: Sequence[Sequence[str]]) -> list[str]:
 
 
 def shorter(names: Sequence[str], width: float, size: float) -> list[str]:
-    """The names, cut to a width where one is too long: what they begin with alike goes first, then their ends."""
+    """The names, cut where any is too long for the width: first their common beginning, then their ends."""
     names = [printable(name) for name in names]
     if all(measured(name, size) <= width for name in names):
         return names
@@ -174,7 +174,7 @@ def styles_of(keys: Sequence[tuple[str, ...]], *, marks: bool = False) -> list[d
 
 
 def rows_of(count: int, look: PictureSize, least: float) -> int:
-    """Rows of so many panels, each at least so many inches wide."""
+    """Rows of ``count`` panels, each at least ``least`` inches wide."""
     return -(-count // look.across(count, least))
 
 
@@ -184,7 +184,7 @@ def legend_rows(names: Sequence[str], look: PictureSize) -> int:
 
 
 def legend(body: SubFigure, styles: Mapping[str, Mapping[str, Any]], look: PictureSize) -> None:
-    """A legend above all panels, of lines by name; none for a single one."""
+    """A legend above all panels, of lines by name; none for a single line."""
     from matplotlib.lines import Line2D
 
     if len(styles) < 2:
@@ -219,9 +219,9 @@ def paneled(
     Args:
         title, lead, about: as in :class:`Sketch`.
         caption: its sentences.
-        shown: what the panels are of.
-        draw: draws one of them.
-        wide, high: inches of a panel, at least so many wide.
+        shown: the items of the panels.
+        draw: draws the panel of an item.
+        wide, high: inches of a panel, its least width and its height.
         titles: of the panels, cut to fit.
         styles: of the lines in the legend, by name.
         ylabel: of the first panel of each row.
@@ -240,11 +240,11 @@ def paneled(
         for ax in grid.flat[len(shown) :]:
             ax.remove()
         for ax in grid.flat[max(0, len(shown) - across) : len(shown)]:
-            ax.tick_params(labelbottom=True)  # those above an empty place, too
+            ax.tick_params(labelbottom=True)  # also of panels above an empty place
         for ax, text in zip(grid.flat, titles, strict=False):
             ax.set_title(fitted(text, look.body / across - 0.55, look.size, bold=True))
-        for i, one in enumerate(shown):
-            draw(grid.flat[i], one, look)
+        for i, item in enumerate(shown):
+            draw(grid.flat[i], item, look)
             if ylabel and i % across == 0:
                 grid.flat[i].set_ylabel(fitted(ylabel, _LONGEST_LABEL, look.size))
         if xlabel:

@@ -27,7 +27,7 @@ _NOTEBOOK_DPI, _PLACES = 110, 6
 DOT: dict[str, Any] = {"marker": "o", "linestyle": "none", "markerfacecolor": BLUE, "markeredgecolor": CARD}
 TRIANGLE: dict[str, Any] = {"marker": "^", "linestyle": "none", "markerfacecolor": CARD, "markeredgecolor": ORANGE, "markeredgewidth": 1.0}
 CROSS: dict[str, Any] = {"marker": "x", "linestyle": "none", "markeredgecolor": RED, "markeredgewidth": 1.0}
-"""An image; one whose value is only known to be larger; one that is misclassified."""
+"""Marks: of an image; of an image whose value is only known to be larger; of a misclassified image."""
 
 
 def ring(colour: str) -> dict[str, Any]:
@@ -112,17 +112,17 @@ def _drawn(size: tuple[float, float], draw: Callable[[Figure], None], background
                 self.savefig(sink, format="png", dpi=_NOTEBOOK_DPI, facecolor=self.get_facecolor())
             return sink.getvalue()
 
-    made = Picture(figsize=size, facecolor=background, layout="constrained")
-    FigureCanvasAgg(made)
-    draw(made)
-    made.draw_without_rendering()
-    made.set_layout_engine("none")
-    _round(made)
-    return made
+    figure = Picture(figsize=size, facecolor=background, layout="constrained")
+    FigureCanvasAgg(figure)
+    draw(figure)
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
+    _round(figure)
+    return figure
 
 
 def _round(figure: Figure | SubFigure) -> None:
-    """Places as multiples of a millionth: those that the layout finds differ in the last bits from time to time."""
+    """Round positions to a millionth: the layout's last bits vary from time to time."""
     for part in figure.subfigs:
         part.bbox_relative.set_points(part.bbox_relative.get_points().round(_PLACES))
         _round(part)
@@ -138,7 +138,7 @@ def styled(letters: float, fonttype: str = "path") -> Iterator[None]:
     import matplotlib as mpl
 
     with mpl.rc_context(), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph .* missing from")  # such a letter is an empty box
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")  # the letter is drawn as an empty box
         mpl.rcdefaults()
         settings: Any = mpl.rcParams  # whose type names every key
         settings.update(

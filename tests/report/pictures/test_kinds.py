@@ -16,7 +16,7 @@ from PIL import Image
 from robaudit.errors import RobauditError
 from robaudit.report import pictures as pictures_module
 from robaudit.report.pictures import KINDS
-from robaudit.report.pictures.kinds import figure_of, found_in, inline, look_of, picture, sketch_of
+from robaudit.report.pictures.kinds import entries_of, figure_of, inline, look_of, picture, sketch_of
 from robaudit.report.pictures.page import Sketch, shorter, told_apart
 from robaudit.report.sections import Ask
 from robaudit.store.run import Run
@@ -34,7 +34,7 @@ def asked(kind: str, runs: int = 1, **others: object) -> Ask:
 
 def drawn(kind: str, made: Run, runs: int = 1) -> Sketch:
     ask = asked(kind, runs)
-    return sketch_of(kind, found_in(kind, [made] * runs, ask), ask)
+    return sketch_of(kind, entries_of(kind, [made] * runs, ask), ask)
 
 
 def words(svg: str) -> list[str]:
@@ -47,7 +47,7 @@ def inlined(made: Run) -> Callable[[str], tuple[str, str]]:
 
     def draw(kind: str) -> tuple[str, str]:
         ask = asked(kind)
-        return inline(kind, found_in(kind, [made], ask), ask)
+        return inline(kind, entries_of(kind, [made], ask), ask)
 
     return cache(draw)
 
@@ -79,7 +79,7 @@ def test_it_is_a_file_and_the_same_one_whatever_the_settings_of_the_user(
 @pytest.mark.parametrize("kind", KINDS)
 def test_it_takes_several_runs_at_the_width_of_a_column(made: Run, kind: str) -> None:
     ask = asked(kind, 3)
-    found = found_in(kind, [made] * 3, ask)
+    found = entries_of(kind, [made] * 3, ask)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         svg, caption = inline(kind, found, ask)
@@ -111,7 +111,7 @@ def test_in_a_page_it_takes_fonts_and_colours_from_there_and_leads_nowhere(inlin
 def test_pictures_on_a_page_share_no_ids(made: Run, inlined: Callable[[str], tuple[str, str]]) -> None:
     every = [name for kind in KINDS for name in re.findall(r'\sid="([^"]*)"', inlined(kind)[0])]
     ask = Ask(estimators=("mc",))
-    every += re.findall(r'\sid="([^"]*)"', inline("levels", found_in("levels", [made], ask), ask)[0])
+    every += re.findall(r'\sid="([^"]*)"', inline("levels", entries_of("levels", [made], ask), ask)[0])
     assert len(every) == len(set(every))
 
 
@@ -123,7 +123,7 @@ def test_text_from_data_is_text_and_nothing_else(made: Run) -> None:
         ask = replace(asked(kind, 2), label=(HOSTILE[0], HOSTILE[4]))
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            svg, _ = inline(kind, found_in(kind, [hostile, hostile], ask), ask)
+            svg, _ = inline(kind, entries_of(kind, [hostile, hostile], ask), ask)
         tags = {element.tag.rpartition("}")[2] for element in Xml.fromstring(svg).iter()}  # noqa: S314
         assert tags <= {"svg", "title", "defs", "g", "path", "text", "tspan", "clipPath", "rect", "use", "image"}
         told += words(svg)
@@ -152,9 +152,9 @@ def test_what_differs_stays_in_a_legend() -> None:
 def test_refusals(made: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     for ask, says in ((Ask(), "name both: --estimator A --estimator B"), (Ask(estimators=("mc", "nothing")), "has no estimator nothing")):
         with pytest.raises(RobauditError, match=says):
-            found_in("scatter", [made], ask)
+            entries_of("scatter", [made], ask)
     with pytest.raises(RobauditError, match="there is no such picture; did you mean 'levels'"):
-        found_in("level", [made], Ask())
+        entries_of("level", [made], Ask())
     for width in (2.0, 30.0):
         with pytest.raises(RobauditError, match="does not fit a page"):
             look_of(width)

@@ -12,7 +12,7 @@ import pytest
 from robaudit import audit
 from robaudit.report import pictures as pictures_module
 from robaudit.report.pictures import KINDS, Kind, page
-from robaudit.report.pictures.kinds import found_in, inline, sketch_of
+from robaudit.report.pictures.kinds import entries_of, inline, sketch_of
 from robaudit.report.pictures.page import PictureSize
 from robaudit.report.sections import Ask
 from robaudit.results import Votes
@@ -128,14 +128,14 @@ def test_a_data_set_that_is_gone_is_a_refusal(tmp_path: Path, run_cli: RunCli) -
 )
 def test_unusual_runs_are_drawn_without_a_word(made: Run, kinds: tuple[str, ...]) -> None:
     for kind in kinds:
-        assert inline(kind, found_in(kind, [made], Ask()), Ask())[0].startswith("<svg ")
+        assert inline(kind, entries_of(kind, [made], Ask()), Ask())[0].startswith("<svg ")
 
 
 def test_a_chosen_estimator_and_level_are_what_is_drawn() -> None:
     made = usual(8)
     chosen = Ask(estimators=("logit_gaussian",))
     for ask, about in ((Ask(), "mc at sigma 0.1"), (chosen, "logit_gaussian at sigma 0.1")):
-        assert sketch_of("classes", found_in("classes", [made], ask), ask).about == about
+        assert sketch_of("classes", entries_of("classes", [made], ask), ask).about == about
 
 
 def test_a_picture_without_a_title_still_names_its_estimator_and_level(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,7 +146,7 @@ def test_a_picture_without_a_title_still_names_its_estimator_and_level(monkeypat
         return [text]
 
     monkeypatch.setattr(page, "wrapped", wrapped)
-    drawn = sketch_of("classes", found_in("classes", [usual(8)], Ask()), Ask())
+    drawn = sketch_of("classes", entries_of("classes", [usual(8)], Ask()), Ask())
     for look in (PictureSize(), PictureSize(title=False)):
         page.page(drawn, look)
     assert written[0] == "Robustness by class: mc at sigma 0.1"
