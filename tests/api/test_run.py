@@ -154,7 +154,7 @@ def test_a_report(run: Run, tmp_path: Path) -> None:
     assert repr(page).startswith("<HTML report, 0.")
     assert page._repr_html_().startswith("<iframe srcdoc=")
     assert tags(page._repr_html_()) == {"iframe"}
-    assert run.report(tmp_path / "a.html", title="Mine") == tmp_path / "a.html"
+    assert run.report(tmp_path / "a.html", estimator="mc", sigma=0.25, title="Mine") == tmp_path / "a.html"
     assert "<title>Mine" in (tmp_path / "a.html").read_text(encoding="utf-8")
     run.report(str(tmp_path / "a.md"), estimator="mc", sigma=0.25)
     assert (tmp_path / "a.md").read_text(encoding="utf-8").startswith("#")

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -31,21 +29,6 @@ main()
 """
 PROGRAM = (sys.executable, "-c", SLOWLY)
 LAST = "terminated; finished work is on disk: run the same command again to continue\n"
-
-
-@contextlib.contextmanager
-def estimating(tmp_path: Path, *, until: str, stderr: int = subprocess.PIPE) -> Iterator[subprocess.Popen[str]]:
-    """An audit in a process of its own, once its log says this."""
-    spec = write(tmp_path, LONG)
-    command = [*PROGRAM, "estimate", str(spec), "--out", "run"]
-    environment = plain({"TERM": "xterm"})
-    with subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=stderr, text=True) as process:
-        log = tmp_path / "run" / "log.txt"
-        deadline = time.monotonic() + 60
-        while time.monotonic() < deadline and not (log.exists() and until in log.read_text()):
-            time.sleep(0.005)
-        yield process
-        process.kill()
 
 
 def slowly() -> None:
@@ -77,7 +60,12 @@ def test_sigterm_ends_an_audit_in_good_order(tmp_path: Path, run_cli: RunCli) ->
 @pytest.mark.slow
 def test_sigterm_does_not_wait_for_the_part(tmp_path: Path) -> None:
     """Ctrl-C lets the part at hand finish; SIGTERM does not, not even after a Ctrl-C."""
-    with estimating(tmp_path, until=" 9 of 150 samples") as process:
+    command, log = [*PROGRAM, "estimate", str(write(tmp_path, LONG)), "--out", "run"], tmp_path / "run" / "log.txt"
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, cwd=tmp_path, env=plain({}), stdout=pipe, stderr=pipe, text=True) as process:
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline and not (log.exists() and " 9 of 150 samples" in log.read_text()):
+            time.sleep(0.005)
         for number in (signal.SIGSTOP, signal.SIGINT, signal.SIGTERM, signal.SIGCONT):
             process.send_signal(number)
         _, err = process.communicate(timeout=60)

@@ -15,7 +15,6 @@ import pytest
 from robaudit import load_spec, read_run
 from robaudit.auditing.run import audit
 from robaudit.estimators import registry
-from robaudit.levels import NoiseLevel
 from tests.conftest import RunCli
 from tests.plugin import entries
 from tests.plugin.norms import Norms
@@ -24,7 +23,6 @@ from tests.states import flushes, query
 
 ESTIMATORS: list[Any] = [{"mc": {"samples": 30}}, "norms"]
 NAMES = ("mc", "norms:q=1", "norms:q=10")
-AT = NoiseLevel.from_key("gaussian:sigma=0.2")
 
 
 def as_installed() -> AbstractContextManager[None]:
