@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from robaudit.auditing import run as run_module
 from robaudit.cli import console
 from robaudit.rows import COLUMNS, TABLE_COLUMNS
 from tests.conftest import RunCli
@@ -181,14 +180,3 @@ def test_progress_without_a_terminal_is_plain_lines(tmp_path: Path, run_cli: Run
     assert any(", about " in line for line in lines)
     assert lines[-1].startswith("auditing: 130 of 130 samples, ")
     assert "auditing" not in out
-
-
-def test_unexpected_exception_is_one_line_and_exit_3(tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object, **__: object) -> None:
-        raise ZeroDivisionError("first line\nsecond line")
-
-    monkeypatch.setattr(run_module, "finish", fail)
-    code, out, err = run_cli("estimate", write(tmp_path, digits(limit=1)), "--out", "run", "-q")
-    assert (code, out) == (3, "")
-    assert err.startswith("internal error: ZeroDivisionError: first line second line; this is a bug in robaudit")
-    assert err.count("\n") == 1

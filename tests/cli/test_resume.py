@@ -89,18 +89,6 @@ def test_killed_after_the_first_flush(number: signal.Signals, code: int, tmp_pat
         assert (run / name).read_bytes() == (tmp_path / "undisturbed" / name).read_bytes()
 
 
-def test_a_damaged_state_is_redone_once_it_is_deleted(tmp_path: Path, run_cli: RunCli) -> None:
-    spec = write(tmp_path, digits(limit=70))
-    assert run_cli("estimate", spec, "--out", "run").code == 0
-    whole = (tmp_path / "run" / "samples.csv").read_bytes()
-    state = tmp_path / "run" / "state.db"
-    state.write_bytes(state.read_bytes()[:-10])
-    assert run_cli("estimate", spec, "--out", "run").code == 2
-    state.unlink()
-    assert run_cli("estimate", spec, "--out", "run").code == 0
-    assert (tmp_path / "run" / "samples.csv").read_bytes() == whole
-
-
 def test_a_complete_run_is_not_touched_and_its_outputs_are_made_anew(tmp_path: Path, run_cli: RunCli) -> None:
     spec = write(tmp_path, digits(limit=2))
     first = run_cli("estimate", spec, "--out", "run")

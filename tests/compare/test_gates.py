@@ -268,15 +268,3 @@ def test_why_draws_are_not_paired() -> None:
         other: Row = replace(known, **change)
         assert says in why_unpaired(known, other)
         assert why_unpaired(other, known).startswith("the base run")
-
-
-def test_an_unbounded_quantity_of_images_like_these() -> None:
-    """Its difference is shown with Student's t, on which no gate rests; of the same model there is none."""
-    rows = [row(i, -3.0 - i / 10, -3.2 - i / 10, -2.8 - i / 10, quantity="log10_p_fail", estimator="splitting") for i in range(8)]
-    found = compare(made(rows), made([replace(one, value=one.value - 0.1) for one in rows], 1, "b"))
-    (group,) = found.groups
-    assert group.mean.population is not None
-    assert math.isfinite(group.mean.population.lower)
-    assert [one.verdict for one in decided(found, "mean_drop <= 1", population=True)] == ["inconclusive"]
-    same = compare(made(rows), made(rows))
-    assert [one.verdict for one in decided(same, "mean_drop <= 0", population=True)] == ["pass"]

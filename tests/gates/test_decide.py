@@ -91,12 +91,6 @@ def test_what_is_refused(run: Run, text: str, says: str) -> None:
     assert str(error.value).startswith(f"gate {str(gate(text)).split('(', maxsplit=1)[0][:4]!r}"[:-1])
 
 
-def test_confidence_is_one(run: Run) -> None:
-    for confidence in (0.5, 1.0, 95.0, math.nan):
-        with pytest.raises(SpecError, match="is not above"):
-            decide(run, [gate("accuracy >= 0.5")], confidence=confidence)
-
-
 def test_a_point_decides_only_where_there_is_no_interval(run: Run) -> None:
     found, other = decide(run, [gate("mean(estimator=softmax) >= 0.9"), gate("mean(estimator=mc, sigma=0.1) >= 0.9")], point=True)
     assert (found.verdict, found.lower, found.upper, found.method, found.covers) == ("pass", None, None, "none", "nothing")
