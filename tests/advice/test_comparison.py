@@ -12,29 +12,11 @@ from robaudit.advice.comparison import Truth, compare, covers, root_mean_square
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.quantities import CONFIDENCE, NO_INTERVAL, P_ROBUST, Quantity
 from robaudit.rows import Row
+from tests.rows import ROW as PLAIN
 
 DRAWS = 10_000
 LOG_FAILURE = Quantity("log10_p_fail", "log10 of a probability", -300.0, 0.0, higher_is_better=False)
-ROW = Row(
-    sample_id="0",
-    label=1,
-    predicted=1,
-    correct=True,
-    noise="gaussian",
-    level_name="sigma",
-    level=0.1,
-    estimator="some",
-    quantity="p_robust",
-    value=0.5,
-    lower=None,
-    upper=None,
-    std_error=None,
-    flips_to=None,
-    forwards=65,
-    backwards=9,
-    note="",
-    interval=NO_INTERVAL,
-)
+ROW = replace(PLAIN, lower=None, upper=None, std_error=None, flips_to=None, forwards=65, backwards=9, interval=NO_INTERVAL)
 
 
 def rows(values: list[float], **columns: object) -> list[Row]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,13 +9,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from robaudit.advice.comparison import Truth
 from robaudit.advice.validate import STREAM
 from robaudit.auditing.prepare import on_stream
 from robaudit.estimators.mc import MonteCarlo
 from robaudit.noise.registry import build
 from robaudit.spec.model import NoiseSpec
-from tests.estimators.tools import SHAPE, curved, linear, work_on
+from tests.estimators.tools import curved, work_on
 from tests.levels import gaussian_process
 
 CPU = torch.device("cpu")
@@ -45,24 +43,3 @@ def test_an_engine_on_a_stream_leaves_the_runs_engine_alone() -> None:
     assert other.noises["gaussian"] is not work.engine.noises["gaussian"]
     assert MonteCarlo(samples=200).estimate(replace(work, engine=other)) != before
     assert MonteCarlo(samples=200).estimate(work) == before
-
-
-def test_two_models_and_all_sigmas_get_the_same_standard_noise() -> None:
-    """Common random numbers: what reaches the network is x + sigma z with one z, whichever the model and the sigma."""
-    found = []
-    for network, level in ((curved(), 0.25), (linear(3), 0.25), (curved(), 0.5)):
-        work = work_on(network, images=2, sigma=level)
-        batches = [b.x - work.x[b.image] for b in work.engine.noisy_batches(work.x, work.ids, work.at, 32, 8)]
-        found.append(torch.cat([b.clone() for b in batches]) / level)
-    assert found[0].shape == (64, *SHAPE)
-    assert torch.allclose(found[0], found[1], atol=0)
-    assert torch.allclose(found[0], found[2], atol=1e-5)
-
-
-def test_a_truth_knows_its_uncertainty() -> None:
-    truth = Truth(9000, 10_000)
-    assert truth.value == 0.9
-    assert math.isclose(truth.variance, 0.09 / 9999)
-    lower, upper = truth.interval()
-    assert lower < 0.9 < upper
-    assert math.isclose(upper - lower, 4 * 0.003, rel_tol=0.05)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import re
 from pathlib import Path
 from typing import Any
@@ -99,39 +98,3 @@ def test_no_progress_without_a_terminal_or_when_it_is_switched_off(
         heard.end()
     assert shown.html == []
     assert capsys.readouterr() == ("", "")
-
-
-def test_a_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
-    terminal = Terminal()
-    monkeypatch.setattr("sys.stderr", terminal)
-    monkeypatch.setenv("TERM", "xterm")
-    heard = PythonListener()
-    heard.begin(10, 0)
-    heard.doing("mc at sigma 0.1")
-    heard.working(0.5)
-    heard.advance(10)
-    heard.end()
-    heard.doing("nothing")
-    assert "mc at sigma 0.1" in terminal.getvalue()
-    assert "10/10 samples" in terminal.getvalue()
-
-
-def test_lines_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    clock = Clock()
-    heard = PythonListener(progress=True, clock=clock)
-    heard.begin(10, 0)
-    heard.doing("mc at sigma 0.1")
-    for _ in range(4):
-        clock.now += 16.0
-        heard.working(0.1)
-    heard.advance(5)
-    heard.end()
-    assert re.fullmatch(r"(auditing: 0 of 10 samples, about [^(]+ left \(mc at sigma 0.1\)\n){2}", capsys.readouterr().err)
-
-
-def test_this_is_no_notebook() -> None:
-    assert listening._notebook() is None

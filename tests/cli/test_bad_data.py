@@ -35,11 +35,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 KEYS = {
-    "images_key": ({"images_key": "image"}, "has no array 'image' (it has: images, labels); set images_key; did you mean 'images'?"),
     "labels_key": ({"labels_key": "targets"}, "has no array 'targets' (it has: images, labels); set labels_key"),
-    "layout": ({"layout": "nhw"}, "layout nhw does not fit shape (4, 1, 8, 8); it needs 3 dimensions"),
-    "class_names twice": ({"class_names": ["a"] * 10}, "dataset.class_names: 'a' appears twice; names must differ"),
-    "too few class_names": ({"class_names": ["a", "b"]}, "sample '3': has the label 3, but class_names has 2 names; add the missing names"),
     "class_names of another count": ({"class_names": list("abcd")}, "has 4 class names, but"),
     "sample of more than there are": ({"sample": {"size": 5}}, "sample.size 5 is larger than the data set (4 samples); at most 4"),
 }
@@ -57,12 +53,6 @@ def test_unreadable_image_stops(folder: Path, refuse_data: RefuseData) -> None:
     assert line.endswith("or continue without it: robaudit estimate --on-error skip")
 
 
-def test_fewer_class_folders_than_classes(folder: Path, refuse_data: RefuseData) -> None:
-    (folder / "9" / "0.png").unlink()
-    (folder / "9").rmdir()
-    refuse_data(kind="images", path="digits", channels=1, says="has 9 class names, but")
-
-
 def test_all_samples_unreadable_is_exit_5(folder: Path, refuse_data: RefuseData) -> None:
     for path in folder.rglob("*.png"):
         path.write_bytes(b"")
@@ -76,9 +66,3 @@ def test_python_code_needs_trust(tmp_path: Path, refuse_data: RefuseData) -> Non
         kind="python", target="own_data:make", says="is Python code, which runs only when trusted; pass --trust if you trust the code"
     )
     assert not (tmp_path / "canary").exists()
-
-
-def test_trusted_python_code_that_is_no_data_set(tmp_path: Path, refuse_data: RefuseData, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.dont_write_bytecode", True)
-    (tmp_path / "own_numbers.py").write_text("def make(): return 3\n")
-    refuse_data("--trust", kind="python", target="own_numbers:make", says="it must return a collection with len() and items")

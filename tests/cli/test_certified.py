@@ -41,30 +41,10 @@ def run(finished: Path, tmp_path: Path) -> Path:
     return tmp_path / "run"
 
 
-@pytest.mark.parametrize(("gate", "code"), [(GATE, 0), (GATE.replace("0.5", "1"), 1), (GATE.replace(">= 0.5", ">= 0.99"), 1)])
+@pytest.mark.parametrize(("gate", "code"), [(GATE, 0), (GATE.replace(">= 0.5", ">= 0.99"), 1)])
 def test_gates(gate: str, code: int, run: Path, run_cli: RunCli) -> None:
     assert run_cli("gate", "run").code == 0  # of the spec
     assert run_cli("gate", "run", gate).code == code
-
-
-def test_a_gate_for_the_population(run: Path, run_cli: RunCli) -> None:
-    done = run_cli("gate", "run", GATE.replace("0.5", "0.8"), "--population", "--format", "json")
-    assert done.code == 4
-    found = json.loads(done.out)["gates"][0]
-    assert (found["verdict"], found["radius"], found["t"]) == ("inconclusive", 0.2, None)
-
-
-@pytest.mark.parametrize(
-    ("gate", "says"),
-    [
-        ("certified_accuracy >= 0.5", "certified_accuracy needs radius"),
-        ("certified_accuracy(radius=1) >= 0.5", "does not say which results it is about"),
-    ],
-)
-def test_what_is_no_gate(gate: str, says: str, run: Path, run_cli: RunCli) -> None:
-    done = run_cli("gate", "run", gate)
-    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
-    assert says in done.err
 
 
 def test_several_runs(run: Path, run_cli: RunCli) -> None:
@@ -80,10 +60,7 @@ def test_several_runs(run: Path, run_cli: RunCli) -> None:
     assert "other: smoothed at sigma 0.5" in comparison
     assert "<svg " in comparison
     assert len(ids := re.findall(r' id="([^"]+)"', page)) == len(set(ids))
-    assert run_cli("report", "run", "other", "-o", "both.md").code == 0
-    assert "spec: smoothed at sigma 0.25" in Path("both.md").read_text()
-    for kind in ("svg", "png"):
-        assert run_cli("plot", "run", "other", "--kind", "certified", "-o", f"both.{kind}").code == 0
+    assert run_cli("plot", "run", "other", "--kind", "certified", "-o", "both.svg").code == 0
 
 
 def test_a_gate_is_refused_before_anything_is_computed(tmp_path: Path, run_cli: RunCli) -> None:
@@ -110,8 +87,6 @@ def test_the_report_has_a_section(run: Path, run_cli: RunCli) -> None:
     text = Path("run.md").read_text()
     assert "## Certified accuracy" in text
     assert "| r &gt;= 0.25 |" in text
-    assert run_cli("report", "run", "--estimator", "margins", "-o", "run.html").code == 0
-    assert "smoothed at sigma" not in Path("run.html").read_text()
 
 
 def test_tables_say_at_least(run: Path, run_cli: RunCli) -> None:

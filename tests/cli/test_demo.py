@@ -58,28 +58,21 @@ def check(tmp_path: Path, run_cli: RunCli) -> None:
 
 
 @pytest.mark.usefixtures("few_images")
-def test_demo(tmp_path: Path, run_cli: RunCli) -> None:
+def test_demo(tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At first without the packages of reports; its sentence follows the numbers."""
+    with monkeypatch.context() as without:
+        without.setitem(sys.modules, "jinja2", None)
+        code, out, _ = run_cli("demo")
+    assert code == 0
+    assert "No report" in out
+    assert "robaudit[report]" in out
+    assert not (tmp_path / "runs" / "demo-report.html").exists()
     check(tmp_path, run_cli)
-
-
-@pytest.mark.slow
-def test_all_of_the_demo(tmp_path: Path, run_cli: RunCli) -> None:
-    check(tmp_path, run_cli)
-
-
-@pytest.mark.usefixtures("few_images")
-def test_the_sentence_follows_the_numbers(tmp_path: Path, run_cli: RunCli) -> None:
-    assert run_cli("demo").code == 0
     ordinary, trained = (read_run(tmp_path / "runs" / f"demo-{name}", kept=True) for name in ("ordinary", "noise_trained"))
     assert "lowers robustness" in finding(compare(trained, ordinary))
     assert "no difference" in finding(compare(ordinary, ordinary))
 
 
-@pytest.mark.usefixtures("few_images")
-def test_without_the_packages_of_reports(tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "jinja2", None)
-    code, out, _ = run_cli("demo")
-    assert code == 0
-    assert "No report" in out
-    assert "robaudit[report]" in out
-    assert not (tmp_path / "runs" / "demo-report.html").exists()
+@pytest.mark.slow
+def test_all_of_the_demo(tmp_path: Path, run_cli: RunCli) -> None:
+    check(tmp_path, run_cli)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pty
 import re
 import subprocess
 import sys
@@ -24,7 +23,6 @@ COMMANDS = (
     *("validate", "verify", "train", "list"),
 )
 PROGRAM = Path(sys.executable).with_name("robaudit")
-HEAVY = ("torch", "torchvision", "numpy", "scipy", "sklearn", "PIL", "yaml")
 
 
 def start(
@@ -57,20 +55,6 @@ def test_every_command_and_option_has_help_and_an_example(command: str) -> None:
     assert found.help
     assert f"Example: robaudit {command}" in found.help
     assert all(parameter.help for parameter in found.params if parameter.name != "help")
-
-
-@pytest.mark.parametrize("args", [["--help"], ["--version"], ["estimate", "--help"], ["show", "-h"]], ids=" ".join)
-def test_help_loads_nothing_heavy(args: list[str]) -> None:
-    """What makes --help and --version take less than half a second, whatever the machine."""
-    code = (
-        "import sys, atexit\n"
-        f"atexit.register(lambda: print(sorted(set(sys.modules) & set({HEAVY!r})), file=sys.stderr))\n"
-        f"sys.argv = ['robaudit', *{args!r}]\n"
-        "from robaudit.cli import main\n"
-        "main()\n"
-    )
-    done = start("-c", code, program=(sys.executable,))
-    assert (done.returncode, done.stderr) == (0, "[]\n")
 
 
 def test_module_is_the_program() -> None:
@@ -110,19 +94,6 @@ def test_no_color_wins_over_a_terminal_that_has_colours(folder: Path) -> None:
     assert "\x1b[33mwarning:" in forced.stderr
     refused = start("estimate", "spec.yaml", "--out", "run", cwd=folder, FORCE_COLOR="1", NO_COLOR="1")
     assert not re.search(r"\x1b\[[\d;]*3\d", refused.stderr + refused.stdout), "no colour; bold and dim are no colours"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("environment", [pytest.param({}, marks=pytest.mark.slow), {"NO_COLOR": "1"}], ids=["", "NO_COLOR"])
-def test_progress_bar_on_a_terminal(environment: dict[str, str], folder: Path) -> None:
-    controller, terminal = pty.openpty()
-    command = [str(PROGRAM), "estimate", "spec.yaml", "--out", f"on-terminal-{len(environment)}", "--set", "mc.samples=500"]
-    with subprocess.Popen(command, cwd=folder, env=plain({"TERM": "xterm", **environment}), stdout=subprocess.PIPE, stderr=terminal):
-        os.close(terminal)
-        text = read_all(controller)
-    assert re.search(r"auditing.* samples .* left", text)
-    assert "Traceback" not in text
-    assert bool(re.search(r"\x1b\[[\d;]*3\d", text)) != bool(environment), "coloured unless NO_COLOR is set"
 
 
 def read_all(controller: int) -> str:

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 
 import pytest
 
-from robaudit.auditing import loop
-from robaudit.rows import TABLE_COLUMNS
+from robaudit import audit
 from tests.conftest import RunCli
-from tests.specs import digits, read_info, read_rows, write
-from tests.states import flushes, forget_flushes, query
+from tests.specs import digits, read_rows, write
+from tests.states import flushes, query
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a finished run of 8 samples by mc and taylor_mvs at 0.2, with its spec."""
+    folder = tmp_path_factory.mktemp("extended")
+    audit(write(folder, digits(estimators=[{"mc": {"samples": 30}}, "taylor_mvs"])), out=folder / "run")
+    return folder
 
 
 @pytest.fixture
-def run(tmp_path: Path, run_cli: RunCli) -> Path:
-    """A finished run of 8 samples by mc and taylor_mvs at 0.2."""
-    write(tmp_path, digits(estimators=[{"mc": {"samples": 30}}, "taylor_mvs"]))
-    assert run_cli("estimate", "spec.yaml", "--out", "run").code == 0
+def run(finished: Path, tmp_path: Path) -> Path:
+    """A copy of it."""
+    shutil.copytree(finished, tmp_path, dirs_exist_ok=True)
     return tmp_path / "run"
 
 
@@ -68,19 +73,6 @@ def test_order_is_that_of_the_data_set_and_of_the_union_of_the_specs(run: Path, 
     assert found == [(i, sigma, name) for i in ids for sigma in ("0.2", "0.1") for name in ("mc", "taylor_mvs", "softmax")]
 
 
-@pytest.mark.bits
-def test_an_extended_run_equals_one_made_at_once(run: Path, tmp_path: Path, run_cli: RunCli) -> None:
-    wide = ["--sigma", "0.2", "--sigma", "0.1", "--limit", "12"]
-    assert run_cli("estimate", "spec.yaml", "--out", "run", "--extend", *wide).code == 0
-    assert run_cli("estimate", "spec.yaml", "--out", "once", *wide).code == 0
-    one, two = (read_rows(tmp_path / name) for name in ("run", "once"))
-    before = TABLE_COLUMNS[: TABLE_COLUMNS.index("value")]
-    for a, b in zip(one, two, strict=True):
-        assert [a[name] for name in before] == [b[name] for name in before]
-        vote = 1 / 30 if a["estimator"] == "mc" else 0.0
-        assert float(a["value"]) == pytest.approx(float(b["value"]), abs=vote + 1e-5)
-
-
 def test_what_is_there_already_needs_no_work(run: Path, run_cli: RunCli) -> None:
     before = (run / "samples.csv").read_bytes()
     code, _, err = run_cli("estimate", "spec.yaml", "--out", "run", "--extend", "--limit", "3")
@@ -90,45 +82,16 @@ def test_what_is_there_already_needs_no_work(run: Path, run_cli: RunCli) -> None
 
 
 def test_default_folder_is_found(tmp_path: Path, run_cli: RunCli) -> None:
+    """By an extension, and by the first command again, as it holds what is asked and more."""
     spec = write(tmp_path, digits(limit=2))
     assert run_cli("estimate", spec).code == 0
     assert run_cli("estimate", spec, "--extend", "--sigma", "0.3").code == 0
     (run,) = (tmp_path / "runs").iterdir()
-    assert len(lines(run)) == 1 + 2 * 2
+    before = lines(run)
+    assert len(before) == 1 + 2 * 2
+    assert "nothing was recomputed" in run_cli("estimate", spec).err
+    assert lines(run) == before
     shutil.copytree(run, tmp_path / "runs" / "spec-copy")
     code, _, err = run_cli("estimate", spec, "--extend", "--sigma", "0.4")
     assert code == 2
     assert "error: --extend: several runs could be extended: runs/spec-" in err
-
-
-@pytest.mark.bits
-def test_an_interrupted_extension_goes_on(run: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop, "_DUE", 0.0)  # every step is a flush
-    wide = ["estimate", "spec.yaml", "--out", "run", "--extend", "--limit", "130", "--sigma", "0.1"]
-    assert run_cli(*wide).code == 0
-    whole = (run / "samples.csv").read_bytes()
-    assert flushes(run) > 3
-    forget_flushes(run, flushes(run) - 1)
-    (run / "samples.csv").unlink()
-    info = read_info(run)
-    (run / "run.json").write_text(json.dumps({**info, "status": "running"}))
-    code, _, err = run_cli(*wide)
-    assert code == 0
-    assert "note: resuming: " in err
-    assert (run / "samples.csv").read_bytes() == whole
-
-
-def test_the_first_command_again_after_an_extension_in_the_default_folder(
-    tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The folder holds what is asked and more: nothing is recomputed, and nobody is sent away."""
-    monkeypatch.chdir(tmp_path)
-    spec = write(tmp_path, digits(limit=4))
-    assert run_cli("estimate", spec).code == 0
-    assert run_cli("estimate", spec, "--sigma", "0.31", "--extend").code == 0
-    (folder,) = (tmp_path / "runs").iterdir()
-    before = (folder / "samples.csv").read_bytes()
-    again = run_cli("estimate", spec)
-    assert again.code == 0
-    assert "nothing was recomputed" in again.err
-    assert (folder / "samples.csv").read_bytes() == before

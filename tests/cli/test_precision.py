@@ -85,8 +85,7 @@ def test_cuda_rounds_the_products_of_the_network_alone_and_only_when_asked(
     assert own == {(False, False)}
 
 
-@pytest.mark.parametrize("precision", ["bf16", "tf32"])
-def test_onnx_refuses_lower_precisions(precision: str, tmp_path: Path, refuse: Refuse) -> None:
+def test_onnx_refuses_lower_precisions(tmp_path: Path, refuse: Refuse) -> None:
     onnx = pytest.importorskip("onnx")
     helper, proto = onnx.helper, onnx.TensorProto
     image = helper.make_tensor_value_info("x", proto.FLOAT, ["n", 1, 8, 8])
@@ -94,4 +93,4 @@ def test_onnx_refuses_lower_precisions(precision: str, tmp_path: Path, refuse: R
     graph = helper.make_graph([helper.make_node("Flatten", ["x"], ["y"], axis=1)], "g", [image], [logits])
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), tmp_path / "m.onnx")
     spec = write(tmp_path, digits(model={"path": "m.onnx"}))
-    refuse("estimate", spec, "--set", f"run.precision={precision}", says="onnx networks run in fp32 only; use run.precision fp32")
+    refuse("estimate", spec, "--set", "run.precision=bf16", says="onnx networks run in fp32 only; use run.precision fp32")

@@ -174,22 +174,6 @@ def test_no_bar_where_none_can_be_drawn(environment: dict[str, str], tmp_path: P
     assert "━" not in text
 
 
-def test_no_bar_in_a_file_with_colours(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT], cwd=tmp_path, env=plain({"FORCE_COLOR": "1"}), capture_output=True, text=True, check=True
-    )
-    assert "━" not in done.stderr
-    assert "\x1b[2K" not in done.stderr
-    assert "\x1b[33mwarning:" in done.stderr
-
-
-@pytest.mark.slow
-def test_a_narrow_terminal_gets_the_time_left(tmp_path: Path) -> None:
-    text = on_terminal(tmp_path, STEP="0.6", COLUMNS="30")
-    assert re.search(r"auditing \S+ 0:00:0\d left", re.sub(r"\x1b\[[\d;?]*[a-zA-Z]", "", text))
-    assert "samples" not in text.partition("resuming")[2].partition("\n")[2]
-
-
 @pytest.mark.parametrize("terminal", [True, False])
 def test_a_reader_that_is_gone_does_not_end_the_work(terminal: bool, tmp_path: Path) -> None:
     ours, theirs = pty.openpty() if terminal else os.pipe()

@@ -71,23 +71,13 @@ def test_gates_that_are_refused(gate: str, run: Path, run_cli: RunCli) -> None:
     assert done.err.count("\n") == 1
 
 
-def test_gates_of_the_spec(tmp_path: Path, run_cli: RunCli) -> None:
-    gates = ["r_nu(estimator=whole, norm=l2) >= 0.1"]
-    write(tmp_path, digits(limit=6, noise=None, estimators=ESTIMATORS, gates=gates))
-    assert run_cli("estimate", "spec.yaml", "--out", "run", "-q").code == 0
-    assert run_cli("gate", "run").code == 0
-
-
 # --- the other commands, with results that have no noise level
 
 
 def test_nothing_speaks_of_a_level_of_no_noise(run: Path, run_cli: RunCli) -> None:
     texts = [run_cli(*args).out for args in (("show", "run"), ("bias-report", "run"), ("flag-samples", "run", "--bottom", "3"))]
-    assert run_cli("report", "run", "-o", "run.html").code == 0
     assert run_cli("report", "run", "-o", "run.md").code == 0
-    page = re.sub(r"<(style|script)\b.*?</\1>", "", Path("run.html").read_text(), flags=re.S)
-    assert 'id="scores"' in page
-    for text in (*texts, re.sub(r"<[^>]+>", " ", page), Path("run.md").read_text()):
+    for text in (*texts, Path("run.md").read_text()):
         assert "no noise" in text
         assert not re.search(r"at no noise|none 0|\bnan\b|-inf\b|\binf\b", text), text
 
@@ -106,8 +96,7 @@ def test_csv_of_results_with_and_without_a_threshold(tmp_path: Path, run_cli: Ru
 
 
 def test_pictures(run: Path, run_cli: RunCli) -> None:
-    for kind in ("scores", "summary", "classes", "flagged"):
-        assert run_cli("plot", "run", "--kind", kind, "-o", f"{kind}.svg").code == 0, kind
+    assert run_cli("plot", "run", "--kind", "scores", "-o", "scores.svg").code == 0
     done = run_cli("plot", "run", "--kind", "easiest", "-o", "no.svg")
     assert done.code == 2
     assert "has no votes for labels" in done.err
@@ -116,13 +105,15 @@ def test_pictures(run: Path, run_cli: RunCli) -> None:
 def test_pictures_of_the_easiest_images(tmp_path: Path, run_cli: RunCli) -> None:
     sphere = {"kind": "uniform", "name": "sphere", "norm": "l2", "support": "sphere", "eps": [1, 4]}
     corruption = {"kind": "corruption", "name": ["contrast"], "severity": [1, 5]}
-    spec = digits(limit=12, noise=[sphere, corruption], estimators=[{"mc": {"samples": 10}}, {"difficulty": {"target": "label"}}])
+    spec = digits(limit=6, noise=[sphere, corruption], estimators=[{"mc": {"samples": 10}}, {"difficulty": {"target": "label"}}])
     write(tmp_path, spec)
     assert run_cli("estimate", "spec.yaml", "--out", "run", "-q").code == 0
     assert run_cli("plot", "run", "--kind", "easiest", "-o", "easiest.svg").code == 0
-    assert run_cli("report", "run", "-o", "run.html").code == 0
-    assert 'id="easiest"' in Path("run.html").read_text()
-    write(tmp_path, digits(limit=12, estimators=[{"mc": {"samples": 10}}, {"radius_attack": {"norm": ["l2"]}}]), "attack.yaml")
+    write(
+        tmp_path,
+        digits(limit=6, estimators=[{"mc": {"samples": 10}}, {"radius_attack": {"norm": "l2", "steps": 2}}]),
+        "attack.yaml",
+    )
     assert "easiest" in run_cli("estimate", "attack.yaml", "--out", "attack").out, "radii know the difficulty, too"
     assert run_cli("show", "attack", "easiest").code == 0
     write(tmp_path, digits(limit=4), "mc.yaml")

@@ -81,9 +81,6 @@ def test_a_run_without_what_was_asked_for_is_left_out(run: Path, softmax_run: Pa
     ("change", "says"),
     [
         ({"model": {"notes": 5}}, "model.notes"),
-        ({"model": {"notes": ["x", None]}}, "model.notes.1"),
-        ({"spec": {"gates": 5}}, "spec.gates"),
-        ({"spec": {"gates": [5, None]}}, "spec.gates.0"),
         ({"data": {"sha256": [1]}}, "data.sha256"),
     ],
 )
@@ -93,8 +90,7 @@ def test_an_edited_run_is_refused(run: Path, refuse: Refuse, tmp_path: Path, cha
     for part, values in change.items():
         info[part].update(values)
     (copy / "run.json").write_text(json.dumps(info))
-    for form in ("html", "md"):
-        refuse("report", copy, "-o", f"r.{form}", says=says)
+    refuse("report", copy, "-o", "r.md", says=says)
 
 
 def test_refusals(run: Path, refuse: Refuse, monkeypatch: pytest.MonkeyPatch) -> None:

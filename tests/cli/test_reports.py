@@ -32,21 +32,6 @@ def test_show_prints_what_estimate_printed(tmp_path: Path, run_cli: RunCli) -> N
     assert run_cli("show", "run") == (0, first.out, "")
 
 
-def test_show_filters(run: Path, run_cli: RunCli) -> None:
-    everything = run_cli("show", run)
-    assert everything.code == 0
-    assert "confidence: softmax score" in everything.out
-    one = run_cli("show", run, "--estimator", "mc", "--sigma", "7/20")
-    assert one.code == 0
-    assert "confidence" not in one.out
-    (line,) = [line for line in one.out.splitlines() if line.startswith("mc")]
-    assert line.split()[1] == "0.35"
-
-
-def test_clean_accuracy_is_printed_first(run: Path, run_cli: RunCli) -> None:
-    assert run_cli("show", run).out.startswith("clean accuracy  100.0% [94.0%, 100.0%] (60 of 60; [ ] 95 % interval, images like these)")
-
-
 def test_bias_report_table(run: Path, run_cli: RunCli) -> None:
     code, out, err = run_cli("bias-report", run, "--estimator", "mc", "--sigma", "0.35")
     assert (code, err) == (0, "")
@@ -54,12 +39,6 @@ def test_bias_report_table(run: Path, run_cli: RunCli) -> None:
     assert "< 0.9" in out
     for words in ("Least robust: ", "Most robust: ", "from the others", "permuting the class labels"):
         assert words in out
-
-
-def test_bias_report_never_pools(run: Path, run_cli: RunCli) -> None:
-    out = run_cli("bias-report", run).out
-    for group in ("mc at sigma 0.1", "mc at sigma 0.35", "softmax at sigma 0.1", "softmax at sigma 0.35"):
-        assert out.count(group) == 1
 
 
 def test_bias_report_csv_and_json_agree(run: Path, run_cli: RunCli) -> None:
@@ -86,41 +65,6 @@ def test_flag_samples_below(run: Path, run_cli: RunCli) -> None:
     values = [float(line["value"]) for line in wide]
     assert values == sorted(values)
     assert [line["id"] for line in wide[: len(strict)]] == [line["id"] for line in strict]
-
-
-def test_flag_samples_bottom_and_top(run: Path, run_cli: RunCli) -> None:
-    code, out, err = run_cli("flag-samples", run, "--estimator", "mc", "--sigma", "0.1", "--bottom", "2", "--top", "3", "--format", "json")
-    assert (code, err) == (0, "")
-    (group,) = json.loads(out)["results"]
-    assert (len(group["samples"]), len(group["robust"])) == (2, 3)
-    assert group["samples"][0]["value"] <= group["samples"][1]["value"] <= min(one["value"] for one in group["robust"])
-
-
-def test_flag_samples_per_class(run: Path, run_cli: RunCli) -> None:
-    out = run_cli("flag-samples", run, "--estimator", "mc", "--sigma", "0.35", "--bottom", "1", "--per-class", "--format", "csv").out
-    predicted = [int(line["predicted"]) for line in records(out)]
-    assert predicted == list(range(10))
-
-
-def test_flag_samples_only(run: Path, run_cli: RunCli) -> None:
-    options = ["--estimator", "mc", "--sigma", "0.35", "--bottom", "5", "--format", "csv"]
-    assert run_cli("flag-samples", run, *options, "--only", "correct").out == run_cli("flag-samples", run, *options).out
-    code, _, err = run_cli("flag-samples", run, *options, "--only", "wrong")
-    assert (code, err) == (5, "error: flagged: none of the 60 samples is known to be wrong; leave --only out\n")
-
-
-def test_flag_samples_table_says_how_certain(run: Path, run_cli: RunCli) -> None:
-    code, out, _ = run_cli("flag-samples", run, "--estimator", "mc", "--sigma", "0.35")
-    assert code == 0
-    assert "of 60 samples are below 0.5: " in out
-
-
-@pytest.mark.parametrize(("command", "format_"), [("bias-report", "table"), ("flag-samples", "csv")])
-def test_output_file_holds_what_would_be_printed(command: str, format_: str, run: Path, run_cli: RunCli, tmp_path: Path) -> None:
-    printed = run_cli(command, run, "--format", format_)
-    written = run_cli(command, run, "--format", format_, "-o", "report")
-    assert (written.code, written.out, written.err) == (0, "", "")
-    assert (tmp_path / "report").read_text() == printed.out
 
 
 def test_images_clean_beside_noisy(run: Path, run_cli: RunCli, tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ import pytest
 from PIL import Image
 
 from robaudit import audit
-from robaudit.cli.main import make_app
 from robaudit.report.sections import SectionName
 from tests.cli.conftest import Refuse
 from tests.conftest import RunCli
@@ -100,36 +99,21 @@ def test_several_runs(name: SectionName, run: Path, run_cli: RunCli) -> None:
 
 def test_the_names_that_people_know(run: Path, run_cli: RunCli) -> None:
     for command, section in (("bias-report", "classes"), ("flag-samples", "flagged")):
-        for form in ("table", "csv", "json"):
-            options = ("--estimator", "mc", "--sigma", "0.3", "--threshold", "0.8", "--format", form)
-            assert run_cli(command, run, *options) == run_cli("show", run, section, *options)
+        options = ("--estimator", "mc", "--sigma", "0.3", "--threshold", "0.8", "--format", "csv")
+        assert run_cli(command, run, *options) == run_cli("show", run, section, *options)
 
 
 def test_options_that_a_section_does_not_know_are_refused(run: Path, refuse: Refuse) -> None:
     refuse("show", run, "--radius", "0.5", says="--radius: does not apply to the section summary; use it with certified")
-    refuse("show", run, "losses", "--id", "3", says="--id: does not apply to the section losses; use it with sample")
-    refuse(
-        "show",
-        run,
-        "sample",
-        "--estimator",
-        "mc",
-        says="--estimator: does not apply to the section sample; use it with summary, levels, classes",
-    )
     refuse("show", run, "corruption", "--sigma", "0.1", says="--noise, --level, --sigma: does not apply to the section corruption")
-    refuse("show", run, "rows", "--threshold", "0.1", says="--threshold: does not apply to the section rows; use it with classes, flagged")
-    refuse("show", run, "certified", "--radius", "all", "--radius", "1", says="--radius all: includes every radius")
     refuse("show", run, "certified", "--radius", "all", says="--radius all: is too long for a table; add --format csv or --format json")
     refuse("show", run, "classes", "--format", "parquet", says="--format parquet: does not apply to the section classes; use it with rows")
     refuse("show", run, "rows", "--format", "table", says="choose csv, json or parquet")
     refuse("show", run, "rows", "--with", run, says="--with: does not apply to the section rows")
-    refuse("flag-samples", run, "--estimator", "mc", "--threshold", "1.5", says="1.5 is outside the range of p_robust, 0 to 1")
-    refuse("show", run, "flagged", "--threshold", "nan", says="--threshold nan: is not a finite number")
     refuse("show", run, "scores", "--only", "wrong", says="misclassified images count as 0")
     refuse("show", run, "scores", "--confidence", "2", says="is not above 0.5 and below 1")
     refuse("show", run, "sample", "--id", "0", "--bottom", "2", says="--bottom: counts the least robust images")
     refuse("show", run, "sample", "--id", "nobody", says="has no sample 'nobody'")
-    refuse("show", run, "flagged", "-o", "gone/x.csv", says="its folder does not exist")
     refuse("show", run, "flaged", says="'flaged' is not known; did you mean 'flagged'?")
 
 
@@ -147,18 +131,6 @@ def test_latex_and_markdown(run: Path, run_cli: RunCli) -> None:
 def test_names_of_files_and_runs_that_do_not_fit(run: Path, refuse: Refuse) -> None:
     refuse("show", run, "-o", "x.html", says="-o x.html: show writes no .html; name a file that ends in .txt, .csv")
     refuse("show", run, "--label", "a", "--label", "b", says="--label b: has no run: 1 run shown")
-
-
-def test_every_option_belongs_to_a_section() -> None:
-    """No option of `show` is one that every section refuses."""
-    from robaudit.report.sections import used
-
-    known = frozenset[str]().union(*map(used, SectionName))
-    show = next(one.callback for one in make_app().registered_commands if one.name == "show")
-    assert show is not None
-    named = {name.strip("_") for name in show.__annotations__}
-    assert {name for name in named if name in known or f"{name}s" in known} >= {"threshold", "by", "only", "bottom", "top", "id", "radius"}
-    assert known - {"estimators", "levels", "every_radius"} <= named
 
 
 # --- sections
@@ -181,29 +153,6 @@ def test_corruption(run: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch)
     assert re.search(rf"mCE {interval}, relative mCE {interval} \(against AlexNet: the mean over 2\)", " ".join(table.split()))
     own = results(run_cli("show", run, "corruption", "--baseline", run, "--format", "json").out)
     assert own[0]["mce"]["value"] == pytest.approx(1.0)
-
-
-def test_losses(run: Path, run_cli: RunCli) -> None:
-    lines = records(run_cli("show", run, "losses", "--format", "csv").out)
-    assert [(line["estimator"], line["q"]) for line in lines] == [
-        ("qnorm_mc:q=1", "1.0"),
-        ("qnorm_mc:q=10", "10.0"),
-        ("adversarial_loss", "inf"),
-    ]
-    rows = [float(row["value"]) for row in read_rows(run) if row["estimator"] == "qnorm_mc:q=1"]
-    assert float(lines[0]["mean"]) == pytest.approx(sum(rows) / 8)
-    (one,) = results(run_cli("show", run, "losses", "--bottom", "3", "--format", "json").out)
-    worst = [image["qnorm_mc:q=10"] for image in one["levels"][0]["worst"]]
-    assert worst == sorted(worst, reverse=True)
-    assert len(worst) == 3
-    assert run_cli("show", run, "losses").out.count("Images with the highest loss") == 1
-
-
-def test_curves(run: Path, run_cli: RunCli) -> None:
-    assert "gamma at 50 %" in run_cli("show", run, "curves").out
-    lines = records(run_cli("show", run, "curves", "--noise", "linear", "--format", "csv").out)
-    assert [float(line["at"]) for line in lines] == [1, 0.75, 0.5, 0.25, 0]
-    assert {line["curve"] for line in lines} == {"linear"}
 
 
 @pytest.fixture(scope="module")
@@ -239,41 +188,26 @@ def test_differences_have_an_interval_and_a_p_value(
     assert max(map(len, table.splitlines())) <= 80
 
 
-def test_three_runs_are_each_compared_with_the_first(run: Path, brighter: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    asked = ("show", run, "curves", "--with", brighter, "--with", run, "--label", "A", "--label", "B", "--label", "C")
-    lines = [one for one in records(run_cli(*asked, "--format", "csv").out) if one["base"]]
-    assert {(one["run"], one["base"]) for one in lines} == {("B", "A"), ("C", "A")}
-    assert {(float(one["difference"]), float(one["difference_p_value"])) for one in lines if one["run"] == "C"} == {(0.0, 1.0)}
-    out = run_cli(*asked).out
-    assert re.search(r"B - A +C - A\n", out), "p-values go below the differences where there is no room"
-    assert "p 1.00" in out
-
-
 def test_runs_on_other_images_have_no_differences(run: Path, tmp_path: Path, run_cli: RunCli) -> None:
     save_npz(tmp_path / "other.npz", labels=[0, 1, 2, 3])
     document = digits(dataset={"kind": "npz", "path": "other.npz"}, noise=NOISE[1:2] + NOISE[3:], estimators=ESTIMATORS[:2])
     audit(write(tmp_path, document, "npz.yaml"), out=tmp_path / "npz")
-    for section in ("summary", "levels", "classes", "confusion", "flagged", "curves", "losses", "sample"):
+    for section in ("summary", "levels", "losses", "sample"):
         out = run_cli("show", run, section, "--with", "npz").out
         assert "npz: other images or other noise than spec, so nothing is compared." in " ".join(out.split()), section
-        assert " - spec" not in out or section in ("summary", "classes")
+        assert " - spec" not in out or section == "summary"
 
 
 def test_certified_accuracy(run: Path, run_cli: RunCli) -> None:
-    out = run_cli("show", run, "certified").out
-    assert "Certified accuracy, radii in linf" in out
-    assert re.search(r"radius r +smoothed at sigma 0.1 +smoothed at sigma 0.3", out)
+    assert "Certified accuracy, radii in linf" in run_cli("show", run, "certified").out
     only = run_cli("show", run, "certified", "--estimator", "margins:norm=linf", "--radius", "2/255", "--radius", "0", "--radius", "0")
     assert [line.split("  ")[0] for line in only.out.splitlines() if line.startswith("r ")] == ["r > 0", "r >= 0.00784314"]
     steps = records(run_cli("show", run, "certified", "--radius", "all", "--format", "csv").out)
     curves = results(run_cli("show", run, "certified", "--radius", "all", "--format", "json").out)
     assert [float(line["radius"]) for line in steps] == [radius for one in curves for radius in one["curve"]["radius"]]
-    wide = results(run_cli("show", run, "certified", "--confidence", "0.99", "--format", "json").out)
-    assert all(two["clean_accuracy"]["lower"] < one["clean_accuracy"]["lower"] for one, two in zip(curves, wide, strict=True))
 
 
-@pytest.mark.parametrize("radius", ["-1", "far", "inf", "nan"])
+@pytest.mark.parametrize("radius", ["-1", "far"])
 def test_what_is_no_radius(radius: str, run: Path, refuse: Refuse) -> None:
     what = "number" if radius == "far" else "radius"
     refuse(
@@ -284,33 +218,7 @@ def test_what_is_no_radius(radius: str, run: Path, refuse: Refuse) -> None:
 def test_scores(run: Path, run_cli: RunCli) -> None:
     out = run_cli("show", run, "scores").out
     assert "of r_m as for a mean in the summary, of the others by percentile bootstrap" in " ".join(out.split())
-    assert "radii:norm=l2\nradius: norm of the smallest change of the image that changes the prediction; higher is better" in out
     assert re.search(r"r_m +>= 1\.\d+ +\[\d\.\d+, \.\.\.\]", out)
-    lines = records(run_cli("show", run, "scores", "--format", "csv").out)
-    for one in results(run_cli("show", run, "scores", "--format", "json").out):
-        of_csv = {line["score"]: line for line in lines if line["estimator"] == one["estimator"]}
-        assert of_csv.keys() == one["scores"].keys()
-        assert all(
-            of_csv[name]["value"] == ("" if score["value"] is None else str(score["value"])) for name, score in one["scores"].items()
-        )
-
-
-def test_scores_of_two_runs(run: Path, tmp_path: Path, run_cli: RunCli) -> None:
-    with radii.installed():
-        audit(write(tmp_path, digits(limit=5, noise=None, estimators=[{"radii": {"cap": 1.2}}]), "other.yaml"), out=tmp_path / "other")
-    out = run_cli("show", run, "scores", "--with", "other").out
-    assert "left out: 3 images only in spec, 0 only in other" in out
-    assert [one["images"] for one in results(run_cli("show", run, "scores", "--with", "other", "--format", "json").out)] == [5, 5]
-    lines = records(run_cli("show", run, "scores", "--with", "other", "--format", "csv").out)
-    assert {(line["run"], line["base"]) for line in lines} == {("other", "spec")}
-    save_npz(tmp_path / "other.npz", labels=[0, 1, 2, 3])
-    with radii.installed():
-        spec = write(tmp_path, digits(dataset={"kind": "npz", "path": "other.npz"}, noise=None, estimators=["radii"]), "npz.yaml")
-        audit(spec, out=tmp_path / "npz")
-    out = run_cli("show", run, "scores", "--with", "npz").out
-    assert "npz: other images or other noise than spec, so nothing is compared." in out
-    assert "spec: radii:norm=l2\n" in out
-    assert "npz: radii:norm=l2\n" in out
 
 
 def test_samples_side_by_side(run: Path, run_cli: RunCli) -> None:
@@ -332,32 +240,6 @@ def test_samples_side_by_side(run: Path, run_cli: RunCli) -> None:
     assert len(found["samples"][0]["results"]) == len([row for row in read_rows(run) if row["sample_id"] == found["samples"][0]["id"]])
 
 
-def test_one_sample(run: Path, run_cli: RunCli) -> None:
-    ids = list(dict.fromkeys(row["sample_id"] for row in read_rows(run)))
-    out = run_cli("show", run, "sample", "--id", ids[3], "--id", ids[1]).out
-    assert out.index(f"Sample {ids[3]}\n") < out.index(f"Sample {ids[1]}\n")
-    assert "value [95% interval]" in out
-    assert f"Sample {ids[0]}\n" not in out
-
-
-def test_ids_that_are_paths_are_readable(tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Their ends may be the same, and --id wants all of them; no column is cut off, however wide the terminal is."""
-    for label in range(10):
-        (tmp_path / "images" / f"class{label}").mkdir(parents=True)
-        Image.new("L", (8, 8), 20 * label).save(tmp_path / "images" / f"class{label}" / "0001.png")
-    data = {"kind": "images", "path": "images", "channels": 1}
-    audit(write(tmp_path, digits(dataset=data, estimators=[{"mc": {"samples": 5}}])), out=tmp_path / "run")
-    for width in (60, 79, 80, 99, 100, 120, 200):
-        monkeypatch.setenv("COLUMNS", str(width))
-        out = run_cli("show", tmp_path / "run", "sample").out
-        assert max(map(len, out.splitlines())) <= width
-        table = out[: out.index("~ no interval")]
-        assert "\N{HORIZONTAL ELLIPSIS}" not in table
-        heads = table[: table.index("\N{BOX DRAWINGS LIGHT HORIZONTAL}")].splitlines()[-2:]
-        cut = [tuple(line[i:j].strip() for line in heads) for i in range(len(heads[1])) for j in range(i + 8, i + 20)]
-        assert "class3/0001.png" in table or any("class" in first and "/0001.png" in first + second for first, second in cut), table
-
-
 # --- runs without
 
 
@@ -374,25 +256,6 @@ def test_what_a_run_does_not_have(tmp_path: Path, run_cli: RunCli, refuse: Refus
         ("losses", "mc: has no losses by q; add qnorm_path to its estimators: --extend computes it"),
     ):
         refuse("show", "mc", section, says=says)
-
-
-def test_without_labels(tmp_path: Path, refuse: Refuse) -> None:
-    save_npz(tmp_path / "plain.npz")
-    data = {"kind": "npz", "path": "plain.npz", "labels_key": None}
-    with certificates.installed():
-        audit(write(tmp_path, digits(dataset=data, noise=None, estimators=["margins", "radii"])), out=tmp_path / "plain")
-    refuse("show", "plain", "certified", says="plain: has no labels, and certified accuracy compares with them; audit labelled images")
-    refuse("show", "plain", "scores", says="plain: has no labels, and scores count misclassified images as 0; audit labelled images")
-
-
-def test_every_image_misclassified(tmp_path: Path, run_cli: RunCli, refuse: Refuse) -> None:
-    save_npz(tmp_path / "noise.npz", labels=[9, 9, 9, 9])
-    data = {"kind": "npz", "path": "noise.npz"}
-    with radii.installed():
-        audit(write(tmp_path, digits(dataset=data, noise=None, estimators=[{"radii": {"kind": "exact"}}])), out=tmp_path / "run")
-    out = run_cli("show", "run", "scores", "--estimator", "radii:norm=l2").out
-    assert re.search(r"Not defined: r_w_correct, median_ratio, .*: every image is misclassified\.", " ".join(out.split()))
-    refuse("show", "run", "scores", "--only", "correct", says="every image is misclassified; leave --only correct out", code=5)
 
 
 def test_a_result_without_a_threshold(run: Path, run_cli: RunCli, refuse: Refuse) -> None:

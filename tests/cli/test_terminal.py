@@ -35,16 +35,6 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_nothing_is_steered(run: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]) -> None:
-    piped = run_cli(command[0], run, *command[1:]).out
-    monkeypatch.setattr(type(sys.stdout), "isatty", lambda _: True)
-    shown = run_cli(command[0], run, *command[1:]).out
-    assert [c for c in shown if not c.isprintable() and c != "\n"] == []
-    assert shown == piped
-    assert "\\u200b" in shown
-
-
-@pytest.mark.parametrize("command", COMMANDS)
 def test_a_file_and_a_pipe_get_the_same_bytes(run: Path, run_cli: RunCli, command: tuple[str, ...], tmp_path: Path) -> None:
     printed = run_cli(command[0], run, *command[1:]).out
     assert run_cli(command[0], run, *command[1:], "-o", tmp_path / "report").out == ""

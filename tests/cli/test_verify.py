@@ -29,7 +29,7 @@ ESTIMATORS = [{"mc": {"samples": 50}}, "logit_gaussian", "taylor", {"mmse": {"sa
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a finished run of 12 samples, with its spec."""
     folder = tmp_path_factory.mktemp("finished")
-    spec = write(folder, digits(limit=12, noise={"sigma": [0.25, 0.1]}, estimators=ESTIMATORS))
+    spec = write(folder, digits(limit=12, noise={"sigma": [0.25]}, estimators=ESTIMATORS))
     audit(load_spec(spec), out=folder / "run")
     return folder
 
@@ -67,10 +67,10 @@ def index_of(run: Path, estimator: str, low: float = 0.2, high: float = 0.995) -
 
 @pytest.mark.bits
 def test_a_run_comes_out_again(run: Path, run_cli: RunCli) -> None:
-    for samples, rows in (("all", 96), ("3", 24)):
+    for samples, rows in (("all", 48), ("3", 12)):
         code, out, _ = run_cli("verify", run, "--samples", samples)
         assert code == 0
-        assert out.startswith(f"{rows} rows of {rows // 8} samples recomputed: all as written, bit for bit\n\nConsistency of the results\n")
+        assert out.startswith(f"{rows} rows of {rows // 4} samples recomputed: all as written, bit for bit\n\nConsistency of the results\n")
     assert run_cli("verify", run, "--samples", "2", "-q") == (0, "", "")
 
 
@@ -82,22 +82,25 @@ def test_a_changed_third_digit_is_found(run: Path, run_cli: RunCli) -> None:
     code, out, _ = run_cli("verify", run, "--samples", "all")
     assert code == 1
     assert all(f"{sample}, {estimator} at sigma 0.25: value is 0." in out for estimator, sample in changed.items())
-    assert "\n96 rows of 12 samples recomputed: 4 numbers differ\n" in out
+    assert "\n48 rows of 12 samples recomputed: 4 numbers differ\n" in out
 
 
-def test_votes_are_compared(run: Path, run_cli: RunCli) -> None:
-    change(run, index_of(run, "mc"), votes=lambda votes: {"counts": [*votes["counts"][1:], votes["counts"][0]]})
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        (lambda votes: {"counts": [*votes["counts"][1:], votes["counts"][0]]}, "votes is "),
+        (
+            lambda votes: {**votes, "bits": backwards(votes["bits"])},
+            r"mc at sigma 0.25: kept of draw \d+ is (True in the run and False|False in the run and True) now",
+        ),
+    ],
+    ids=["votes", "draws"],
+)
+def test_votes_and_draws_are_compared(changed: Any, says: str, run: Path, run_cli: RunCli) -> None:
+    change(run, index_of(run, "mc", 0.5, 0.95), votes=changed)
     code, out, _ = run_cli("verify", run, "--samples", "all")
     assert code == 1
-    assert "votes is " in out
-
-
-def test_draws_are_compared(run: Path, run_cli: RunCli) -> None:
-    index = index_of(run, "mc", 0.5, 0.95)
-    change(run, index, votes=lambda votes: {**votes, "bits": backwards(votes["bits"])})
-    code, out, _ = run_cli("verify", run, "--samples", "all")
-    assert code == 1
-    assert re.search(r"mc at sigma 0.25: kept of draw \d+ is (True in the run and False|False in the run and True) now", out)
+    assert re.search(says, out)
 
 
 def test_an_altered_file_is_named(run: Path, run_cli: RunCli) -> None:
@@ -164,7 +167,7 @@ def test_many_differences_are_not_all_printed(run: Path, run_cli: RunCli) -> Non
         change(run, i, predicted=11, votes=lambda votes: votes and {"counts": votes["counts"]})
     code, out, _ = run_cli("verify", run, "--samples", "all")
     assert code == 1
-    assert out.splitlines()[20:23] == ["and 5 more", "96 rows of 12 samples recomputed: 25 numbers differ", ""]
+    assert out.splitlines()[20:23] == ["and 5 more", "48 rows of 12 samples recomputed: 25 numbers differ", ""]
 
 
 @pytest.mark.parametrize("samples", ["-1", "some", "1.5", "\u0663"])
@@ -173,19 +176,13 @@ def test_bad_number_of_samples(samples: str, run_cli: RunCli) -> None:
     assert (code, err) == (2, f"error: --samples {samples}: is not a number of samples; give a whole number, or all\n")
 
 
-def test_export_gives_the_same_bytes(run: Path, run_cli: RunCli) -> None:
-    assert run_cli("show", run, "rows").out == (run / "samples.csv").read_text()
-    assert run_cli("show", run, "rows", "--format", "json", "-o", run.parent / "rows.json") == (0, "", "")
-    assert (run.parent / "rows.json").read_bytes() == (run / "samples.json").read_bytes()
-
-
 def test_export_of_an_unfinished_run_gives_what_there_is(run: Path, run_cli: RunCli) -> None:
     about = read_info(run)
     (run / "run.json").write_text(json.dumps({**about, "status": "running"}))
     whole = (run / "samples.csv").read_text()
     code, out, err = run_cli("show", run, "rows")
     assert (code, out) == (0, whole)
-    assert err == f"note: {run} is unfinished: these are the 96 rows it has so far\n"
+    assert err == f"note: {run} is unfinished: these are the 48 rows it has so far\n"
 
 
 # --- results against each other
@@ -208,7 +205,7 @@ def test_results_are_compared_without_weights(run: Path, run_cli: RunCli, tmp_pa
     assert run_cli("verify", run, "--samples", "0", "-o", "checks.txt").out == ""
     assert (tmp_path / "checks.txt").read_text().split() == outcome.out.split()
     rows = json.loads(run_cli("verify", run, "--samples", "2", "--format", "json").out)["recomputed"]
-    assert (rows["samples"], rows["rows"], rows["differences"], rows["altered"]) == (2, 16, [], [])
+    assert (rows["samples"], rows["rows"], rows["differences"], rows["altered"]) == (2, 8, [], [])
 
 
 def test_a_run_whose_results_have_nothing_to_do_with_each_other(tmp_path: Path, run_cli: RunCli) -> None:
@@ -238,13 +235,6 @@ def test_a_wrong_estimator_is_found_and_named(tmp_path: Path, run_cli: RunCli) -
         assert [wrong["estimator"] for wrong in one["wrong"]] == ["planted:norm=l2"]
     without = run_cli("verify", "run")
     assert without.code == 3, "the estimator is gone, so nothing is recomputed; the contradiction is there"
-
-
-def test_a_right_estimator_is_not_accused(tmp_path: Path, run_cli: RunCli) -> None:
-    with planted.installed():
-        spec = write(tmp_path, digits(limit=3, noise=None, estimators=[{"planted": {"factor": 0.5}}, ATTACK]))
-        assert run_cli("estimate", spec, "--out", "run").code == 0
-        assert run_cli("verify", "run", "--samples", "0").code == 0
 
 
 WHOLE: list[Any] = [
@@ -292,7 +282,7 @@ def compared(run: Path | str, run_cli: RunCli) -> dict[str, int]:
 def test_no_violation_where_nothing_is_wrong(kind: str, tmp_path: Path, run_cli: RunCli) -> None:
     torch.jit.save(torch.jit.trace(small(kind), torch.rand(1, 1, 8, 8)), tmp_path / "network.pt")
     save_npz(tmp_path / "x.npz", count=4, labels=[0, 1, 2, 3])
-    noise = [{"sigma": [0.1, 0.3]}, {"kind": "uniform", "eps": [0.05, 0.3]}, {"kind": "laplace", "sigma": [0.1, 0.3]}]
+    noise = [{"sigma": [0.1, 0.3]}, {"kind": "uniform", "eps": [0.3]}, {"kind": "laplace", "sigma": [0.3]}]
     estimators = [*WHOLE, *(["radius_exact"] if kind == "linear" else [])]
     write(tmp_path, digits(model={"path": "network.pt"}, dataset={"kind": "npz", "path": "x.npz"}, noise=noise, estimators=estimators))
     assert run_cli("estimate", "spec.yaml", "--out", "run", "-q").code == 0
@@ -304,7 +294,7 @@ def test_no_violation_where_nothing_is_wrong(kind: str, tmp_path: Path, run_cli:
 @needs_shared
 def test_a_real_network_on_which_everything_applies(tmp_path: Path, run_cli: RunCli) -> None:
     noise = [{"sigma": [0.02, 0.25]}, {"kind": "uniform", "eps": [0.02]}]
-    write(tmp_path, document("mnist_spectral_mlp", limit=2, noise=noise, estimators=WHOLE))
+    write(tmp_path, document("mnist_spectral_mlp", limit=1, noise=noise, estimators=WHOLE))
     assert run_cli("estimate", "spec.yaml", "--out", "run", "-q").code == 0
     found = compared("run", run_cli)
     assert found["noise within the certified ball"] > 0

@@ -6,8 +6,6 @@ import csv
 import io
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -21,8 +19,6 @@ from robaudit.store.run import Run
 from tests.conftest import RunCli
 from tests.specs import laid_out, read_info
 
-HOSTILE = "<img src=x onerror=alert(1)> [bold] \x1b[31m|`*_ \r\n::error::"
-
 
 def validate(text: str) -> dict[str, Any]:
     schema = json.loads(published("compare"))
@@ -30,22 +26,6 @@ def validate(text: str) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(text, parse_constant=pytest.fail)
     Draft202012Validator(schema).validate(found)
     return found
-
-
-def hostile(run: Run, folder: Path) -> Path:
-    """A copy of a run with hostile names of model, run, samples and classes."""
-    path = folder / "hostile"
-    shutil.copytree(run.path, path)
-    samples = json.loads((path / "samples.json").read_text())
-    for row in samples["rows"]:
-        row["sample_id"] = HOSTILE + row["sample_id"]
-    (path / "samples.json").write_bytes(laid_out(samples))
-    info = read_info(path)
-    info["name"] = info["model"]["name"] = HOSTILE
-    info["data"]["class_names"] = [HOSTILE + str(i) for i in range(10)]
-    info["files"]["samples.json"] = file_sha256(path / "samples.json")
-    (path / "run.json").write_bytes(json_bytes(info))
-    return path
 
 
 def test_table(trained: Run, ordinary: Run, run_cli: RunCli) -> None:
@@ -119,7 +99,7 @@ def test_confidence(trained: Run, ordinary: Run, run_cli: RunCli, tmp_path: Path
     assert validate(run_cli("compare", trained.path, looked, *command, "--confidence", "0.9").out)["gates"][0]["confidence"] == 0.9
 
 
-def test_skipped_samples_are_told_everywhere(trained: Run, ordinary: Run, run_cli: RunCli, tmp_path: Path) -> None:
+def test_skipped_samples_are_told(trained: Run, ordinary: Run, run_cli: RunCli, tmp_path: Path) -> None:
     path = tmp_path / "skipped"
     shutil.copytree(ordinary.path, path)
     samples = json.loads((path / "samples.json").read_text())
@@ -138,41 +118,15 @@ def test_skipped_samples_are_told_everywhere(trained: Run, ordinary: Run, run_cl
     assert document["left_out"] == counts
     assert document["comparison"]["skipped"] == sorted(gone, key=document["comparison"]["skipped"].index)
     assert "20 samples left out: skipped by the new run" in run_cli(*command, "table").out
-    properties = ElementTree.fromstring(run_cli(*command, "junit").out).iter("property")  # noqa: S314  ours
-    assert ("samples skipped", "20") in {(one.attrib["name"], one.attrib["value"]) for one in properties}
-    assert "samples left out: 20 skipped, 20 only base" in run_cli(*command, "md").out
-
-
-def test_hostile_names(ordinary: Run, run_cli: RunCli, tmp_path: Path) -> None:
-    path = hostile(ordinary, tmp_path)
-    other = tmp_path / "other"
-    shutil.copytree(path, other)
-    info = read_info(other)
-    info["model"]["sha256"] = "1" * 64
-    (other / "run.json").write_bytes(json_bytes(info))
-    command = ("compare", other, path, "--threshold", "0.9", "--gate", "worst_class_drop(estimator=mc) <= -1", "--format")
-    table = run_cli(*command, "table").out
-    assert "\x1b" not in table
-    assert "[bold]" in table
-    markdown = run_cli(*command, "md").out
-    assert "<img" not in markdown
-    validate(run_cli(*command, "json").out)
-    ElementTree.fromstring(run_cli(*command, "junit").out)  # noqa: S314  ours
-    commands = run_cli(*command, "github").out.splitlines()
-    assert len(commands) == 1
 
 
 @pytest.mark.parametrize(
     ("options", "says"),
     [
         (["BASE"], "Missing argument 'NEW'"),
-        (["BASE", "NEW", "NEW"], "unexpected extra argument"),
         (["BASE", "nowhere"], "is not a run folder"),
         (["BASE", "NEW", "--gate", "mean_drop < 1"], "write >= or <="),
-        (["BASE", "NEW", "--gate", "mean_drop <= 1"], "does not say which results it is about"),
         (["BASE", "NEW", "--estimator", "mmc"], "has no estimator mmc"),
-        (["BASE", "NEW", "--sigma", "x"], "is not a number"),
-        (["BASE", "NEW", "--threshold", "nan"], "--threshold nan: is not a finite number"),
         (["BASE", "NEW", "--threshold", "7"], "7 is outside the range of"),
         (["BASE", "NEW", "--confidence", "1"], "is not above 0.5 and below 1"),
         (["BASE", "NEW", "--gate", "accuracy_drop <= -7"], "lies from -1 to 1, never -7"),
@@ -185,22 +139,3 @@ def test_refusals(options: list[str], says: str, trained: Run, ordinary: Run, ru
     assert (code, out) == (2, "")
     assert says in err
     assert err.count("\n") == 1
-
-
-def test_schemas_are_printed(run_cli: RunCli) -> None:
-    for name in ("gates", "compare"):
-        code, out, _ = run_cli("list", "schema", "--for", name)
-        assert code == 0
-        assert json.loads(out)["$id"] == f"urn:robaudit:schema:{name}:1"
-    assert "model" in json.loads(run_cli("list", "schema").out)["properties"]
-
-
-@pytest.mark.slow
-def test_a_failed_gate_stays_one_when_nobody_reads(trained: Run, ordinary: Run) -> None:
-    command = [sys.executable, "-m", "robaudit", "compare", str(trained.path), str(ordinary.path), "--gate", "accuracy_drop <= -1"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    assert process.stdout is not None
-    assert process.stderr is not None
-    process.stdout.close()
-    assert (process.wait(timeout=60), process.stderr.read()) == (1, b"")
-    process.stderr.close()

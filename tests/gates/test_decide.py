@@ -73,18 +73,13 @@ def test_all_gates_together(run: Run) -> None:
     ("text", "says"),
     [
         ("mean >= 0.9", "say estimator=mc | softmax | mmse and sigma=0.1 | 0.25"),
-        ("mean(estimator=mc) >= 0.9", "say sigma=0.1 | 0.25"),
         ("mean(sigma=0.1) >= 0.9", "say estimator=mc | softmax | mmse"),
         ("noisy_accuracy >= 0.9", "say sigma=0.1 | 0.25"),
         ("noisy_accuracy(estimator=mmse) >= 0.9", "no results with labels and a fixed number of votes"),
         ("mean(estimator=mcc) >= 0.9", "the run has no mcc for this gate; did you mean 'mc'?"),
         ("mean(estimator=mc, sigma=0.3) >= 0.9", "the run has no sigma 0.3; it has 0.1, 0.25"),
-        ("mean(estimator=mmse, sigma=0.25) >= 0.9", "no such results"),
         ("mean(estimator=mmse) <= 1.5", "mean of p_robust lies from 0 to 1, never 1.5"),
-        ("class_gap(estimator=mmse) <= -1", "class_gap of p_robust lies from 0 to 1, never -1"),
-        ("share_below(estimator=mmse, t=0.5) <= 5", "share_below lies from 0 to 1, never 5"),
         ("share_below(estimator=mmse, t=50) <= 0.5", "p_robust lies from 0 to 1, never 50"),
-        ("accuracy >= 92", "accuracy lies from 0 to 1, never 92"),
         ("accuracy(sigma=0.1) >= 0.9", "leave estimator and noise level out"),
         ("class_gap(estimator=mmse) <= 0.1", "the run has images of 1 class; a gap needs images of two"),
     ],
@@ -94,12 +89,6 @@ def test_what_is_refused(run: Run, text: str, says: str) -> None:
         decide(run, [gate(text)])
     assert says in str(error.value)
     assert str(error.value).startswith(f"gate {str(gate(text)).split('(', maxsplit=1)[0][:4]!r}"[:-1])
-
-
-def test_confidence_is_one(run: Run) -> None:
-    for confidence in (0.5, 1.0, 95.0, math.nan):
-        with pytest.raises(SpecError, match="is not above"):
-            decide(run, [gate("accuracy >= 0.5")], confidence=confidence)
 
 
 def test_a_point_decides_only_where_there_is_no_interval(run: Run) -> None:
@@ -218,13 +207,6 @@ def test_lines(run: Run) -> None:
         "pass",
         "pass: of 2 gates 2 passed; intervals 95 %, each gate alone" + ONLY,
     )
-
-
-def test_hostile_names_cannot_steer_a_terminal() -> None:
-    rows = votes([90, 80], 100, [0, 1], estimator="mc\x1b[31m")
-    (found,) = decide(run_of(rows, names=["\x1b]0;cat", "dog\n"]), [gate("worst_class >= 0.1")])
-    text = "".join(line for _, line in lines([found]))
-    assert text.isprintable()
 
 
 @settings(max_examples=8, deadline=None)

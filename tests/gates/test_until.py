@@ -7,12 +7,10 @@ from typing import Any
 
 import pytest
 
-from robaudit import load_spec
 from robaudit.files import json_bytes, sealed
-from robaudit.gates import until as until_module
 from robaudit.gates.decide import Covers, Decision, Verdict, decide
 from robaudit.gates.sources import decisions_of
-from robaudit.gates.until import most_draws, next_analysis, possible_analyses
+from robaudit.gates.until import next_analysis, possible_analyses
 from robaudit.store.info import until_decided
 from robaudit.store.run import read_run
 from robaudit.store.state import State
@@ -25,7 +23,7 @@ __all__ = ["refuse"]
 
 
 def spec(samples: int = 1024, **sections: Any) -> dict[str, Any]:
-    return digits(**{"limit": 6, "noise": {"sigma": [0.35]}, "estimators": [{"mc": {"samples": samples}}], **sections})
+    return digits(**{"limit": 4, "noise": {"sigma": [0.35]}, "estimators": [{"mc": {"samples": samples}}], **sections})
 
 
 def later_out(out: str) -> str:
@@ -49,16 +47,6 @@ def test_looks_at_least_double_and_end_at_all() -> None:
     assert next_analysis(5000, 10_000, [open_(10)]) == 10_000
 
 
-def test_draws_of_a_spec(tmp_path: Path) -> None:
-    def most(estimators: list[Any], limit: int | None = None) -> int:
-        return most_draws(load_spec(write(tmp_path, digits(estimators=estimators))), limit)
-
-    assert most(["mc"]) == 1000
-    assert most(["mc"], 500) == 500
-    assert most([{"mc": {"samples": 50}}, {"mc": {"samples": 70, "label": "b"}}]) == 70
-    assert most(["softmax", {"mc": {"decide": 0.9}}]) == 0
-
-
 def test_a_clear_gate_is_decided_at_the_first_look(run_cli: RunCli, tmp_path: Path) -> None:
     write(tmp_path, spec())
     code, out, err = run_cli("estimate", "spec.yaml", "--gate", "mean >= 0.1", "--out", "run")
@@ -66,7 +54,6 @@ def test_a_clear_gate_is_decided_at_the_first_look(run_cli: RunCli, tmp_path: Pa
     assert "interim analysis after 64 of 1,024 draws per image:\n  pass  mean(estimator=mc, sigma=0.35) >= 0.1" in err
     assert "64 draws per image in all, 960 fewer than the 1,024 of a single run" in err
     assert out.splitlines()[-1] == "pass: of 1 gate 1 passed; intervals 99 %, each gate alone" + ONLY
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "spec.yaml"]
     made = read_run(tmp_path / "run")
     assert {row.votes.draws for row in made.rows if row.votes} == {64}
     record = until_decided(made.info)
@@ -94,7 +81,7 @@ def test_a_close_gate_takes_all_draws(run_cli: RunCli, tmp_path: Path) -> None:
     assert "the spec has 2 gates; to decide: robaudit gate plain" in run_cli("estimate", "spec.yaml", "--out", "plain").err
     assert read_run(tmp_path / "plain").info["spec"]["gates"] == ["mean >= 0.999", "accuracy >= 1"]
     assert run_cli("gate", "plain").code == 1  # not the gates of then
-    value = sum(row.value for row in read_run(tmp_path / "plain").rows) / 6
+    value = sum(row.value for row in read_run(tmp_path / "plain").rows) / 4
     code, out, err = run_cli("estimate", "spec.yaml", "--gate", f"mean >= {value:.6f}", "--out", "run", "--inconclusive", "fail")
     assert code == 1
     assert err.count("interim analysis after ") >= 2
@@ -116,20 +103,12 @@ def test_gates_of_the_spec_and_other_results(run_cli: RunCli, tmp_path: Path) ->
     assert "no interval" in out
 
 
-def test_population_takes_all_draws_at_once(run_cli: RunCli, tmp_path: Path) -> None:
-    write(tmp_path, spec(70))
-    code, out, err = run_cli("estimate", "spec.yaml", "--gate", "mean >= 0.01", "--population", "--out", "run")
-    assert code == 0
-    assert "interim analysis after" not in err
-    assert "images like these 6" in out
-
-
 @pytest.fixture
 def open_gate(run_cli: RunCli, tmp_path: Path) -> str:
     """A gate that no number of draws decides, nearly: its threshold is the mean after 64 draws."""
     assert run_cli("estimate", write(tmp_path, spec(64)), "--out", "probe").code == 0
     write(tmp_path, spec(256))
-    return f"mean >= {sum(row.value for row in read_run(tmp_path / 'probe').rows) / 6!r}"
+    return f"mean >= {sum(row.value for row in read_run(tmp_path / 'probe').rows) / 4!r}"
 
 
 def test_analyses_extend_one_run(open_gate: str, run_cli: RunCli, tmp_path: Path) -> None:
@@ -151,33 +130,27 @@ def test_analyses_extend_one_run(open_gate: str, run_cli: RunCli, tmp_path: Path
         assert run_cli(command, "run").code in (0, 1, 4)
 
 
-@pytest.mark.parametrize("when", ["deciding", "clearing", "computing"])
+@pytest.mark.parametrize("when", ["clearing", "computing"])
 def test_an_interrupted_one_goes_on(
     when: str, open_gate: str, run_cli: RunCli, refuse: Refuse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At the decision, between the new run.json and the removal of the old results, and while the new ones are computed."""
+    """Between the new run.json and the removal of the old results, and while the new ones are computed."""
     command = ("estimate", "spec.yaml", "--gate", open_gate, "--out", "run")
 
     def interrupted(*_: Any, **__: Any) -> Any:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        if when == "deciding":
-            patch.setattr(until_module, "decide", interrupted)
-        elif when == "clearing":
+        if when == "clearing":
             patch.setattr(State, "forget_others", lambda state, _: state.images() and interrupted())
         else:
             written = State.write
             patch.setattr(State, "write", lambda state, new: interrupted() if new.rows[0].votes.draws > 64 else written(state, new))
         assert run_cli(*command).code == 130
-    if when == "deciding":
-        assert read_run(tmp_path / "run").info["until_decided"]["draws"] == [64]
-    else:
-        refuse("show", "run", says="this run is unfinished")
+    refuse("show", "run", says="this run is unfinished")
     refuse(*command[:2], "--gate", "mean >= 0.1", "--out", "run", says="was sampled for other gates")
-    code, _, err = run_cli(*command)
+    code = run_cli(*command).code
     assert code in (0, 1, 4)
-    assert ("this run is complete; nothing was recomputed" in err) == (when == "deciding")
     whole = run_cli(*command[:-1], "whole")
     assert whole.code == code
     assert list(read_run(tmp_path / "run").rows) == list(read_run(tmp_path / "whole").rows)
@@ -188,12 +161,9 @@ def test_refused_before_anything_is_computed(refuse: Refuse, tmp_path: Path) -> 
     refuse("estimate", "spec.yaml", "--gate", "mean >= 0.9", says="say estimator=mc | taylor")
     refuse("estimate", "spec.yaml", "--gate", "mean(sigma=0.1) >= 0.9", says="has no sigma 0.1; it has 0.35")
     refuse("estimate", "spec.yaml", "--gate", "mean(estimator=mc) >= 9", says="never 9")
-    refuse("estimate", "spec.yaml", "--gate", "accuracy >= 9", says="never 9")
-    refuse("estimate", "spec.yaml", "--gate", "mean >= ", says="not a number")
     refuse("estimate", "spec.yaml", "--until-decided", says="the spec has no gates")
     refuse("estimate", "spec.yaml", "--gate", "accuracy >= 1", "--extend", says="extend first")
     refuse("estimate", "spec.yaml", "--gate", "accuracy >= 1", "--confidence", "2", says="is not above 0.5")
-    refuse("estimate", "spec.yaml", "--gate", "accuracy >= 1", "--confidence", "0", says="confidence 0: is not above 0.5")
     refuse("estimate", "spec.yaml", "--gate", "mean(estimator=mc) >= 0.9", "--max-samples", "65", says="more than the 64 samples")
     for option in (("--confidence", "0.9"), ("--max-samples", "9"), ("--point",), ("--population",), ("--inconclusive", "pass")):
         refuse("estimate", "spec.yaml", *option, says=f"{option[0]}: needs gates")
@@ -234,9 +204,6 @@ def test_a_damaged_record_is_refused(sampled: Path, refuse: Refuse) -> None:
     for change, says in (
         ({"confidence": 1.0}, "until_decided.confidence"),
         ({"draws": [63]}, "an analysis took place that was not possible"),
-        ({"draws": []}, "until_decided.draws: List should have at least 1 item"),
-        ({"possible": [0]}, "until_decided.possible.0"),
-        ({"point": "no"}, "until_decided.point"),
     ):
         info = {**good, "until_decided": {**good["until_decided"], **change}}
         (sampled / "run.json").write_bytes(json_bytes(sealed(info)))
@@ -268,15 +235,3 @@ def test_an_extended_one_keeps_the_confidence_of_its_looks(run_cli: RunCli, tmp_
     assert decisions_of(read_run(tmp_path / "run"))[0][0]["confidence"] == pytest.approx(0.975)
     (tmp_path / "p.toml").write_text("[tool.robaudit]\ngates = ['mean(sigma=0.2) >= 0.1']\nconfidence = 0.9", encoding="utf-8")
     assert "intervals 95 %" in run_cli("gate", "run", "--pyproject", "p.toml").out  # two looks share the error
-
-
-def test_another_model_or_spec_is_refused(sampled: Path, refuse: Refuse, tmp_path: Path) -> None:
-    write(tmp_path, spec(64, gates=["mean >= 0.1"], noise={"sigma": [0.3]}))
-    refuse("estimate", "spec.yaml", "--until-decided", "--out", "run", says="holds a run with other noise levels, estimators or limit")
-    write(tmp_path, spec(128, gates=["mean >= 0.1"]))
-    refuse("estimate", "spec.yaml", "--until-decided", "--out", "run", says="was sampled for other gates")
-    info = read_info(sampled)
-    info["model"]["sha256"] = "0" * 64
-    (sampled / "run.json").write_bytes(json_bytes(sealed(info)))
-    write(tmp_path, spec(64, gates=["mean >= 0.1"]))
-    refuse("estimate", "spec.yaml", "--until-decided", "--out", "run", says="was made with other weights")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from robaudit.results import Votes
 from robaudit.rows import Row
 from robaudit.spec.gates import QUANTITIES, Gate, parse_gate
 from robaudit.store.run import Run
-from tests.levels import sigma
+from tests.rows import ROW
 
 ONLY = "; for these images only (--population: for images like these)"
 """The end of the line on all gates."""
@@ -20,22 +21,9 @@ ONLY = "; for these images only (--population: for images like these)"
 
 def row(index: int, value: float, lower: float | None = None, upper: float | None = None, **others: Any) -> Row:
     """One result; what is not given is that of an image of class 0, predicted right."""
-    values: dict[str, Any] = {
-        "sample_id": str(index),
-        "label": 0,
-        "predicted": 0,
-        "correct": True,
-        **sigma(0.1).document(),
-        "estimator": "mc",
-        "quantity": "p_robust",
-        "std_error": None,
-        "flips_to": None,
-        "forwards": 101,
-        "backwards": 0,
-        "note": "",
-        "interval": Interval.parse("none" if lower is None and upper is None else "by hand"),
-    }
-    return Row(value=value, lower=lower, upper=upper, **{**values, **others})
+    stated = Interval.parse("none" if lower is None and upper is None else "by hand")
+    plain = replace(ROW, std_error=None, flips_to=None, forwards=101, interval=stated)
+    return replace(plain, **{"sample_id": str(index), "value": value, "lower": lower, "upper": upper, **others})
 
 
 def votes(kept: Sequence[int], draws: int, labels: Sequence[int | None] | None = None, **others: Any) -> list[Row]:

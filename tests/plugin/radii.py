@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -12,11 +12,17 @@ from robaudit import Estimator, ImageBatch, Interval, IntervalKind, Part, Result
 from robaudit.estimators import registry
 from robaudit.estimators.base import Need
 from robaudit.estimators.difficulty import ease
-from robaudit.quantities import RADIUS, TOLERANCE
+from robaudit.quantities import RADIUS
 from robaudit.results import CleanImage
 from tests.plugin import entries
 
 _KINDS = {"exact": IntervalKind.EXACT, "upper": IntervalKind.UPPER_BOUND}
+
+
+def censored(cap: float, g: float, margin: float) -> Result:
+    """Nothing found up to a cap."""
+    about: dict[str, Any] = {"flips_to": None, "forwards": 1, "backwards": 0, "clean": CleanImage(margin, g)}
+    return Result(cap, **about, lower=cap, upper=None, interval=Interval(IntervalKind.CENSORED))
 
 
 class Radii(Estimator):
@@ -44,70 +50,17 @@ class Radii(Estimator):
         return [tuple(self._radius(0.2 * scale * margin, self.cap * scale, g, margin) for scale in (1.0, 0.1)) for g, margin in found]
 
     def _radius(self, r: float, cap: float, g: float, margin: float) -> Result:
-        clean = CleanImage(margin, g)
         if r > cap:
-            return Result(
-                cap,
-                flips_to=None,
-                forwards=1,
-                backwards=0,
-                lower=cap,
-                upper=None,
-                interval=Interval(IntervalKind.CENSORED),
-                clean=clean,
-            )
+            return censored(cap, g, margin)
+        lower = 0.0 if self.kind == "upper" else r
         return Result(
-            r,
-            flips_to=1,
-            forwards=1,
-            backwards=0,
-            lower=0.0 if self.kind == "upper" else r,
-            upper=r,
-            interval=Interval(_KINDS[self.kind]),
-            clean=clean,
+            r, flips_to=1, forwards=1, backwards=0, lower=lower, upper=r, interval=Interval(_KINDS[self.kind]), clean=CleanImage(margin, g)
         )
-
-
-class Tolerance(Estimator):
-    """0.1 times the margin of the clean logits, within a tenth; the cap is 1.
-
-    Source: a test.
-    """
-
-    quantity, needs = TOLERANCE, Need.NOISE
-    summary, prefer, source = "a multiple of the margin", "a test", "a test"
-    interval: ClassVar[Interval] = Interval(IntervalKind.OTHER, remark="bisection")
-
-    def passes(self, classes: int) -> tuple[int, int]:
-        return 1, 0
-
-    def estimate(self, batch: ImageBatch) -> list[Result]:
-        made = []
-        for g, margin in ease(batch.logits, batch.predicted):
-            r, clean = 0.1 * margin, CleanImage(margin, g)
-            if r > 1:
-                made.append(
-                    Result(
-                        1.0,
-                        flips_to=None,
-                        forwards=1,
-                        backwards=0,
-                        lower=1.0,
-                        upper=None,
-                        interval=Interval(IntervalKind.CENSORED),
-                        clean=clean,
-                    )
-                )
-            else:
-                made.append(
-                    Result(r, flips_to=None, forwards=1, backwards=0, lower=0.9 * r, upper=1.1 * r, interval=self.interval, clean=clean)
-                )
-        return made
 
 
 @contextmanager
 def installed(more: Mapping[str, str] | None = None) -> Iterator[None]:
-    """Both as if they were installed, beside ours, and more by name."""
-    names = {"radii": "tests.plugin.radii:Radii", "tolerance": "tests.plugin.radii:Tolerance", **(more or {})}
+    """As if they were installed, beside ours, and more by name."""
+    names = {"radii": "tests.plugin.radii:Radii", **(more or {})}
     with entries.beside_ours(registry.GROUP, names):
         yield

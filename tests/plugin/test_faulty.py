@@ -1,4 +1,4 @@
-"""Plugins that break the contract: one line that names them, and exit code 2."""
+"""Estimators and kinds of noise that break the contract: one line that names them, and exit code 2."""
 
 from __future__ import annotations
 
@@ -6,36 +6,62 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from robaudit import AuditSpec, ImageBatch, audit, read_run
 from robaudit.estimators import registry
+from robaudit.noise import registry as noises
 from tests.conftest import RunCli
-from tests.plugin import entries
+from tests.plugin import entries, faulty_noise
 from tests.plugin.faulty import FAULTS, estimates
 from tests.specs import digits, write
+
+GRADIENTS = ("gram", "amplitude")
+KINDS = {
+    "gaussian": "robaudit.noise.gaussian:Gaussian",
+    **{name.lower(): f"tests.plugin.faulty_noise:{name}" for name in ("Faulty", "Undeclared")},
+}
 
 
 @pytest.fixture(autouse=True)
 def installed() -> Iterator[None]:
-    """The faulty estimators as if they were installed, beside mc."""
+    """The faulty ones as if they were installed, beside ours."""
     faulty = ("Faulty", "WithoutPasses", "Undeclared", "Unfinished", "Numpy", "Demanding", "Refusing")
     names = {name.lower(): f"tests.plugin.faulty:{name}" for name in faulty}
-    with entries.only(registry.GROUP, {"mc": "robaudit.estimators.mc:MonteCarlo", **names}):
+    with entries.beside_ours(registry.GROUP, names), entries.only(noises.GROUP, KINDS):
         yield
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_names_the_plugin(fault: str, tmp_path: Path, run_cli: RunCli) -> None:
-    spec = write(tmp_path, digits(estimators=[{"mc": {"samples": 10}}, {"faulty": {"fault": fault}}]))
-    code, out, err = run_cli("estimate", spec, "--out", "run", "-q")
+OF_ESTIMATORS = {fault: ({"estimators": [{"faulty": {"fault": fault}}]}, says) for fault, (_, says) in FAULTS.items()}
+OF_NOISES = {
+    fault: ({"noise": {"kind": "faulty", "sigma": 0.1, "fault": fault}, "estimators": ["taylor" if place in GRADIENTS else "mc"]}, says)
+    for fault, (place, _, says) in faulty_noise.FAULTS.items()
+}
+
+
+@pytest.mark.parametrize(
+    ("about", "sections", "says"),
+    [
+        *(pytest.param("estimator faulty (tests.plugin.faulty", *one, id=f"estimator: {fault}") for fault, one in OF_ESTIMATORS.items()),
+        *(pytest.param("noise faulty (tests.plugin.faulty_noise", *one, id=f"noise: {fault}") for fault, one in OF_NOISES.items()),
+    ],
+)
+def test_a_fault_names_the_plugin(about: str, sections: dict[str, Any], says: str, tmp_path: Path, run_cli: RunCli) -> None:
+    code, out, err = run_cli("estimate", write(tmp_path, digits(**sections)), "--out", "run", "-q")
     assert (code, out) == (2, "")
-    assert err.startswith("error: estimator faulty (tests.plugin.faulty:Faulty): ")
-    assert FAULTS[fault][1] in err
+    assert err.startswith(f"error: {about}:Faulty): "), err
+    assert says in err
     assert err.endswith("; fix or uninstall the plugin\n")
     assert err.count("\n") == 1
+
+
+def test_what_a_noise_does_not_declare_is_told(tmp_path: Path, run_cli: RunCli) -> None:
+    code, out, err = run_cli("estimate", write(tmp_path, digits(noise={"kind": "undeclared", "sigma": 0.1})), "--out", "run")
+    assert (code, out) == (2, "")
+    assert "error: noise kind undeclared: tests.plugin.faulty_noise:Undeclared does not define level_name; fix" in err
 
 
 @pytest.mark.parametrize(

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import re
+import shutil
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import robaudit
-from robaudit import read_run
+from robaudit import load_spec, read_run
 from robaudit.auditing.run import audit
-from robaudit.datasets import open_dataset
 from robaudit.estimators import registry
-from robaudit.levels import NoiseLevel
-from tests.cli.test_resume import Interrupted
 from tests.conftest import RunCli
 from tests.plugin import entries
 from tests.plugin.norms import Norms
@@ -26,23 +23,33 @@ from tests.states import flushes, query
 
 ESTIMATORS: list[Any] = [{"mc": {"samples": 30}}, "norms"]
 NAMES = ("mc", "norms:q=1", "norms:q=10")
-AT = NoiseLevel.from_key("gaussian:sigma=0.2")
+
+
+def as_installed() -> AbstractContextManager[None]:
+    """The estimators as if they were installed, beside one of ours."""
+    names = {name: f"tests.plugin.norms:{name.title()}" for name in ("norms", "miscounted")}
+    return entries.only(registry.GROUP, {"mc": "robaudit.estimators.mc:MonteCarlo", **names})
 
 
 @pytest.fixture(autouse=True)
-def installed() -> Iterator[None]:
-    """The estimators as if they were installed, beside one of ours."""
-    names = {name: f"tests.plugin.norms:{name.title()}" for name in ("norms", "miscounted")}
-    with entries.only(registry.GROUP, {"mc": "robaudit.estimators.mc:MonteCarlo", **names}):
+def _installed() -> Iterator[None]:
+    with as_installed():
         yield
 
 
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run on 20 images."""
+    folder = tmp_path_factory.mktemp("parts")
+    with as_installed():
+        audit(load_spec(write(folder, digits(limit=20, estimators=ESTIMATORS, noise={"sigma": [0.8]}))), out=folder / "run")
+    return folder
+
+
 @pytest.fixture
-def run(tmp_path: Path, run_cli: RunCli) -> Path:
-    """20 images."""
-    write(tmp_path, digits(limit=20, estimators=ESTIMATORS, noise={"sigma": [0.8]}))
-    done = run_cli("estimate", "spec.yaml", "--out", "run", "-q")
-    assert (done.code, done.err) == (0, "")
+def run(finished: Path, tmp_path: Path) -> Path:
+    """A copy of it."""
+    shutil.copytree(finished, tmp_path, dirs_exist_ok=True)
     return tmp_path / "run"
 
 
@@ -62,26 +69,6 @@ def test_each_value_is_a_row(run: Path) -> None:
     assert by_name["norms:q=1"] != by_name["norms:q=10"]
     stored = read_run(run).rows
     assert [row.numbers for row in stored if row.estimator == "norms:q=10"] == [{"q": 10}] * 20
-
-
-@pytest.mark.bits
-def test_interrupted_and_resumed(tmp_path: Path, run_cli: RunCli) -> None:
-    spec = write(tmp_path, digits(limit=150, estimators=ESTIMATORS))
-    asked = robaudit.load_spec(spec)
-    dataset = open_dataset(asked.dataset, base_dir=tmp_path, trust=False)
-    with pytest.raises(KeyboardInterrupt):
-        audit(asked, out=tmp_path / "run", dataset=Interrupted(dataset, 150 + 1 + 100))
-    first = query(tmp_path / "run", "SELECT * FROM rows")
-    assert 0 < len(first) < 150 * 3
-    exported = run_cli("show", "run", "rows")
-    assert [row["estimator"] for row in csv.DictReader(exported.out.splitlines())] == list(NAMES) * (len(first) // 3)
-    assert run_cli("estimate", spec, "--out", "run").code == 0
-    assert query(tmp_path / "run", "SELECT * FROM rows ORDER BY id")[: len(first)] == first
-    assert run_cli("estimate", spec, "--out", "undisturbed").code == 0
-    for name in ("samples.csv", "samples.json", "summary.json"):
-        assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "undisturbed" / name).read_bytes()
-    again = run_cli("estimate", spec, "--out", "run")
-    assert "this run is complete; nothing was recomputed" in again.err
 
 
 def test_a_value_that_is_lacking_is_computed_again(tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,11 +97,10 @@ def test_extended(run: Path, tmp_path: Path, run_cli: RunCli) -> None:
     assert flushes(run) == 2
 
 
-@pytest.mark.parametrize("q", [[1, 100], [10, 1]])
 @pytest.mark.parametrize("extend", [True, False])
-def test_other_parts_are_other_options(q: list[float], extend: bool, run: Path, tmp_path: Path, run_cli: RunCli) -> None:
+def test_other_parts_are_other_options(extend: bool, run: Path, tmp_path: Path, run_cli: RunCli) -> None:
     before = (run / "samples.csv").read_bytes()
-    write(tmp_path, digits(limit=20, estimators=[ESTIMATORS[0], {"norms": {"q": q}}], noise={"sigma": [0.8]}))
+    write(tmp_path, digits(limit=20, estimators=[ESTIMATORS[0], {"norms": {"q": [1, 100]}}], noise={"sigma": [0.8]}))
     done = run_cli("estimate", "spec.yaml", "--out", "run", "-q", *(["--extend"] if extend else []))
     assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
     assert (
@@ -141,11 +127,8 @@ def test_named_on_the_command_line(asked: str, found: tuple[str, ...], run: Path
         ("mean <= 5", "does not say which results it is about; say estimator=mc | norms:q=1 | norms:q=10"),
         ("mean(estimator=norms, q=5) <= 5", "the run has no norms:q=5 for this gate; did you mean 'norms:q=1'?"),
         ("mean(q=5) <= 5", "the run has no q=5 for this gate; known: mc, norms, norms:q=1, norms:q=10"),
-        ("mean(estimator=mc, q=5) <= 5", "the run has no mc:q=5 for this gate; known: mc, norms, norms:q=1, norms:q=10"),
-        ("mean(estimator=norm, q=1) <= 5", "the run has no norm:q=1 for this gate; did you mean 'norms:q=1'?"),
         ("mean(estimator=norms:q=1, q=10) <= 5", "says both q=10 and q=1; say one of them"),
         ("mean(estimator=norms, q=x) <= 5", "q is 'x', not a number"),
-        ("mean(estimator=norms, q=1) <= -1", "mean of loss is at least 0, never -1"),
         ("accuracy(q=1) >= 0.5", "accuracy is about the clean images"),
     ],
 )
@@ -160,7 +143,6 @@ def test_gates_that_say_too_little(text: str, says: str, run: Path, run_cli: Run
     [
         ("too few", "estimate() returned Result Result("),
         ("too many", "estimate() returned tuple (Result("),
-        ("one value", "estimate() returned Result Result("),
     ],
 )
 def test_a_fault_names_the_plugin(fault: str, says: str, tmp_path: Path, run_cli: RunCli) -> None:

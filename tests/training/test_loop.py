@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from robaudit.errors import RobauditError, RunError
 from robaudit.progress import Listener
-from robaudit.training import loop
 from robaudit.training.cross_entropy import CrossEntropy
 from robaudit.training.loop import Checkpoint, fit
 from robaudit.training.network import objective_class
@@ -86,23 +85,6 @@ def test_the_same_weights_after_an_interruption(stop: int, optimizer: str, tmp_p
     assert not again.training
     assert listener.began == (15, stop % 15)
     assert listener.advanced == 15 - stop % 15
-
-
-def test_checkpoints_while_it_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
-    checkpoint, written = Checkpoint(tmp_path / "checkpoint.pt", "this"), list[int]()
-    write = Checkpoint.write
-
-    def counted(self: Checkpoint, step: int, *rest: Any) -> None:
-        written.append(step)
-        write(self, step, *rest)
-
-    monkeypatch.setattr(Checkpoint, "write", counted)
-    losses = fit(network(), CrossEntropy(), *images(), RECIPE, checkpoint=checkpoint)
-    assert written == list(range(1, 16))
-    again = network()
-    assert fit(again, CrossEntropy(), *images(), RECIPE, checkpoint=checkpoint) == losses  # there was nothing left to do
-    assert same(again, again)
 
 
 def test_checkpoints_of_others_are_refused(tmp_path: Path) -> None:

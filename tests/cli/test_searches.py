@@ -1,0 +1,207 @@
+"""Runs of attacks, q-norms, radii and certificates: extended, verified, gated, and what is refused in one line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from robaudit.models.architectures import mlp
+from tests.cli.conftest import Refuse
+from tests.conftest import RunCli
+from tests.models.test_lipschitz import seeded
+from tests.specs import boxed, digits, read_info, read_rows, save_npz, write
+
+ATTACK: dict[str, Any] = {"radius_attack": {"steps": 5, "restarts": 1, "polish": 5}}
+RANDOM: dict[str, Any] = {"radius_random": {"directions": 60, "norm": "l2"}}
+WEAK = {"adversarial_loss": {"label": "weak", "steps": 1, "restarts": 1}}
+STRONG = {"adversarial_loss": {"label": "strong", "steps": 20, "restarts": 3}}
+CERTIFICATES = ["margin_radius", {"smoothed_margin": {"samples": 50}}]
+SIZES = [64, 30, 10]
+
+
+def without_noise(*estimators: Any, **sections: Any) -> dict[str, Any]:
+    return digits(**{"noise": None, "estimators": list(estimators), **sections})
+
+
+def dense(folder: Path, *estimators: Any, **sections: Any) -> dict[str, Any]:
+    """A network of dense layers on the digits; its weights go to the folder."""
+    save_file(seeded(lambda: mlp(SIZES)).state_dict(), folder / "mlp.safetensors")
+    model = {"path": "mlp.safetensors", "architecture": "robaudit:mlp", "architecture_options": {"sizes": SIZES}}
+    return digits(model=model, estimators=list(estimators), **sections)
+
+
+PATH = {"qnorm_path": {"q": [1, 10], "temperatures": 30, "steps": 1}}
+SMALL = [{"kind": "uniform", "eps": [0.1]}]
+EXTENDED: dict[str, tuple[dict[str, Any], int | str]] = {
+    "losses": (boxed(PATH, {"qnorm_mc": {"samples": 20}}, noise=SMALL), 16),
+    "chains": (boxed(PATH, noise=SMALL), 1),  # a network rounds a single row otherwise; their decisions hang on the last digits
+    "radii": (without_noise(ATTACK, RANDOM), 16),
+    "certificates": (digits(estimators=CERTIFICATES), "auto"),
+    "moments": ({}, "auto"),
+}
+
+
+@pytest.mark.bits
+@pytest.mark.parametrize("name", EXTENDED)
+def test_neither_chunks_nor_batches_change_a_bit(name: str, tmp_path: Path, run_cli: RunCli) -> None:
+    """Extended from one image to two, and at once with another size of batches; and verified."""
+    document, other_size = EXTENDED[name]
+    document = document or dense(tmp_path, "moments")
+    for limit, batch_size, out, *more in ((1, "auto", "run"), (2, "auto", "run", "--extend"), (2, other_size, "once")):
+        write(tmp_path, {**document, "dataset": {"kind": "digits", "limit": limit}, "run": {"batch_size": batch_size}})
+        assert run_cli("estimate", "spec.yaml", "--out", out, *more).code == 0
+    assert (tmp_path / "run" / "samples.csv").read_bytes() == (tmp_path / "once" / "samples.csv").read_bytes()
+    assert all(row["value"] for row in read_rows(tmp_path / "run"))
+    code, out, _ = run_cli("verify", "run", "--samples", "all")
+    assert code == 0
+    assert "rows of 2 samples recomputed: all as written, bit for bit\n" in out
+
+
+@pytest.mark.bits
+def test_a_beaten_attack_says_so_in_the_end(tmp_path: Path, run_cli: RunCli) -> None:
+    """The note comes with the estimator that beats it, in an extension as at once; verify finds nothing to complain of."""
+    write(tmp_path, boxed(WEAK))
+    assert run_cli("estimate", "spec.yaml", "--out", "run").code == 0
+    assert {row["note"] for row in read_rows(tmp_path / "run")} == {""}
+    write(tmp_path, boxed(WEAK, STRONG))
+    assert run_cli("estimate", "spec.yaml", "--out", "run", "--extend").code == 0
+    assert run_cli("estimate", "spec.yaml", "--out", "once").code == 0
+    assert (tmp_path / "run" / "samples.csv").read_bytes() == (tmp_path / "once" / "samples.csv").read_bytes()
+    found = read_rows(tmp_path / "run")
+    weak, strong = ([row for row in found if row["estimator"] == name] for name in ("weak", "strong"))
+    for one, other in zip(weak, strong, strict=True):
+        assert (one["interval"], one["lower"], one["upper"]) == ("lower bound", one["value"], "")
+        beaten = float(other["value"]) > float(one["value"]) * (1 + 1e-6)
+        assert one["note"] == (f"the attack failed: strong found a loss of {float(other['value']):.4g}" if beaten else "")
+        assert other["note"] == ""
+    assert any(row["note"] for row in weak)
+    assert run_cli("verify", "run", "--samples", "all").code == 0
+
+
+@pytest.mark.parametrize("kind", [{"kind": "uniform", "eps": [0.1], "norm": "l2", "clip": True}, {"kind": "spatial", "size": [0.5]}])
+def test_an_attack_within_other_noises(kind: dict[str, Any], tmp_path: Path, run_cli: RunCli) -> None:
+    attack = {"adversarial_loss": {"steps": 6, "restarts": 2, "target": "predicted"}}
+    write(tmp_path, boxed(attack, noise=[kind], dataset={"kind": "digits", "limit": 4}))
+    assert run_cli("estimate", "spec.yaml", "--out", "run").code == 0
+    assert run_cli("verify", "run", "--samples", "all").code == 0
+
+
+def test_gates_on_norms(tmp_path: Path, run_cli: RunCli) -> None:
+    """Of a norm; of one without a value, because its chains are too short to settle, none is decided."""
+    settled, short = ({"qnorm_path": {"q": [1, 100], "temperatures": number, "steps": 2, "label": f"of{number}"}} for number in (60, 20))
+    write(tmp_path, boxed(settled, short, limit=4))
+    outcome = run_cli("estimate", "spec.yaml", "--out", "run")
+    assert outcome.code == 0
+    assert "loss: cross-entropy under noise" in outcome.out
+    found = read_rows(tmp_path / "run")
+    assert [row["estimator"] for row in found[:4]] == ["of60:q=1", "of60:q=100", "of20:q=1", "of20:q=100"]
+    mean = sum(float(row["value"]) for row in found[1::4]) / 4
+    for threshold, code in ((mean * 1000, 0), (mean / 1000, 1)):
+        assert run_cli("gate", "run", f"mean(estimator=of60, q=100) <= {threshold}").code == code
+    missing = [row for row in found if row["interval"] == "no value"]
+    assert missing
+    assert all(row["note"].startswith("no value") and not row["lower"] and not row["std_error"] for row in missing)
+    assert run_cli("gate", "run", "mean(estimator=of20, q=1) <= 1000").code == 4
+
+
+def test_images_without_labels(tmp_path: Path, refuse: Refuse, run_cli: RunCli) -> None:
+    save_npz(tmp_path / "data.npz", count=2)
+    sections = {"dataset": {"kind": "npz", "path": "data.npz", "labels_key": None}}
+    write(tmp_path, boxed("qnorm_mc", **sections))
+    refuse("estimate", "spec.yaml", says="has no labels, and qnorm_mc needs them; label it, or go by the class predicted")
+    write(tmp_path, boxed({"qnorm_mc": {"samples": 20, "target": "predicted"}}, **sections))
+    assert run_cli("estimate", "spec.yaml", "--out", "run").code == 0
+
+
+def test_radii_of_the_digits(tmp_path: Path, run_cli: RunCli) -> None:
+    write(tmp_path, without_noise(ATTACK, RANDOM, "difficulty"))
+    outcome = run_cli("estimate", "spec.yaml", "--out", "run")
+    assert outcome.code == 0
+    assert "no noise, higher is better" in outcome.out
+    found = {(row["sample_id"], row["estimator"]): row for row in read_rows(tmp_path / "run")}
+    assert len(found) == 8 * 4
+    for (sample, name), row in found.items():
+        assert (row["noise"], row["level_name"], row["level"]) == ("none", "none", "0.0")
+        if name.startswith("radius"):
+            assert (row["quantity"], row["interval"], row["lower"], row["upper"]) == ("radius", "upper bound", "0.0", row["value"])
+            assert row["flips_to"] not in ("", row["predicted"])
+            near, far = (float(found[sample, f"{one}:norm=l2"]["value"]) for one in ("radius_attack", "radius_random"))
+            assert float(found[sample, "radius_attack:norm=linf"]["value"]) < near < far
+    assert run_cli("report", "run").code == 0
+    assert run_cli("gate", "run", "mean(estimator=radius_attack, norm=l2) <= 100").code == 0
+    assert run_cli("gate", "run", "mean(estimator=radius_attack, norm=linf) >= 1").code == 1
+
+
+def test_noise_joins_a_run_without(tmp_path: Path, run_cli: RunCli) -> None:
+    write(tmp_path, without_noise("difficulty"))
+    assert run_cli("estimate", "spec.yaml", "--out", "run").code == 0
+    assert read_info(tmp_path / "run")["noise"].startswith("none; ")
+    write(tmp_path, digits(estimators=["difficulty", {"mc": {"samples": 20}}]))
+    assert run_cli("estimate", "spec.yaml", "--out", "run", "--extend").code == 0
+    assert {(row["estimator"], row["noise"]) for row in read_rows(tmp_path / "run")} == {("difficulty", "none"), ("mc", "gaussian")}
+
+
+def test_a_cap_below_every_flip(tmp_path: Path, run_cli: RunCli) -> None:
+    options = {"cap": 0.001, "norm": "l2"}
+    write(
+        tmp_path, without_noise({"radius_attack": {**ATTACK["radius_attack"], **options}}, {"radius_random": {**options, "directions": 20}})
+    )
+    assert run_cli("estimate", "spec.yaml", "--out", "run").code == 0
+    for row in read_rows(tmp_path / "run"):
+        assert (row["value"], row["interval"], row["lower"], row["upper"], row["flips_to"]) == ("0.001", "censored", "0.0", "", "")
+    assert run_cli("gate", "run", "mean(estimator=radius_attack, norm=l2) <= 0.5").code != 0
+
+
+def test_certificates_of_a_network(tmp_path: Path, run_cli: RunCli) -> None:
+    write(tmp_path, dense(tmp_path, *CERTIFICATES, "moments", ATTACK, noise={"sigma": [0.1, 0.3]}))
+    outcome = run_cli("estimate", "spec.yaml", "--out", "run")
+    assert outcome.code == 0
+    assert "certified_radius: " in outcome.out
+    rows = {(row["sample_id"], row["estimator"], row["level"]): row for row in read_rows(tmp_path / "run")}
+    assert len(rows) == 8 * (2 + 2 * 2 + 2 + 2)
+    for (sample, name, _), row in rows.items():
+        if name.startswith("margin_radius"):
+            attacked = rows[sample, name.replace("margin_radius", "radius_attack"), "0.0"]
+            assert 0 < float(row["value"]) <= float(attacked["value"])
+            assert (row["quantity"], row["interval"], row["lower"], row["upper"]) == ("certified_radius", "lower bound", row["value"], "")
+    stored = json.loads((tmp_path / "run" / "samples.json").read_text())["rows"]
+    assert all(set(row["numbers"]) == {"p_c", "smoothed_margin"} for row in stored if row["estimator"] == "moments")
+
+
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "layer": (digits(estimators=["moments"]), "moments cannot follow noise through it: the operation max_pool2d_with_indices; it"),
+    "constant": (digits(estimators=[{"margin_radius": {"lipschitz": {"source": "x"}}}]), "give the constant: l2, linf or both"),
+    "noise": (boxed("smoothed_margin"), "cannot work with the noise uniform: its proof needs isotropic Gaussian noise"),
+    "clip": (digits(noise={"sigma": [0.1], "clip": True}, estimators=["moments"]), "clipped pixels are not normal"),
+    "no limit": (digits(estimators=["adversarial_loss"]), "cannot work with the noise gaussian: it has no limit that a search could keep"),
+    "order": (boxed({"qnorm_path": {"q": [1, -2]}}), "q[1]: got -2; must be greater than or equal to 0.000001"),
+    "same noise": (boxed("qnorm_path", noise=[{"kind": "corruption", "name": "jpeg", "severity": [1]}]), "the same to an image every time"),
+    "not linear": (without_noise("radius_exact"), "is not linear, and radius_exact needs it to be: its graph has the operation"),
+    "no noise": (without_noise("mc"), "the key 'noise' is missing, and mc needs it"),
+    "noise of a radius": (without_noise({"radius_attack": {"noise": "gaussian"}}), "noise: it has nothing to do with noise"),
+    "norm twice": (without_noise({"radius_attack": {"norm": ["l2", "l2"]}}), "give each norm once"),
+    "called none": (digits(noise={"sigma": [0.1], "name": "none"}), "is called 'none', the word for results without noise"),
+}
+
+
+@pytest.mark.parametrize(("document", "says"), REFUSED.values(), ids=list(REFUSED))
+def test_refused(document: dict[str, Any], says: str, tmp_path: Path, refuse: Refuse) -> None:
+    refuse("estimate", write(tmp_path, document), "--out", "run", says=says)
+
+
+def test_a_layer_without_a_constant(tmp_path: Path, refuse: Refuse) -> None:
+    """As an exported program, whose modules have no names left: the operation is named."""
+    network = torch.nn.Sequential(torch.nn.GroupNorm(1, 1), torch.nn.Flatten(), torch.nn.Linear(64, 10)).eval()
+    torch.export.save(torch.export.export(network, (torch.rand(1, 1, 8, 8),)), tmp_path / "model.pt2")
+    line = refuse("estimate", write(tmp_path, digits(model={"path": "model.pt2"}, estimators=CERTIFICATES)), "--out", "run")
+    assert "model.pt2: has no Lipschitz constant that could be computed: the operation native_group_norm has none" in line
+    assert "declare it, if you know one: lipschitz: {l2: K, source: where it is from}" in line
+
+
+def test_a_validation_needs_a_noise_level(tmp_path: Path, refuse: Refuse) -> None:
+    refuse("validate", write(tmp_path, without_noise("difficulty")), says="none of its estimators has a noise level")
