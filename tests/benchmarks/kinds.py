@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -95,8 +94,8 @@ def measure_speed(bench: Bench) -> Section:
                 network.model(batch)
 
     contenders: dict[str, Any] = {"forward pass": forward}
-    with _temporary() as folder:
-        for noise in noises_of(folder, shape):
+    with tempfile.TemporaryDirectory() as folder:
+        for noise in noises_of(Path(folder), shape):
             contenders[noise.label] = partial(_make, noise, network, draws)
         times = alternating(contenders, bench.device, 3 if bench.quick else 5)
     copies = len(network.x) * draws
@@ -157,7 +156,8 @@ def _compared(
     bench: Bench, name: str, images: int, reference: int
 ) -> tuple[dict[NoiseLevel, dict[str, ReferenceComparison]], dict[NoiseLevel, str]]:
     """The comparisons of one network by level and estimator, and how many images `logit_gaussian` decided by votes."""
-    with _temporary() as folder:
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
         network = load(bench, name, images)
         shape = shape_of(network.x)
         covariance(folder, shape)
@@ -240,9 +240,3 @@ def _kept(network: Network, folder: Path, entry: Mapping[str, Any], key: str, le
     for batch, logits in engine.noisy_logits(network.x, [str(i) for i in range(len(network.x))], noise.levels[0], TRIED):
         kept += int((logits.argmax(1) == predicted[batch.image]).sum())
     return kept / (TRIED * len(network.x))
-
-
-@contextmanager
-def _temporary() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory() as folder:
-        yield Path(folder)
