@@ -322,8 +322,4 @@ def hf_cases() -> dict[str, Case]:
     }
 
 
-def all_cases() -> dict[str, Case]:
-    return {name: case for group in (npz_cases, image_cases, csv_cases, hf_cases) for name, case in group().items()}
-
-
-DATA = all_cases()
+DATA = {**npz_cases(), **image_cases(), **csv_cases(), **hf_cases()}
