@@ -51,7 +51,7 @@ def disturb(folder: str, log: str, kill: int | None = None, fail: tuple[int, str
     """
     from robaudit.auditing import loop
 
-    loop.FLUSH_ROWS = 1  # type: ignore[attr-defined]  every step is a flush, however fast the machine
+    setattr(loop, "FLUSH_ROWS", 1)  # noqa: B010  mypy: imported there; every step is a flush, however fast the machine
     if largest is not None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (largest, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
     names, number = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), -1

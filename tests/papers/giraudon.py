@@ -40,7 +40,7 @@ CORRUPTIONS = ("gaussian_blur", "fog", "brightness", "contrast", "jpeg")
 
 def radii(session: Session, network: str) -> Run:
     """l2 radii and difficulties."""
-    radius = "radius_exact" if network == LINEAR and session.stand_in is None else "radius_attack"
+    radius = "radius_exact" if network == LINEAR else "radius_attack"
     estimators = [{radius: {"norm": "l2"}}, {"difficulty": {"target": "label"}}]
     return session.run(f"giraudon-{network}", network, session.images(RADII[network]), estimators)
 

@@ -466,7 +466,7 @@ def fig12(session: Session) -> Part:
     for net in (RESNET, FASHION):
         run = by_class(session, net)
         predicted = np.array([row.predicted for row in run.rows if row.estimator == "softmax"])
-        images, scores = pixels(session, net, len(predicted)), {e: values(run, e) for e in ("mmse", "softmax")}
+        images, scores = pixels(net, len(predicted)), {e: values(run, e) for e in ("mmse", "softmax")}
         for e, score in scores.items():
             ends = {"least": [], "most": []}  # type: dict[str, list[int]]
             for k in np.unique(predicted):

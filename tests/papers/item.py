@@ -68,14 +68,11 @@ class Session:
         build: folder of the runs; the same runs are not computed again.
         pages: folder of the pages and pictures.
         budget: how much to compute.
-        stand_in: the ``model`` and ``dataset`` sections that replace those of every network (tests).
         device: what computes.
     """
 
-    def __init__(
-        self, build: Path, pages: Path, budget: Budget = QUICK, stand_in: Mapping[str, Any] | None = None, device: str = "cpu"
-    ) -> None:
-        self.build, self.pages, self.budget, self.stand_in, self.device = build, pages, budget, stand_in, device
+    def __init__(self, build: Path, pages: Path, budget: Budget = QUICK, device: str = "cpu") -> None:
+        self.build, self.pages, self.budget, self.device = build, pages, budget, device
         self._runs: dict[str, Run] = {}
 
     def images(self, number: int) -> int:
@@ -108,9 +105,7 @@ class Session:
             return self._runs[name]
         settings = {"seed": seed, "device": self.device}
         sections = {"noise": {"sigma": []} if noise is None else noise, "estimators": list(estimators), "run": settings}
-        if self.stand_in is not None:
-            spec = {**self.stand_in, **sections, "dataset": {**self.stand_in["dataset"], "limit": images}}
-        elif isinstance(network, Path):
+        if isinstance(network, Path):
             known = yaml.safe_load((network / "audit.yaml").read_text())
             model = {**known["model"], "path": str(network / "model.safetensors")}
             spec = {"model": model, "dataset": {**known["dataset"], "limit": images}, **sections}
@@ -132,8 +127,6 @@ class Session:
         from robaudit.training.spec import training_spec
 
         folder = self.build / "trained" / self.budget.name / name
-        if self.stand_in is not None:
-            return folder
         files = SHARED / "data"
         spec = {
             "name": name,
@@ -299,12 +292,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     return "\n".join([*lines, *("| " + " | ".join(map(str, row)) + " |" for row in rows)])
 
 
-def pixels(session: Session, network: str, images: int) -> Floats:
+def pixels(network: str, images: int) -> Floats:
     """The first test images of a network's data (images, channels, height, width), in [0, 1]."""
-    if session.stand_in is not None:
-        from sklearn.datasets import load_digits
-
-        shown: Floats = load_digits().images[:images, None] / 16.0
-        return shown
     with np.load(SHARED / "data" / f"{card(network)['dataset']}.npz") as data:
         return np.asarray(data["images"][:images], dtype=np.float64) / 255.0
