@@ -29,7 +29,7 @@ def moments(few: int, many: int) -> pytest.MarkDecorator:
 
 
 @each_scenario
-@moments(4, 60)
+@moments(4, 40)
 def test_killed_before_an_operation(count: int, name: str, rig: Rig) -> None:
     base, command = SCENARIOS[name]
     wrong = []
@@ -46,7 +46,7 @@ def test_killed_before_an_operation(count: int, name: str, rig: Rig) -> None:
 
 
 @each_scenario
-@moments(2, 40)
+@moments(2, 24)
 @pytest.mark.parametrize("lasting", [False, True], ids=["once", "lasting"])
 def test_an_operation_fails(lasting: bool, count: int, name: str, rig: Rig) -> None:
     base, command = SCENARIOS[name]

@@ -21,9 +21,10 @@ from robaudit.noise.process import NoiseProcess
 from robaudit.noise.registry import build
 from robaudit.quantities import IntervalKind
 from robaudit.spec.model import AuditSpec, NoiseSpec
-from tests.benchmarks.networks import Bench, Network, card, load, script
+from tests.benchmarks.networks import Bench, Network, load
 from tests.benchmarks.report import Section, Table, number, target
 from tests.benchmarks.timing import alternating
+from tests.shared import document
 
 NETWORKS = ("fashion_shallow_cnn", "cifar10_cnn_a_adv", "cifar10_resnet20")
 FEEDS = "fashion_shallow_cnn"
@@ -163,22 +164,14 @@ def _compared(
         covariance(folder, shape)
         levels = {entry.get("name", entry["kind"]): _level_for(network, folder, entry) for entry in kinds(shape)}
         bench.say(f"  {name}: {', '.join(f'{label} {level:.3g}' for label, level in levels.items())}")
-        about = card(bench, name)
-        data = script(bench, name).parents[2] / "data" / f"{about['dataset']}.npz"
         noise = [{**one, _level_name(one["kind"]): levels[one.get("name", one["kind"])]} for one in kinds(shape)]
         additive = [one.label for one in noises_of(folder, shape, levels) if isinstance(one.noise, AdditiveNoise)]
-        spec = AuditSpec.model_validate(
-            {
-                "model": {"path": str(script(bench, name)), "mean": about["mean"], "std": about["std"]},
-                "dataset": {"kind": "npz", "path": str(data), "limit": images},
-                "noise": noise,
-                "estimators": [
-                    {"logit_gaussian": {"samples": SAMPLES}},
-                    {"mmse": {"samples": MMSE, "noise": additive}},
-                    {"mc": {"samples": SAMPLES}},
-                ],
-            }
-        ).located(folder, name)
+        estimators = [
+            {"logit_gaussian": {"samples": SAMPLES}},
+            {"mmse": {"samples": MMSE, "noise": additive}},
+            {"mc": {"samples": SAMPLES}},
+        ]
+        spec = AuditSpec.model_validate(document(name, limit=images, noise=noise, estimators=estimators)).located(folder, name)
         result = validate(spec, images=images, draws=reference, trust=False)
     by_level: dict[NoiseLevel, dict[str, ReferenceComparison]] = {}
     for one in result.comparisons:

@@ -27,9 +27,10 @@ from robaudit.auditing.run import prepared
 from robaudit.progress import Listener
 from robaudit.store.folder import RunFolder
 from robaudit.system import keep_freed_memory
-from tests.benchmarks.networks import Bench, card, script
+from tests.benchmarks.networks import Bench
 from tests.benchmarks.report import Section, Table, number, target
 from tests.benchmarks.script import ROOT, interpreter, told
+from tests.shared import SHARED, document
 
 NETWORK = "cifar10_resnet20"
 LOCAL, RAY = "local", "ray"
@@ -40,37 +41,34 @@ AIM = 0.9
 
 def measure(bench: Bench) -> Section:
     """Processes of their own: one for the speeds, in which the engines take turns, and one for each case of the others."""
-    speed: dict[str, Any] = {} if bench.shared is None else _child(bench, what="speed", quick=bench.quick)
+    speed = _child(bench, what="speed", quick=bench.quick)
     free = {name: _child(bench, what="free", engine=name, quick=bench.quick) for name in (LOCAL, RAY)}
     return section(speed, free)
 
 
 def section(speed: Mapping[str, Any], free: Mapping[str, Mapping[str, float]]) -> Section:
     """The report of what the processes said."""
-    tables, targets = list[Table](), list[list[str]]()
-    if speed:
-        wall, busy, best = (_each(speed[what], middle) for what, middle in (("wall", median), ("busy", median), ("wall", min)))
-        rows = []
-        for name in wall:
-            values = (1 / best[name], best[ONE] / best[name], 1 / wall[name], wall[ONE] / wall[name], busy[name], busy[ONE] / busy[name])
-            rows.append([name, *map(number, values)])
-        head = ["who computes", "images/s, best", "of local", "median", "of local", "CPU s an image", "images a CPU s, of local"]
-        tables.append(Table(head, rows, f"**{NETWORK}, logit_gaussian 64 at sigma 0.1**"))
-        targets.append(target("local / 2 Ray workers, images/s, best of each", 1 / AIM, best[TWO] / best[ONE]))
-        targets.append(target("the same, CPU time of all processes", 1 / AIM, busy[TWO] / busy[ONE]))
-    rows = [[name, *(number(found[key]) for key in ("images/s", "driver", "all"))] for name, found in free.items()]
-    tables.append(
-        Table(["engine", "images/s", "driver, us", "all processes, us"], rows, "**A model that costs nothing**, 8 x 8 pixels, a row each")
-    )
+    wall, busy, best = (_each(speed[what], middle) for what, middle in (("wall", median), ("busy", median), ("wall", min)))
+    rows = []
+    for name in wall:
+        values = (1 / best[name], best[ONE] / best[name], 1 / wall[name], wall[ONE] / wall[name], busy[name], busy[ONE] / busy[name])
+        rows.append([name, *map(number, values)])
+    head = ["who computes", "images/s, best", "of local", "median", "of local", "CPU s an image", "images a CPU s, of local"]
+    alone = [[name, *(number(found[key]) for key in ("images/s", "driver", "all"))] for name, found in free.items()]
+    nothing = "**A model that costs nothing**, 8 x 8 pixels, a row each"
     return Section(
         title="Workers of a Ray cluster (cpu)",
         reading="Start of cluster and workers not counted. First table: rounds in which the engines take turns. Second:"
         " best of three, with one worker; microseconds of CPU for each image, of the process that writes the rows and of all together.",
-        tables=tables,
-        targets=targets,
-        notes=[
-            "Ray's own processes and the workers share the cores with the driver, and with anything else the machine does.",
+        tables=[
+            Table(head, rows, f"**{NETWORK}, logit_gaussian 64 at sigma 0.1**"),
+            Table(["engine", "images/s", "driver, us", "all processes, us"], alone, nothing),
         ],
+        targets=[
+            target("local / 2 Ray workers, images/s, best of each", 1 / AIM, best[TWO] / best[ONE]),
+            target("the same, CPU time of all processes", 1 / AIM, busy[TWO] / busy[ONE]),
+        ],
+        notes=["Ray's own processes and the workers share the cores with the driver, and with anything else the machine does."],
         raw={"speed": dict(speed), "free": dict(free)},
     )
 
@@ -79,16 +77,11 @@ def _each(times: Mapping[str, Sequence[float]], middle: Callable[[Sequence[float
     return {name: middle(some) for name, some in times.items()}
 
 
-def spec_of(data: Path, count: int, workers: int, estimator: Mapping[str, Any], model: Mapping[str, Any]) -> AuditSpec:
-    """An audit of the first images of a file by so many Ray workers, or by the local engine if there are none."""
-    document = {
-        "model": dict(model),
-        "dataset": {"kind": "npz", "path": str(data), "limit": count},
-        "noise": {"sigma": [0.1]},
-        "estimators": [dict(estimator)],
-        "run": {"device": "cpu"} | ({"engine": "ray", "workers": workers} if workers else {}),
-    }
-    return AuditSpec.model_validate(document).located(data.parent, "bench")
+def spec_of(given: Mapping[str, Any], workers: int, estimator: Mapping[str, Any]) -> AuditSpec:
+    """An audit of a model and data by so many Ray workers, or by the local engine if there are none."""
+    run = {"device": "cpu"} | ({"engine": "ray", "workers": workers} if workers else {})
+    whole = {**given, "noise": {"sigma": [0.1]}, "estimators": [dict(estimator)], "run": run}
+    return AuditSpec.model_validate(whole).located(SHARED, "bench")
 
 
 def opened(spec: AuditSpec, network: nn.Module | None = None) -> AbstractContextManager[tuple[OpenedAudit, Workers]]:
@@ -122,16 +115,13 @@ def _descendants() -> float:
 def _speed(bench: Bench, *, quick: bool) -> dict[str, dict[str, list[float]]]:
     """Seconds an image of a real network, each engine in turn; all are open meanwhile."""
     images, rounds = (24, 1) if quick else (160, 5)
-    assert bench.shared is not None
-    about = card(bench, NETWORK)
-    model = {"path": str(script(bench, NETWORK)), "mean": about["mean"], "std": about["std"]}
-    data = bench.shared / "data" / f"{about['dataset']}.npz"
+    given = document(NETWORK, limit=images)
     _cluster(3)
     wall: dict[str, list[float]] = {}
     busy: dict[str, list[float]] = {}
     with ExitStack() as stack:
         jobs = {
-            name: stack.enter_context(opened(spec_of(data, images, workers, {"logit_gaussian": {"samples": 64}}, model)))
+            name: stack.enter_context(opened(spec_of(given, workers, {"logit_gaussian": {"samples": 64}})))
             for name, workers in ((ONE, 0), (TWO, 2), ("1 Ray worker of one thread", 1))
         }
         for turn in range(rounds + 1):
@@ -163,7 +153,8 @@ def _free(engine: str, *, quick: bool) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as name:
         path = _synthetic(Path(name), count)
         _cluster(2)
-        spec = spec_of(path, count, int(engine == RAY), {"softmax": {}}, {"path": "in-memory"})
+        given = {"model": {"path": "in-memory"}, "dataset": {"kind": "npz", "path": str(path), "limit": count}}
+        spec = spec_of(given, int(engine == RAY), {"softmax": {}})
         with opened(spec, _tiny()) as job:
             wall, own, together = map(min, zip(*(spent(*job) for _ in range(1 if quick else 3)), strict=True))
         return {"images/s": count / wall, "driver": 1e6 * own / count, "all": 1e6 * together / count}
