@@ -2,7 +2,7 @@
 
 Each case must end within seconds and bounded memory, in one clear line (or, where a file may be harmless, in a result), with
 nothing executed and nothing written outside the run folder. The default suite takes a fixed share of the corpus (one in 48) and all
-that is marked dangerous; the slow suite takes all, and the dangerous ones in a fresh interpreter, too.
+that is marked dangerous; the slow suite takes all.
 """
 
 from __future__ import annotations
@@ -35,7 +35,6 @@ CORPUS = {**MODELS, **DATA, **SPECS, **RUNS}
 SECONDS, MEGABYTES = 15.0, 200.0
 LONGEST_LINE = 1600
 SHARE = 48
-HEADROOM = 8 * 2**30  # RLIMIT_DATA of a fresh interpreter: torch and its threads map some gigabytes that they never touch
 
 
 def chosen(dangerous: bool, name: str) -> list[pytest.MarkDecorator]:
