@@ -32,7 +32,7 @@ from tests.hostile.specs import SPECS
 from tests.specs import digits, write
 
 CORPUS = {**MODELS, **DATA, **SPECS, **RUNS}
-SECONDS, MEGABYTES = 15.0, 200.0
+SECONDS, MEGABYTES = 60.0, 200.0
 LONGEST_LINE = 1600
 SHARE = 48
 
