@@ -204,6 +204,8 @@ def fig4(session: Session) -> Part:
 
     def squared(r: Floats, g: Floats, at: Places) -> float:
         used = at[(r[at] > 0) & (g[at] > 0)]
+        if len(np.unique(used)) < 2:  # no line
+            return 0.0
         a, b = r[used], g[used]
         slope = (a * b).sum() / (b * b).sum()
         return float(1 - ((a - slope * b) ** 2).sum() / ((a - a.mean()) ** 2).sum())
