@@ -202,7 +202,7 @@ A network that is robust because it thresholds its pixels (MNIST, trained agains
 def correlation(a: Floats, b: Floats, at: Places) -> float:
     """Pearson's correlation on the images at some places; 0 if either is constant there."""
     x, y = a[at], b[at]
-    return float(np.corrcoef(x, y)[0, 1]) if x.std() > 0 and y.std() > 0 else 0.0
+    return float(np.corrcoef(x, y)[0, 1]) if len(at) and x.std() > 0 and y.std() > 0 else 0.0
 
 
 def ranks(a: Floats, b: Floats, at: Places) -> float:
