@@ -19,7 +19,7 @@ from tests.benchmarks.cost import Reference, cost_to_reach
 from tests.benchmarks.networks import Bench, Network, estimator
 from tests.benchmarks.replay import Replay
 from tests.benchmarks.report import Section, Table, number, write
-from tests.benchmarks.settings import settings
+from tests.benchmarks.trial import settings
 from tests.specs import WEIGHTS
 
 CPU = torch.device("cpu")

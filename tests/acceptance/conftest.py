@@ -6,15 +6,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.faults.rig import Rig
-from tests.faults.scenarios import prepare
+from tests.acceptance.rig import Rig
 from tests.hostile.client import Server
 
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[Server]:
     """A process that forks for each command."""
-    started = Server("tests.faults.clock", "tests.faults.disk")
+    started = Server()
     yield started
     started.close()
 
@@ -22,6 +21,4 @@ def server() -> Iterator[Server]:
 @pytest.fixture(scope="session")
 def rig(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Rig:
     """A place to disturb runs in."""
-    found = Rig(server, tmp_path_factory.mktemp("faults"))
-    prepare(found)
-    return found
+    return Rig(server, tmp_path_factory.mktemp("faults"))

@@ -35,7 +35,6 @@ PARTS: dict[str, Callable[[Bench], Section]] = {
     "ray": ray.measure,
     "imagenet": imagenet.measure,
 }
-NEED_SHARED = ("published", "accuracy", "engine", "noise", "kinds")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -45,20 +44,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--quick", action="store_true", help="few repeats, small cases")
     parser.add_argument("--device", default="cpu", help="cpu (default), cuda or cuda:N")
     parser.add_argument("--threads", type=int, help="torch's threads; default: as many as it takes")
-    parser.add_argument("--models", type=Path, help="the folder with models/ and data/; default: ../shared")
     parser.add_argument("--out", type=Path, help="where the report goes; default: docs/research/, and nowhere for --quick")
     given = parser.parse_args(arguments)
     unknown = set(given.only.split(",")) - set(PARTS)
     if unknown:
         parser.error(f"unknown parts: {', '.join(sorted(unknown))}")
+    if not SHARED.is_dir():
+        parser.error(f"{SHARED} is not there; it has the networks and images that are measured")
     if given.threads:
         torch.set_num_threads(given.threads)
     keep_freed_memory()
-    shared = given.models or (SHARED if SHARED.is_dir() else None)
     out = given.out or (None if given.quick else Path(__file__).resolve().parents[2] / "docs" / "research")
     device = pick_device(given.device, "--device")
     exact_products(device)
-    bench = Bench(device, quick=given.quick, shared=shared, out=out, say=_say)
+    bench = Bench(device, quick=given.quick, out=out, say=_say)
     started = time.perf_counter()
     for part in sorted(given.only.split(","), key=ORDER.index):
         _run(part, bench)
@@ -66,9 +65,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _run(part: str, bench: Bench) -> None:
-    if bench.shared is None and part in NEED_SHARED:
-        _say(f"{part}: left out, the folder with shared models and data is absent (--models)")
-        return
     if part == "ray" and find_spec("ray") is None:
         _say("ray: left out, Ray is not installed (pip install 'robaudit[ray]')")
         return

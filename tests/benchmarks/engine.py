@@ -12,9 +12,10 @@ import torch
 
 from robaudit.estimators.batch import ImageBatch
 from robaudit.noise.base import shape_of
-from tests.benchmarks.networks import Bench, Network, card, estimator, load, names, script
+from tests.benchmarks.networks import Bench, Network, estimator, load, script
 from tests.benchmarks.report import Section, Table, number, target
 from tests.benchmarks.timing import alternating, seconds
+from tests.shared import MODELS, card
 
 SIGMA, FINALISTS = 0.1, 3
 FORMATS = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}
@@ -26,7 +27,7 @@ def measure(bench: Bench) -> Section:
     cuda = bench.device.type == "cuda"
     aim = 15.0 if cuda else 10.0
     rows, raw, targets = [], {}, []
-    for name in names(bench)[:2] if bench.quick else names(bench):
+    for name in MODELS[:2] if bench.quick else MODELS:
         network = load(bench, name, 8)
         best, rates = _rates(bench, network)
         overhead = 100 * (rates["best"] / rates["engine"] - 1)
@@ -75,12 +76,12 @@ def _rates(bench: Bench, network: Network) -> tuple[str, dict[str, float]]:
 
 def _forms(bench: Bench, network: Network) -> Iterator[tuple[str, tuple[int, Forward]]]:
     """Batch size and forward pass of every form of the file, by name."""
-    about = card(bench, network.name)
+    about = card(network.name)
     mean, std = (torch.tensor(about[key], device=bench.device).view(1, -1, 1, 1) for key in ("mean", "std"))
     images = ((network.x - mean) / std).float()
     for layout, memory_format in FORMATS.items():
         for kind in ("as loaded", "frozen", "optimised"):
-            module: Any = torch.jit.load(script(bench, network.name), map_location=bench.device).eval().to(memory_format=memory_format)
+            module: Any = torch.jit.load(script(network.name), map_location=bench.device).eval().to(memory_format=memory_format)
             if kind != "as loaded":
                 module = torch.jit.freeze(module) if kind == "frozen" else torch.jit.optimize_for_inference(torch.jit.freeze(module))
             for batch in _batches(bench):

@@ -1,7 +1,7 @@
 """What the pretended device promises, on a real one: `python -m tests.benchmarks.gpu` (minutes; needs one CUDA device).
 
-Five parts: every kind of noise and every estimator against the CPU, synchronisations against those of tests/device, the same bytes twice
-under --deterministic, and images a second. It ends with the number of disagreements, and exits with 1 if there is any.
+Four parts: every kind of noise and every estimator against the CPU, synchronisations against those of tests/device, and the same bytes
+twice under --deterministic. It ends with the number of disagreements, and exits with 1 if there is any.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -40,7 +39,6 @@ def main() -> None:
     exact_products(CUDA)
     print(in_words(machine(CUDA), quick=False))
     wrong = [line for part in (noises, estimators, synchronisations, determinism) for line in part()]
-    throughput()
     print(f"{len(wrong)} disagreements", *wrong, sep="\n  ")
     sys.exit(bool(wrong))
 
@@ -136,20 +134,6 @@ def determinism() -> Iterator[str]:
     print(f"--deterministic: {', '.join(names)} on 32 images twice")
     if one != two:
         yield "--deterministic: samples.csv differs from run to run"
-
-
-def throughput() -> None:
-    """Images a second of what is used most, on either device."""
-    for name in ("mc", "logit_gaussian", "mmse", "radius_attack"):
-        speeds = []
-        for device in ("cpu", "cuda"):
-            for _ in range(2):  # the first warms up
-                estimator, work = chunk(name, 64, device)
-                started = time.perf_counter()
-                values(estimator, work)
-                torch.cuda.synchronize()
-                speeds.append(64 / (time.perf_counter() - started))
-        print(f"{name}: {speeds[1]:.1f} images/s on the CPU, {speeds[3]:.1f} on CUDA (a tiny network: overhead alone)")
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 import tempfile
 import time
@@ -174,15 +173,3 @@ def _integral(images: int, repeats: int) -> dict[str, float]:
         ]
         found[f"logit_gaussian 64 beside its passes, {name}, ms of a core"] = 1e3 * statistics.median(a - b for a, b in both) / images
     return found
-
-
-def rows_per_second(gpus: int, name: str, per_second: float = PER_SECOND) -> float:
-    """Rows that so many GPUs send to the driver a second."""
-    forwards, backwards = passes(name)
-    return gpus * SIGMAS * per_second / (forwards + BACKWARD * backwards)
-
-
-def cores(milliseconds: float, name: str, per_second: float = PER_SECOND) -> int:
-    """Cores that a GPU needs so that work of so many milliseconds an image does not hold it up."""
-    forwards, backwards = passes(name)
-    return math.ceil(milliseconds / 1e3 * per_second / (forwards + BACKWARD * backwards))

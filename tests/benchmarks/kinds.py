@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,9 +21,10 @@ from robaudit.noise.process import NoiseProcess
 from robaudit.noise.registry import build
 from robaudit.quantities import IntervalKind
 from robaudit.spec.model import AuditSpec, NoiseSpec
-from tests.benchmarks.networks import Bench, Network, card, load, script
+from tests.benchmarks.networks import Bench, Network, load
 from tests.benchmarks.report import Section, Table, number, target
 from tests.benchmarks.timing import alternating
+from tests.shared import document
 
 NETWORKS = ("fashion_shallow_cnn", "cifar10_cnn_a_adv", "cifar10_resnet20")
 FEEDS = "fashion_shallow_cnn"
@@ -95,8 +95,8 @@ def measure_speed(bench: Bench) -> Section:
                 network.model(batch)
 
     contenders: dict[str, Any] = {"forward pass": forward}
-    with _temporary() as folder:
-        for noise in noises_of(folder, shape):
+    with tempfile.TemporaryDirectory() as folder:
+        for noise in noises_of(Path(folder), shape):
             contenders[noise.label] = partial(_make, noise, network, draws)
         times = alternating(contenders, bench.device, 3 if bench.quick else 5)
     copies = len(network.x) * draws
@@ -157,28 +157,21 @@ def _compared(
     bench: Bench, name: str, images: int, reference: int
 ) -> tuple[dict[NoiseLevel, dict[str, ReferenceComparison]], dict[NoiseLevel, str]]:
     """The comparisons of one network by level and estimator, and how many images `logit_gaussian` decided by votes."""
-    with _temporary() as folder:
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
         network = load(bench, name, images)
         shape = shape_of(network.x)
         covariance(folder, shape)
         levels = {entry.get("name", entry["kind"]): _level_for(network, folder, entry) for entry in kinds(shape)}
         bench.say(f"  {name}: {', '.join(f'{label} {level:.3g}' for label, level in levels.items())}")
-        about = card(bench, name)
-        data = script(bench, name).parents[2] / "data" / f"{about['dataset']}.npz"
         noise = [{**one, _level_name(one["kind"]): levels[one.get("name", one["kind"])]} for one in kinds(shape)]
         additive = [one.label for one in noises_of(folder, shape, levels) if isinstance(one.noise, AdditiveNoise)]
-        spec = AuditSpec.model_validate(
-            {
-                "model": {"path": str(script(bench, name)), "mean": about["mean"], "std": about["std"]},
-                "dataset": {"kind": "npz", "path": str(data), "limit": images},
-                "noise": noise,
-                "estimators": [
-                    {"logit_gaussian": {"samples": SAMPLES}},
-                    {"mmse": {"samples": MMSE, "noise": additive}},
-                    {"mc": {"samples": SAMPLES}},
-                ],
-            }
-        ).located(folder, name)
+        estimators = [
+            {"logit_gaussian": {"samples": SAMPLES}},
+            {"mmse": {"samples": MMSE, "noise": additive}},
+            {"mc": {"samples": SAMPLES}},
+        ]
+        spec = AuditSpec.model_validate(document(name, limit=images, noise=noise, estimators=estimators)).located(folder, name)
         result = validate(spec, images=images, draws=reference, trust=False)
     by_level: dict[NoiseLevel, dict[str, ReferenceComparison]] = {}
     for one in result.comparisons:
@@ -240,9 +233,3 @@ def _kept(network: Network, folder: Path, entry: Mapping[str, Any], key: str, le
     for batch, logits in engine.noisy_logits(network.x, [str(i) for i in range(len(network.x))], noise.levels[0], TRIED):
         kept += int((logits.argmax(1) == predicted[batch.image]).sum())
     return kept / (TRIED * len(network.x))
-
-
-@contextmanager
-def _temporary() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory() as folder:
-        yield Path(folder)

@@ -21,8 +21,6 @@ def measure(bench: Bench) -> Section:
     raw: dict[str, dict[str, float]] = {}
     rows = []
     for network in (SMALL,) if bench.quick else (SMALL, LARGE):
-        if network == SMALL and bench.shared is None:
-            continue
         loaded = _peak(bench, network, way="nothing")
         found = raw[network] = {"loaded": loaded}
         rows.append([network, "loaded, nothing run", number(loaded), "-", "-"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +23,7 @@ from robaudit.spec.model import ModelSpec
 from tests import levels
 from tests.estimators.tools import OneValue
 from tests.levels import gaussian_process
+from tests.shared import SHARED, card, document
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +33,12 @@ class Bench:
     Attributes:
         device: where the networks run.
         quick: few repeats and small cases, to see that all works.
-        shared: the folder with models/ and data/, or None where there is none.
         out: the folder of the report and the picture, or None: print only.
         say: hears one line for each step.
     """
 
     device: torch.device
     quick: bool = False
-    shared: Path | None = None
     out: Path | None = None
     say: Callable[[str], None] = print
 
@@ -70,38 +68,26 @@ def estimator(name: str, **options: Any) -> OneValue:
     return cast(OneValue, registry.load(name).model_validate(options))
 
 
-def card(bench: Bench, name: str) -> dict[str, Any]:
-    """model.json of a shared model."""
-    found: dict[str, Any] = json.loads((_root(bench) / "models" / name / "model.json").read_text())
-    return found
-
-
-def names(bench: Bench) -> list[str]:
-    """The shared models."""
-    return sorted(path.parent.name for path in (_root(bench) / "models").glob("*/model.json"))
-
-
-def script(bench: Bench, name: str) -> Path:
+def script(name: str) -> Path:
     """The TorchScript file of a shared model."""
-    return _root(bench) / "models" / name / "model.torchscript.pt"
+    return SHARED / "models" / name / "model.torchscript.pt"
 
 
 def load(bench: Bench, name: str, images: int) -> Network:
     """A shared model as an audit loads it, with its first test images."""
-    about, path = card(bench, name), script(bench, name)
-    spec = ModelSpec(path=str(path), mean=about["mean"], std=about["std"])
+    given, path = document(name, limit=images), script(name)
+    spec = ModelSpec(**given["model"])
     model = load_model(spec, path, base_dir=path.parent, device=bench.device, dtype=torch.float32, trust=False)
-    data = _root(bench) / "data" / f"{about['dataset']}.npz"
-    samples = open_dataset(NpzSpec(kind="npz", path=str(data), limit=images), base_dir=data.parent, trust=False)
+    samples = open_dataset(NpzSpec(**given["dataset"]), base_dir=SHARED, trust=False)
     x = torch.stack([samples[i].pixels for i in range(len(samples))]).to(model.dtype).to(bench.device)
-    return Network(name, model, x, int(about["num_classes"]))
+    return Network(name, model, x, int(card(name)["num_classes"]))
 
 
 def research_resnet20(bench: Bench) -> Callable[[Tensor], Tensor]:
     """The same weights as a plain module in a script: pixels to logits, nothing else."""
-    about = card(bench, "cifar10_resnet20")
+    about = card("cifar10_resnet20")
     module = ARCHITECTURES["cifar_resnet"]()
-    module.load_state_dict(load_file(_root(bench) / "models" / "cifar10_resnet20" / "model.safetensors"))
+    module.load_state_dict(load_file(SHARED / "models" / "cifar10_resnet20" / "model.safetensors"))
     module = module.eval().requires_grad_(False).to(bench.device)
     mean, std = (torch.tensor(about[key], device=bench.device).view(1, -1, 1, 1) for key in ("mean", "std"))
 
@@ -110,9 +96,3 @@ def research_resnet20(bench: Bench) -> Callable[[Tensor], Tensor]:
         return out
 
     return logits
-
-
-def _root(bench: Bench) -> Path:
-    if bench.shared is None:
-        raise FileNotFoundError("the shared models are absent")
-    return bench.shared

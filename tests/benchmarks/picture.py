@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from robaudit.report.pictures.style import BLUE, CARD, FAINT, GREEN, GRID, INK, OLIVE, ORANGE, PURPLE, RED
 from tests.benchmarks.cost import Point
@@ -14,16 +12,9 @@ from tests.benchmarks.cost import Point
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-COLOURS = {"logit_gaussian, tolerance, mean": RED, "logit_gaussian, samples": ORANGE} | {
+COLOURS = {"logit_gaussian, tolerance": RED, "logit_gaussian, samples": ORANGE} | {
     "mc": BLUE, "mmse": GREEN, "mmse_mvs": OLIVE, "taylor": PURPLE, "taylor_mvs": "#b07cc6", "softmax": "#808080",
 }  # fmt: skip
-NAMES = {"logit_gaussian, tolerance, mean": "logit_gaussian,\nby tolerance", "logit_gaussian, samples": "logit_gaussian,\nby samples"}
-ASIDE: dict[str, tuple[int, tuple[float, float], dict[str, str]]] = {
-    "logit_gaussian, tolerance, mean": (-1, (2, -14), {"ha": "right", "weight": "bold"}),
-    "logit_gaussian, samples": (0, (-7, 0), {"ha": "right", "weight": "bold"}),
-    "softmax": (0, (7, 0), {}),
-}
-"""Labels that need no room among those after the ends of the curves: at which point (0: the first), shifted how far, in which style."""
 LOWEST = 0.003
 
 
@@ -41,11 +32,13 @@ def draw(found: Mapping[str, Sequence[Point]], aims: Sequence[float], path: Path
         card.set(facecolor=CARD, edgecolor=GRID, linewidth=1, zorder=-10)
         figure.add_artist(card)
         axes = figure.subplots(1, len(found), sharey=True, squeeze=False)[0]
-        figure.subplots_adjust(left=0.16 / len(found), right=0.985, top=0.79, bottom=0.12, wspace=0.06)
+        figure.subplots_adjust(left=0.16 / len(found), right=0.985, top=0.79, bottom=0.17, wspace=0.06)
         figure.text(0.02, 0.925, "How near, for how many passes?", size=15, weight="bold", color=INK)
         figure.text(0.02, 0.905, _SUBTITLE, size=9, color=FAINT, va="top")
         for ax, (title, points) in zip(axes, found.items(), strict=True):
             _panel(ax, title, points, aims, first=ax is axes[0])
+        lines = {line.get_label(): line for ax in axes for line in ax.get_lines() if line.get_label() in COLOURS}
+        figure.legend(lines.values(), lines, loc="lower center", ncols=len(lines), frameon=False, fontsize=8.5, labelcolor=INK)
         figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None, facecolor="none")
 
 
@@ -75,43 +68,14 @@ def _panel(ax: Axes, title: str, points: Sequence[Point], aims: Sequence[float],
     curves = {line: sorted((p for p in points if p.line == line), key=lambda p: p.equivalents) for line in COLOURS}
     for line, curve in curves.items():
         if curve:
-            _curve(ax, curve, COLOURS[line])
-    right = {line: math.log10(max(curve[-1].mean, LOWEST)) for line, curve in curves.items() if curve and line not in ASIDE}
-    for line, y in spaced(right, 0.1).items():
-        _label(ax, line, (curves[line][-1].equivalents, 10**y), (7, 0))
-    for line, (end, offset, style) in ASIDE.items():
-        if curves[line]:
-            point = curves[line][end]
-            _label(ax, line, (point.equivalents, max(point.mean, LOWEST)), offset, **style)
+            _curve(ax, line, curve)
 
 
-def _label(ax: Axes, line: str, at: tuple[float, float], offset: tuple[float, float], **style: str) -> None:
-    """The name beside a point, on a halo of the card's colour that keeps it readable across other lines."""
-    from matplotlib.patheffects import withStroke
-
-    halo = [withStroke(linewidth=2.5, foreground=CARD)]
-    text = NAMES.get(line, line)
-    given: dict[str, Any] = {"size": 8.5, "color": COLOURS[line], "va": "center", "linespacing": 0.95, "zorder": 5, **style}
-    ax.annotate(text, at, xytext=offset, textcoords="offset points", path_effects=halo, **given)
-
-
-def _curve(ax: Axes, curve: Sequence[Point], colour: str) -> None:
+def _curve(ax: Axes, line: str, curve: Sequence[Point]) -> None:
+    colour = COLOURS[line]
     x, y = [p.equivalents for p in curve], [p.mean for p in curve]
     low = [max(p.mean - p.spread, LOWEST / 2) for p in curve]
     high = [p.mean + p.spread for p in curve]
     if len(curve) > 1:
         ax.fill_between(x, low, high, color=colour, alpha=0.16, linewidth=0, zorder=2)
-    ax.plot(x, y, color=colour, linewidth=1.9, marker="o", markersize=4.2, markeredgecolor=CARD, markeredgewidth=0.7, zorder=3)
-
-
-def spaced(wanted: Mapping[str, float], gap: float) -> dict[str, float]:
-    """Positions at least ``gap`` apart, in the same order, as near to those wanted as pushing neighbours apart evenly goes."""
-    placed = dict(wanted)
-    order = sorted(placed, key=lambda key: placed[key])
-    for _ in range(200):
-        for low, high in pairwise(order):
-            missing = gap - (placed[high] - placed[low])
-            if missing > 1e-9:
-                placed[low] -= missing / 2
-                placed[high] += missing / 2
-    return placed
+    ax.plot(x, y, label=line, color=colour, linewidth=1.9, marker="o", markersize=4.2, markeredgecolor=CARD, markeredgewidth=0.7, zorder=3)

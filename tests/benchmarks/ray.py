@@ -1,4 +1,4 @@
-"""Part `ray`: the workers of a Ray cluster beside the local engine, what a row costs whoever writes them, and how its memory grows."""
+"""Part `ray`: the workers of a Ray cluster beside the local engine, and what a row costs whoever writes them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, suppress
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -23,71 +23,53 @@ from torch import nn
 from robaudit import AuditSpec
 from robaudit.auditing.loop import Workers, compute_missing, task_names
 from robaudit.auditing.prepare import OpenedAudit, Request
-from robaudit.auditing.run import audit, prepared
+from robaudit.auditing.run import prepared
 from robaudit.progress import Listener
 from robaudit.store.folder import RunFolder
 from robaudit.system import keep_freed_memory
-from tests.benchmarks.child import STATUS
-from tests.benchmarks.networks import Bench, card, script
+from tests.benchmarks.networks import Bench
 from tests.benchmarks.report import Section, Table, number, target
 from tests.benchmarks.script import ROOT, interpreter, told
+from tests.shared import SHARED, document
 
 NETWORK = "cifar10_resnet20"
 LOCAL, RAY = "local", "ray"
 ONE, TWO = "this process, 2 threads", "2 Ray workers of one thread"
-SHARES = (0.01, 0.1, 0.5, 1.0)
 AIM = 0.9
 """Of the speed of the local engine."""
-FLAT = 20.0
-"""MiB that a process may grow, for SQLite's cache and the blocks that the C library keeps."""
-LEVELS = 20
 
 
 def measure(bench: Bench) -> Section:
     """Processes of their own: one for the speeds, in which the engines take turns, and one for each case of the others."""
-    speed: dict[str, Any] = {} if bench.shared is None else _child(bench, what="speed", quick=bench.quick)
+    speed = _child(bench, what="speed", quick=bench.quick)
     free = {name: _child(bench, what="free", engine=name, quick=bench.quick) for name in (LOCAL, RAY)}
-    grown = {name: _child(bench, what="growth", engine=name, quick=bench.quick) for name in (LOCAL, RAY)}
-    return section(speed, free, grown)
+    return section(speed, free)
 
 
-def section(speed: Mapping[str, Any], free: Mapping[str, Mapping[str, float]], grown: Mapping[str, Mapping[str, float]]) -> Section:
+def section(speed: Mapping[str, Any], free: Mapping[str, Mapping[str, float]]) -> Section:
     """The report of what the processes said."""
-    tables, targets = list[Table](), list[list[str]]()
-    if speed:
-        wall, busy, best = (_each(speed[what], middle) for what, middle in (("wall", median), ("busy", median), ("wall", min)))
-        rows = []
-        for name in wall:
-            values = (1 / best[name], best[ONE] / best[name], 1 / wall[name], wall[ONE] / wall[name], busy[name], busy[ONE] / busy[name])
-            rows.append([name, *map(number, values)])
-        head = ["who computes", "images/s, best", "of local", "median", "of local", "CPU s an image", "images a CPU s, of local"]
-        tables.append(Table(head, rows, f"**{NETWORK}, logit_gaussian 64 at sigma 0.1**"))
-        targets.append(target("local / 2 Ray workers, images/s, best of each", 1 / AIM, best[TWO] / best[ONE]))
-        targets.append(target("the same, CPU time of all processes", 1 / AIM, busy[TWO] / busy[ONE]))
-    rows = [[name, *(number(found[key]) for key in ("images/s", "driver", "all"))] for name, found in free.items()]
-    tables.append(
-        Table(["engine", "images/s", "driver, us", "all processes, us"], rows, "**A model that costs nothing**, 8 x 8 pixels, a row each")
-    )
-    rows = [[name, *(number(found[f"{share:.0%}"]) for share in SHARES), number(found["written"])] for name, found in grown.items()]
-    count = next(iter(grown.values()))["rows"]
-    tables.append(
-        Table(["driver", *(f"at {share:.0%}" for share in SHARES), "at the end"], rows, f"**MiB while {count:,.0f} rows come in**")
-    )
-    most = max(found["100%"] - found["10%"] for found in grown.values())
-    targets.append(target("growth of the driver from 10 % to 100 % of the rows", FLAT, max(0.0, most), " MiB"))
-    rates = [f"{name} {number(found['rows'] / found['seconds'])}" for name, found in grown.items()]
+    wall, busy, best = (_each(speed[what], middle) for what, middle in (("wall", median), ("busy", median), ("wall", min)))
+    rows = []
+    for name in wall:
+        values = (1 / best[name], best[ONE] / best[name], 1 / wall[name], wall[ONE] / wall[name], busy[name], busy[ONE] / busy[name])
+        rows.append([name, *map(number, values)])
+    head = ["who computes", "images/s, best", "of local", "median", "of local", "CPU s an image", "images a CPU s, of local"]
+    alone = [[name, *(number(found[key]) for key in ("images/s", "driver", "all"))] for name, found in free.items()]
+    nothing = "**A model that costs nothing**, 8 x 8 pixels, a row each"
     return Section(
         title="Workers of a Ray cluster (cpu)",
         reading="Start of cluster and workers not counted. First table: rounds in which the engines take turns. Second:"
-        " best of three, with one worker; microseconds of CPU for each image, of the process that writes the rows and of all together."
-        " Third: resident memory of that process; at the end: outputs written.",
-        tables=tables,
-        targets=targets,
-        notes=[
-            "Ray's own processes and the workers share the cores with the driver, and with anything else the machine does.",
-            f"The audits of the third table, start and outputs included, rows/s: {', '.join(rates)}.",
+        " best of three, with one worker; microseconds of CPU for each image, of the process that writes the rows and of all together.",
+        tables=[
+            Table(head, rows, f"**{NETWORK}, logit_gaussian 64 at sigma 0.1**"),
+            Table(["engine", "images/s", "driver, us", "all processes, us"], alone, nothing),
         ],
-        raw={"speed": dict(speed), "free": dict(free), "grown": dict(grown)},
+        targets=[
+            target("local / 2 Ray workers, images/s, best of each", 1 / AIM, best[TWO] / best[ONE]),
+            target("the same, CPU time of all processes", 1 / AIM, busy[TWO] / busy[ONE]),
+        ],
+        notes=["Ray's own processes and the workers share the cores with the driver, and with anything else the machine does."],
+        raw={"speed": dict(speed), "free": dict(free)},
     )
 
 
@@ -95,31 +77,16 @@ def _each(times: Mapping[str, Sequence[float]], middle: Callable[[Sequence[float
     return {name: middle(some) for name, some in times.items()}
 
 
-def spec_of(
-    data: Path, count: int, engine: str, estimator: Mapping[str, Any], sigmas: Sequence[float], model: Mapping[str, Any]
-) -> AuditSpec:
-    """An audit of the first images of a file by one engine; :func:`on` changes how many workers there are."""
-    run = {"device": "cpu"} if engine == LOCAL else {"device": "cpu", "engine": "ray", "workers": 1}
-    document = {
-        "model": dict(model),
-        "dataset": {"kind": "npz", "path": str(data), "limit": count},
-        "noise": {"sigma": list(sigmas)},
-        "estimators": [dict(estimator)],
-        "run": run,
-    }
-    return AuditSpec.model_validate(document).located(data.parent, "bench")
+def spec_of(given: Mapping[str, Any], workers: int, estimator: Mapping[str, Any]) -> AuditSpec:
+    """An audit of a model and data by so many Ray workers, or by the local engine if there are none."""
+    run = {"device": "cpu"} | ({"engine": "ray", "workers": workers} if workers else {})
+    whole = {**given, "noise": {"sigma": [0.1]}, "estimators": [dict(estimator)], "run": run}
+    return AuditSpec.model_validate(whole).located(SHARED, "bench")
 
 
-def on(spec: AuditSpec, workers: int) -> AuditSpec:
-    """The same with so many Ray workers."""
-    return spec.model_copy(update={"run": spec.run.model_copy(update={"workers": workers})})
-
-
-@contextmanager
-def opened(spec: AuditSpec, network: nn.Module | None = None) -> Iterator[tuple[OpenedAudit, Workers]]:
+def opened(spec: AuditSpec, network: nn.Module | None = None) -> AbstractContextManager[tuple[OpenedAudit, Workers]]:
     """The audit, with its workers at hand."""
-    with prepared(Request(spec, model=network), Listener()) as found:
-        yield found
+    return prepared(Request(spec, model=network), Listener())
 
 
 def spent(audit: OpenedAudit, workers: Workers) -> tuple[float, float, float]:
@@ -148,18 +115,14 @@ def _descendants() -> float:
 def _speed(bench: Bench, *, quick: bool) -> dict[str, dict[str, list[float]]]:
     """Seconds an image of a real network, each engine in turn; all are open meanwhile."""
     images, rounds = (24, 1) if quick else (160, 5)
-    assert bench.shared is not None
-    about = card(bench, NETWORK)
-    model = {"path": str(script(bench, NETWORK)), "mean": about["mean"], "std": about["std"]}
-    data = bench.shared / "data" / f"{about['dataset']}.npz"
-    local, ray = (spec_of(data, images, engine, {"logit_gaussian": {"samples": 64}}, [0.1], model) for engine in (LOCAL, RAY))
+    given = document(NETWORK, limit=images)
     _cluster(3)
     wall: dict[str, list[float]] = {}
     busy: dict[str, list[float]] = {}
     with ExitStack() as stack:
         jobs = {
-            name: stack.enter_context(opened(spec))
-            for name, spec in ((ONE, local), (TWO, on(ray, 2)), ("1 Ray worker of one thread", on(ray, 1)))
+            name: stack.enter_context(opened(spec_of(given, workers, {"logit_gaussian": {"samples": 64}})))
+            for name, workers in ((ONE, 0), (TWO, 2), ("1 Ray worker of one thread", 1))
         }
         for turn in range(rounds + 1):
             for name in list(jobs)[:: -1 if turn % 2 else 1]:
@@ -190,45 +153,11 @@ def _free(engine: str, *, quick: bool) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as name:
         path = _synthetic(Path(name), count)
         _cluster(2)
-        spec = spec_of(path, count, engine, {"softmax": {}}, [0.1], {"path": "in-memory"})
+        given = {"model": {"path": "in-memory"}, "dataset": {"kind": "npz", "path": str(path), "limit": count}}
+        spec = spec_of(given, int(engine == RAY), {"softmax": {}})
         with opened(spec, _tiny()) as job:
             wall, own, together = map(min, zip(*(spent(*job) for _ in range(1 if quick else 3)), strict=True))
         return {"images/s": count / wall, "driver": 1e6 * own / count, "all": 1e6 * together / count}
-
-
-class _Memory(Listener):
-    """Reads the resident memory at certain shares of the images."""
-
-    def __init__(self) -> None:
-        self.total, self.done, self.found = 1, 0, dict[str, float]()
-
-    def begin(self, total: int, done: int) -> None:
-        self.total, self.done = total, done
-
-    def advance(self, samples: int) -> None:
-        self.done += samples
-        for share in SHARES:
-            if self.done >= share * self.total:
-                self.found.setdefault(f"{share:.0%}", resident())
-
-
-def resident() -> float:
-    """MiB of this process in main memory."""
-    return int(next(line for line in STATUS.read_text().splitlines() if line.startswith("VmRSS")).split()[1]) / 1024
-
-
-def _growth(engine: str, *, quick: bool) -> dict[str, float]:
-    """The memory of a whole audit of many rows."""
-    count = 500 if quick else 50_000
-    memory = _Memory()
-    with tempfile.TemporaryDirectory() as name:
-        path = _synthetic(Path(name), count)
-        _cluster(2)
-        sigmas = [round(0.01 * (1 + number), 2) for number in range(LEVELS)]
-        spec = spec_of(path, count, engine, {"softmax": {}}, sigmas, {"path": "in-memory"})
-        started = time.perf_counter()
-        audit(spec, out=Path(name) / "run", model=_tiny(), listener=memory)
-        return {**memory.found, "written": resident(), "rows": float(count * LEVELS), "seconds": time.perf_counter() - started}
 
 
 def _cluster(cpus: int) -> None:
@@ -254,7 +183,7 @@ def main() -> None:
     bench, case = told(sys.argv[1])
     keep_freed_memory()
     what, quick = case.pop("what"), case["quick"]
-    print(json.dumps(_speed(bench, quick=quick) if what == "speed" else {"free": _free, "growth": _growth}[what](**case)))
+    print(json.dumps(_speed(bench, quick=quick) if what == "speed" else _free(**case)))
 
 
 if __name__ == "__main__":

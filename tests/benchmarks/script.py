@@ -45,8 +45,7 @@ def values(f: published.Logits, x: Tensor, way: str, sigma: float, samples: int)
 
 def interpreter(module: str, bench: Bench, **more: Any) -> list[str]:
     """The command of a module of ours in a process of its own, told the same as this one."""
-    shared = None if bench.shared is None else str(bench.shared)
-    given = {"device": str(bench.device), "threads": torch.get_num_threads(), "shared": shared, **more}
+    given = {"device": str(bench.device), "threads": torch.get_num_threads(), **more}
     return [sys.executable, "-W", "ignore", "-m", f"tests.benchmarks.{module}", json.dumps(given)]
 
 
@@ -54,9 +53,9 @@ def told(text: str) -> tuple[Bench, dict[str, Any]]:
     """The other end of :func:`interpreter`."""
     given = json.loads(text)
     torch.set_num_threads(given.pop("threads"))
-    shared, device = given.pop("shared"), torch.device(given.pop("device"))
+    device = torch.device(given.pop("device"))
     exact_products(device)
-    return Bench(device, shared=Path(shared) if shared else None), given
+    return Bench(device), given
 
 
 @contextmanager

@@ -97,7 +97,7 @@ def subject(name: str, images: int) -> Subject:
     """A network by name; of the shared ones a quarter of the images."""
     if name in MADE:
         return _made(name, images)
-    bench = networks.Bench(torch.device("cpu"), shared=SHARED)
+    bench = networks.Bench(torch.device("cpu"))
     number = max(1, images // (8 if name in SLOW else 4))
     one = networks.load(bench, name, number)
     path = str(SHARED / "data" / f"{card(name)['dataset']}.npz")

@@ -23,7 +23,7 @@ NOISES = [
     {"kind": "gaussian", "sigma": [0.3]},
     {"kind": "sensor", "photons": [100]},
 ]
-LOWER = ["--set run.precision=tf32", "--set run.precision=bf16"]
+LOWER = "--set run.precision=bf16"
 NUMBERS = ("value", "lower", "upper", "std_error", "votes", "predicted", "label", "forwards", "backwards")
 
 
@@ -40,18 +40,10 @@ def assert_same(run: Path, other: Path) -> None:
             assert a == b or (isinstance(a, float) and math.isclose(a, b, rel_tol=1e-6, abs_tol=1e-6)), (key, numbers, there[key])
 
 
-@pytest.mark.parametrize(
-    "option",
-    [
-        pytest.param("--set run.precision=fp64", marks=pytest.mark.slow),
-        "--set run.precision=fp64 --deterministic",
-        pytest.param(LOWER[0], marks=pytest.mark.slow),
-        LOWER[1],
-    ],
-)
+@pytest.mark.parametrize("option", ["--set run.precision=fp64 --deterministic", LOWER])
 def test_estimate_extend_verify_and_compare(option: str, tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
-    noises = NOISES[:1] if option in LOWER else NOISES
+    noises = NOISES[:1] if option == LOWER else NOISES
     few = write(tmp_path, digits(limit=1, noise=noises, estimators=ESTIMATORS), "few.yaml")
     more = write(tmp_path, digits(limit=1, noise=noises, estimators=MORE), "more.yaml")
     with pretended():
@@ -61,8 +53,8 @@ def test_estimate_extend_verify_and_compare(option: str, tmp_path: Path, run_cli
         assert run_cli("verify", "there", "--samples", "1")[:1] == (0,)
     assert run_cli("compare", "there", "there").code == 0
     assert read_info(tmp_path / "there")["device"] == "cuda:0 (Pretended Card)"
-    if option in LOWER:
-        assert [one["precision"] for one in read_info(tmp_path / "there")["precision_effect"]] == [option[-4:]]
+    if option == LOWER:
+        assert [one["precision"] for one in read_info(tmp_path / "there")["precision_effect"]] == ["bf16"]
     else:
         assert run_cli("estimate", more, "--out", "here", *option.split(), "--device", "cpu").code == 0
         assert_same(tmp_path / "here", tmp_path / "there")

@@ -22,7 +22,7 @@ class Case:
         says: what the refusal must contain.
         command: the arguments of robaudit.
         codes: exit codes that are right: 2 refused, 5 nothing left. 0 is among them where a file may be harmless by chance.
-        dangerous: tried in a fresh interpreter too (slow suite).
+        dangerous: tried in the default suite.
     """
 
     make: Callable[[Path], object]

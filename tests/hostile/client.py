@@ -37,18 +37,14 @@ class Answer:
 
 
 class Server:
-    """A process that has imported everything and forks for each command; it is still importing when this returns.
+    """A process that has imported everything and forks for each command; it is still importing when this returns."""
 
-    Args:
-        modules: what else it is to import, for hooks.
-    """
-
-    def __init__(self, *modules: str) -> None:
+    def __init__(self) -> None:
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
         for name in ("COLUMNS", "FORCE_COLOR", "ROBAUDIT_TRACEBACK", "TTY_COMPATIBLE"):
             environment.pop(name, None)
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.hostile.server", *modules],
+            [sys.executable, "-m", "tests.hostile.server"],
             cwd=ROOT,
             env=environment,
             stdin=subprocess.PIPE,

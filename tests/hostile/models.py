@@ -22,6 +22,7 @@ from torch import nn
 from robaudit.models.architectures import digits_cnn
 from tests.hostile.archives import DEFLATED, Member, rewrite, write_zip, zeros
 from tests.hostile.case import Case, model_spec, payload
+from tests.hostile.data import SPECIAL, place
 from tests.specs import WEIGHTS
 
 NAMES = ("net.pt", "net.pth", "net.bin", "net.ckpt", "net.pt2", "net.torchscript", "net.safetensors", "net.onnx", "net.npz", "net.npy")
@@ -131,20 +132,12 @@ def bomb(folder: Path, _: bytes) -> bytes:
     return pickle.dumps(payload(folder), protocol=2)
 
 
-def archive(*members: Member, name: str = "net.pt", fields: dict[str, Any] | None = None, **lies: Any) -> Callable[[Path], None]:
+def archive(member: Member, **lies: Any) -> Callable[[Path], None]:
     def make(folder: Path) -> None:
-        write_zip(folder / name, *members, **lies)
-        model_spec(folder, name, **(ARCHITECTURE if fields is None else fields))
+        write_zip(folder / "net.pt", member, **lies)
+        model_spec(folder, "net.pt", **ARCHITECTURE)
 
     return make
-
-
-def nested(folder: Path) -> None:
-    """A pickle in an archive in an archive."""
-    inner = write_zip(folder / "inner.zip", Member("net/data.pkl", pickle.dumps(payload(folder))))
-    write_zip(folder / "net.pt", Member("net/inner.zip", inner.read_bytes()))
-    inner.unlink()
-    model_spec(folder, "net.pt", **ARCHITECTURE)
 
 
 def lying_storage(numel: int) -> Callable[[Path, bytes], bytes]:
@@ -158,13 +151,6 @@ def lying_storage(numel: int) -> Callable[[Path, bytes], bytes]:
         return old[:begin] + b"J" + struct.pack("<i", numel) + old[begin + length :]
 
     return content
-
-
-def lying_shape(_: Path, old: bytes) -> bytes:
-    """The pickle, its first tensor longer than its storage."""
-    at = old.index(b"Q", old.index(b"cpu"))
-    begin = old.index(b"(", at)
-    return old[: begin + 1] + b"J" + struct.pack("<i", 2**31 - 1) + old[begin + 3 :]
 
 
 def flipped(whole: Callable[[], bytes], share: float) -> Callable[[Path], bytes]:
@@ -201,47 +187,25 @@ def sparse_file(name: str, head: bytes, size: int, **fields: Any) -> Callable[[P
     return make
 
 
-def oversized(architecture: str, **options: Any) -> Callable[[Path], None]:
-    """Good weights of a small network, for an architecture that its options make huge."""
-    return file(lambda _: WEIGHTS.read_bytes(), "net.safetensors", architecture=architecture, architecture_options=options)
-
-
-def oversized_transformer(**values: Any) -> Callable[[Path], None]:
-    config = {"model_type": "vit", "architectures": ["ViTForImageClassification"], "hidden_size": 8, "num_attention_heads": 1, **values}
-    return folder(config=config, preprocessor_config={"image_processor_type": "ViTImageProcessor", "size": {"height": 8, "width": 8}})
-
-
 def oversized_cases() -> dict[str, Case]:
     """The network is compared with its weights before it takes memory or time."""
-    attacks: dict[str, tuple[Callable[[Path], None], str]] = {
-        "timm, 100,000 layers": (oversized("timm:vit_tiny_patch16_224", depth=100_000), "has many more with depth: 100000"),
-        "vit of 100,000 layers": (oversized_transformer(num_hidden_layers=100_000), "ViTForImageClassification has many more"),
-    }
+    vit = {"hidden_size": 8, "num_attention_heads": 1, "num_hidden_layers": 100_000}
+    transformer = folder(
+        config={"model_type": "vit", "architectures": ["ViTForImageClassification"], **vit},
+        preprocessor_config={"image_processor_type": "ViTImageProcessor", "size": {"height": 8, "width": 8}},
+    )
+    timm: dict[str, Any] = {"architecture": "timm:vit_tiny_patch16_224", "architecture_options": {"depth": 100_000}}
     expanded = file(
         torch_saved(lambda: {"1.weight": torch.zeros(1).expand(45_000, 45_000), "1.bias": torch.zeros(45_000)}),
         architecture="robaudit:mlp",
         architecture_options={"sizes": [45_000, 45_000]},
     )
-    attacks["one number for 45,000 x 45,000"] = expanded, "45,001 numbers; robaudit:mlp has many more"
+    attacks = {
+        "timm, 100,000 layers": (file(WEIGHTS.read_bytes(), "net.safetensors", **timm), "has many more with depth: 100000"),
+        "vit of 100,000 layers": (transformer, "ViTForImageClassification has many more"),
+        "one number for 45,000 x 45,000": (expanded, "45,001 numbers; robaudit:mlp has many more"),
+    }
     return {f"oversized: {name}": Case(make, says, dangerous=True) for name, (make, says) in attacks.items()}
-
-
-def special(kind: str) -> Callable[[Path], None]:
-    """A model that is no regular file."""
-
-    def make(folder: Path) -> None:
-        path = folder / "net.pt"
-        if kind == "fifo":
-            os.mkfifo(path)
-        elif kind == "loop":
-            path.symlink_to("net.pt")
-        elif kind == "device":
-            path.symlink_to("/dev/zero")
-        elif kind == "folder":
-            path.mkdir()
-        model_spec(folder, "net.pt")
-
-    return make
 
 
 def pickle_cases() -> dict[str, Case]:
@@ -280,33 +244,23 @@ def folder_cases() -> dict[str, Case]:
         (place / "net" / "model.safetensors").unlink()
         (place / "net" / "model.safetensors.index.json").write_text(json.dumps(elsewhere))
 
-    def piped(place: Path) -> None:
-        folder()(place)
-        os.mkfifo(place / "net" / "preprocessor_config.json")
-        (place / "net" / "config.json").mkdir()
-
     return {
         "folder: a configuration 200,000 deep": Case(folder(config=b"[" * 200_000), "config.json: is not valid JSON"),
         "folder: an architecture that is a path": Case(folder(config={"architecture": "local-dir:/etc"}), "timm has no such model"),
         "folder: images of 10^9 pixels": Case(
             folder(config={"architecture": "resnet18", "pretrained_cfg": {"input_size": [3, 10**9, 10**9]}}), "not known here"
         ),
-        "folder: numbers that are not": Case(
-            folder(config=b'{"architecture": "resnet18", "pretrained_cfg": {"mean": [NaN]}}'), "not known here"
-        ),
         "folder: weights elsewhere": Case(listed, "does not list files beside it under weight_map"),
-        "folder: a folder for a configuration": Case(piped, "net"),
     }
 
 
 def zip_cases() -> dict[str, Case]:
     huge = zeros(10 * 1024)
     return {
-        "zip: nested": Case(nested, "is a zip archive, but not one that torch wrote"),
         "zip: 10 GB of zeros": Case(
             archive(Member("net/data.pkl", huge, DEFLATED, 10 * 2**30)), "claims to expand to 10737418240 bytes", dangerous=True
         ),
-        "zip: code said to be 1 kB": Case(archive(Member("net/code/net.py", huge, DEFLATED, 1000), fields={}), "net.pt: ", dangerous=True),
+        "zip: code said to be 1 kB": Case(archive(Member("net/code/net.py", huge, DEFLATED, 1000)), "net.pt: ", dangerous=True),
         "zip: its directory elsewhere": Case(archive(Member("net/data.pkl", b"x"), directory_offset=2**31), "net.pt: "),
     }
 
@@ -314,11 +268,10 @@ def zip_cases() -> dict[str, Case]:
 def torchscript_cases() -> dict[str, Case]:
     cases = {
         f"torchscript cut at {share:.0%}": Case(file(cut(scripted, share)), "net.pt: ", dangerous=share == 0.5)
-        for share in (0.01, 0.25, 0.5, 0.75, 0.99)
+        for share in (0.01, 0.5, 0.99)
     }
     cases |= {
-        f"torchscript flipped at {share:.0%}": Case(file(flipped(scripted, share)), "damaged")
-        for share in (0.02, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
+        f"torchscript flipped at {share:.0%}": Case(file(flipped(scripted, share)), "damaged") for share in (0.02, 0.3, 0.5, 0.7, 0.95)
     }
     cases |= {
         f"torchscript: code as {member}": Case(changed(scripted, "net.pt", f"/{member}", bomb), "net.pt: ")
@@ -331,7 +284,6 @@ def torchscript_cases() -> dict[str, Case]:
         for numel in (10**6, 5 * 10**8)
     }
     return cases | {
-        "torchscript: a tensor longer than its storage": Case(changed(scripted, "net.pt", "/data.pkl", lying_shape), "net.pt: "),
         "torchscript: code that is none": Case(changed(scripted, "net.pt", ".py", lambda _, old: b"\xff" * 100), "net.pt: "),
     }
 
@@ -399,32 +351,23 @@ def place_cases() -> dict[str, Case]:
     def path_only(path: str) -> Callable[[Path], None]:
         return lambda folder: model_spec(folder, path, **ARCHITECTURE)
 
+    def special(what: str) -> Callable[[Path], None]:
+        def make(folder: Path) -> None:
+            place(folder / "net.pt", what)
+            model_spec(folder, "net.pt")
+
+        return make
+
     return {
-        "model: a pipe": Case(special("fifo"), "net.pt: "),
-        "model: a link to itself": Case(special("loop"), "net.pt: "),
-        "model: a link to /dev/zero": Case(special("device"), "net.pt: "),
-        "model: a folder": Case(special("folder"), "net.pt: is a directory"),
+        **{f"model: {what}": Case(special(what), "net.pt: ") for what in SPECIAL},
         "model: /dev/stdin": Case(path_only("/dev/stdin"), "/dev/stdin: "),
         "model: a name of 4,000 characters": Case(path_only("x" * 4000), "File name too long"),
         "model: an escape in the name": Case(path_only("\x1b[2J\x07.pt"), ".pt: there is no such file"),
-        "model: 10 GB of nothing": Case(sparse_file("net.pth", b"", 10 * 2**30, **ARCHITECTURE), "net.pth: ", dangerous=True),
         "model: 10 GB of onnx": Case(sparse_file("net.onnx", b"\x08\x08", 10 * 2**30), "net.onnx: ", dangerous=True),
     }
 
 
-def all_cases() -> dict[str, Case]:
-    groups = (
-        pickle_cases,
-        zip_cases,
-        torchscript_cases,
-        pt2_cases,
-        safetensors_cases,
-        onnx_cases,
-        place_cases,
-        folder_cases,
-        oversized_cases,
-    )
-    return {name: case for group in groups for name, case in group().items()}
-
-
-MODELS = all_cases()
+MODELS = {
+    **pickle_cases(), **zip_cases(), **torchscript_cases(), **pt2_cases(), **safetensors_cases(), **onnx_cases(), **place_cases(),
+    **folder_cases(), **oversized_cases(),
+}  # fmt: skip

@@ -2,7 +2,7 @@
 
 ``python -m tests.hostile.server`` imports everything once; each line on standard input is then a request (JSON), answered by a
 line on standard output: the process is forked, limits itself, and runs the command line as a user's would. A request may name a
-function of a test (``module:function``) that the process calls just before; modules given as arguments are imported before all others.
+function of a test (``module:function``) that the process calls just before.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ PRELOADED = (
 
 def main() -> None:
     """Answer requests until the input ends."""
-    for name in (*sys.argv[1:], *PRELOADED):
+    for name in PRELOADED:
         try:
             importlib.import_module(name)
         except ImportError:  # absent in some versions of torch

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -62,14 +61,6 @@ def model(**fields: Any) -> Callable[[Path], None]:
     return text(yaml.safe_dump(digits(model={**NETWORK, **fields}), allow_unicode=True))
 
 
-def sparse(head: bytes) -> Callable[[Path], None]:
-    def make(folder: Path) -> None:
-        text(head)(folder)
-        os.truncate(folder / SPEC, 10 * 2**30)
-
-    return make
-
-
 def value(section: str, written: str) -> Callable[[Path], None]:
     return with_line(f"{section}: {written}", without=section)
 
@@ -94,7 +85,6 @@ def yaml_cases() -> dict[str, Case]:
     return cases | {
         "yaml: 100 doublings of a list": Case(text(doubling(100)), SPEC, dangerous=True),
         "yaml: 30 merges of two": Case(text(merging(30)), SPEC, dangerous=True),
-        "yaml: 10 GB of nothing": Case(sparse(b"model: "), "is larger than 1 MB", dangerous=True),
         **{f"spec: {what}": Case(special_spec(what), SPEC, dangerous=what == "a pipe") for what in SPECIAL},
         "spec: /dev/zero": Case(lambda folder: None, "/dev/zero", ("estimate", "/dev/zero"), dangerous=True),
         "spec: an escape in its name": Case(lambda folder: None, "x1b", ("estimate", "\x1b[2J.yaml")),
@@ -138,8 +128,4 @@ def value_cases() -> dict[str, Case]:
     }
 
 
-def all_cases() -> dict[str, Case]:
-    return {**yaml_cases(), **value_cases()}
-
-
-SPECS = all_cases()
+SPECS = {**yaml_cases(), **value_cases()}

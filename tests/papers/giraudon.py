@@ -40,7 +40,7 @@ CORRUPTIONS = ("gaussian_blur", "fog", "brightness", "contrast", "jpeg")
 
 def radii(session: Session, network: str) -> Run:
     """l2 radii and difficulties."""
-    radius = "radius_exact" if network == LINEAR and session.stand_in is None else "radius_attack"
+    radius = "radius_exact" if network == LINEAR else "radius_attack"
     estimators = [{radius: {"norm": "l2"}}, {"difficulty": {"target": "label"}}]
     return session.run(f"giraudon-{network}", network, session.images(RADII[network]), estimators)
 
@@ -204,6 +204,8 @@ def fig4(session: Session) -> Part:
 
     def squared(r: Floats, g: Floats, at: Places) -> float:
         used = at[(r[at] > 0) & (g[at] > 0)]
+        if len(np.unique(used)) < 2:  # no line
+            return 0.0
         a, b = r[used], g[used]
         slope = (a * b).sum() / (b * b).sum()
         return float(1 - ((a - slope * b) ** 2).sum() / ((a - a.mean()) ** 2).sum())

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import math
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -70,14 +68,11 @@ class Session:
         build: folder of the runs; the same runs are not computed again.
         pages: folder of the pages and pictures.
         budget: how much to compute.
-        stand_in: the ``model`` and ``dataset`` sections that replace those of every network (tests).
         device: what computes.
     """
 
-    def __init__(
-        self, build: Path, pages: Path, budget: Budget = QUICK, stand_in: Mapping[str, Any] | None = None, device: str = "cpu"
-    ) -> None:
-        self.build, self.pages, self.budget, self.stand_in, self.device = build, pages, budget, stand_in, device
+    def __init__(self, build: Path, pages: Path, budget: Budget = QUICK, device: str = "cpu") -> None:
+        self.build, self.pages, self.budget, self.device = build, pages, budget, device
         self._runs: dict[str, Run] = {}
 
     def images(self, number: int) -> int:
@@ -96,7 +91,6 @@ class Session:
         estimators: Sequence[Any],
         noise: Any = None,
         seed: int = 0,
-        batch: int | None = None,
     ) -> Run:
         """A run of a trained network; finished ones are read, interrupted ones continued.
 
@@ -106,15 +100,12 @@ class Session:
             images: the first so many.
             estimators, noise: as in a spec.
             seed: of the noise.
-            batch: images of a forward pass.
         """
         if name in self._runs:
             return self._runs[name]
-        settings = {"seed": seed, "device": self.device} | ({} if batch is None else {"batch_size": batch})
+        settings = {"seed": seed, "device": self.device}
         sections = {"noise": {"sigma": []} if noise is None else noise, "estimators": list(estimators), "run": settings}
-        if self.stand_in is not None:
-            spec = {**self.stand_in, **sections, "dataset": {**self.stand_in["dataset"], "limit": images}}
-        elif isinstance(network, Path):
+        if isinstance(network, Path):
             known = yaml.safe_load((network / "audit.yaml").read_text())
             model = {**known["model"], "path": str(network / "model.safetensors")}
             spec = {"model": model, "dataset": {**known["dataset"], "limit": images}, **sections}
@@ -136,8 +127,6 @@ class Session:
         from robaudit.training.spec import training_spec
 
         folder = self.build / "trained" / self.budget.name / name
-        if self.stand_in is not None:
-            return folder
         files = SHARED / "data"
         spec = {
             "name": name,
@@ -149,15 +138,6 @@ class Session:
             **recipe,
         }
         return train(training_spec(spec), out=folder, device=self.device)
-
-    def kept(self, name: str, compute: Callable[[], Any]) -> Any:
-        """What a function gives, as JSON; computed once."""
-        path = self.build / "kept" / self.budget.name / f"{name}.json"
-        if not path.exists():
-            found = compute()
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps(found))
-        return json.loads(path.read_text())
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,8 +168,6 @@ def item(name: str, title: str) -> Callable[[Maker], Maker]:
     """Enter a function as the maker of an item."""
 
     def enter(make: Maker) -> Maker:
-        if name in ITEMS:
-            raise ValueError(f"there is an item {name} already")
         ITEMS[name] = Item(name, title, make)
         return make
 
@@ -314,19 +292,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     return "\n".join([*lines, *("| " + " | ".join(map(str, row)) + " |" for row in rows)])
 
 
-def seconds(work: Callable[[], object]) -> float:
-    """CPU seconds of this process."""
-    start = time.process_time()
-    work()
-    return time.process_time() - start
-
-
-def pixels(session: Session, network: str, images: int) -> Floats:
+def pixels(network: str, images: int) -> Floats:
     """The first test images of a network's data (images, channels, height, width), in [0, 1]."""
-    if session.stand_in is not None:
-        from sklearn.datasets import load_digits
-
-        shown: Floats = load_digits().images[:images, None] / 16.0
-        return shown
     with np.load(SHARED / "data" / f"{card(network)['dataset']}.npz") as data:
         return np.asarray(data["images"][:images], dtype=np.float64) / 255.0

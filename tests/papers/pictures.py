@@ -35,15 +35,14 @@ def picture(
     return f"![{alt}]({name}.png)"
 
 
-def curves(ax: Axes, lines: Mapping[str, Curve], *, band: bool = True) -> None:
+def curves(ax: Axes, lines: Mapping[str, Curve]) -> None:
     """Means over images with their 95 % intervals, a line for each name."""
     for place, (name, (x, each)) in enumerate(lines.items()):
         style = line_style(place, marks=True)
         found = [mean(one[np.isfinite(one)]) for one in each]
         ax.plot(x, [one.value for one in found], label=name, markersize=4, **style)
-        if band:
-            low, high = ([getattr(one, end) for one in found] for end in ("lower", "upper"))
-            ax.fill_between(x, low, high, color=style["color"], alpha=0.15, linewidth=0)
+        low, high = ([getattr(one, end) for one in found] for end in ("lower", "upper"))
+        ax.fill_between(x, low, high, color=style["color"], alpha=0.15, linewidth=0)
 
 
 def panels(

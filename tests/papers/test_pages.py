@@ -1,4 +1,4 @@
-"""The papers' pages: a quick one on digits, all of them in the slow tests."""
+"""The papers' pages: one item, and all of them in the slow tests."""
 
 from __future__ import annotations
 
@@ -7,24 +7,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import robaudit.demo
 from tests.papers import __main__ as command
 from tests.papers.giraudon import radii, score, with_radii
 from tests.papers.han import CIFAR_ADV
-from tests.papers.item import ITEMS, TRIAL, Claim, Part, Session, Verdict, at_most, item, judged, lower, number
+from tests.papers.item import ITEMS, TRIAL, Claim, Part, Session, Verdict, at_most, judged, lower, number
 from tests.papers.page import write
 from tests.shared import needs_shared
 
-NETWORK = Path(robaudit.demo.__file__).parent / "digits_cnn.safetensors"
-DIGITS = {"model": {"path": str(NETWORK), "architecture": "robaudit:digits_cnn"}, "dataset": {"kind": "digits", "split": "test"}}
-TRAINED = ("han-lambda", "rice-table2", "smoothed-fig2", "smoothed-fig6", "smoothed-fig7")
-"""Those that need networks of their own."""
-
 
 def session(folder: Path) -> Session:
-    return Session(folder / "build", folder / "pages", TRIAL, DIGITS)
+    return Session(folder / "build", folder / "pages", TRIAL)
 
 
+@needs_shared
 def test_a_page_has_its_item_its_picture_and_its_conclusions(tmp_path: Path) -> None:
     name = "giraudon-heat"
     (page, index) = write(session(tmp_path), {name: ITEMS[name].make(session(tmp_path))})
@@ -66,6 +61,7 @@ def test_verdicts_follow_the_tests() -> None:
     assert open_claim.evidence.endswith("n = 50")
 
 
+@needs_shared
 def test_the_scores_are_those_of_robaudit(tmp_path: Path) -> None:
     run = radii(session(tmp_path), CIFAR_ADV)
     r, g = with_radii(run)
@@ -79,11 +75,6 @@ def test_numbers(value: float, text: str) -> None:
     assert number(value) == text
 
 
-def test_an_item_has_one_name() -> None:
-    with pytest.raises(ValueError, match="han-fig1"):
-        item("han-fig1", "again")(lambda _: Part(""))
-
-
 def test_an_unknown_item_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         command.main(["han-fig99"])
@@ -91,16 +82,8 @@ def test_an_unknown_item_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in ITEMS if name not in TRAINED])
-def test_every_item_on_digits(name: str, tmp_path: Path) -> None:
-    (page, _) = write(session(tmp_path), {name: ITEMS[name].make(session(tmp_path))})
-    assert f"## {name}: " in page.read_text(encoding="utf-8")
-
-
-@pytest.mark.slow
 @needs_shared
-@pytest.mark.parametrize("name", TRAINED)
-def test_every_training_and_closed_form(name: str, tmp_path: Path) -> None:
-    where = Session(tmp_path / "build", tmp_path / "pages", TRIAL)
-    (page, _) = write(where, {name: ITEMS[name].make(where)})
+@pytest.mark.parametrize("name", ITEMS)
+def test_every_item(name: str, tmp_path: Path) -> None:
+    (page, _) = write(session(tmp_path), {name: ITEMS[name].make(session(tmp_path))})
     assert f"## {name}: " in page.read_text(encoding="utf-8")
