@@ -258,8 +258,8 @@ def apply_setting(raw: dict[str, Any], setting: str) -> None:
         return
     if index is not None:
         raise SpecError(f"--set {setting}", "does not name an option of the estimator", f"for example --set {location[0]}.samples=2000")
-    sections = [name for name in AuditSpec.model_fields if isinstance(raw.get(name), dict)]
-    inside = [f"{name}.{location[0]}" for name in sections if location[0] in raw[name]]
+    sections = {name: section[0] if isinstance(section, list) and len(section) == 1 else section for name, section in raw.items()}
+    inside = [f"{name}.{location[0]}" for name, section in sections.items() if isinstance(section, dict) and location[0] in section]
     known = [*AuditSpec.model_fields, *(label or name for name, label in names)]
     remedy = f"write --set {inside[0]}={setting.partition('=')[2]}" if inside else did_you_mean(str(location[0]), known)
     raise SpecError(f"--set {setting}", f"unknown key {location[0]!r}", remedy)
@@ -308,7 +308,7 @@ def _with_options(entry: object) -> object:
     """An entry of the list of estimators as ``{name: options}``, if it is well-formed."""
     if isinstance(entry, str):
         return {entry: {}}
-    if isinstance(entry, dict) and "name" in entry and isinstance(entry.get("options") or {}, dict):
+    if isinstance(entry, dict) and isinstance(entry.get("name"), str) and isinstance(entry.get("options") or {}, dict):
         return {entry["name"]: {**{key: entry[key] for key in entry if key not in ("name", "options")}, **(entry.get("options") or {})}}
     if isinstance(entry, dict) and len(entry) == 1:
         return {name: {} if options is None else options for name, options in entry.items()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,10 +13,12 @@ from robaudit.api.run import Run
 from robaudit.report.pictures.style import COLOURS
 from robaudit.stats.ranks import rank_correlation
 from tests.papers.item import (
+    Claim,
     Floats,
     Part,
     Places,
     Session,
+    Verdict,
     at_most,
     correct,
     item,
@@ -27,6 +29,7 @@ from tests.papers.item import (
     measured,
     number,
     pixels,
+    seconds,
     table,
     tested,
     values,
@@ -459,6 +462,42 @@ variance of `mc`: by the errors alone a more robust network would seem better ev
     return Part(body, tuple(claims))
 
 
+@item("han-table1", "Tables 1 and 3, run times")
+def table1(session: Session) -> Part:
+    """CPU seconds of whole audits of ResNet20 at sigma .1, five times each."""
+    cases: dict[str, tuple[Any, float]] = {
+        "taylor": ("taylor", 8),
+        "mmse 5": ({"mmse": {"samples": 5, "pairs": False}}, 41),
+        "mc 1,000": ({"mc": {"samples": 1000}}, 590),
+    }
+
+    def once(name: str, repeat: int) -> float:
+        label = f"han-time-{name.replace(',', '').replace(' ', '-')}-serial-{repeat}"
+        return seconds(lambda: session.run(label, RESNET, 2, [cases[name][0]], {"sigma": [0.1]}, batch=1)) / 2
+
+    once("taylor", 5)  # the first audit of a process loads libraries
+    spent = {name: [session.kept(f"time-{name}-serial-{i}", partial(once, name, i)) for i in range(5)] for name in cases}
+    rows = [
+        (name, number(paper / 50), number(float(np.median(spent[name]))), f"{number(min(spent[name]))} to {number(max(spent[name]))}")
+        for name, (_, paper) in cases.items()
+    ]
+    claims = []
+    for name, factor in (("taylor", 74), ("mmse 5", 14)):
+        fast, slow = spent[name], spent["mc 1,000"]
+        p = 1 / 252 if max(fast) < min(slow) else 1.0
+        text = f"{name} is faster than mc 1,000 (paper: {factor} times as fast)"
+        claims.append(tested(text, p, f"{number(float(np.median(slow) / np.median(fast)))} times as fast; all five times below all five"))
+    body = f"""CPU seconds of an image, median of five audits of two images, one image at a time, on one thread (a whole audit: model, clean
+pass, noise, CDF, writing, so that small times are mostly overhead).
+
+{table(("estimator", "paper, serial (ResNet18)", "here (ResNet20)", "range"), rows)}
+
+The paper's `mc` takes 10,000 copies: 121 s an image. Its batched times on the CPU are a quarter shorter; its times on a GPU need one:
+`.venv/bin/python -m tests.papers han-table1 --device cuda`. Time alone compares estimators of different errors:
+[average_case.md](../research/average_case.md) compares them at equal error."""
+    return Part(body, tuple(claims))
+
+
 @item("han-fig12", "Figures 12 and 13, least and most robust images")
 def fig12(session: Session) -> Part:
     """The extremes of each class by mmse and softmax, and how well a classifier tells them apart."""
@@ -495,3 +534,19 @@ tells the upper third of each class from its lower third:
 The paper has .92 by `mmse` and .58 by softmax on CIFAR-10. What the images look like is not tested."""
     )
     return Part(body, tuple(claims))
+
+
+@item("han-fig14", "Figures 14 to 17, noisy images")
+def fig14(session: Session) -> Part:
+    """Images at the noise levels of this page."""
+    shown = {}
+    for net in (MNIST, FASHION, RESNET):
+        image, noise = pixels(net, 3)[1], np.random.default_rng(0)
+        levels = (0.0, *GRID[net][0])
+        z = noise.standard_normal(image.shape)
+        shown[NAMES[net].partition(" ")[0]] = ([image + s * z for s in levels], [f"sigma {s:g}" for s in levels])
+    body = gallery(session, "han-fig14", "Images under noise", {k: v[0] for k, v in shown.items()}, {k: v[1] for k, v in shown.items()})
+    text = "the noise levels are visually significant"
+    return Part(
+        f"{body}\n\nShown clipped to [0, 1]; the networks see them unclipped.", (Claim(text, Verdict.OPEN, "a matter of the eye; no test"),)
+    )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -91,6 +93,7 @@ class Session:
         estimators: Sequence[Any],
         noise: Any = None,
         seed: int = 0,
+        batch: int | None = None,
     ) -> Run:
         """A run of a trained network; finished ones are read, interrupted ones continued.
 
@@ -100,10 +103,11 @@ class Session:
             images: the first so many.
             estimators, noise: as in a spec.
             seed: of the noise.
+            batch: images of a forward pass.
         """
         if name in self._runs:
             return self._runs[name]
-        settings = {"seed": seed, "device": self.device}
+        settings = {"seed": seed, "device": self.device} | ({} if batch is None else {"batch_size": batch})
         sections = {"noise": {"sigma": []} if noise is None else noise, "estimators": list(estimators), "run": settings}
         if isinstance(network, Path):
             known = yaml.safe_load((network / "audit.yaml").read_text())
@@ -139,6 +143,15 @@ class Session:
         }
         return train(training_spec(spec), out=folder, device=self.device)
 
+    def kept(self, name: str, compute: Callable[[], Any]) -> Any:
+        """What a function gives, as JSON; computed once."""
+        path = self.build / "kept" / self.budget.name / f"{name}.json"
+        if not path.exists():
+            found = compute()
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps(found))
+        return json.loads(path.read_text())
+
 
 @dataclass(frozen=True, slots=True)
 class Item:
@@ -168,6 +181,8 @@ def item(name: str, title: str) -> Callable[[Maker], Maker]:
     """Enter a function as the maker of an item."""
 
     def enter(make: Maker) -> Maker:
+        if name in ITEMS:
+            raise ValueError(f"there is an item {name} already")
         ITEMS[name] = Item(name, title, make)
         return make
 
@@ -290,6 +305,13 @@ def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     """A Markdown table; the first column is text, the others are numbers."""
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" + "---:|" * (len(head) - 1)]
     return "\n".join([*lines, *("| " + " | ".join(map(str, row)) + " |" for row in rows)])
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """CPU seconds of this process."""
+    start = time.process_time()
+    work()
+    return time.process_time() - start
 
 
 def pixels(network: str, images: int) -> Floats:

@@ -114,6 +114,6 @@ What depends on the estimator or the attack:
 - ASR depends on the strength of the attack; the tests use the nearest flip that a stronger one finds ([smoothed.md](smoothed.md)).
 
 Not made: CIFAR-100 and ResNet18; heat maps, a clean accuracy of 98.5 %, and l2 attacks of the smoothed analysis; Table 1 of Rice et
-al. on CIFAR-10 networks trained here, and on one trained with PGD; pictures of noisy images. Where an item has a form for that, its part
-of the page names the command. Run times, beside those of Han et al., are in [benchmarks.md](../research/benchmarks.md).
+al. on CIFAR-10 networks trained here, and on one trained with PGD; times on a GPU. Where an item has a form for that, its part of the
+page names the command.
 """

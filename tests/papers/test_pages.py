@@ -10,7 +10,7 @@ import pytest
 from tests.papers import __main__ as command
 from tests.papers.giraudon import radii, score, with_radii
 from tests.papers.han import CIFAR_ADV
-from tests.papers.item import ITEMS, TRIAL, Claim, Part, Session, Verdict, at_most, judged, lower, number
+from tests.papers.item import ITEMS, TRIAL, Claim, Part, Session, Verdict, at_most, item, judged, lower, number
 from tests.papers.page import write
 from tests.shared import needs_shared
 
@@ -73,6 +73,11 @@ def test_the_scores_are_those_of_robaudit(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("value", "text"), [(0.0314, ".031"), (-0.5, "-.500"), (12.345, "12.3"), (12345.0, "12,345"), (float("nan"), "-")])
 def test_numbers(value: float, text: str) -> None:
     assert number(value) == text
+
+
+def test_an_item_has_one_name() -> None:
+    with pytest.raises(ValueError, match="han-fig1"):
+        item("han-fig1", "again")(lambda _: Part(""))
 
 
 def test_an_unknown_item_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
