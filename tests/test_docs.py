@@ -12,7 +12,7 @@ import pytest
 from robaudit.spec.gates import QUANTITIES
 from robaudit.spec.schema import spec_schema
 from tests import commands_page as commands
-from tests.estimators.tools import installed_estimators
+from tests.unit.estimators.tools import installed_estimators
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"

@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from robaudit import AuditSpec
-from tests.api.nets import arrays, network
 from tests.levels import sigma
+from tests.unit.api.nets import arrays, network
 
 README = (Path(__file__).resolve().parents[1] / "README.md").read_text(encoding="utf-8")
 

@@ -63,9 +63,9 @@ def paired_difference(lost: ArrayLike, won: ArrayLike, draws: ArrayLike, confide
     "method of variance estimates recovery" (MOVER) on exact limits. Without a discordant draw it is +- log(2/alpha)/n, never
     zero wide. If all draws are discordant it is the exact binomial interval.
 
-    Coverage, computed by enumeration (``tests/numerics/test_paired.py``): at least nominal in every case examined, at least .9543 for a
-    nominal .95, for n from 1 to infinity (Poisson) and any share of discordant draws. Draws of images with different probabilities
-    may be pooled: their counts vary less than in n equal draws.
+    Coverage, computed by enumeration (``tests/unit/numerics/test_paired.py``): at least nominal in every case examined, at least .9543
+    for a nominal .95, for n from 1 to infinity (Poisson) and any share of discordant draws. Draws of images with different
+    probabilities may be pooled: their counts vary less than in n equal draws.
 
     Args:
         lost, won, draws: counts, broadcast against each other; lost + won <= draws, draws >= 1.
@@ -133,7 +133,8 @@ def antithetic_difference(
         confidence: in (0, 1).
 
     Returns:
-        (lower, upper), float64. Coverage is at least nominal on each side in every case enumerated (``tests/numerics/test_paired.py``).
+        (lower, upper), float64. Coverage is at least nominal on each side in every case enumerated
+        (``tests/unit/numerics/test_paired.py``).
     """
     n = np.asarray(pairs, dtype=np.float64)
     parts = []

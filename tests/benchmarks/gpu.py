@@ -1,7 +1,7 @@
 """What the pretended device promises, on a real one: `python -m tests.benchmarks.gpu` (minutes; needs one CUDA device).
 
-Four parts: every kind of noise and every estimator against the CPU, synchronisations against those of tests/device, and the same bytes
-twice under --deterministic. It ends with the number of disagreements, and exits with 1 if there is any.
+Four parts: every kind of noise and every estimator against the CPU, synchronisations against those of tests/system/device, and the
+same bytes twice under --deterministic. It ends with the number of disagreements, and exits with 1 if there is any.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ import torch
 
 from robaudit.results import Result
 from tests.benchmarks.machine import exact_products, in_words, machine
-from tests.device.count import chunk, measure
-from tests.device.test_budgets import OPTIONS
-from tests.estimators.tools import built, installed_estimators, values
-from tests.noise.kinds import SHAPES, examples, images, normal, some_level
 from tests.specs import digits, write
+from tests.system.device.count import chunk, measure
+from tests.system.device.test_budgets import OPTIONS
+from tests.unit.estimators.tools import built, installed_estimators, values
+from tests.unit.noise.kinds import SHAPES, examples, images, normal, some_level
 
 CUDA = torch.device("cuda", 0)
 EXACT = ("difficulty", "margin_radius", "moments", "radius_exact", "softmax", "taylor", "taylor_mvs")
@@ -35,7 +35,7 @@ _ROUNDING, _STANDARD_ERRORS = 1e-4, 5.0
 def main() -> None:
     """Run all parts."""
     if not torch.cuda.is_available():
-        sys.exit("tests.benchmarks.gpu: torch finds no CUDA device here; tests/device has what can be checked without one")
+        sys.exit("tests.benchmarks.gpu: torch finds no CUDA device here; tests/system/device has what can be checked without one")
     exact_products(CUDA)
     print(in_words(machine(CUDA), quick=False))
     wrong = [line for part in (noises, estimators, synchronisations, determinism) for line in part()]

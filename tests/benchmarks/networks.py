@@ -21,9 +21,9 @@ from robaudit.models import LogitModel, load_model
 from robaudit.models.architectures import ARCHITECTURES
 from robaudit.spec.model import ModelSpec
 from tests import levels
-from tests.estimators.tools import OneValue
 from tests.levels import gaussian_process
 from tests.shared import SHARED, card, document
+from tests.unit.estimators.tools import OneValue
 
 
 @dataclass(frozen=True, slots=True)

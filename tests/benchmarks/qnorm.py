@@ -13,9 +13,9 @@ import torch
 from robaudit.estimators.objective import Objective
 from robaudit.estimators.qnorm_path import QNormPath
 from robaudit.numerics.losses import log_norm
-from tests.estimators.goldens import Golden, work_of
-from tests.estimators.test_qnorm import GOLDENS, HARD, ORDERS, UNBOUNDED, column, errors
-from tests.estimators.tools import values
+from tests.unit.estimators.goldens import Golden, work_of
+from tests.unit.estimators.test_qnorm import GOLDENS, HARD, ORDERS, UNBOUNDED, column, errors
+from tests.unit.estimators.tools import values
 
 REPETITIONS, DRAWS = 200, 40000
 

@@ -20,7 +20,7 @@ from tests.benchmarks.cost import Point, Reference
 from tests.benchmarks.networks import Network, estimator
 from tests.benchmarks.replay import Replay
 from tests.benchmarks.timing import alternating, seconds, timed
-from tests.estimators.tools import OneValue
+from tests.unit.estimators.tools import OneValue
 
 Outcome = tuple[Sequence[Result], float]
 Clean = dict[bool, tuple[ImageBatch, float]]

@@ -12,8 +12,8 @@ import pytest
 
 from robaudit import audit
 from tests.conftest import RunCli
-from tests.plugin import certificates
 from tests.specs import digits, write
+from tests.unit.plugin import certificates
 
 ESTIMATORS = ["margins", "smoothed"]
 GATE = "certified_accuracy(estimator=smoothed, radius=0.2) >= 0.5"

@@ -14,8 +14,8 @@ import pytest
 
 from robaudit import audit
 from tests.conftest import RunCli
-from tests.plugin import radii
 from tests.specs import digits, write
+from tests.unit.plugin import radii
 
 ESTIMATORS: list[Any] = [{"radii": {"cap": 1.5}}, {"radii": {"label": "whole", "kind": "exact"}}, {"difficulty": {"target": "label"}}]
 

@@ -13,8 +13,8 @@ from safetensors.torch import save_file
 from robaudit.models.architectures import mlp
 from tests.cli.conftest import Refuse
 from tests.conftest import RunCli
-from tests.models.test_lipschitz import seeded
 from tests.specs import boxed, digits, read_info, read_rows, save_npz, write
+from tests.unit.models.test_lipschitz import seeded
 
 ATTACK: dict[str, Any] = {"radius_attack": {"steps": 5, "restarts": 1, "polish": 5}}
 RANDOM: dict[str, Any] = {"radius_random": {"directions": 60, "norm": "l2"}}

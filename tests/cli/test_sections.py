@@ -17,8 +17,8 @@ from robaudit import audit
 from robaudit.report.sections import SectionName
 from tests.cli.conftest import Refuse
 from tests.conftest import RunCli
-from tests.plugin import certificates, radii
 from tests.specs import digits, read_rows, save_npz, write
+from tests.unit.plugin import certificates, radii
 
 NOISE: list[dict[str, Any]] = [
     {"sigma": [0.1, 0.3]},

@@ -18,9 +18,9 @@ from torch import nn
 
 from robaudit import audit, load_spec
 from tests.conftest import RunCli
-from tests.plugin import planted
 from tests.shared import document, needs_shared
 from tests.specs import WEIGHTS, digits, laid_out, read_info, read_rows, save_npz, write
+from tests.unit.plugin import planted
 
 ESTIMATORS = [{"mc": {"samples": 50}}, "logit_gaussian", "taylor", {"mmse": {"samples": 4}}]
 

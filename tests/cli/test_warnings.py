@@ -12,8 +12,8 @@ import pytest
 from robaudit import audit, load_spec
 from tests.cli.conftest import Refuse, refuse
 from tests.conftest import RunCli
-from tests.gates.tools import ONLY
 from tests.specs import digits, read_info, write
+from tests.unit.gates.tools import ONLY
 
 __all__ = ["refuse"]
 GATE = "mean(estimator=mc) >= 0.01"

@@ -27,12 +27,12 @@ from robaudit.results import Result
 from robaudit.rows import Row
 from robaudit.stats.frame import Columns
 from robaudit.stats.intervals import simultaneous
-from tests.compare.tools import decided, made
 from tests.coverage.subjects import SLOW, Subject
-from tests.estimators.tools import build
-from tests.gates.tools import gate, run_of
 from tests.levels import gaussian_process, sigma
 from tests.rows import class_bias
+from tests.unit.compare.tools import decided, made
+from tests.unit.estimators.tools import build
+from tests.unit.gates.tools import gate, run_of
 
 BINS = (0.0, 0.05, 0.5, 0.95, 0.9995, 1.0)
 """Of p, for the rows."""

@@ -10,8 +10,8 @@ from robaudit.estimators.mc import Rule, sample
 from robaudit.numerics.intervals import clopper_pearson, mean_interval
 from robaudit.numerics.sequences import Floats, Prior, confidence_sequence, deciding_sequence
 from tests.coverage.study import CASES, NOMINAL, PROBABILITIES, Line
-from tests.estimators.test_adaptive import coin
-from tests.numerics.martingales import deciding_log_martingale, log_martingale
+from tests.unit.estimators.test_adaptive import coin
+from tests.unit.numerics.martingales import deciding_log_martingale, log_martingale
 
 FIXED = (64, 1000, 10_000)
 HORIZON = 2000

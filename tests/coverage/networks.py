@@ -25,8 +25,8 @@ from robaudit.models import from_module
 from robaudit.quantities import IntervalKind
 from robaudit.results import Result
 from tests.coverage.study import CASES, PROBABILITIES, Line
-from tests.estimators.tools import build
 from tests.levels import gaussian_process, sigma
+from tests.unit.estimators.tools import build
 
 SIGMA = 0.5
 JACKKNIFE = "jackknife:approximate"

@@ -17,8 +17,8 @@ from robaudit.quantities import LOG10_P_FAIL, LOSS, IntervalKind
 from robaudit.results import Result
 from tests.coverage.audits import Errors, Floats, row_of, work_on
 from tests.coverage.subjects import Subject
-from tests.estimators.tools import build, built, installed_estimators, values
-from tests.gates.tools import gate, run_of
+from tests.unit.estimators.tools import build, built, installed_estimators, values
+from tests.unit.gates.tools import gate, run_of
 
 FEWEST = 200
 """Failures, or effective copies, behind a truth."""

@@ -32,7 +32,7 @@ TITLES = {
         "Antithetic pairs",
         "The votes by which `logit_gaussian` decides images whose margins are not normal, and all gates and comparisons on its results.\n"
         "By enumeration each side misses at most 2.5 % for every p, however the two copies of a pair depend on each other\n"
-        "(`tests/numerics/test_paired.py`).",
+        "(`tests/unit/numerics/test_paired.py`).",
     ),
     "confidence-sequence": (
         "Confidence sequences",

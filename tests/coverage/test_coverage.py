@@ -15,8 +15,8 @@ from tests.coverage import audits, counts, networks, others
 from tests.coverage.__main__ import main
 from tests.coverage.study import NOMINAL, PROBABILITIES, Line
 from tests.coverage.subjects import subject
-from tests.gates.tools import gate, run_of, votes
 from tests.shared import needs_shared
+from tests.unit.gates.tools import gate, run_of, votes
 
 PAIRS = [(setting, curve) for setting, (_, _, curves) in networks.SETTINGS.items() for curve in curves]
 FEW = 300

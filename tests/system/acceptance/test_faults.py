@@ -1,0 +1,165 @@
+"""Processes that are killed, disks that refuse, and damaged files: one clear line, nothing silently wrong, and the same command ends well.
+
+The default suite takes a few moments of two small runs; the slow suite takes many.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.specs import write
+from tests.system.acceptance.rig import SCENARIOS, SPECS, Rig, refusal, results, spread, timeless
+from tests.system.hostile.client import ROOT
+
+each_scenario = pytest.mark.parametrize("name", SCENARIOS)
+ERRORS = ("ENOSPC", "EDQUOT", "EROFS", "EIO")
+
+
+def moments(few: int, many: int) -> pytest.MarkDecorator:
+    """How many moments are disturbed in the default suite and in the slow one."""
+    return pytest.mark.parametrize("count", [few, pytest.param(many, marks=pytest.mark.slow)])
+
+
+@each_scenario
+@moments(4, 40)
+def test_killed_before_an_operation(count: int, name: str, rig: Rig) -> None:
+    base, command = SCENARIOS[name]
+    wrong = []
+    for number in spread(range(len(rig.operations[name])), count):
+        rig.begin(base)
+        assert rig.run(*command, kill=number).code == -signal.SIGKILL
+        shown = rig.run("show", "run")
+        if shown.code != 0:
+            problems = refusal(shown, "error: run")
+        else:
+            problems = [] if timeless(shown.out) in [rig.shown[one] for one in (base, name) if one] else ["show prints neither run"]
+        wrong += [f"killed before operation {number}: {problem}" for problem in problems + rig.resumed(name)]
+    assert wrong == []
+
+
+@each_scenario
+@moments(2, 24)
+@pytest.mark.parametrize("lasting", [False, True], ids=["once", "lasting"])
+def test_an_operation_fails(lasting: bool, count: int, name: str, rig: Rig) -> None:
+    base, command = SCENARIOS[name]
+    wrong = []
+    places = [number for number, operation in enumerate(rig.operations[name]) if operation != "SQL"]
+    for i, number in enumerate(spread(places, count)):
+        rig.begin(base)
+        answer = rig.run(*command, fail=(number, ERRORS[i % len(ERRORS)], lasting))
+        problems = [] if answer.code == 0 else refusal(answer, "error: run")  # the log is no reason to stop
+        wrong += [f"{ERRORS[i % len(ERRORS)]} at {number}: {problem}" for problem in problems + rig.resumed(name)]
+    assert wrong == []
+
+
+@each_scenario
+@moments(1, 8)
+def test_no_room_for_a_file(count: int, name: str, rig: Rig) -> None:
+    """The kernel's own limit (RLIMIT_FSIZE): SIGXFSZ kills nobody, and what does not fit is said."""
+    base, command = SCENARIOS[name]
+    sizes = {path.stat().st_size for path in rig.kept(name).rglob("*") if path.is_file() and path.name != "log.txt"}
+    for limit in spread(sorted({max(1024, size - 1) for size in sizes}), count):  # what the command prints goes to files, too
+        rig.begin(base)
+        answer = rig.run(*command, largest=limit)
+        written = "disk I/O error" if "state.db: " in answer.err else "File too large"  # SQLite does not say which error it was
+        assert refusal(answer, "error: run/", f"cannot be written: {written}") == []
+        assert rig.resumed(name) == []
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write where nobody may")
+def test_a_folder_that_may_not_be_written(rig: Rig) -> None:
+    base, command = SCENARIOS["extended"]
+    rig.begin(base)
+    rig.run_folder.chmod(0o500)
+    try:
+        assert refusal(rig.run(*command), "error: run", "Permission denied") == []
+    finally:
+        rig.run_folder.chmod(0o700)
+    assert rig.resumed("extended") == []
+
+
+DAMAGES: dict[str, Callable[[bytes], bytes]] = {
+    "half": lambda data: data[: len(data) // 2],
+    "zeros at the end": lambda data: data[: len(data) // 2] + bytes(len(data) - len(data) // 2),
+    "a flipped bit": lambda data: data[: len(data) // 3] + bytes([data[len(data) // 3] ^ 1]) + data[len(data) // 3 + 1 :],
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("file", ["run.json", "state.db", "samples.json"])
+def test_a_damaged_file_of_a_finished_run(file: str, damage: str, rig: Rig) -> None:
+    """Readers name what they read; the same command names what it cannot make, and makes the rest anew."""
+    rig.begin("first")
+    path = rig.run_folder / file
+    path.write_bytes(DAMAGES[damage](path.read_bytes()))
+    shown, again = rig.run("show", "run"), rig.run(*SCENARIOS["first"][1])
+    if file == "state.db":
+        assert timeless(shown.out) == rig.shown["first"]
+    else:
+        assert refusal(shown, f"error: run/{file}: ") == []
+    if file != "samples.json":
+        assert refusal(again, f"error: run/{file}: ") == []
+        path.unlink()
+    if file != "run.json":  # without it, nobody knows that this is a run
+        assert rig.resumed("first") == []
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_state_that_grew(damage: str, rig: Rig) -> None:
+    """It has no digest yet: what cannot be read is told in one line, and without it the run begins anew."""
+    rig.begin(None)
+    last = next(i for i, name in enumerate(rig.operations["first"]) if i > len(rig.operations["first"]) // 2 and name == "open")
+    assert rig.run(*SCENARIOS["first"][1], kill=last).code == -signal.SIGKILL
+    path = rig.run_folder / "state.db"
+    path.write_bytes(DAMAGES[damage](path.read_bytes()))
+    again = rig.run(*SCENARIOS["first"][1])
+    if damage != "a flipped bit" or again.code != 0:
+        assert refusal(again, "error: run/state.db: ") == []
+    path.unlink()
+    assert rig.resumed("first") == []
+
+
+UNSHARE = ("unshare", "--user", "--map-root-user", "--mount")
+FULL = """
+estimate() { "$PYTHON" -m robaudit estimate spec.yaml --out run --quiet; }
+mkdir run && mount -t tmpfs -o size=$((4096 * PAGES)) none run || exit 98
+estimate
+[ $? = 2 ] || exit 97
+mount -o remount,size=64m run || exit 98
+estimate || exit 96
+cp -r run result
+"""
+
+
+def in_a_namespace(script: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a script where it may mount file systems that nobody else sees."""
+    variables = {**os.environ, "PYTHON": sys.executable, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **environment}
+    command = [*UNSHARE, "sh", "-c", script]
+    return subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, check=False, timeout=300)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("share", [0.2, 0.7])
+def test_a_full_disk(share: float, rig: Rig, tmp_path: Path) -> None:
+    """A real one, with a share of the room that the run needs; then there is more, and the same command goes on."""
+    if shutil.which("unshare") is None or in_a_namespace("mount -t tmpfs none /mnt", tmp_path).returncode != 0:
+        pytest.skip("no file system can be mounted here")
+    write(tmp_path, SPECS["spec.yaml"])
+    pages = sum(-(-path.stat().st_size // 4096) for path in rig.kept("first").rglob("*") if path.is_file())
+    done = in_a_namespace(FULL, tmp_path, PAGES=str(max(1, int(share * pages))))
+    assert done.returncode == 0, done
+    assert done.stderr.startswith("error: run/")
+    assert done.stderr.endswith(": cannot be written: No space left on device; free the disk or choose another folder\n")
+    assert done.stderr.count("\n") == 1
+    found, expected = results(tmp_path / "result"), results(rig.kept("first"))
+    for one in (found, expected):
+        one["run.json"].pop("spec_folder")
+    assert found == expected

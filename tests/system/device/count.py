@@ -1,0 +1,95 @@
+"""Count what an estimator asks of a CUDA device, without one.
+
+``python -m tests.system.device.count ESTIMATOR [--images N] [--options JSON]``
+
+It prints how often the host waits for the device and how many operators start work, for each image, for each pass through the network and
+for each of those that is differentiated, with the lines of robaudit that cause most. The clean pass is not counted. A synchronisation
+is a value, a size or a mask that the host reads, or a copy from or to the host: what ``torch.cuda.set_sync_debug_mode`` warns of.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from robaudit.estimators.base import Estimator, Need
+from robaudit.estimators.batch import ImageBatch
+from tests.system.device.card import Card, pretended
+from tests.unit.estimators.tools import fitting, installed_estimators, network_for, values, work_on
+
+IMAGES, CLASSES = 16, 10
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What an estimator asked of the device for a chunk of images.
+
+    Attributes:
+        card: the counts.
+        images: how many.
+        passes: calls of the network.
+        gradient_passes: those that were differentiated.
+    """
+
+    card: Card
+    images: int
+    passes: int
+    gradient_passes: int
+
+
+def chunk(name: str, images: int, device: str, **options: Any) -> tuple[Estimator, ImageBatch]:
+    """An estimator, and random images of ten classes for it on a device."""
+    estimator = installed_estimators()[name].model_validate(options)
+    network = network_for(estimator, CLASSES)
+    return estimator, fitting(estimator, work_on(network, images=images, device=device, gradients=Need.JACOBIAN in estimator.needs))
+
+
+def measure(name: str, images: int = IMAGES, **options: Any) -> Measured:
+    """One chunk of random images of ten classes through an estimator.
+
+    Args:
+        name: of the estimator.
+        images: how many.
+        options: of the estimator; the others have their defaults.
+    """
+    passes = Counter[bool]()
+
+    def passed(_: nn.Module, arguments: tuple[Tensor, ...], __: object) -> None:
+        passes[torch.is_grad_enabled() and arguments[0].requires_grad] += 1
+
+    with pretended() as card:
+        estimator, batch = chunk(name, images, "cuda", **options)
+        batch.engine.model.register_forward_hook(passed)
+        card.reset()
+        values(estimator, batch)
+    return Measured(card, images, passes.total(), passes[True])
+
+
+def main() -> None:
+    """Print what an estimator costs."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.system.device.count", description="Synchronisations and launches of an estimator."
+    )
+    parser.add_argument("estimator")
+    parser.add_argument("--images", type=int, default=IMAGES, help=f"in the chunk; default {IMAGES}")
+    parser.add_argument("--options", type=json.loads, default={}, help="""of the estimator, as JSON: '{"samples": 64}'""")
+    parser.add_argument("--lines", type=int, default=15, help="how many lines of each kind")
+    asked = parser.parse_args()
+    found = measure(asked.estimator, asked.images, **asked.options)
+    units = {"image": found.images, "pass": found.passes, "gradient pass": found.gradient_passes}
+    for unit, number in units.items():
+        if number:
+            each = f"{found.card.syncs / number:.2f} synchronisations, {found.card.launches / number:.1f} launches"
+            sys.stdout.write(f"{each} for each of {number} {unit}{'es' if unit.endswith('s') else 's'}\n")
+    sys.stdout.write(f"in all:\n{found.card.text(asked.lines)}\n")
+
+
+if __name__ == "__main__":
+    main()

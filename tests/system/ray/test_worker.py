@@ -1,0 +1,130 @@
+"""A worker called directly: what it says when it is ready, what it computes, what it refuses."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from robaudit import ImageBatch, Result
+from robaudit.auditing import worker as worker_module
+from robaudit.auditing.chunks import Chunk, Step, Worker
+from robaudit.auditing.prepare import Request, open_audit
+from robaudit.auditing.worker import RayWorker, RestartedError
+from robaudit.errors import DataError, RobauditError
+from robaudit.estimators.mc import MonteCarlo
+from robaudit.progress import Listener
+from tests.specs import digits, save_npz
+from tests.system.ray.teams import prepared, request
+
+SPEC = digits(estimators=[{"mc": {"samples": 5}}, "softmax"])
+
+
+def job(given: Request, *places: int) -> tuple[Chunk, tuple[str, ...]]:
+    """Everything that some images need, and their ids."""
+    opened = open_audit(given, Listener())
+    return Chunk(opened.tasks, places), tuple(map(opened.data.sample_id, places))
+
+
+def computed(worker: RayWorker, given: Request, *places: int) -> list[Step]:
+    return [step for step, _, _ in worker.compute(*job(given, *places))]
+
+
+def refusal(given: Request) -> str:
+    """The line with which a worker refuses to begin."""
+    with pytest.raises(RobauditError) as raised:
+        prepared(given)
+    return str(raised.value)
+
+
+def test_a_chunk_is_computed() -> None:
+    given = request(SPEC)
+    worker, report = prepared(given)
+    assert (report.info["model"]["classes"], len(report.seen)) == (10, 8)
+    assert any("clean accuracy 100.0%" in text for _, text in report.told)
+    steps, (_, ids) = computed(worker, given, 2, 5), job(given, 2, 5)
+    assert {(row.sample_id, row.estimator) for step in steps for row in step.rows} == {(n, e) for n in ids for e in ("mc", "softmax")}
+    assert [name for step in steps for name in step.finished] == list(ids)
+    assert worker.prepare(given, "cpu") is report, "it is loaded once"
+
+
+def test_one_that_was_started_again_says_so() -> None:
+    with pytest.raises(RestartedError):
+        next(RayWorker().compute(*job(request(SPEC), 0)))
+
+
+def test_other_data_are_refused(tmp_path: Path) -> None:
+    save_npz(tmp_path / "x.npz", count=8)
+    given = request({**SPEC, "dataset": {"kind": "npz", "path": "x.npz"}}, tmp_path)
+    worker, _ = prepared(given)
+    chunk, ids = job(given, 1, 3)
+    for places, names in ((chunk.places, ("1", "4")), ((1, 99), ids)):
+        with pytest.raises(DataError, match="holds other samples there; give all workers the same data"):
+            next(worker.compute(Chunk(chunk.tasks, places), names))
+
+
+def test_what_cannot_be_opened_names_the_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("socket.gethostname", lambda: "node7")
+    line = refusal(request({**SPEC, "dataset": {"kind": "npz", "path": "x.npz"}}, tmp_path))
+    assert line.startswith("node7: x.npz: no such file")
+    assert line.endswith("(all is well where the audit was started); give all machines the same files and packages")
+    assert refusal(request({**SPEC, "estimators": ["of_a_plugin"]})).startswith("node7: ")
+    line = refusal(request({**SPEC, "model": {**SPEC["model"], "path": "gone.safetensors"}}, tmp_path))
+    assert line == f"node7: {tmp_path}/gone.safetensors: there is no such file; put the model where all machines can read it"
+
+
+def test_the_next_images_are_read_while_others_are_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    given, both = request(SPEC), threading.Event()
+    worker, _ = prepared(given)
+    real, read = MonteCarlo.estimate, Worker.read
+    waited, reads = list[bool](), list[object]()
+
+    def estimate(self: MonteCarlo, batch: ImageBatch) -> Sequence[Result]:
+        waited.append(both.wait(30))
+        return real(self, batch)
+
+    def reading(self: Worker, places: Sequence[int]) -> Any:
+        reads.append(found := list(read(self, places)))
+        if len(reads) > 1:
+            both.set()
+        return found
+
+    monkeypatch.setattr(MonteCarlo, "estimate", estimate)
+    monkeypatch.setattr(Worker, "read", reading)
+    with ThreadPoolExecutor(2) as callers:
+        chunks = list(callers.map(lambda places: computed(worker, given, *places), [(0, 1), (2, 3)]))
+    assert waited
+    assert all(waited)
+    assert [sum(len(step.finished) for step in steps) for steps in chunks] == [2, 2]
+
+
+@pytest.mark.parametrize(
+    ("raised", "says"),
+    [
+        (SystemExit(4), "code of the model, the data set or a plugin: called sys.exit; let it return or raise"),
+        (RuntimeError("cumsum_cuda does not have a deterministic implementation, but you set it."), "leave --deterministic out"),
+    ],
+)
+def test_what_ends_a_local_audit_with_a_line_does_so_from_a_worker(
+    raised: BaseException, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def estimate(*_: Any) -> None:
+        raise raised
+
+    monkeypatch.setattr(MonteCarlo, "estimate", estimate)
+    given = request(SPEC)
+    worker, _ = prepared(given)
+    with pytest.raises(RobauditError, match=says):
+        computed(worker, given, 0)
+
+
+def test_freed_memory_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the command line does."""
+    called = list[bool]()
+    monkeypatch.setattr(worker_module, "keep_freed_memory", lambda: called.append(True))
+    prepared(request(SPEC))
+    assert called == [True]

@@ -1,0 +1,444 @@
+"""Audits of objects in memory: the same rows as from files, the network left as it was, arguments checked, runs found again."""
+
+from __future__ import annotations
+
+import gc
+import inspect
+import os
+import re
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import TensorDataset
+
+import robaudit
+from robaudit.auditing import run as run_module
+from robaudit.auditing.expected import Speed
+from robaudit.errors import AnotherRunError, RobauditError, RobauditWarning, SpecError
+from robaudit.models.fingerprint import fingerprint
+from robaudit.report.gallery import RunImages
+from tests.conftest import RunCli
+from tests.specs import NETWORK, digits, write
+from tests.unit.api.nets import arrays, floats, network
+
+FEW: Any = {"sigma": 0.25, "estimators": {"mc": {"samples": 20}}}
+
+
+@pytest.mark.bits
+def test_the_same_rows_as_from_files(tmp_path: Path) -> None:
+    images, labels = arrays(8)
+    np.savez(tmp_path / "digits.npz", images=images, labels=labels)
+    estimators: list[Any] = ["logit_gaussian", {"mc": {"samples": 50}}, {"taylor": {}}]
+    spec = {
+        "model": {**NETWORK, "mean": 0.1, "std": [0.9]},
+        "dataset": {"kind": "npz", "path": "digits.npz"},
+        "noise": {"sigma": [0.1, "64/255"]},
+        "estimators": estimators,
+    }
+    from_files = robaudit.audit(write(tmp_path, spec), out=tmp_path / "files")
+    net = network()
+    options: Any = {"sigma": [0.1, "64/255"], "mean": 0.1, "std": [0.9], "estimators": estimators}
+    in_memory = robaudit.audit(net, (images, labels), **options, out=tmp_path / "memory")
+    assert (tmp_path / "memory" / "samples.csv").read_bytes() == (tmp_path / "files" / "samples.csv").read_bytes()
+    assert (tmp_path / "memory" / "samples.json").read_bytes() == (tmp_path / "files" / "samples.json").read_bytes()
+    assert in_memory.rows == from_files.rows
+    by_function = robaudit.audit(net.eval(), floats(8), **options, batch_size=8)
+    assert by_function.rows == from_files.rows
+
+
+def test_the_network_is_left_as_it_was() -> None:
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = network()
+            self.norm = nn.BatchNorm2d(1)
+            self.register_buffer("calls", torch.zeros(()))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.calls += 1  # type: ignore[assignment,operator]
+            return self.inner(self.norm(x))  # type: ignore[no-any-return]
+
+    net = Net().double().train()
+    net.inner.requires_grad_(False)
+    before = {name: (tensor.clone(), tensor.data_ptr(), tensor.stride()) for name, tensor in net.state_dict().items()}
+    flags = {name: parameter.requires_grad for name, parameter in net.named_parameters()}
+    robaudit.audit(net, floats(4), sigma=0.1, estimators=["taylor", "mc"], limit=2)
+    assert net.training
+    assert all(module.training for module in net.modules())
+    assert flags == {name: parameter.requires_grad for name, parameter in net.named_parameters()}
+    after = net.state_dict()
+    assert all(torch.equal(after[name], tensor) for name, (tensor, _, _) in before.items())
+    assert all(
+        (after[name].data_ptr(), after[name].stride()) == where for name, (_, *where_) in before.items() for where in [tuple(where_)]
+    )
+
+
+def test_a_function_and_wrappers() -> None:
+    net = network().eval()
+    rows = robaudit.audit(net, arrays(3), **FEW).rows
+    assert robaudit.audit(net, dataset=arrays(3), **FEW).rows == rows
+    for other in (lambda x: net(x) + 0, nn.DataParallel(net), lambda x: {"logits": net(x)}):
+        assert [row.value for row in robaudit.audit(other, arrays(3), **FEW).rows] == [row.value for row in rows]
+
+
+@pytest.mark.slow
+def test_a_compiled_network() -> None:
+    net = network().eval()
+    rows, same = (robaudit.audit(one, arrays(3), **FEW).rows for one in (net, torch.compile(net)))
+    assert [row.value for row in same] == [row.value for row in rows]
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.*. is deprecated")
+def test_torchscript_in_memory() -> None:
+    net = network().eval()
+    scripted = torch.jit.script(net)
+    rows, same = (robaudit.audit(one, arrays(3), **FEW).rows for one in (net, scripted))
+    assert [row.votes for row in same] == [row.votes for row in rows]
+    assert all(parameter.requires_grad for parameter in scripted.parameters())
+
+
+@pytest.mark.parametrize("context", [torch.inference_mode])
+def test_whatever_the_caller_has_switched_off(context: Any) -> None:
+    options: Any = {"sigma": 0.1, "estimators": ["taylor", {"mc": {"samples": 20}}], "class_names": {i: f"d{i}" for i in range(10)}}
+    rows = robaudit.audit(network(), arrays(2), **options).rows
+    with context():
+        run = robaudit.audit(network(), arrays(2), **options)
+    assert run.rows == rows
+    assert run.class_names is not None
+    assert run.class_names[3] == "d3"
+
+
+def test_networks_that_cannot_be_audited() -> None:
+    class Pinned(nn.Module):
+        def __deepcopy__(self, memo: object) -> nn.Module:
+            raise TypeError("not this one")
+
+    for net, said in (
+        (nn.LazyLinear(10), "LazyLinear: its weights have no values yet; load them, or call the network once"),
+        (Pinned(), r"Pinned: cannot be copied \(TypeError: not this one\); pass a function instead: lambda x: net\(x\)"),
+    ):
+        with pytest.raises(RobauditError, match=said):
+            robaudit.audit(net, arrays(3), **FEW)
+
+
+def test_damaged_pictures_of_a_run(tmp_path: Path, run_cli: RunCli) -> None:
+    run = robaudit.audit(network(), arrays(4), **FEW, out=tmp_path / "run")
+    kept, command = run.path / "images.npz", ("flag-samples", "run", "--bottom", "1", "--images", "worst")
+    ids = np.frombuffer(b"[1, 2]", np.uint8).reshape(1, 1, -1)
+    kept.write_bytes(b"no archive")
+    assert "images.npz" in run_cli(*command).err
+    np.savez(kept, images=np.zeros((2, 1, 8, 8), np.uint8), ids=ids)
+    done = run_cli("report", "run", "-o", "report.html")
+    assert done.code == 0
+    assert "note: no images: " in done.err
+    assert "images.npz" in done.err
+    kept.unlink()
+    assert "its data were in memory, and it keeps no images" in run_cli(*command).err
+    robaudit.audit(network(), arrays(4), **FEW, out=run.path)
+    assert "no images" not in run_cli("report", "run", "-o", "report.html").err, "the same call restores them"
+
+
+def test_a_temporary_run_lives_as_long_as_it_is_used() -> None:
+    run = robaudit.audit(network(), arrays(3), **FEW)
+    folder = run.path
+    assert (folder / "samples.csv").exists()
+    assert "in a temporary folder: out= keeps it" in repr(run)
+    other = run
+    del run
+    gc.collect()
+    assert folder.exists()
+    del other
+    gc.collect()
+    assert not folder.exists()
+
+
+def test_no_litter_after_a_mistake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    with pytest.raises(RobauditError):
+        robaudit.audit(lambda x: x, arrays(3), **FEW)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_nor_at_the_end_of_python(tmp_path: Path) -> None:
+    code = (
+        "import robaudit; from tests.unit.api.nets import *; "
+        "kept = robaudit.audit(network(), arrays(2), sigma=.1, estimators='softmax'); print(kept.path.exists())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, "TMPDIR": str(tmp_path)}, capture_output=True, text=True, check=False, timeout=120
+    )
+    assert (done.stdout, done.stderr) == ("True\n", "")
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith("robaudit-")] == []
+
+
+def test_the_same_call_finds_its_run(tmp_path: Path) -> None:
+    images, labels = arrays(300)
+    options: Any = {"sigma": 0.2, "estimators": "softmax", "out": tmp_path / "run"}
+    first = robaudit.audit(network(), (images, labels), **options)
+    state = (tmp_path / "run" / "state.db").read_bytes()
+    assert robaudit.audit(network(), (images, labels), **options) == first
+    assert (tmp_path / "run" / "state.db").read_bytes() == state
+    other = network()
+    with torch.no_grad():
+        next(other.parameters()).add_(0.01)
+    with pytest.raises(AnotherRunError, match="was made with other weights or other code"):
+        robaudit.audit(other, (images, labels), **options)
+    late = images.copy()
+    late[290] = 255 - late[290]  # far behind the images that the input check sees
+    with pytest.raises(AnotherRunError, match="290: this image has changed since the run began"):
+        robaudit.audit(network(), (late, labels), **options)
+    wrong = labels.copy()
+    wrong[280] = (wrong[280] + 1) % 10
+    with pytest.raises(AnotherRunError, match="280: this label has changed since the run began"):
+        robaudit.audit(network(), (images, wrong), **options)
+    with pytest.raises(RobauditError, match="other noise levels, estimators or limit"):
+        robaudit.audit(network(), (images, labels), **{**options, "sigma": [0.2, 0.3]}, limit=None)
+
+
+def test_more_samples_are_other_data_unless_they_extend_the_run(tmp_path: Path) -> None:
+    images, labels = arrays(12)
+    options: Any = {**FEW, "out": tmp_path / "run"}
+    robaudit.audit(network(), (images[:6], labels[:6]), **options)
+    before = (tmp_path / "run" / "samples.csv").read_bytes()
+    with pytest.raises(AnotherRunError, match="data in memory: has the sample '6', which the finished run does not have; extend the run"):
+        robaudit.audit(network(), (images, labels), **options)
+    assert (tmp_path / "run" / "samples.csv").read_bytes() == before
+    with pytest.raises(AnotherRunError, match="data in memory: no longer has the sample '3' of the run"):
+        robaudit.audit(network(), (images[:3], labels[:3]), **options)
+    run = robaudit.audit(network(), (images, labels), **{**options, "sigma": [0.25, 0.1]}, extend=True)
+    assert (len(run.rows), sorted(at.number for _, at in run.groups())) == (24, [0.1, 0.25])
+
+
+def test_a_run_that_skipped_a_sample_is_found_again(tmp_path: Path) -> None:
+    images, labels = floats(4)
+    broken = images.clone()
+    broken[1] = float("nan")
+    options: Any = {**FEW, "out": tmp_path / "run", "on_error": "skip"}
+    with pytest.warns(RobauditWarning, match="skipped"):
+        first = robaudit.audit(network(), (broken, labels), **options)
+    assert len(first.rows) == 3
+    assert robaudit.audit(network(), (broken, labels), **options) == first
+
+
+@pytest.mark.parametrize("kind", [np.float16, torch.tensor])
+def test_levels_of_few_bits_are_the_decimals_that_they_stand_for(kind: Any) -> None:
+    run = robaudit.audit(network(), arrays(2), sigma=[kind(0.1), kind(0.3)], estimators={"mc": {"samples": 10}}, mean=kind(0.1))
+    assert sorted({row.level for row in run.rows}) == [0.1, 0.3]
+    assert run.info["spec"]["model"]["mean"] == [0.1]
+
+
+def test_the_digest_of_code() -> None:
+    net, scale = network(), 2.0
+
+    def scaled(x: torch.Tensor) -> torch.Tensor:
+        return scale * net(x)  # type: ignore[no-any-return]
+
+    before = fingerprint(scaled)
+    assert fingerprint(scaled) == before
+    scale = 3.0
+    changed = fingerprint(scaled)
+    assert changed != before
+    with torch.no_grad():
+        next(net.parameters()).mul_(2)
+    assert fingerprint(scaled) not in (before, changed)
+    assert fingerprint(lambda x: x + 1) != fingerprint(lambda x: x + 2)
+
+    class Scaled(nn.Module):
+        factor = 1.0
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x * self.factor
+
+    one, two = Scaled(), Scaled()
+    two.factor = 2.0
+    assert fingerprint(one) != fingerprint(two)
+    assert fingerprint(one) == fingerprint(Scaled())
+
+
+def test_a_spec_as_a_mapping_and_arguments_that_replace_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    spec = {"model": NETWORK, "dataset": {"kind": "digits", "limit": 5}, "noise": {"sigma": 0.2}, "estimators": ["softmax"]}
+    assert len(robaudit.audit(spec).rows) == 5
+    run = robaudit.audit(spec, limit=2, sigma=[0.1, 0.3], estimators="mc", seed=7, gates="mean(sigma=0.1) >= 0.5", name="mine")
+    assert (len(run.rows), run.info["seed"], run.info["spec"]["gates"], run.path.name[:5]) == (4, 7, ["mean(sigma=0.1) >= 0.5"], "mine-")
+    mixed = robaudit.audit(spec, model=network(), out=tmp_path / "mixed")
+    assert mixed.info["spec"]["model"]["format"] == "memory"
+    assert mixed.info["spec"]["dataset"]["kind"] == "digits"
+
+
+BAD: dict[str, tuple[tuple[Any, ...], dict[str, Any], str]] = {
+    "no network": ((3, arrays(2)), {"sigma": 0.1}, "net: is int; give a torch.nn.Module or a function"),
+    "a class": ((nn.Linear, arrays(2)), {"sigma": 0.1}, "net: is the class Linear"),
+    "no data": ((network(),), {"sigma": 0.1}, "dataset: is missing"),
+    "no noise": ((network(), arrays(2)), {}, r"sigma: is missing; how much noise\?"),
+    "mean": ((network(), arrays(2)), {"sigma": 0.1, "mean": "red"}, "^mean.*must be a number"),
+    "a gate": ((network(), arrays(2)), {"sigma": 0.1, "gates": ["meen >= 0.9"]}, "^gates"),
+    "an estimator": ((network(), arrays(2)), {"sigma": 0.1, "estimators": "mcc"}, "unknown estimator 'mcc'; did you mean 'mc'"),
+    "noise": ((network(), arrays(2)), {"noise": {"kind": "unifrom", "eps": 0.1}}, "'unifrom'.*did you mean 'uniform'"),
+    "limit": ((network(), arrays(2)), {"sigma": 0.1, "limit": 0}, "^limit: got 0; must be greater than 0"),
+    "class names": ((network(), arrays(2)), {"sigma": 0.1, "class_names": ["a", "b"]}, "has 2 class names, but Sequential has 10 classes"),
+    "indices from 1": ((network(), arrays(2)), {"sigma": 0.1, "class_names": {1: "a", 2: "b"}}, "class_names: has the indices 1, 2;"),
+    "on_error": ((network(), arrays(2)), {"sigma": 0.1, "on_error": "go"}, "on_error='go'"),
+    "an empty set": ((network(), TensorDataset(torch.zeros(0, 1, 8, 8))), {"sigma": 0.1}, r"the data set is empty"),
+    "normalised": ((network(), (floats(4)[0] * 4 - 2, [0] * 4)), {"sigma": 0.1}, "pixels run from -2 to 2.*they look normalised"),
+    "bytes": ((network(), (floats(4)[0] * 255, [0] * 4)), {"sigma": 0.1}, "they look like 0-255; divide them by 255"),
+    "grey levels": ((network(), arrays(2)), {"sigma": 8}, "write 8/255, or audit this as it is given: run.as_given: true"),
+    "data of a spec": (({"model": NETWORK, "dataset": {"kind": "digits"}},), {"ids": ["a"]}, "describe samples in memory"),
+    "memory in a mapping": (({"model": NETWORK, "dataset": {"kind": "memory"}},), {"sigma": 0.1}, "dataset: the data were objects"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("positional", "named", "said"), BAD.values(), ids=list(BAD))
+def test_bad_arguments_are_named(positional: tuple[Any, ...], named: dict[str, Any], said: str, tmp_path: Path) -> None:
+    with pytest.raises(RobauditError, match=said) as caught:
+        robaudit.audit(*positional, **named, out=tmp_path / "run")
+    assert "\n" not in str(caught.value)
+
+
+def test_class_names_by_index_and_indices_by_name() -> None:
+    names = [f"digit {i}" for i in range(10)]
+    by_text, by_name = {str(i): name for i, name in enumerate(names)}, {name: i for i, name in reversed([*enumerate(names)])}
+    forms: list[Any] = [names, dict(enumerate(names)), by_text, by_name]
+    for given in forms:
+        assert robaudit.audit(network(), arrays(2), **FEW, class_names=given).class_names == tuple(names)
+
+
+def swapped() -> Any:
+    images, labels = arrays(40)
+    return images, (labels + 1) % 10
+
+
+def test_a_network_of_timm_without_its_normalisation() -> None:
+    net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 10))
+    net.pretrained_cfg = {"mean": (0.5, 0.4, 0.3), "std": (0.2, 0.2, 0.2)}  # type: ignore[assignment]  # as timm.create_model sets it
+    data, said = (torch.rand(4, 3, 8, 8), None), r"its timm configuration has mean: \[0\.5, 0\.4, 0\.3\], std: \[0\.2, 0\.2, 0\.2\]"
+    with pytest.warns(RobauditWarning, match="no mean and std are applied, but " + said):
+        run = robaudit.audit(net, data, **FEW)
+    assert len(run.info["warnings"]) == 1
+    assert robaudit.audit(net, data, **FEW, mean=[0.5, 0.4, 0.3], std=[0.2, 0.2, 0.2]).info["warnings"] == []
+
+
+PERMUTED = (
+    r"clean accuracy is 0\.0% on 40 images, but \d+\.\d% with the labels permuted \(0->9, 1->0, 2->1, \.\.\.\): check the order of the"
+)
+
+
+def test_warnings_reach_the_caller() -> None:
+    with pytest.warns(RobauditWarning, match=PERMUTED) as caught:
+        run = robaudit.audit(network(), swapped(), sigma=0.1, estimators="softmax")
+    assert caught[0].filename == __file__
+    assert "1 warning" in repr(run)
+    assert run._repr_html_().index("check the order of the classes") < run._repr_html_().index("clean accuracy  0.0%")
+
+
+def test_a_warning_ends_an_audit_only_for_those_who_ask(capsys: pytest.CaptureFixture[str]) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        robaudit.audit(network(), swapped(), sigma=0.1, estimators="softmax")
+        assert "robaudit warning: Sequential: clean accuracy is 0.0% on 40 images" in capsys.readouterr().err
+        warnings.simplefilter("error", RobauditWarning)
+        with pytest.raises(RobauditWarning):
+            robaudit.audit(network(), swapped(), sigma=0.1, estimators="softmax")
+
+
+def test_files_say_that_it_was_in_memory(tmp_path: Path, run_cli: RunCli) -> None:
+    run = robaudit.audit(network(), arrays(80), **FEW, out=tmp_path / "run")
+    done = run_cli("verify", "run")
+    assert done.code == 2
+    assert done.err == (
+        "error: dataset: the data were objects in the memory of a Python program, and are not kept; pass them again: "
+        "robaudit.audit(net, dataset, ..., out=RUN) checks that they are the same\n"
+    )
+    assert "Sequential (memory, 10 classes" in run_cli("show", "run").out
+    assert run_cli("report", "run", "-o", "report.html").code == 0
+    assert (tmp_path / "report.html").read_text(encoding="utf-8").count("data:image/png") > 6
+    assert run_cli("flag-samples", "run", "--bottom", "3", "--images", "worst").err == "3 pictures in worst\n"
+    worst = min(run.rows, key=lambda row: row.value)
+    kept = RunImages(run, [worst.sample_id]).clean(worst.sample_id)
+    assert torch.equal(kept, floats(80)[0][int(worst.sample_id)])
+    assert len(list(np.load(tmp_path / "run" / "images.npz")["images"])) < 80
+    best = max(run.rows[3:], key=lambda row: (row.value, int(row.sample_id)))
+    with pytest.raises(RobauditError, match=r"its data were in memory, and it keeps the images of its .. least robust samples only"):
+        RunImages(run, [best.sample_id]).clean(best.sample_id)
+
+
+def test_a_spec_file_cannot_name_it(tmp_path: Path, run_cli: RunCli) -> None:
+    text = "model: {path: a.pt}\ndataset:\n  kind: memory\nnoise: {sigma: 0.1}\n"
+    done = run_cli("estimate", write(tmp_path, text))
+    assert (done.code, done.out) == (2, "")
+    assert "spec.yaml:3: dataset.kind: memory stands for objects of a Python program, which a file cannot name; name files" in done.err
+    done = run_cli("estimate", write(tmp_path, "model: {format: memory}\ndataset: {kind: digits}\nnoise: {sigma: 0.1}\n"))
+    assert "spec.yaml:1: model.format: memory stands for objects" in done.err
+    assert re.search(r'"memory"(?!:)|MemorySpec', run_cli("schema").out) is None
+
+
+def test_weights_are_not_taken_for_a_spec() -> None:
+    with pytest.raises(SpecError, match=r"net.pth: is not a spec, .*; write one with robaudit init --model net.pth, or call audit\(net"):
+        robaudit.audit("net.pth", arrays(2))
+
+
+def test_threads_are_those_of_the_audit_alone() -> None:
+    before, seen = torch.get_num_threads(), list[int]()
+
+    def net(x: torch.Tensor) -> torch.Tensor:
+        seen.append(torch.get_num_threads())
+        return x.flatten(1)[:, :3]
+
+    robaudit.audit(net, arrays(2), **FEW, threads=before + 1)
+    assert (set(seen), torch.get_num_threads()) == ({before + 1}, before)
+
+
+def test_a_budget_lowers_data_in_memory_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_module, "measure_speed", lambda _: Speed(1.0, 3))
+    options: dict[str, Any] = {"sigma": 0.05, "estimators": {"mc": {"samples": 200}}, "out": tmp_path / "run", "budget": "10m"}
+    first = robaudit.audit(network(), arrays(9), **options)
+    assert {row.votes.draws for row in first.rows if row.votes} == {100}
+    assert len(first.rows) == 5
+    assert robaudit.audit(network(), arrays(9), **options).rows == first.rows
+
+
+def test_sampling_until_gates_are_decided(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"sigma": 0.05, "estimators": {"mc": {"samples": 256}}, "until_decided": True, "out": tmp_path / "run"}
+    run = robaudit.audit(network(), arrays(9), gates="mean >= 0.01", **options)
+    assert {row.votes.draws for row in run.rows if row.votes} == {64}
+    assert [one.confidence for one in run.gate()] == [pytest.approx(1 - 0.05 / 3)]
+    assert "population=True: for images like these" in repr(run.gate())
+    assert robaudit.audit(network(), arrays(9), gates="mean >= 0.01", **options).rows == run.rows
+    with pytest.raises(RobauditError, match=r"was sampled for other gates; .* or choose another out$"):
+        robaudit.audit(network(), arrays(9), gates="mean >= 0.02", **options)
+    with pytest.raises(RobauditError, match=r"^until_decided: the spec has no gates"):
+        robaudit.audit(network(), arrays(9), **options)
+    with pytest.raises(RobauditError, match=r"^max_samples, confidence: .* add until_decided=True"):
+        robaudit.audit(network(), arrays(9), sigma=0.05, max_samples=3)
+    with pytest.raises(RobauditError, match=r"is there already, and fresh=True starts a new run; delete it, or choose another out$"):
+        robaudit.audit(network(), arrays(9), gates="mean >= 0.01", fresh=True, **options)
+
+
+def test_two_runs_are_compared_and_one_is_verified(tmp_path: Path) -> None:
+    write(tmp_path, digits(limit=4, estimators=[{"mc": {"samples": 20}}]))
+    other = write(tmp_path, digits(limit=4, estimators=[{"mc": {"samples": 20}}], name="ours", noise={"sigma": [0.2]}), "other.yaml")
+    base, new = (robaudit.audit(path, out=tmp_path / path.stem) for path in (tmp_path / "spec.yaml", other))
+    found = robaudit.compare_runs(base, new.path)
+    assert found[0].images == 4
+    assert "ours" in repr(found)
+    assert found.gate("mean_drop <= 0.5").passed
+    assert robaudit.verify_run(new, 2).good
+
+
+def test_the_page_names_every_argument_and_method() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "python.md").read_text(encoding="utf-8")
+    words = set(re.findall(r"\w+", page))
+    parameters = set(inspect.signature(robaudit.audit).parameters) - {"what", "command", "listener", "trust", "name"}
+    methods = {name for name in vars(robaudit.Run) if not name.startswith("_")}
+    assert (parameters | methods) - words == set()
+    for code in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
+        compile(code, "docs/python.md", "exec")

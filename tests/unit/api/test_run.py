@@ -1,0 +1,218 @@
+"""What a run answers from Python, and how it shows itself."""
+
+from __future__ import annotations
+
+import copy
+import csv
+import io
+import pickle
+import re
+import sys
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import robaudit
+from robaudit.api.arguments import in_python
+from robaudit.api.results import Page
+from robaudit.api.run import Run, read_run
+from robaudit.errors import RobauditError
+from robaudit.results import PARTS
+from tests.conftest import RunCli
+from tests.specs import read_rows
+from tests.unit.api.nets import arrays, network
+from tests.unit.report.html.tools import Page as Read
+
+NAMES = ["<b>zero</b>", "one & only", *map(str, range(2, 9)), "nine\u200b[31m"]
+OPTIONS: Any = {"sigma": [0.1, 0.25], "estimators": ["logit_gaussian", {"mc": {"samples": 100}}], "class_names": NAMES}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    gates = ["mean(estimator=mc, sigma=0.25) >= 0.5", "mean(estimator=mc, sigma=0.25) >= 0.999"]
+    return robaudit.audit(network(), arrays(60), **OPTIONS, gates=gates, out=tmp_path_factory.mktemp("api") / "run", name="digits")
+
+
+def tags(text: str) -> set[str]:
+    """The tags of a piece of HTML, each of which is closed."""
+    read = Read.of(text)
+    assert read.open == []
+    return {tag for tag, _ in read.tags}
+
+
+def test_the_class_of_runs(run: Run) -> None:
+    assert isinstance(run, robaudit.Run)
+    assert read_run(run.path) == run == robaudit.read_run(str(run.path))
+    assert type(robaudit.read_run(run.path)) is type(run)
+
+
+def test_rows_as_tables(run: Run) -> None:
+    pandas = pytest.importorskip("pandas")
+    polars = pytest.importorskip("polars")
+    columns = list(read_rows(run.path)[0])
+    arrow = run.to_arrow()
+    assert (arrow.column_names, arrow.num_rows) == ([*columns, *PARTS, "numbers"], len(run.rows))
+    assert arrow["votes"].to_pylist() == [
+        None if (votes := row.votes) is None else {**asdict(votes), "counts": [*votes.counts]} for row in run.rows
+    ]
+    frame = run.to_pandas()
+    further = {f"numbers.{name}" for row in run.rows for name in row.numbers}
+    assert list(frame.columns)[: len(columns)] == columns
+    assert {"votes.counts", "votes.lost", "fit.skewness", *further} <= set(frame.columns)
+    for row, (_, line) in zip(run.rows, frame.iterrows(), strict=True):
+        assert pandas.isna(line["fit.skewness"]) if row.fit is None else line["fit.skewness"] == row.fit.skewness
+        assert (row.votes and row.votes.counts) == (None if line["votes.counts"] is None else tuple(line["votes.counts"]))
+        assert row.numbers == {name.removeprefix("numbers."): line[name] for name in further if not pandas.isna(line[name])}
+    assert frame["value"].tolist() == [row.value for row in run.rows]
+    assert frame["flips_to"].dtype == pandas.Int64Dtype()
+    assert frame["flips_to"].isna().any()
+    table = run.to_polars()
+    assert isinstance(table, polars.DataFrame)
+    assert table["label"].to_list() == [row.label for row in run.rows]
+    written = list(csv.reader(io.StringIO(frame.to_csv(index=False))))
+    assert len(written) == len(run.rows) + 1
+
+
+@pytest.mark.parametrize(
+    ("library", "method", "extra"),
+    [("pyarrow", "to_arrow", "robaudit[parquet]"), ("pandas", "to_pandas", "pandas"), ("polars", "to_polars", "polars")],
+)
+def test_a_library_is_missing(run: Run, library: str, method: str, extra: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(RobauditError, match=rf"^{method}: needs {library}, which is not installed; pip install '?{re.escape(extra)}"):
+        getattr(run, method)()
+
+
+def test_the_repr_of_a_run_is_short(run: Run) -> None:
+    text = repr(run)
+    assert text.startswith(
+        "<Run Sequential on 60 samples of data in memory; clean accuracy 100.0%; logit_gaussian at sigma 0.1: mean p_robust 0.99"
+    )
+    assert text.endswith(f"; ...; in {run.path}>")
+    assert len(text) < 600
+    assert repr(replace(run, rows=run.rows[:1])).count("mean") == 1
+
+
+def test_what_a_notebook_shows_is_escaped(run: Run) -> None:
+    shown = [
+        run._repr_html_(),
+        run.summary()._repr_html_(),
+        run.bias_report(estimator="mc", sigma=0.25)._repr_html_(),
+        run.flagged(threshold=0.95)._repr_html_(),
+        run.gate()._repr_html_(),
+    ]
+    for text in shown:
+        assert tags(text) <= {"div", "table", "thead", "tbody", "tr", "th", "td", "br"}
+        assert "<b>zero" not in text
+        assert "\u200b" not in text
+    assert "&lt;b&gt;zero&lt;/b&gt;" in shown[2]
+    assert "clean accuracy" in shown[0]
+    assert "of 2 gates 1 passed, 1 failed" in shown[0].replace("1 failed, 1 passed", "1 passed, 1 failed")
+
+
+def test_results_print_as_the_tables_of_the_command_line(run: Run, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    said = {
+        "show": (run_cli("show", run.path).out, run.summary()),
+        "bias": (run_cli("bias-report", run.path, "--estimator", "mc").out, run.bias_report(estimator="mc")),
+        "flags": (run_cli("flag-samples", run.path, "--threshold", "0.6").out, run.flagged(threshold=0.6)),
+        "gates": (run_cli("gate", run.path).out, run.gate()),
+    }
+    for printed, results in said.values():
+        assert repr(results).strip() in in_python("\n".join(line.rstrip() for line in printed.splitlines()))
+
+
+def test_results_are_tuples(run: Run) -> None:
+    summary = run.summary()
+    assert len(summary) == 4
+    assert [group.key.estimator for group in summary] == ["logit_gaussian", "mc", "logit_gaussian", "mc"]
+    assert copy.deepcopy(summary) == summary == pickle.loads(pickle.dumps(summary))
+    (bias,) = run.bias_report(estimator="mc", sigma=0.25)
+    assert len(bias.classes) == 10
+    (flagged,) = run.flagged(estimator=["mc"], sigma=[0.25], bottom=30)
+    assert len(flagged.samples) == 30
+    assert "... and 10 more: .samples has all." in repr(run.flagged(estimator=["mc"], sigma=[0.25], bottom=30))
+
+
+def test_gates(run: Run) -> None:
+    decisions = run.gate()
+    assert ([one.verdict for one in decisions], decisions.verdict, decisions.passed) == (["pass", "fail"], "fail", False)
+    assert run.gate("mean(estimator=mc, sigma=0.25) >= 0.5").passed
+    one = run.gate("p05(estimator=mc, sigma=0.25) >= 0.68", inconclusive="pass")
+    assert (one[0].verdict, one.verdict) == ("inconclusive", "pass")
+    assert pickle.loads(pickle.dumps(decisions)).verdict == "fail"
+
+
+def test_a_report(run: Run, tmp_path: Path) -> None:
+    page = run.report()
+    assert isinstance(page, Page)
+    assert page.lower().startswith("<!doctype html>")
+    assert repr(page).startswith("<HTML report, 0.")
+    assert page._repr_html_().startswith("<iframe srcdoc=")
+    assert tags(page._repr_html_()) == {"iframe"}
+    assert run.report(tmp_path / "a.html", estimator="mc", sigma=0.25, title="Mine") == tmp_path / "a.html"
+    assert "<title>Mine" in (tmp_path / "a.html").read_text(encoding="utf-8")
+    run.report(str(tmp_path / "a.md"), estimator="mc", sigma=0.25)
+    assert (tmp_path / "a.md").read_text(encoding="utf-8").startswith("#")
+    with pytest.raises(RobauditError, match="cannot be written"):
+        run.report(tmp_path / "nowhere" / "a.html")
+
+
+def test_pictures(run: Run, tmp_path: Path) -> None:
+    figure = pytest.importorskip("matplotlib.figure")
+    drawn = run.plot("summary", estimator="mc")
+    assert isinstance(drawn, figure.Figure)
+    assert drawn._repr_png_().startswith(b"\x89PNG")
+    assert isinstance(run.plot("flagged", tmp_path / "a.png", estimator="mc", sigma=0.25, max_images=3), figure.Figure)
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+    run.plot("classes", str(tmp_path / "a.svg"), estimator="mc", sigma=0.25)
+    assert (tmp_path / "a.svg").exists()
+
+
+MISTAKES: dict[str, tuple[Any, str]] = {
+    "estimator": (lambda run: run.flagged(estimator="mcc"), "has no estimator mcc; it has logit_gaussian, mc"),
+    "sigma": (lambda run: run.bias_report(sigma=0.3), "has no sigma 0.3; it has 0.1, 0.25"),
+    "only": (lambda run: run.flagged(only="right"), "only: 'right' is unknown; one of 'correct', 'wrong'"),
+    "below": (lambda run: run.flagged(threshold=float("nan")), "threshold: nan is not a number"),
+    "a gate that is no text": (lambda run: run.gate(["mean >= 0.9", 5]), "gates: 5 is not text"),
+    "a gate": (lambda run: run.gate("meen >= 1"), "gates"),
+    "no gate": (lambda run: replace(run, info={**run.info, "spec": {**run.info["spec"], "gates": []}}).gate(), "gates: the audit had none"),
+    "inconclusive": (lambda run: run.gate(inconclusive="xfail"), "inconclusive: 'xfail' is unknown"),
+    "a format": (lambda run: run.plot("classes", "a.jpg"), "path: 'jpg' is unknown; one of 'png', 'svg', 'pdf'"),
+}
+
+
+@pytest.mark.parametrize(("ask", "said"), MISTAKES.values(), ids=list(MISTAKES))
+def test_mistakes_are_one_line(run: Run, ask: Any, said: str) -> None:
+    with pytest.raises(RobauditError, match=said) as caught:
+        ask(run)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("sigma", ["64/256", np.array([0.25]), torch.tensor(0.25)])
+def test_levels_in_any_form(run: Run, sigma: Any) -> None:
+    assert run.flagged(sigma=sigma) == run.flagged(sigma=0.25)
+
+
+def test_every_section_of_the_command_line(run: Run) -> None:
+    curves = run.section("levels", estimator="mc")
+    assert [curve.estimator for curve in curves] == ["mc"]
+    assert "accuracy" in repr(curves)
+    both = run.section("summary", with_=[run], label=["a", "b"])
+    assert len(both) == 2
+    assert "b - a" in repr(both)
+    assert "<table" in both._repr_html_()
+    with pytest.raises(RobauditError, match="'sections' is unknown; one of 'summary', 'levels'"):
+        run.section("sections")
+    with pytest.raises(RobauditError, match="by: does not apply to the section levels"):
+        run.section("levels", by="label")
+
+
+def test_only_public_names_are_offered() -> None:
+    assert dir(robaudit) == sorted(robaudit.__all__)
+    offered = [name for name in dir(Run) if not name.startswith("_")]
+    assert all(getattr(Run, name).__doc__ for name in offered if callable(getattr(Run, name)))

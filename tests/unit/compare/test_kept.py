@@ -1,0 +1,121 @@
+"""Which draws kept the class: packed, read back, and refused where the votes say otherwise."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from robaudit.compare.matching import common
+from robaudit.errors import RunError
+from robaudit.quantities import Interval
+from robaudit.results import MOST_STORED_DRAWS, Votes
+from robaudit.rows import Row, bits_of, packed
+from robaudit.store.serialise import rows_csv, rows_json, stream_rows_json
+from robaudit.store.state import Flush, State
+from tests.levels import gaussian_process
+from tests.rows import ROW as PLAIN_ROW
+from tests.unit.compare.tools import with_bits
+from tests.unit.estimators.tools import SHAPE, build, curved, linear, votes_of, work_on
+
+ROW = replace(PLAIN_ROW, value=0.7, lower=0.3, std_error=0.1)
+bits = st.lists(st.booleans(), min_size=1, max_size=70)
+
+
+def row_of(kept: list[bool], **fields: object) -> Row:
+    """A row of these draws."""
+    (text,) = packed(torch.tensor([kept]))
+    count = sum(kept)
+    row = replace(ROW, value=count / len(kept), votes=Votes((count, len(kept) - count), bits=text if 0 < count < len(kept) else None))
+    return replace(row, **fields)  # type: ignore[arg-type]
+
+
+@given(bits)
+def test_bits_come_back(kept: list[bool]) -> None:
+    row = row_of(kept)
+    found = bits_of(row)
+    assert found is not None
+    assert found.tolist() == kept
+    text = rows_json([row])
+    assert list(stream_rows_json(io.BytesIO(text.encode()))) == [row]
+    assert list(stream_rows_json(io.BytesIO(text.encode()), bits=False)) == [with_bits(row)]
+    with State() as state:
+        state.write(Flush([row]))
+        assert list(state.rows()) == [row]
+    assert rows_csv([row]) == rows_csv([with_bits(row)]), "samples.csv has no bits"
+
+
+@given(bits.flatmap(lambda one: st.tuples(st.just(one), st.lists(st.booleans(), min_size=len(one), max_size=len(one)))))
+def test_discordant_draws(pair: tuple[list[bool], list[bool]]) -> None:
+    base, new = (np.array(one) for one in pair)
+    rows = tuple(map(row_of, pair))
+    found = common(*rows)
+    assert found[:5] == (len(base), int((base & ~new).sum()), int((new & ~base).sum()), 0, 0)
+    assert found.kept == (base.sum(), new.sum())
+
+
+GOOD = row_of([True, False, True, True, False, True, True, True, False, True])
+DATA = base64.b64decode((GOOD.votes and GOOD.votes.bits) or "")
+
+
+@pytest.mark.parametrize("kept", ["\u00e4", "%%%%", "AAA", "A" * 10**5, 7, ["A"]])
+def test_bits_that_are_no_text_of_bits_are_refused(kept: object) -> None:
+    document = json.loads(rows_json([GOOD]))
+    document["rows"][0]["votes"]["bits"] = kept
+    text = '{"schema_version": 2,\n"columns": [],\n"rows": [\n' + json.dumps(document["rows"][0]) + "\n]}\n"
+    with pytest.raises(RunError, match=r"votes\.bits: "):
+        list(stream_rows_json(io.BytesIO(text.encode())))
+
+
+def test_rows_that_do_not_say_have_no_bits() -> None:
+    for row in (
+        replace(GOOD, votes=Votes((7, 3))),
+        replace(GOOD, interval=Interval.parse("confidence-sequence")),
+        replace(GOOD, votes=None),
+        replace(GOOD, votes=Votes((7, 3), bits=base64.b64encode(DATA + b"\0").decode())),
+        replace(GOOD, votes=Votes((7, 3), bits="")),
+    ):
+        assert bits_of(row) is None
+        assert common(row, GOOD).draws == 0
+    broken = replace(GOOD, votes=Votes((7, 2), lost=1, bits=base64.b64encode(DATA).decode()))
+    assert bits_of(broken) is not None, "copies that gave no finite logits count as flips"
+
+
+def test_mc_says_which_draws_kept_the_class() -> None:
+    network = curved()
+    work = work_on(network, images=4, sigma=0.8)
+    found = build("mc", samples=50).estimate(work)
+    for b, one in enumerate(found):
+        z = torch.cat(list(gaussian_process(0, torch.device("cpu")).blocks(work.ids[b], 50, SHAPE)))
+        expected = network(work.x[b] + 0.8 * z).argmax(1) == work.predicted[b]
+        assert one.votes is not None
+        if expected.all() or not expected.any():
+            assert one.votes.bits is None
+        else:
+            assert one.votes.bits == next(packed(expected[None]))
+    assert any(one.votes and one.votes.bits for one in found)
+
+
+def test_no_bits_where_draws_are_too_many_or_stop_by_themselves() -> None:
+    work = work_on(linear(3), images=2, sigma=0.8)
+    many = build("mc", samples=MOST_STORED_DRAWS + 1).estimate(work)
+    stopped = build("mc", tolerance=0.05, max_samples=100).estimate(work)
+    assert {votes_of(one).bits for one in (*many, *stopped)} == {None}
+    assert any(votes_of(one).bits for one in build("mc", samples=MOST_STORED_DRAWS).estimate(work))
+
+
+def test_antithetic_copies_are_paired_pair_by_pair() -> None:
+    """Base and new kept 11 01 10 00 and 00 11 10 00: one pair loses both copies, one wins one."""
+    before, now = (next(packed(torch.tensor([draws]).bool())) for draws in ([1, 1, 0, 1, 1, 0, 0, 0], [0, 0, 1, 1, 1, 0, 0, 0]))
+    base, new = replace(GOOD, votes=Votes((4, 4), split=2, bits=before)), replace(GOOD, votes=Votes((3, 5), split=1, bits=now))
+    found = common(base, new)
+    assert (found.lost, found.half_lost, found.half_won, found.won, found.draws) == (1, 0, 1, 0, 8)
+    single = replace(new, votes=Votes((3, 5), bits=now))
+    assert common(base, single).draws == 0, "pairs and single draws have no draw in common"

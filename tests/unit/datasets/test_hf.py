@@ -1,0 +1,199 @@
+"""Data sets of Hugging Face ``datasets`` on disk: splits, features, and what is wrong with a folder."""
+
+from __future__ import annotations
+
+import json
+import socket
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import datasets
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from robaudit.errors import DataError, SampleError
+from tests.unit.datasets.forms import COUNT, LABELS, PIXELS, encoded, hub, write_all, write_files, write_parquet, write_tar
+from tests.unit.datasets.reading import opened, refusal
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> None:
+    datasets.disable_progress_bars()
+
+
+open_hf = partial(opened, kind="hf", path="pets")
+message = partial(refusal, kind="hf", path="pets")
+
+
+@pytest.mark.parametrize("form", ["hf, a split", "parquet, of the hub", "webdataset, shards", "json lines, metadata"])
+def test_nothing_is_asked_of_the_network_or_written_beside_the_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str) -> None:
+    """Nor does the library report which of its readers is used."""
+    spec = write_all(tmp_path)[form]
+
+    def fail(*_: Any, **__: Any) -> None:
+        pytest.fail("the network was used")
+
+    monkeypatch.setattr(socket.socket, "connect", fail)
+    monkeypatch.setattr(socket, "getaddrinfo", fail)
+    before = sorted((path, path.stat().st_mtime_ns) for path in tmp_path.rglob("*"))
+    assert opened(tmp_path, **spec)[2].label == LABELS[2]
+    assert sorted((path, path.stat().st_mtime_ns) for path in tmp_path.rglob("*")) == before
+
+
+def test_filtered_and_shuffled_data_sets(tmp_path: Path) -> None:
+    chosen = hub().shuffle(seed=1).select(range(2, 9))
+    chosen.save_to_disk(tmp_path / "pets", num_shards=3)
+    dataset = open_hf(tmp_path)
+    places = [int(note) for note in chosen["note"][:]]
+    labels = dataset.labels()
+    assert labels is not None
+    assert labels.tolist() == [LABELS[place] for place in places]
+    for index, place in enumerate(places):
+        assert np.array_equal(dataset[index].pixels.numpy().transpose(1, 2, 0) * 255, PIXELS[place].astype(float))
+
+
+@pytest.mark.parametrize("names", [("train", "validation"), ("fold_a", "fold_b")])
+def test_splits(tmp_path: Path, names: tuple[str, str]) -> None:
+    """One of the usual ones is chosen; of others, the user must choose."""
+    (tmp_path / "pets").mkdir()
+    for number, name in enumerate(names):
+        hub().select(range(3 + number)).to_parquet(tmp_path / "pets" / f"{name}-00000-of-00001.parquet")
+    assert open_hf(tmp_path, split=names[0]).where == f"pets, split {names[0]}"
+    says = f"pets: has the splits '{names[0]}', '{names[1]}'; choose one: split: "
+    assert message(tmp_path, split="valid").startswith(says)
+    if names[0] == "train":
+        assert (len(open_hf(tmp_path)), open_hf(tmp_path).where) == (4, "pets, split validation")
+    else:
+        assert message(tmp_path).startswith(says)
+
+
+def test_two_data_sets_in_one_folder(tmp_path: Path) -> None:
+    datasets.DatasetDict({"fold_a": hub(), "fold_b": hub()}).save_to_disk(tmp_path / "pets")
+    assert message(tmp_path) == "pets: has its data in 2 folders (fold_a, fold_b); set path: pets/fold_a"
+
+
+def test_columns(tmp_path: Path) -> None:
+    fine = datasets.ClassLabel(names=["a", "b", "c"])
+    whole = hub().rename_column("label", "fine").add_column("coarse", [0] * COUNT).cast_column("coarse", datasets.ClassLabel(names=["x"]))
+    whole.cast_column("fine", fine).save_to_disk(tmp_path / "pets")
+    assert message(tmp_path) == "pets: has 2 columns of kind class: fine, coarse; choose one: label_column: fine"
+    assert open_hf(tmp_path, label_column="fine").class_names == ("a", "b", "c")
+    assert open_hf(tmp_path, label_column="note", id_column="note").sample_id(4) == "4"
+    assert "pets: has no column 'picture' (columns: image, note, fine, coarse); image_column: " in message(tmp_path, image_column="picture")
+
+
+def test_images_that_are_files(tmp_path: Path) -> None:
+    files = [str(tmp_path / "images" / name) for name in write_files(tmp_path / "images")]
+    images = pa.array([{"bytes": None, "path": file} for file in files], pa.struct({"bytes": pa.binary(), "path": pa.string()}))
+    about = json.dumps({"info": {"features": {"image": {"_type": "Image"}, "label": {"_type": "Value", "dtype": "int64"}}}})
+    (tmp_path / "pets").mkdir()
+    table = pa.table({"image": images, "label": LABELS}).replace_schema_metadata({"huggingface": about})
+    parquet.write_table(table, tmp_path / "pets/a.parquet")
+    with pytest.raises(SampleError, match=r"^pets, sample 2: leads out of the folder of the data; set root to a folder that all "):
+        open_hf(tmp_path)[2]
+    assert np.array_equal(open_hf(tmp_path, root=".")[2].pixels.numpy().transpose(1, 2, 0) * 255, PIXELS[2].astype(float))
+
+
+def test_a_name_of_the_hub(tmp_path: Path) -> None:
+    says = "paths are relative to the spec file; nothing is downloaded: save a data set of the Hub first, with its save_to_disk"
+    assert message(tmp_path) == f"pets: no such file in {str(tmp_path)!r}; {says}"
+    (tmp_path / "pet").mkdir()
+    assert message(tmp_path) == f"pets: no such file in {str(tmp_path)!r}; did you mean 'pet'?"
+
+
+def test_damaged_folders(tmp_path: Path) -> None:
+    (tmp_path / "pets").mkdir()
+    assert message(tmp_path) == "pets: has no data files; known suffixes: .arrow .parquet .pq .tar .tar.gz .tgz .jsonl .ndjson"
+    hub().save_to_disk(tmp_path / "pets")
+    arrow = next((tmp_path / "pets").glob("*.arrow"))
+    arrow.write_bytes(arrow.read_bytes()[:100])
+    assert "pets: cannot be read by the library datasets (" in message(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("lengths", "options"),
+    [([len(encoded(index)) for index in range(COUNT)], {}), ([len(f"{index}") for index in range(COUNT)], {"label_column": "note"})],
+    ids=["images", "texts"],
+)
+def test_offsets_beyond_the_file(tmp_path: Path, lengths: list[int], options: dict[str, str]) -> None:
+    """Arrow maps what a file says without checking it; reading it would be the end of the process."""
+    hub().save_to_disk(tmp_path / "pets")
+    arrow = next((tmp_path / "pets").glob("*.arrow"))
+    content = arrow.read_bytes()
+    place = content.index(np.cumsum(lengths).astype("<i4").tobytes())
+    arrow.write_bytes(content[:place] + b"\xff\xff\xff\x7f" + content[place + 4 :])
+    assert "pets: is damaged (" in message(tmp_path, **options)
+
+
+def test_files_that_lead_out_of_the_folder(tmp_path: Path) -> None:
+    (tmp_path / "shards").mkdir()
+    (tmp_path / "shards/0.tar").symlink_to(write_tar(tmp_path / "a.tar"))
+    with pytest.raises(
+        DataError, match=r"^shards: its file '0\.tar' is not a file in its folder; set root to a folder that all files lie in$"
+    ):
+        opened(tmp_path, kind="hf", path="shards")
+    assert len(opened(tmp_path, kind="hf", path="shards", root=".")) == COUNT
+
+
+@pytest.mark.parametrize("path", ["../{name}", "{folder}/{name}", "link.png"])
+def test_json_lines_that_lead_out_of_the_folder(tmp_path: Path, path: str) -> None:
+    (name, *_) = write_files(tmp_path)
+    (tmp_path / "pets").mkdir()
+    (tmp_path / "pets/link.png").symlink_to(tmp_path / name)
+    line = {"path": path.format(name=name, folder=tmp_path), "label": 0}
+    (tmp_path / "pets/list.jsonl").write_text(json.dumps(line))
+    with pytest.raises(SampleError, match=r"leads out of the folder of the data; "):
+        opened(tmp_path, kind="hf", path="pets/list.jsonl")[0]
+    assert opened(tmp_path, kind="hf", path="pets/list.jsonl", root=".")[0].label == 0
+
+
+def test_ids(tmp_path: Path) -> None:
+    """They stay what they are when rows are added: keys of tars, paths, or a column; else the place."""
+    forms = write_all(tmp_path)
+    assert opened(tmp_path, **forms["webdataset"]).sample_id(3) == "s003"
+    assert opened(tmp_path, **forms["webdataset, shards"]).sample_id(7) == "val-001.tar/s007"
+    assert opened(tmp_path, **forms["json lines, metadata"]).sample_id(3) == "003.png"
+    assert opened(tmp_path, **forms["parquet"]).sample_id(3) == "3"
+    write_parquet(tmp_path / "keys.parquet", key=[f"key {i}" for i in range(COUNT)])
+    assert opened(tmp_path, kind="hf", path="keys.parquet", id_column="key").sample_id(3) == "key 3"
+    write_parquet(tmp_path / "twice.parquet", key=["a"] * COUNT)
+    with pytest.raises(DataError, match=r"^twice\.parquet: two samples have the same id 'a'; ids must differ$"):
+        opened(tmp_path, kind="hf", path="twice.parquet", id_column="key")
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.parquet", b"PAR1junk"),
+        ("a.tar", b"junk" * 500),
+        ("a.jsonl", b'{"path": "a"}\n{"path":\n'),
+        ("a.jsonl", b"[" * 5000),
+        ("a.jsonl", b"root:x:0:0:secret\n"),
+    ],
+)
+def test_damaged_files(tmp_path: Path, name: str, content: bytes, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataError, match=rf"^{name}: cannot be read by the library datasets \(") as caught:
+        opened(tmp_path, kind="hf", path=name)
+    assert "\n" not in str(caught.value)
+    assert "secret" not in str(caught.value)
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("label", "says"),
+    [
+        ([1.5] * COUNT, "the label 1.5 is not a class index"),
+        ([-2] * COUNT, "the label of sample 0 is -2; class indices start at 0; -1 is no label"),
+        ([[1]] * COUNT, "the column 'label' is not of kind class or number or text; set label_column; columns: image, label"),
+    ],
+)
+def test_labels_that_are_none(tmp_path: Path, label: list[Any], says: str) -> None:
+    write_parquet(tmp_path / "a.parquet", label=label)
+    with pytest.raises(DataError) as caught:
+        opened(tmp_path, kind="hf", path="a.parquet")
+    assert says in str(caught.value)
+    assert opened(tmp_path, kind="hf", path="a.parquet", label_column=None).labels() is None

@@ -1,0 +1,171 @@
+"""A folder of class folders as a data set."""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from robaudit.datasets import open_dataset
+from robaudit.errors import SampleError
+from robaudit.spec.load import load_spec
+from tests.unit.datasets import reading
+from tests.unit.datasets.reading import ids, labels
+
+opened = partial(reading.opened, kind="images", path="pets")
+message = partial(reading.refusal, kind="images", path="pets")
+
+
+def draw(folder: Path, *names: str, size: tuple[int, int] = (4, 4)) -> None:
+    for name in names:
+        path = folder / "pets" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", size, (sum(map(ord, name)) % 256, 0, 0)).save(path)
+
+
+def test_sorted_by_path_with_posix_ids(tmp_path: Path) -> None:
+    draw(tmp_path, "dog/b.PNG", "cat/2.png", "cat/10.jpg", "dog/more/a.png")
+    (tmp_path / "pets" / "dog" / "notes.txt").write_text("no image")
+    (tmp_path / "pets" / "dog" / ".hidden.png").write_text("no image")
+    (tmp_path / "pets" / ".cache").mkdir()
+    dataset = opened(tmp_path)
+    assert ids(dataset) == ["cat/10.jpg", "cat/2.png", "dog/b.PNG", "dog/more/a.png"]
+    assert labels(dataset) == [0, 0, 1, 1]
+    assert dataset.class_names == ("cat", "dog")
+    sample = dataset[3]
+    assert (sample.id, sample.label, sample.pixels.shape) == ("dog/more/a.png", 1, (3, 4, 4))
+
+
+def test_class_names_give_the_indices(tmp_path: Path) -> None:
+    draw(tmp_path, "dog/a.png", "cat/a.png")
+    dataset = opened(tmp_path, class_names=("bird", "dog", "cat"))
+    assert labels(dataset) == [2, 1]
+    assert dataset.class_names == ("bird", "dog", "cat")
+
+
+def test_linked_class_folders(tmp_path: Path) -> None:
+    """A link that leads out of the folder is followed where the spec allows it."""
+    draw(tmp_path, "cat/a.png")
+    draw(tmp_path / "elsewhere", "b.png")
+    (tmp_path / "pets" / "dog").symlink_to(tmp_path / "elsewhere" / "pets")
+    (tmp_path / "pets" / "cat" / "c.png").symlink_to(tmp_path / "pets" / "cat" / "a.png")
+    dataset = opened(tmp_path)
+    assert ids(dataset) == ["cat/a.png", "cat/c.png", "dog/b.png"]
+    assert dataset[1].pixels.equal(dataset[0].pixels)
+    with pytest.raises(
+        SampleError, match=r"^pets, sample dog/b\.png: leads out of the folder of the data; set root to a folder that all images "
+    ):
+        dataset[2]
+    assert opened(tmp_path, root=".")[2].label == 1
+
+
+def test_names_that_are_no_utf8(tmp_path: Path) -> None:
+    draw(tmp_path, "cat/a.png")
+    try:
+        os.rename(os.fsencode(tmp_path / "pets/cat/a.png"), os.fsencode(tmp_path / "pets/cat") + b"/\xff.png")  # noqa: PTH104  bytes
+    except OSError:
+        pytest.skip("the file system takes UTF-8 names only")
+    sample = opened(tmp_path)[0]
+    assert sample.id == "cat/\\xff.png"
+    sample.id.encode()
+
+
+def test_missing_folder(tmp_path: Path) -> None:
+    (tmp_path / "pet").mkdir()
+    assert message(tmp_path) == f"pets: no such folder in {str(tmp_path)!r}; did you mean 'pet'?"
+    (tmp_path / "pets").write_text("")
+    assert message(tmp_path) == "pets: is a file; give the folder"
+
+
+def test_empty_folder(tmp_path: Path) -> None:
+    (tmp_path / "pets").mkdir()
+    assert message(tmp_path).startswith("pets: holds no images; known suffixes: .bmp .gif ")
+    (tmp_path / "pets" / "cat").mkdir()
+    assert message(tmp_path).startswith("pets: has no images in its 1 class folder; ")
+
+
+def test_a_class_folder_that_cannot_be_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    draw(tmp_path, "cat/a.png", "dog/a.png")
+    scandir = os.scandir
+
+    def guarded(path: Any) -> Any:
+        if Path(path).name == "dog":
+            raise PermissionError(13, "Permission denied", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", guarded)
+    assert message(tmp_path) == f"{tmp_path}/pets/dog: cannot be listed (Permission denied); give folders that you may read"
+
+
+def test_images_without_class_folders_have_no_labels(tmp_path: Path) -> None:
+    draw(tmp_path, "b.png", "a.png")
+    dataset = opened(tmp_path)
+    assert [(sample.id, sample.label) for sample in (dataset[0], dataset[1])] == [("a.png", None), ("b.png", None)]
+    assert dataset.class_names is None
+
+
+def test_the_class_is_the_top_folder_unless_asked_otherwise(tmp_path: Path) -> None:
+    draw(tmp_path, "birds/owl/a.png", "birds/owl/young/b.png", "cats/owl/c.png", "cats/d.png")
+    assert opened(tmp_path).class_names == ("birds", "cats")
+    leaf = opened(tmp_path, classes="leaf")
+    assert leaf.class_names == ("cats", "owl", "young")
+    assert dict(zip(ids(leaf), labels(leaf) or (), strict=True)) == {
+        "birds/owl/a.png": 1,
+        "birds/owl/young/b.png": 2,
+        "cats/d.png": 0,
+        "cats/owl/c.png": 1,
+    }
+    path = opened(tmp_path, classes="path")
+    assert path.class_names == ("birds/owl", "birds/owl/young", "cats", "cats/owl")
+    assert labels(path) == [0, 1, 2, 3]
+    assert opened(tmp_path, classes="leaf", class_names=("young", "owl", "cats")).class_names == ("young", "owl", "cats")
+    assert "pets/owl: the folder is not in class_names" in message(tmp_path, classes="leaf", class_names=("young", "cats"))
+
+
+def test_splits_are_no_classes(tmp_path: Path) -> None:
+    draw(tmp_path, "train/cat/a.png", "val/cat/b.png", "val/dog/c.png")
+    assert message(tmp_path) == "pets: holds the splits train, val, which are not classes; choose one: path: pets/val"
+    assert opened(tmp_path, classes="top").class_names == ("train", "val")
+    assert labels(opened(tmp_path, classes="leaf")) == [0, 0, 1]
+    draw(tmp_path, "val/loose.png")
+    assert "holds the splits train, val" in message(tmp_path)
+    draw(tmp_path, "bus/d.png")
+    assert opened(tmp_path).class_names == ("bus", "train", "val")
+
+
+def test_one_folder_around_all_classes(tmp_path: Path) -> None:
+    draw(tmp_path, "photos/cat/a.png", "photos/dog/b.png")
+    assert message(tmp_path) == (
+        "pets: has a single class folder 'photos', whose images lie in 2 folders; set path: pets/photos, or classes: top if it is one class"
+    )
+    assert opened(tmp_path, classes="top").class_names == ("photos",)
+    assert opened(tmp_path, class_names=("photos",)).class_names == ("photos",)
+
+
+def test_a_list_beside_the_images(tmp_path: Path) -> None:
+    draw(tmp_path, "c.png")
+    (tmp_path / "pets/metadata.csv").write_text("file_name,label\nc.png,cat\n")
+    assert message(tmp_path).endswith("; use kind: csv with path: pets/metadata.csv and path_column: file_name")
+
+
+SYNSETS = ("n01440764", "n01443537", "n02012849", "n03126707")
+WORDS = ("tench, Tinca tinca", "goldfish, Carassius auratus", "crane", "crane, derrick")
+
+
+def test_synset_folders(tmp_path: Path) -> None:
+    draw(tmp_path, *(f"{synset}/a.JPEG" for synset in SYNSETS[1:]))
+    assert opened(tmp_path).class_names == SYNSETS[1:]
+    assert labels(opened(tmp_path, class_names=("a", "b", "c"))) == [0, 1, 2], "as many names as synsets: in the synsets' order"
+    assert labels(opened(tmp_path, class_names=(*SYNSETS[2:], SYNSETS[1]))) == [2, 0, 1]
+    lines = [f"{synset} {words}\n" for synset, words in zip(SYNSETS, WORDS, strict=True)]
+    (tmp_path / "words.txt").write_text("".join(lines))
+    text = "model: {path: net.pt}\ndataset: {kind: images, path: pets, class_names: words.txt, class_ids: words.txt}\nnoise: {sigma: 0.1}\n"
+    dataset = open_dataset(load_spec(tmp_path / "spec.yaml", text=text).dataset, base_dir=tmp_path, trust=False)
+    assert dataset.class_names == ("tench", "goldfish", "crane", "crane, derrick")
+    assert labels(dataset) == [1, 2, 3]
+    said = message(tmp_path, class_names=("tench", "goldfish", "crane", "crane, derrick"))
+    assert said.startswith("pets/n01443537: the folder is not in class_names; set class_ids to a file that begins each line with a synset")

@@ -1,0 +1,97 @@
+"""Data sets recognised by their paths (those that have all files of a form: tests/unit/datasets/test_forms.py)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from robaudit.datasets.hf import split_of
+from robaudit.spec.model import recognised
+from tests.conftest import RunCli
+from tests.specs import WEIGHTS
+from tests.unit.datasets.forms import NAMES, write_all, write_files
+
+
+def make(folder: Path, *names: str) -> None:
+    for name in names:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("")
+
+
+@pytest.mark.parametrize(
+    ("files", "written", "section"),
+    [
+        (["a.npz"], "a.npz", {"kind": "npz", "path": "a.npz"}),
+        (["x/cat/a.png", "x/dog/b.png"], "x", {"kind": "images", "path": "x"}),
+        (["x/train/cat/a.png", "x/val/cat/b.png"], "x", {"kind": "images", "path": "x/val"}),
+        (["x/Train/cat/a.png", "x/Test/cat/b.png"], "x/", {"kind": "images", "path": "x/Test"}),
+        (["x/metadata.csv", "x/a.png"], "x", {"kind": "csv", "path": "x/metadata.csv"}),
+        (["x/metadata.jsonl", "x/a.png"], "x/", {"kind": "hf", "path": "x/"}),
+        (["x/train/a.png"], "x", {"kind": "images", "path": "x"}),
+        (["x/0.tar", "x/1.tar"], "x", {"kind": "hf", "path": "x"}),
+        (["x/train-0.tar", "x/train-1.tar", "x/val-0.tar"], "x", {"kind": "hf", "path": "x"}),
+        (["x/train/0.tar", "x/test/0.tar"], "x", {"kind": "hf", "path": "x"}),
+        (["x.tar.gz"], "x.tar.gz", {"kind": "hf", "path": "x.tar.gz"}),
+        ([], "x/*.parquet", {"kind": "hf", "path": "x/*.parquet"}),
+        (["x/0.parquet", "x/1.parquet"], "x", {"kind": "hf", "path": "x"}),
+        (["x/test/data-00000-of-00001.arrow", "x/dataset_dict.json"], "x", {"kind": "hf", "path": "x"}),
+        (["a.txt"], "a.txt", None),
+    ],
+)
+def test_by_path(tmp_path: Path, files: list[str], written: str, section: dict[str, Any] | None) -> None:
+    make(tmp_path, *files)
+    assert recognised(written, tmp_path) == section
+
+
+@pytest.mark.parametrize(
+    ("header", "options"),
+    [
+        ("path,label", {}),
+        ("filename;class", {"path_column": "filename", "label_column": "class"}),
+        ("id\tImage\tlabel", {"path_column": "Image"}),
+        ("path,weather", {}),
+        ("a,b", {}),
+    ],
+)
+def test_columns_of_a_csv_file(tmp_path: Path, header: str, options: dict[str, str]) -> None:
+    (tmp_path / "a.csv").write_text(f"{header}\n")
+    assert recognised("a.csv", tmp_path) == {"kind": "csv", "path": "a.csv", **options}
+
+
+@pytest.mark.parametrize(
+    ("path", "split"),
+    [
+        ("data/test-00000-of-00001.parquet", "test"),
+        ("test-00000-of-00001-0123abcd.parquet", "test"),
+        ("fold_a-00000-of-00001.parquet", "fold_a"),
+        ("default/validation/0000.parquet", "validation"),
+        ("test/data-00000-of-00001.arrow", "test"),
+        ("my_val_images.parquet", "val"),
+        ("images.parquet", ""),
+        ("contest.parquet", ""),
+    ],
+)
+def test_splits_of_data_files(path: str, split: str) -> None:
+    assert split_of(Path(path)) == split
+
+
+def test_init_writes_a_spec_that_opens(tmp_path: Path, run_cli: RunCli) -> None:
+    write_all(tmp_path / "data")
+    write_files(tmp_path / "data/images/val" / NAMES[0])
+    model = ("--model", str(WEIGHTS), "--architecture", "robaudit:digits_cnn", "--no-check", "--force")
+    for path, expected in (
+        ("dict", {"kind": "hf", "path": "data/dict"}),
+        ("hub", {"kind": "hf", "path": "data/hub"}),
+        ("plain.parquet", {"kind": "hf", "path": "data/plain.parquet"}),
+        ("shards", {"kind": "hf", "path": "data/shards"}),
+        ("csv", {"kind": "csv", "path": "data/csv/metadata.csv", "path_column": "file_name"}),
+        ("images", {"kind": "images", "path": "data/images/val"}),
+        ("list.tsv", {"kind": "csv", "path": "data/list.tsv", "path_column": "filename", "label_column": "class"}),
+    ):
+        code, _, err = run_cli("init", *model, "--data", f"data/{path}", "--set", "dataset.resize=8", "--limit", "5")
+        assert code == 0, err
+        assert yaml.safe_load((tmp_path / "audit.yaml").read_text())["dataset"] == {**expected, "sample": {"size": 5}, "resize": 8}

@@ -1,0 +1,174 @@
+"""A .npz file as a data set: layouts, scales, labels, laziness, and every way it can be wrong."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from numpy.typing import NDArray
+
+from robaudit.errors import SampleError
+from tests.unit.datasets import reading
+
+IMAGES = np.arange(4 * 3 * 5 * 6, dtype=np.uint8).reshape(4, 3, 5, 6)
+LABELS = np.array([3, 0, 2, 1])
+
+
+opened = partial(reading.opened, kind="npz", path="data.npz")
+message = partial(reading.refusal, kind="npz", path="data.npz")
+
+
+def npy_header(shape: tuple[int, ...], descr: str = "|u1") -> bytes:
+    stream = io.BytesIO()
+    np.lib.format.write_array_header_1_0(stream, {"descr": descr, "fortran_order": False, "shape": shape})
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_pixels_labels_and_ids(tmp_path: Path, save: Any) -> None:
+    save(tmp_path / "data.npz", images=IMAGES, labels=LABELS)
+    dataset = opened(tmp_path)
+    assert len(dataset) == 4
+    assert [dataset.sample_id(i) for i in range(4)] == ["0", "1", "2", "3"]
+    labels = dataset.labels()
+    assert labels is not None
+    assert labels.tolist() == LABELS.tolist()
+    for index in (3, 0, 2, 1):  # any order
+        sample = dataset[index]
+        assert sample.id == str(index)
+        assert sample.label == LABELS[index]
+        assert sample.pixels.dtype == torch.float64
+        torch.testing.assert_close(sample.pixels, torch.from_numpy(IMAGES[index]).double() / 255, rtol=0, atol=0)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    images=hnp.arrays(np.uint8, st.tuples(st.integers(1, 5), st.sampled_from([1, 3]), st.integers(4, 6), st.integers(4, 6))),
+    layout=st.sampled_from(["nchw", "nhwc"]),
+    compressed=st.booleans(),
+    fortran=st.booleans(),
+    dtype=st.sampled_from(["u1", "<f4", ">f4", "<f8", "<f2"]),
+    explicit=st.booleans(),
+)
+def test_every_layout_gives_the_same_pixels(
+    tmp_path_factory: pytest.TempPathFactory,
+    images: NDArray[np.uint8],
+    layout: str,
+    compressed: bool,
+    fortran: bool,
+    dtype: str,
+    explicit: bool,
+) -> None:
+    folder = tmp_path_factory.mktemp("npz")
+    stored = images.astype(dtype).transpose(0, 2, 3, 1) if layout == "nhwc" else images.astype(dtype)
+    stored = np.asfortranarray(stored) if fortran else np.ascontiguousarray(stored)
+    (np.savez_compressed if compressed else np.savez)(folder / "data.npz", images=stored)
+    dataset = opened(folder, labels_key=None, scale=255, layout=layout if explicit else None)
+    read = torch.stack([dataset[i].pixels for i in range(len(dataset))])
+    torch.testing.assert_close(read, torch.from_numpy(images).double() / 255, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "scale", "largest"), [("u1", None, 200 / 255), ("u1", 200, 1.0), ("f8", None, 200.0), ("u2", 400, 0.5), ("i8", 100, 2.0)]
+)
+def test_scale(tmp_path: Path, dtype: str, scale: float | None, largest: float) -> None:
+    np.savez(tmp_path / "data.npz", images=np.full((1, 1, 4, 4), 200, dtype))
+    assert opened(tmp_path, labels_key=None, scale=scale)[0].pixels.max().item() == pytest.approx(largest)
+
+
+def test_labels_may_be_a_column_or_absent(tmp_path: Path) -> None:
+    np.savez(tmp_path / "data.npz", images=IMAGES, labels=LABELS.astype(np.uint8).reshape(4, 1), y=LABELS)
+    assert opened(tmp_path)[0].label == 3
+    assert opened(tmp_path, labels_key=None)[0].label is None
+    assert opened(tmp_path, labels_key=None).labels() is None
+    assert opened(tmp_path, labels_key="y")[1].label == 0
+
+
+def test_nan_pixels_are_one_sample_s_problem(tmp_path: Path) -> None:
+    images = np.zeros((2, 1, 4, 4), np.float32)
+    images[1, 0, 0, 0] = np.nan
+    np.savez(tmp_path / "data.npz", images=images)
+    dataset = opened(tmp_path, labels_key=None)
+    assert dataset[0].pixels.sum() == 0
+    with pytest.raises(SampleError, match=r"^data.npz, sample 1: 1 of 16 pixels are NaN or infinite; "):
+        dataset[1]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "says"), [(np.int64, "are torch.int64; give uint8, floats in"), (np.complex64, "are of type complex64; ")]
+)
+def test_pixels_without_a_scale(tmp_path: Path, dtype: Any, says: str) -> None:
+    np.savez(tmp_path / "data.npz", images=IMAGES.astype(dtype))
+    with pytest.raises(SampleError, match=rf"^data.npz, sample 0: pixels {says}"):
+        opened(tmp_path, labels_key=None)[0]
+
+
+@pytest.mark.parametrize(
+    ("arrays", "options", "expected"),
+    [
+        ({"image": IMAGES}, {}, "data.npz: has no array 'images' (it has: image); set images_key; did you mean 'image'?"),
+        (
+            {"images": IMAGES, "targets": LABELS},
+            {},
+            "has no array 'labels' (it has: images, targets); set labels_key (null where there are no labels)",
+        ),
+        ({"images": IMAGES.reshape(4, -1)}, {}, "has shape (4, 90); images are (n, c, h, w), (n, h, w, c) or (n, h, w)"),
+        ({"images": IMAGES[:0]}, {}, "has shape (0, 3, 5, 6): it holds no images"),
+        ({"images": IMAGES.astype(object)}, {}, "array 'images' cannot be read (Object arrays cannot be loaded when allow_pickle=False); "),
+        ({"images": IMAGES}, {"layout": "nhw"}, "layout nhw does not fit shape (4, 3, 5, 6); it needs 3 dimensions"),
+        ({"images": IMAGES[:, [0, 0]]}, {}, "cannot tell the layout of shape (4, 2, 5, 6); set layout: nchw or nhwc"),
+        ({"images": IMAGES[..., :3]}, {}, "cannot tell the layout of shape (4, 3, 5, 3); set layout: nchw or nhwc"),
+        ({"images": IMAGES, "labels": LABELS[:3]}, {}, "there are 4 images and 3 labels"),
+        ({"images": IMAGES, "labels": np.eye(4)}, {}, "the labels have shape (4, 4); they are (n,) class indices"),
+        ({"images": IMAGES, "labels": LABELS + 0.5}, {}, "the label 3.5 is not a class index; give 0, 1, 2, ..."),
+        ({"images": IMAGES, "labels": LABELS - 2}, {}, "the label of sample 1 is -2; class indices start at 0; -1 is no label"),
+        ({"images": IMAGES, "labels": LABELS.astype(object)}, {}, "array 'labels' cannot be read (Object arrays cannot be loaded"),
+        (
+            {"images": IMAGES, "labels": LABELS},
+            {"class_names": ("a", "b", "c")},
+            "data.npz, sample '0': has the label 3, but class_names has 3 names; add the missing names",
+        ),
+        ({"images": IMAGES, "labels": LABELS}, {"class_names": ("a", "b", "a", "c")}, "dataset.class_names: 'a' appears twice"),
+    ],
+)
+def test_wrong_arrays(tmp_path: Path, arrays: dict[str, Any], options: dict[str, Any], expected: str) -> None:
+    np.savez(tmp_path / "data.npz", **arrays)
+    if len(arrays) == 1:
+        options = {"labels_key": None, **options}
+    assert expected in message(tmp_path, **options)
+
+
+@pytest.mark.parametrize("share", [0.3, 0.9, 0.999])
+def test_truncated_file(tmp_path: Path, share: float) -> None:
+    np.savez_compressed(tmp_path / "data.npz", images=IMAGES, labels=LABELS)
+    content = (tmp_path / "data.npz").read_bytes()
+    (tmp_path / "data.npz").write_bytes(content[: int(share * len(content))])
+    assert "it may be truncated; save it again" in message(tmp_path)
+    (tmp_path / "data.npz").write_bytes(b"")
+    assert "data.npz: is an empty file" in message(tmp_path)
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+@pytest.mark.parametrize("shape", [(10_000, 1000, 1000), (2**62, 4, 4), (2**31, 2**31, 2**31), (-1, 4, 4), (2, -4, -4)])
+def test_a_header_that_claims_too_much(tmp_path: Path, method: int, shape: tuple[int, ...]) -> None:
+    with zipfile.ZipFile(tmp_path / "data.npz", "w", method) as archive:
+        archive.writestr("images.npy", npy_header(shape) + b"\0" * 100)
+    assert "data.npz: array 'images' cannot be read (" in message(tmp_path, labels_key=None)
+
+
+def test_an_array_that_does_not_fit_into_memory(tmp_path: Path) -> None:
+    """A bomb, or simply too much: refused before anything is expanded."""
+    shape = (10**8, 1000, 1000)
+    with zipfile.ZipFile(tmp_path / "data.npz", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("images.npy", npy_header(shape) + b"\0" * 100)
+        archive.filelist[0].file_size = len(npy_header(shape)) + 10**14
+    assert "data.npz: array 'images' takes 100,000,000,000,128 bytes, and " in message(tmp_path, labels_key=None)

@@ -1,0 +1,163 @@
+"""torchvision's data sets, offline, from small files in the real formats."""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.io
+import torch
+from PIL import Image
+from torchvision import datasets
+
+from robaudit.datasets.base import Dataset
+from robaudit.errors import SampleError
+from tests.unit.datasets import reading
+from tests.unit.datasets.cifar10 import NAMES, write_cifar10
+
+RNG = np.random.default_rng(5)
+
+
+def opened(folder: Path, name: str, **options: Any) -> Dataset:
+    return reading.opened(folder, kind="torchvision", name=name, root="files", **options)
+
+
+def message(folder: Path, name: str, **options: Any) -> str:
+    return reading.refusal(folder, kind="torchvision", name=name, root="files", **options)
+
+
+def write_mnist(folder: Path, part: str, images: np.ndarray[Any, Any], labels: np.ndarray[Any, Any], name: str = "MNIST") -> None:
+    raw = folder / "files" / name / "raw"
+    raw.mkdir(parents=True, exist_ok=True)
+    (raw / f"{part}-images-idx3-ubyte").write_bytes(struct.pack(">IIII", 0x803, *images.shape) + images.tobytes())
+    (raw / f"{part}-labels-idx1-ubyte").write_bytes(struct.pack(">II", 0x801, len(labels)) + labels.tobytes())
+
+
+@pytest.mark.parametrize("name", ["MNIST", "FashionMNIST"])
+def test_mnist(tmp_path: Path, name: str) -> None:
+    images = RNG.integers(0, 256, (2, 3, 28, 28), dtype=np.uint8)
+    labels = np.array([[3, 1, 4], [1, 5, 9]], np.uint8)
+    write_mnist(tmp_path, "train", images[0], labels[0], name)
+    write_mnist(tmp_path, "t10k", images[1], labels[1], name)
+    for split, part in (("train", 0), ("test", 1)):
+        dataset = opened(tmp_path, name, split=split)
+        known = dataset.labels()
+        assert known is not None
+        assert known.tolist() == labels[part].tolist()
+        assert dataset.class_names is not None
+        assert len(dataset.class_names) == 10
+        for index in range(3):
+            sample = dataset[index]
+            assert (sample.id, sample.label) == (str(index), labels[part, index])
+            assert sample.pixels.equal(torch.from_numpy(images[part, index : index + 1]).double() / 255)
+
+
+def test_cifar10(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    images = RNG.integers(0, 256, (4, 3, 32, 32), dtype=np.uint8)
+    base = write_cifar10(tmp_path / "files", images, [6, 0, 9, 3], monkeypatch)
+    dataset = opened(tmp_path, "CIFAR10")
+    assert dataset.class_names == NAMES
+    assert dataset[2].label == 9
+    assert dataset[2].pixels.equal(torch.from_numpy(images[2]).double() / 255)
+    (base / "test_batch").write_bytes(b"damaged")
+    assert message(tmp_path, "CIFAR10") == (
+        "torchvision CIFAR10: cannot be opened in 'files' (Dataset not found or corrupted. You can use download=True to download it); "
+        "set download: true, or correct name, root, split or options"
+    )
+
+
+def test_svhn_takes_a_split(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "files").mkdir()
+    images = RNG.integers(0, 256, (32, 32, 3, 2), dtype=np.uint8)
+    scipy.io.savemat(tmp_path / "files" / "test_32x32.mat", {"X": images, "y": np.array([[10], [4]], np.uint8)})
+    md5 = hashlib.md5((tmp_path / "files" / "test_32x32.mat").read_bytes(), usedforsecurity=False).hexdigest()
+    monkeypatch.setattr(datasets.SVHN, "split_list", {"test": ["", "test_32x32.mat", md5]})
+    dataset = opened(tmp_path, "SVHN", split="test")
+    assert [dataset[i].label for i in range(2)] == [0, 4]
+    assert dataset[1].pixels.equal(torch.from_numpy(images[..., 1].transpose(2, 0, 1).copy()).double() / 255)
+    assert "cannot be opened in 'files' (Unknown value 'tst' for argument split. Valid values are {'test'}.); " in message(
+        tmp_path, "SVHN", split="tst"
+    )
+
+
+def test_image_folder(tmp_path: Path) -> None:
+    for name in ("cat", "dog"):
+        (tmp_path / "files" / name).mkdir(parents=True)
+        Image.new("RGB", (4, 4)).save(tmp_path / "files" / name / "a.png")
+    dataset = opened(tmp_path, "ImageFolder")
+    assert dataset.class_names == ("cat", "dog")
+    assert dataset[1].label == 1
+    (tmp_path / "files" / "dog" / "a.png").write_bytes(b"junk")
+    with pytest.raises(
+        SampleError, match=r"^torchvision ImageFolder, sample 1: raised UnidentifiedImageError: .*; repair or leave out this sample$"
+    ):
+        dataset[1]
+
+
+class Odd:
+    """A data set of tensors with odd targets."""
+
+    classes = (("tench", "Tinca tinca"), ("goldfish",))
+
+    def __init__(self, root: Path) -> None:
+        pass
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, index: int) -> Any:
+        return [
+            (torch.full((1, 4, 4), 51, dtype=torch.uint8), -1),
+            (torch.zeros(1, 4, 4), {"box": 3}),
+            ("text", 0),
+            (torch.zeros(1, 4, 4), 1),
+        ][index]
+
+
+def test_tensors_odd_targets_and_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(datasets, "Kitti", Odd)
+    dataset = opened(tmp_path, "Kitti")
+    assert dataset.class_names == ("tench", "goldfish")
+    assert dataset[0].label is None
+    torch.testing.assert_close(dataset[0].pixels, torch.full((1, 4, 4), 0.2, dtype=torch.float64), rtol=0, atol=1e-6)
+    with pytest.raises(SampleError, match=r"sample 1: the label \{'box': 3\} is not a class index"):
+        dataset[1]
+    with pytest.raises(SampleError, match="sample 2: the image is str; images are PIL images"):
+        dataset[2]
+    with pytest.raises(SampleError, match="sample 3: is Tensor, not an image; resize and crop are for data sets of images"):
+        opened(tmp_path, "Kitti", resize=4)[3]
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "expected"),
+    [
+        ("CIFAR1O", {}, "torchvision CIFAR1O: is not in torchvision.datasets; did you mean 'CIFAR10'?"),
+        ("os", {}, "torchvision os: is not in torchvision.datasets; "),
+        ("MNIST", {}, "torchvision MNIST: cannot be opened in 'files' (Dataset not found"),
+        ("ImageFolder", {}, "cannot be opened in 'files' (No such file or directory); set download: true, or correct name, root, split"),
+        ("MNIST", {"split": "val"}, "torchvision MNIST: has no split 'val'; it has train and test"),
+        ("ImageNet", {}, "(Unknown value 'test' for argument split. Valid values are {'train', 'val'}.); "),
+        ("ImageNet", {"download": True}, "torchvision ImageNet: it cannot be downloaded by torchvision; "),
+        ("MNIST", {"options": {"transform": 1}}, "options cannot have 'transform'; "),
+        ("STL10", {"options": {"fold": 1}}, "options cannot have 'fold'; did you mean 'folds'?"),
+        ("EMNIST", {"split": "letters", "options": {"train": False}}, "cannot be opened in 'files' (Dataset not found"),
+    ],
+)
+def test_wrong_specs(tmp_path: Path, name: str, options: dict[str, Any], expected: str) -> None:
+    assert expected in message(tmp_path, name, **options)
+
+
+def test_a_failed_download_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """What torchvision prints goes to stderr."""
+
+    def offline(self: datasets.MNIST) -> None:
+        print("Downloading ...")  # noqa: T201
+        raise OSError(101, "Network is unreachable")
+
+    monkeypatch.setattr(datasets.MNIST, "download", offline)
+    assert "torchvision MNIST: cannot be opened in 'files' (Network is unreachable); " in message(tmp_path, "MNIST", download=True)
+    assert capsys.readouterr() == ("", "Downloading ...\n")

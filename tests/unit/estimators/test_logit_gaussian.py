@@ -1,0 +1,268 @@
+"""`logit_gaussian`: exact where margins are normal, caught where they are not, and stopping when it is told to."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from pydantic import ValidationError
+from torch import Tensor, nn
+
+from robaudit.datasets import open_dataset
+from robaudit.datasets.digits import DigitsSpec
+from robaudit.estimators.batch import ImageBatch
+from robaudit.estimators.engine import Engine
+from robaudit.estimators.logit_gaussian import LogitGaussian, SkewReview, Statistics, by_votes, fitted, vote_error
+from robaudit.levels import LevelName, NoiseLevel
+from robaudit.models import from_module
+from robaudit.numerics.margins import margins
+from robaudit.quantities import IntervalKind
+from robaudit.results import NormalFit, Result, Votes
+from robaudit.rows import Row
+from tests.levels import gaussian_process, sigma
+from tests.specs import WEIGHTS
+from tests.unit.estimators.tools import build, curved, known, linear, votes_of, work_on
+from tests.unit.models.conftest import load
+
+
+def values(estimates: object) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    assert isinstance(estimates, list)
+    return np.array([e.value for e in estimates if isinstance(e, Result)])
+
+
+def skewed(x: Tensor) -> Tensor:
+    """Three classes whose margins are log-normal under Gaussian noise: skewness about 2 at sigma 0.3."""
+    u = torch.linspace(-1, 1, 24, dtype=x.dtype)
+    v = torch.cos(torch.arange(24, dtype=x.dtype))
+    flat = x.flatten(1) - 0.5
+    return torch.stack([flat.new_zeros(len(x)), 0.8 - torch.exp(flat @ u), -0.2 - torch.exp(0.8 * flat @ v)], dim=1)
+
+
+def test_linear_models_err_by_the_covariance_alone() -> None:
+    """Pairs make the mean exact; what is left falls as 1 / sqrt(draws)."""
+    batch = work_on(linear(5), sigma=0.5, images=60)
+    exact = values(build("taylor").estimate(batch))
+    error = {n: np.sqrt(np.mean((values(LogitGaussian(samples=n).estimate(batch)) - exact) ** 2)) for n in (64, 1024)}
+    assert error[64] < 0.03
+    assert error[1024] < 0.6 * error[64]
+
+
+def test_the_interval_covers_on_a_linear_model() -> None:
+    images = 300
+    batch = work_on(linear(2), sigma=0.6, images=images)
+    exact = values(build("taylor").estimate(batch))
+    rows = LogitGaussian(samples=64).estimate(batch)
+    covered = [e.lower is not None and e.upper is not None and e.lower <= t <= e.upper for e, t in zip(rows, exact, strict=True)]
+    assert sum(covered) / images >= 0.95 - 3 * math.sqrt(0.95 * 0.05 / images)
+
+
+def test_close_to_converged_mc_on_a_curved_network() -> None:
+    batch = work_on(curved(), sigma=0.3, images=30)
+    truth = values(build("mc", samples=8192).estimate(work_on(curved(), sigma=0.3, images=30, seed=5)))
+    rmse = np.sqrt(np.mean((values(LogitGaussian(samples=1024).estimate(batch)) - truth) ** 2))
+    votes = np.sqrt(np.mean(truth * (1 - truth) / 1024))
+    assert rmse < votes + 3 * math.sqrt(0.25 / 8192)
+
+
+def test_skewed_margins_are_caught_and_decided_by_votes() -> None:
+    batch = work_on(skewed, sigma=0.3, images=40, gradients=False)
+    truth = values(build("mc", samples=8192).estimate(work_on(skewed, sigma=0.3, images=40, seed=5, gradients=False)))
+    estimates = LogitGaussian(samples=1024).estimate(batch)
+    doubtful = (truth > 0.02) & (truth < 0.98)
+    assert doubtful.sum() >= 10
+    flagged = np.array([e.note.startswith("margins are not normal") for e in estimates])
+    assert flagged[doubtful].mean() > 0.9
+    assert all(e.interval.text == "antithetic pairs" and e.votes is not None for e, f in zip(estimates, flagged, strict=True) if f)
+    error = values(estimates)[doubtful] - truth[doubtful]
+    assert np.sqrt(np.mean(error**2)) < 2 * math.sqrt(0.25 / 1024)  # pairs may agree: at most twice the variance of votes
+
+
+def test_a_tolerance_sets_the_copies_of_each_image() -> None:
+    estimator = LogitGaussian(tolerance=0.02, max_samples=512)
+    together = estimator.estimate(work_on(curved(), sigma=0.1, images=6))
+    draws = [votes_of(e).draws for e in together]
+    assert min(draws) >= 32
+    assert max(draws) <= 512
+    assert len(set(draws)) > 2
+    for e, n in zip(together, draws, strict=True):
+        assert e.forwards == 1 + 32 + n, "the pilot's passes count"
+        assert e.std_error is not None
+        assert (e.std_error <= 0.02) != e.note.endswith("undecided: the tolerance was not reached")
+    alone = [estimator.estimate(work_on(curved(), sigma=0.1, images=1, first=i))[0] for i in range(6)]
+    assert [e.forwards for e in alone] == [e.forwards for e in together]
+    assert values(alone) == pytest.approx(values(together), abs=1e-6)
+
+
+def test_a_tolerance_favours_no_value() -> None:
+    """Votes of the same image under many ids, p = .9: unbiased. A rule that stopped on the copies it counts would lift them."""
+    n, p = 2000, 0.9
+    layer = nn.Linear(12, 2)
+    score = nn.Sequential(nn.Flatten(), layer)
+    with torch.no_grad():
+        layer.weight.copy_(torch.stack([torch.ones(12), torch.zeros(12)]) / 12**0.5)
+        layer.bias.copy_(torch.tensor([0.1 * float(torch.special.ndtri(torch.tensor(p))) - 0.5 * 12**0.5, 0.0]))
+    x = torch.full((n, 3, 2, 2), 0.5)
+    engine = Engine(from_module(score), gaussian_process(3, torch.device("cpu")), 2)
+    batch = ImageBatch.of(engine, x, sigma(0.1))
+    rows = LogitGaussian(tolerance=0.03).estimate(batch)
+    assert len({e.forwards for e in rows}) > 1
+    shares = np.array([votes_of(e).counts[0] / sum(votes_of(e).counts) for e in rows])
+    assert abs(shares.mean() - p) < 3.5 * shares.std() / math.sqrt(n)
+    fits = values(rows)
+    assert abs(fits.mean() - p) < 3.5 * fits.std() / math.sqrt(n) + 0.002
+
+
+@pytest.mark.slow
+def test_frames_make_the_mean_margin_vary_less() -> None:
+    """On the embedded CNN, over seeds: far less than independent pairs, at the same number of passes; and without bias."""
+    model = load(WEIGHTS, architecture="robaudit:digits_cnn")
+    dataset = open_dataset(DigitsSpec(kind="digits", limit=12), base_dir=Path.cwd(), trust=False)
+    x = torch.stack([dataset[i].pixels.float() for i in range(12)])
+    means: dict[bool, list[Tensor]] = {True: [], False: []}
+    for seed in range(40):
+        engine = Engine(model, gaussian_process(seed, torch.device("cpu")), 10)
+        target = engine.logits(x).argmax(1)
+        for frames, found in means.items():
+            total = torch.zeros(12, 10, dtype=torch.float64)
+            for noisy, logits in engine.noisy_logits(x, [str(i) for i in range(12)], sigma(0.25), 96, pairs=True, frames=frames):
+                total.index_add_(0, noisy.image, logits.double())
+            found.append(margins(total / 96, target).min(1).values)
+    coupled, independent = (torch.stack(means[frames]) for frames in (True, False))
+    assert float((coupled.var(0) / independent.var(0)).mean()) < 0.7
+    apart = (coupled.mean(0) - independent.mean(0)) / ((coupled.var(0) + independent.var(0)) / 40).sqrt()
+    assert float(apart.abs().max()) < 4.5
+
+
+def far_apart(x: Tensor) -> Tensor:
+    """Linear in every fourth pixel of each row and column: what couples such pixels would show here, and nowhere locally."""
+    weights = torch.randn(1, 3, 6, 6, generator=torch.Generator().manual_seed(2))
+    score = ((x - 0.5) / 0.1)[:, :, ::4, ::4].mul(weights).flatten(1).sum(1) / weights.norm()
+    return torch.stack([score + 1, torch.zeros_like(score)], 1)
+
+
+def products(x: Tensor) -> Tensor:
+    """Sums of products of pixels four apart, and something linear: even and odd parts alike."""
+    z = ((x - 0.5) / 0.1)[:, 0]
+    even = (z[:, :4] * z[:, 4:8]).flatten(1).sum(1) / 96**0.5
+    odd = ((x - 0.5) / 0.1)[:, 1].flatten(1).sum(1) / 24
+    return torch.stack([0.3 + 0.7 * (even + odd), torch.zeros_like(even)], 1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("samples", [64, 96])
+@pytest.mark.parametrize(("network", "z"), [(far_apart, 1.0), (products, 0.3 / (0.7 * 2**0.5))])
+def test_the_interval_covers_where_coupled_draws_could_hurt(network: Callable[[Tensor], Tensor], z: float, samples: int) -> None:
+    """The same image under 250 ids, that is with 250 independent frames: coverage and error of the normal fit's limit Phi(m / s)."""
+    n, limit = 250, float(torch.special.ndtr(torch.tensor(z, dtype=torch.float64)))
+    x = torch.full((n, 3, 24, 24), 0.5)
+    engine = Engine(from_module(network), gaussian_process(3, torch.device("cpu")), 2)
+    batch = ImageBatch.of(engine, x, sigma(0.1))
+    rows = [e for e in LogitGaussian(samples=samples).estimate(batch) if e.interval.kind is IntervalKind.JACKKNIFE]
+    covered = sum(e.lower is not None and e.upper is not None and e.lower <= limit <= e.upper for e in rows)
+    assert covered / len(rows) >= 0.95 - 3 * math.sqrt(0.95 * 0.05 / len(rows))
+    claimed = math.sqrt(np.mean([e.std_error**2 for e in rows if e.std_error is not None]))
+    rmse = math.sqrt(np.mean((values(rows) - limit) ** 2))
+    assert rmse < claimed * (1 + 3 / math.sqrt(2 * len(rows)))
+
+
+def jointly_skewed(images: int, pairs: int, seed: int) -> Tensor:
+    """Margins with a common even part that goes with the product of their odd parts, (images, draws, 2): skewed together, not singly."""
+    z = torch.randn(2, images, pairs, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    even, odd = 0.4 + 0.25 * (z[0] * z[1])[:, :, None].expand(-1, -1, 2), torch.stack([z[0], z[1]], 2)
+    return torch.stack([even + odd, even - odd], 2).flatten(1, 2)
+
+
+def test_joint_skewness_is_corrected() -> None:
+    """The normal fit is off by .02 to .04 whatever the draws; corrected, two thirds of that are gone, and intervals cover."""
+    truth = float((jointly_skewed(1, 10**6, 1) > 0).all(2).double().mean())
+    fits = fitted([Statistics.of(jointly_skewed(200, 256, 2))])
+    value, correction = np.array([fit.value for fit in fits]), np.array([fit.correction for fit in fits])
+    plain = float((value - correction).mean()) - truth
+    assert abs(plain) > 0.02
+    assert abs(float(value.mean()) - truth) < abs(plain) / 3
+    assert (correction != 0).mean() > 0.95
+    covered = np.mean([fit.lower <= truth <= fit.upper for fit in fits])
+    assert covered >= 0.95 - 3 * math.sqrt(0.95 * 0.05 / 200)
+    assert fits[0].shape.skew_correction == pytest.approx(correction[0], abs=1e-9)
+
+
+@pytest.mark.parametrize("options", [{"samples": 128}, {"tolerance": 0.03}])
+def test_the_interval_says_what_it_covers(options: dict[str, float]) -> None:
+    """Fits are approximate, corrected or not; votes are not, and go along with both."""
+    rows = LogitGaussian.model_validate(options).estimate(work_on(curved(), sigma=0.6, images=60))
+    assert any(e.fit is not None and e.fit.skew_correction is not None for e in rows)
+    assert {e.interval.text for e in rows} - {"antithetic pairs"} == {"jackknife:approximate"}
+    assert all(e.votes is not None and e.votes.split is not None for e in rows)
+
+
+def test_more_classes_than_draws() -> None:
+    """Low rank covariance, and classes beyond the 64 that compete: still close to mc."""
+    batch = work_on(linear(150), sigma=0.1, images=10)
+    truth = values(build("mc", samples=4096).estimate(batch))
+    assert np.abs(values(LogitGaussian(samples=64).estimate(batch)) - truth).max() < 0.15
+    assert np.sqrt(np.mean((values(LogitGaussian(samples=1024).estimate(batch)) - truth) ** 2)) < 0.03
+
+
+def test_votes_of_agreeing_pairs_are_fewer_draws() -> None:
+    independent, agreeing = torch.tensor([1, 0, 0, 1] * 16), torch.tensor([1, 1, 0, 0] * 16)
+    assert [vote_error(kept) for kept in (independent, agreeing)] == [pytest.approx(0.5 / math.sqrt(n)) for n in (64, 32)]
+    narrow, wide = (by_votes(Votes((32, 32), split=split), kept, 0) for split, kept in ((32, independent), (0, agreeing)))
+    assert narrow.value == wide.value == 0.5
+    assert known(wide.lower) < known(narrow.lower)
+
+
+def test_copies_that_are_not_finite_are_counted() -> None:
+    """They voted for nobody; accuracy under noise divides by all copies."""
+
+    def broken(x: Tensor) -> Tensor:
+        return torch.where(x.flatten(1).sum(1, keepdim=True) > 12.5, torch.nan, skewed(x))
+
+    batch = work_on(broken, sigma=0.3, images=8, gradients=False)
+    rows = LogitGaussian(samples=64).estimate(batch)
+    assert any(votes_of(row).lost for row in rows)
+    for row, label in zip(rows, batch.predicted.tolist(), strict=True):
+        assert votes_of(row).draws == 64
+        if row.note.startswith("margins are not normal"):
+            assert row.value == votes_of(row).counts[label] / 64
+
+
+@pytest.mark.parametrize("options", [{"samples": 20}, {"samples": 0}, {"tolerance": 0}, {"max_samples": 33}])
+def test_bad_options(options: dict[str, object]) -> None:
+    with pytest.raises(ValidationError):
+        LogitGaussian.model_validate(options)
+
+
+def warned(skewness: Sequence[float], above_votes: Sequence[float], at: NoiseLevel | None = None) -> list[str]:
+    """The warnings of a review of rows of 1,000 votes."""
+    at = at or sigma(0.5)
+    review = SkewReview()
+    for one, above in zip(skewness, above_votes, strict=True):
+        about = {"sample_id": "0", "label": 0, "predicted": 0, "correct": True, "estimator": "fit", "quantity": "p_robust"}
+        kept = round(1000 * (0.5 - above))
+        result = Result(kept / 1000 + above, forwards=1, votes=Votes((kept, 1000 - kept)), fit=NormalFit(one, 0.0))
+        review.add(Row.of(result, **at.document(), **about))
+    return review.warnings()
+
+
+def test_a_review_tells_when_the_margins_are_skewed_on_average() -> None:
+    assert warned([0.02, -0.3, 0.25] * 10, [0.0] * 30) == []
+    (line,) = warned([-0.5, -0.1, -0.9, -0.5] * 5, [0.0] * 20)
+    assert line.startswith("fit: the margins are skewed at sigma 0.5 (-0.50 on average over 20 images)")
+    assert warned([3.0] * 5, [0.0] * 5) == []  # too few to say
+
+
+def test_a_review_tells_when_the_fits_are_off_the_votes_on_average() -> None:
+    at, zero = NoiseLevel("fog", 5.0, LevelName.SEVERITY), [0.0] * 200
+    chance = np.random.default_rng(0).normal(0.0, 0.05, 200)
+    (line,) = warned(zero, [*(0.03 + chance)], at)
+    assert line.startswith("fit: its values at fog severity 5 are 0.0")
+    assert "above the votes of the same copies, on average over 200 images: use mc" in line
+    (line,) = warned(zero, [*(chance - 0.03)], at)
+    assert " below the votes" in line
+    assert warned(zero, [*chance]) == []
+    assert warned(zero, [*(0.009 + 0.1 * chance)]) == [], "sure, but too little to matter"
+    assert warned([0.0] * 9, [0.3] * 9) == [], "too few images"

@@ -1,0 +1,178 @@
+"""`robaudit gate`: where gates come from, what is printed, and the exit code."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+import yaml
+
+from robaudit import audit, load_spec
+from robaudit.store.run import read_run
+from tests.cli.conftest import Refuse, refuse
+from tests.conftest import RunCli
+from tests.specs import digits, read_info, write
+from tests.unit.gates.tools import ONLY
+
+__all__ = ["refuse"]
+SURE, FALSE = "mean(estimator=mc) >= 0.5", "mean(estimator=mc) >= 0.999"
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """40 digits at one noise level by mc and softmax; its spec has a gate."""
+    folder = tmp_path_factory.mktemp("gates")
+    spec = digits(
+        limit=40, noise={"sigma": [0.35]}, estimators=[{"mc": {"samples": 60}}, "softmax"], gates=["noisy_accuracy >= 0.5", "accuracy >= 1"]
+    )
+    return audit(load_spec(write(folder, spec)), out=folder / "run").path
+
+
+@pytest.fixture(scope="module")
+def straddled(run: Path) -> str:
+    """A gate that the mean sits next to."""
+    rows = [row.value for row in read_run(run).rows if row.estimator == "mc"]
+    return f"mean(estimator=mc) >= {sum(rows) / len(rows) - 0.002:.6f}"
+
+
+def test_exit_codes(run: Path, straddled: str, run_cli: RunCli) -> None:
+    assert run_cli("gate", run, SURE).code == 0
+    assert run_cli("gate", run, SURE, FALSE).code == 1
+    assert run_cli("gate", run, SURE, straddled).code == 4
+    assert run_cli("gate", run, straddled, FALSE).code == 1
+    assert run_cli("gate", run, straddled, "--inconclusive", "pass").code == 0
+    assert run_cli("gate", run, straddled, "--inconclusive", "fail").code == 1
+    assert run_cli("gate", run, FALSE, "--inconclusive", "pass").code == 1
+
+
+def test_what_is_printed(run: Path, straddled: str, run_cli: RunCli) -> None:
+    code, out, err = run_cli("gate", run, SURE, straddled)
+    first, second, last = out.splitlines()
+    assert code == 4
+    assert err.startswith("deciding again after more draws adds to the error probability: robaudit estimate --until-decided")
+    assert first.startswith("pass          mean(estimator=mc, sigma=0.35) >= 0.5")
+    assert first.endswith("these 40 images")
+    assert second.startswith("inconclusive  mean(estimator=mc, sigma=0.35) >= ")
+    assert "more draws per image would decide it" in second
+    assert last == "inconclusive: of 2 gates 1 passed, 1 inconclusive; intervals 95 %, each gate alone" + ONLY
+    assert "\x1b" not in out
+
+
+def test_population(run: Path, run_cli: RunCli) -> None:
+    _, here, _ = run_cli("gate", run, SURE)
+    code, out, _ = run_cli("gate", run, SURE, "--population", "--confidence", "0.9")
+    assert code == 0
+    assert "images like these 40" in out
+    assert "intervals 90 %" in out
+    assert out.split("[")[1].split("]")[0] != here.split("[")[1].split("]")[0]
+
+
+def test_formats_and_file(run: Path, run_cli: RunCli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))
+    found = json.loads(run_cli("gate", run, SURE, "--format", "json").out)
+    (decided,) = found["gates"]
+    assert (found["verdict"], decided["method"]) == ("pass", "clopper-pearson:pooled")
+    assert (decided["noise"], decided["level_name"], decided["level"]) == ("gaussian", "sigma", 0.35)
+    code, out, _ = run_cli("gate", run, FALSE, "--format", "junit", "-o", "gates.xml")
+    assert (code, out) == (1, "")
+    assert ElementTree.parse(tmp_path / "gates.xml").getroot().get("failures") == "1"  # noqa: S314  our own text
+    assert not (tmp_path / "summary.md").exists()
+    code, out, _ = run_cli("gate", run, FALSE, "--format", "github")
+    assert out.startswith("::error")
+    assert code == 1
+    assert "fail" in (tmp_path / "summary.md").read_text(encoding="utf-8")
+
+
+def test_gates_of_the_run_s_spec(run: Path, run_cli: RunCli) -> None:
+    code, out, err = run_cli("gate", run)
+    assert (code, err) == (0, f"gates of the spec of {run}\n")
+    assert [line.split()[1] for line in out.splitlines()[:2]] == ["noisy_accuracy(estimator=mc,", "accuracy"]
+
+
+def test_gates_of_another_spec(run: Path, run_cli: RunCli, refuse: Refuse, tmp_path: Path) -> None:
+    write(tmp_path, digits(gates=["accuracy <= 0.5"]), "other.yaml")
+    write(tmp_path, digits(), "none.yaml")
+    code, _, err = run_cli("gate", run, "--spec", "other.yaml")
+    assert (code, err) == (1, "gates of other.yaml\n")
+    refuse("gate", run, "--spec", "none.yaml", says="none.yaml: has no gates")
+
+
+def test_gates_of_pyproject(run: Path, straddled: str, run_cli: RunCli, refuse: Refuse, tmp_path: Path) -> None:
+    copy = without_gates(run, tmp_path)
+    refuse("gate", copy, says="there is no gate on the command line")
+    project = tmp_path / "pyproject.toml"
+    project.write_text('[project]\nname = "x"\n', encoding="utf-8")
+    refuse("gate", copy, says='for example robaudit gate RUN "mean(sigma=0.05) >= 0.9"')
+    project.write_text(f'[tool.robaudit]\ngates = ["{straddled}"]\ninconclusive = "fail"\n', encoding="utf-8")
+    code, _, err = run_cli("gate", copy)
+    assert (code, err.splitlines()[0]) == (1, "gates of pyproject.toml, [tool.robaudit]")
+    assert run_cli("gate", copy, "--inconclusive", "pass").code == 0
+    assert run_cli("gate", run, "--pyproject", project).code == 1  # named on the command line: before the run's own
+    assert run_cli("gate", run).code == 0
+    project.write_text(
+        '[tool.robaudit]\ngates = ["mean(estimator=softmax) >= 0.5"]\npoint = true\npopulation = true\nconfidence = 0.9\n', encoding="utf-8"
+    )
+    assert run_cli("gate", copy).code == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("[tool.robaudit]\ngate = []", "gate: Extra inputs are not permitted; did you mean 'gates'?"),
+        ("[tool.robaudit]\ngates = ['men >= 1']", "unknown quantity 'men'"),
+        ("[tool.robaudit]\ngates = ['mean >= 1']\nconfidence = true", "confidence: Input should be a valid number"),
+        ("[tool.robaudit]\ngates = []", "has no gates"),
+        ("[tool", "is not valid"),
+    ],
+)
+def test_bad_pyproject(run: Path, refuse: Refuse, tmp_path: Path, text: str, says: str) -> None:
+    (tmp_path / "p.toml").write_text(text, encoding="utf-8")
+    refuse("gate", run, "--pyproject", "p.toml", says=says)
+
+
+def test_refusals(run: Path, refuse: Refuse, tmp_path: Path) -> None:
+    refuse("gate", tmp_path / "none", SURE, says="is not a run folder")
+    refuse("gate", run, "--gate", SURE, says='No such option: --gate; here gates are arguments: robaudit gate RUN "mean >= 0.9"')
+    refuse("gate", run, "men >= 1", says="did you mean 'mean'?")
+    refuse("gate", run, "mean >= 0.9", says="say estimator=mc | softmax")
+    refuse("gate", run, SURE, "--confidence", "95", says="is not above 0.5 and below 1")
+    refuse("gate", run, "--pyproject", "none.toml", says="No such file")
+    refuse("gate", run, SURE, "-o", tmp_path / "no" / "file", says="its folder does not exist")
+
+
+def test_gates_in_a_spec_are_checked_with_their_line(refuse: Refuse, tmp_path: Path) -> None:
+    text = yaml.safe_dump(digits(), sort_keys=False)
+    line = text.count("\n") + 3
+    write(tmp_path, text + "gates:\n  - accuracy >= 1\n  - men(sigma=0.1) >= 1\n")
+    refuse("estimate", "spec.yaml", says=f"spec.yaml:{line}: gates[1]: got 'men(sigma=0.1) >= 1'; unknown quantity 'men'")
+    write(tmp_path, text + "gates: [mean(estimator=mc, sigma=0.2) >= 1]\n")
+    refuse("estimate", "spec.yaml", says="within [ ] a comma ends it unless it is quoted")
+    write(tmp_path, text + "gates: [3]\n")
+    refuse("estimate", "spec.yaml", says="gates[0]: got 3; must be text")
+
+
+def test_a_failed_gate_that_nobody_reads_has_failed(run: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "robaudit", "gate", run, FALSE], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(timeout=60) == 1
+
+
+def without_gates(run: Path, folder: Path) -> Path:
+    """A copy of the run as one that was made before there were gates."""
+    info = read_info(run)
+    del info["spec"]["gates"]
+    copy = folder / "old"
+    copy.mkdir()
+    for name in ("samples.csv", "samples.json", "summary.json"):
+        (copy / name).write_bytes((run / name).read_bytes())
+    (copy / "run.json").write_text(json.dumps(info), encoding="utf-8")
+    return copy

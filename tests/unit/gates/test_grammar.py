@@ -1,0 +1,121 @@
+"""What is a gate: every way to write one, every line that refuses one, and no traceback whatever is written."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.main import get_command
+
+from robaudit.cli.main import make_app
+from robaudit.errors import SpecError
+from robaudit.levels import LevelName
+from robaudit.names import Part
+from robaudit.spec.gates import QUANTITIES, Gate, parse_gate
+from tests.unit.gates.tools import gate
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("mean >= 0.9", Gate("mean", ">=", 0.9)),
+        ("  worst_class(sigma = 8/255)<=.7 ", Gate("worst_class", "<=", 0.7, level=8 / 255, level_name=LevelName.SIGMA)),
+        ("mean(noise=rain, level=3) >= 0.5", Gate("mean", ">=", 0.5, noise="rain", level=3)),
+        ("share_below(t=0.5, estimator='mc') <= 1/20", Gate("share_below", "<=", 0.05, estimator="mc", t=0.5)),
+        ("mean() >= -3e-1", Gate("mean", ">=", -0.3)),
+        ("p05(estimator=mc-2.x) >= 1", Gate("p05", ">=", 1.0, estimator="mc-2.x")),
+        ("certified_accuracy(radius=1/4) >= .6", Gate("certified_accuracy", ">=", 0.6, radius=0.25)),
+        (
+            "certified_accuracy(norm=linf, radius=8/255, sigma=.5) <= 1",
+            Gate("certified_accuracy", "<=", 1.0, level=0.5, level_name=LevelName.SIGMA, part=Part.norm("linf"), radius=8 / 255),
+        ),
+    ],
+)
+def test_gates_that_are(text: str, expected: Gate) -> None:
+    assert gate(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "is not of the form"),
+        ("0.9 <= mean", "is not of the form"),
+        ("mean(estimator=mc >= 0.9", "is not of the form"),
+        ("maen >= 0.9", "unknown quantity 'maen'; did you mean 'mean'?"),
+        ("mean > 0.9", "compares with '>'; write >= or <="),
+        ("mean == 0.9", "compares with '=='; write >= or <="),
+        ("share_below <= 0.9", "share_below needs t; write share_below(t=0.5)"),
+        ("mean(t=0.5) <= 0.9", "mean has no argument 't'"),
+        ("certified_accuracy >= 0.9", "certified_accuracy needs radius; write certified_accuracy(radius=0.5)"),
+        ("certified_accuracy(radius=big) >= 0.9", "radius is 'big', not a number"),
+        ("mean(sigam=0.5) <= 0.9", "has no argument 'sigam'; did you mean 'sigma'?"),
+        ("mean(0.5) <= 0.9", "'0.5' is not of the form name=value"),
+        ("mean(sigma=1, sigma=2) <= 0.9", "sigma appears twice"),
+        ("mean(sigma=-1) <= 0.9", "sigma=-1 is not positive"),
+        ("mean(sigma=1, level=1) <= 0.9", "has both sigma and level; give one of them"),
+        ("mean(sigma=two) <= 0.9", "sigma is 'two', not a number"),
+        ("mean >= ninety", "the threshold is 'ninety', not a number"),
+        ("mean >= nan", "the threshold is 'nan', not a number"),
+        ("share_below(t=inf) <= 1", "t is 'inf', not a number"),
+    ],
+)
+def test_gates_that_are_none(text: str, says: str) -> None:
+    with pytest.raises(SpecError) as error:
+        gate(text)
+    assert says in str(error.value)
+    assert str(error.value).startswith("--gate ")
+    assert "\n" not in str(error.value)
+
+
+@given(
+    st.sampled_from(sorted(QUANTITIES)),
+    st.text("(),=<>mean sigma0.5/t\x1b\n'", max_size=30),
+    st.sampled_from([">=", "<=", ">", "=", ""]),
+    st.text("0123456789.eE+-/naif", max_size=12),
+)
+def test_nearly_gates_are_gates_or_errors(quantity: str, middle: str, relation: str, number: str) -> None:
+    with contextlib.suppress(SpecError):
+        found = gate(f"{quantity}{middle}{relation}{number}")
+        assert gate(str(found)) == found
+
+
+@given(
+    st.sampled_from(sorted(QUANTITIES)),
+    st.sampled_from([">=", "<="]),
+    st.floats(-1e300, 1e300, allow_nan=False),
+    st.one_of(st.none(), st.floats(1e-6, 1e3)),
+    st.booleans(),
+    st.one_of(st.none(), st.from_regex(r"[\w.-]+", fullmatch=True)),
+    st.one_of(st.none(), st.from_regex(r"[\w.-]+", fullmatch=True)),
+    st.floats(-1e3, 1e3),
+)
+def test_a_printed_gate_reads_as_itself(
+    quantity: str,
+    relation: str,
+    threshold: float,
+    level: float | None,
+    is_sigma: bool,
+    estimator: str | None,
+    noise: str | None,
+    t: float,
+) -> None:
+    needed = QUANTITIES[quantity]
+    one = parse_gate(f"{quantity}({', '.join(f'{argument}=0' for argument in needed)}) {relation} 0", QUANTITIES, "")
+    name = LevelName.SIGMA if is_sigma and level is not None else None
+    plain = Gate(one.quantity, one.relation, threshold, estimator, noise, level, name)
+    own = replace(plain, t=t if "t" in needed else None, radius=t if "radius" in needed else None)
+    assert needed <= {"t", "radius"}
+    assert gate(str(own)) == own
+
+
+def test_the_docs_name_every_quantity_and_option() -> None:
+    text = (Path(__file__).parents[3] / "docs" / "gates.md").read_text(encoding="utf-8")
+    assert all(f"`{quantity}`" in text for quantity in QUANTITIES)
+    command = getattr(get_command(make_app()), "commands")["gate"]  # noqa: B009  typer's group has no such type
+    options = {name for parameter in command.params for name in parameter.opts if name.startswith("--") and name != "--help"}
+    assert {"--population", "--pyproject"} <= options
+    assert not [name for name in options if name not in text]

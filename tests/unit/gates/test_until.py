@@ -1,0 +1,237 @@
+"""`robaudit estimate --gate`: it draws until the gates are decided, and no further."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from robaudit.files import json_bytes, sealed
+from robaudit.gates.decide import Covers, Decision, Verdict, decide
+from robaudit.gates.sources import decisions_of
+from robaudit.gates.until import next_analysis, possible_analyses
+from robaudit.store.info import until_decided
+from robaudit.store.run import read_run
+from robaudit.store.state import State
+from tests.cli.conftest import Refuse, refuse
+from tests.conftest import RunCli
+from tests.specs import digits, read_info, write
+from tests.unit.gates.tools import ONLY, gate
+
+__all__ = ["refuse"]
+
+
+def spec(samples: int = 1024, **sections: Any) -> dict[str, Any]:
+    return digits(**{"limit": 4, "noise": {"sigma": [0.35]}, "estimators": [{"mc": {"samples": samples}}], **sections})
+
+
+def later_out(out: str) -> str:
+    """What robaudit gate prints of what estimate has printed."""
+    return out[out.rindex("pass  mean") :]
+
+
+def test_looks_at_least_double_and_end_at_all() -> None:
+    assert [possible_analyses(most) for most in (10, 64, 100)] == [(10,), (64,), (64, 100)]
+    assert possible_analyses(10_000) == (625, 1250, 2500, 5000, 10_000)
+    assert all(len(possible_analyses(most)) <= 5 for most in range(1, 3000))
+
+    def open_(more: int | None, verdict: Verdict = "inconclusive") -> Decision:
+        return Decision(gate("mean >= 0.9"), 0.9, 0.8, 1.0, "", Covers.MEASUREMENT, 0.99, verdict, "", more)
+
+    assert next_analysis(625, 10_000, [open_(10)]) == 1250
+    assert next_analysis(625, 10_000, [open_(1600), open_(100)]) == 2500
+    assert next_analysis(625, 10_000, [open_(2000), open_(100)]) == 5000
+    assert next_analysis(625, 10_000, [open_(None)]) == 1250
+    assert next_analysis(625, 10_000, [open_(6000)]) == 10_000
+    assert next_analysis(5000, 10_000, [open_(10)]) == 10_000
+
+
+def test_a_clear_gate_is_decided_at_the_first_look(run_cli: RunCli, tmp_path: Path) -> None:
+    write(tmp_path, spec())
+    code, out, err = run_cli("estimate", "spec.yaml", "--gate", "mean >= 0.1", "--out", "run")
+    assert code == 0
+    assert "interim analysis after 64 of 1,024 draws per image:\n  pass  mean(estimator=mc, sigma=0.35) >= 0.1" in err
+    assert "64 draws per image in all, 960 fewer than the 1,024 of a single run" in err
+    assert out.splitlines()[-1] == "pass: of 1 gate 1 passed; intervals 99 %, each gate alone" + ONLY
+    made = read_run(tmp_path / "run")
+    assert {row.votes.draws for row in made.rows if row.votes} == {64}
+    record = until_decided(made.info)
+    assert record is not None
+    assert (record.draws, record.possible, record.confidence) == ([64], [64, 128, 256, 512, 1024], 0.95)
+    assert made.info["spec"]["gates"] == ["mean >= 0.1"]
+    assert run_cli("gate", "run").out == later_out(out)
+    later = run_cli("gate", "run", "mean >= 0.1")
+    assert (later.code, later.out) == (0, later_out(out))
+    assert "each interim analysis, and so every gate, is at 99 %" in later.err
+    again = run_cli("estimate", "spec.yaml", "--gate", "mean >= 0.1", "--out", "run")
+    assert (again.code, again.out) == (0, out)
+    assert "this run is complete; nothing was recomputed" in again.err
+    other = run_cli("estimate", "spec.yaml", "--gate", "mean >= 0.2", "--out", "run")
+    assert other.code == 2
+    assert "was sampled for other gates" in other.err
+
+
+def test_a_close_gate_takes_all_draws(run_cli: RunCli, tmp_path: Path) -> None:
+    write(tmp_path, spec(256, gates=["mean >= 0.5"]))
+    first = run_cli("estimate", "spec.yaml", "--out", "plain")
+    assert first.code == 0
+    assert "the spec has 1 gate; to decide: robaudit gate plain" in first.err
+    write(tmp_path, spec(256, gates=["mean >= 0.999", "accuracy >= 1"]))
+    assert "the spec has 2 gates; to decide: robaudit gate plain" in run_cli("estimate", "spec.yaml", "--out", "plain").err
+    assert read_run(tmp_path / "plain").info["spec"]["gates"] == ["mean >= 0.999", "accuracy >= 1"]
+    assert run_cli("gate", "plain").code == 1  # not the gates of then
+    value = sum(row.value for row in read_run(tmp_path / "plain").rows) / 4
+    code, out, err = run_cli("estimate", "spec.yaml", "--gate", f"mean >= {value:.6f}", "--out", "run", "--inconclusive", "fail")
+    assert code == 1
+    assert err.count("interim analysis after ") >= 2
+    assert "interim analysis after 256 of 256" in err
+    assert "(inconclusive counts as fail)" in out
+    assert [row.value for row in read_run(tmp_path / "run").rows] == [row.value for row in read_run(tmp_path / "plain").rows]
+
+
+def test_gates_of_the_spec_and_other_results(run_cli: RunCli, tmp_path: Path) -> None:
+    """A failed gate on another estimator ends it all."""
+    write(tmp_path, spec(estimators=[{"mc": {"samples": 1024}}, "softmax"], gates=["mean(estimator=softmax) >= 0.999"]))
+    assert run_cli("estimate", "spec.yaml", "--until-decided", "--max-samples", "100", "--out", "open").code == 4
+    code, out, err = run_cli("estimate", "spec.yaml", "--until-decided", "--point", "--max-samples", "100")
+    assert code == 1
+    assert err.count("interim analysis after 64 of 100 draws") == 1
+    assert "interim analysis after 100" not in err
+    (folder,) = (tmp_path / "runs").iterdir()
+    assert folder.name.endswith("-gated")
+    assert "no interval" in out
+
+
+@pytest.fixture
+def open_gate(run_cli: RunCli, tmp_path: Path) -> str:
+    """A gate that no number of draws decides, nearly: its threshold is the mean after 64 draws."""
+    assert run_cli("estimate", write(tmp_path, spec(64)), "--out", "probe").code == 0
+    write(tmp_path, spec(256))
+    return f"mean >= {sum(row.value for row in read_run(tmp_path / 'probe').rows) / 4!r}"
+
+
+def test_analyses_extend_one_run(open_gate: str, run_cli: RunCli, tmp_path: Path) -> None:
+    """What takes no more draws is not computed again, and the result is that of a run with as many draws."""
+    write(tmp_path, spec(256, estimators=[{"mc": {"samples": 256}}, {"taylor": {}}]))
+    code, _, err = run_cli("estimate", "spec.yaml", "--gate", open_gate.replace("mean", "mean(estimator=mc)"), "--out", "run")
+    assert code in (0, 1, 4)
+    made = read_run(tmp_path / "run")
+    record = until_decided(made.info)
+    assert record is not None
+    assert len(record.draws) > 1
+    assert f"interim analysis after {record.draws[-1]} of 256" in err
+    assert run_cli("estimate", "spec.yaml", "--set", f"mc.samples={record.draws[-1]}", "--out", "plain").code == 0
+    plain = read_run(tmp_path / "plain")
+    assert list(made.rows) == list(plain.rows)
+    assert made.info["identity"] == plain.info["identity"]
+    assert {path.name for path in (tmp_path / "run").iterdir()} == {path.name for path in (tmp_path / "plain").iterdir()}
+    for command in ("show", "gate", "verify"):
+        assert run_cli(command, "run").code in (0, 1, 4)
+
+
+@pytest.mark.parametrize("when", ["clearing", "computing"])
+def test_an_interrupted_one_goes_on(
+    when: str, open_gate: str, run_cli: RunCli, refuse: Refuse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the new run.json and the removal of the old results, and while the new ones are computed."""
+    command = ("estimate", "spec.yaml", "--gate", open_gate, "--out", "run")
+
+    def interrupted(*_: Any, **__: Any) -> Any:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        if when == "clearing":
+            patch.setattr(State, "forget_others", lambda state, _: state.images() and interrupted())
+        else:
+            written = State.write
+            patch.setattr(State, "write", lambda state, new: interrupted() if new.rows[0].votes.draws > 64 else written(state, new))
+        assert run_cli(*command).code == 130
+    refuse("show", "run", says="this run is unfinished")
+    refuse(*command[:2], "--gate", "mean >= 0.1", "--out", "run", says="was sampled for other gates")
+    code = run_cli(*command).code
+    assert code in (0, 1, 4)
+    whole = run_cli(*command[:-1], "whole")
+    assert whole.code == code
+    assert list(read_run(tmp_path / "run").rows) == list(read_run(tmp_path / "whole").rows)
+
+
+def test_refused_before_anything_is_computed(refuse: Refuse, tmp_path: Path) -> None:
+    write(tmp_path, spec(64, estimators=[{"mc": {"samples": 64}}, "taylor"]))
+    refuse("estimate", "spec.yaml", "--gate", "mean >= 0.9", says="say estimator=mc | taylor")
+    refuse("estimate", "spec.yaml", "--gate", "mean(sigma=0.1) >= 0.9", says="has no sigma 0.1; it has 0.35")
+    refuse("estimate", "spec.yaml", "--gate", "mean(estimator=mc) >= 9", says="never 9")
+    refuse("estimate", "spec.yaml", "--until-decided", says="the spec has no gates")
+    refuse("estimate", "spec.yaml", "--gate", "accuracy >= 1", "--extend", says="extend first")
+    refuse("estimate", "spec.yaml", "--gate", "accuracy >= 1", "--confidence", "2", says="is not above 0.5")
+    refuse("estimate", "spec.yaml", "--gate", "mean(estimator=mc) >= 0.9", "--max-samples", "65", says="more than the 64 samples")
+    for option in (("--confidence", "0.9"), ("--max-samples", "9"), ("--point",), ("--population",), ("--inconclusive", "pass")):
+        refuse("estimate", "spec.yaml", *option, says=f"{option[0]}: needs gates")
+
+
+def test_estimate_and_gate_decide_alike_for_several_estimators(run_cli: RunCli, tmp_path: Path) -> None:
+    """All is at the confidence of a look: a gate between the ends at 95 and at 99 % is inconclusive in both."""
+    estimators = ["softmax", {"logit_gaussian": {"samples": 64}}, {"mc": {"samples": 1024}}]
+    write(tmp_path, spec(estimators=estimators))
+    assert run_cli("estimate", "spec.yaml", "--set", "mc.samples=64", "--out", "probe").code == 0
+    probe = read_run(tmp_path / "probe")
+    wide, narrow = (
+        decide(probe, [gate("mean(estimator=logit_gaussian) >= 0.1")], confidence=confidence)[0].lower for confidence in (0.99, 0.95)
+    )
+    assert wide is not None
+    assert narrow is not None
+    assert wide < narrow
+    gates = [f"mean(estimator=logit_gaussian) >= {(wide + narrow) / 2!r}", "mean(estimator=mc) >= 0.1", "mean(estimator=softmax) >= 0.1"]
+    write(tmp_path, spec(estimators=estimators, gates=gates))
+    code, out, _ = run_cli("estimate", "spec.yaml", "--until-decided", "--point", "--out", "run")
+    later = run_cli("gate", "run")
+    assert (code, later.code) == (4, 4)
+    assert out.endswith(later.out)
+    assert later.err.startswith("gates of the spec of run\n")
+    assert decisions_of(read_run(tmp_path / "run"))[0][0]["verdict"] == "inconclusive"
+
+
+@pytest.fixture
+def sampled(run_cli: RunCli, tmp_path: Path) -> Path:
+    """A run that was sampled for a gate of its spec, all draws of it."""
+    write(tmp_path, spec(64, gates=["mean >= 0.1"]))
+    assert run_cli("estimate", "spec.yaml", "--until-decided", "--out", "run").code == 0
+    return tmp_path / "run"
+
+
+def test_a_damaged_record_is_refused(sampled: Path, refuse: Refuse) -> None:
+    good = read_info(sampled)
+    for change, says in (
+        ({"confidence": 1.0}, "until_decided.confidence"),
+        ({"draws": [63]}, "an analysis took place that was not possible"),
+    ):
+        info = {**good, "until_decided": {**good["until_decided"], **change}}
+        (sampled / "run.json").write_bytes(json_bytes(sealed(info)))
+        refuse("gate", sampled, says=says)
+        refuse("estimate", "spec.yaml", "--until-decided", "--out", "run", says=says)
+
+
+def test_a_sampled_run_takes_no_other_gates(sampled: Path, run_cli: RunCli, refuse: Refuse, tmp_path: Path) -> None:
+    before = (sampled / "run.json").read_bytes()
+    write(tmp_path, spec(64, gates=["mean >= 0.9999"]))
+    for options in ((), ("--until-decided",), ("--extend", "--sigma", "0.2")):
+        refuse("estimate", "spec.yaml", "--out", "run", *options, says="was sampled for other gates")
+    assert (sampled / "run.json").read_bytes() == before
+    write(tmp_path, spec(64))
+    code, out, _ = run_cli("estimate", "spec.yaml", "--gate", "mean >= 0.1", "--out", "run")  # the same gate, said elsewhere
+    assert (code, out.splitlines()[-1]) == (
+        0,
+        "pass: of 1 gate 1 passed; intervals 95 %, each gate alone" + ONLY,
+    )
+
+
+def test_an_extended_one_keeps_the_confidence_of_its_looks(run_cli: RunCli, tmp_path: Path) -> None:
+    write(tmp_path, spec(128, gates=["mean(sigma=0.35) >= 0.1"]))
+    assert run_cli("estimate", "spec.yaml", "--until-decided", "--out", "run").code == 0
+    assert run_cli("estimate", "spec.yaml", "--set", "mc.samples=64", "--sigma", "0.2", "--extend", "--out", "run").code == 0
+    assert "intervals 97.5 %" in run_cli("gate", "run").out
+    assert "intervals 97.5 %" in run_cli("gate", "run", "mean(sigma=0.2) >= 0.1").out
+    assert "intervals 90 %" in run_cli("gate", "run", "--confidence", "0.9").out
+    assert decisions_of(read_run(tmp_path / "run"))[0][0]["confidence"] == pytest.approx(0.975)
+    (tmp_path / "p.toml").write_text("[tool.robaudit]\ngates = ['mean(sigma=0.2) >= 0.1']\nconfidence = 0.9", encoding="utf-8")
+    assert "intervals 95 %" in run_cli("gate", "run", "--pyproject", "p.toml").out  # two looks share the error

@@ -1,0 +1,186 @@
+"""A model file computes, and does nothing else: every operator is on one list, wherever it is and whenever it runs."""
+
+from __future__ import annotations
+
+import warnings
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from robaudit.models.arithmetic import is_arithmetic
+from tests.system.hostile.archives import rewrite
+from tests.unit.models.conftest import load, refusal
+from tests.unit.models.test_files import script
+
+pytest.importorskip("torchvision")
+
+
+class _Flat(nn.Module):
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return images.flatten(1)
+
+
+class _Reads(_Flat):
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        read: torch.Tensor = torch.ops.image.read_file("/etc/passwd")
+        return read.float()
+
+
+class _Prints(_Flat):
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        print("\x1b[2J::warning ::")  # noqa: T201
+        return images.flatten(1)
+
+
+class _Inside(_Flat):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = _Prints()
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return self.inner(images) if images.sum() > 1e9 else images.flatten(1)
+
+
+def _shout(images: torch.Tensor) -> torch.Tensor:
+    print("::warning ::")  # noqa: T201
+    return images
+
+
+class _Forks(_Flat):
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        future = torch.jit.fork(_shout, images)
+        shouted: torch.Tensor = torch.jit.wait(future)
+        return shouted.flatten(1)
+
+
+class _Never(_Flat):
+    """Nothing calls the second method."""
+
+    @torch.jit.export
+    def other(self, images: torch.Tensor) -> torch.Tensor:
+        print("::warning ::")  # noqa: T201
+        return images
+
+
+class _Hooked(_Flat):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = _Flat()
+
+        def hook(self: nn.Module, given: tuple[torch.Tensor], made: torch.Tensor) -> torch.Tensor:
+            print("::warning ::")  # noqa: T201
+            return made
+
+        self.inner.register_forward_hook(hook)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        inner: torch.Tensor = self.inner(images)
+        return inner
+
+
+class _Object:
+    def __init__(self, images: torch.Tensor) -> None:
+        print("::warning ::")  # noqa: T201
+        self.images = images
+
+
+class _Made(_Flat):
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return _Object(images).images.flatten(1)
+
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # newer versions of torch would rather that nobody did
+
+    @torch.jit.interface
+    class _Interface(nn.Module):
+        def forward(self, images: torch.Tensor) -> torch.Tensor:  # type: ignore[empty-body]
+            pass
+
+
+class _Through(_Flat):
+    __annotations__ = {"inner": _Interface}
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = _Prints()
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return self.inner.forward(images)
+
+
+class _State(_Flat):
+    @torch.jit.export
+    def __getstate__(self) -> bool:
+        return self.training
+
+    @torch.jit.export
+    def __setstate__(self, state: bool) -> None:
+        print("::warning ::")  # noqa: T201
+        self.training = state
+
+
+PRINTS = "calls 'prim::Print', which is not plain arithmetic"
+
+
+@pytest.mark.parametrize(
+    ("kind", "says"),
+    [
+        (_Reads, "has 'ops', which torch would run"),
+        *((kind, PRINTS) for kind in (_Prints, _Inside, _Forks, _Never, _Hooked, _Made, _Through)),
+        (_State, "has '__setstate__', which torch would run"),
+    ],
+)
+def test_torchscript_that_does_more_than_compute(
+    kind: Callable[[], nn.Module], says: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = script(tmp_path, kind())
+    said = refusal(path)
+    assert says in said
+    assert said.endswith("pass --trust if you trust the file")
+    assert capfd.readouterr() == ("", "")
+    load(path, trust=True)
+
+
+def test_torchscript_that_writes_an_image_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """torchvision's operator; torch.jit.script leaves the call out because nothing uses its result, a file need not."""
+    monkeypatch.chdir(tmp_path)
+
+    def change(name: str, content: bytes) -> bytes:
+        if not name.endswith(".py"):
+            return content
+        assert b"    return " in content
+        return content.replace(b"    return ", b"    ops.image.write_file('canary', torch.to(images, 0))\n    return ", 1)
+
+    path = rewrite(script(tmp_path, _Flat()), change)
+    assert "has 'ops', which torch would run" in refusal(path)
+    assert not (tmp_path / "canary").exists()
+
+
+def test_objects_of_a_librarys_classes(tmp_path: Path) -> None:
+    path = script(tmp_path, _Flat())
+    with zipfile.ZipFile(path) as archive:
+        (pickled,) = (archive.read(name) for name in archive.namelist() if name.endswith("/data.pkl"))
+    kind = pickled[pickled.index(b"c__torch__") :].split(b"\n")[:2]  # of the network
+    other = b"c__torch__.torch\nclasses.rnn.Cell"
+    rewrite(path, lambda name, content: content.replace(b"\n".join(kind), other) if name.endswith("/data.pkl") else content)
+    assert "holds an object of classes.rnn.Cell" in refusal(path)
+
+
+def test_operators_that_exports_call() -> None:
+    for name in (
+        "_convolution",
+        "_softmax",
+        "_log_softmax",
+        "_unsafe_view",
+        "_to_copy",
+        "_native_batch_norm_legit_no_training",
+        "__getitem__",
+    ):
+        assert is_arithmetic("aten", name)
+    for name in ("_reshape_alias", "_nested_view_from_jagged", "_copy_from", "_print", "from_file", "save", "warn"):
+        assert not is_arithmetic("aten", name)

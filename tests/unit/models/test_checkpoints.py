@@ -1,0 +1,224 @@
+"""Weights as training scripts save them: nested, with prefixes, beside everything else that a checkpoint holds."""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import nn
+from torch.optim.swa_utils import AveragedModel
+
+from robaudit.models import LogitModel
+from robaudit.models.architectures import digits_cnn
+from robaudit.models.recognise import recognise
+from robaudit.models.safety import Unread
+from tests.conftest import RunCli
+from tests.specs import WEIGHTS
+from tests.unit.models.conftest import load, pixels, refusal
+
+ARCHITECTURE = "robaudit:digits_cnn"
+State = dict[str, torch.Tensor]
+
+
+@dataclass
+class Settings:
+    """What someone's training script pickles into its checkpoints."""
+
+    rate: float = 0.1
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        raise AssertionError("ran")
+
+
+@pytest.fixture(scope="module")
+def state() -> State:
+    return load_file(WEIGHTS)
+
+
+def saved(folder: Path, content: object, name: str = "net.ckpt") -> Path:
+    torch.save(content, folder / name)
+    return folder / name
+
+
+def prefixed(state: State, prefix: str) -> State:
+    return {f"{prefix}{key}": tensor for key, tensor in state.items()}
+
+
+def optimiser(network: nn.Module) -> dict[str, Any]:
+    """The state of an optimiser that has made a step."""
+    adam = torch.optim.AdamW(network.parameters())
+    network(torch.rand(2, 1, 8, 8)).sum().backward()
+    adam.step()
+    return adam.state_dict()
+
+
+def same(model: LogitModel) -> bool:
+    """Whether it gives the logits of the embedded network."""
+    with torch.inference_mode():
+        return torch.equal(model(pixels()), load(WEIGHTS, architecture=ARCHITECTURE)(pixels()))
+
+
+@pytest.mark.parametrize("key", ["state_dict", "model", "model_ema"])
+def test_under_a_key(tmp_path: Path, state: State, key: str) -> None:
+    model = load(saved(tmp_path, {key: state, "epoch": 3, "best": 0.9}), architecture=ARCHITECTURE)
+    assert same(model)
+    assert f"the weights are those under the key '{key}'; not read: best, epoch" in model.notes
+
+
+@pytest.mark.parametrize("prefix", ["module.", "backbone.", "_orig_mod.module.model."])
+@pytest.mark.parametrize("form", ["safetensors", "torch"])
+def test_prefixes_in_any_order(tmp_path: Path, state: State, prefix: str, form: str) -> None:
+    if form == "torch":
+        path = saved(tmp_path, prefixed(state, prefix))
+    else:
+        save_file(prefixed(state, prefix), path := tmp_path / "net.safetensors")
+    model = load(path, architecture=ARCHITECTURE)
+    assert same(model)
+    assert f"the prefix '{prefix}' was removed from every key" in model.notes
+
+
+def test_plain_weights_before_averaged_ones(tmp_path: Path, state: State) -> None:
+    other = {key: 2 * tensor for key, tensor in state.items()}
+    path = saved(tmp_path, {"epoch": 1, "model": state, "model_ema": prefixed(other, "module.")})
+    model = load(path, architecture=ARCHITECTURE)
+    assert same(model)
+    note = "the weights are those under the key 'model'; the file also has model_ema: choose with model.entry: model_ema; not read: epoch"
+    assert note in model.notes
+    averaged = load(path, architecture=ARCHITECTURE, entry="model_ema")
+    assert not same(averaged)
+    assert "the weights are those under the key 'model_ema'" in averaged.notes
+    assert "has no weights under the key 'model_emma'; did you mean 'model_ema'?" in refusal(
+        path, architecture=ARCHITECTURE, entry="model_emma"
+    )
+    assert "remove model.entry" in refusal(WEIGHTS, architecture=ARCHITECTURE, entry="model_ema")
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.int32, torch.float8_e4m3fn, torch.float8_e5m2])
+@pytest.mark.parametrize("form", ["safetensors", "torch"])
+def test_weights_without_their_scale(tmp_path: Path, state: State, dtype: torch.dtype, form: str) -> None:
+    """Integers and numbers of 8 bits have a scale somewhere else: read as they are, they would be other weights."""
+    whole = {key: (100 * tensor).to(dtype) for key, tensor in state.items()}
+    if form == "torch":
+        path = saved(tmp_path, whole)
+    else:
+        save_file(whole, path := tmp_path / "net.safetensors")
+    said = refusal(path, architecture=ARCHITECTURE)
+    assert f"holds quantised weights ({next(iter(state))} is {str(dtype).removeprefix('torch.')}), which cannot be audited" in said
+    for fine in (torch.float16, torch.bfloat16, torch.float64):
+        load(saved(tmp_path, {key: tensor.to(fine) for key, tensor in state.items()}), architecture=ARCHITECTURE)
+
+
+def test_averaged_by_torch(tmp_path: Path, state: State) -> None:
+    network = digits_cnn()
+    network.load_state_dict(state)
+    averaged = AveragedModel(network)
+    averaged.update_parameters(network)
+    assert "n_averaged" in averaged.state_dict()
+    assert same(load(saved(tmp_path, {"ema": averaged.state_dict()}), architecture=ARCHITECTURE))
+
+
+def lightning(state: State) -> dict[str, Any]:
+    """What Lightning's Trainer saves: the network below an attribute of the module, and all else beside it."""
+    return {
+        "epoch": 4,
+        "global_step": 500,
+        "pytorch-lightning_version": "2.5.0",
+        "state_dict": prefixed(state, "model."),
+        "loops": {"fit_loop": {"state_dict": {}, "epoch_progress": {"current": {"ready": 5}}}},
+        "callbacks": {"ModelCheckpoint{'monitor': 'val_loss'}": {"best_model_score": torch.tensor(0.1), "dirpath": PurePosixPath("/runs")}},
+        "optimizer_states": [optimiser(digits_cnn())],
+        "lr_schedulers": [{"base_lrs": [np.float64(0.1)], "_last_lr": [np.float32(0.1)]}],
+        "hparams_name": "kwargs",
+        "hyper_parameters": {
+            "lr": np.float64(1e-3),
+            "settings": Settings(),
+            "args": Namespace(width=3, kind=int),
+            "shape": np.arange(3),
+            "steps": range(3),
+            "frozen": frozenset({"backbone"}),
+        },
+    }
+
+
+def timms(state: State) -> dict[str, Any]:
+    """What timm's CheckpointSaver saves."""
+    extra = {"epoch": 2, "arch": "resnet18", "version": 2, "args": Namespace(lr=0.1), "metric": np.float64(80.0)}
+    return {**extra, "state_dict": state, "state_dict_ema": prefixed(state, "module."), "optimizer": optimiser(digits_cnn())}
+
+
+@pytest.mark.parametrize("make", [lightning, timms], ids=["lightning", "timm"])
+def test_whole_checkpoints(tmp_path: Path, state: State, make: Any) -> None:
+    """Objects that are not tensors are not read: no class that the file names is imported, or made."""
+    path = saved(tmp_path, make(state))
+    model = load(path, architecture=ARCHITECTURE)
+    assert same(model)
+    assert any(note.startswith("the weights are those under the key 'state_dict'") for note in model.notes)
+    assert not any(isinstance(one, tuple) and one[0] is Unread for one in torch.serialization.get_safe_globals())
+    imported = sys.modules.copy()
+    assert load(path, architecture=ARCHITECTURE).sha256 == model.sha256
+    assert sys.modules.keys() <= imported.keys()
+
+
+class _Nasty:
+    def __init__(self, folder: Path, how: Any) -> None:
+        self._do = how, (str(folder / "canary"),)
+
+    def __reduce__(self) -> Any:
+        return self._do
+
+
+def test_code_beside_the_weights_never_runs(tmp_path: Path, state: State) -> None:
+    """A call of the system is refused with the whole file; any other call is not made."""
+    import os
+    import shutil
+    import subprocess
+
+    path = saved(tmp_path, {"state_dict": state, "hyper_parameters": _Nasty(tmp_path, os.mkdir)})
+    assert "holds a pickled Python object (posix.mkdir)" in refusal(path, architecture=ARCHITECTURE)
+    for how in (shutil.copytree, subprocess.call, exec, eval, __import__, getattr, np.memmap):
+        path = saved(tmp_path, {"state_dict": state, "hyper_parameters": _Nasty(tmp_path, how)})
+        assert same(load(path, architecture=ARCHITECTURE))
+    assert not (tmp_path / "canary").exists()
+
+
+def test_what_is_no_state_dict(tmp_path: Path, state: State) -> None:
+    inside = {**state, "settings": Settings()}
+    said = refusal(saved(tmp_path, {"state_dict": inside}), architecture=ARCHITECTURE)
+    assert "holds pickled Python objects that are not read (settings), and no state dict of tensors alone; save model.state_dict()" in said
+    assert "holds list, not a state dict" in refusal(saved(tmp_path, [1, 2]), architecture=ARCHITECTURE)
+    for mixed in ({**state, "epoch": 3}, {"state_dict": {**state, "epoch": 3}}):
+        assert "mixes tensors with other values (epoch); save model.state_dict() as" in refusal(
+            saved(tmp_path, mixed), architecture=ARCHITECTURE
+        )
+    numbered = dict(enumerate(state.values()))
+    assert "has tensors under keys that are not text; " in refusal(saved(tmp_path, numbered), architecture=ARCHITECTURE)
+    several = {"first": state, "second": state}
+    said = refusal(saved(tmp_path, several), architecture=ARCHITECTURE)
+    assert "has weights under several keys (first, second); say which: model.entry" in said
+    assert same(load(saved(tmp_path, several), architecture=ARCHITECTURE, entry="second"))
+    around: dict[str, Any] = {"epoch": 1}
+    around["model"] = around
+    assert "not a state dict" in refusal(saved(tmp_path, around), architecture=ARCHITECTURE)
+
+
+def test_init_takes_the_architecture_that_a_checkpoint_states(tmp_path: Path, run_cli: RunCli) -> None:
+    timm = pytest.importorskip("timm")
+    with torch.random.fork_rng(devices=[]):
+        state = timm.create_model("resnet18", num_classes=10, in_chans=1).state_dict()
+    saved(tmp_path, timms(state))
+    options = {"architecture_options": {"num_classes": 10}}
+    assert recognise("net.ckpt", None, tmp_path)[0] == {"architecture": "timm:resnet18", **options}
+    saved(tmp_path, {"arch": "resnet18", "state_dict": state}, "plain.pth")
+    assert recognise("plain.pth", None, tmp_path) == ({"architecture": "torchvision:resnet18", **options}, "")
+    saved(tmp_path, {"arch": "mine", "state_dict": state}, "mine.pth")
+    assert recognise("mine.pth", None, tmp_path) == ({}, "")
+    code, _, err = run_cli("init", "--model", "net.ckpt", "--data", "digits", "--no-check")
+    assert code == 0, err
+    assert 'architecture: "timm:resnet18"' in (tmp_path / "audit.yaml").read_text()

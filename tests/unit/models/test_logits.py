@@ -1,0 +1,191 @@
+"""Pixels to logits: normalisation, clipping, outputs, shapes, batches, memory format."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from robaudit.errors import ModelError
+from robaudit.models import LoadedNetwork, LogitModel, from_module
+from tests.unit.models.conftest import one_line, pixels, small_net
+
+
+class Function(nn.Module):
+    """A function of the flat pixels, as a module."""
+
+    def __init__(self, function: Callable[[torch.Tensor], Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, images: torch.Tensor) -> Any:
+        return self.function(images.flatten(1))
+
+
+def fails(model: LogitModel, images: torch.Tensor) -> str:
+    with pytest.raises(ModelError) as caught:
+        model(images)
+    return one_line(caught.value)
+
+
+def test_normalises_after_clipping() -> None:
+    images = pixels(2, 3) * 3 - 1
+    mean, std = (0.1, 0.2, 0.3), (0.5, 0.6, 0.7)
+    model = from_module(lambda x: x.flatten(1), mean=mean, std=std).clipping(True)
+    channels = [(images[:, i].clamp(0, 1) - mean[i]) / std[i] for i in range(3)]
+    assert torch.allclose(model(images), torch.stack(channels, 1).flatten(1))
+    assert torch.allclose(from_module(lambda x: x.flatten(1), mean=[0.5])(images), images.flatten(1) - 0.5)
+    assert torch.allclose(from_module(lambda x: x.flatten(1), std=[0.5])(images), images.flatten(1) * 2)
+
+
+def test_mean_must_fit_the_channels() -> None:
+    assert "have 3 values, but the images have 1 channel" in fails(from_module(small_net(), mean=(0.1, 0.2, 0.3)), pixels())
+    assert "(n, channels, height, width)" in fails(from_module(small_net()), pixels()[0])
+
+
+@pytest.mark.parametrize("squeeze", [False, True])
+def test_one_logit_becomes_two_classes(squeeze: bool) -> None:
+    net = small_net(1)
+    model = from_module(lambda x: net(x).squeeze(1) if squeeze else net(x))
+    logits = model(pixels())
+    assert logits.shape == (5, 2)
+    assert torch.equal(logits[:, 0], torch.zeros(5))
+    assert torch.equal(logits[:, 1:], net(pixels()))
+
+
+Pair = namedtuple("Pair", ["logits", "features"])
+
+
+@pytest.mark.parametrize(
+    ("wrap", "output"),
+    [
+        (lambda z: {"a": z + 1, "logits": z}, "logits"),
+        (lambda z: {"a": z + 1, "logits": z}, 1),
+        (lambda z: (z + 1, z), 1),
+        (lambda z: [z, z + 1], -2),
+        (lambda z: Pair(z, z + 1), "logits"),
+        (lambda z: z, "logits"),
+        (lambda z: z, None),
+    ],
+)
+def test_picks_the_output(wrap: Callable[[torch.Tensor], Any], output: str | int | None) -> None:
+    model = from_module(Function(lambda x: wrap(x[:, :4])), output=output)
+    assert torch.equal(model(pixels()), pixels().flatten(1)[:, :4])
+
+
+@pytest.mark.parametrize(
+    ("returned", "output", "said"),
+    [
+        (lambda x: {"logits": x, "aux": x}, None, "a mapping with the keys logits, aux"),
+        (lambda x: (x, x), None, "a tuple of 2"),
+        (lambda x: [x], None, "a list of 1"),
+        (lambda x: {"logits": x}, "logit", "did you mean 'logits'?"),
+        (lambda x: (x, x), 2, "give an index from 0 to 1"),
+        (lambda x: (x, x), "logits", "has no 'logits'"),
+        (lambda x: Pair(x, x), "logit", "did you mean 'logits'?"),
+        (lambda x: x, 1, "remove model.output"),
+        (lambda x: {"logits": [x]}, "logits", "is list, not a tensor"),
+        (lambda x: x.numpy(), None, "returns ndarray, not a tensor"),
+        (lambda x: x.argmax(1), None, "returns int64, not logits"),
+        (lambda x: x[:, :, None, None], None, "segmentation"),
+        (lambda x: x[:, :, None], None, "returns shape 5 x 64 x 1 for 5 images"),
+        (lambda x: x[:2], None, "returns shape 2 x 64 for 5 images"),
+        (lambda x: x.sum(), None, "returns shape a single number"),
+        (lambda x: x[:, :0], None, "returns shape 5 x 0"),
+    ],
+)
+def test_refuses_what_are_no_logits(returned: Callable[[torch.Tensor], Any], output: str | int | None, said: str) -> None:
+    assert said in fails(from_module(Function(returned), output=output), pixels())
+
+
+def test_images_of_another_size_or_channels() -> None:
+    assert "does not take images of 1 x 9 x 9" in fails(from_module(small_net()), pixels(side=9))
+    assert "does not take images of 3 x 8 x 8" in fails(from_module(small_net()), pixels(channels=3))
+
+
+class Exhausted(nn.Module):
+    """Never finds the memory that it needs."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__()
+        self.conv, self.error = nn.Conv2d(3, 4, 3), error
+
+    def forward(self, _: torch.Tensor) -> torch.Tensor:
+        raise self.error
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 1 bytes"),
+        RuntimeError("[enforce fail] DefaultCPUAllocator: not enough memory: you tried to allocate 1 bytes"),
+        torch.OutOfMemoryError("CUDA out of memory"),
+        MemoryError(),
+    ],
+    ids=lambda error: str(error)[-30:],
+)
+def test_out_of_memory_passes_through(error: Exception) -> None:
+    model = from_module(Exhausted(error))
+    with pytest.raises(type(error)) as raised:
+        model(pixels(channels=3))
+    assert str(raised.value) == str(error)
+    assert model.memory_format is torch.channels_last, "it says nothing of the memory format"
+
+
+class Views(nn.Module):
+    """Works only on contiguous activations."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.linear = nn.Conv2d(3, 4, 3), nn.Linear(144, 3)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        logits: torch.Tensor = self.linear(self.conv(images).view(len(images), -1))
+        return logits
+
+
+def test_falls_back_to_the_contiguous_format() -> None:
+    net = Views().eval()
+    model, images = from_module(net), pixels(2, 3)
+    assert model.memory_format is torch.channels_last
+    with torch.inference_mode():
+        first = model(images)
+    assert model.memory_format is torch.contiguous_format
+    assert torch.allclose(first, net(images))
+    later = images.to(memory_format=torch.channels_last).requires_grad_()
+    model(later).sum().backward()
+    assert later.grad is not None
+
+
+@settings(max_examples=30, deadline=None)
+@given(count=st.integers(1, 23), least=st.integers(1, 6), room=st.integers(0, 6))
+def test_batches_are_split_and_padded(count: int, least: int, room: int) -> None:
+    seen: list[int] = []
+    net = small_net()
+
+    def forward(images: torch.Tensor) -> torch.Tensor:
+        seen.append(len(images))
+        logits: torch.Tensor = net(images)
+        return logits
+
+    wrapped = from_module(forward).network
+    model = LogitModel(LoadedNetwork(wrapped, "python", "", least_batch=least, most_batch=least + room))
+    images = pixels(count)
+    assert torch.allclose(model(images), net(images), atol=1e-6)
+    assert all(least <= size <= least + room for size in seen)
+
+
+def test_from_module_leaves_the_callers_module_alone() -> None:
+    net = small_net().train()
+    model = from_module(net, dtype=torch.float64)
+    assert net.training
+    assert all(parameter.requires_grad and parameter.dtype is torch.float32 for parameter in net.parameters())
+    assert not any(parameter.requires_grad for parameter in model.parameters())
+    assert model.sha256 != from_module(small_net(seed=1), dtype=torch.float64).sha256
+    assert model.sha256 == from_module(small_net(), dtype=torch.float64).sha256

@@ -1,0 +1,117 @@
+"""The user's own code runs only when it is trusted, and its mistakes are one line."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from robaudit.models.architectures import digits_cnn
+from tests.unit.models.conftest import load, pixels, refusal, small_net
+
+CODE = """
+import torch
+from torch import nn
+
+def build(classes=3, path=None):
+    import sidecar
+    net = nn.Sequential(nn.Flatten(), nn.Linear(64, classes)).double()
+    net.seen = str(path)
+    return net
+
+def function(scale=1.0):
+    return lambda images: images.flatten(1)[:, :4] * scale
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.delitem(sys.modules, "my_network", raising=False)  # of another test
+    (tmp_path / "my_network.py").write_text(CODE)
+    (tmp_path / "sidecar.py").write_text("")
+    (tmp_path / "my_broken.py").write_text("import no_such_package_at_all")
+    (tmp_path / "my_syntax.py").write_text("def (")
+    return tmp_path
+
+
+def test_modules_and_functions(folder: Path) -> None:
+    before = list(sys.path)
+    model = load(None, architecture="my_network:build", format="python", base_dir=folder, trust=True)
+    assert model.format == "python"
+    assert model(pixels()).shape == (5, 3)
+    assert sys.path == before
+    options = {"scale": 2.0}
+    model = load(None, architecture="my_network:function", architecture_options=options, base_dir=folder, trust=True)
+    assert torch.equal(model(pixels()), pixels().flatten(1)[:, :4] * 2)
+    (folder / "weights.bin").write_bytes(b"1234")
+    model = load(folder / "weights.bin", architecture="my_network:build", format="python", trust=True)
+    assert model.network.seen == str(folder / "weights.bin")
+    assert model.sha256 == "03ac674216f3e15c761ee1a5e255f067953623c8b388b4459e13f978d7c846f4"
+
+
+def test_weights_into_a_trusted_architecture(folder: Path) -> None:
+    save_file({"1.weight": torch.ones(3, 64), "1.bias": torch.zeros(3)}, folder / "net.safetensors")
+    model = load(folder / "net.safetensors", architecture="my_network:build", trust=True)
+    assert model.format == "safetensors"
+    assert torch.allclose(model(pixels())[:, 0], pixels().flatten(1).sum(1))
+
+
+def test_another_folder_with_a_module_of_the_same_name(folder: Path) -> None:
+    other = folder / "other"
+    other.mkdir()
+    (other / "my_network.py").write_text("def build():\n    return lambda images: images.flatten(1)[:, :2]\n")
+    assert load(None, architecture="my_network:build", base_dir=folder, trust=True)(pixels()).shape == (5, 3)
+    assert load(None, architecture="my_network:build", base_dir=other, trust=True)(pixels()).shape == (5, 2)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "options", "said"),
+    [
+        ("my_broken:build", {}, "no module 'no_such_package_at_all'"),
+        ("my_syntax:build", {}, "raised SyntaxError"),
+        ("my_network:build", {"clases": 3}, "unexpected keyword argument 'clases'"),
+    ],
+)
+def test_mistakes(folder: Path, architecture: str, options: dict[str, int], said: str) -> None:
+    fields = {"architecture": architecture, "architecture_options": options, "format": "python"}
+    assert said in refusal(None, base_dir=folder, trust=True, **fields)
+
+
+def test_a_path_that_is_not_there(folder: Path) -> None:
+    assert "there is no such file" in refusal(folder / "weights.bin", architecture="my_network:build", format="python", trust=True)
+    save_file(small_net().state_dict(), folder / "net.safetensors")
+    said = refusal(folder / "net.safetensors", architecture="my_network:function", trust=True)
+    assert "returned a function; it must return a torch.nn.Module" in said
+
+
+@pytest.mark.parametrize(
+    ("architecture", "options", "said"),
+    [
+        ("torchvision:resnet18", {"classes": 10}, "unexpected keyword argument 'classes'"),
+        ("robaudit:mlp", {"sizes": [64]}, "needs at least two numbers"),
+        ("robaudit:cifar_resnet", {"depth": 21}, "6 n + 2"),
+        ("robaudit:cifar_resnet", {"depth": "deep"}, "its options do not fit"),
+    ],
+)
+def test_known_architectures_and_their_options(tmp_path: Path, architecture: str, options: dict[str, object], said: str) -> None:
+    save_file(small_net().state_dict(), tmp_path / "net.safetensors")
+    assert said in refusal(tmp_path / "net.safetensors", architecture=architecture, architecture_options=options)
+
+
+def test_torchvision_and_digits(tmp_path: Path) -> None:
+    from torchvision import models
+
+    net = models.get_model("shufflenet_v2_x0_5", weights=None, num_classes=4).eval()
+    save_file(net.state_dict(), tmp_path / "net.safetensors")
+    state = torch.random.get_rng_state()
+    model = load(tmp_path / "net.safetensors", architecture="torchvision:shufflenet_v2_x0_5", architecture_options={"num_classes": 4})
+    assert torch.equal(state, torch.random.get_rng_state())
+    images = pixels(2, 3, 32)
+    assert torch.allclose(model(images), net(images), atol=1e-6)
+    digits = digits_cnn().eval()
+    assert 10_000 <= sum(parameter.numel() for parameter in digits.parameters()) <= 40_000
+    save_file(digits.state_dict(), tmp_path / "digits.safetensors")
+    assert torch.allclose(load(tmp_path / "digits.safetensors", architecture="robaudit:digits_cnn")(pixels()), digits(pixels()), atol=1e-6)

@@ -1,0 +1,170 @@
+"""Models of timm, saved as timm saves them, give timm's own logits: its preprocessing included."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import load_file, save_file
+
+from robaudit.datasets.decode import read_image
+from robaudit.errors import RobauditError
+from robaudit.models.pretrained import describe, imagenet_names
+from robaudit.models.transforms import Translation
+from robaudit.spec.model import ImageOptions, ModelSpec
+from tests.conftest import RunCli
+from tests.unit.models.conftest import refusal
+from tests.unit.models.pictures import CLASSES, audited, difference, draw, files, spec_of
+
+timm = pytest.importorskip("timm")
+TOLERANCE = 1e-5  # of the largest logit
+MODELS: dict[str, dict[str, Any]] = {
+    "resnet18": {},
+    "vit_tiny_patch16_224": {"img_size": 64},
+    "convnext_atto": {},
+}
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with images, and with the models in folders as timm writes them for the Hub."""
+    folder = tmp_path_factory.mktemp("timm")
+    draw(folder / "images")
+    for number, (name, options) in enumerate(MODELS.items()):
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(number)
+            network = timm.create_model(name, num_classes=3, **options)
+        labels = {"label_names": list(CLASSES)}
+        size = {"img_size": 64, "crop_pct": 0.9}
+        timm.models.save_for_hf(network, folder / name, safe_serialization=number != 1, model_config=labels, data_config=size)
+    return folder
+
+
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_the_logits_of_timm(home: Path, name: str) -> None:
+    theirs = timm.create_model(f"local-dir:{home / name}", pretrained=True).eval()
+    transform = timm.data.create_transform(**timm.data.resolve_model_data_config(theirs))
+    inputs = torch.stack([transform(Image.open(path).convert("RGB")) for path in files(home / "images")])
+    with torch.inference_mode():
+        wanted = theirs(inputs)
+    pixels, logits, labels = audited(spec_of(home, f"path: {name}"))
+    assert pixels.shape[1:] == (3, 64, 64)
+    assert labels == [0, 0, 1, 1, 2, 2]
+    assert difference(logits, wanted) <= TOLERANCE
+    assert wanted.std() > 100 * TOLERANCE * wanted.abs().max()  # else any network would do
+
+
+def test_an_audit_by_path_alone(home: Path, tmp_path: Path, run_cli: RunCli) -> None:
+    for name in ("resnet18", "images"):
+        (tmp_path / name).symlink_to(home / name)
+    code, _, err = run_cli("init", "--model", "resnet18", "--data", "images", "--samples", "4", "--sigma", "0.05")
+    assert code == 0, err
+    written = (tmp_path / "audit.yaml").read_text()
+    assert '# the rest, the size of images and the class names are from "resnet18/config.json"' in written
+    (tmp_path / "spec.yaml").write_text(
+        "model: {path: resnet18}\ndataset: {kind: images, path: images}\nnoise: {sigma: 0.05}\nestimators: [{mc: {samples: 4}}]\n"
+    )
+    code, _, err = run_cli("estimate", "spec.yaml", "--out", "run")
+    assert code == 0, err
+    assert "note: from resnet18/config.json: timm:resnet18 (num_classes 3, " in err
+    assert "; resize 71; crop 64; interpolation bicubic; channels 3; 3 class names (cat, dog, owl)" in err
+    recorded = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert recorded["spec"]["model"]["architecture"] == "timm:resnet18"
+    assert recorded["spec"]["dataset"]["class_names"] == list(CLASSES)
+    assert run_cli("verify", "run").code == 0
+    assert "nothing was recomputed" in run_cli("estimate", "spec.yaml", "--out", "run").err
+
+
+@pytest.mark.parametrize("interpolation", ["bicubic", "bilinear", "nearest", "lanczos"])
+@pytest.mark.parametrize("mode", ["center", "squash", "border"])
+@pytest.mark.parametrize(
+    ("size", "share"),
+    [((3, 40, 40), 0.875), ((3, 32, 48), 0.9), ((3, 49, 31), 1.0), ((3, 57, 57), 0.95), ((3, 40, 40), 1.15), ((3, 33, 47), 1.2)],
+)
+def test_the_pixels_of_timm(tmp_path: Path, mode: str, size: tuple[int, int, int], share: float, interpolation: str) -> None:
+    """Every crop mode and filter, for square and other sizes, to the last bit."""
+    cfg = {"input_size": size, "crop_pct": share, "crop_mode": mode, "interpolation": interpolation, "mean": [0.4, 0.5, 0.6]}
+    (tmp_path / "config.json").write_text(json.dumps({"architecture": "resnet18", "num_classes": 3, "pretrained_cfg": cfg}))
+    about = describe(ModelSpec(path="."), tmp_path)
+    assert about is not None
+    assert isinstance(about.input, Translation)
+    options = ImageOptions(kind="images", **about.input.images)
+    transform = timm.data.create_transform(
+        input_size=size, crop_pct=share, crop_mode=mode, interpolation=interpolation, mean=(0.4, 0.5, 0.6), normalize=False
+    )
+    for path in files(draw(tmp_path / "images")):
+        wanted = transform(Image.open(path).convert("RGB"))
+        found = read_image(path, path.name, options, path.parent.resolve())
+        assert torch.equal((found * 255).round().to(torch.uint8), wanted)
+
+
+def test_a_name_alone_takes_the_entry_of_timm(home: Path) -> None:
+    save_file(timm.create_model("resnet18", num_classes=3).state_dict(), home / "net.safetensors")
+    spec = spec_of(home, "path: net.safetensors, architecture: 'timm:resnet18', architecture_options: {num_classes: 3}")
+    assert spec.model.mean == (0.485, 0.456, 0.406)
+    assert spec.dataset.model_dump(include={"resize", "crop", "interpolation"}) == {"resize": 235, "crop": 224, "interpolation": "bicubic"}
+    assert spec.dataset.class_names is None  # three classes of the user's, not ImageNet's
+    assert spec.origin.taken[0].startswith("from timm's entry for resnet18.a1_in1k: mean 0.485 0.456 0.406; ")
+    whole = describe(ModelSpec(path="net.onnx", architecture="timm:resnet18"), home)
+    assert whole is not None
+    assert whole.class_names is not None
+    assert whole.class_names[0] == "tench, Tinca tinca"
+
+
+def test_imagenet_by_synset(home: Path) -> None:
+    """Ten of ImageNet's thousand classes: folders with synsets or with names find their indices, and two cranes stay apart."""
+    names, synsets = imagenet_names()
+    assert len(set(names)) == len(set(synsets)) == 1000
+    folders = (synsets[1], "crane (n03126707)", "red fox")
+    draw(home / "some", folders)
+    save_file(timm.create_model("resnet18").state_dict(), home / "thousand.safetensors")
+    spec = spec_of(home, "path: thousand.safetensors, architecture: 'timm:resnet18'", "kind: images, path: some, resize: 32, crop: 32")
+    _, logits, labels = audited(spec)
+    assert logits.shape[1] == 1000
+    assert sorted(set(labels), key=str) == [1, 277, 517]
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"architecture": "timm:resnet81"}, "architecture timm:resnet81: timm has no such model; did you mean 'resnet18'?"),
+        ({"architecture": "timm:resnet18.a9_in1k"}, "timm has no such weights; did you mean 'resnet18.a"),
+        ({"architecture": "resnet18"}, "architecture resnet18: names no network; did you mean timm:resnet18 or torchvision:resnet18?"),
+        ({"architecture": "timm:resnet18"}, "write architecture_options: {num_classes: 3}"),
+        (
+            {"architecture": "timm:resnet18", "architecture_options": {"pretrained": True}},
+            "architecture timm:resnet18: pretrained would read or download other weights; leave it out",
+        ),
+        (
+            {"architecture": "timm:resnet18", "architecture_options": {"num_class": 3}},
+            "architecture timm:resnet18: its options do not fit: ",
+        ),
+        ({"architecture": "timm:local-dir:/tmp"}, "timm has no such model"),
+    ],
+)
+def test_names_and_options_that_are_wrong(home: Path, fields: dict[str, Any], says: str) -> None:
+    assert says in refusal(home / "resnet18" / "model.safetensors", **fields)
+
+
+def test_without_timm(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "timm", None)
+    monkeypatch.setitem(sys.modules, "timm.data", None)
+    with pytest.raises(RobauditError, match=r"resnet18/config.json: needs timm, which is not installed; pip install 'robaudit\[timm\]'"):
+        spec_of(home, "path: resnet18")
+
+
+def test_saved_by_the_wrapper_of_transformers(home: Path, tmp_path: Path) -> None:
+    """The class of Transformers for timm's models writes timm's configuration, and in some versions a prefix before every key."""
+    (tmp_path / "net").mkdir()
+    (tmp_path / "images").symlink_to(home / "images")
+    config = json.loads((home / "resnet18" / "config.json").read_text())
+    config |= {"model_type": "timm_wrapper", "architectures": ["TimmWrapperForImageClassification"], "model_args": None}
+    (tmp_path / "net" / "config.json").write_text(json.dumps(config))
+    tensors = load_file(home / "resnet18" / "model.safetensors")
+    save_file({f"timm_model.{key}": tensor for key, tensor in tensors.items()}, tmp_path / "net" / "model.safetensors")
+    assert torch.equal(audited(spec_of(tmp_path, "path: net"))[1], audited(spec_of(home, "path: resnet18"))[1])

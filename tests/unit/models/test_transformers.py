@@ -1,0 +1,261 @@
+"""Image classifiers of Transformers, saved by the library, give the library's own logits: its preprocessing included."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import load_file, save_file
+
+from robaudit.datasets.decode import read_image
+from robaudit.errors import ModelError, RobauditError
+from robaudit.models.pretrained import describe
+from robaudit.models.transforms import Translation
+from robaudit.spec.model import ImageOptions, ModelSpec
+from tests.conftest import RunCli
+from tests.unit.models.pictures import CLASSES, audited, difference, draw, files, spec_of
+
+transformers = pytest.importorskip("transformers")
+TOLERANCE = 1e-5  # of the largest logit
+LABELS: dict[str, Any] = {"id2label": dict(enumerate(CLASSES)), "label2id": {name: index for index, name in enumerate(CLASSES)}}
+
+
+@contextmanager
+def silent() -> Iterator[None]:
+    """Without the library's progress bars."""
+    transformers.utils.logging.disable_progress_bar()
+    yield
+    transformers.utils.logging.enable_progress_bar()
+
+
+def pil_processor(name: str, **options: Any) -> Any:
+    """An image processor of the library that works with Pillow."""
+    module = {"ConvNext": "convnext", "PoolFormer": "poolformer", "EfficientNet": "efficientnet", "MobileNetV2": "mobilenet_v2"}
+    folder = module.get(name, name.lower())
+    found = importlib.import_module(f"transformers.models.{folder}.image_processing_pil_{folder}")
+    return getattr(found, f"{name}ImageProcessorPil")(**options)
+
+
+def networks() -> dict[str, tuple[Any, Any]]:
+    """Small networks with random weights, and their image processors."""
+    vit = transformers.ViTConfig(
+        hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=48, image_size=32, patch_size=8, **LABELS
+    )
+    convnext = transformers.ConvNextConfig(depths=[1, 1, 1, 1], hidden_sizes=[8, 16, 24, 32], num_labels=3, **LABELS)
+    resnet = transformers.ResNetConfig(embedding_size=8, hidden_sizes=[8, 16], depths=[1, 1], num_labels=3, **LABELS)
+    return {
+        "vit": (transformers.ViTForImageClassification(vit), pil_processor("ViT", size={"height": 32, "width": 32})),
+        "convnext": (
+            transformers.ConvNextForImageClassification(convnext),
+            pil_processor("ConvNext", size={"shortest_edge": 40}, image_mean=[0.4, 0.5, 0.6], rescale_factor=1 / 128),
+        ),
+        "resnet": (
+            transformers.ResNetForImageClassification(resnet),
+            pil_processor("Bit", size={"shortest_edge": 37}, crop_size={"height": 32, "width": 32}),
+        ),
+    }
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with images, and with the models as ``save_pretrained`` writes them."""
+    folder = tmp_path_factory.mktemp("transformers")
+    draw(folder / "images")
+    with torch.random.fork_rng(devices=[]), silent():
+        torch.manual_seed(0)
+        for name, (network, processor) in networks().items():
+            for tensor in network.parameters():
+                torch.nn.init.normal_(tensor, std=0.2)
+            network.save_pretrained(folder / name)
+            processor.save_pretrained(folder / name)
+    return folder
+
+
+def rgb(folder: Path) -> list[Image.Image]:
+    return [Image.open(path).convert("RGB") for path in files(folder)]
+
+
+@pytest.mark.parametrize("name", ["vit", "convnext", "resnet"])
+def test_the_logits_of_transformers(home: Path, name: str) -> None:
+    processor = transformers.AutoImageProcessor.from_pretrained(home / name, backend="pil")
+    with silent():
+        theirs = transformers.AutoModelForImageClassification.from_pretrained(home / name).eval()
+    with torch.inference_mode():
+        wanted = theirs(**processor(rgb(home / "images"), return_tensors="pt")).logits
+    spec = spec_of(home, f"path: {name}")
+    _, logits, labels = audited(spec)
+    assert labels == [0, 0, 1, 1, 2, 2]
+    assert difference(logits, wanted) <= TOLERANCE
+    assert wanted.std() > 100 * TOLERANCE * wanted.abs().max()  # else any network would do
+    assert spec.dataset.class_names == CLASSES
+
+
+PROCESSORS: list[tuple[str, dict[str, Any]]] = [
+    ("ViT", {"size": {"height": 30, "width": 41}, "resample": 3}),
+    ("ViT", {"size": {"height": 32, "width": 32}, "do_normalize": False, "rescale_factor": 1 / 127.5}),
+    ("ViT", {"size": {"height": 32, "width": 32}, "do_rescale": False, "image_mean": [120, 121, 122], "image_std": [60, 61, 62]}),
+    ("ViT", {"do_resize": False}),
+    ("DeiT", {"size": {"height": 47, "width": 46}, "crop_size": {"height": 32, "width": 31}}),
+    ("Beit", {"size": {"height": 32, "width": 32}}),
+    ("CLIP", {"size": {"shortest_edge": 32}, "crop_size": {"height": 29, "width": 29}, "resample": 1}),
+    ("Siglip", {"size": {"height": 24, "width": 24}}),
+    ("ConvNext", {"size": {"shortest_edge": 50}, "crop_pct": 0.9}),
+    ("ConvNext", {"size": {"shortest_edge": 384}, "resample": 2}),
+    ("MobileNetV2", {"size": {"shortest_edge": 40}, "crop_size": {"height": 33, "width": 33}}),
+    ("Pvt", {"size": {"height": 24, "width": 24}}),
+    ("PoolFormer", {"size": {"shortest_edge": 32}, "crop_size": {"height": 32, "width": 32}, "crop_pct": 0.9}),
+    ("Levit", {"size": {"shortest_edge": 35}, "crop_size": {"height": 32, "width": 32}}),
+    ("EfficientNet", {"size": {"height": 28, "width": 28}, "image_std": [0.4, 0.5, 0.6], "rescale_offset": True}),
+    ("EfficientNet", {"size": {"height": 28, "width": 28}, "include_top": False, "resample": 0}),
+]
+
+
+@pytest.mark.parametrize(("name", "options"), PROCESSORS, ids=[f"{name}-{number}" for number, (name, _) in enumerate(PROCESSORS)])
+def test_the_pixels_of_image_processors(tmp_path: Path, name: str, options: dict[str, Any]) -> None:
+    """Resize, crop, rescale and normalise as the library's Pillow backend does them, from the file that it saves."""
+    processor = pil_processor(name, **options)
+    processor.save_pretrained(tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "vit", "architectures": ["ViTForImageClassification"]}))
+    known = describe(ModelSpec(path="."), tmp_path)
+    assert known is not None
+    about = known.input
+    assert isinstance(about, Translation)
+    mean, std = (torch.tensor(values or (default,)).reshape(-1, 1, 1) for values, default in ((about.mean, 0.0), (about.std, 1.0)))
+    for path in files(draw(tmp_path / "images")):
+        wanted = np.asarray(processor(Image.open(path).convert("RGB"))["pixel_values"][0])
+        how = ImageOptions(kind="images", **about.images)
+        found = (read_image(path, path.name, how, path.parent.resolve()).float() - mean) / std
+        assert found.shape == wanted.shape
+        assert difference(found, torch.tensor(wanted)) <= 1e-6
+
+
+def test_an_audit_with_gradients_and_an_unnamed_head(home: Path, tmp_path: Path, run_cli: RunCli) -> None:
+    """By path alone; classes that nobody named (LABEL_0) get no names, and the folders' order counts."""
+    shutil.copytree(home / "vit", tmp_path / "vit")
+    (tmp_path / "images").symlink_to(home / "images")
+    config = json.loads((tmp_path / "vit" / "config.json").read_text())
+    config["id2label"], config["dtype"] = {str(index): f"LABEL_{index}" for index in range(3)}, "float16"
+    (tmp_path / "vit" / "config.json").write_text(json.dumps(config))
+    (tmp_path / "spec.yaml").write_text(
+        "model: {path: vit}\ndataset: {kind: images, path: images}\nnoise: {sigma: 0.02}\nestimators: [taylor]\n"
+    )
+    code, _, err = run_cli("estimate", "spec.yaml", "--out", "run")
+    assert code == 0, err
+    assert "transformers:ViTForImageClassification; mean 0.5 0.5 0.5; std 0.5 0.5 0.5; resize 32 32; interpolation bilinear" in err
+    recorded = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert recorded["spec"]["dataset"]["class_names"] is None
+    before = recorded["model"]["sha256"]
+    config["layer_norm_eps"] = 0.1  # another network with the same weights
+    (tmp_path / "vit" / "config.json").write_text(json.dumps(config))
+    code, _, err = run_cli("verify", "run")
+    assert code == 2
+    assert "was made with other weights" in err
+    assert before != ""
+
+
+def test_weights_in_several_files(home: Path, tmp_path: Path) -> None:
+    shutil.copytree(home, tmp_path, dirs_exist_ok=True)
+    with silent():
+        network = transformers.ViTForImageClassification.from_pretrained(home / "vit")
+        (tmp_path / "vit" / "model.safetensors").unlink()
+        network.save_pretrained(tmp_path / "vit", max_shard_size="20KB")
+    assert (tmp_path / "vit" / "model.safetensors.index.json").is_file()
+    _, found, _ = audited(spec_of(tmp_path, "path: vit"))
+    assert torch.equal(found, audited(spec_of(home, "path: vit"))[1])
+    next((tmp_path / "vit").glob("*-of-*.safetensors")).unlink()
+    with pytest.raises(ModelError, match=r"there is no such file; model\.safetensors\.index\.json lists it: copy or download it, too"):
+        audited(spec_of(tmp_path, "path: vit"))
+
+
+Change = dict[str, Any]
+
+
+@pytest.mark.parametrize(
+    ("file", "change", "says"),
+    [
+        (
+            "config.json",
+            {"architectures": ["ViTModel"]},
+            "describes a ViTModel, which is not an image classifier of Transformers; give a model",
+        ),
+        ("config.json", {"architectures": None}, "its 'architectures' is not a list of one class"),
+        ("config.json", {"model_type": "vitt"}, "is of a model that Transformers "),
+        ("config.json", {"model_type": "beit"}, "describes a BeitForImageClassification; did you mean 'BeitForImageClassification'?"),
+        ("config.json", {"num_hidden_layers": 3}, "16 tensors of the network are missing (vit.layers.2."),
+        ("config.json", {"num_hidden_layers": 1}, "16 tensors are not the network's (vit."),
+        ("config.json", {"intermediate_size": 47}, "6 tensors have another shape than the network's (vit.layers.0.mlp.fc1.bias"),
+        ("config.json", {"id2label": {"zero": "cat"}}, "config.json: is not as transformers writes it (ValueError: invalid literal"),
+        (
+            "config.json",
+            {"quantization_config": {"quant_method": "bitsandbytes"}},
+            "holds quantised weights (bitsandbytes), which cannot be",
+        ),
+        ("config.json", {"quantization_config": {"quant_method": "gptq"}}, "holds quantised weights (gptq)"),
+        ("config.json", {"quantization_config": {"quant_method": "torchao"}}, "holds quantised weights (torchao)"),
+        (
+            "preprocessor_config.json",
+            {"image_processor_type": "MobileViTImageProcessor"},
+            "in a way that is not known here; write mean and",
+        ),
+        ("preprocessor_config.json", {"size": {"height": 32, "width": 10**6}}, "in a way that is not known here; write mean and std"),
+        ("preprocessor_config.json", {"size": {"longest_edge": 3}}, "is not as transformers writes it (KeyError: 'height'); restore the"),
+        ("preprocessor_config.json", {"resample": "best"}, "preprocessor_config.json: is not as transformers writes it ("),
+        ("preprocessor_config.json", {"rescale_factor": "1/255"}, "preprocessor_config.json: is not as transformers writes it ("),
+        (
+            "adapter_config.json",
+            {"peft_type": "LORA"},
+            "holds a LoRA adapter (PEFT), not the weights of a whole model; merge it into its model",
+        ),
+    ],
+)
+def test_folders_that_are_refused(home: Path, tmp_path: Path, file: str, change: Change, says: str) -> None:
+    shutil.copytree(home / "vit", tmp_path / "vit")
+    path = tmp_path / "vit" / file
+    before = json.loads(path.read_text()) if path.exists() else {}
+    path.write_text(json.dumps({key: value for key, value in {**before, **change}.items() if value is not None}))
+    (tmp_path / "images").symlink_to(home / "images")
+    with pytest.raises(RobauditError) as caught:
+        audited(spec_of(tmp_path, "path: vit"))
+    assert says in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_quantised_tensors_and_adapters_by_their_keys(home: Path, tmp_path: Path) -> None:
+    shutil.copytree(home / "vit", tmp_path / "vit")
+    tensors = load_file(tmp_path / "vit" / "model.safetensors")
+    for key, says in {
+        "classifier.weight.absmax": "quantised weights (bitsandbytes)",
+        "classifier.qweight": "quantised weights (GPTQ or AWQ)",
+        "base_model.model.vit.query.lora_A.weight": "a LoRA adapter (PEFT)",
+    }.items():
+        save_file({**tensors, key: torch.zeros(1)}, tmp_path / "vit" / "model.safetensors")
+        with pytest.raises(ModelError, match=r"model.safetensors: holds") as caught:
+            audited(spec_of(tmp_path, "path: vit", "kind: digits"))
+        assert says in str(caught.value)
+
+
+def test_code_in_the_folder_never_runs(home: Path, tmp_path: Path) -> None:
+    shutil.copytree(home / "vit", tmp_path / "vit")
+    config = json.loads((tmp_path / "vit" / "config.json").read_text())
+    config |= {"model_type": "mine", "auto_map": {"AutoConfig": "code.Config", "AutoModelForImageClassification": "code.Net"}}
+    (tmp_path / "vit" / "config.json").write_text(json.dumps(config))
+    (tmp_path / "vit" / "code.py").write_text(f"open({str(tmp_path / 'canary')!r}, 'w')\n")
+    with pytest.raises(ModelError, match="code that a folder brings along never runs"):
+        audited(spec_of(tmp_path, "path: vit", "kind: digits"))
+    assert not (tmp_path / "canary").exists()
+
+
+def test_without_transformers(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    with pytest.raises(RobauditError, match=r"needs transformers, which is not installed; pip install 'robaudit\[hf\]'"):
+        spec_of(home, "path: vit")

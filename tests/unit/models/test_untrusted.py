@@ -1,0 +1,206 @@
+"""No load runs code that a file brings along, and what is refused leaves no trace."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pickle
+import warnings
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from robaudit.errors import ModelError
+from robaudit.models.exported import check_graph
+from tests.system.hostile.archives import rewrite
+from tests.unit.models.conftest import load, pixels, refusal, small_net
+from tests.unit.models.test_files import script
+
+CANARY = "canary"
+
+
+class Bomb:
+    """Makes a folder when it is unpickled."""
+
+    def __init__(self, folder: Path) -> None:
+        self.target = str(folder / CANARY)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.mkdir, (self.target,)
+
+
+@pytest.fixture(autouse=True)
+def _no_trace(tmp_path: Path) -> Any:
+    yield
+    assert not (tmp_path / CANARY).exists()
+
+
+def zipped_pickle(value: object) -> bytes:
+    stream = io.BytesIO()
+    torch.save(value, stream)
+    return stream.getvalue()
+
+
+@pytest.fixture
+def exported(tmp_path: Path) -> Path:
+    dynamic = ({0: torch.export.Dim("batch")},)
+    torch.export.save(torch.export.export(small_net(), (pixels(3),), dynamic_shapes=dynamic), tmp_path / "net.pt2")
+    return tmp_path / "net.pt2"
+
+
+def test_pickled_module_says_how_to_convert(tmp_path: Path) -> None:
+    torch.save(small_net(), tmp_path / "net.pt")
+    said = refusal(tmp_path / "net.pt")
+    assert "torch.nn.modules.container.Sequential" in said
+    for way in ("torch.jit.script", "torch.export.save", "safetensors", "--trust"):
+        assert way in said
+
+
+@pytest.mark.parametrize("member", ["data/sample_inputs/model.pt", "data/constants/model.pt", "data/weights/model.pt"])
+def test_pickles_inside_pt2(exported: Path, member: str) -> None:
+    bomb = zipped_pickle((Bomb(exported.parent),))
+    rewrite(exported, lambda name, content: None if name.endswith(member) else content, {member: bomb})
+    assert "holds a pickled Python object" in refusal(exported)
+
+
+@pytest.mark.parametrize("member", ["data/constants/custom_obj_0", "data/constants/OPAQUE_obj_0", "data/aotinductor/model/a.so"])
+def test_objects_in_pt2(exported: Path, member: str) -> None:
+    rewrite(exported, lambda _, content: content, {member: pickle.dumps(Bomb(exported.parent))})
+    assert f"holds {member}" in refusal(exported)
+
+
+@pytest.mark.parametrize(
+    ("file", "use_pickle", "zipped", "says"),
+    [
+        ("weight_0", True, True, "holds a pickled Python object"),
+        ("weight_0", True, False, "cannot load it"),
+        ("opaque_obj_0", False, False, "cannot load it"),
+        ("../../x", False, False, "cannot load it"),
+    ],
+)
+def test_payloads_of_pt2(exported: Path, file: str, use_pickle: bool, zipped: bool, says: str) -> None:
+    def change(name: str, content: bytes) -> bytes:
+        if name.endswith("weights_config.json"):
+            config = json.loads(content)
+            next(iter(config["config"].values())).update(path_name=file, use_pickle=use_pickle)
+            return json.dumps(config).encode()
+        bomb = Bomb(exported.parent)
+        return (zipped_pickle(bomb) if zipped else pickle.dumps(bomb)) if name.endswith("weight_0") else content
+
+    rewrite(exported, change)
+    assert says in refusal(exported)
+
+
+def test_old_layout_of_pt2(exported: Path) -> None:
+    """torch would read it without the checks of a graph."""
+    rewrite(exported, lambda _, content: content)
+    with zipfile.ZipFile(exported, "a") as archive:
+        archive.writestr("serialized_exported_program.json", "{}")
+    assert "has the layout of torch 2.7 and earlier; export it again" in refusal(exported)
+
+
+RELU = "torch.ops.aten.relu.default"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("Symbol('s", "__import__('os').mkdir('X') or Symbol('s", "size expression"),
+        (RELU, "torch.os.mkdir", "calls 'torch::os'"),
+        (RELU, "torch.mkdir", "calls 'torch::mkdir'"),
+        (RELU, "torch.ops.aten.__class__.mro", "calls 'python::torch.ops.aten.__class__.mro'"),
+        (RELU, "torch.ops.aten.relu.__call__", "calls 'python::torch.ops.aten.relu.__call__'"),
+        (RELU, "torch.ops.aten.from_file.default", "calls 'aten::from_file'"),
+        (RELU, "torch.ops.image.write_file.default", "calls 'image::write_file'"),
+        (RELU, "_operator.setitem", "calls '_operator::setitem'"),
+        (RELU, "#evil:op", "calls 'python::#evil:op'"),
+        ('"name": "relu"', '"name": "relu=__import__(1)"', "the name 'relu"),
+        ("builtins.tuple", "evil.Class", "outputs of type 'evil.Class'"),
+        (r"\"context\": \"null\"", r"\"context\": \"{}\"", "outputs of type 'builtins.tuple' ('{}')"),
+    ],
+)
+def test_code_in_the_graph_of_pt2(exported: Path, old: str, new: str, says: str) -> None:
+    def change(name: str, content: bytes) -> bytes:
+        if not name.endswith("models/model.json"):
+            return content
+        text = json.dumps(json.loads(content))
+        assert old in text, text[:4000]
+        return text.replace(old, new.replace("X", str(exported.parent / CANARY))).encode()
+
+    rewrite(exported, change)
+    assert says in refusal(exported)
+
+
+def test_an_operator_outside_the_list_runs_with_trust(exported: Path) -> None:
+    def change(name: str, content: bytes) -> bytes:
+        return content.replace(RELU.encode(), b"torch.ops.aten._print.default") if name.endswith("models/model.json") else content
+
+    rewrite(exported, change)
+    assert "calls 'aten::_print'" in refusal(exported)
+    assert "calls" not in refusal(exported, trust=True)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        *("__import__('os')", "s0.__class__", "(lambda: 1)()", "[s0 for s0 in s1]", "exec('x1')", "Symbol('a b')", "f'{s0}'", "s0; s1", ""),
+        *("9**9**9**9", "Pow(Integer(9), Integer(9))", "'s0'*999999999", "(1, 2)*999999999", "1 << 99999999", "factorial(99999)"),
+        *("1" * 100_000, "Integer(9" * 20_000),
+    ],
+)
+def test_other_size_expressions_are_refused(expression: str) -> None:
+    with pytest.raises(ModelError, match="size expression"):
+        check_graph({"as_expr": {"expr_str": expression}}, "net.pt2")
+
+
+def test_guards_are_never_compiled(exported: Path) -> None:
+    def change(name: str, content: bytes) -> bytes:
+        if not name.endswith("models/model.json"):
+            return content
+        program = json.loads(content)
+        program["guards_code"] = [f"__import__('os').mkdir({str(exported.parent / CANARY)!r})"]
+        return json.dumps(program).encode()
+
+    rewrite(exported, change)
+    assert load(exported)(pixels()).shape == (5, 3)
+
+
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize("name", ["{}", "{}/../net.py", "{}\0", "UPPER"])
+def test_a_member_that_is_there_twice(tmp_path: Path, first: bool, name: str) -> None:
+    """Whichever of the two torch loads is the one that is looked at."""
+    path = script(tmp_path, small_net())
+    with zipfile.ZipFile(path) as archive:
+        members = [(member, archive.read(member)) for member in archive.namelist()]
+    code = next(member for member, _ in members if member.endswith(".py"))
+    harmful = dict(members)[code].replace(b"def forward(", WRITES.format(tmp_path / CANARY).encode() + b"  def forward(", 1)
+    other = code.upper() if name == "UPPER" else name.format(code)
+    with warnings.catch_warnings(), zipfile.ZipFile(path, "w") as archive:
+        warnings.simplefilter("ignore")  # of the name that is there twice
+        for member, content in members:
+            both = [(member, content), (other, harmful)] if member == code else [(member, content)]
+            for one in both[:: 1 if first else -1]:
+                archive.writestr(*one)
+    try:
+        load(path)(pixels())
+    except ModelError as error:
+        assert "aten::save" in str(error) or "zip archive" in str(error)  # noqa: PT017  either is right
+
+
+WRITES = "def other(self, x: Tensor) -> Tensor:\n    torch.save(x, '{}')\n    return x\n"
+
+
+def test_two_directories(tmp_path: Path) -> None:
+    """Python and torch find the zip64 record of an archive in different ways: what torch would load is what is looked at."""
+    content = script(tmp_path, small_net()).read_bytes()
+    record, locator, last = content[-98:-42], content[-42:-22], content[-22:]
+    assert (record[:4], locator[:4]) == (b"PK\6\6", b"PK\6\7")
+    begin = int.from_bytes(record[-8:], "little")
+    shifted = record[:-8] + (begin + len(record)).to_bytes(8, "little")
+    elsewhere = locator[:8] + begin.to_bytes(8, "little") + locator[16:]
+    (tmp_path / "net.pt").write_bytes(content[:begin] + record + content[begin:-98] + shifted + elsewhere + last)
+    assert "is not a complete torch zip archive" in refusal(tmp_path / "net.pt")

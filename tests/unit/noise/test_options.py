@@ -1,0 +1,144 @@
+"""Options that cannot be: one line that says where, what is wrong and what would be right."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from robaudit.errors import SpecError
+from robaudit.noise.base import BASE_DIR, Noise, Shape
+from robaudit.noise.covariance import CovarianceGaussian
+from robaudit.noise.scaled import ScaledGaussian
+from robaudit.spec.errors import explain
+from tests.unit.noise.kinds import kinds, made
+
+SHAPE: Shape = (3, 4, 5)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "words"),
+    [
+        ("gaussian_scaled", {}, "the key 'scale' is missing"),
+        ("gaussian_scaled", {"scale": [1.0, -1.0]}, "must not have negative numbers"),
+        ("gaussian_scaled", {"scale": [0, 0, 0]}, "above 0"),
+        ("gaussian_scaled", {"scale": [1.0, float("nan")]}, "finite"),
+        ("gaussian_scaled", {"scale": {"r": 1}}, "scale"),
+        ("gaussian_scaled", {"scale": [True]}, "must be a number"),
+        ("gaussian_correlated", {}, "the key 'length' is missing"),
+        ("gaussian_correlated", {"length": 0}, "greater than 0"),
+        ("gaussian_correlated", {"length": -2}, "greater than 0"),
+        ("gaussian_correlated", {"length": float("inf")}, "finite"),
+        ("gaussian_correlated", {"length": 1, "channels": "same"}, "'independent' or 'shared'"),
+        ("gaussian_covariance", {}, "the key 'file' is missing"),
+        ("uniform", {"norm": "l1"}, "'linf' or 'l2'"),
+        ("laplace", {"scale": 1}, "unknown key 'scale'"),
+        ("sensor", {"bits": 0}, "greater than or equal to 1"),
+        ("sensor", {"bits": 17}, "less than or equal to 16"),
+        ("sensor", {"bits": 8.5}, "whole number"),
+        ("sensor", {"bits": True}, "must be a number"),
+        ("sensor", {"read_noise": -1}, "greater than or equal to 0"),
+        ("sensor", {"read_noise": float("inf")}, "finite"),
+        ("sensor", {"readnoise": 1}, "did you mean 'read_noise'?"),
+        ("impulse", {"share": 0.5}, "unknown key 'share'"),
+    ],
+)
+def test_refused_options(kind: str, options: dict[str, Any], words: str, tmp_path: Path) -> None:
+    with pytest.raises(ValidationError) as caught:
+        made(kinds()[kind], tmp_path, **options)
+    message = str(explain(caught.value, f"noise ({kind})"))
+    assert words in message
+    assert "\n" not in message
+
+
+def refusal(cls: type[Noise], folder: Path, **options: object) -> SpecError:
+    with pytest.raises(SpecError) as caught:
+        made(cls, folder, **options).check(SHAPE, [])
+    assert "\n" not in str(caught.value)
+    return caught.value
+
+
+@pytest.mark.parametrize("cls", [ScaledGaussian, CovarianceGaussian])
+def test_files_that_are_none(cls: type[Noise], tmp_path: Path) -> None:
+    """Missing, a folder, text, cut off, and with pickled objects, which are never loaded."""
+    option, suffix = ("scale", ".npy") if cls is ScaledGaussian else ("file", ".npz")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "text").write_text("1, 2, 3")
+    (tmp_path / "empty").touch()
+    objects = np.array([{"a": 1}, None], dtype=object)
+    words = np.array(["a", "b"])
+    for name, array in (("objects", objects), ("words", words), ("whole", np.ones((40, 50)))):
+        path = tmp_path / f"{name}{suffix}"
+        if cls is ScaledGaussian:
+            np.save(path, array, allow_pickle=True)
+        else:
+            np.savez(path, factor=array)
+    whole = (tmp_path / f"whole{suffix}").read_bytes()
+    (tmp_path / "cut").write_bytes(whole[: len(whole) // 2])
+    for name, what in (
+        ("absent", "does not exist"),
+        ("folder", "not a readable"),
+        ("text", "not a readable"),
+        ("empty", "not a readable"),
+        ("cut", "not a readable"),
+        (f"objects{suffix}", "not a readable"),
+        (f"words{suffix}", "holds no numbers"),
+    ):
+        error = refusal(cls, tmp_path, **{option: name})
+        assert error.where == option
+        assert what in error.what, name
+        assert str(tmp_path / name) in error.what
+        assert error.remedy
+
+
+@pytest.mark.parametrize("shape", [(3,), (4, 5), (1, 4, 5), (3, 4, 5)])
+def test_scales_of_the_right_shapes(shape: tuple[int, ...], tmp_path: Path) -> None:
+    np.save(tmp_path / "s.npy", np.ones(shape))
+    form = made(ScaledGaussian, tmp_path, scale="s.npy")
+    form.check(SHAPE, [])
+    assert form.files == (tmp_path / "s.npy",)
+
+
+@pytest.mark.parametrize("shape", [(), (2,), (5, 4), (20,), (2, 4, 5), (1, 3, 4, 5), (1, 1, 1), (0,)])
+def test_scales_of_wrong_shapes(shape: tuple[int, ...], tmp_path: Path) -> None:
+    np.save(tmp_path / "s.npy", np.ones(shape))
+    error = refusal(ScaledGaussian, tmp_path, scale="s.npy")
+    assert error.where == "scale"
+
+
+def test_scales_in_the_spec(tmp_path: Path) -> None:
+    form = made(ScaledGaussian, tmp_path, scale=[1, "1/2", 0])
+    form.check(SHAPE, [])
+    assert form.files == ()
+    made(ScaledGaussian, tmp_path, scale=2).check((1, 4, 5), [])
+    assert "has 2 numbers, and the images have 3 channels" in refusal(ScaledGaussian, tmp_path, scale=[1, 2]).what
+
+
+@pytest.mark.parametrize(
+    ("arrays", "words"),
+    [
+        ({"other": np.ones((60, 2))}, "no array factor"),
+        ({"factor": np.ones((59, 2))}, "factor in"),
+        ({"factor": np.ones((2, 60))}, "factor in"),
+        ({"factor": np.ones(60)}, "factor in"),
+        ({"factor": np.ones((60, 0))}, "factor in"),
+        ({"factor": np.ones((2, 3, 5, 4))}, "factor in"),
+        ({"factor": np.full((60, 2), np.inf)}, "not finite"),
+        ({"factor": np.ones((60, 2)), "diagonal": np.ones(59)}, "diagonal in"),
+        ({"factor": np.ones((60, 2)), "diagonal": np.ones((60, 1))}, "diagonal in"),
+        ({"factor": np.ones((60, 2)), "diagonal": -np.ones(60)}, "negative"),
+        ({"factor": np.ones((60, 2)), "diagonal": np.full(60, np.nan)}, "not finite"),
+    ],
+)
+def test_covariances_that_do_not_fit(arrays: dict[str, Any], words: str, tmp_path: Path) -> None:
+    np.savez(tmp_path / "c.npz", **arrays)
+    error = refusal(CovarianceGaussian, tmp_path, file="c.npz")
+    assert error.where == "file"
+    assert words in error.what
+
+
+def test_relative_paths_start_from_the_spec(tmp_path: Path) -> None:
+    assert CovarianceGaussian.model_validate({"file": "a/b.npz"}, context={BASE_DIR: tmp_path}).files == (tmp_path / "a" / "b.npz",)

@@ -1,0 +1,94 @@
+"""Multilevel splitting against probabilities that are known, and where scores tie, end or are not finite."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from robaudit.numerics.intervals import log_mean
+from robaudit.numerics.splitting import Lane, Schedule, split
+from tests.unit.numerics.problems import PROBLEMS, Problem, drawer
+
+
+def runs(problem: Problem, lanes: int, schedule: Schedule | None = None, *, seed: int = 1) -> list[Lane]:
+    return split(problem.judge, drawer(seed), lanes, schedule or Schedule())
+
+
+def probabilities(found: list[Lane]) -> np.ndarray:
+    assert {lane.state for lane in found} == {"measured"}
+    return np.exp([lane.log_p for lane in found])
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_goldens(name: str) -> None:
+    """Within three standard errors of 12 runs; about 30,500 calls each."""
+    problem = PROBLEMS[name]
+    found = runs(problem, 12)
+    p = probabilities(found)
+    ideal = np.mean([lane.variance for lane in found])
+    assert abs(p.mean() / problem.p - 1) < 3 * math.sqrt(ideal / len(p))
+    assert 25_000 < np.mean([lane.calls for lane in found]) < 36_000
+    assert all(0.2 < lane.accepted / lane.proposed < 0.4 for lane in found)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_unbiased_and_as_spread_as_theory_says(name: str) -> None:
+    """200 runs: no bias beyond three standard errors; the variance is the ideal one, and at most half more where copies mix slowly."""
+    problem = PROBLEMS[name]
+    found = runs(problem, 200, seed=3)
+    p = probabilities(found) / problem.p
+    assert abs(p.mean() - 1) < 3 * p.std(ddof=1) / math.sqrt(len(p))
+    ideal = float(np.mean([lane.variance for lane in found]))
+    assert ideal == pytest.approx(-math.log(problem.p) / math.log(10) * 0.9 / (0.1 * 500), rel=0.05)
+    logs = np.log(p)
+    spread = logs.var(ddof=1)
+    error = math.sqrt(max(0.0, np.mean((logs - logs.mean()) ** 4) - spread**2) / len(logs))
+    assert ideal - 3 * error < spread < 1.5 * ideal + 3 * error
+
+
+@pytest.mark.slow
+def test_the_interval_of_four_repeats_covers() -> None:
+    """Of 150 intervals at least as many hold p as 95 % coverage gives with a probability of .999."""
+    p = PROBLEMS["half-space"].p
+    found = runs(PROBLEMS["half-space"], 600, Schedule(particles=100), seed=5)
+    fours = [found[i : i + 4] for i in range(0, len(found), 4)]
+    intervals = [log_mean([lane.log_p for lane in four], [lane.variance for lane in four]) for four in fours]
+    inside = sum(one.lower <= math.log10(p) <= one.upper for one in intervals)
+    assert inside >= 134  # binomial(150, .95): P[< 134] = .001
+
+
+def test_lanes_are_independent_of_their_neighbours() -> None:
+    first, *_ = runs(PROBLEMS["two-sided"], 5, Schedule(particles=100))
+    (alone,) = runs(PROBLEMS["two-sided"], 1, Schedule(particles=100))
+    assert first == alone
+
+
+def test_failing_particles_are_counted_by_label() -> None:
+    found = runs(PROBLEMS["half-space"], 3)
+    assert [set(lane.labels) for lane in found] == [{1}] * 3  # the side on which failures are
+    assert [lane.labels[1] for lane in found] == [round(lane.factors[-1] * 500) for lane in found]
+
+
+@pytest.mark.parametrize("value", [-1.0, -math.inf])
+def test_equal_scores_everywhere_end_it(value: float) -> None:
+    (lane,) = runs(Problem(lambda z: torch.full((len(z),), value, dtype=torch.float64), 0.0), 1)
+    assert (lane.state, lane.log_p, lane.calls) == ("stuck", 0.0, 500)
+
+
+@pytest.mark.parametrize("step", [0.25, 0.5])
+def test_quantised_scores_are_corrected(step: float) -> None:
+    """Scores rounded to a grid tie at every level; the factors count who is really above."""
+
+    def score(z: Tensor) -> Tensor:
+        return ((z[:, 0] - 4.0) / step).floor() * step
+
+    p = 0.5 * math.erfc(4.0 / math.sqrt(2))
+    found = runs(Problem(score, p), 40, seed=2)
+    estimates = probabilities(found)
+    assert sum(lane.ties for lane in found) > 0
+    assert abs(estimates.mean() / p - 1) < 3 * estimates.std(ddof=1) / p / math.sqrt(len(found))

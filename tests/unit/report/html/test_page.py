@@ -1,0 +1,292 @@
+"""The page of a run: each number is the summary's, nothing is loaded, and text from data stays text."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import itertools
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from torch import Tensor
+
+from robaudit.errors import NothingLeftError, RobauditError
+from robaudit.gates.sources import decisions_of
+from robaudit.levels import LevelChoice
+from robaudit.quantities import LOSS, NO_INTERVAL, P_ROBUST, Interval
+from robaudit.report import numbers
+from robaudit.report.gallery import RunImages
+from robaudit.report.html import facts
+from robaudit.report.html.content import Content, gather
+from robaudit.report.html.render import page
+from robaudit.report.sections import Ask
+from robaudit.report.tables import markdown_rows
+from robaudit.report.words import gap_sentence
+from robaudit.store.run import Run
+from tests.rows import summarise
+from tests.unit.report.html.tools import DECISION, HOSTILE, Page, hand_made, rows
+from tests.unit.report.pictures import made
+
+LINK = re.compile(r"""(?:src|href|action|data|poster|srcset)\s*=\s*["']?([^"'\s>]+)|url\(\s*["']?([^"')]+)""", re.IGNORECASE)
+
+
+def test_every_tag_is_closed_and_the_headings_are_in_order(html: str) -> None:
+    found = Page.of(html)
+    assert found.open == []
+    levels = [int(tag[1]) for tag, _ in found.tags if re.fullmatch(r"h\d", tag)]
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(after <= before + 1 for before, after in itertools.pairwise(levels))
+    assert found.count("th") == found.count("th", scope="col") + found.count("th", scope="row") > 0
+    assert all(attributes["alt"] for tag, attributes in found.tags if tag == "img")
+    ids = [attributes["id"] for _, attributes in found.tags if "id" in attributes]
+    assert len(ids) == len(set(ids))
+
+
+def test_nothing_is_loaded(html: str) -> None:
+    links = [one or other for one, other in LINK.findall(html)]
+    assert links
+    assert [link for link in links if not link.startswith(("#", "data:image/png;base64,", "data:image/jpeg;base64,"))] == []
+    assert "<link" not in html
+    assert "@import" not in html
+    found = Page.of(html)
+    (policy,) = [attributes["content"] or "" for tag, attributes in found.tags if "http-equiv" in attributes and tag == "meta"]
+    (script,) = re.findall(r"<script>(.*?)</script>", html, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert policy.split("; ")[:2] == ["default-src 'none'", "img-src data:"]
+    assert f"script-src 'sha256-{digest}'" in policy
+
+
+def test_names_from_data_stay_text(html: str) -> None:
+    found = Page.of(html)
+    assert found.count("script") == 1
+    assert "alert(1)" in found.text("classes")
+    for name in (HOSTILE[0], HOSTILE[1], HOSTILE[3]):
+        assert name not in html
+    assert "\x1b" not in html
+    assert not any(key.startswith("on") for _, attributes in found.tags for key in attributes)
+
+
+def test_every_card_and_the_provenance_are_there(content: Content, html: str) -> None:
+    found, (view,) = Page.of(html), content.views
+    for flagged in content.flagged(view):
+        assert f"{flagged.beyond} of {flagged.total} images are flagged" in found.text("flagged")
+    assert found.count("li", class_="card") == sum(len(flagged.samples) for flagged in content.flagged(view))
+    assert view.run.info["model"]["sha256"] in found.text("made")
+    clean = view.run.info["clean_accuracy"]
+    assert numbers.with_percents(clean["value"], clean["lower"], clean["upper"]) in found.text("verdict")
+
+
+def test_the_first_estimator_with_intervals_is_shown(content: Content, html: str) -> None:
+    (view,) = content.views
+    assert view.shown == ("mc",)
+    assert [one.key.at.level for one in content.flagged(view)] == [0.1, 0.3]
+    found = Page.of(html)
+    assert [attributes["class"] for tag, attributes in found.tags if tag == "img"].count("pixels") > 4
+    ids = [attributes["id"] for tag, attributes in found.tags if tag == "section"]
+    assert ids == ["verdict", "levels", "summary", "classes", "confusion", "flagged", "made"]
+
+
+def test_a_choice_narrows_everything(run: Run, without_pictures: None) -> None:
+    chosen = gather([run], Ask(estimators=("softmax",), levels=LevelChoice(levels=(0.3,)), threshold=1.0), most=2)
+    assert [(group.key.estimator, group.key.at.level) for group in chosen.views[0].groups] == [("softmax", 0.3)]
+    text, _ = page(chosen, images=False, title="<b>Mine</b>")
+    found = Page.of(text)
+    assert found.count("li", class_="card") == 2
+    assert found.count("img") == 0
+    assert "<b>" not in text
+    assert "Shown: the 2 least robust." in found.text("flagged")
+    assert "no interval" in found.text("flagged")
+    with pytest.raises(RobauditError, match=r"--threshold 2: 2 is outside the range of p_robust, 0 to 1"):
+        gather([run], Ask(threshold=2.0))
+
+
+def test_several_runs_are_side_by_side_in_every_section(run: Run, without_pictures: None) -> None:
+    content = gather([run, replace(run)], Ask(label=("old", "new")))
+    text, _ = page(content, images=False)
+    found = Page.of(text)
+    assert found.open == []
+    assert [attributes["id"] for tag, attributes in found.tags if tag == "section"].count("summary") == 1
+    assert "All runs used the same data" in found.text("verdict")
+    for section in ("verdict", "summary", "classes"):
+        assert "0 [0, 0]" in found.text(section), "the difference of a run from itself"
+    for section in ("verdict", "summary", "levels", "classes", "confusion", "flagged", "made"):
+        assert "old" in found.text(section)
+        assert "new" in found.text(section)
+    info = {**run.info, "data": {**run.info["data"], "sha256": "x"}}
+    other = gather([run, replace(run, info=info)])
+    assert "different data" in Page.of(page(other, images=False)[0]).text("verdict")
+
+
+def test_much_is_folded(without_pictures: None) -> None:
+    """Of more than three galleries the others."""
+    sigmas = (0.1, 0.2, 0.3, 0.4, 0.5)
+    many = gather([hand_made([row for sigma in sigmas for row in rows([0.2, 0.8] * 2, level=sigma)])])
+    found = Page.of(page(many, images=False)[0])
+    assert found.open == []
+    levels = [(tag, "open" in attributes) for tag, attributes in found.tags if "data-level" in attributes]
+    assert levels == [("details", place < 3) for place in range(5)]
+
+
+def test_the_verdict_on_classes_is_text_of_the_page(content: Content, html: str) -> None:
+    found = Page.of(html)
+    for bias in content.biases(content.views[0]):
+        assert found.text("classes").count(gap_sentence(bias)) >= 1
+    words = "interval for images like these, simultaneous over all classes"
+    assert words in found.text("classes")
+    assert not any(words in svg for svg in re.findall(r"<svg xmlns.*?</svg>", html, re.DOTALL))
+
+
+def test_missing_digests_leave_the_images_out(without_pictures: None) -> None:
+    text, problems = page(gather([hand_made(rows([0.1, 0.9] * 4))]))
+    assert len(problems) == 1
+    assert "state.db: is missing" in problems[0]
+    found = Page.of(text)
+    assert problems[0] in found.text("flagged")
+    assert found.count("img") == 0
+    assert found.count("li", class_="card") == 6
+
+
+def test_an_image_that_cannot_be_read_leaves_one_gap(content: Content, monkeypatch: pytest.MonkeyPatch, without_pictures: None) -> None:
+    every, clean = content.flagged(content.views[0]), RunImages.clean
+    worst = every[0].samples[0].id
+
+    def broken(images: RunImages, sample_id: str) -> Tensor:
+        if sample_id == worst:
+            raise RobauditError(sample_id, "is broken")
+        return clean(images, sample_id)
+
+    monkeypatch.setattr(RunImages, "clean", broken)
+    text, problems = page(content)
+    assert problems == (f"{worst}: is broken",)
+    found = Page.of(text)
+    cards = [one.id for flagged in every for one in flagged.samples]
+    assert found.count("li", class_="card") == len(cards)
+    assert found.count("div", class_="pair") == len(cards) - cards.count(worst)
+
+
+def test_data_without_labels(without_pictures: None) -> None:
+    unlabelled = hand_made(
+        rows([0.2, 0.7, 0.9, 0.6], classes=2, label=None, correct=None),
+        clean_accuracy=None,
+        data={"where": "x", "class_names": None, "labelled": 0},
+    )
+    found = Page.of(page(gather([unlabelled]), images=False)[0])
+    assert "no noise" not in found.text("levels")
+    assert "accuracy" not in found.text("verdict")
+    assert "by predicted class" in found.text("classes")
+    assert sum(attributes.get("data-judged") == "unlabelled" for _, attributes in found.tags) == 4
+
+
+def test_without_intervals_nothing_is_confirmed(without_pictures: None) -> None:
+    run = hand_made(rows([0.2, 0.7, 0.9, 0.6], lower=None, upper=None, std_error=None, interval=NO_INTERVAL, estimator="taylor"))
+    found = Page.of(page(gather([run]), images=False)[0])
+    assert "1 of 4 images is flagged (1 without an interval)" in found.text("verdict")
+    assert "~" in found.text("verdict")
+
+
+@pytest.mark.parametrize("count", [1, 6])
+def test_one_class(count: int, without_pictures: None) -> None:
+    found = Page.of(page(gather([hand_made(rows([0.2] * count, classes=1))]), images=False)[0])
+    assert "All images are of one class." in found.text("classes")
+    assert "least robust class" not in found.text("verdict")
+
+
+@pytest.mark.parametrize(("classes", "images"), [(40, 2400), (100, 150)])
+def test_many_classes(classes: int, images: int, without_pictures: None) -> None:
+    """The least robust first and the rest folded; a line where classes have fewer images than there are classes."""
+    content = gather([hand_made(rows([0.3 + 0.6 * (i % classes) / classes for i in range(images)], classes=classes))], most=30)
+    text, _ = page(content, images=False)
+    shown = Page.of(text).text("classes")
+    if images < classes**2:
+        assert f"No table: {classes} classes, and at most 2 images of each" in shown
+    else:
+        assert text.index("The 20 least robust:") < text.index("The 5 most robust") < text.index("The other 15 classes")
+    assert Page.of(text).count("li", class_="card") == 30
+
+
+def test_failures_on_a_log_scale(without_pictures: None) -> None:
+    common: dict[str, Any] = {"quantity": "log10_p_fail", "estimator": "splitting", "interval": Interval.parse("lognormal:4 repeats")}
+    bounded = rows([-12.0], **common | {"lower": None, "upper": -12.0, "interval": Interval.parse("upper bound")})
+    run = hand_made([*rows([-0.1, -3.0, -6.0, -5.0], classes=2, **common), *(replace(row, sample_id="b") for row in bounded)])
+    found = Page.of(page(gather([run]), images=False)[0])
+    verdict = found.text("verdict")
+    assert "the prediction changes in at most 1 of" in verdict
+    assert "log10_p_fail is above -0.301" in verdict
+    assert "%" not in verdict.partition("With gaussian")[2].partition("images is flagged")[0]
+    assert "1 of 5" in verdict
+    assert "≤ " in found.text("summary")
+    assert "< 0.5" not in found.text("summary")
+    first = next(attributes for tag, attributes in found.tags if tag == "li" and "data-rank" in attributes)
+    assert first["data-name"] == "0"
+
+
+def test_no_result_at_all() -> None:
+    with pytest.raises(NothingLeftError, match="has no results to report"):
+        gather([hand_made([])])
+
+
+def test_skipped_samples_and_warnings_are_told(without_pictures: None) -> None:
+    skipped = [{"sample_id": f"<{i}>\x1b\u202e", "reason": "is <b>grey</b>"} for i in range(25)]
+    run = hand_made(rows([0.2, 0.8] * 2), skipped=skipped, warnings=["<i>mean</i> is odd\x1b[2J"])
+    text, _ = page(gather([run]), images=False)
+    found = Page.of(text)
+    assert "25 samples skipped" in found.text("made")
+    assert "and 5 more" in found.text("made")
+    assert r"<i>mean</i> is odd\x1b[2J" in found.text("verdict")
+    assert not re.search("<b>|\x1b|\u202e", text)
+
+
+def test_gates_stand_with_the_verdict(content: Content, without_pictures: None) -> None:
+    gate = {**DECISION, "covers": "nothing"}
+    passed = {**gate, "lower": None, "upper": None, "verdict": "pass"}
+    decided = replace(content, views=(replace(content.views[0], decisions=(gate, passed)),))
+    verdict = Page.of(page(decided, images=False)[0]).text("verdict")
+    assert "fail 2 gates: 1 failed, 1 passed" in verdict
+    assert "mean >= 0.9 fail 0.5000 [0.4000, 0.6000] (95%) these 12 images" in verdict
+    assert "mean >= 0.9 pass 0.5000 these 12 images" in verdict
+
+
+def test_losses_by_q_have_a_section_of_their_own(without_pictures: None) -> None:
+    losses = tuple(made.losses(20, (1, 10, 100), eps=(0.1, 0.2)).rows)
+    estimators = [{"name": "qnorm_path", "options": {"q": [1, 10, 100]}}, {"name": "adversarial_loss", "options": {}}]
+    quantities = [one.document() for one in (P_ROBUST, LOSS)]
+    spec = {**hand_made(losses).info["spec"], "estimators": estimators}
+    found = Page.of(page(gather([hand_made((*rows([0.2, 0.8] * 10), *losses), quantities=quantities, spec=spec)]), images=False)[0])
+    head, *lines = found.tables["Mean loss by q (nats, lower is better)"]
+    assert head == ["noise", "estimator", "q", "mean [95% interval]", "[these images]", "median", "95th %ile"]
+    groups = {(str(group.key.at), group.key.estimator): group for group in summarise(losses, {LOSS.name: LOSS})}
+    assert len(lines) == len(groups) == 14
+    for at, estimator, q, mean, *_ in lines:
+        group = groups[at, estimator if q == "max" else f"{estimator}:q={q}"]
+        assert mean == ("~" if q == "max" else "") + numbers.mean_estimate(group.mean, 0.0, LOSS.high)
+    assert "qnorm" not in found.text("summary")
+    assert "p_robust" in found.text("summary")
+    assert "Images with the highest loss, qnorm_path, uniform eps 0.1" in found.text("losses")
+
+
+def test_the_same_page_every_time(run: Run, content: Content, without_pictures: None) -> None:
+    assert page(gather([run])) == page(content)
+
+
+def test_the_run_s_own_gates() -> None:
+    run = hand_made(rows([0.2, 0.8]))
+    assert decisions_of(run) == ((), "")
+    (now,), problem = decisions_of(replace(run, info={**run.info, "spec": {"gates": ["mean >= 0.9"]}}))
+    assert problem == ""
+    assert now["gate"] == "mean(estimator=mc, sigma=0.1) >= 0.9"
+    assert (now["verdict"], now["value"]) == ("fail", 0.5)
+    none, problem = decisions_of(replace(run, info={**run.info, "spec": {"gates": ["mean(estimator=taylor) >= 0.9"]}}))
+    assert none == ()
+    assert "the run has no taylor for this gate; known: mc" in problem
+
+
+def test_what_is_not_known_is_a_dash() -> None:
+    """A number that is not finite is null."""
+    unknown = {"value": None, "lower": None, "upper": None, "covers": "nothing", "about": "these 12 images", "verdict": "inconclusive"}
+    table = facts.decision_table([{**DECISION, **unknown}])
+    assert [cell.text for cell in table.rows[0]] == ["mean >= 0.9", "inconclusive", "–", "these 12 images"]
+    assert "| mean &gt;= 0.9 | inconclusive | – | these 12 images |" in markdown_rows(table)
+    assert facts.decision_table([{**DECISION, "lower": None}]).rows[0][2].text == "0.5000 [..., 0.6000] (95%)"

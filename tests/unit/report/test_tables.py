@@ -1,0 +1,212 @@
+"""Tables: readable at every width, without colour, and safe with hostile names."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from robaudit.numerics.intervals import clopper_pearson
+from robaudit.quantities import NO_INTERVAL, Interval
+from robaudit.report.classes import bias_table
+from robaudit.report.flagged import flags_tables
+from robaudit.report.sections import Ask, Entry, SectionName, section_csv
+from robaudit.report.summary import overall_tables
+from robaudit.report.tables import Cell, Column, Table, Terminal, cells, latex_text, markdown_text
+from robaudit.rows import Row
+from tests.levels import sigma
+from tests.rows import ROW as PLAIN_ROW
+from tests.rows import class_bias, flag, summarise
+from tests.unit.report.html.tools import hand_made
+
+NAMES = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
+ROW = replace(PLAIN_ROW, level=0.05)
+
+
+def mc(n: int = 48, draws: int = 2000, **more: object) -> list[Row]:
+    generator = np.random.default_rng(0)
+    rows = []
+    for i in range(n):
+        p = 1.0 if generator.random() < 0.4 else generator.beta(4, 1)
+        k = int(generator.binomial(draws, p))
+        lower, upper = map(float, clopper_pearson(k, draws))
+        row = replace(ROW, sample_id=f"test/img-{i:05d}.png", label=i % 10, predicted=i % 10, value=k / draws, lower=lower, upper=upper)
+        rows.append(replace(row, **more))  # type: ignore[arg-type]
+    return rows
+
+
+TAYLOR: dict[str, Any] = {"estimator": "taylor_mvs", "lower": None, "upper": None, "std_error": None, "interval": NO_INTERVAL}
+MANY = [*mc(), *mc(1000, level=8 / 255), *mc(**TAYLOR), *mc(**{**TAYLOR, "estimator": "softmax", "quantity": "confidence"})]
+
+
+def shown(tables: Table | Iterable[Table], width: int) -> list[str]:
+    """Plain lines, as a pipe gets them."""
+    console = Console(width=width, file=io.StringIO(), force_terminal=False, color_system=None)
+    console.print(Terminal([tables] if isinstance(tables, Table) else tables))
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue().splitlines()
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 140])
+def test_nothing_is_cut_off_or_broken_at_any_width(width: int) -> None:
+    """Intervals stay whole; names wrap, and where that is not enough the table continues below."""
+    tables = (
+        *overall_tables(summarise(MANY), {("mc", sigma(0.05)): 1234.5}),
+        bias_table(class_bias(mc(200), class_names=NAMES, permutations=100)),
+        *flags_tables(flag(mc(), below=0.9, top=2), NAMES),
+    )
+    for table in tables:
+        lines = shown(table, width)
+        assert all(len(line) <= width for line in lines)
+        assert not any("…" in line for line in lines)
+        body = lines[next((i for i, line in enumerate(lines) if line.startswith("──")), 0) :]
+        cells_of = [cell.text for row in table.without_details().rows for cell in row if "[" in cell.text]
+        together = "\n".join(body).replace(", ", ",")
+        assert all(f"[{text.partition(' [')[2]}".replace(", ", ",") in together for text in cells_of)
+
+
+def test_a_narrow_terminal_gets_the_columns_in_parts() -> None:
+    ids = [f"a/very/long/folder/of/images/{i:04d}.png" for i in range(3)]
+    wide = Table(
+        "",
+        (Column("sample"), *(Column(f"column {i}", number=True) for i in range(8))),
+        tuple(cells((one, *["0.123 [0.100, 0.150]"] * 8)) for one in ids),
+    )
+    lines = shown(wide, 70)
+    assert all(len(line) <= 70 for line in lines)
+    text = " ".join(lines)
+    assert all(f"column {i}" in text for i in range(8))
+    for one in ids:
+        assert sum(one[-8:] in line for line in lines) >= 2, "each part names its lines"
+
+
+@pytest.mark.parametrize("width", [60, 80, 100])
+def test_names_that_differ_in_their_middle_stay_different(width: int) -> None:
+    names = [f"network-trained-{how}-augmentation-on-hospital-data-epoch-120" for how in ("with", "without")]
+    lines = shown(
+        Table("", (Column("run"), *(Column("mean", number=True),) * 3), tuple(cells((one, *["0.1 [0.0, 0.2]"] * 3)) for one in names)),
+        width,
+    )
+    together = "".join(re.findall(r"^ ?([a-z0-9-]+)", "\n".join(lines[2:]), re.MULTILINE))
+    assert all(name in together for name in names)
+
+
+def test_latex_and_markdown_are_the_same_table() -> None:
+    table = Table(
+        "50 % & more",
+        (Column("name"), Column("value", number=True), Column("these", number=True, detail=True)),
+        (cells(("a_b", ">= 1", "[0, 1]")), (Cell("[c]"), Cell("~2"), Cell(""))),
+        notes=("how\nto read",),
+    )
+    assert latex_text([table]).splitlines()[1:] == [
+        "% 50 % & more",
+        r"\begin{tabular}{lr}",
+        r"\toprule",
+        r"name & value \\",
+        r"\midrule",
+        r"a\_b & $\geq$ 1 \\",
+        r"{}[c] & \textasciitilde{}2 \\",
+        r"\bottomrule",
+        r"\end{tabular}",
+        r"% how\nto read",
+    ]
+    assert markdown_text([table]).splitlines()[:4] == ["### 50 % &amp; more", "", "| name | value | these |", "| :--- | ---: | ---: |"]
+
+
+def test_the_overall_table_says_what_it_shows() -> None:
+    lines = shown(overall_tables(summarise(MANY), {("mc", sigma(0.05)): 12.3}), 140)
+    body = "\n".join(lines)
+    assert lines[0] == "p_robust: probability that noise leaves the prediction unchanged"
+    assert "confidence: softmax score" in body  # another quantity, another table
+    assert any(line.startswith("mc ") and "0.05" in line and line.endswith("12.3") for line in lines)
+    assert any(line.startswith("taylor_mvs") and "~0." in line for line in lines)
+    assert "no interval" in body
+    assert "1,000" in body
+
+
+def test_a_perfect_result_has_its_interval_everywhere() -> None:
+    lower, _ = clopper_pearson(2000, 2000)
+    rows = [replace(row, value=1.0, lower=float(lower), upper=1.0, std_error=0.0) for row in mc()]
+    body = "\n".join(shown(overall_tables(summarise(rows)), 140))
+    assert "1.000 [0.926, 1.000]" in body
+    assert "1.000 [0.998, 1.000]" in body
+    assert "0.0% [0.0%, 7.4%]" in body
+    assert not re.search(r"(?<!\[)\b1\.0+\b(?! \[|\])", body), "a bare 1"
+    flags = "\n".join(shown(flags_tables(flag(rows, bottom=3)), 100))
+    assert flags.count("1.000 [0.998, 1.000]") == 3
+
+
+def test_the_bias_table_names_the_classes_and_the_verdict() -> None:
+    rows = [replace(row, value=row.value * (0.5 if row.label == 3 else 1.0)) for row in mc(400)]
+    lines = shown(bias_table(class_bias(rows, class_names=NAMES)), 100)
+    first = next(i for i, line in enumerate(lines) if line.startswith("──")) + 1
+    assert lines[first].startswith("cat ")
+    assert lines[first].rstrip().endswith("lower")
+    assert any(line.startswith("Least robust: cat. Most robust:") for line in lines)
+    assert "significant, p < 0.001 (permuting the class labels" in " ".join(lines)
+
+
+def test_a_single_image_is_in_brackets_and_explained() -> None:
+    lines = shown(bias_table(class_bias(mc(11))), 100)
+    assert sum("(" in line and ")" in line and line[:1].isdigit() for line in lines) == 9
+    assert any("a single image: shown with its own interval" in line for line in lines)
+
+
+def test_the_flags_table_counts_before_it_lists_and_caps_the_list() -> None:
+    flagged = flag(mc(), below=0.9)
+    lines = shown(flags_tables(flagged, NAMES, limit=3), 120)
+    assert f"{flagged.beyond} of 48 samples are below 0.9" in lines[2]
+    assert f"... and {flagged.beyond - 3} more: --format csv has all." in lines
+    assert sum("img-" in line for line in lines) == 3
+    assert any("without an interval." in line for line in shown(flags_tables(flag(mc(**TAYLOR), below=0.9)), 120))
+
+
+def test_nothing_flagged_is_one_line() -> None:
+    lines = shown(flags_tables(flag(mc(), below=0.0)), 120)
+    assert any(line.startswith("0 of 48 samples are below 0") for line in lines)
+
+
+def test_hostile_names_are_text_and_not_markup() -> None:
+    rows = mc(12, sample_id="[bold]x[/bold]\x1b[2J", value=0.1)
+    lines = "\n".join(shown(flags_tables(flag(rows), ["[red]r[/red]"] * 10), 140))
+    assert "[bold]x[/bold]\\x1b[2J" in lines
+    assert "[red]r[/red]" in lines
+    assert "\x1b" not in lines
+
+
+def test_csv_of_classes_and_flags() -> None:
+    """Their columns, and a name that a spreadsheet would take for a formula."""
+    run = hand_made(mc(), data={"where": "x", "class_names": ["=cat", *NAMES[1:]], "labelled": 48})
+    bias, flagged = class_bias(mc(), class_names=NAMES), flag(mc(), below=0.9, top=2)
+    classes, flags = (
+        list(csv.DictReader(io.StringIO(section_csv(name, [Entry("run", run, record)], Ask()))))
+        for name, record in ((SectionName.CLASSES, bias), (SectionName.FLAGGED, flagged))
+    )
+    assert {"q25", "median", "q75", "below", "below_count", "difference_lower", "p_value", "differs"} <= set(classes[0])
+    assert {line["predicted_name"] for line in flags if line["predicted"] == "0"} == {"'=cat"}
+    assert [line["list"] for line in flags] == ["flagged"] * flagged.beyond + ["robust"] * 2
+
+
+def test_confirmed_and_approximate_ones_are_both_counted() -> None:
+    """As rows of logit_gaussian may be: some by an exact interval, some by one that leaves out the bias."""
+    low = replace(ROW, value=0.3, lower=0.2, upper=0.4)
+    rows = [
+        low,
+        replace(low, sample_id="b", interval=Interval.parse("jackknife:approximate")),
+        replace(ROW, sample_id="c", value=0.95, lower=0.92, upper=0.98),
+    ]
+    text = " ".join(shown(flags_tables(flag(rows, below=0.9)), 160))
+    assert "2 of 3 samples are below 0.9: 1 confirmed, 1 approximate." in text
+
+
+def test_a_mean_that_leans_is_explained() -> None:
+    rows = [replace(row, interval=Interval.parse("confidence-sequence")) for row in mc(12)]
+    assert any("stopped early" in line for line in shown(overall_tables(summarise(rows)), 140))
+    assert not any("stopped early" in line for line in shown(overall_tables(summarise(mc(12))), 140))

@@ -1,0 +1,241 @@
+"""`robaudit init`: a few answers become a spec that runs."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import select
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import torchvision
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+from safetensors.torch import save_file
+from torch import nn
+
+from robaudit.spec.init import spec_text
+from robaudit.spec.load import load_spec
+from tests.conftest import RunCli
+from tests.specs import WEIGHTS, save_npz
+from tests.unit.models.test_files import script
+
+MODEL = ("--model", str(WEIGHTS), "--architecture", "robaudit:digits_cnn")
+
+
+def test_a_spec_that_runs(tmp_path: Path, run_cli: RunCli) -> None:
+    code, out, err = run_cli("init", *MODEL, "--data", "digits", "--sigma", "0.2", "--limit", "8", "--samples", "20", "--gate", "0.5")
+    assert code == 0
+    assert "wrote audit.yaml" in err
+    assert "note: clean accuracy 100.0% (8 of the first 8 labelled images)" in err
+    assert out.startswith("next: robaudit estimate audit.yaml")
+    assert load_spec(tmp_path / "audit.yaml").gates == ("mean(sigma=0.2) >= 0.5",)
+    assert run_cli("estimate", "audit.yaml", "--out", "run").code == 0
+    assert run_cli("gate", "run").code == 0
+
+
+def test_asked_on_a_terminal(tmp_path: Path) -> None:
+    """Invalid answers are asked for again; an empty one takes the default in brackets."""
+    answers = ["nothing.pt", str(WEIGHTS), "robaudit:digits_cnn", "nowhere", "digits", "", "0.2 x", "0.2 8/255", ""]
+    here, there = pty.openpty()
+    command = [sys.executable, "-m", "robaudit", "init", "--no-check", "--limit", "8"]
+    with subprocess.Popen(command, cwd=tmp_path, stdin=there, stdout=there, stderr=there, close_fds=True) as process:
+        os.close(there)
+        seen = b""
+        for answer in answers:
+            asked = len(seen)
+            while not seen[asked:].rstrip(b" ").endswith(b":"):
+                assert select.select([here], [], [], 60)[0], seen
+                seen += os.read(here, 4096)
+            os.write(here, f"{answer}\n".encode())
+        assert process.wait(60) == 0
+        os.close(here)
+    assert b"no such file; give the path" in seen
+    found = load_spec(tmp_path / "audit.yaml")
+    assert found.noise[0].levels == (0.2, 8 / 255)
+    assert found.gates == ()
+    assert found.model.mean == ()
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ([], "init: needs the trained model (a file); add --model model.pt, or run robaudit init on a terminal"),
+        (["--model", "no.pt"], "--model no.pt: no such file; give the path of the trained model, relative to the spec's folder"),
+        (
+            ["--model", str(WEIGHTS)],
+            "init: needs the architecture of these weights; add --architecture torchvision:resnet18 or",
+        ),
+        ([*MODEL], "; add --data images/"),
+        ([*MODEL, "--data", "x.npz"], "--data x.npz: no such file or folder; give an existing one, digits or torchvision:CIFAR10"),
+        ([*MODEL, "--data", "x.txt"], "--data x.txt: is not a supported kind of data"),
+        ([*MODEL, "--data", "digits", "--normalise", "imagenett"], "did you mean 'imagenet'?"),
+        ([*MODEL, "--data", "digits", "--normalise", "1/x"], "--normalise 1/x: 'x' is not a list of numbers"),
+        ([*MODEL, "--data", "digits", "--sigma", "0"], "--sigma 0: '0' is not a positive number"),
+        ([*MODEL, "--data", "digits", "--sigma", " "], "--sigma  : '' is not a positive number"),
+        ([*MODEL, "--data", "digits", "--sigma", "inf"], "--sigma inf: 'inf' is not a positive number"),
+        ([*MODEL, "--data", "digits", "--sigma", "0.1,1/10"], "noise.sigma: the same sigma appears twice; list each once"),
+        ([*MODEL, "--data", "digits", "--sigma", "1e9"], "noise.sigma: 1e+09 is not a level of gaussian; give one from 1e-06 to 1000"),
+        (
+            [*MODEL, "--data", "digits", "--normalise", "0.5/0"],
+            "--normalise 0.5/0: is not a valid mean and std; give equally many numbers in both",
+        ),
+        ([*MODEL, "--data", "digits", "--normalise", "0.5,0.4/1"], "is not a valid mean and std"),
+        ([*MODEL, "--data", "digits", "--normalise", "nan/nan"], "'nan' is not a list of numbers"),
+        ([*MODEL, "--data", "digits", "--set", "dataset.resize=9"], "unknown key 'dataset.resize'"),
+        ([*MODEL, "--data", "torchvision:"], "--data torchvision:: does not name a data set"),
+        (
+            [*MODEL, "--data", "digits", "--gate", "90"],
+            "--gate 90: is not a number above 0 and at most 1; give the least mean robustness",
+        ),
+        (["there.yaml"], "there.yaml: already exists; name another file, or add --force"),
+        (["no/such.yaml"], "no/such.yaml: its folder does not exist"),
+        (
+            ["--model", "timm:resnet18"],
+            "--model timm:resnet18: is an architecture, which has no weights; give the file of its weights: --model FILE --archi",
+        ),
+    ],
+)
+def test_refused_with_a_line(options: list[str], says: str, tmp_path: Path, run_cli: RunCli) -> None:
+    (tmp_path / "x.txt").touch()
+    (tmp_path / "there.yaml").write_text("mine")
+    code, out, err = run_cli("init", *options)
+    assert (code, out) == (2, "")
+    assert says in err
+    assert err.count("\n") == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["there.yaml", "x.txt"]
+    assert (tmp_path / "there.yaml").read_text() == "mine"
+
+
+@pytest.mark.parametrize("name", ["a b.npz", "it's #1.npz", "\x7f.npz", "\x85.npz", "on", "\u202e.npz", "-x.npz"])
+def test_odd_names_are_found_again(name: str, tmp_path: Path, run_cli: RunCli) -> None:
+    save_npz(tmp_path / "plain.npz", count=4)
+    folder = tmp_path / name
+    if name == "on":
+        for label in range(10):
+            (folder / str(label)).mkdir(parents=True)
+        Image.new("L", (8, 8)).save(folder / "3" / "x.png")
+    else:
+        (tmp_path / "plain.npz").rename(folder)
+    options = ["--set", "dataset.channels=1"] if name == "on" else []
+    code, _, err = run_cli("init", *MODEL, f"--data={name}", *options, "--gate", "0.9999999")
+    assert code == 0, err
+    assert "clean accuracy" in err
+    found = load_spec(tmp_path / "audit.yaml")
+    assert found.document()["dataset"]["path"] == name
+    assert found.gates[0] == "mean(sigma=0.02) >= 0.9999999"
+
+
+def test_nothing_is_written_until_the_model_has_run(tmp_path: Path, run_cli: RunCli) -> None:
+    save_npz(tmp_path / "wide.npz", shape=(3, 5, 5))
+    code, out, err = run_cli("init", *MODEL, "--data", "wide.npz")
+    assert (code, out) == (2, "")
+    assert "does not take images of 3 x 5 x 5" in err
+    assert not (tmp_path / "audit.yaml").exists()
+    (tmp_path / "audit.yaml").write_text("mine")
+    assert run_cli("init", *MODEL, "--data", "wide.npz", "--no-check", "--force").code == 0
+    assert load_spec(tmp_path / "audit.yaml").dataset.kind == "npz"
+
+
+def test_the_expected_time(run_cli: RunCli) -> None:
+    """500 digits at two levels, with 1,000 copies and the clean pass."""
+    err = run_cli("init", *MODEL, "--data", "digits", "--limit", "9").err
+    assert re.search(r"about .* on this machine: 9 images x 2,002 passes at [\d,]+ passes/s", err)
+
+
+def test_a_flat_folder_without_labels(tmp_path: Path, run_cli: RunCli) -> None:
+    (tmp_path / "flat").mkdir()
+    for number in range(12):
+        Image.new("L", (8, 8), 20 * number).save(tmp_path / "flat" / f"{number:02}.png")
+    code, _, err = run_cli("init", *MODEL, "--data", "flat", "--set", "dataset.channels=1", "--limit", "5", "--samples", "20")
+    assert code == 0, err
+    assert "no labels: accuracy is not measured; robustness needs none" in err
+    done = run_cli("estimate", "audit.yaml", "--out", "run")
+    assert done.code == 0, done.err
+    assert "clean accuracy  not measured (no labels)" in done.out
+
+
+def test_any_key_can_be_set(tmp_path: Path, run_cli: RunCli) -> None:
+    (tmp_path / "names.txt").write_text("\n".join("abcdefghij"))
+    options = ("--set", "dataset.class_names=names.txt", "--set", "mc.samples=7", "--set", "run.seed=3")
+    assert run_cli("init", *MODEL, "--data", "digits", *options).code == 0
+    found = load_spec(tmp_path / "audit.yaml")
+    assert (found.estimators[0].options, found.run.seed) == ({"samples": 7}, 3)
+    assert load_spec(tmp_path / "audit.yaml").dataset.class_names == tuple("abcdefghij")
+
+
+class Maps(nn.Module):
+    """Reads a file, which is not arithmetic."""
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return torch.from_file("canary", True, 64)
+
+
+CODE = """
+import torch
+import torchvision
+from pathlib import Path
+from torch import nn
+from robaudit.models.architectures import digits_cnn
+
+class Net(nn.Sequential):
+    def __init__(self):
+        super().__init__(*digits_cnn())
+
+def loaded():
+    return digits_cnn()
+"""
+
+
+def test_a_class_of_ones_own_named_here_is_consent_and_in_a_spec_it_is_not(tmp_path: Path, run_cli: RunCli) -> None:
+    (tmp_path / "mynet.py").write_text(CODE)
+    code, out, err = run_cli("init", "--model", WEIGHTS, "--architecture", "mynet:Net", "--data", "digits", "--limit", "4")
+    assert code == 0, err
+    assert out == "next: robaudit estimate audit.yaml --trust\n"
+    assert "4 of the first 4 labelled images" in err
+    refused = run_cli("estimate", "audit.yaml", "--out", "run")
+    assert (refused.code, "architecture mynet:Net: is Python code" in refused.err) == (2, True)
+    assert run_cli("estimate", "audit.yaml", "--out", "run", "--trust", "--set", "mc.samples=20").code == 0
+
+
+def test_weights_with_other_classes_than_their_architecture(tmp_path: Path, run_cli: RunCli) -> None:
+    """As after fine-tuning: the last layer says how many there are."""
+    path = tmp_path / "net.safetensors"
+    save_file(torchvision.models.squeezenet1_1(num_classes=7).state_dict(), path)
+    (tmp_path / "val").mkdir()
+    Image.new("RGB", (64, 64)).save(tmp_path / "val" / "a.png")
+    code, _, err = run_cli("init", "--model", path.name, "--architecture", "torchvision:squeezenet1_1", "--data", "val")
+    assert code == 0, err
+    assert load_spec(tmp_path / "audit.yaml").model.architecture_options == {"num_classes": 7}
+
+
+def test_a_function_that_returns_the_model(tmp_path: Path, run_cli: RunCli) -> None:
+    (tmp_path / "mynet.py").write_text(CODE)
+    code, _, err = run_cli("init", "--model", "mynet:loaded", "--data", "digits", "--limit", "4")
+    assert code == 0, err
+    model = load_spec(tmp_path / "audit.yaml").model
+    assert (model.format, model.architecture, model.path) == ("python", "mynet:loaded", None)
+    refused = run_cli("init", "b.yaml", "--model", "mynet:nothing", "--data", "digits")
+    assert (refused.code, "has no function 'nothing'" in refused.err) == (2, True)
+
+
+def test_consent_to_ones_own_class_is_none_to_a_file_with_programs(tmp_path: Path, run_cli: RunCli) -> None:
+    """Beside a TorchScript file the name of a class makes no code run, nor the file's own operators."""
+    (tmp_path / "mynet.py").write_text(CODE)
+    script(tmp_path, Maps(), "m.pt")
+    code, _, err = run_cli("init", "--model", "m.pt", "--architecture", "mynet:Net", "--data", "digits")
+    assert code == 2, err
+    assert "--trust" in err
+
+
+@given(path=st.text(min_size=1), names=st.lists(st.text(), max_size=3))
+def test_any_text_stays_text(path: str, names: list[str]) -> None:
+    found = yaml.safe_load(spec_text({"model": {"path": path}, "dataset": {"kind": "npz", "path": path, "class_names": names}}, path))
+    assert found["model"]["path"] == path
+    assert found["dataset"]["class_names"] == names

@@ -1,0 +1,135 @@
+"""Losses by q: the means of the summary, the images that flag-samples lists, and attacks that a norm beats."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import ttest_rel
+
+from robaudit.errors import RunError
+from robaudit.levels import NoiseLevel
+from robaudit.quantities import LOSS, P_ROBUST, Interval
+from robaudit.rows import Row
+from robaudit.stats.losses import loss_changes, losses
+from tests.rows import flag, summarise
+from tests.unit.report.pictures import made
+from tests.unit.report.pictures.made import row, run
+
+
+def loss(number: int, value: float, estimator: str = "qnorm_path:q=10", **fields: Any) -> Row:
+    return row(number, value, estimator=estimator, quantity=LOSS.name, **fields)
+
+
+def bounded(number: int, value: float, lower: float, estimator: str = "qnorm_path:q=10") -> Row:
+    return loss(number, value, estimator, lower=lower, upper=2 * value - lower, interval=Interval.parse("chains"))
+
+
+def test_means_are_those_of_the_summary_from_the_smallest_q_to_the_attack() -> None:
+    given = made.losses(20, (1000, 0.5, 10), eps=(0.2, 0.1))
+    found = losses(given)
+    assert [one.at.level for one in found] == [0.1, 0.2]
+    summaries = {(group.key.estimator, group.key.at): group for group in summarise(given.rows, given.quantities)}
+    for one in found:
+        assert [curve.estimator for curve in one.curves] == ["qnorm_path", "qnorm_mc"]
+        assert [[result.q for result in curve.results] for curve in one.curves] == [[0.5, 10, 1000]] * 2
+        assert [(result.name, result.q, result.estimator) for result in one.attacks] == [("adversarial_loss", math.inf, "adversarial_loss")]
+        assert len(one.results) == 7
+        for result in one.results:
+            summary = summaries[result.name, one.at]
+            assert result.mean == summary.mean
+            assert (result.images, result.left_out, result.with_interval) == (20, 0, summary.with_interval)
+            assert result.approximate == (20 if result.name != "adversarial_loss" else 0)
+
+
+def test_the_worst_images_are_those_of_flag_samples_at_the_largest_q() -> None:
+    given = made.losses(50, (1, 30), eps=(0.1, 0.2))
+    for one in losses(given, most=4):
+        assert (one.ranked_by, one.ranking.estimator) == ("qnorm_path:q=30", "qnorm_path")
+        rows = {name: [r for r in given.rows if (r.estimator, r.at) == (name, one.at)] for name in (result.name for result in one.results)}
+        assert one.worst == flag(rows["qnorm_path:q=30"], below=0.5, bottom=4, quantity=LOSS).samples
+        for result in one.results:
+            values = {r.sample_id: r.value for r in rows[result.name]}
+            assert result.worst == tuple(values[sample.id] for sample in one.worst)
+
+
+def test_of_many_images_with_equal_losses_the_same_ones_are_the_worst() -> None:
+    """The list is kept short while rows are read; ties keep the rows' order."""
+    values = np.random.default_rng(0).integers(0, 6, 3000) / 2.0
+    given = run(loss(i, float(value)) for i, value in enumerate(values))
+    (one,) = losses(given, most=7)
+    assert one.worst == flag(given.rows, below=0.5, bottom=7, quantity=LOSS).samples
+    assert {sample.value for sample in one.worst} == {2.5}
+
+
+def test_the_first_curve_with_the_largest_q_ranks_the_images() -> None:
+    names = ("a:q=10", "b:q=10", "b:q=20", "c:q=20")
+    (one,) = losses(run(loss(i, 1.0, name) for i in range(3) for name in names))
+    assert one.ranked_by == "b:q=20"
+    assert [curve.estimator for curve in one.curves] == ["a", "b", "c"]
+
+
+def test_an_attack_is_beaten_where_a_whole_interval_lies_above_all_attacks() -> None:
+    attacks = {"pgd": [1.0, 1.0, 1.0, 1.0, 1.0, 1.0], "other": [0.5, 1.5, 0.5, 0.5, 0.5, 0.5]}
+    rows = [loss(i, value, name) for name, values in attacks.items() for i, value in enumerate(values)]
+    rows += [
+        bounded(0, 1.2, 1.1),  # beaten
+        bounded(1, 1.2, 1.1),  # the other attack found more
+        bounded(2, 1.2, 0.9),  # maybe
+        loss(3, 1.2),  # beaten, by a value without an interval
+        loss(4, 1.0 + 1e-8),  # rounding
+        loss(5, 0.7),
+        bounded(5, 1.2, 1.1, "qnorm_mc:q=3"),  # beaten, by one of two
+        bounded(6, 9.0, 8.0),  # never attacked
+    ]
+    (one,) = losses(run(rows))
+    assert (one.attacked, one.beaten) == (6, 3)
+    (without,) = losses(run(r for r in rows if r.estimator not in attacks))
+    assert (without.attacks, without.attacked, without.beaten) == ((), 0, 0)
+
+
+def test_what_is_no_loss_by_q_makes_no_curve() -> None:
+    assert losses(made.usual(4)) == ()
+    assert losses(run([loss(0, 1.0, "adversarial_loss")])) == ()
+    assert losses(run([row(0, 0.5, estimator="p:q=10", quantity=P_ROBUST.name)])) == ()
+    assert losses(run([loss(0, 1.0, "x:q=nan"), loss(0, 1.0, "x:q=0"), loss(0, 1.0, "x:q=-1"), loss(0, math.nan)])) == ()
+    (one,) = losses(run([loss(0, 1.0), loss(0, 2.0, "qnorm_path:q=inf"), row(0, 0.5)]))
+    assert ([result.name for result in one.attacks], one.attacked) == (["qnorm_path:q=inf"], 1)
+
+
+def test_results_without_a_finite_value_are_counted_and_left_out() -> None:
+    rows = [loss(i, math.nan if i == 3 else 1.0 + i, name) for i in range(5) for name in ("qnorm_path:q=1", "adversarial_loss")]
+    rows = [replace(r, value=math.nan) if (r.sample_id, r.estimator) == ("4", "adversarial_loss") else r for r in rows]
+    (one,) = losses(run(rows))
+    assert [(result.images, result.left_out) for result in one.results] == [(4, 1), (3, 2)]
+    assert [sample.id for sample in one.worst] == ["4", "2", "1", "0"]
+    assert one.attacks[0].worst == (None, 3.0, 2.0, 1.0)
+
+
+def test_levels_go_from_weak_to_strong_noise_by_noise() -> None:
+    places = [("night", "photons", 5.0), ("fog", "severity", 3.0), ("night", "photons", 100.0), ("fog", "severity", 1.0)]
+    found = losses(run(loss(0, 1.0, noise=noise, level_name=name, level=level) for noise, name, level in places))
+    assert [str(one.at) for one in found] == ["night photons 100", "night photons 5", "fog severity 1", "fog severity 3"]
+
+
+def test_a_choice_narrows_and_names_that_are_not_there_are_refused() -> None:
+    given = made.losses(6, (1, 10), eps=(0.1, 0.2))
+    (one,) = losses(given, ("qnorm_mc:q=10",), (0.2,))
+    assert (one.at, [result.name for result in one.results]) == (NoiseLevel("uniform", 0.2, one.at.name), ["qnorm_mc:q=10"])
+    assert losses(given, ("adversarial_loss",)) == ()
+    with pytest.raises(RunError, match="has no estimator nothing"):
+        losses(given, ("nothing",))
+
+
+def test_mean_losses_of_two_runs_differ_on_the_images_that_both_have() -> None:
+    base = run([loss(i, 1.0 + i % 3) for i in range(12)])
+    new = run([loss(i, 1.5 + i % 3 + (i % 5) / 10) for i in range(2, 20)])
+    (change,) = loss_changes(base, new).values()
+    expected = ttest_rel([1.5 + i % 3 + (i % 5) / 10 for i in range(2, 12)], [1.0 + i % 3 for i in range(2, 12)])
+    assert change.images == 10
+    assert tuple(change[:4]) == pytest.approx((0.7, *expected.confidence_interval(), expected.pvalue))
+    (same,) = loss_changes(base, base).values()
+    assert tuple(same[:4]) == (0.0, 0.0, 0.0, 1.0)

@@ -1,0 +1,236 @@
+"""`robaudit train`: from a spec to weights that `robaudit estimate` takes."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import signal
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+import torch
+import yaml
+from safetensors.torch import load_file
+from torch import Tensor
+
+from robaudit import read_run
+from robaudit.errors import RobauditError
+from robaudit.models.architectures import mlp
+from robaudit.plugins import OBJECTIVES, installed
+from robaudit.training import TrainingSpec, load_training, run, train, training_spec
+from robaudit.training.base import Batch
+from robaudit.training.cross_entropy import CrossEntropy
+from robaudit.training.network import objective_class
+from robaudit.training.spec import NetworkSpec
+from tests.conftest import RunCli
+from tests.specs import save_npz, write
+
+ROOT = Path(__file__).resolve().parents[3]
+CODE = """
+from torch import nn
+def net(hidden=8):
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, hidden), nn.ReLU(), nn.Linear(hidden, 10))
+"""
+
+
+def digits(**sections: Any) -> dict[str, Any]:
+    """A training of a second on 200 digits, as a YAML document; ``sections`` replace whole sections (None: left out)."""
+    document = {
+        "network": {"architecture": "robaudit:digits_cnn"},
+        "dataset": {"kind": "digits", "split": "train", "limit": 200},
+        "epochs": 2,
+        "batch_size": 50,
+        "audit": {"dataset": {"kind": "digits", "limit": 20}, "noise": {"sigma": [0.2]}, "estimators": [{"mc": {"samples": 20}}]},
+        **sections,
+    }
+    return {key: value for key, value in document.items() if value is not None}
+
+
+def test_a_trained_model_is_audited_as_it_is(run_cli: RunCli, tmp_path: Path) -> None:
+    whole = {"kind": "digits", "split": "train"}
+    spec = digits(objective={"augmentation": {"noise": {"sigma": 0.3}}}, dataset=whole, epochs=5, lr=0.004, schedule="cosine", seed=1)
+    spec["audit"]["dataset"]["limit"] = 200
+    done = run_cli("train", write(tmp_path, spec, "noise.yaml"))
+    assert (done.code, done.err) == (0, "")
+    assert "robaudit estimate models/noise/audit.yaml" in done.out
+    assert sorted(path.name for path in (tmp_path / "models" / "noise").iterdir()) == ["audit.yaml", "model.safetensors", "training.json"]
+    record = json.loads((tmp_path / "models" / "noise" / "training.json").read_text())
+    assert record["accuracy"] > 0.9
+    assert record["loss"] == sorted(record["loss"], reverse=True)
+    audited = run_cli("estimate", "models/noise/audit.yaml", "-o", "run")
+    assert audited.code == 0
+    assert f"clean accuracy  {record['accuracy']:.1%}" in audited.out
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["name"] == "noise"
+
+
+def test_the_same_command_again(run_cli: RunCli, tmp_path: Path) -> None:
+    path = write(tmp_path, digits())
+    assert run_cli("train", path, "-o", "model").code == 0
+    before = (tmp_path / "model" / "model.safetensors").stat().st_mtime_ns
+    again = run_cli("train", path, "-o", "model")
+    assert (again.code, again.err) == (0, "note: model/model.safetensors is there already\n")
+    assert (tmp_path / "model" / "model.safetensors").stat().st_mtime_ns == before
+    other = run_cli("train", path, "-o", "model", "--set", "seed=5")
+    assert other.code == 2
+    assert "model/model.safetensors: is the result of another training; choose another folder with --out" in other.err
+
+
+def test_ctrl_c_leaves_a_checkpoint_and_the_same_command_resumes(run_cli: RunCli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(tmp_path, digits())
+    assert run_cli("train", path, "-o", "undisturbed", "-q").code == 0
+    loss, steps = CrossEntropy.loss, [0]
+
+    def disturbed(self: CrossEntropy, batch: Any) -> Tensor:
+        steps[0] += 1
+        if steps[0] == 3:
+            signal.raise_signal(signal.SIGINT)
+        return loss(self, batch)
+
+    monkeypatch.setattr(CrossEntropy, "loss", disturbed)
+    stopped = run_cli("train", path, "-o", "stopped")
+    assert stopped.code == 130
+    assert "interrupted; finished work is on disk: run the same command again to continue" in stopped.err
+    assert [one.name for one in (tmp_path / "stopped").iterdir()] == ["checkpoint.pt"]
+    resumed = run_cli("train", path, "-o", "stopped")
+    assert resumed.code == 0
+    assert "note: resuming: 3 of 8 steps are already on disk" in resumed.err
+    assert steps == [8]
+    for name in ("model.safetensors", "audit.yaml", "training.json"):
+        assert (tmp_path / "stopped" / name).read_bytes() == (tmp_path / "undisturbed" / name).read_bytes()
+
+
+def test_an_orthogonal_network_is_audited_as_a_plain_one(run_cli: RunCli, tmp_path: Path) -> None:
+    sizes = [64, 32, 10]
+    network = {"architecture": "robaudit:mlp", "architecture_options": {"sizes": sizes}, "orthogonal": True, "mean": 0.5, "std": 2.0}
+    audit = {"noise": {"sigma": [0.2]}, "estimators": ["margin_radius"]}
+    path = write(tmp_path, digits(network=network, objective={"mscr": {"d": 0.3}}, lr=0.01, audit=audit))
+    assert run_cli("train", path, "-o", "model").code == 0
+    plain = mlp(sizes)
+    plain.load_state_dict(load_file(tmp_path / "model" / "model.safetensors"))
+    assert torch.linalg.svdvals(plain[1].weight.detach()).amax() == pytest.approx(1.0, abs=1e-4)  # type: ignore[operator]
+    assert run_cli("estimate", "model/audit.yaml", "-o", "run").code == 0
+    assert {one.key.estimator.partition(":")[0] for one in read_run(tmp_path / "run").summary()} == {"margin_radius"}
+
+
+def test_files_of_the_training_spec_are_found_from_the_audit(run_cli: RunCli, tmp_path: Path) -> None:
+    (tmp_path / "specs").mkdir()
+    save_npz(tmp_path / "specs" / "images.npz", count=30)
+    path = write(tmp_path / "specs", digits(dataset={"kind": "npz", "path": "images.npz"}, audit=None, epochs=1, out="out"))
+    assert run_cli("train", path).code == 0
+    written = yaml.safe_load((tmp_path / "specs" / "out" / "audit.yaml").read_text())
+    assert written["dataset"] == {"kind": "npz", "path": str(tmp_path / "specs" / "images.npz")}
+    assert run_cli("estimate", tmp_path / "specs" / "out" / "audit.yaml", "--set", "mc.samples=5", "-o", "run").code == 0
+
+
+def test_own_code_needs_consent(run_cli: RunCli, tmp_path: Path) -> None:
+    (tmp_path / "trained_net.py").write_text(CODE)
+    path = write(tmp_path, digits(network={"architecture": "trained_net:net", "architecture_options": {"hidden": 5}}))
+    refused = run_cli("train", path, "-o", "model")
+    assert refused.code == 2
+    assert "is Python code and would run on this machine; pass --trust" in refused.err
+    assert run_cli("train", path, "-o", "model", "--trust").code == 0
+    assert run_cli("train", path, "-o", "named", "--set", "network.architecture=trained_net:net").code == 0
+
+
+MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
+    "unknown key": ({"epoch": 3}, "spec.yaml:19: unknown key 'epoch'; did you mean 'epochs'?"),
+    "objective": ({"objective": "pdg"}, "spec.yaml:19: objective: unknown objective 'pdg'; did you mean 'pgd'?"),
+    "option": ({"objective": {"pgd": {"esp": 0.3}}}, "spec.yaml:21: unknown key 'objective.pgd.esp'; did you mean 'eps'?"),
+    "no option": ({"objective": "pgd"}, "the key 'objective.pgd.eps' is missing; radius of the ball"),
+    "two objectives": ({"objective": {"pgd": {}, "mcr": {}}}, "spec.yaml:19: objective: has one key, the objective's name"),
+    "level": ({"objective": {"augmentation": {"noise": {"sigma": [0.1, 0.2]}}}}, "noise has 2 levels; give one"),
+    "network": ({"network": {"architecture": "robaudit:lenet"}}, "architecture robaudit:lenet: there is no such network"),
+    "images": ({"network": {"architecture": "robaudit:mlp"}}, "spec.yaml:1: network: cannot take images of 1 x 8 x 8"),
+    "classes": (
+        {"network": {"architecture": "robaudit:digits_cnn", "architecture_options": {"num_classes": 4}}},
+        "the network gives 4 logits, and the labels have 10 classes; see architecture_options",
+    ),
+    "audited images": ({"audit": {"dataset": {"kind": "npz", "path": "large.npz"}}}, "cannot take images of 1 x 28 x 28"),
+    "orthogonal": (
+        {"network": {"architecture": "robaudit:digits_cnn", "orthogonal": True}},
+        "the network has a Conv2d layer; orthogonal: true",
+    ),
+    "audit": ({"audit": {"noise": {"sigma": [-1]}}}, "spec.yaml:12: audit.noise.sigma[0]: got -1; must be greater than 0"),
+    "diverged": ({"lr": 1e30, "optimizer": "sgd"}, "the loss is nan; choose a smaller lr"),
+}
+
+
+@pytest.mark.parametrize(("sections", "says"), MISTAKES.values(), ids=list(MISTAKES))
+def test_a_mistake_is_one_line(sections: dict[str, Any], says: str, run_cli: RunCli, tmp_path: Path) -> None:
+    save_npz(tmp_path / "large.npz", shape=(1, 28, 28))
+    done = run_cli("train", write(tmp_path, digits(**sections)))
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+    assert says in done.err
+    assert not list(tmp_path.rglob("*.safetensors"))
+
+
+def test_settings(run_cli: RunCli, tmp_path: Path) -> None:
+    path = write(tmp_path, digits(objective={"pgd": {"eps": 0.1}}))
+    spec = load_training(path, settings=["objective.pgd.eps=0.2", "epochs=1"])
+    assert spec.objective.options == {"eps": 0.2}
+    assert spec.epochs == 1
+    wrong = run_cli("train", path, "--set", "objective")
+    assert (wrong.code, wrong.err) == (2, "error: --set objective: is not of the form key=value; for example --set lr=0.01\n")
+
+
+def test_without_labels(run_cli: RunCli, tmp_path: Path) -> None:
+    save_npz(tmp_path / "images.npz")
+    done = run_cli("train", write(tmp_path, digits(dataset={"kind": "npz", "path": "images.npz", "labels_key": None})))
+    assert done.code == 2
+    assert "sample '0' has no label; training needs one for each image" in done.err
+
+
+class Faulty(CrossEntropy):
+    """An objective of another package, whose loss raises an exception."""
+
+    error: ClassVar[Exception]
+
+    def loss(self, batch: Batch) -> Tensor:
+        raise self.error
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (
+            KeyError("x"),
+            r"objective cross_entropy \(tests.unit.training.test_command:Faulty\): raised KeyError: 'x' \(test_command.py, line",
+        ),
+        (torch.OutOfMemoryError("out of memory"), "training: needs more memory than cpu has; choose a smaller batch_size"),
+    ],
+)
+def test_faults_of_an_objective(error: Exception, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Faulty, "error", error, raising=False)
+    monkeypatch.setattr(run, "build_objective", lambda _: Faulty())
+    with pytest.raises(RobauditError, match=says):
+        train(training_spec(digits()), out=tmp_path / "model")
+
+
+def words() -> set[str]:
+    """Everything in backquotes or code on the page about training, taken apart into words."""
+    text = (ROOT / "docs" / "training.md").read_text(encoding="utf-8")
+    return {word for piece in re.findall(r"```.*?```|`[^`\n]+`", text, re.DOTALL) for word in re.findall(r"[A-Za-z_]+", piece)}
+
+
+def test_every_key_and_objective_is_documented() -> None:
+    assert set(TrainingSpec.model_fields) | set(NetworkSpec.model_fields) <= words()
+    for name in installed(OBJECTIVES, "objective"):
+        cls = objective_class(name)
+        if cls.__module__.startswith("robaudit."):
+            assert {name, *cls.model_fields} <= words()
+            assert cls.summary
+            assert cls.source
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "configs" / "training").iterdir()), ids=lambda path: path.stem)
+def test_ready_specs(path: Path, run_cli: RunCli, tmp_path: Path) -> None:
+    shutil.copy(path, tmp_path)
+    for part in ("train", "test"):
+        save_npz(tmp_path / f"mnist_{part}.npz", count=20, shape=(1, 28, 28))
+    small = ["--set", "epochs=1", "--set", "dataset.limit=20", "--set", "audit.dataset.limit=10"]
+    if "mscr" in path.stem:
+        small += ["--set", "network.architecture_options.sizes=[784, 16, 10]"]
+    assert run_cli("train", path.name, *small).code == 0
+    assert (tmp_path / "models" / path.stem / "audit.yaml").exists()
