@@ -122,7 +122,7 @@ def label_array(values: Any, where: str, total: int, class_names: Sequence[str] 
     if array.dtype.kind == "f":
         array = np.where(np.isnan(array), -1.0, array)
         array = array if (array % 1).any() else array.astype(np.int64)
-    if array.dtype.kind not in "iub":
+    if array.dtype.kind not in "iu":
         read = (as_label(value, f"{where}, label {index}", class_names) for index, value in enumerate(array))
         array = np.array([-1 if label is None else label for label in read])
     labels: Labels = array.astype(np.int64)

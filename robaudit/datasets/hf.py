@@ -172,6 +172,8 @@ def _chosen_files(spec: HfSpec, base_dir: Path) -> tuple[str, list[Path], str]:
         files = [find(name, base_dir, "file") for name in sorted(glob.glob(str(place), recursive=True))]  # noqa: PTH207  absolute patterns
     else:
         files = [find(spec.path, base_dir, "file", _HUB)]
+    if not files and not place.is_dir():
+        raise DataError(spec.path, "matches no file", "paths are relative to the spec file")
     if not files:
         raise DataError(spec.path, "has no data files", f"known suffixes: {' '.join(_FORMS)}")
     form = _form_of(files[0].name)
@@ -185,7 +187,9 @@ def _chosen_files(spec: HfSpec, base_dir: Path) -> tuple[str, list[Path], str]:
     for file in files:
         splits.setdefault(split_of(file.relative_to(place)), []).append(file)
     split = spec.split or preferred(splits)
-    if split not in splits or (spec.split is None and len(splits) > 1 and split.lower() not in SPLITS):
+    if spec.split is not None and split not in splits:
+        raise DataError(spec.path, f"has no split {split!r}", did_you_mean(split, splits))
+    if spec.split is None and len(splits) > 1 and split.lower() not in SPLITS:
         raise DataError(spec.path, f"has the splits {', '.join(map(repr, splits))}", f"choose one: split: {did_you_mean(split, splits)}")
     if len(folders := sorted({file.parent.relative_to(place).as_posix() for file in splits[split]})) > 1:
         raise DataError(

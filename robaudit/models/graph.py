@@ -198,7 +198,8 @@ class _Recorder(TorchDispatchMode):
 
     def _note(self, name: str, func: Any, values: Mapping[str, Any], result: Any) -> None:
         written = _tensors_in([values[each.name] for each in func._schema.arguments if each.alias_info and each.alias_info.is_write])
-        if torch.Tag.data_dependent_output in func.tags:
+        sized = torch.Tag.dynamic_output_shape in func.tags and name != "index"  # its shape is the indices's
+        if sized or torch.Tag.data_dependent_output in func.tags:
             self.obstacle = self.obstacle or f"it takes numbers out of the pixels (the operation {name.strip('_')})"
         if not all(id(tensor) in self._held for tensor in written):
             self.obstacle = self.obstacle or f"it writes pixels into another tensor (the operation {name})"

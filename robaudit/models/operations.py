@@ -324,7 +324,7 @@ RULES: dict[str, Rule] = {
     **_rules(Rule(_sum, affine=True), "sum"),
     **_rules(Rule(_always(1.0), affine=True, several=_joined), "cat stack"),
     # no output moves further than the inputs, in any norm
-    **_rules(Rule(_repeated, several=_joined), "maximum minimum"),
+    **_rules(Rule(_repeated, several=_joined), "maximum minimum clamp clamp_min clamp_max"),
     **_rules(Rule(_always(1.0)), "max amax min amin sort topk logsumexp"),
     **_rules(Rule(_max_pool), "max_pool2d_with_indices max_pool3d_with_indices"),
     **_rules(Rule(_adaptive_max_pool), "adaptive_max_pool2d adaptive_max_pool3d"),
@@ -333,7 +333,7 @@ RULES: dict[str, Rule] = {
     # functions of single values
     **_rules(
         Rule(_always(1.0)),
-        "relu abs tanh hardtanh clamp clamp_min clamp_max log_sigmoid_forward softshrink sin cos atan asinh",
+        "relu abs tanh hardtanh log_sigmoid_forward softshrink sin cos atan asinh",
     ),
     "sigmoid": Rule(_always(0.25)),
     "hardsigmoid": Rule(_always(rounded_up(1 / 6, 1))),

@@ -163,7 +163,7 @@ def test_no_program_is_started_for_postscript(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr("PIL.EpsImagePlugin.gs_binary", "gs")
     spec = TorchvisionSpec(kind="torchvision", name="ImageFolder", root="images", split=None)
     dataset = open_dataset(spec, base_dir=tmp_path, trust=False)
-    with pytest.raises(SampleError, match="cannot be read"):
+    with pytest.raises(SampleError, match="raised OSError: Unable to locate Ghostscript"):
         dataset[0]
 
 

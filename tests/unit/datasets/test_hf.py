@@ -62,12 +62,12 @@ def test_splits(tmp_path: Path, names: tuple[str, str]) -> None:
     for number, name in enumerate(names):
         hub().select(range(3 + number)).to_parquet(tmp_path / "pets" / f"{name}-00000-of-00001.parquet")
     assert open_hf(tmp_path, split=names[0]).where == f"pets, split {names[0]}"
-    says = f"pets: has the splits '{names[0]}', '{names[1]}'; choose one: split: "
-    assert message(tmp_path, split="valid").startswith(says)
+    assert message(tmp_path, split="valid").startswith("pets: has no split 'valid'; ")
     if names[0] == "train":
         assert (len(open_hf(tmp_path)), open_hf(tmp_path).where) == (4, "pets, split validation")
     else:
-        assert message(tmp_path).startswith(says)
+        assert message(tmp_path).startswith(f"pets: has the splits '{names[0]}', '{names[1]}'; choose one: split: ")
+    assert refusal(tmp_path, kind="hf", path="no-*.parquet") == "no-*.parquet: matches no file; paths are relative to the spec file"
 
 
 def test_two_data_sets_in_one_folder(tmp_path: Path) -> None:

@@ -68,7 +68,8 @@ def test_two_variables_against_quadrature(a: float, b: float, rho: float) -> Non
         for low, high in itertools.pairwise(cuts)
     )
     value, error = mvn_cdf(torch.tensor([[a, b]], dtype=torch.float64), equicorrelated(2, rho)[None])
-    assert abs(value.item() - truth) <= error.item() + ROUNDING
+    # three times the error, nine standard errors: one problem in 300 may exceed the error, and the search looks for it
+    assert abs(value.item() - truth) <= 3.0 * error.item() + ROUNDING
     assert error.item() <= 1e-3
 
 

@@ -80,7 +80,7 @@ def test_what_is_missing_is_told_before_the_model_is_opened(name: str, says: str
     spec = write(tmp_path, digits(estimators=[name], model={"path": "there-is-none.safetensors"}))
     code, out, err = run_cli("estimate", spec)
     assert (code, out) == (2, "")
-    assert re.match(rf"error: estimator {name}( \(|: )tests\.plugin\.faulty:", err)
+    assert re.match(rf"error: estimator {name}( \(|: )tests\.unit\.plugin\.faulty:", err)
     assert says in err
 
 
