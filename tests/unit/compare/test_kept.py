@@ -23,7 +23,7 @@ from robaudit.store.state import Flush, State
 from tests.levels import gaussian_process
 from tests.rows import ROW as PLAIN_ROW
 from tests.unit.compare.tools import with_bits
-from tests.unit.estimators.tools import SHAPE, build, curved, linear, votes_of, work_on
+from tests.unit.estimators.tools import SHAPE, build, curved, known, linear, work_on
 
 ROW = replace(PLAIN_ROW, value=0.7, lower=0.3, std_error=0.1)
 bits = st.lists(st.booleans(), min_size=1, max_size=70)
@@ -107,8 +107,8 @@ def test_no_bits_where_draws_are_too_many_or_stop_by_themselves() -> None:
     work = work_on(linear(3), images=2, sigma=0.8)
     many = build("mc", samples=MOST_STORED_DRAWS + 1).estimate(work)
     stopped = build("mc", tolerance=0.05, max_samples=100).estimate(work)
-    assert {votes_of(one).bits for one in (*many, *stopped)} == {None}
-    assert any(votes_of(one).bits for one in build("mc", samples=MOST_STORED_DRAWS).estimate(work))
+    assert {known(one.votes).bits for one in (*many, *stopped)} == {None}
+    assert any(known(one.votes).bits for one in build("mc", samples=MOST_STORED_DRAWS).estimate(work))
 
 
 def test_antithetic_copies_are_paired_pair_by_pair() -> None:

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from robaudit.estimators.mc import FIRST, Counts, Rule, next_look, sample
 from robaudit.numerics.intervals import clopper_pearson
-from tests.unit.estimators.tools import SHAPE, build, curved, linear, votes_of, work_on
+from tests.unit.estimators.tools import SHAPE, build, curved, known, linear, work_on
 
 OPTIONS: list[dict[str, Any]] = [
     {"tolerance": 0.03},
@@ -130,9 +130,9 @@ def test_logits_that_are_not_finite_are_flips() -> None:
         return torch.where(x.flatten(1).sum(1, keepdim=True) > 13.5, out * torch.nan, out)
 
     rows = build("mc", decide=0.999, max_samples=200).estimate(work_on(broken, images=4))
-    assert any(votes_of(row).lost for row in rows)
+    assert any(known(row.votes).lost for row in rows)
     for row in rows:
-        lost = votes_of(row).lost
+        lost = known(row.votes).lost
         assert row.votes is not None
         assert sum(row.votes.counts) + lost == row.forwards - 1
         assert ("non-finite" in row.note) == bool(lost)

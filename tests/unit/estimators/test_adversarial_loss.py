@@ -24,7 +24,7 @@ from robaudit.noise.process import NoiseProcess
 from robaudit.noise.spatial import Spatial
 from robaudit.noise.uniform import Uniform
 from tests.levels import sigma
-from tests.unit.estimators.tools import SHAPE, curved, linear, loss_of, weights
+from tests.unit.estimators.tools import SHAPE, curved, known, linear, weights
 
 IMAGES = 6
 
@@ -80,7 +80,7 @@ def test_no_draw_of_the_noise_has_a_larger_loss(form: Noise) -> None:
         assert one.value >= float(drawn.max().exp())
         assert (one.lower, one.upper, one.interval.text) == (one.value, None, "lower bound")
         assert one.value == pytest.approx(math.exp(one.numbers["log_loss"]))
-        assert loss_of(one).target == batch.labels[image]
+        assert known(one.loss).target == batch.labels[image]
         assert one.flips_to != batch.predicted[image]
     assert any(one.flips_to is not None for one in estimates)
     assert {one.backwards > 0 for one in estimates} == {not isinstance(form, Spatial)}

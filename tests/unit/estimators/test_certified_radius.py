@@ -31,7 +31,7 @@ from robaudit.noise.uniform import Uniform
 from robaudit.numerics.smoothing import GAUSSIAN, largest_radius, p_lower
 from robaudit.quantities import IntervalKind
 from robaudit.results import Result
-from tests.unit.estimators.tools import Counter, curved, known, proof_of, votes_of, work_on
+from tests.unit.estimators.tools import Counter, curved, known, work_on
 
 
 def under(form: Noise, level: float, network: Callable[[Tensor], Tensor], x: Tensor, seed: int = 0) -> ImageBatch:
@@ -77,7 +77,7 @@ def test_a_half_space(name: str) -> None:
     estimator = CertifiedRadius(samples=20_000, norm=norm)
     for seed in range(4):
         found = one(estimator, under(form, level, half_space(distance, weights), GREY, seed))
-        proof = proof_of(found)
+        proof = known(found.certificate)
         assert 0.93 * distance < found.value < distance
         assert proof.p_lower == float(p_lower(known(proof.kept), 20_000, 0.001))
         assert (proof.label, found.numbers["selected"], proof.draws) == (0, 0, 20_000)
@@ -104,7 +104,7 @@ def test_its_draws_are_those_of_mc_and_every_pass_is_counted() -> None:
     assert network.images == sum(value.forwards - 1 for value in found) == 5 * 352
     votes, first = (MonteCarlo(samples=n).estimate(batch) for n in (352, 48))
     for value, all_of_them, some in zip(found, votes, first, strict=True):
-        proof, whole, selected = proof_of(value), votes_of(all_of_them).counts, votes_of(some).counts
+        proof, whole, selected = known(value.certificate), known(all_of_them.votes).counts, known(some.votes).counts
         assert value.numbers["selected"] == selected.index(max(selected))
         assert proof.kept == whole[int(value.numbers["selected"])] - max(selected)
         assert proof.p_lower == float(p_lower(known(proof.kept), 304, 0.001))
@@ -122,7 +122,7 @@ def test_a_question_is_answered_as_by_all_draws() -> None:
     quick = [value for (value,) in estimator.estimate(batch)]
     assert network.images == sum(value.forwards - 1 for value in quick)
     for many, few in zip(fixed, quick, strict=True):
-        proof = proof_of(few)
+        proof = known(few.certificate)
         assert (few.value >= 0.3) == (many.value >= 0.3)
         assert few.numbers["selected"] == many.numbers["selected"]
         assert few.numbers["selection"] <= 100 >= known(proof.draws) - 4900
@@ -142,7 +142,7 @@ def test_it_abstains_where_no_class_has_a_majority() -> None:
 
     found = one(CertifiedRadius(samples=500), under(Gaussian(), 0.5, network, GREY))
     assert (found.value, found.lower, found.flips_to) == (0.0, 0.0, None)
-    assert proof_of(found).label is None
+    assert known(found.certificate).label is None
     assert "abstains: no class has a significant majority" in found.note
 
 
@@ -155,7 +155,7 @@ def test_a_vote_for_another_class_than_that_of_the_clean_image() -> None:
 
     found = one(CertifiedRadius(samples=500), under(Gaussian(), 0.5, network, GREY))
     assert found.value == pytest.approx(0.5 * 2.2, rel=0.02)
-    assert proof_of(found).label == found.flips_to == 0
+    assert known(found.certificate).label == found.flips_to == 0
     assert found.note == "the vote's class differs from the clean image's"
 
 
@@ -172,7 +172,7 @@ def test_copies_without_finite_logits_vote_for_no_class() -> None:
     error = math.sqrt(share * (1 - share) / 4100)
     lost = found.numbers["not_finite"]
     assert lost / 4100 == pytest.approx(share, abs=5 * error)
-    assert known(proof_of(found).kept) <= 4100 - lost
+    assert known(known(found.certificate).kept) <= 4100 - lost
     assert found.note == f"{lost} noisy copies gave non-finite logits, counted as votes for no class"
     assert 0 < found.value < 0.5 * 1.2815516
 

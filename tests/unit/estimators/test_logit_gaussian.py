@@ -25,7 +25,7 @@ from robaudit.results import NormalFit, Result, Votes
 from robaudit.rows import Row
 from tests.levels import gaussian_process, sigma
 from tests.specs import WEIGHTS
-from tests.unit.estimators.tools import build, curved, known, linear, votes_of, work_on
+from tests.unit.estimators.tools import build, curved, known, linear, work_on
 from tests.unit.models.conftest import load
 
 
@@ -84,7 +84,7 @@ def test_skewed_margins_are_caught_and_decided_by_votes() -> None:
 def test_a_tolerance_sets_the_copies_of_each_image() -> None:
     estimator = LogitGaussian(tolerance=0.02, max_samples=512)
     together = estimator.estimate(work_on(curved(), sigma=0.1, images=6))
-    draws = [votes_of(e).draws for e in together]
+    draws = [known(e.votes).draws for e in together]
     assert min(draws) >= 32
     assert max(draws) <= 512
     assert len(set(draws)) > 2
@@ -110,7 +110,7 @@ def test_a_tolerance_favours_no_value() -> None:
     batch = ImageBatch.of(engine, x, sigma(0.1))
     rows = LogitGaussian(tolerance=0.03).estimate(batch)
     assert len({e.forwards for e in rows}) > 1
-    shares = np.array([votes_of(e).counts[0] / sum(votes_of(e).counts) for e in rows])
+    shares = np.array([known(e.votes).counts[0] / sum(known(e.votes).counts) for e in rows])
     assert abs(shares.mean() - p) < 3.5 * shares.std() / math.sqrt(n)
     fits = values(rows)
     assert abs(fits.mean() - p) < 3.5 * fits.std() / math.sqrt(n) + 0.002
@@ -223,11 +223,11 @@ def test_copies_that_are_not_finite_are_counted() -> None:
 
     batch = work_on(broken, sigma=0.3, images=8, gradients=False)
     rows = LogitGaussian(samples=64).estimate(batch)
-    assert any(votes_of(row).lost for row in rows)
+    assert any(known(row.votes).lost for row in rows)
     for row, label in zip(rows, batch.predicted.tolist(), strict=True):
-        assert votes_of(row).draws == 64
+        assert known(row.votes).draws == 64
         if row.note.startswith("margins are not normal"):
-            assert row.value == votes_of(row).counts[label] / 64
+            assert row.value == known(row.votes).counts[label] / 64
 
 
 @pytest.mark.parametrize("options", [{"samples": 20}, {"samples": 0}, {"tolerance": 0}, {"max_samples": 33}])

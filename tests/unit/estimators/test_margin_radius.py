@@ -18,7 +18,7 @@ from robaudit.estimators.radius_exact import RadiusExact
 from robaudit.models import from_module
 from robaudit.models.architectures import mlp, small_cnn
 from robaudit.quantities import CERTIFIED, IntervalKind
-from tests.unit.estimators.tools import SHAPE, curved, linear, proof_of, values, work_on
+from tests.unit.estimators.tools import SHAPE, curved, known, linear, values, work_on
 
 W = torch.tensor([0.6, 0.8]) / math.sqrt(2)
 
@@ -63,7 +63,7 @@ def test_the_golden(lipschitz: dict[str, object] | None) -> None:
     assert numbers["margin"] == pytest.approx(math.sqrt(2), rel=1e-6)
     assert numbers["lipschitz"] == pytest.approx(math.sqrt(2), rel=1e-6)
     assert numbers["lipschitz_of_logits"] == pytest.approx(1.0, rel=1e-6)
-    assert proof_of(estimate).label == 0
+    assert known(estimate.certificate).label == 0
     assert (estimate.lower, estimate.upper) == (estimate.value, None)
     assert estimate.interval.kind is IntervalKind.LOWER_BOUND
     assert estimate.note == ("Lipschitz constant declared: its rows" if lipschitz else "")
@@ -74,7 +74,7 @@ def test_a_tie_abstains() -> None:
     network, x = golden_work((0.8, -0.6))
     for estimate in values(MarginRadius(), work_at(network, x))[0]:
         assert estimate.value == 0.0
-        assert proof_of(estimate).label is None
+        assert known(estimate.certificate).label is None
 
 
 def test_a_linear_network_has_its_radius() -> None:

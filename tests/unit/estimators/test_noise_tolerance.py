@@ -34,7 +34,7 @@ from robaudit.noise.uniform import Uniform
 from robaudit.quantities import IntervalKind
 from robaudit.results import Result
 from tests.specs import digits, read_rows, write
-from tests.unit.estimators.tools import Counter, clean_of, curved, linear, work_on
+from tests.unit.estimators.tools import Counter, curved, known, linear, work_on
 
 CPU = torch.device("cpu")
 KINDS: dict[str, Noise] = {"gaussian": Gaussian(), "uniform, linf": Uniform(), "uniform, l2": Uniform(norm="l2")}
@@ -155,8 +155,8 @@ def test_every_pass_is_counted_and_rows_say_how_easy_the_image_is() -> None:
     assert network.images == sum(one.forwards - 1 for one in found)
     for one, logits in zip(found, batch.logits, strict=True):
         ranked = logits.sort(descending=True).values
-        assert clean_of(one).margin == pytest.approx(float(ranked[0] - ranked[1]))
-        assert clean_of(one).difficulty == pytest.approx(float(torch.logit(logits.softmax(0).max())), abs=1e-6)
+        assert known(one.clean).margin == pytest.approx(float(ranked[0] - ranked[1]))
+        assert known(one.clean).difficulty == pytest.approx(float(torch.logit(logits.softmax(0).max())), abs=1e-6)
         assert one.forwards <= NoiseTolerance(tolerance=0.5).most
 
 

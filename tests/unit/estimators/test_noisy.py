@@ -10,7 +10,7 @@ from robaudit import margins
 from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.mc import MonteCarlo
 from robaudit.estimators.registry import Task
-from tests.unit.estimators.tools import build, curved, votes_of, work_on
+from tests.unit.estimators.tools import build, curved, known, work_on
 
 DRAWS = 30
 
@@ -26,7 +26,7 @@ def votes(batch: ImageBatch) -> list[list[int]]:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_its_copies_are_those_of_mc(batch_size: int | None, dtype: torch.dtype) -> None:
     batch = work_on(curved().to(dtype), sigma=0.8, batch_size=batch_size, dtype=dtype)
-    assert votes(batch) == [list(votes_of(one).counts) for one in build("mc", samples=DRAWS).estimate(batch)]
+    assert votes(batch) == [list(known(one.votes).counts) for one in build("mc", samples=DRAWS).estimate(batch)]
     assert not batch.lost
 
 
@@ -68,7 +68,7 @@ def test_the_note_tells_of_them() -> None:
 
     batch = work_on(broken, images=4)
     chosen = Task(Share(), "share")
-    lost = [votes_of(one).lost for one in MonteCarlo(samples=DRAWS).estimate(batch)]
+    lost = [known(one.votes).lost for one in MonteCarlo(samples=DRAWS).estimate(batch)]
     for _ in range(2):  # counted anew for each estimator
         for (one,), n in zip(chosen.results(batch), lost, strict=True):
             assert one.note.endswith(f"{n} noisy copies gave non-finite logits, counted as flips") or not n

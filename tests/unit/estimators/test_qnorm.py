@@ -32,7 +32,7 @@ from tests.unit.estimators.goldens import (
     Tilt,
     work_of,
 )
-from tests.unit.estimators.tools import curved, loss_of, values, work_on
+from tests.unit.estimators.tools import curved, known, values, work_on
 
 GOLDENS = {"tilt": Tilt(), "peak": Peak(), "ramp": Ramp(), "flip": Flip()}
 UNBOUNDED = {
@@ -174,7 +174,7 @@ def test_values_rise_with_the_order_and_stay_below_the_largest_loss(name: str) -
             assert more.std_error is not None
             assert less.value <= more.value + 3 * (less.std_error + more.std_error)
         assert of_image[-1].value <= golden.highest * 1.01
-        assert all((loss_of(one).highest or 0.0) <= golden.highest * (1 + 1e-9) for one in of_image)
+        assert all((known(one.loss).highest or 0.0) <= golden.highest * (1 + 1e-9) for one in of_image)
 
 
 def test_diagnostics() -> None:
@@ -233,7 +233,7 @@ def test_losses_against_the_predicted_class() -> None:
     label = values(QNormPath(q=(1.0,), temperatures=20), work)
     predicted = values(QNormPath(q=(1.0,), temperatures=20, target="predicted"), work)
     for one, other, t, p in zip(label, predicted, work.labels.tolist(), work.predicted.tolist(), strict=True):
-        assert (loss_of(one[0]).target, loss_of(other[0]).target) == (t, p)
+        assert (known(one[0].loss).target, known(other[0].loss).target) == (t, p)
         assert (one[0].value == other[0].value) == (t == p)
 
 

@@ -23,7 +23,7 @@ from robaudit.numerics.minimal_norm import Search, nearest_flips
 from robaudit.quantities import IntervalKind
 from tests import levels
 from tests.shared import SHARED, card, needs_shared
-from tests.unit.estimators.tools import SHAPE, clean_of, curved, known, linear, sources, values, weights, work_on
+from tests.unit.estimators.tools import SHAPE, curved, known, linear, sources, values, weights, work_on
 
 IMAGE = torch.rand(SHAPE, generator=torch.Generator().manual_seed(1))
 
@@ -48,8 +48,8 @@ def test_the_golden_corner() -> None:
     assert linf.value == pytest.approx(0.5, abs=1e-7)
     assert (l2.lower, l2.upper, l2.interval.kind) == (l2.value, l2.value, IntervalKind.EXACT)
     assert l2.flips_to == linf.flips_to == 1
-    assert clean_of(l2).difficulty == pytest.approx(1.02592302, abs=1e-6)
-    assert clean_of(l2).margin == pytest.approx(1.5, abs=1e-6)
+    assert known(l2.clean).difficulty == pytest.approx(1.02592302, abs=1e-6)
+    assert known(l2.clean).margin == pytest.approx(1.5, abs=1e-6)
 
 
 @pytest.mark.parametrize("classes", [2, 10])
@@ -109,7 +109,7 @@ def test_random_directions_are_above_the_attack_and_that_above_the_truth(made: C
     exact, attack, rays = (values(one, batch) for one in (RadiusExact(), RadiusAttack(), RadiusRandom(directions=250)))
     slack = 1e-6 * batch.logits.abs().amax().item()  # logits of float32 are no better
     for part in range(2):
-        slope = torch.tensor([known(clean_of(one[part]).margin) / one[part].value for one in exact])
+        slope = torch.tensor([known(known(one[part].clean).margin) / one[part].value for one in exact])
         truth, found, far = (torch.tensor([one[part].value for one in some]) for some in (exact, attack, rays))
         assert (found >= truth - slack / slope).all()
         assert (far > found).all()

@@ -13,7 +13,7 @@ from torch import nn
 from robaudit.estimators.radius_exact import RadiusExact
 from robaudit.estimators.radius_pgd import RadiusPgd
 from robaudit.quantities import IntervalKind
-from tests.unit.estimators.tools import SHAPE, clean_of, curved, linear, search_of, values, work_on
+from tests.unit.estimators.tools import SHAPE, curved, known, linear, values, work_on
 
 
 def test_on_linear_networks_the_second_class_is_reached_in_the_first_ball_that_can() -> None:
@@ -36,8 +36,8 @@ def test_rows() -> None:
     estimator = RadiusPgd(steps=20, restarts=2)
     for image in values(estimator, work):
         for one, (norm, step) in zip(image, (("l2", 0.32), ("linf", 0.025)), strict=True):
-            assert search_of(one).step == step == estimator.spacing(norm)
-            assert clean_of(one).difficulty is not None
+            assert known(one.search).step == step == estimator.spacing(norm)
+            assert known(one.clean).difficulty is not None
             assert math.isclose(one.value / step, round(one.value / step), rel_tol=1e-9)
             assert one.value == round(one.value, 12), "0.075, not 0.07500000000000001"
             assert one.lower == 0

@@ -27,7 +27,7 @@ from robaudit.results import Result, Searched
 from tests.shared import document, needs_shared
 from tests.specs import digits, read_rows, write
 from tests.unit.estimators.test_certified_radius import EQUAL, GREY, half_space, under
-from tests.unit.estimators.tools import Counter, curved, known, proof_of, search_of, votes_of, work_on
+from tests.unit.estimators.tools import Counter, curved, known, work_on
 
 SMALL = SmoothedAttack(copies=16, verify=2000, restarts=1, steps=6, polish=4)
 
@@ -41,7 +41,7 @@ def test_a_half_space(form: Noise) -> None:
     """The vote flips exactly at the distance under symmetric noise; what is found is verified to be beyond, by little."""
     for seed in range(3):
         (found,) = values(SmoothedAttack(restarts=0), under(form, 0.5, half_space(0.8, EQUAL), GREY, seed))
-        search = search_of(found)
+        search = known(found.search)
         kept, other = known(search.kept), known(search.other)
         assert 0.8 < found.value < 0.8 * 1.08
         assert (found.lower, found.upper, found.interval.kind) == (0.0, found.value, IntervalKind.UPPER_BOUND)
@@ -56,7 +56,7 @@ def test_certificates_are_below() -> None:
     found = values(SMALL, batch)
     same = 0
     for proof, flip in zip(certified, found, strict=True):
-        if proof_of(proof).label == search_of(flip).label:
+        if known(proof.certificate).label == known(flip.search).label:
             same += 1
             assert proof.value <= flip.value
     assert same > 20
@@ -72,8 +72,8 @@ def test_the_class_is_that_of_the_vote_and_every_pass_is_counted() -> None:
     assert all(value.backwards % 16 == 0 < value.backwards for value in found)
     votes = MonteCarlo(samples=2000).estimate(batch)
     for value, counted in zip(found, votes, strict=True):
-        most = votes_of(counted).counts
-        assert search_of(value).label == most.index(max(most)) != value.flips_to
+        most = known(counted.votes).counts
+        assert known(value.search).label == most.index(max(most)) != value.flips_to
 
 
 def test_a_soft_vote_for_another_class_at_the_image_itself() -> None:
@@ -84,7 +84,7 @@ def test_a_soft_vote_for_another_class_at_the_image_itself() -> None:
         return torch.stack([torch.where(margin > 0, 0.1 + 0.1 * margin, 50 * margin), torch.zeros_like(margin)], 1)
 
     (found,) = values(SmoothedAttack(restarts=0), under(Gaussian(), 0.5, network, GREY))
-    assert search_of(found).label == 0
+    assert known(found.search).label == 0
     assert 0.5 * 0.2533471 < found.value < 0.5 * 0.2533471 + 0.04
     assert found.flips_to == 1
 
@@ -98,7 +98,7 @@ def test_nothing_within_the_cap() -> None:
     (found,) = values(SMALL.model_copy(update={"cap": 0.7}), under(Gaussian(), 0.5, half_space(0.8, EQUAL), GREY))
     assert (found.value, found.upper, found.flips_to) == (0.7, None, None)
     assert found.interval.kind is IntervalKind.CENSORED
-    assert search_of(found) == Searched(label=0)
+    assert known(found.search) == Searched(label=0)
 
 
 def test_a_constant_vote_is_never_lost() -> None:

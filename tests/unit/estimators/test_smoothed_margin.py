@@ -19,7 +19,7 @@ from robaudit.noise.gaussian import Gaussian
 from robaudit.noise.uniform import Uniform
 from robaudit.numerics.normal import normal_cdf
 from tests.unit.estimators.test_margin_radius import golden_work, work_at
-from tests.unit.estimators.tools import SHAPE, curved, linear, proof_of, values, work_on
+from tests.unit.estimators.tools import SHAPE, curved, known, linear, values, work_on
 
 
 def in_l2(**options: object) -> SmoothedMargin:
@@ -31,7 +31,7 @@ def test_the_golden() -> None:
     network, x = golden_work()
     work = work_at(network, x)
     ((l2, linf),) = values(SmoothedMargin(), work)
-    numbers, proof = l2.numbers, proof_of(l2)
+    numbers, proof = l2.numbers, known(l2.certificate)
     error = 0.3 * math.sqrt(2) / math.sqrt(1000)  # of the mean of L
     assert numbers["smoothed_margin"] == pytest.approx(math.sqrt(2), abs=4 * error)
     expected = numbers["smoothed_margin"] / math.sqrt(2) - 0.3 * math.sqrt(2 * math.log(1000) / 1000)
@@ -39,7 +39,7 @@ def test_the_golden() -> None:
     assert proof.p_error == pytest.approx(math.exp(-(l2.value**2) / (2 * 0.3**2)), rel=1e-6)
     assert (proof.p_lower, proof.alpha) == (None, 0.001)
     assert linf.value == pytest.approx(expected / (1.4 / math.sqrt(1)), rel=1e-5)  # |w|_1 = 1.4 |w|_2 (w of length 1)
-    assert proof_of(linf).p_error == proof.p_error
+    assert known(linf.certificate).p_error == proof.p_error
     assert (l2.forwards, l2.lower, l2.upper) == (1001, l2.value, None)
 
 
@@ -72,7 +72,7 @@ def test_errors_under_the_noise_are_rarer_than_p_error() -> None:
     (bound,) = {float(b) for b in lipschitz_bound(work.engine.model, work.x[0]).margins["l2"].flatten() if b}
     distance = (work.logits[:, 0] - work.logits[:, 1]).abs() / bound
     wrong = normal_cdf(-distance / 0.3)
-    stated = torch.tensor([proof_of(one).p_error for (one,) in values(in_l2(samples=500), work)])
+    stated = torch.tensor([known(one.certificate).p_error for (one,) in values(in_l2(samples=500), work)])
     assert (stated >= wrong).all()
     assert (stated < 1).any()
 
@@ -95,7 +95,7 @@ def test_a_draw_without_finite_logits_certifies_nothing() -> None:
     for one in lost:
         assert one.value == 0.0
         assert f"{one.numbers['not_finite']} noisy copies gave non-finite logits: nothing is certified" in one.note
-        assert proof_of(one).label is None
+        assert known(one.certificate).label is None
 
 
 def test_other_noise_is_refused() -> None:

@@ -21,7 +21,7 @@ from robaudit.levels import GAUSSIAN, LevelName, NoiseLevel
 from robaudit.models import LogitModel, from_module
 from robaudit.noise.process import NoiseProcess
 from robaudit.noise.uniform import Uniform
-from robaudit.results import Certificate, CleanImage, LossNorm, Result, Searched, Votes
+from robaudit.results import Result
 from tests import levels
 from tests.levels import gaussian_process
 
@@ -160,36 +160,6 @@ def built(cls: type[Estimator], **options: Any) -> Estimator:
     if "directions" in cls.model_fields:
         options = {"directions": 40, **options}
     return cls.model_validate(options)
-
-
-def proof_of(result: Result) -> Certificate:
-    """The certificate of a result that has one."""
-    assert result.certificate is not None
-    return result.certificate
-
-
-def votes_of(result: Result) -> Votes:
-    """The votes of a result that has some."""
-    assert result.votes is not None
-    return result.votes
-
-
-def search_of(result: Result) -> Searched:
-    """What the search of a result was about."""
-    assert result.search is not None
-    return result.search
-
-
-def clean_of(result: Result) -> CleanImage:
-    """How easy the clean image of a result is."""
-    assert result.clean is not None
-    return result.clean
-
-
-def loss_of(result: Result) -> LossNorm:
-    """What the loss of a result is against."""
-    assert result.loss is not None
-    return result.loss
 
 
 def known(value: T | None) -> T:
