@@ -194,8 +194,10 @@ def estimating(folder: Path, here: Surroundings, *args: str, environment: Mappin
         start_new_session=True,  # as a terminal does
         text=True,
     ) as process:
-        yield Audit(process, folder)
-        process.kill()
+        try:
+            yield Audit(process, folder)
+        finally:
+            process.kill()
 
 
 PROGRAM = """
