@@ -369,7 +369,7 @@ def _opened(
     Raises:
         NothingLeftError: the data set is empty.
     """
-    from robaudit.datasets.in_memory import Reading, open_in_memory, refuse_unfit
+    from robaudit.datasets.in_memory import Reading, open_in_memory, refuse_random
     from robaudit.datasets.select import Selected, choose
 
     about = spec.dataset
@@ -377,5 +377,5 @@ def _opened(
     if not len(opened):
         raise NothingLeftError("dataset", "the data set is empty", "give it samples")
     opened = Selected(opened, choose(opened, about), about.class_names)
-    refuse_unfit(opened, data, skip_bad=skip_bad, as_given=spec.run.as_given)
+    refuse_random(opened, skip_bad=skip_bad)
     return opened

@@ -41,7 +41,6 @@ _LABEL_KEYS = (*USUAL_LABELS, "targets", "fine_label")
 _FORMS = "a torch or Hugging Face data set, a DataLoader, (x, y), or a list of images or of (image, label)"
 _TABLES = ("DataFrame", "LazyFrame", "Table", "RecordBatch")  # of pandas, polars and Arrow
 _CHECKED = 32  # the first images, which are read twice
-_MOST_OBJECTS = 1000  # objects searched for a normalisation
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,23 +138,16 @@ def first_readable(items: Any) -> Any:
     return None
 
 
-def refuse_unfit(dataset: Dataset, data: object, *, skip_bad: bool, as_given: bool = False) -> None:
-    """Refuse samples that a transform normalises, or that differ between two reads.
+def refuse_random(dataset: Dataset, *, skip_bad: bool) -> None:
+    """Refuse samples that differ between two reads.
 
     Args:
         dataset: the opened data set.
-        data: what the program passed, searched for a torchvision Normalize.
         skip_bad: skip unusable samples.
-        as_given: accept normalised pixels.
 
     Raises:
-        DataError: samples are normalised, or differ.
+        DataError: samples differ.
     """
-    normalisation = None if as_given else _normalisation(data)
-    if normalisation is not None:
-        mean, std = normalisation
-        what = f"its transform has Normalize(mean={mean}, std={std}), but noise is added to pixels in [0, 1], before any normalisation"
-        raise DataError("dataset", what, f"take Normalize out of the transform, and give audit(..., mean={mean}, std={std})")
     for first, again in zip(*(first_samples(dataset, _CHECKED, skip_bad=skip_bad) for _ in range(2)), strict=False):
         if not torch.equal(first.pixels, again.pixels):
             what = f"image {first.id} has other pixels each time it is read: its transform is random"
@@ -243,23 +235,3 @@ def _names(items: Any) -> Sequence[object] | None:
     while items is not None and not (isinstance(classes := getattr(items, "classes", None), list | tuple) and classes):
         items = getattr(items, "dataset", None)
     return None if items is None else items.classes
-
-
-def _normalisation(data: object) -> tuple[list[float], list[float]] | None:
-    """Mean and standard deviation of the first Normalize, or preset of torchvision's weights, among the transforms of a data set."""
-    waiting, seen = [data], set[int]()
-    while waiting and len(seen) < _MOST_OBJECTS:
-        node = waiting.pop()
-        if id(node) in seen:
-            continue
-        seen.add(id(node))
-        if type(node).__name__ in ("Normalize", "ImageClassification") and hasattr(node, "mean") and hasattr(node, "std"):
-            mean, std = ([round(x, 6) for x in torch.as_tensor(values).double().flatten().tolist()] for values in (node.mean, node.std))
-            if any(mean) or any(x != 1 for x in std):
-                return mean, std
-        if isinstance(node, torch.nn.Module):
-            waiting += node.children()
-        for name in ("transform", "transforms", "dataset", "datasets"):
-            part = getattr(node, name, None)
-            waiting += part if isinstance(part, list | tuple) else [part]
-    return None
