@@ -17,9 +17,7 @@ from torch.optim.swa_utils import AveragedModel
 
 from robaudit.models import LogitModel
 from robaudit.models.architectures import digits_cnn
-from robaudit.models.recognise import recognise
 from robaudit.models.safety import Unread
-from tests.conftest import RunCli
 from tests.specs import WEIGHTS
 from tests.unit.models.conftest import load, pixels, refusal
 
@@ -206,19 +204,3 @@ def test_what_is_no_state_dict(tmp_path: Path, state: State) -> None:
     around: dict[str, Any] = {"epoch": 1}
     around["model"] = around
     assert "not a state dict" in refusal(saved(tmp_path, around), architecture=ARCHITECTURE)
-
-
-def test_init_takes_the_architecture_that_a_checkpoint_states(tmp_path: Path, run_cli: RunCli) -> None:
-    timm = pytest.importorskip("timm")
-    with torch.random.fork_rng(devices=[]):
-        state = timm.create_model("resnet18", num_classes=10, in_chans=1).state_dict()
-    saved(tmp_path, timms(state))
-    options = {"architecture_options": {"num_classes": 10}}
-    assert recognise("net.ckpt", None, tmp_path)[0] == {"architecture": "timm:resnet18", **options}
-    saved(tmp_path, {"arch": "resnet18", "state_dict": state}, "plain.pth")
-    assert recognise("plain.pth", None, tmp_path) == ({"architecture": "torchvision:resnet18", **options}, "")
-    saved(tmp_path, {"arch": "mine", "state_dict": state}, "mine.pth")
-    assert recognise("mine.pth", None, tmp_path) == ({}, "")
-    code, _, err = run_cli("init", "--model", "net.ckpt", "--data", "digits", "--no-check")
-    assert code == 0, err
-    assert 'architecture: "timm:resnet18"' in (tmp_path / "audit.yaml").read_text()
