@@ -81,7 +81,6 @@ class Format:
         suffixes: of its files; empty for a format without files (Python code).
         recognises: whether a file has this format, by its first 32 bytes and, for a zip archive, its members' names below its folder.
         read: reads the tensors of a format that holds only weights and needs an architecture; None for other formats.
-        others: the names of the files in a file's folder that belong to it.
     """
 
     name: str
@@ -89,7 +88,6 @@ class Format:
     suffixes: tuple[str, ...] = ()
     recognises: Callable[[bytes, Sequence[str]], bool] = lambda _head, _members: False
     read: Callable[[Path], Mapping[str, torch.Tensor]] | None = None
-    others: Callable[[Path], Sequence[str]] = lambda _: ()
 
 
 def batch_note(format_: str, size: int) -> str:
