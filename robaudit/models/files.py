@@ -12,15 +12,12 @@ from robaudit.errors import ModelError
 from robaudit.files import expanded
 from robaudit.spec.model import ModelSpec
 
-CONFIG, ADAPTER = "config.json", "adapter_config.json"
+CONFIG = "config.json"
 PROCESSORS = ("preprocessor_config.json", "processor_config.json")
 """The files that say how Transformers prepares images."""
-INDEX = ".index.json"
 _PREFERRED = (
     "model.safetensors",
-    f"model.safetensors{INDEX}",
     "pytorch_model.bin",
-    f"pytorch_model.bin{INDEX}",
     "pytorch_model.pth",
     "model.pth",
 )
@@ -34,7 +31,7 @@ def model_path(model: ModelSpec, base_dir: Path) -> Path | None:
 
 
 def weights_file(path: Path) -> Path:
-    """The path itself, or, for a folder, the weights file in it (for weights in several files, their index).
+    """The path itself, or, for a folder, the weights file in it.
 
     Raises:
         ModelError: there is no weights file, or more than one.
@@ -42,7 +39,6 @@ def weights_file(path: Path) -> Path:
     if not os.path.isdir(path):  # noqa: PTH112  a name may be too long, or no path at all: its loader says so
         return path
     folder = path
-    refuse_adapter(folder)
     for name in _PREFERRED:
         if (folder / name).exists():
             return folder / name
@@ -77,25 +73,3 @@ def read_object(path: Path) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise ModelError(where, "does not hold a JSON object", "restore the model's own file")
     return document
-
-
-def refuse_adapter(folder: Path) -> None:
-    """Refuse the folder of a LoRA adapter.
-
-    Raises:
-        ModelError: the folder holds an adapter.
-    """
-    if (folder / ADAPTER).is_file():
-        raise adapter(str(folder))
-
-
-def adapter(where: str) -> ModelError:
-    """The error for an adapter in place of a model."""
-    remedy = "merge it into its model and save that: peft's model.merge_and_unload().save_pretrained(FOLDER)"
-    return ModelError(where, "holds a LoRA adapter (PEFT), not the weights of a whole model", remedy)
-
-
-def quantised(where: str, method: str) -> ModelError:
-    """The error for quantised weights."""
-    remedy = "give the weights before quantisation, in float32, float16 or bfloat16"
-    return ModelError(where, f"holds quantised weights ({method}), which cannot be audited", remedy)

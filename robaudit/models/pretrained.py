@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from robaudit.errors import ModelError, RobauditError, needs_extra
 from robaudit.files import expanded
-from robaudit.models.files import CONFIG, INDEX, PROCESSORS, quantised, read_object, refuse_adapter
+from robaudit.models.files import CONFIG, PROCESSORS, read_object
 from robaudit.models.transformers_model import TRANSFORMERS, quiet
 from robaudit.models.transforms import Translation, translated
 from robaudit.spec.model import AuditSpec, BaseDatasetSpec, ImageOptions, ModelSpec
@@ -23,7 +23,7 @@ from robaudit.text import clipped, count, distinct, first_line
 
 TIMM, TORCHVISION = "timm:", "torchvision:"
 _GEOMETRY = ("resize", "fit", "crop", "crop_rounding", "pad")
-_ONLY_WEIGHTS = (".safetensors", ".bin", INDEX)
+_ONLY_WEIGHTS = (".safetensors", ".bin")
 _SHOWN = 3  # names
 _UNNAMED = re.compile(r"LABEL_\d+")
 _FILTERS = ("nearest", "lanczos", "bilinear", "bicubic", "box", "hamming")  # by Pillow's number
@@ -154,7 +154,6 @@ def describe(model: ModelSpec, base_dir: Path) -> Pretrained | None:
     folder, is_file = _config_folder(model, base_dir)
     from_library = architecture.startswith((TIMM, TRANSFORMERS)) if architecture else (model.path or "").endswith(_ONLY_WEIGHTS)
     if folder is not None and (not is_file or from_library):
-        refuse_adapter(folder)
         pretrained = _of_folder(folder, strict=not is_file)
         if pretrained is not None:
             return pretrained
@@ -183,9 +182,6 @@ def _of_folder(folder: Path, *, strict: bool) -> Pretrained | None:
     if not path.is_file():
         return None
     config = read_object(path)
-    if config.get("quantization_config"):
-        settings = config["quantization_config"]
-        raise quantised(str(path), str(settings.get("quant_method", "quantization_config") if isinstance(settings, dict) else settings))
     if "architecture" in config:
         with _read_by("timm", str(path)):
             return _of_timms_folder(config, str(path))

@@ -25,7 +25,7 @@ def load_state_dict_file(source: Source) -> LoadedNetwork:
     """
     tensors, notes = weights_of(load_tensors(source.file), source.spec.entry, source.where)
     notes = ("state dict of torch.save: only its numbers are read, no code in it runs", *notes)
-    return fill(source, FORMAT.name, [source.file], tensors, notes)
+    return fill(source, FORMAT.name, tensors, notes)
 
 
 def read_state_dict(path: Path) -> dict[str, torch.Tensor]:
