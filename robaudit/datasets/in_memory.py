@@ -29,7 +29,6 @@ from robaudit.datasets.classes import label_array
 from robaudit.datasets.decode import image_pixels, object_pixels
 from robaudit.datasets.image_set import ONE_BY_ONE, ImageSet, sample_parts
 from robaudit.datasets.listing import USUAL_LABELS
-from robaudit.datasets.python_callable import OwnIds
 from robaudit.errors import DataError, SampleError, did_you_mean
 from robaudit.python_code import describe
 from robaudit.spec.model import ImageOptions
@@ -87,28 +86,26 @@ def open_in_memory(data: object, reading: Reading | None = None) -> Dataset:
         where, data = f"{type(data.dataset).__name__} in memory", _loaded(data, reading.limit)
     images, labels = data if isinstance(data, tuple) and len(data) == 2 else (data, None)
     items: Any = images if _is_indexed(images) else _read(images, reading.limit)
-    ids = None if reading.ids is None else different(tuple(map(str, reading.ids)), "ids")
-    if ids is not None and len(ids) != len(items):
-        raise DataError("ids", f"there are {len(ids)} for {len(items)} samples", "give each sample one")
     if labels is None and not isinstance(items, Tensor | np.ndarray):
-        return collection(where, items, reading, ids, images)
+        return collection(where, items, reading, images)
     known = None if labels is None else label_array(labels, "dataset", len(items), reading.class_names)
     decode = _decoder(first_readable(items), reading)
-    return ImageSet(where, items, decode, labels=known, ids=ids, class_names=_texts(reading.class_names), parallel=False)
+    return ImageSet(
+        where, items, decode, labels=known, ids=_ids(reading, len(items)), class_names=_texts(reading.class_names), parallel=False
+    )
 
 
-def collection(where: str, items: Any, reading: Reading, ids: Sequence[str] | OwnIds | None, source: object) -> ImageSet:
+def collection(where: str, items: Any, reading: Reading, source: object) -> ImageSet:
     """A data set of samples that hold their labels; the first readable sample shows their form.
 
     Args:
         where: its name in messages.
         items: images, (image, label) or mappings by index.
         reading: the options.
-        ids: by index.
         source: the object that the items were read from, which may know class names and column types.
 
     Raises:
-        DataError: mappings have no usual keys.
+        DataError: mappings have no usual keys, or the ids do not fit.
     """
     features = getattr(source, "features", None) if hasattr(source, "column_names") else None
     features = features if isinstance(features, Mapping) else {}
@@ -124,7 +121,17 @@ def collection(where: str, items: Any, reading: Reading, ids: Sequence[str] | Ow
     except SampleError:
         image = None
     class_names = _texts(names or _names(source))
+    ids = _ids(reading, len(items))
     return ImageSet(where, items, _decoder(image, reading), ids=ids, class_names=class_names, parts=parts, parallel=False)
+
+
+def _ids(reading: Reading, count: int) -> Sequence[str] | None:
+    if reading.ids is None:
+        return None
+    ids = different(tuple(map(str, reading.ids)), "ids")
+    if len(ids) != count:
+        raise DataError("ids", f"there are {len(ids)} for {count} samples", "give each sample one")
+    return ids
 
 
 def first_readable(items: Any) -> Any:
