@@ -62,7 +62,7 @@ class ImagesSpec(FilesSpec):
         if folders:
             labels, class_names = _folder_labels(self, folders, names)
         elif (folder / METADATA).is_file():
-            remedy = f"use kind: csv with path: {self.path.rstrip('/')}/{METADATA} and path_column: file_name"
+            remedy = f"use kind: csv with path: {self.path.rstrip('/')}/{METADATA}"
             raise DataError(self.path, f"holds {count(len(names), 'image')} but no class folders", remedy)
         decode = partial(file_pixels, folder=folder, root=boundary(self.root, base_dir, folder), options=self)
         return ImageSet(self.path, names, decode, labels=labels, ids=[name_text(name) for name in names], class_names=class_names)

@@ -149,7 +149,7 @@ def test_one_folder_around_all_classes(tmp_path: Path) -> None:
 def test_a_list_beside_the_images(tmp_path: Path) -> None:
     draw(tmp_path, "c.png")
     (tmp_path / "pets/metadata.csv").write_text("file_name,label\nc.png,cat\n")
-    assert message(tmp_path).endswith("; use kind: csv with path: pets/metadata.csv and path_column: file_name")
+    assert message(tmp_path).endswith("; use kind: csv with path: pets/metadata.csv")
 
 
 SYNSETS = ("n01440764", "n01443537", "n02012849", "n03126707")
