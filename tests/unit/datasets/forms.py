@@ -101,7 +101,6 @@ def write_all(folder: Path, *, bad: bool = False) -> dict[str, dict[str, Any]]:
         "hf, arrow": {"kind": "hf", "path": "arrow"},
         "hf, a split": {"kind": "hf", "path": "dict", "split": "test"},
         "hf, parquet": {"kind": "hf", "path": "hub", "split": "test"},
-        "parquet, of the hub": {"kind": "hf", "path": "hub/data/test-*.parquet"},
         "parquet": {"kind": "hf", "path": "plain.parquet"},
         "webdataset": {"kind": "hf", "path": "whole.tar"},
         "webdataset, shards": {"kind": "hf", "path": "shards/val-*.tar"},
