@@ -91,9 +91,7 @@ def test_a_path_that_is_not_there(folder: Path) -> None:
     ("architecture", "options", "said"),
     [
         ("torchvision:resnet18", {"classes": 10}, "unexpected keyword argument 'classes'"),
-        ("robaudit:mlp", {"sizes": [64]}, "needs at least two numbers"),
         ("robaudit:cifar_resnet", {"depth": 21}, "6 n + 2"),
-        ("robaudit:cifar_resnet", {"depth": "deep"}, "its options do not fit"),
     ],
 )
 def test_known_architectures_and_their_options(tmp_path: Path, architecture: str, options: dict[str, object], said: str) -> None:
@@ -101,17 +99,10 @@ def test_known_architectures_and_their_options(tmp_path: Path, architecture: str
     assert said in refusal(tmp_path / "net.safetensors", architecture=architecture, architecture_options=options)
 
 
-def test_torchvision_and_digits(tmp_path: Path) -> None:
-    from torchvision import models
-
-    net = models.get_model("shufflenet_v2_x0_5", weights=None, num_classes=4).eval()
-    save_file(net.state_dict(), tmp_path / "net.safetensors")
-    state = torch.random.get_rng_state()
-    model = load(tmp_path / "net.safetensors", architecture="torchvision:shufflenet_v2_x0_5", architecture_options={"num_classes": 4})
-    assert torch.equal(state, torch.random.get_rng_state())
-    images = pixels(2, 3, 32)
-    assert torch.allclose(model(images), net(images), atol=1e-6)
+def test_building_leaves_the_random_numbers_alone(tmp_path: Path) -> None:
     digits = digits_cnn().eval()
-    assert 10_000 <= sum(parameter.numel() for parameter in digits.parameters()) <= 40_000
     save_file(digits.state_dict(), tmp_path / "digits.safetensors")
-    assert torch.allclose(load(tmp_path / "digits.safetensors", architecture="robaudit:digits_cnn")(pixels()), digits(pixels()), atol=1e-6)
+    state = torch.random.get_rng_state()
+    model = load(tmp_path / "digits.safetensors", architecture="robaudit:digits_cnn")
+    assert torch.equal(state, torch.random.get_rng_state())
+    assert torch.allclose(model(pixels()), digits(pixels()), atol=1e-6)

@@ -173,11 +173,9 @@ Change = dict[str, Any]
             {"architectures": ["ViTModel"]},
             "describes a ViTModel, which is not an image classifier of Transformers; give a model",
         ),
-        ("config.json", {"architectures": None}, "its 'architectures' is not a list of one class"),
         ("config.json", {"model_type": "vitt"}, "is of a model that Transformers "),
         ("config.json", {"model_type": "beit"}, "describes a BeitForImageClassification; did you mean 'BeitForImageClassification'?"),
         ("config.json", {"num_hidden_layers": 3}, "16 tensors of the network are missing (vit.layers.2."),
-        ("config.json", {"num_hidden_layers": 1}, "16 tensors are not the network's (vit."),
         ("config.json", {"intermediate_size": 47}, "6 tensors have another shape than the network's (vit.layers.0.mlp.fc1.bias"),
         ("config.json", {"id2label": {"zero": "cat"}}, "config.json: is not as transformers writes it (ValueError: invalid literal"),
         (
@@ -187,8 +185,6 @@ Change = dict[str, Any]
         ),
         ("preprocessor_config.json", {"size": {"height": 32, "width": 10**6}}, "in a way that is not known here; write mean and std"),
         ("preprocessor_config.json", {"size": {"longest_edge": 3}}, "is not as transformers writes it (KeyError: 'height'); restore the"),
-        ("preprocessor_config.json", {"resample": "best"}, "preprocessor_config.json: is not as transformers writes it ("),
-        ("preprocessor_config.json", {"rescale_factor": "1/255"}, "preprocessor_config.json: is not as transformers writes it ("),
     ],
 )
 def test_folders_that_are_refused(home: Path, tmp_path: Path, file: str, change: Change, says: str) -> None:
