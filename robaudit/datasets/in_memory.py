@@ -62,13 +62,14 @@ class Reading:
     label_key: str | None = None
 
 
-def open_in_memory(data: object, reading: Reading | None = None) -> Dataset:
+def open_in_memory(data: object, reading: Reading | None = None, where: str | None = None) -> Dataset:
     """The samples of a Python program as a data set; an iterable without indexing is read now.
 
     Args:
         data: a :class:`~robaudit.datasets.base.Dataset`; a torch data set or loader; a Hugging Face data set; (x, y), or an array or tensor
             x alone; a sequence of images (PIL, arrays, tensors), of (image, label) or of mappings; or an iterable of samples, with a limit.
         reading: the options.
+        where: its name in messages; default: by its type.
 
     Raises:
         DataError: the data have another form, or labels, ids or keys do not fit.
@@ -80,36 +81,22 @@ def open_in_memory(data: object, reading: Reading | None = None) -> Dataset:
         raise DataError("layout", f"{reading.layout!r} is unknown", "'nchw' or 'nhwc'")
     if isinstance(data, Mapping) or type(data).__name__ in _TABLES:
         remedy = "pass its columns, (list(data['image']), list(data['label'])), or one of several splits, data['test']"
-        raise DataError("dataset", f"is a {type(data).__name__}", remedy)
-    where = "data in memory" if type(data).__module__ in ("builtins", "numpy", "torch") else f"{type(data).__name__} in memory"
+        raise DataError(where or "dataset", f"is a {type(data).__name__}", remedy)
+    kind = type(data.dataset if isinstance(data, DataLoader) else data)
+    where = where or ("data in memory" if kind.__module__ in ("builtins", "numpy", "torch") else f"{kind.__name__} in memory")
     if isinstance(data, DataLoader):
-        where, data = f"{type(data.dataset).__name__} in memory", _loaded(data, reading.limit)
+        data = _loaded(data, reading.limit)
     images, labels = data if isinstance(data, tuple) and len(data) == 2 else (data, None)
     items: Any = images if _is_indexed(images) else _read(images, reading.limit)
-    if labels is None and not isinstance(items, Tensor | np.ndarray):
-        return collection(where, items, reading, images)
-    known = None if labels is None else label_array(labels, "dataset", len(items), reading.class_names)
-    decode = _decoder(first_readable(items), reading)
-    return ImageSet(
-        where, items, decode, labels=known, ids=_ids(reading, len(items)), class_names=_texts(reading.class_names), parallel=False
-    )
-
-
-def collection(where: str, items: Any, reading: Reading, source: object) -> ImageSet:
-    """A data set of samples that hold their labels; the first readable sample shows their form.
-
-    Args:
-        where: its name in messages.
-        items: images, (image, label) or mappings by index.
-        reading: the options.
-        source: the object that the items were read from, which may know class names and column types.
-
-    Raises:
-        DataError: mappings have no usual keys, or the ids do not fit.
-    """
-    features = getattr(source, "features", None) if hasattr(source, "column_names") else None
+    ids = None if reading.ids is None else different(tuple(map(str, reading.ids)), "ids")
+    if ids is not None and len(ids) != len(items):
+        raise DataError("ids", f"there are {len(ids)} for {len(items)} samples", "give each sample one")
+    first, names = _first_readable(items), reading.class_names
+    if labels is not None or isinstance(items, Tensor | np.ndarray):
+        known = None if labels is None else label_array(labels, "dataset", len(items), names)
+        return ImageSet(where, items, _decoder(first, reading), labels=known, ids=ids, class_names=_texts(names), parallel=False)
+    features = getattr(images, "features", None) if hasattr(images, "column_names") else None
     features = features if isinstance(features, Mapping) else {}
-    first, names = first_readable(items), reading.class_names
     keys: tuple[str, str | None] = ("", None)
     if isinstance(first, Mapping):
         keys = _keys(first, reading, features)
@@ -120,21 +107,11 @@ def collection(where: str, items: Any, reading: Reading, source: object) -> Imag
         image = parts(first, where)[0]
     except SampleError:
         image = None
-    class_names = _texts(names or _names(source))
-    ids = _ids(reading, len(items))
+    class_names = _texts(names or _names(images))
     return ImageSet(where, items, _decoder(image, reading), ids=ids, class_names=class_names, parts=parts, parallel=False)
 
 
-def _ids(reading: Reading, count: int) -> Sequence[str] | None:
-    if reading.ids is None:
-        return None
-    ids = different(tuple(map(str, reading.ids)), "ids")
-    if len(ids) != count:
-        raise DataError("ids", f"there are {len(ids)} for {count} samples", "give each sample one")
-    return ids
-
-
-def first_readable(items: Any) -> Any:
+def _first_readable(items: Any) -> Any:
     """The first item that can be read; None if there is none."""
     for index in range(len(items)):
         try:

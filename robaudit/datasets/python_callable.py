@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from robaudit.datasets.image_set import ImageSet
+from robaudit.datasets.base import Dataset
 from robaudit.errors import DataError
 from robaudit.python_code import describe, user_function
 from robaudit.spec.model import BaseDatasetSpec
@@ -21,7 +21,7 @@ class PythonDatasetSpec(BaseDatasetSpec):
     target: str = Field(description="package.module:function")
     options: dict[str, Any] = Field(default_factory=dict)
 
-    def open(self, base_dir: Path, *, trust: bool) -> ImageSet:
+    def open(self, base_dir: Path, *, trust: bool) -> Dataset:
         """Call ``function(**options)``; samples are as in :func:`robaudit.audit`.
 
         The collection's attributes ``class_names`` and ``ids`` are used if present.
@@ -29,7 +29,7 @@ class PythonDatasetSpec(BaseDatasetSpec):
         Raises:
             DataError: the code is not trusted, raises an exception, or returns something else.
         """
-        from robaudit.datasets.in_memory import Reading, collection  # imports torch, which reading a spec does not need
+        from robaudit.datasets.in_memory import Reading, open_in_memory  # imports torch, which reading a spec does not need
 
         if not trust:
             remedy = "pass --trust if you trust the code, or write the images to a .npz file (kind npz)"
@@ -43,4 +43,4 @@ class PythonDatasetSpec(BaseDatasetSpec):
         if not hasattr(items, "__getitem__"):
             raise DataError(self.target, f"returned {type(items).__name__}, which cannot be indexed", "return a list or a data set")
         reading = Reading(class_names=getattr(items, "class_names", None), ids=getattr(items, "ids", None))
-        return collection(self.target, items, reading, items)
+        return open_in_memory(items, reading, self.target)
