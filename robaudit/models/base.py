@@ -108,13 +108,3 @@ def check_finite(network: nn.Module, where: str) -> None:
             if tensor.is_floating_point() and not torch.isfinite(tensor).all():
                 kind = "NaN" if torch.isnan(tensor).any() else "infinite values"
                 raise ModelError(where, f"the tensor {name} has {kind}", "train again, or take an earlier checkpoint")
-
-
-def state_sha256(network: nn.Module) -> str:
-    """sha256 (hex) over a module's state dict: names, dtypes, shapes and bytes."""
-    digest = hashlib.sha256()
-    for name, tensor in sorted(network.state_dict().items()):
-        if isinstance(tensor, torch.Tensor):
-            digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
-            digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
-    return digest.hexdigest()

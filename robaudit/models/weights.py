@@ -110,25 +110,15 @@ def _refuse_odd(tensors: Mapping[str, torch.Tensor], where: str) -> None:
         if _in_few_bits(key, value):
             what = f"holds quantised weights ({key} is {str(value.dtype).removeprefix('torch.')}), which cannot be audited"
             raise ModelError(where, what, "give the weights before quantisation, in float32, float16 or bfloat16")
-        if kind := _odd(value):
-            raise ModelError(where, f"the tensor {key} is {kind}", "save it as plain dense numbers, as state_dict() does")
+        if value.layout is not torch.strided or value.is_meta or value.is_quantized or value.is_complex():
+            what = f"the tensor {key} is not a plain array of real numbers ({value.layout}, {value.dtype}, {value.device})"
+            raise ModelError(where, what, "save it as plain dense numbers, as state_dict() does")
 
 
 def _in_few_bits(key: str, tensor: torch.Tensor) -> bool:
     """Whether a weight is an integer or an 8-bit number, which is wrong without its scale."""
     weight = key.rpartition(".")[2] in ("weight", "bias")
     return (weight and not tensor.is_floating_point() and not tensor.is_complex()) or (tensor.is_floating_point() and tensor.itemsize == 1)
-
-
-def _odd(tensor: torch.Tensor) -> str:
-    """The reason why a tensor is not plain real numbers in memory, or ''."""
-    if tensor.layout is not torch.strided:
-        return f"sparse ({tensor.layout})"
-    if tensor.is_meta:
-        return "without data (a meta tensor)"
-    if tensor.is_quantized:
-        return f"quantised ({tensor.dtype})"
-    return "complex" if tensor.is_complex() else ""
 
 
 def _other_classes(wanted: Mapping[str, torch.Tensor], tensors: Mapping[str, torch.Tensor], differing: list[str]) -> int | None:
