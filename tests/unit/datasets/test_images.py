@@ -94,29 +94,10 @@ def test_a_class_folder_that_cannot_be_listed(tmp_path: Path, monkeypatch: pytes
     assert message(tmp_path) == f"{tmp_path}/pets/dog: cannot be listed (Permission denied); give folders that you may read"
 
 
-def test_the_class_is_the_top_folder_unless_asked_otherwise(tmp_path: Path) -> None:
-    draw(tmp_path, "birds/owl/a.png", "birds/owl/young/b.png", "cats/owl/c.png", "cats/d.png")
-    assert opened(tmp_path).class_names == ("birds", "cats")
-    leaf = opened(tmp_path, classes="leaf")
-    assert leaf.class_names == ("cats", "owl", "young")
-    assert dict(zip(ids(leaf), labels(leaf) or (), strict=True)) == {
-        "birds/owl/a.png": 1,
-        "birds/owl/young/b.png": 2,
-        "cats/d.png": 0,
-        "cats/owl/c.png": 1,
-    }
-    path = opened(tmp_path, classes="path")
-    assert path.class_names == ("birds/owl", "birds/owl/young", "cats", "cats/owl")
-    assert labels(path) == [0, 1, 2, 3]
-    assert opened(tmp_path, classes="leaf", class_names=("young", "owl", "cats")).class_names == ("young", "owl", "cats")
-    assert "pets/owl: the folder is not in class_names" in message(tmp_path, classes="leaf", class_names=("young", "cats"))
-
-
 def test_splits_are_no_classes(tmp_path: Path) -> None:
     draw(tmp_path, "train/cat/a.png", "val/cat/b.png", "val/dog/c.png")
     assert message(tmp_path) == "pets: holds the splits train, val, which are not classes; choose one: path: pets/val"
-    assert opened(tmp_path, classes="top").class_names == ("train", "val")
-    assert labels(opened(tmp_path, classes="leaf")) == [0, 0, 1]
+    assert opened(tmp_path, class_names=("train", "val")).class_names == ("train", "val")
     draw(tmp_path, "bus/d.png")
     assert opened(tmp_path).class_names == ("bus", "train", "val")
 
@@ -124,9 +105,8 @@ def test_splits_are_no_classes(tmp_path: Path) -> None:
 def test_one_folder_around_all_classes(tmp_path: Path) -> None:
     draw(tmp_path, "photos/cat/a.png", "photos/dog/b.png")
     assert message(tmp_path) == (
-        "pets: has a single class folder 'photos', whose images lie in 2 folders; set path: pets/photos, or classes: top if it is one class"
+        "pets: has a single class folder 'photos', whose images lie in 2 folders; set path: pets/photos, or class_names if it is one class"
     )
-    assert opened(tmp_path, classes="top").class_names == ("photos",)
     assert opened(tmp_path, class_names=("photos",)).class_names == ("photos",)
 
 
