@@ -85,7 +85,7 @@ def audit(
 
     Args:
         what: a torch.nn.Module, a function from pixels (n, channels, height, width) to logits, or a spec.
-        dataset: a torch data set of (image, label) or of mappings, a DataLoader, (x, y) as arrays or tensors, a list of images, a Hugging
+        dataset: a torch data set of (image, label) or of mappings, (x, y) as arrays or tensors, a list of images, a Hugging
             Face data set. Pixels are uint8, or floats in [0, 1] that are *not normalised*: noise is added to them.
         model: with a spec, the network to audit instead of the one that it names.
         sigma: standard deviations of Gaussian noise, in pixel units ([0, 1]); ``"8/255"`` is understood.

@@ -1,9 +1,9 @@
-"""Samples of a Python program: arrays, lists, torch and Hugging Face data sets and loaders, as a data set of an audit."""
+"""Samples of a Python program: arrays, lists, torch and Hugging Face data sets, as a data set of an audit."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -13,16 +13,7 @@ import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor
-from torch.utils.data import (
-    DataLoader,
-    IterableDataset,
-    RandomSampler,
-    SequentialSampler,
-    Subset,
-    SubsetRandomSampler,
-    default_collate,
-    default_convert,
-)
+from torch.utils.data import DataLoader, IterableDataset
 
 from robaudit.datasets.base import Dataset, different, first_samples
 from robaudit.datasets.classes import label_array
@@ -37,7 +28,7 @@ Layout = Literal["nchw", "nhwc"]
 
 _IMAGE_KEYS = ("image", "images", "img", "pixel_values", "pixels", "x", "input", "inputs")
 _LABEL_KEYS = (*USUAL_LABELS, "targets", "fine_label")
-_FORMS = "a torch or Hugging Face data set, a DataLoader, (x, y), or a list of images or of (image, label)"
+_FORMS = "a torch or Hugging Face data set, (x, y), or a list of images or of (image, label)"
 _TABLES = ("DataFrame", "LazyFrame", "Table", "RecordBatch")  # of pandas, polars and Arrow
 _CHECKED = 32  # the first images, which are read twice
 
@@ -66,7 +57,7 @@ def open_in_memory(data: object, reading: Reading | None = None, where: str | No
     """The samples of a Python program as a data set; an iterable without indexing is read now.
 
     Args:
-        data: a :class:`~robaudit.datasets.base.Dataset`; a torch data set or loader; a Hugging Face data set; (x, y), or an array or tensor
+        data: a :class:`~robaudit.datasets.base.Dataset`; a torch or Hugging Face data set; (x, y), or an array or tensor
             x alone; a sequence of images (PIL, arrays, tensors), of (image, label) or of mappings; or an iterable of samples, with a limit.
         reading: the options.
         where: its name in messages; default: by its type.
@@ -82,10 +73,10 @@ def open_in_memory(data: object, reading: Reading | None = None, where: str | No
     if isinstance(data, Mapping) or type(data).__name__ in _TABLES:
         remedy = "pass its columns, (list(data['image']), list(data['label'])), or one of several splits, data['test']"
         raise DataError(where or "dataset", f"is a {type(data).__name__}", remedy)
-    kind = type(data.dataset if isinstance(data, DataLoader) else data)
-    where = where or ("data in memory" if kind.__module__ in ("builtins", "numpy", "torch") else f"{kind.__name__} in memory")
     if isinstance(data, DataLoader):
-        data = _loaded(data, reading.limit)
+        raise DataError("dataset", "is a DataLoader, and an audit makes batches of its own", "pass its data set: loader.dataset")
+    kind = type(data)
+    where = where or ("data in memory" if kind.__module__ in ("builtins", "numpy", "torch") else f"{kind.__name__} in memory")
     images, labels = data if isinstance(data, tuple) and len(data) == 2 else (data, None)
     items: Any = images if _is_indexed(images) else _read(images, reading.limit)
     ids = None if reading.ids is None else different(tuple(map(str, reading.ids)), "ids")
@@ -136,26 +127,6 @@ def refuse_random(dataset: Dataset, *, skip_bad: bool) -> None:
         if not torch.equal(first.pixels, again.pixels):
             what = f"image {first.id} has other pixels each time it is read: its transform is random"
             raise DataError("dataset", what, "pass the data with the transform of evaluation, without augmentation")
-
-
-def _loaded(loader: DataLoader[Any], limit: int | None) -> object:
-    """The data set of a loader that only batches it, otherwise the samples of its batches."""
-    if loader.collate_fn in (default_collate, default_convert) and not isinstance(loader.dataset, IterableDataset):
-        sampler: object = loader.sampler
-        if isinstance(sampler, SequentialSampler) or (isinstance(sampler, RandomSampler) and not sampler.replacement):
-            return loader.dataset
-        if isinstance(sampler, SubsetRandomSampler):
-            return Subset(loader.dataset, sorted(int(i) for i in sampler.indices))
-    return list(islice(_of_batches(loader), limit))
-
-
-def _of_batches(loader: Iterable[Any]) -> Iterator[Any]:
-    """The samples of batches: images, (images, labels), or mappings of them."""
-    for batch in loader:
-        if isinstance(batch, Mapping):
-            yield from (dict(zip(batch, values, strict=True)) for values in zip(*batch.values(), strict=False))
-        else:
-            yield from zip(*batch, strict=False) if isinstance(batch, tuple | list) else batch
 
 
 def _is_indexed(data: object) -> bool:

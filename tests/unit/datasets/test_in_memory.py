@@ -13,7 +13,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 from PIL import Image
-from torch.utils.data import DataLoader, IterableDataset, Subset, SubsetRandomSampler
+from torch.utils.data import DataLoader, IterableDataset, Subset
 from torch.utils.data import Dataset as TorchDataset
 from torchvision import transforms
 
@@ -58,10 +58,6 @@ def bytes_of(dataset: Dataset) -> list[Any]:
     return [((dataset[i].pixels * 255).round().to(torch.uint8).tolist(), dataset[i].label) for i in range(len(dataset))]
 
 
-def by_key(batch: Sequence[Any]) -> dict[str, list[Any]]:
-    return {"x": [image for image, _ in batch], "y": [label for _, label in batch]}
-
-
 PAIRS = list(zip(FLOATS, LABELS, strict=True))
 FORMS: dict[str, Callable[[], Any]] = {
     "arrays nhwc": lambda: (IMAGES, np.array(LABELS)),
@@ -74,10 +70,6 @@ FORMS: dict[str, Callable[[], Any]] = {
     "pictures": lambda: list(zip(pictures(), LABELS, strict=True)),
     "pictures, labels beside": lambda: (pictures(), LABELS),
     "mappings in a list": lambda: keyed("img", "target"),
-    "a loader": lambda: DataLoader(Items(PAIRS), batch_size=2, shuffle=True),
-    "a loader of a part": lambda: DataLoader(Items(PAIRS), sampler=SubsetRandomSampler([4, 2, 0, 1, 3])),
-    "a loader with its own collate": lambda: DataLoader(Items(PAIRS), batch_size=2, collate_fn=by_key),
-    "a loader of a stream": lambda: DataLoader(Stream(), batch_size=2),
 }  # fmt: skip
 
 
@@ -127,6 +119,7 @@ REFUSED: dict[str, tuple[Any, Reading, str]] = {
     "a path": ("data/test.npz", Reading(), "dataset: is 'data/test.npz'; pass a torch or Hugging Face"),
     "a stream without end": (Stream(), Reading(), "dataset: Stream has no length.*give limit=, for example 1000"),
     "too few ids": ((IMAGES, LABELS), Reading(ids=list("ab")), "ids: there are 2 for 5 samples"),
+    "a loader": (DataLoader(Items(PAIRS)), Reading(), "is a DataLoader, .*; pass its data set: loader.dataset"),
     "other lengths": ((IMAGES, LABELS[:-1]), Reading(), "there are 5 images and 4 labels"),
     "one-hot": ((IMAGES, np.eye(5)), Reading(), r"the labels have shape \(5, 5\); they are \(n,\) class indices: labels.argmax\(1\)"),
     "text labels": (Items([(FLOATS[0], "cat")]), Reading(), r"the label is 'cat', not a class index; give class_names=\[...\]"),
@@ -191,7 +184,7 @@ def hugging_face(**columns: Any) -> Any:
 def test_hugging_face() -> None:
     data = hugging_face()
     expected = [(image.tolist(), label) for image, label in zip(FIRST, LABELS, strict=True)]
-    for form in (data, DataLoader(data.with_format("torch"), batch_size=2), data.to_iterable_dataset()):
+    for form in (data, data.with_format("torch"), data.to_iterable_dataset()):
         dataset = open_in_memory(form, Reading(limit=COUNT))
         assert bytes_of(dataset) == expected
     assert open_in_memory(data).class_names == ("ant", "bee", "cat")
