@@ -86,13 +86,9 @@ def _refusal(content: Mapping[Any, Any], states: Mapping[str, object], where: st
         return ModelError(where, f"has weights under several keys ({few(states)})", "say which: model.entry")
     inner = next((value for name in (*_PLAIN, *_AVERAGED) if isinstance(value := content.get(name), Mapping)), content)
     others = [str(key) for key, value in inner.items() if not isinstance(value, torch.Tensor)]
-    what = (
-        f"holds values that are no tensors ({few(others)})"
-        if others
-        else "has tensors under keys that are not text"
-        if inner
-        else "is empty"
-    )
+    what = "has tensors under keys that are not text" if inner else "is empty"
+    if others:
+        what = f"holds pickled Python objects or other values that are no tensors ({few(others)})"
     return ModelError(where, f"{what}, and no state dict", remedy)
 
 

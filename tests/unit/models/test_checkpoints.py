@@ -178,9 +178,12 @@ def test_code_beside_the_weights_never_runs(tmp_path: Path, state: State) -> Non
 def test_what_is_no_state_dict(tmp_path: Path, state: State) -> None:
     inside = {**state, "settings": Settings()}
     for content, says in (
-        ({"state_dict": inside}, "holds values that are no tensors (settings), and no state dict; save model.state_dict()"),
+        (
+            {"state_dict": inside},
+            "holds pickled Python objects or other values that are no tensors (settings), and no state dict; save model.state_dict()",
+        ),
         ([1, 2], "holds list, not a state dict"),
-        ({**state, "epoch": 3}, "holds values that are no tensors (epoch), and no state dict"),
+        ({**state, "epoch": 3}, "holds pickled Python objects or other values that are no tensors (epoch), and no state dict"),
         (dict(enumerate(state.values())), "has tensors under keys that are not text, and no state dict; "),
     ):
         assert says in refusal(saved(tmp_path, content), architecture=ARCHITECTURE)
