@@ -85,7 +85,7 @@ def audit(
 
     Args:
         what: a torch.nn.Module, a function from pixels (n, channels, height, width) to logits, or a spec.
-        dataset: a torch data set of (image, label) or of mappings, a DataLoader, (x, y) as arrays or tensors, a list of images, a Hugging
+        dataset: a torch data set of (image, label) or of mappings, (x, y) as arrays or tensors, a list of images, a Hugging
             Face data set. Pixels are uint8, or floats in [0, 1] that are *not normalised*: noise is added to them.
         model: with a spec, the network to audit instead of the one that it names.
         sigma: standard deviations of Gaussian noise, in pixel units ([0, 1]); ``"8/255"`` is understood.
@@ -369,7 +369,7 @@ def _opened(
     Raises:
         NothingLeftError: the data set is empty.
     """
-    from robaudit.datasets.in_memory import Reading, open_in_memory, refuse_unfit
+    from robaudit.datasets.in_memory import Reading, open_in_memory, refuse_random
     from robaudit.datasets.select import Selected, choose
 
     about = spec.dataset
@@ -377,5 +377,5 @@ def _opened(
     if not len(opened):
         raise NothingLeftError("dataset", "the data set is empty", "give it samples")
     opened = Selected(opened, choose(opened, about), about.class_names)
-    refuse_unfit(opened, data, skip_bad=skip_bad, as_given=spec.run.as_given)
+    refuse_random(opened, skip_bad=skip_bad)
     return opened

@@ -152,8 +152,8 @@ def _formats() -> Iterator[Entry]:
 
     for form in FORMATS:
         yield {"name": form.name, "summary": _first_line(form.load).removeprefix("Load "), "files": ", ".join(form.suffixes)}
-    yield {"name": "timm", "summary": "a folder that timm has saved, or hf:org/name", "files": "config.json, model.safetensors"}
-    yield {"name": "Transformers", "summary": "a folder of save_pretrained, or hf:org/name", "files": "config.json, model.safetensors"}
+    yield {"name": "timm", "summary": "a folder that timm has saved", "files": "config.json, model.safetensors"}
+    yield {"name": "Transformers", "summary": "a folder of save_pretrained", "files": "config.json, model.safetensors"}
 
 
 def _objectives() -> Iterator[Entry]:

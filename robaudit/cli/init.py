@@ -28,7 +28,7 @@ def init(
             metavar="PATH",
             rich_help_panel=_MODEL,
             help="The trained model: a .pt, .pth, .pt2, .safetensors or .onnx file, a folder that timm or Transformers saved, "
-            "hf:org/name, or module:function that returns it.",
+            "or module:function that returns it.",
         ),
     ] = None,
     architecture: Annotated[
@@ -81,7 +81,6 @@ def init(
     from robaudit.files import expanded, write_atomically
     from robaudit.spec.init import dataset_section, levels, normalisation, spec_text
     from robaudit.spec.load import apply_setting, load_spec
-    from robaudit.spec.model import HUB
 
     if spec.exists() and not force:
         raise RobauditError(str(spec), "already exists", "name another file, or add --force")
@@ -92,7 +91,7 @@ def init(
 
     def known_file(text: str) -> str:
         text = str(expanded(text))
-        if not text.startswith(HUB) and not (base / text).exists():
+        if not (base / text).exists():
             if ":" in text:
                 _refuse_architecture(text)
             if is_own_code(text):

@@ -221,10 +221,13 @@ def _builtin(short: str, where: str) -> Callable[..., nn.Module]:
 def _torchvision(short: str, where: str) -> Callable[..., nn.Module]:
     from torchvision import models
 
-    if short not in models.list_models():
+    model, tagged, tag = short.partition(".")
+    if model not in models.list_models():
         raise ModelError(where, "there is no such network", did_you_mean(short, models.list_models()))
-    builder: Callable[..., nn.Module] = models.get_model_builder(short)
-    if short in ("googlenet", "inception_v3"):
+    if tagged and tag not in (known := models.get_model_weights(model).__members__):
+        raise ModelError(where, "torchvision has no such weights", did_you_mean(short, [f"{model}.{name}" for name in known]))
+    builder: Callable[..., nn.Module] = models.get_model_builder(model)
+    if model in ("googlenet", "inception_v3"):
         return partial(builder, init_weights=False)  # slow, warns, and is overwritten by the loaded weights
     return builder
 

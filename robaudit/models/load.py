@@ -19,7 +19,6 @@ from robaudit.models.base import Format, LoadedNetwork, Source, check_finite
 from robaudit.models.files import CONFIG, weights_file
 from robaudit.models.fingerprint import fingerprint
 from robaudit.models.logits import LogitModel
-from robaudit.models.pretrained import weights_named
 from robaudit.models.python_callable import as_module
 from robaudit.models.safety import ZIP, members
 from robaudit.spec.model import IN_MEMORY, ModelSpec
@@ -119,8 +118,6 @@ def load_model(
     own_code = python_callable.FORMAT
     if path is not None and spec.format != own_code.name:
         path = weights_file(path)
-    elif path is None and spec.download and spec.weights is not None:
-        path = _downloaded(spec.weights)
     source = Source(spec, path, base_dir, device, dtype, trust)
     if path is not None:
         form = guess_format(path, spec.format)
@@ -202,23 +199,3 @@ def _twin(module: nn.Module, where: str) -> nn.Module:
     except Exception as error:
         what = f"cannot be copied ({type(error).__name__}: {error})"[:300]
         raise ModelError(where, what, "pass a function instead: lambda x: net(x), with net in eval mode") from error
-
-
-def _downloaded(name: str) -> Path:
-    """The file of torchvision's weights by name, in torch's own cache; downloaded if missing, and checked by its hash.
-
-    Raises:
-        ModelError: there are no such weights, or they cannot be fetched.
-    """
-    url: str = weights_named(name)[1].url
-    path = Path(torch.hub.get_dir()) / "checkpoints" / url.rpartition("/")[2]
-    if path.is_file():
-        return path
-    prefix = path.stem.rpartition("-")[2]
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        torch.hub.download_url_to_file(url, str(path), prefix if len(prefix) >= 8 else None, progress=False)
-    except (OSError, RuntimeError) as error:  # URLError is an OSError; RuntimeError: another hash
-        what = f"cannot be fetched from {url} ({str(error) or type(error).__name__})"
-        raise ModelError(f"weights {name}", what, "check the network; or give the file: path") from error
-    return path

@@ -93,11 +93,7 @@ def load_onnx(source: Source) -> LoadedNetwork:
     return LoadedNetwork(network, "onnx", sha256, differentiable=False, least_batch=batch or 1, most_batch=batch, notes=notes)
 
 
-def _others(path: Path) -> list[str]:
-    return read_contents(path).files
-
-
-FORMAT = Format("onnx", load_onnx, (".onnx",), others=_others)
+FORMAT = Format("onnx", load_onnx, (".onnx",))
 
 
 def _providers(source: Source, available: list[str]) -> list[Any]:

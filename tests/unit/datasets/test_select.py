@@ -71,12 +71,6 @@ def test_ids_and_labels_are_those_of_the_whole_set(tmp_path: Path) -> None:
         assert sample.pixels.equal(same.pixels)
 
 
-def test_more_than_there_are() -> None:
-    with pytest.raises(DataError) as caught:
-        choose(Fake([4] * 7), BaseDatasetSpec(kind="npz", sample=SampleSpec(size=8)))
-    assert str(caught.value) == "fake: sample.size 8 is larger than the data set (7 samples); at most 7"
-
-
 @pytest.mark.parametrize("order", [[0, 1, 2, 3], [3, 2, 1, 0], [-1, 2], [2, 1]])
 def test_the_first_readable_sample_sets_the_shape_whatever_is_read_first(order: list[int]) -> None:
     selected = Selected(Fake([0, 4, 5, 4]), range(4))
@@ -101,6 +95,11 @@ def test_labels_beyond_the_class_names() -> None:
     assert selected[0].label == 0
     with pytest.raises(SampleError, match=r"^fake, sample 's1': has the label 2, but class_names has 2 names; add the missing names$"):
         selected[1]
+
+
+def test_more_than_there_are() -> None:
+    with pytest.raises(DataError, match=r"^fake: sample.size 8 is larger than the data set \(7 samples\); at most 7$"):
+        choose(Fake([4] * 7), BaseDatasetSpec(kind="npz", sample=SampleSpec(size=8)))
 
 
 def test_ids_choose_in_the_order_of_the_data(tmp_path: Path) -> None:
