@@ -19,7 +19,6 @@ from tests.unit.estimators.tools import SHAPE, build, curved, known, linear, wor
 OPTIONS: list[dict[str, Any]] = [
     {"tolerance": 0.03},
     {"decide": 0.9},
-    {"decide": 0.6, "max_samples": 100},
     {"tolerance": 0.02, "decide": 0.75},
     {"tolerance": 0.001, "max_samples": 17},
 ]
@@ -55,7 +54,7 @@ def test_looks_are_a_fixed_ladder(most: int) -> None:
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_each_image_stops_when_it_has_what_was_asked_and_no_earlier(options: dict[str, Any]) -> None:
     rule = Rule(options.get("tolerance"), options.get("decide"), options.get("max_samples", 100_000))
-    rows = build("mc", **options).estimate(work_on(curved(), images=30))
+    rows = build("mc", **options).estimate(work_on(curved(), images=15))
     for row in rows:
         draws = row.forwards - 1
         assert row.votes is not None
@@ -85,7 +84,7 @@ def test_its_draws_are_the_first_of_a_fixed_number() -> None:
         assert (fixed.value, fixed.flips_to) == (row.value, row.flips_to)
 
 
-@pytest.mark.parametrize("p", [0.001, 0.1, 0.5, 0.9, 0.99])
+@pytest.mark.parametrize("p", [0.001, 0.5, 0.9])
 @pytest.mark.parametrize("rule", [Rule(0.02, None, 4000), Rule(None, 0.9, 4000), Rule(0.02, 0.95, 4000)], ids=str)
 def test_intervals_of_images_that_stopped_cover(rule: Rule, p: float) -> None:
     images = 400

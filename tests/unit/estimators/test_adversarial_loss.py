@@ -72,7 +72,7 @@ def test_linear_models_of_two_classes(norm: str, clip: bool) -> None:
 def test_no_draw_of_the_noise_has_a_larger_loss(form: Noise) -> None:
     """And its class, its logarithm and its bounds belong to it."""
     batch = work_under(curved(), form, 0.3)
-    estimates = AdversarialLoss(steps=100, restarts=10).estimate(batch)
+    estimates = AdversarialLoss(steps=30, restarts=5).estimate(batch)
     loss = Objective(batch, batch.labels, latent=True)
     for image, one in enumerate(estimates):
         z = next(batch.normals("other", image, 200))

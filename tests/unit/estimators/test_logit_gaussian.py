@@ -44,7 +44,7 @@ def skewed(x: Tensor) -> Tensor:
 
 def test_linear_models_err_by_the_covariance_alone() -> None:
     """Pairs make the mean exact; what is left falls as 1 / sqrt(draws)."""
-    batch = work_on(linear(5), sigma=0.5, images=60)
+    batch = work_on(linear(5), sigma=0.5, images=30)
     exact = values(build("taylor").estimate(batch))
     error = {n: np.sqrt(np.mean((values(LogitGaussian(samples=n).estimate(batch)) - exact) ** 2)) for n in (64, 1024)}
     assert error[64] < 0.03
@@ -52,7 +52,7 @@ def test_linear_models_err_by_the_covariance_alone() -> None:
 
 
 def test_the_interval_covers_on_a_linear_model() -> None:
-    images = 300
+    images = 200
     batch = work_on(linear(2), sigma=0.6, images=images)
     exact = values(build("taylor").estimate(batch))
     rows = LogitGaussian(samples=64).estimate(batch)
@@ -61,19 +61,19 @@ def test_the_interval_covers_on_a_linear_model() -> None:
 
 
 def test_close_to_converged_mc_on_a_curved_network() -> None:
-    batch = work_on(curved(), sigma=0.3, images=30)
-    truth = values(build("mc", samples=8192).estimate(work_on(curved(), sigma=0.3, images=30, seed=5)))
+    batch = work_on(curved(), sigma=0.3, images=12)
+    truth = values(build("mc", samples=4096).estimate(work_on(curved(), sigma=0.3, images=12, seed=5)))
     rmse = np.sqrt(np.mean((values(LogitGaussian(samples=1024).estimate(batch)) - truth) ** 2))
     votes = np.sqrt(np.mean(truth * (1 - truth) / 1024))
-    assert rmse < votes + 3 * math.sqrt(0.25 / 8192)
+    assert rmse < votes + 3 * math.sqrt(0.25 / 4096)
 
 
 def test_skewed_margins_are_caught_and_decided_by_votes() -> None:
-    batch = work_on(skewed, sigma=0.3, images=40, gradients=False)
-    truth = values(build("mc", samples=8192).estimate(work_on(skewed, sigma=0.3, images=40, seed=5, gradients=False)))
+    batch = work_on(skewed, sigma=0.3, images=16, gradients=False)
+    truth = values(build("mc", samples=8192).estimate(work_on(skewed, sigma=0.3, images=16, seed=5, gradients=False)))
     estimates = LogitGaussian(samples=1024).estimate(batch)
     doubtful = (truth > 0.02) & (truth < 0.98)
-    assert doubtful.sum() >= 10
+    assert doubtful.sum() >= 4
     flagged = np.array([e.note.startswith("margins are not normal") for e in estimates])
     assert flagged[doubtful].mean() > 0.9
     assert all(e.interval.text == "antithetic pairs" and e.votes is not None for e, f in zip(estimates, flagged, strict=True) if f)
@@ -99,7 +99,7 @@ def test_a_tolerance_sets_the_copies_of_each_image() -> None:
 
 def test_a_tolerance_favours_no_value() -> None:
     """Votes of the same image under many ids, p = .9: unbiased. A rule that stopped on the copies it counts would lift them."""
-    n, p = 2000, 0.9
+    n, p = 600, 0.9
     layer = nn.Linear(12, 2)
     score = nn.Sequential(nn.Flatten(), layer)
     with torch.no_grad():

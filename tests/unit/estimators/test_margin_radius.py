@@ -95,7 +95,7 @@ def convolutions() -> nn.Module:
     "network", [curved(), seeded(mlp((24, 12, 8, 4))), seeded(convolutions())], ids=["curved", "dense", "convolutions"]
 )
 def test_no_attack_is_nearer(network: nn.Module) -> None:
-    batch = work_on(network, images=25)
+    batch = work_on(network, images=8)
     certified, attacked = values(MarginRadius(), batch), values(RadiusAttack(), batch)
     assert all(a.value <= b.value for ours, theirs in zip(certified, attacked, strict=True) for a, b in zip(ours, theirs, strict=True))
     assert all(a.value > 0 for ours in certified for a in ours)

@@ -141,10 +141,10 @@ def test_the_isotropic_trade_off(norm: str, d: int, ratio: float) -> None:
 
 @pytest.mark.parametrize("name", KINDS)
 def test_two_classes_hold_the_closed_form(name: str) -> None:
-    case, estimator, form = Linear.random(2, 40, side=10), NoiseTolerance(tolerance=0.5), KINDS[name]
+    case, estimator, form = Linear.random(2, 20, side=10), NoiseTolerance(tolerance=0.5), KINDS[name]
     truth = two_classes(form, 0.95, *(t[:, 0] for t in case.margins()))
-    missed = 40 * (1 - coverage(found_in(estimator, form, case.model, case.x, 2), truth))
-    assert missed <= binom.ppf(0.999, 40, 0.05)
+    missed = 20 * (1 - coverage(found_in(estimator, form, case.model, case.x, 2), truth))
+    assert missed <= binom.ppf(0.999, 20, 0.05)
 
 
 def test_every_pass_is_counted_and_rows_say_how_easy_the_image_is() -> None:

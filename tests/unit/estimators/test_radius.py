@@ -83,7 +83,7 @@ def random_weights() -> tuple[nn.Module, Tensor]:
     with torch.no_grad():
         layer.weight.copy_(torch.randn(10, 784, generator=generator) / 28)
         layer.bias.copy_(torch.randn(10, generator=generator) / 10)
-    return nn.Sequential(nn.Flatten(), layer), torch.rand(60, 1, 28, 28, generator=generator)
+    return nn.Sequential(nn.Flatten(), layer), torch.rand(16, 1, 28, 28, generator=generator)
 
 
 def fashion() -> tuple[nn.Module, Tensor]:
@@ -92,7 +92,7 @@ def fashion() -> tuple[nn.Module, Tensor]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # TorchScript
         network = torch.jit.load(SHARED / "models" / "fashion_logistic" / "model.torchscript.pt")
-    images = np.load(SHARED / "data" / f"{about['dataset']}.npz")["images"][:60]
+    images = np.load(SHARED / "data" / f"{about['dataset']}.npz")["images"][:16]
 
     class Normalised(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
@@ -106,7 +106,7 @@ def fashion() -> tuple[nn.Module, Tensor]:
 def test_random_directions_are_above_the_attack_and_that_above_the_truth(made: Callable[[], tuple[nn.Module, Tensor]]) -> None:
     """On every image; the attack exceeds the truth by 0.1 % at the median and 1 % at the 99th percentile, at most."""
     batch = work_on_images(*made())
-    exact, attack, rays = (values(one, batch) for one in (RadiusExact(), RadiusAttack(), RadiusRandom(directions=250)))
+    exact, attack, rays = (values(one, batch) for one in (RadiusExact(), RadiusAttack(), RadiusRandom(directions=60)))
     slack = 1e-6 * batch.logits.abs().amax().item()  # logits of float32 are no better
     for part in range(2):
         slope = torch.tensor([known(known(one[part].clean).margin) / one[part].value for one in exact])
@@ -120,8 +120,8 @@ def test_random_directions_are_above_the_attack_and_that_above_the_truth(made: C
 
 def test_a_flip_is_one_in_a_plain_pass() -> None:
     """Of the network in its own precision, at the pixels that were found."""
-    network, x = curved(), torch.rand(30, *SHAPE, generator=torch.Generator().manual_seed(9))
-    batch = work_on(network, images=30)
+    network, x = curved(), torch.rand(12, *SHAPE, generator=torch.Generator().manual_seed(9))
+    batch = work_on(network, images=12)
     field = Objective(batch, batch.predicted)
     for norm in ("l2", "linf"):
         for clipped in (False, True):
@@ -164,7 +164,7 @@ class Rounded(nn.Module):
 
 @pytest.mark.parametrize("restarts", [0, 9])
 def test_no_image_is_censored_where_another_search_finds_a_flip(restarts: int) -> None:
-    batch = work_on(Rounded(), images=20)
+    batch = work_on(Rounded(), images=8)
     attack, rays = values(RadiusAttack(restarts=restarts), batch), values(RadiusRandom(directions=250), batch)
     assert all(one.interval.kind is not IntervalKind.CENSORED for row in rays for one in row)
     assert all(one.interval.kind is not IntervalKind.CENSORED for row in attack for one in row)

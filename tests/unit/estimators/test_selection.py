@@ -29,7 +29,7 @@ def spread(network: nn.Sequential, scale: float) -> nn.Sequential:
 
 
 def run(name: str, network: nn.Module, *, sigma: float, **options: int) -> list[Result]:
-    return list(build(name, **{**OPTIONS[name], **options}).estimate(work_on(network, images=12, sigma=sigma)))
+    return list(build(name, **{**OPTIONS[name], **options}).estimate(work_on(network, images=6, sigma=sigma)))
 
 
 @pytest.mark.parametrize("sigma", [0.1, 0.2])
@@ -44,7 +44,7 @@ def test_equals_all_classes(name: str, shape: str, sigma: float) -> None:
         if "left out" not in a.note:
             assert a.value == pytest.approx(b.value, abs=1e-3)
         assert a.flips_to == b.flips_to
-    assert sum("left out" in a.note for a in few) <= 2
+    assert sum("left out" in a.note for a in few) <= 1
     assert sum(a.backwards for a in few) <= sum(b.backwards for b in every) / 4
 
 

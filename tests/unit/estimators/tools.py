@@ -148,7 +148,7 @@ def built(cls: type[Estimator], **options: Any) -> Estimator:
     if "particles" in cls.model_fields:
         options = {"particles": 80, **options}
     if "temperatures" in cls.model_fields:
-        options = {"temperatures": 40, "steps": 2, **options}
+        options = {"temperatures": 20, "steps": 2, **options}
     if Need.NOISE in cls.needs:
         options = {"tolerance": 1.0, **options}
     if "restarts" in cls.model_fields:
@@ -156,7 +156,7 @@ def built(cls: type[Estimator], **options: Any) -> Estimator:
     if "selection" in cls.model_fields:
         options = {"samples": 64, "selection": 16, **options}
     if "copies" in cls.model_fields:
-        options = {"copies": 8, "verify": 200, "polish": 3, **options}
+        options = {"copies": 8, "verify": 100, "polish": 3, **options}
     if "directions" in cls.model_fields:
         options = {"directions": 40, **options}
     return cls.model_validate(options)
