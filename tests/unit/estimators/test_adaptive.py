@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from pydantic import ValidationError
 
-from robaudit.estimators.mc import FIRST, Counts, Rule, next_look, sample
+from robaudit.estimators.mc import Counts, Rule, next_look, sample
 from robaudit.numerics.intervals import clopper_pearson
 from tests.unit.estimators.tools import SHAPE, build, curved, known, linear, work_on
 
@@ -40,15 +38,6 @@ def coin(p: float, seed: Sequence[int]) -> Callable[[Sequence[int], int, int], C
         return np.stack([kept, draws - kept, np.zeros_like(kept)], axis=1)
 
     return count
-
-
-@pytest.mark.parametrize("most", [16, 17, 100, 10_000])
-def test_looks_are_a_fixed_ladder(most: int) -> None:
-    steps = ladder(most)
-    assert steps[0] == FIRST
-    assert steps[-1] == most
-    for a, b in pairwise(steps):
-        assert 0 < b - a <= max(8, a // 8)
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
@@ -112,15 +101,6 @@ def _straddles(p: float, n: int) -> bool:
     return bool(lower <= 0.9 <= upper)
 
 
-def test_a_tolerance_costs_what_the_variance_asks() -> None:
-    """Up to three times the draws of a Wald interval of that width, which is looked at once; at the ends few."""
-    wald = {p: p * (1 - p) / 0.01**2 for p in (0.5, 0.9)}
-    draws = {p: np.mean([sum(one.counts) for one in sample(Rule(0.01, None, 10**5), [0] * 50, coin(p, [5]))]) for p in (0.5, 0.9, 0.999)}
-    for p, least in wald.items():
-        assert least < draws[p] < 3 * least
-    assert draws[0.999] < 300
-
-
 def test_logits_that_are_not_finite_are_flips() -> None:
     network = linear(3)
 
@@ -135,14 +115,6 @@ def test_logits_that_are_not_finite_are_flips() -> None:
         assert row.votes is not None
         assert sum(row.votes.counts) + lost == row.forwards - 1
         assert ("non-finite" in row.note) == bool(lost)
-
-
-@pytest.mark.parametrize(
-    "options", [{"tolerance": 0}, {"tolerance": 1.0}, {"decide": 0.0}, {"decide": 1}, {"max_samples": 15}, {"decide": "yes"}], ids=str
-)
-def test_options_that_make_no_sense(options: dict[str, Any]) -> None:
-    with pytest.raises(ValidationError):
-        build("mc", **options)
 
 
 def test_two_noise_levels_and_two_models_see_the_same_noise() -> None:

@@ -23,10 +23,8 @@ from robaudit.models import from_module
 from robaudit.noise.base import Noise
 from robaudit.noise.correlated import CorrelatedGaussian
 from robaudit.noise.gaussian import Gaussian
-from robaudit.noise.impulse import Impulse
 from robaudit.noise.laplace import Laplace
 from robaudit.noise.process import NoiseProcess
-from robaudit.noise.scaled import ScaledGaussian
 from robaudit.noise.uniform import Uniform
 from robaudit.numerics.smoothing import GAUSSIAN, largest_radius, p_lower
 from robaudit.quantities import IntervalKind
@@ -181,10 +179,6 @@ def test_copies_without_finite_logits_vote_for_no_class() -> None:
     ("options", "why"),
     [
         ({"samples": 9}, "no certificate is possible with fewer than 10 copies at alpha 0.001"),
-        ({"samples": 4, "alpha": 0.05}, "no certificate is possible with fewer than 5 copies at alpha 0.05"),
-        ({"alpha": 0.5}, "less than 0.5"),
-        ({"decide": 0.0}, "greater than 0"),
-        ({"norm": "linf"}, "'l1' or 'l2'"),
     ],
 )
 def test_options_that_make_no_sense(options: dict[str, Any], why: str) -> None:
@@ -199,9 +193,7 @@ TRADE = "certificates are known for gaussian (l2), laplace (l1) and uniform nois
     ("form", "options", "why"),
     [
         (CorrelatedGaussian(length=2.0), {}, TRADE),
-        (ScaledGaussian(scale=(1.0,)), {}, TRADE),
         (Uniform(norm="l2"), {"norm": "l1"}, TRADE),
-        (Impulse(), {}, TRADE),
         (Gaussian(), {"norm": "l1"}, "its certificates are in l2 (norm: l2)"),
         (Laplace(), {}, "its certificates are in l1 (norm: l1)"),
         (Gaussian(), {"decide": 3.0}, "at sigma 0.25, 100000 copies certify 0.9519 at most, and decide is 3"),

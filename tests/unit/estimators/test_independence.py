@@ -149,16 +149,6 @@ def test_in_any_precision(case: str, settings: dict[str, Any]) -> None:
         assert values(estimator, here.batch(index)) == [together[i] for i in index]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("setting", SETTINGS)
-@pytest.mark.parametrize("case", FIRST)
-def test_with_any_batch_size_of_whole_eights(case: str, setting: str) -> None:
-    here, estimator = SETTINGS[setting](), CASES[case]
-    expected = here.all(estimator)
-    for batch_size in (8, 64):
-        assert values(estimator, here.batch(range(IMAGES), batch_size=batch_size)) == expected, f"batch size {batch_size}"
-
-
 class RoundsOtherwise(nn.Module):
     """A network whose last bits depend on whether gradients may be asked for, as frozen graphs have it."""
 

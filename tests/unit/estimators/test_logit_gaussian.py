@@ -4,29 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from pydantic import ValidationError
 from torch import Tensor, nn
 
-from robaudit.datasets import open_dataset
-from robaudit.datasets.digits import DigitsSpec
 from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.engine import Engine
 from robaudit.estimators.logit_gaussian import LogitGaussian, SkewReview, Statistics, by_votes, fitted, vote_error
 from robaudit.levels import LevelName, NoiseLevel
 from robaudit.models import from_module
-from robaudit.numerics.margins import margins
 from robaudit.quantities import IntervalKind
 from robaudit.results import NormalFit, Result, Votes
 from robaudit.rows import Row
 from tests.levels import gaussian_process, sigma
-from tests.specs import WEIGHTS
 from tests.unit.estimators.tools import build, curved, known, linear, work_on
-from tests.unit.models.conftest import load
 
 
 def values(estimates: object) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
@@ -49,15 +42,6 @@ def test_linear_models_err_by_the_covariance_alone() -> None:
     error = {n: np.sqrt(np.mean((values(LogitGaussian(samples=n).estimate(batch)) - exact) ** 2)) for n in (64, 1024)}
     assert error[64] < 0.03
     assert error[1024] < 0.6 * error[64]
-
-
-def test_the_interval_covers_on_a_linear_model() -> None:
-    images = 200
-    batch = work_on(linear(2), sigma=0.6, images=images)
-    exact = values(build("taylor").estimate(batch))
-    rows = LogitGaussian(samples=64).estimate(batch)
-    covered = [e.lower is not None and e.upper is not None and e.lower <= t <= e.upper for e, t in zip(rows, exact, strict=True)]
-    assert sum(covered) / images >= 0.95 - 3 * math.sqrt(0.95 * 0.05 / images)
 
 
 def test_close_to_converged_mc_on_a_curved_network() -> None:
@@ -114,27 +98,6 @@ def test_a_tolerance_favours_no_value() -> None:
     assert abs(shares.mean() - p) < 3.5 * shares.std() / math.sqrt(n)
     fits = values(rows)
     assert abs(fits.mean() - p) < 3.5 * fits.std() / math.sqrt(n) + 0.002
-
-
-@pytest.mark.slow
-def test_frames_make_the_mean_margin_vary_less() -> None:
-    """On the embedded CNN, over seeds: far less than independent pairs, at the same number of passes; and without bias."""
-    model = load(WEIGHTS, architecture="robaudit:digits_cnn")
-    dataset = open_dataset(DigitsSpec(kind="digits", limit=12), base_dir=Path.cwd(), trust=False)
-    x = torch.stack([dataset[i].pixels.float() for i in range(12)])
-    means: dict[bool, list[Tensor]] = {True: [], False: []}
-    for seed in range(40):
-        engine = Engine(model, gaussian_process(seed, torch.device("cpu")), 10)
-        target = engine.logits(x).argmax(1)
-        for frames, found in means.items():
-            total = torch.zeros(12, 10, dtype=torch.float64)
-            for noisy, logits in engine.noisy_logits(x, [str(i) for i in range(12)], sigma(0.25), 96, pairs=True, frames=frames):
-                total.index_add_(0, noisy.image, logits.double())
-            found.append(margins(total / 96, target).min(1).values)
-    coupled, independent = (torch.stack(means[frames]) for frames in (True, False))
-    assert float((coupled.var(0) / independent.var(0)).mean()) < 0.7
-    apart = (coupled.mean(0) - independent.mean(0)) / ((coupled.var(0) + independent.var(0)) / 40).sqrt()
-    assert float(apart.abs().max()) < 4.5
 
 
 def far_apart(x: Tensor) -> Tensor:
@@ -228,12 +191,6 @@ def test_copies_that_are_not_finite_are_counted() -> None:
         assert known(row.votes).draws == 64
         if row.note.startswith("margins are not normal"):
             assert row.value == known(row.votes).counts[label] / 64
-
-
-@pytest.mark.parametrize("options", [{"samples": 20}, {"samples": 0}, {"tolerance": 0}, {"max_samples": 33}])
-def test_bad_options(options: dict[str, object]) -> None:
-    with pytest.raises(ValidationError):
-        LogitGaussian.model_validate(options)
 
 
 def warned(skewness: Sequence[float], above_votes: Sequence[float], at: NoiseLevel | None = None) -> list[str]:

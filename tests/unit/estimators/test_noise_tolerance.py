@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,7 +14,6 @@ from scipy.special import betainc, ndtri
 from scipy.stats import binom
 from torch import Tensor, nn
 
-import robaudit
 from robaudit.errors import SpecError
 from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.engine import Engine
@@ -33,8 +31,7 @@ from robaudit.noise.spatial import Spatial
 from robaudit.noise.uniform import Uniform
 from robaudit.quantities import IntervalKind
 from robaudit.results import Result
-from tests.specs import digits, read_rows, write
-from tests.unit.estimators.tools import Counter, curved, known, linear, work_on
+from tests.unit.estimators.tools import Counter, curved, known, work_on
 
 CPU = torch.device("cpu")
 KINDS: dict[str, Noise] = {"gaussian": Gaussian(), "uniform, linf": Uniform(), "uniform, l2": Uniform(norm="l2")}
@@ -127,7 +124,7 @@ def on_a_boundary(norm: str, d: int, estimator: NoiseTolerance) -> Result:
 
 @pytest.mark.parametrize(
     ("norm", "d", "ratio"),
-    [("linf", 1, 1.111111), ("linf", 2, 1.034126), ("linf", 784, 1.053012), ("l2", 100, 6.135884), ("l2", 784, 17.042906)],
+    [("linf", 1, 1.111111), ("linf", 784, 1.053012), ("l2", 100, 6.135884)],
 )
 def test_the_isotropic_trade_off(norm: str, d: int, ratio: float) -> None:
     """eps*/r at alpha = .05, r the Euclidean distance of a boundary with equal weights."""
@@ -175,15 +172,6 @@ def test_it_is_where_mc_finds_the_level() -> None:
             for end in (one.lower, one.upper)
         )
         assert high < 0.95 < low
-
-
-def test_draws_chosen_are_those_of_full_batches() -> None:
-    batch = work_on(linear(3), images=2, batch_size=8)
-    engine, at = batch.engine, NoiseLevel("gaussian", 0.3, LevelName.SIGMA)
-    everything = torch.cat([logits.clone() for _, logits in engine.noisy_logits(batch.x, batch.ids, at, 1500)]).view(2, 1500, 3)
-    numbers = [np.array([0, 3, 255, 256, 700, 1499]), np.array([5, 1023, 1024])]
-    chosen = torch.cat([logits.clone() for logits in engine.chosen_logits(batch.x, batch.ids, "gaussian", [1, 0], [0.3, 0.3], numbers)])
-    assert torch.equal(chosen, torch.cat([everything[1 - i, torch.from_numpy(some)] for i, some in enumerate(numbers)]))
 
 
 def test_logits_that_are_not_finite_are_flips() -> None:
@@ -262,13 +250,3 @@ def test_the_cap_is_what_the_kind_can_do_to_these_images() -> None:
     assert NoiseTolerance().largest(batch) == 1000 / 2**7
     with pytest.raises(SpecError, match="at size 9"):
         NoiseTolerance(cap=9.0).estimate(batch)
-
-
-def test_an_audit_without_levels(tmp_path: Path) -> None:
-    spec = digits(limit=3, noise=[{"kind": "uniform", "eps": []}], estimators=[{"noise_tolerance": {"tolerance": 0.5}}])
-    robaudit.audit(write(tmp_path, spec), out=tmp_path / "run")
-    rows = read_rows(tmp_path / "run")
-    assert [(row["noise"], row["level_name"], row["quantity"], row["interval"]) for row in rows] == [
-        ("uniform", "none", "noise_tolerance", "order-statistics")
-    ] * 3
-    assert all(0 < float(row["lower"]) <= float(row["value"]) <= float(row["upper"]) < math.sqrt(3) for row in rows)

@@ -73,12 +73,7 @@ def test_nothing_finite() -> None:
     ("options", "says"),
     [
         ({"cap": 0.1}, "cap 0.1 is below the first radius of the grid"),
-        ({"cap": 0.01, "norm": "linf"}, "below the first radius of the grid"),
         ({"step": 1e-6, "cap": 1}, "more than 100,000 radii"),
-        ({"step": 0}, "greater than or equal"),
-        ({"step": 1e300}, "less than or equal"),
-        ({"restarts": 0}, "greater than or equal"),
-        ({"norm": "l1"}, "l2"),
     ],
 )
 def test_refused(options: dict[str, Any], says: str) -> None:

@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from pydantic import ValidationError
 from scipy.stats import chi2, norm
 from torch import Tensor
 
@@ -142,12 +141,6 @@ def test_forwards_are_counted_with_the_levels() -> None:
     batch: ImageBatch = work_on(counting, images=8)  # the other images are far away and fail at once
     calls[0] = 8
     assert sum(e.forwards for e in Splitting(particles=40).estimate(batch)) == calls[0]
-
-
-@pytest.mark.parametrize("options", [{"particles": 55}, {"repeats": 3}, {"p_min": 0.5}, {"moves": 0}])
-def test_options_are_checked(options: dict[str, float]) -> None:
-    with pytest.raises(ValidationError):
-        Splitting.model_validate(options)
 
 
 def test_of_equal_logits_the_first_has_the_class() -> None:
