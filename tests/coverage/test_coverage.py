@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.coverage import audits, counts, networks, others
+from tests.coverage import audits, counts, networks
 from tests.coverage.study import NOMINAL, PROBABILITIES, Line
 from tests.coverage.subjects import subject
 
@@ -63,12 +63,3 @@ def test_no_verdict_rests_on_an_approximation() -> None:
     for one in found:
         if one.rows and (one.estimator.startswith("mc") or one.estimator.endswith("its votes")):
             assert max(one.up, one.down) <= 0.025 * one.cases + 4 * (0.025 * one.cases) ** 0.5 + 2, one
-
-
-@pytest.mark.slow
-def test_other_intervals_hold() -> None:
-    """Rare failures, tolerances, losses and certificates of a small network."""
-    found = [one for one in others.study(subject("4 layers, sigmoid", 12), 2, 20_000) if not one.estimator.startswith("qnorm_mc")]
-    assert {one.estimator.split(",")[0] for one in found} >= {"noise_tolerance", "certified_radius", "qnorm_path", "smoothed_margin"}
-    for one in found:
-        assert max(one.up, one.down) <= 0.05 * one.cases + 3 * (0.05 * one.cases) ** 0.5 + 1, one
