@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import ClassVar
 
 import torch
 from pydantic import Field
@@ -47,11 +46,10 @@ class AdversarialLoss(LossEstimator):
     Source: Madry et al. 2018 (projected gradient ascent); Rice et al. 2021, appendix A.3 (50 steps, 10 restarts).
     """
 
-    needs: ClassVar[Need] = Need.LEVEL | Need.GRADIENTS | Need.RANDOM | Need.BOUNDED
-    summary: ClassVar[str] = "the largest loss under the noise that an attack finds"
-    prefer: ClassVar[str] = "the worst case, on the same scale as the average case"
-    source: ClassVar[str] = "Madry et al. 2018; Rice et al. 2021"
-    interval: ClassVar[Interval] = Interval(IntervalKind.LOWER_BOUND)
+    needs, interval = Need.LEVEL | Need.GRADIENTS | Need.RANDOM | Need.BOUNDED, Interval(IntervalKind.LOWER_BOUND)
+    summary = "the largest loss under the noise that an attack finds"
+    prefer = "the worst case, on the same scale as the average case"
+    source = "Madry et al. 2018; Rice et al. 2021"
 
     steps: int = Field(
         50, ge=1, le=10**5, description="gradient steps from each start (kinds that are no ball: temperatures of the search)"

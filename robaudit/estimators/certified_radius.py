@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, Literal, NamedTuple, Self
+from typing import Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from robaudit.noise.gaussian import Gaussian
 from robaudit.noise.laplace import Laplace
 from robaudit.noise.uniform import Uniform
 from robaudit.numerics.smoothing import BOX, GAUSSIAN, LAPLACE, Question, Theorem, fewest_draws, largest_radius, last_alpha, p_lower
-from robaudit.quantities import CERTIFIED, Interval, Quantity
+from robaudit.quantities import CERTIFIED
 from robaudit.results import Certificate, Result
 from robaudit.spec.fields import WRONG_KEY, about_key
 
@@ -49,14 +49,10 @@ class CertifiedRadius(Estimator):
     Source: Cohen, Rosenfeld and Kolter 2019, Certified adversarial robustness via randomized smoothing, CERTIFY.
     """
 
-    quantity: ClassVar[Quantity] = CERTIFIED
-    needs: ClassVar[Need] = Need.LEVEL
-    summary: ClassVar[str] = "radius within which the majority vote under noise provably keeps its class"
-    prefer: ClassVar[str] = (
-        "a proof for any network, of its vote under noise rather than of the network itself; costs `samples` forward passes"
-    )
-    source: ClassVar[str] = "Cohen et al. 2019 (l2); Teng et al. 2020, Lee et al. 2019 (l1)"
-    interval: ClassVar[Interval] = CERTIFICATE
+    quantity, needs, interval = CERTIFIED, Need.LEVEL, CERTIFICATE
+    summary = "radius within which the majority vote under noise provably keeps its class"
+    prefer = "a proof for any network, of its vote under noise rather than of the network itself; costs `samples` forward passes"
+    source = "Cohen et al. 2019 (l2); Teng et al. 2020, Lee et al. 2019 (l1)"
 
     samples: int = Field(100_000, ge=1, le=10**8, description="noisy copies of each image that bound the probability of its class")
     selection: int = Field(100, ge=1, le=10**6, description="further copies, which choose the class")

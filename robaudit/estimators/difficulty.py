@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from pydantic import Field
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from robaudit.estimators.base import Estimator, Need
 from robaudit.estimators.batch import ImageBatch
-from robaudit.quantities import DIFFICULTY, Interval, IntervalKind, Quantity
+from robaudit.quantities import DIFFICULTY, Interval, IntervalKind
 from robaudit.results import CleanImage, Result
 
 
@@ -25,12 +25,10 @@ class Difficulty(Estimator):
     Source: Giraudon, Gripon, Loewe and Vermet, Intrinsic robustness, section 3.
     """
 
-    quantity: ClassVar[Quantity] = DIFFICULTY
-    needs: ClassVar[Need] = Need.NOTHING
-    summary: ClassVar[str] = "the logit of the clean score: how easy the image is"
-    prefer: ClassVar[str] = "to sort images by how easy they are; the radius estimators record it anyway"
-    source: ClassVar[str] = "Giraudon et al., Intrinsic robustness"
-    interval: ClassVar[Interval] = Interval(IntervalKind.EXACT)
+    quantity, needs, interval = DIFFICULTY, Need.NOTHING, Interval(IntervalKind.EXACT)
+    summary = "the logit of the clean score: how easy the image is"
+    prefer = "to sort images by how easy they are; the radius estimators record it anyway"
+    source = "Giraudon et al., Intrinsic robustness"
 
     target: Literal["predicted", "label"] = Field("predicted", description="the class: the one predicted, or the label")
 

@@ -7,7 +7,7 @@ from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, stdev
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import torch
 from pydantic import Field
@@ -29,7 +29,7 @@ from robaudit.numerics.margins import (
 from robaudit.numerics.mvn import mvn_cdf
 from robaudit.numerics.normal import normal_cdf
 from robaudit.numerics.rowwise import hypot, mean_over, total, variance_over
-from robaudit.quantities import P_ROBUST, Interval, IntervalKind, Quantity
+from robaudit.quantities import P_ROBUST, Interval, IntervalKind
 from robaudit.results import MOST_STORED_DRAWS, NormalFit, Result, Votes
 from robaudit.rows import Row, packed
 
@@ -86,12 +86,10 @@ class LogitGaussian(Estimator):
     Source: Han et al., Average-case robustness, Lemma 3.1, with moments from forward passes; jackknife: Efron 1982.
     """
 
-    quantity: ClassVar[Quantity] = P_ROBUST
-    needs: ClassVar[Need] = Need.LEVEL
-    summary: ClassVar[str] = "normal CDF of the margins, their moments from noisy forward passes"
-    prefer: ClassVar[str] = "convolutional and residual networks: tens of forward passes, no gradients; checked for normality, not proof"
-    source: ClassVar[str] = "robaudit; Han et al., p_mvn-cdf for the CDF"
-    interval: ClassVar[Interval] = Interval(IntervalKind.JACKKNIFE, covers_bias=False)
+    quantity, needs, interval = P_ROBUST, Need.LEVEL, Interval(IntervalKind.JACKKNIFE, covers_bias=False)
+    summary = "normal CDF of the margins, their moments from noisy forward passes"
+    prefer = "convolutional and residual networks: tens of forward passes, no gradients; checked for normality, not proof"
+    source = "robaudit; Han et al., p_mvn-cdf for the CDF"
 
     samples: int = Field(96, ge=16, le=10**6, multiple_of=16, description="noisy copies of each image, a multiple of 16")
     tolerance: float | None = Field(

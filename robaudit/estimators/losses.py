@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 from torch import Tensor
@@ -10,7 +10,7 @@ from torch import Tensor
 from robaudit.estimators.base import Estimator
 from robaudit.estimators.batch import ImageBatch
 from robaudit.names import Part, PartName
-from robaudit.quantities import LOSS, Quantity
+from robaudit.quantities import LOSS
 from robaudit.spec.fields import as_tuple
 
 LEAST_Q, MOST_Q = 1e-6, 1e6
@@ -23,7 +23,7 @@ class LossEstimator(Estimator):
         target: the class in the loss: the label, or the class predicted without noise.
     """
 
-    quantity: ClassVar[Quantity] = LOSS
+    quantity = LOSS
 
     target: Literal["label", "predicted"] = Field(
         "label", description="the class that the loss is against: the label, or the class predicted without noise"

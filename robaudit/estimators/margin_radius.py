@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import torch
 
 from robaudit.estimators.base import Need
@@ -31,10 +29,10 @@ class MarginRadius(LipschitzCertificate):
     Source: Tsuzuku, Sato and Sugiyama 2018, Lipschitz-margin training; Smoothed robustness analysis, corollary 2.1.
     """
 
-    needs: ClassVar[Need] = Need.NOTHING
-    summary: ClassVar[str] = "a radius within which the class provably stays, from a Lipschitz constant of the network"
-    prefer: ClassVar[str] = "a proof for the network itself, at the price of one pass; far too small for most deep networks"
-    source: ClassVar[str] = "Tsuzuku et al. 2018; Smoothed robustness analysis, corollary 2.1"
+    needs = Need.NOTHING
+    summary = "a radius within which the class provably stays, from a Lipschitz constant of the network"
+    prefer = "a proof for the network itself, at the price of one pass; far too small for most deep networks"
+    source = "Tsuzuku et al. 2018; Smoothed robustness analysis, corollary 2.1"
 
     def passes(self, classes: int) -> tuple[int, int]:
         """The clean pass."""

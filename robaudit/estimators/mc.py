@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -19,7 +19,7 @@ from robaudit.estimators.base import Estimator, Need
 from robaudit.estimators.batch import ImageBatch
 from robaudit.numerics.intervals import clopper_pearson
 from robaudit.numerics.sequences import Floats, Prior, confidence_sequence, deciding_sequence
-from robaudit.quantities import P_ROBUST, Interval, IntervalKind, Quantity
+from robaudit.quantities import P_ROBUST, Interval, IntervalKind
 from robaudit.results import MOST_STORED_DRAWS, Result, Votes
 from robaudit.rows import packed
 
@@ -59,12 +59,10 @@ class MonteCarlo(Estimator):
     Source: Han et al., Average-case robustness, section 3.1 (p_mc); the sequence: Robbins 1970, Howard et al. 2021.
     """
 
-    quantity: ClassVar[Quantity] = P_ROBUST
-    needs: ClassVar[Need] = Need.LEVEL
-    summary: ClassVar[str] = "fraction of noisy copies that keep the predicted class"
-    prefer: ClassVar[str] = "the reference: unbiased for any model, with an exact interval; costs `samples` forward passes"
-    source: ClassVar[str] = "Han et al., p_mc"
-    interval: ClassVar[Interval] = Interval(IntervalKind.CLOPPER_PEARSON)
+    quantity, needs, interval = P_ROBUST, Need.LEVEL, Interval(IntervalKind.CLOPPER_PEARSON)
+    summary = "fraction of noisy copies that keep the predicted class"
+    prefer = "the reference: unbiased for any model, with an exact interval; costs `samples` forward passes"
+    source = "Han et al., p_mc"
 
     samples: int = Field(1000, ge=1, le=10**8, description="noisy copies of each image")
     tolerance: float | None = Field(

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import ClassVar, Self
+from typing import Self
 
 import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
 from robaudit.estimators.batch import SELECTING_FORWARDS, ImageBatch, LinearFit
-from robaudit.estimators.linear import FewClasses, Link, linked
+from robaudit.estimators.linear import FewClasses, linked
 from robaudit.numerics.jackknife import jackknife, logit, logit_inverse, probit, probit_inverse
 from robaudit.numerics.margins import standardise
 from robaudit.quantities import NO_INTERVAL, Interval, IntervalKind
@@ -39,14 +39,13 @@ class Mmse(FewClasses):
     Source: Han et al., Average-case robustness, Proposition 3.3 (p_mmse; Stein's lemma in appendix A.1); section 3.2.3 (p_mmse_mvs).
     """
 
-    interval: ClassVar[Interval] = Interval(IntervalKind.JACKKNIFE, covers_bias=False)
-    summary: ClassVar[str] = "normal CDF of the margins, linearised over the noise"
-    prefer: ClassVar[str] = "smooth networks with few classes, when mc is too expensive; its interval leaves out the linearisation bias"
-    source: ClassVar[str] = "Han et al., p_mmse"
+    interval = Interval(IntervalKind.JACKKNIFE, covers_bias=False)
+    summary = "normal CDF of the margins, linearised over the noise"
+    prefer = "smooth networks with few classes, when mc is too expensive; its interval leaves out the linearisation bias"
+    source = "Han et al., p_mmse"
 
     samples: int = Field(10, ge=1, le=10**6, description="noisy copies of each image")
     pairs: bool = Field(True, description="antithetic pairs (+eps, -eps); false is the published form")
-    link: ClassVar[Link] = "normal_cdf"
 
     @model_validator(mode="after")
     def _even(self) -> Self:
@@ -109,11 +108,11 @@ class MmseMvSigmoid(Mmse):
     Source: Han et al., Average-case robustness, section 3.2.3 (p_mmse_mvs).
     """
 
-    summary: ClassVar[str] = "mv-sigmoid of the margins, linearised over the noise"
-    prefer: ClassVar[str] = "comparison with published numbers; else mmse"
-    source: ClassVar[str] = "Han et al., p_mmse_mvs"
+    summary = "mv-sigmoid of the margins, linearised over the noise"
+    prefer = "comparison with published numbers; else mmse"
+    source = "Han et al., p_mmse_mvs"
 
-    link: ClassVar[Link] = "mv_sigmoid"
+    link = "mv_sigmoid"
 
 
 def fitted_limits(batch: ImageBatch, linear: LinearFit, leave_out: range) -> tuple[Tensor, Tensor]:

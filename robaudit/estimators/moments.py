@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 import torch
 from pydantic import Field
@@ -20,7 +19,7 @@ from robaudit.noise.gaussian import Gaussian
 from robaudit.numerics.margins import standardise
 from robaudit.numerics.moments import MeanCovariance, mean_of_larger, probability_of_larger, through_affine, through_relu
 from robaudit.numerics.mvn import mvn_cdf
-from robaudit.quantities import P_ROBUST, Quantity
+from robaudit.quantities import P_ROBUST
 from robaudit.results import Result
 
 _ENTRIES = 1 << 23  # values passed through a layer at once
@@ -51,11 +50,10 @@ class Moments(Estimator):
     Source: Smoothed robustness analysis, section 3.1 and eqs. 14, 16 and 17, there for independent variables; Clark 1961.
     """
 
-    quantity: ClassVar[Quantity] = P_ROBUST
-    needs: ClassVar[Need] = Need.LEVEL | Need.COVARIANCE
-    summary: ClassVar[str] = "normal CDF of the margins, their moments followed through the layers in closed form"
-    prefer: ClassVar[str] = "small networks of linear layers, convolutions and ReLU: no sampling error; its own bias is unknown"
-    source: ClassVar[str] = "Smoothed robustness analysis, eqs. 12 (corrected), 14, 16 and 17"
+    quantity, needs = P_ROBUST, Need.LEVEL | Need.COVARIANCE
+    summary = "normal CDF of the margins, their moments followed through the layers in closed form"
+    prefer = "small networks of linear layers, convolutions and ReLU: no sampling error; its own bias is unknown"
+    source = "Smoothed robustness analysis, eqs. 12 (corrected), 14, 16 and 17"
 
     order: int = Field(4, ge=1, le=12, description="terms of the series for covariances behind a ReLU")
     features: int = Field(4096, ge=1, le=65536, description="the most values of a layer; their covariance is held in memory a few times")

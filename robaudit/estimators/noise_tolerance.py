@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import ClassVar
 
 import numpy as np
 import torch
@@ -19,7 +18,7 @@ from robaudit.levels import LevelName
 from robaudit.noise.base import AdditiveNoise, Noise, Shape, shape_of
 from robaudit.noise.process import DrawPool
 from robaudit.numerics.tolerance import KEPT, DrawRequest, SearchPlan, Tolerance, find_tolerance, run_all
-from robaudit.quantities import TOLERANCE, Interval, IntervalKind, Quantity
+from robaudit.quantities import TOLERANCE, Interval, IntervalKind
 from robaudit.results import CleanImage, Result, Searched
 
 _ORDER_STATISTICS = Interval(IntervalKind.OTHER, remark="order-statistics")
@@ -52,12 +51,10 @@ class NoiseTolerance(Estimator):
     Source: Giraudon, Gripon, Loewe and Vermet, Intrinsic robustness (isotropic trade-off); intervals of quantiles: Thompson 1936.
     """
 
-    quantity: ClassVar[Quantity] = TOLERANCE
-    needs: ClassVar[Need] = Need.NOISE | Need.RANDOM
-    summary: ClassVar[str] = "the largest noise level that keeps the class with probability `level`"
-    prefer: ClassVar[str] = "how much noise an image can take, in the noise's own unit, rather than what a chosen level does to it"
-    source: ClassVar[str] = "Giraudon et al., isotropic trade-off"
-    interval: ClassVar[Interval] = _ORDER_STATISTICS
+    quantity, needs, interval = TOLERANCE, Need.NOISE | Need.RANDOM, _ORDER_STATISTICS
+    summary = "the largest noise level that keeps the class with probability `level`"
+    prefer = "how much noise an image can take, in the noise's own unit, rather than what a chosen level does to it"
+    source = "Giraudon et al., isotropic trade-off"
 
     level: float = Field(0.95, gt=0.5, le=0.9999, description="probability to keep the class")
     tolerance: float = Field(0.1, ge=0.001, le=1, description="relative width of the interval at which an image is done")

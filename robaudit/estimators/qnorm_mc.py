@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import ClassVar
 
 import torch
 from pydantic import Field
@@ -33,11 +32,10 @@ class QNormMc(QNorm):
     Source: Rice et al., Robustness between the worst and average case, equation 6; Kong 1992 for the effective sample size.
     """
 
-    needs: ClassVar[Need] = Need.LEVEL | Need.RANDOM
-    summary: ClassVar[str] = "q-norm of the loss under noise, from noisy copies"
-    prefer: ClassVar[str] = "small q (1 to 10), or a model without gradients; larger q are biased low: use qnorm_path"
-    source: ClassVar[str] = "Rice et al., equation 6"
-    interval: ClassVar[Interval] = Interval(IntervalKind.LOGNORMAL, covers_bias=False)
+    needs, interval = Need.LEVEL | Need.RANDOM, Interval(IntervalKind.LOGNORMAL, covers_bias=False)
+    summary = "q-norm of the loss under noise, from noisy copies"
+    prefer = "small q (1 to 10), or a model without gradients; larger q are biased low: use qnorm_path"
+    source = "Rice et al., equation 6"
 
     samples: int = Field(2000, ge=2, le=10**7, description="noisy copies of each image")
 

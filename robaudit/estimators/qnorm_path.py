@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import cached_property
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import torch
 from pydantic import Field
@@ -73,11 +73,10 @@ class QNormPath(QNorm):
     Source: Rice et al., Robustness between the worst and average case, equations 8 and 17; sampler, controls and errors are robaudit's.
     """
 
-    needs: ClassVar[Need] = Need.LEVEL | Need.GRADIENTS | Need.RANDOM
-    summary: ClassVar[str] = "q-norm of the loss under noise, by annealed chains: from the average to nearly the worst case"
-    prefer: ClassVar[str] = "q of 10 and more, where plain copies never meet the losses that count"
-    source: ClassVar[str] = "Rice et al., equations 8 and 17; robaudit for the sampler"
-    interval: ClassVar[Interval] = Interval(IntervalKind.LOGNORMAL, remark="chains")
+    needs, interval = Need.LEVEL | Need.GRADIENTS | Need.RANDOM, Interval(IntervalKind.LOGNORMAL, remark="chains")
+    summary = "q-norm of the loss under noise, by annealed chains: from the average to nearly the worst case"
+    prefer = "q of 10 and more, where plain copies never meet the losses that count"
+    source = "Rice et al., equations 8 and 17; robaudit for the sampler"
 
     chains: int = Field(4, ge=4, le=1000, description="independent chains of each image")
     temperatures: int = Field(80, ge=12, le=10**5, description="from 0 to 1000 or the largest q, on the way up and again on the way down")

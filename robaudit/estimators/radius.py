@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import torch
 from pydantic import AfterValidator, BeforeValidator, Field
@@ -16,7 +16,7 @@ from robaudit.estimators.difficulty import ease
 from robaudit.names import Part
 from robaudit.noise.base import Shape
 from robaudit.numerics.norm_steps import Norm
-from robaudit.quantities import RADIUS, Interval, IntervalKind, Quantity
+from robaudit.quantities import RADIUS, Interval, IntervalKind
 from robaudit.results import CleanImage, Result, Searched
 from robaudit.spec.fields import as_tuple
 
@@ -58,9 +58,8 @@ class RadiusEstimator(ByNorm):
     Source: Giraudon, Gripon, Loewe and Vermet, Intrinsic robustness, definition 2.1.
     """
 
-    quantity: ClassVar[Quantity] = RADIUS
-    needs: ClassVar[Need] = Need.GRADIENTS
-    source: ClassVar[str] = "Giraudon et al., Intrinsic robustness"
+    quantity, needs = RADIUS, Need.GRADIENTS
+    source = "Giraudon et al., Intrinsic robustness"
 
 
 class SearchedRadius(RadiusEstimator):
@@ -71,7 +70,7 @@ class SearchedRadius(RadiusEstimator):
         clip: search only among images within [0, 1].
     """
 
-    interval: ClassVar[Interval] = Interval(IntervalKind.UPPER_BOUND)
+    interval = Interval(IntervalKind.UPPER_BOUND)
 
     cap: float | None = Field(
         None,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import ClassVar
 
 import torch
 from pydantic import Field
@@ -39,9 +38,9 @@ class RadiusAttack(SearchedRadius):
     Source: Giraudon et al., Intrinsic robustness, definition 2.1; for the search see :mod:`robaudit.numerics.minimal_norm`.
     """
 
-    summary: ClassVar[str] = "the norm of the smallest perturbation that changes the class, as attacks find it"
-    prefer: ClassVar[str] = "the distance to the nearest flip, for any network with gradients"
-    source: ClassVar[str] = "Giraudon et al., Intrinsic robustness; DeepFool, DDN, FMN, FAB"
+    summary = "the norm of the smallest perturbation that changes the class, as attacks find it"
+    prefer = "the distance to the nearest flip, for any network with gradients"
+    source = "Giraudon et al., Intrinsic robustness; DeepFool, DDN, FMN, FAB"
 
     restarts: int = Field(_USUAL.restarts, ge=0, le=1000, description="chains from noise in l2; a third as many in linf")
     steps: int = Field(_USUAL.steps, ge=1, le=10**5, description="gradients of each chain")

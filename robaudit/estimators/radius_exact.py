@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import torch
 from pydantic import Field
 from torch import Tensor
@@ -40,9 +38,9 @@ class RadiusExact(RadiusEstimator):
     Source: Giraudon et al., Intrinsic robustness, proposition 3.2, in its exact form for linear networks (Moosavi-Dezfooli et al. 2016).
     """
 
-    summary: ClassVar[str] = "the radius of a linear network, in closed form"
-    prefer: ClassVar[str] = "wherever the network is linear: it is exact, and takes no search"
-    interval: ClassVar[Interval] = Interval(IntervalKind.EXACT)
+    interval = Interval(IntervalKind.EXACT)
+    summary = "the radius of a linear network, in closed form"
+    prefer = "wherever the network is linear: it is exact, and takes no search"
 
     linear: bool = Field(False, description="take the network for linear although its graph has other operations")
 

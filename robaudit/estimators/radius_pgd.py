@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import torch
 from pydantic import BeforeValidator, Field, model_validator
@@ -51,9 +51,9 @@ class RadiusPgd(SearchedRadius):
     Source: Smoothed robustness analysis, section 3.4; Madry et al. 2018; Carlini and Wagner 2017.
     """
 
-    summary: ClassVar[str] = "the first radius on a grid at which projected gradient ascent changes the class"
-    prefer: ClassVar[str] = "error curves as published (configs/curves.yaml); for radii themselves radius_attack is nearer, for less"
-    source: ClassVar[str] = "Smoothed robustness analysis, section 3.4; Madry et al. 2018"
+    summary = "the first radius on a grid at which projected gradient ascent changes the class"
+    prefer = "error curves as published (configs/curves.yaml); for radii themselves radius_attack is nearer, for less"
+    source = "Smoothed robustness analysis, section 3.4; Madry et al. 2018"
 
     step: Decimal | None = Field(None, description="D of the grid D, 2D, ..., in the norm's unit; default: 0.32 (l2), 0.025 (linf)")
     cap: Decimal | None = Field(None, description=f"where the grid ends, in the norm's unit; default: after {BALLS} steps")

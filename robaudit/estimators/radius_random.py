@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar
 
 import torch
 from pydantic import Field
@@ -41,9 +40,9 @@ class RadiusRandom(SearchedRadius):
     reproduced.
     """
 
-    needs: ClassVar[Need] = Need.NOTHING
-    summary: ClassVar[str] = "the norm of the smallest perturbation that changes the class, along random directions"
-    prefer: ClassVar[str] = "comparison with published numbers, or a network without gradients; radius_attack is much nearer"
+    needs = Need.NOTHING
+    summary = "the norm of the smallest perturbation that changes the class, along random directions"
+    prefer = "comparison with published numbers, or a network without gradients; radius_attack is much nearer"
 
     directions: int = Field(5000, ge=1, le=10**7, description="random directions")
     tolerance: float = Field(0.01, ge=1e-6, le=0.5, description="of the bisection, relative to its upper end")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -55,10 +55,10 @@ class SmoothedAttack(SearchedRadius):
     soft vote; for the search see :mod:`robaudit.numerics.minimal_norm`.
     """
 
-    needs: ClassVar[Need] = Need.LEVEL | Need.GRADIENTS
-    summary: ClassVar[str] = "the norm of the smallest perturbation that changes the majority vote under noise, as attacks find it"
-    prefer: ClassVar[str] = "how far a certified_radius is from the truth: it lies between the two"
-    source: ClassVar[str] = "Salman et al. 2019; DeepFool, DDN, FMN, FAB"
+    needs = Need.LEVEL | Need.GRADIENTS
+    summary = "the norm of the smallest perturbation that changes the majority vote under noise, as attacks find it"
+    prefer = "how far a certified_radius is from the truth: it lies between the two"
+    source = "Salman et al. 2019; DeepFool, DDN, FMN, FAB"
 
     norm: Norms = Field(("l2",), description="of the perturbations, for pixels in [0, 1]; each is a result of its own")
     copies: int = Field(64, ge=1, le=10**5, description="noisy copies of a point in the soft vote")

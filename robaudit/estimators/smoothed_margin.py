@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar
 
 import torch
 from pydantic import Field
@@ -46,10 +45,10 @@ class SmoothedMargin(LipschitzCertificate):
     Source: Smoothed robustness analysis, theorem 4, with the sampling error, which the paper leaves out.
     """
 
-    needs: ClassVar[Need] = Need.LEVEL | Need.RANDOM
-    summary: ClassVar[str] = "a radius within which the mean margin under Gaussian noise stays positive, from a Lipschitz constant"
-    prefer: ClassVar[str] = "networks with a small Lipschitz constant; certified_radius needs none, and certifies the majority vote"
-    source: ClassVar[str] = "Smoothed robustness analysis, theorem 4"
+    needs = Need.LEVEL | Need.RANDOM
+    summary = "a radius within which the mean margin under Gaussian noise stays positive, from a Lipschitz constant"
+    prefer = "networks with a small Lipschitz constant; certified_radius needs none, and certifies the majority vote"
+    source = "Smoothed robustness analysis, theorem 4"
 
     samples: int = Field(1000, ge=1, le=10**7, description="noisy copies of each image")
     alpha: float = Field(0.001, gt=0, lt=1, description="the probability that an image's radius is too large")

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 from pydantic import Field
 
 from robaudit.estimators.base import Estimator, Need
 from robaudit.estimators.batch import ImageBatch
 from robaudit.numerics.margins import mv_sigmoid
-from robaudit.quantities import CONFIDENCE, Quantity
+from robaudit.quantities import CONFIDENCE
 from robaudit.results import Result
 
 
@@ -26,11 +25,10 @@ class Softmax(Estimator):
     Source: Han et al., Average-case robustness, Lemma A.4 (p_softmax).
     """
 
-    quantity: ClassVar[Quantity] = CONFIDENCE
-    needs: ClassVar[Need] = Need.LEVEL
-    summary: ClassVar[str] = "softmax score of the predicted class on the clean image"
-    prefer: ClassVar[str] = "never as a measure of robustness: the free baseline to compare with"
-    source: ClassVar[str] = "Han et al., p_softmax"
+    quantity, needs = CONFIDENCE, Need.LEVEL
+    summary = "softmax score of the predicted class on the clean image"
+    prefer = "never as a measure of robustness: the free baseline to compare with"
+    source = "Han et al., p_softmax"
 
     temperature: float = Field(1.0, gt=0, allow_inf_nan=False, description="logits are divided by it")
 

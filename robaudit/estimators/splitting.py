@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import ClassVar
 
 import torch
 from pydantic import Field
@@ -16,7 +15,7 @@ from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.objective import Objective
 from robaudit.numerics.intervals import LN10, clopper_pearson, log_mean
 from robaudit.numerics.splitting import Lane, Schedule, split
-from robaudit.quantities import LOG10_P_FAIL, Interval, IntervalKind, Quantity
+from robaudit.quantities import LOG10_P_FAIL, Interval, IntervalKind
 from robaudit.results import Result
 
 HELD_BYTES = 2**25
@@ -45,12 +44,10 @@ class Splitting(Estimator):
     Source: Webb et al. 2019, A statistical approach to assessing neural network robustness; Cerou et al. 2012.
     """
 
-    quantity: ClassVar[Quantity] = LOG10_P_FAIL
-    needs: ClassVar[Need] = Need.LEVEL | Need.RANDOM
-    summary: ClassVar[str] = "probability of a rare failure, as a product of probabilities that are not rare"
-    prefer: ClassVar[str] = "very robust images (p_fail below 1e-4), where mc sees no failure; thousands of passes for each factor of ten"
-    source: ClassVar[str] = "Webb et al. 2019; Cerou et al. 2012"
-    interval: ClassVar[Interval] = Interval(IntervalKind.LOGNORMAL, remark="repeats")
+    quantity, needs, interval = LOG10_P_FAIL, Need.LEVEL | Need.RANDOM, Interval(IntervalKind.LOGNORMAL, remark="repeats")
+    summary = "probability of a rare failure, as a product of probabilities that are not rare"
+    prefer = "very robust images (p_fail below 1e-4), where mc sees no failure; thousands of passes for each factor of ten"
+    source = "Webb et al. 2019; Cerou et al. 2012"
 
     particles: int = Field(500, ge=20, le=10**5, multiple_of=10, description="noisy copies in each run")
     repeats: int = Field(4, ge=4, le=100, description="independent runs of each image, for the interval")
