@@ -89,8 +89,7 @@ class MonteCarlo(Estimator):
             return looked_once(batch)
         predicted: list[int] = batch.predicted.tolist()
         if (rule := self._rule) is not None:
-            stopped = sample(rule, predicted, lambda *part: count_votes(batch, *part).cpu().numpy())
-            return [_stopped_result(*row) for row in zip(stopped, predicted, strict=True)]
+            return sample(rule, predicted, lambda *part: count_votes(batch, *part).cpu().numpy())
         n, stored = self.samples, self.samples <= MOST_STORED_DRAWS
         bits = torch.empty((len(predicted), n), dtype=torch.bool, device=batch.x.device) if stored else None
         counts: list[list[int]] = count_votes(batch, range(len(predicted)), 0, n, bits).tolist()
@@ -170,18 +169,10 @@ def _result(
         std_error=error,
         flips_to=flip_by_votes(votes, predicted),
         forwards=1 + n,
-        backwards=0,
         interval=interval,
         note="; ".join(filter(None, [note, lost])),
         votes=Votes(votes, broken, bits=bits),
     )
-
-
-def _stopped_result(stopped: Stopped, predicted: int) -> Result:
-    n = sum(stopped.counts)
-    p = (stopped.counts[predicted] + 0.5) / (n + 1)  # 0 and 1 have an error, too
-    ends, error, interval = (stopped.lower, stopped.upper), math.sqrt(p * (1 - p) / (n + 1)), Interval(IntervalKind.CONFIDENCE_SEQUENCE)
-    return _result(stopped.counts, predicted, *ends, error, interval=interval, note=stopped.note)
 
 
 def next_look(draws: int, most: int) -> int:
@@ -272,23 +263,7 @@ class Sequences:
         return learned
 
 
-@dataclass(frozen=True, slots=True)
-class Stopped:
-    """The counts of an image that needs no more draws.
-
-    Attributes:
-        counts: copies by class, and last the copies with non-finite logits.
-        lower, upper: 95 % confidence sequence.
-        note: for the row, if the rule was not met.
-    """
-
-    counts: Sequence[int]
-    lower: float
-    upper: float
-    note: str
-
-
-def sample(rule: Rule, predicted: Sequence[int], count: Callable[[Sequence[int], int, int], Counts]) -> list[Stopped]:
+def sample(rule: Rule, predicted: Sequence[int], count: Callable[[Sequence[int], int, int], Counts]) -> list[Result]:
     """Draw until every image meets the rule.
 
     Args:
@@ -297,18 +272,25 @@ def sample(rule: Rule, predicted: Sequence[int], count: Callable[[Sequence[int],
         count: as in :func:`in_rounds`.
 
     Returns:
-        The counts of each image, in order.
+        The result of each image, in order.
     """
     sequences, target = Sequences(len(predicted), rule), np.asarray(predicted, dtype=np.int64)
 
-    def look(images: NDArray[np.int64], votes: Counts, draws: int) -> list[Stopped | None]:
+    def look(images: NDArray[np.int64], votes: Counts, draws: int) -> list[Result | None]:
         kept = votes[np.arange(len(images)), target[images]].astype(np.float64)
         lower, upper = sequences.look(images, kept, draws - kept)
         stop = rule.narrow(lower, upper) | rule.decided(lower, upper) | (draws >= rule.most)
-        rows = zip(stop.tolist(), votes.tolist(), lower.tolist(), upper.tolist(), strict=True)
-        return [Stopped(counts, low, high, rule.remark(low, high)) if done else None for done, counts, low, high in rows]
+        rows = zip(stop.tolist(), votes.tolist(), target[images].tolist(), lower.tolist(), upper.tolist(), strict=True)
+        return [_stopped(rule, *row) if done else None for done, *row in rows]
 
     return in_rounds(len(predicted), rule.most, count, look)
+
+
+def _stopped(rule: Rule, counts: Sequence[int], predicted: int, lower: float, upper: float) -> Result:
+    n = sum(counts)
+    p = (counts[predicted] + 0.5) / (n + 1)  # 0 and 1 have an error, too
+    error, interval = math.sqrt(p * (1 - p) / (n + 1)), Interval(IntervalKind.CONFIDENCE_SEQUENCE)
+    return _result(counts, predicted, lower, upper, error, interval=interval, note=rule.remark(lower, upper))
 
 
 def in_rounds(
