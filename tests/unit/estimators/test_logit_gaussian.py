@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.engine import Engine
-from robaudit.estimators.logit_gaussian import LogitGaussian, SkewReview, Statistics, by_votes, fitted, vote_error
-from robaudit.levels import LevelName, NoiseLevel
+from robaudit.estimators.logit_gaussian import LogitGaussian, Statistics, by_votes, fitted, vote_error
+from robaudit.estimators.review import FitReview
 from robaudit.models import from_module
 from robaudit.quantities import IntervalKind
 from robaudit.results import NormalFit, Result, Votes
@@ -193,33 +193,24 @@ def test_copies_that_are_not_finite_are_counted() -> None:
             assert row.value == known(row.votes).counts[label] / 64
 
 
-def warned(skewness: Sequence[float], above_votes: Sequence[float], at: NoiseLevel | None = None) -> list[str]:
+def warned(above_votes: Sequence[float]) -> list[str]:
     """The warnings of a review of rows of 1,000 votes."""
-    at = at or sigma(0.5)
-    review = SkewReview()
-    for one, above in zip(skewness, above_votes, strict=True):
-        about = {"sample_id": "0", "label": 0, "predicted": 0, "correct": True, "estimator": "fit", "quantity": "p_robust"}
+    review = FitReview()
+    for above in above_votes:
         kept = round(1000 * (0.5 - above))
-        result = Result(kept / 1000 + above, forwards=1, votes=Votes((kept, 1000 - kept)), fit=NormalFit(one, 0.0))
-        review.add(Row.of(result, **at.document(), **about))
+        about = {"sample_id": "0", "label": 0, "predicted": 0, "correct": True, "estimator": "fit", "quantity": "p_robust"}
+        result = Result(kept / 1000 + above, forwards=1, votes=Votes((kept, 1000 - kept)), fit=NormalFit(0.0, 0.0))
+        review.add(Row.of(result, **sigma(0.5).document(), **about))
     return review.warnings()
 
 
-def test_a_review_tells_when_the_margins_are_skewed_on_average() -> None:
-    assert warned([0.02, -0.3, 0.25] * 10, [0.0] * 30) == []
-    (line,) = warned([-0.5, -0.1, -0.9, -0.5] * 5, [0.0] * 20)
-    assert line.startswith("fit: the margins are skewed at sigma 0.5 (-0.50 on average over 20 images)")
-    assert warned([3.0] * 5, [0.0] * 5) == []  # too few to say
-
-
 def test_a_review_tells_when_the_fits_are_off_the_votes_on_average() -> None:
-    at, zero = NoiseLevel("fog", 5.0, LevelName.SEVERITY), [0.0] * 200
     chance = np.random.default_rng(0).normal(0.0, 0.05, 200)
-    (line,) = warned(zero, [*(0.03 + chance)], at)
-    assert line.startswith("fit: its values at fog severity 5 are 0.0")
+    (line,) = warned([*(0.03 + chance)])
+    assert line.startswith("fit: its values at sigma 0.5 are 0.0")
     assert "above the votes of the same copies, on average over 200 images: use mc" in line
-    (line,) = warned(zero, [*(chance - 0.03)], at)
+    (line,) = warned([*(chance - 0.03)])
     assert " below the votes" in line
-    assert warned(zero, [*chance]) == []
-    assert warned(zero, [*(0.009 + 0.1 * chance)]) == [], "sure, but too little to matter"
-    assert warned([0.0] * 9, [0.3] * 9) == [], "too few images"
+    assert warned([*chance]) == []
+    assert warned([*(0.009 + 0.1 * chance)]) == [], "sure, but too little to matter"
+    assert warned([0.3] * 9) == [], "too few images"
