@@ -45,8 +45,7 @@ class Difficulty(Estimator):
         """g of each image, which is exact, with its margin."""
         y = batch.labels if self.target == "label" else batch.predicted
         return [
-            Result(g, lower=g, upper=g, flips_to=None, forwards=1, backwards=0, interval=self.interval, clean=CleanImage(margin))
-            for g, margin in ease(batch.logits, y)
+            Result(g, lower=g, upper=g, forwards=1, interval=self.interval, clean=CleanImage(margin)) for g, margin in ease(batch.logits, y)
         ]
 
 

@@ -87,7 +87,7 @@ class Moments(Estimator):
         p, error = mvn_cdf(z, r)
         numbers = closed_forms(mean, covariance, y)
         return [
-            Result(value=value, flips_to=to, forwards=1, backwards=0, note=note, numbers=more)
+            Result(value=value, flips_to=to, forwards=1, note=note, numbers=more)
             for value, to, note, more in zip(p.clamp(0, 1).tolist(), batch.nearest(z), cdf_notes(error), numbers, strict=True)
         ]
 

@@ -133,7 +133,6 @@ class NoiseTolerance(Estimator):
             std_error=result.std_error,
             flips_to=None if result.flips_to == classes else result.flips_to,
             forwards=1 + result.passes,
-            backwards=0,
             interval=Interval(IntervalKind.CENSORED) if result.censored else self.interval,
             note="; ".join(text for holds, text in remarks if holds),
             search=Searched(p=self.level),

@@ -62,11 +62,9 @@ class QNormMc(QNorm):
                     lower=math.exp(log_z - _TWO_SIDED * error),
                     upper=math.exp(log_z + _TWO_SIDED * error),
                     std_error=math.exp(log_z) * error,
-                    flips_to=None,
                     forwards=1 + self.samples,
-                    backwards=0,
                     interval=self.interval,
-                    note=few_effective(ess, q),
+                    note=f"effective sample size {ess:.1f}: too small for q = {q:g}" if ess < FEW else "",
                     loss=LossNorm(against, math.exp(most)),
                     numbers={"log_value": log_z, "ess": ess},
                 )
@@ -74,8 +72,3 @@ class QNormMc(QNorm):
             )
             for *of_image, most, against in zip(*values, highest.tolist(), target.tolist(), strict=True)
         ]
-
-
-def few_effective(ess: float, q: float) -> str:
-    """The note on a small effective sample size."""
-    return f"effective sample size {ess:.1f}: too small for q = {q:g}" if ess < FEW else ""

@@ -127,7 +127,6 @@ class QNormPath(QNorm):
                         lower=None if why else math.exp(log_z - half_width),
                         upper=None if why else math.exp(log_z + half_width),
                         std_error=None if why else math.exp(log_z) * std_error,
-                        flips_to=None,
                         forwards=1 + run.forwards,
                         backwards=run.backwards,
                         interval=_NO_VALUE if why and not broken[image] else self.interval if follows or _few(batch) else _COPIES,

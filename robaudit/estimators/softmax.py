@@ -40,4 +40,4 @@ class Softmax(Estimator):
         """softmax_t(f / T) = mv-sigmoid(g / T)."""
         z = batch.margins / self.temperature
         rows = zip(mv_sigmoid(z).tolist(), batch.nearest(z), strict=True)
-        return [Result(value=p, flips_to=c, forwards=1, backwards=0) for p, c in rows]
+        return [Result(value=p, flips_to=c, forwards=1) for p, c in rows]

@@ -141,7 +141,6 @@ def _estimate(lanes: Sequence[Lane], numbers: tuple[float, float, float, float |
         std_error=std_error,
         flips_to=_most(sum((lane.labels for lane in lanes), Counter[int]())),
         forwards=1 + sum(lane.calls for lane in lanes),
-        backwards=0,
         interval=interval,
         note=note,
         numbers=_numbers(lanes),
