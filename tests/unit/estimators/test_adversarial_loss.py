@@ -13,34 +13,21 @@ from robaudit.errors import SpecError
 from robaudit.estimators import adversarial_loss
 from robaudit.estimators.adversarial_loss import AdversarialLoss
 from robaudit.estimators.batch import ImageBatch
-from robaudit.estimators.engine import Engine
 from robaudit.estimators.objective import Objective
 from robaudit.estimators.registry import Task, refuse_unfit
 from robaudit.levels import LevelName, NoiseLevel
-from robaudit.models import from_module
 from robaudit.noise.base import Noise
 from robaudit.noise.gaussian import Gaussian
-from robaudit.noise.process import NoiseProcess
 from robaudit.noise.spatial import Spatial
 from robaudit.noise.uniform import Uniform
 from tests.levels import sigma
-from tests.unit.estimators.tools import SHAPE, curved, known, linear, weights
-
-IMAGES = 6
+from tests.unit.estimators.tools import SHAPE, chunk, curved, known, linear, weights
 
 
-def work_under(
-    network: nn.Module, form: Noise, level: float, *, images: int = IMAGES, seed: int = 0, dtype: torch.dtype = torch.float32
-) -> ImageBatch:
-    """Random images in [0, 1] under a noise; labels 0, 1, 0, 1, ..."""
-    model = from_module(network, dtype=dtype)
-    x = torch.rand(images, *SHAPE, generator=torch.Generator().manual_seed(5)).to(dtype)
-    at = NoiseLevel("noise", level, form.level_name)
-    noises = {"noise": NoiseProcess(form, "noise", seed, torch.device("cpu"), dtype)}
-    with torch.no_grad():
-        classes = model(x[:1]).shape[1]
-    engine = Engine(model, noises, classes)
-    return ImageBatch.of(engine, x, at, labels=torch.arange(images) % 2)
+def work_under(network: nn.Module, form: Noise, level: float, dtype: torch.dtype = torch.float32) -> ImageBatch:
+    """Six random images; labels 0, 1, 0, 1, ..."""
+    x = torch.rand(6, *SHAPE, generator=torch.Generator().manual_seed(5)).to(dtype)
+    return chunk(network, x, form, level, labels=torch.arange(6) % 2)
 
 
 def found(batch: ImageBatch, **options: object) -> Tensor:

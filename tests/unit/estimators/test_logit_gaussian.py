@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -15,7 +15,6 @@ from robaudit.estimators.engine import Engine
 from robaudit.estimators.logit_gaussian import LogitGaussian, Statistics, by_votes, fitted, vote_error
 from robaudit.estimators.review import FitReview
 from robaudit.models import from_module
-from robaudit.quantities import IntervalKind
 from robaudit.results import NormalFit, Result, Votes
 from robaudit.rows import Row
 from tests.levels import gaussian_process, sigma
@@ -98,38 +97,6 @@ def test_a_tolerance_favours_no_value() -> None:
     assert abs(shares.mean() - p) < 3.5 * shares.std() / math.sqrt(n)
     fits = values(rows)
     assert abs(fits.mean() - p) < 3.5 * fits.std() / math.sqrt(n) + 0.002
-
-
-def far_apart(x: Tensor) -> Tensor:
-    """Linear in every fourth pixel of each row and column: what couples such pixels would show here, and nowhere locally."""
-    weights = torch.randn(1, 3, 6, 6, generator=torch.Generator().manual_seed(2))
-    score = ((x - 0.5) / 0.1)[:, :, ::4, ::4].mul(weights).flatten(1).sum(1) / weights.norm()
-    return torch.stack([score + 1, torch.zeros_like(score)], 1)
-
-
-def products(x: Tensor) -> Tensor:
-    """Sums of products of pixels four apart, and something linear: even and odd parts alike."""
-    z = ((x - 0.5) / 0.1)[:, 0]
-    even = (z[:, :4] * z[:, 4:8]).flatten(1).sum(1) / 96**0.5
-    odd = ((x - 0.5) / 0.1)[:, 1].flatten(1).sum(1) / 24
-    return torch.stack([0.3 + 0.7 * (even + odd), torch.zeros_like(even)], 1)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("samples", [64, 96])
-@pytest.mark.parametrize(("network", "z"), [(far_apart, 1.0), (products, 0.3 / (0.7 * 2**0.5))])
-def test_the_interval_covers_where_coupled_draws_could_hurt(network: Callable[[Tensor], Tensor], z: float, samples: int) -> None:
-    """The same image under 250 ids, that is with 250 independent frames: coverage and error of the normal fit's limit Phi(m / s)."""
-    n, limit = 250, float(torch.special.ndtr(torch.tensor(z, dtype=torch.float64)))
-    x = torch.full((n, 3, 24, 24), 0.5)
-    engine = Engine(from_module(network), gaussian_process(3, torch.device("cpu")), 2)
-    batch = ImageBatch.of(engine, x, sigma(0.1))
-    rows = [e for e in LogitGaussian(samples=samples).estimate(batch) if e.interval.kind is IntervalKind.JACKKNIFE]
-    covered = sum(e.lower is not None and e.upper is not None and e.lower <= limit <= e.upper for e in rows)
-    assert covered / len(rows) >= 0.95 - 3 * math.sqrt(0.95 * 0.05 / len(rows))
-    claimed = math.sqrt(np.mean([e.std_error**2 for e in rows if e.std_error is not None]))
-    rmse = math.sqrt(np.mean((values(rows) - limit) ** 2))
-    assert rmse < claimed * (1 + 3 / math.sqrt(2 * len(rows)))
 
 
 def jointly_skewed(images: int, pairs: int, seed: int) -> Tensor:

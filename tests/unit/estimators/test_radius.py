@@ -13,7 +13,6 @@ from torch import Tensor, nn
 
 from robaudit.errors import ModelError
 from robaudit.estimators.batch import ImageBatch
-from robaudit.estimators.engine import Engine
 from robaudit.estimators.objective import Objective
 from robaudit.estimators.radius_attack import RadiusAttack
 from robaudit.estimators.radius_exact import RadiusExact, matrix, other_operation
@@ -21,9 +20,8 @@ from robaudit.estimators.radius_random import RadiusRandom
 from robaudit.models import from_module
 from robaudit.numerics.minimal_norm import Search, nearest_flips
 from robaudit.quantities import IntervalKind
-from tests import levels
 from tests.shared import SHARED, card, needs_shared
-from tests.unit.estimators.tools import SHAPE, curved, known, linear, sources, values, weights, work_on
+from tests.unit.estimators.tools import SHAPE, chunk, curved, known, linear, values, weights, work_on
 
 IMAGE = torch.rand(SHAPE, generator=torch.Generator().manual_seed(1))
 
@@ -69,13 +67,6 @@ def test_a_step_of_the_radius_reaches_the_boundary_and_none_is_shorter(classes: 
             assert one.value == pytest.approx(min(radii), rel=1e-12)
 
 
-def work_on_images(network: nn.Module, x: Tensor) -> ImageBatch:
-    """A chunk of these images."""
-    model = from_module(network)
-    engine = Engine(model, sources(0, torch.float32), 10)
-    return ImageBatch.of(engine, x, levels.sigma(0.1), labels=torch.zeros(len(x), dtype=torch.int64))
-
-
 def random_weights() -> tuple[nn.Module, Tensor]:
     """A linear network of 784 pixels and 10 classes with images, all random."""
     generator = torch.Generator().manual_seed(3)
@@ -105,7 +96,7 @@ def fashion() -> tuple[nn.Module, Tensor]:
 @pytest.mark.parametrize("made", [random_weights, pytest.param(fashion, marks=needs_shared)])
 def test_random_directions_are_above_the_attack_and_that_above_the_truth(made: Callable[[], tuple[nn.Module, Tensor]]) -> None:
     """On every image; the attack exceeds the truth by 0.1 % at the median and 1 % at the 99th percentile, at most."""
-    batch = work_on_images(*made())
+    batch = chunk(*made(), level=0.1)
     exact, attack, rays = (values(one, batch) for one in (RadiusExact(), RadiusAttack(), RadiusRandom(directions=60)))
     slack = 1e-6 * batch.logits.abs().amax().item()  # logits of float32 are no better
     for part in range(2):

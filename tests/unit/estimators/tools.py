@@ -19,6 +19,8 @@ from robaudit.estimators.engine import Engine
 from robaudit.estimators.registry import Task
 from robaudit.levels import GAUSSIAN, LevelName, NoiseLevel
 from robaudit.models import LogitModel, from_module
+from robaudit.noise.base import Noise
+from robaudit.noise.gaussian import Gaussian
 from robaudit.noise.process import NoiseProcess
 from robaudit.noise.uniform import Uniform
 from robaudit.results import Result
@@ -91,6 +93,26 @@ def work_on(
     engine = Engine(model, sources(seed, dtype, device), classes, batch_size)
     ids, labels = [str(i) for i in range(first, first + images)], torch.zeros(images, dtype=torch.int64, device=device)
     return ImageBatch.of(engine, x, levels.sigma(sigma), ids=ids, labels=labels, gradients=[GAUSSIAN] if gradients else ())
+
+
+def chunk(
+    network: nn.Module | Callable[[Tensor], Tensor] | LogitModel,
+    x: Tensor,
+    form: Noise | None = None,
+    level: float | None = None,
+    *,
+    labels: Tensor | None = None,
+    seed: int = 0,
+    first: int = 0,
+) -> ImageBatch:
+    """These images under a noise (default: Gaussian) at a level, or under the noise as a whole."""
+    noise = form or Gaussian()
+    model = network if isinstance(network, LogitModel) else from_module(network, dtype=x.dtype)
+    with torch.no_grad():
+        classes = model(x[:1]).shape[1]
+    engine = Engine(model, {"some": NoiseProcess(noise, "some", seed, model.device, x.dtype)}, classes)
+    at = NoiseLevel("some") if level is None else NoiseLevel("some", level, noise.level_name)
+    return ImageBatch.of(engine, x, at, ids=[f"image {first + i}" for i in range(len(x))], labels=labels)
 
 
 @cache
