@@ -38,11 +38,6 @@ class AdversarialLoss(LossEstimator):
 
     The value is a lower bound of the maximum: another attack may find more.
 
-    Args:
-        steps: gradient steps from each start, or temperatures of the random search.
-        restarts: starts, or chains.
-        moves: of each chain at every temperature; unused by the gradient ascent.
-
     Source: Madry et al. 2018 (projected gradient ascent); Rice et al. 2021, appendix A.3 (50 steps, 10 restarts).
     """
 

@@ -31,20 +31,14 @@ class CertifiedRadius(Estimator):
 
     ``selection`` copies choose the class, ``samples`` further copies bound its probability from below (Clopper-Pearson, one-sided), and
     R = sigma Phi^-1(p_lower) in l2 for Gaussian noise; :mod:`robaudit.numerics.smoothing` has the others. The certificate is wrong
-    with probability ``alpha`` at most, for each image. If p_lower is at most 1/2 it abstains: value 0, no class.
+    with probability ``alpha`` at most, for each image. If p_lower is at most 1/2 it abstains: value 0, no class. The largest radius that
+    can be certified grows as sqrt(log samples).
 
     It certifies the *smoothed* classifier, the vote, whose class may differ from the class of the clean image; a note says so.
 
     With ``decide`` an image is analysed after 16, 24, 32, ... copies and stops once it is certain, at level alpha, that R is at least
     this radius, or nearly certain that all copies would not certify it (:class:`robaudit.numerics.smoothing.Question`). The decisions are
     the same as with all copies unless R is within about a percent of the radius; the values themselves mean little.
-
-    Args:
-        samples: copies that bound the probability; the largest radius they can certify grows as sqrt(log samples).
-        selection: copies that choose the class.
-        alpha: probability of a wrong certificate, for each image.
-        norm: of the perturbations: l2 under gaussian noise, l1 under laplace noise and uniform noise in the box.
-        decide: a radius: stop once it is clear whether R is at least as large.
 
     Source: Cohen, Rosenfeld and Kolter 2019, Certified adversarial robustness via randomized smoothing, CERTIFY.
     """

@@ -15,12 +15,9 @@ from robaudit.results import CleanImage, Result
 
 
 class Difficulty(Estimator):
-    """g = log(p_y / (1 - p_y)) = z_y - log sum_{j != y} exp(z_j), p the softmax scores of the clean image: larger is easier.
+    """g = log(p_y / (1 - p_y)) = z_y - log sum_{j != y} exp(z_j), y the ``target``, p the clean image's softmax scores: larger is easier.
 
     It equals -log(exp(CE) - 1) for the cross-entropy CE, which rounds to infinity if the network is confident; this form does not.
-
-    Args:
-        target: the class y.
 
     Source: Giraudon, Gripon, Loewe and Vermet, Intrinsic robustness, section 3.
     """

@@ -50,11 +50,7 @@ class Declared(SpecSection):
 
 
 class LipschitzCertificate(ByNorm):
-    """An estimator of certified radii that needs a Lipschitz constant of the network.
-
-    Args:
-        lipschitz: a constant of the logits with its source; default: computed (:func:`robaudit.models.lipschitz.lipschitz_bound`).
-    """
+    """An estimator of certified radii that needs a Lipschitz constant of the network."""
 
     quantity, interval = CERTIFIED, CERTIFICATE
 

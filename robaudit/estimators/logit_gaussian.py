@@ -73,12 +73,8 @@ class LogitGaussian(Estimator):
     It fails for heavy or light tails (even orders are not corrected), as in deep fully connected networks at large noise, if
     there are too few draws for the test to see them: the bias is then one or two hundredths. Check with `mc`.
 
-    Args:
-        samples: noisy copies of each image (a multiple of 16), unless there is a tolerance.
-        tolerance: choose the number of copies of each image so that its standard error is about this small. The number comes
-            from a pilot of 32 other copies, which are not used again: a stopping rule that looks at the copies it uses favours values
-            with a small error, near 1. A row with a larger error says "undecided".
-        max_samples: the most copies.
+    With ``tolerance`` the number of copies of each image comes from a pilot of 32 other copies, which are not used again: a stopping rule
+    that looks at the copies it uses favours values with a small error, near 1. A row with a larger error says "undecided".
 
     Source: Han et al., Average-case robustness, Lemma 3.1, with moments from forward passes; jackknife: Efron 1982.
     """

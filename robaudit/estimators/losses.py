@@ -17,11 +17,7 @@ LEAST_Q, MOST_Q = 1e-6, 1e6
 
 
 class LossEstimator(Estimator):
-    """An estimator of the cross-entropy l of an image under noise, in nats: 0 is certainty, lower is more robust.
-
-    Args:
-        target: the class in the loss: the label, or the class predicted without noise.
-    """
+    """An estimator of the cross-entropy l of an image under noise, in nats: 0 is certainty, lower is more robust."""
 
     quantity = LOSS
 
@@ -52,9 +48,6 @@ class QNorm(LossEstimator):
     """Z_q = (E[l^q])^(1/q), the functional q-norm of the loss over the noise, for several q at once.
 
     q = 1 is the mean of the loss, q -> infinity its maximum: larger q weight rare bad draws more.
-
-    Args:
-        q: the orders; each gives a separate result.
 
     Source: Rice et al., Robustness between the worst and average case, equation 3.
     """

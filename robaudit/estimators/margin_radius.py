@@ -22,10 +22,6 @@ class MarginRadius(LipschitzCertificate):
     error of the network (:func:`robaudit.estimators.lipschitz.rounding`). A declared K of the logits gives K_cj = sqrt(2) K in l2
     and 2 K in linf.
 
-    Args:
-        norm: of the perturbations, for pixels in [0, 1].
-        lipschitz: a constant with its source.
-
     Source: Tsuzuku, Sato and Sugiyama 2018, Lipschitz-margin training; Smoothed robustness analysis, corollary 2.1.
     """
 

@@ -42,19 +42,14 @@ class MonteCarlo(Estimator):
     Unbiased for any model, without gradients; its standard error is at most 1 / (2 sqrt(samples)). It counts every class's votes,
     which also gives the accuracy under noise. Prefer it whenever you can afford it: it is the reference for all other estimators.
 
-    With ``tolerance`` or ``decide`` each image is looked at after 16, 24, 32, ... draws (an eighth more each time) and stops once its
-    rule is met; the images still open share full batches. Its interval is then a confidence sequence
+    With ``tolerance`` or ``decide`` each image is looked at after 16, 24, 32, ... draws (an eighth more each time). It stops once its
+    interval is no wider than 2 x 1.96 times the tolerance, or lies wholly above or below the probability to decide, whichever comes
+    first. A row that reached the tolerance without a decision, or ``max_samples`` without either, says "undecided". The images still open
+    share full batches. The interval is then a confidence sequence
     (:func:`robaudit.numerics.sequences.confidence_sequence`): 95 % however often you look, at the price of being 1.5 to 1.8 times as
     wide as Clopper-Pearson at the same draws. The share of an image that stopped early is biased to the side where it stopped, by less
     than its interval says, and so is a mean over these images (by .01 on ResNet20 at sigma .05): take fixed ``samples`` for
     means. A tolerance saves draws only where most images are near 0 or 1.
-
-    Args:
-        samples: noisy copies of each image, unless there is a tolerance or a decision.
-        tolerance: stop an image once its interval is no wider than 2 x 1.96 times this standard error.
-        decide: stop an image once its interval lies wholly above or below this probability. With a tolerance, too, whichever
-            comes first decides; a row that reached the tolerance without a decision says so.
-        max_samples: the most copies; the row of an image still open says "undecided".
 
     Source: Han et al., Average-case robustness, section 3.1 (p_mc); the sequence: Robbins 1970, Howard et al. 2021.
     """

@@ -29,12 +29,7 @@ class Mmse(FewClasses):
     deviation 1/sqrt(samples)). The interval is a delete-one-group jackknife over the draws, on the probit scale (``mv_sigmoid``: logit): it
     covers sampling and, to first order, the bias of few draws (noise in the mean gradients lengthens them), not the bias of
     linearising, so rows say "approximate" (docs/research/coverage.md measures coverage). Prefer it to `taylor` for networks, and
-    `mc` to both if you can afford it.
-
-    Args:
-        samples: noisy copies of each image (the paper finds 5 to 10 enough; 500 to 1,000 are converged).
-        pairs: draw antithetic pairs (+eps, -eps); False is the published form.
-        classes: with more than 33 classes, the most classes differentiated.
+    `mc` to both if you can afford it. The paper finds 5 to 10 samples enough; 500 to 1,000 are converged.
 
     Source: Han et al., Average-case robustness, Proposition 3.3 (p_mmse; Stein's lemma in appendix A.1); section 3.2.3 (p_mmse_mvs).
     """

@@ -43,10 +43,6 @@ class Moments(Estimator):
     predicted class beats the other class with the largest mean (an upper bound for normal logits), and ``smoothed_margin``, the
     mean of its margin over the larger of the two next classes, by Clark's formula (also an upper bound: no certificate).
 
-    Args:
-        order: terms of the series for covariances behind a ReLU.
-        features: the most values of a layer, the size of its covariance matrix.
-
     Source: Smoothed robustness analysis, section 3.1 and eqs. 14, 16 and 17, there for independent variables; Clark 1961.
     """
 

@@ -39,14 +39,9 @@ class NoiseTolerance(Estimator):
     can tell. If p is below ``level`` at a half or a quarter of the lower end, the row notes it.
 
     If p is still above ``level`` at ``cap``, the row is censored: its value is the cap, and the tolerance is larger. If p is already
-    below at the smallest level searched, cap / 8192, the value is 0.
-
-    Args:
-        level: the probability of keeping the class.
-        tolerance: width of the interval, relative to its lower end, at which an image is done.
-        most: the most passes for an image; if they do not suffice, the interval comes from the last complete look, and a note says so.
-        cap: the largest level searched; default: the level with a standard deviation of 1, the range of the pixels (for noise that is
-            not additive: the largest level, halved until it is valid for the image).
+    below at the smallest level searched, cap / 8192, the value is 0. For noise that is not additive the default of ``cap`` is the largest
+    level, halved until it is valid for the image. If ``most`` passes do not suffice, the interval comes from the last complete look, and a
+    note says so.
 
     Source: Giraudon, Gripon, Loewe and Vermet, Intrinsic robustness (isotropic trade-off); intervals of quantiles: Thompson 1936.
     """

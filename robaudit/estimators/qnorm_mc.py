@@ -26,9 +26,6 @@ class QNormMc(QNorm):
     `mc` uses the same copies. ESS = (sum l^q)^2 / sum l^2q falls quickly as q grows: at q = 100 a handful of copies dominate the sum,
     and the value is near the largest loss seen, far below Z_q, which no interval from the copies shows. A row with ESS < 10 says so.
 
-    Args:
-        samples: m, noisy copies of each image.
-
     Source: Rice et al., Robustness between the worst and average case, equation 6; Kong 1992 for the effective sample size.
     """
 

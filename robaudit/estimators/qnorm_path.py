@@ -63,12 +63,8 @@ class QNormPath(QNorm):
     The interval is Student's t of log Z between the copies and between the chains, widened by half of the gap between the ways up and down:
     chains that are too short for the loss to settle at each temperature lag below on the way up and above on the way down. If the gap is
     too large there is no value. The interval does not cover what neither chains nor copies find: a rare bad region that the loss does
-    not rise towards. Z_q grows with q up to the largest loss, which `adversarial_loss` looks for.
-
-    Args:
-        chains: of each image, four or more.
-        temperatures: from 0 to 1000 or the largest q, each way.
-        steps: leapfrog steps at each temperature; an image takes about 2 chains temperatures steps gradients.
+    not rise towards. Z_q grows with q up to the largest loss, which `adversarial_loss` looks for. An image takes
+    about 2 chains temperatures steps gradients.
 
     Source: Rice et al., Robustness between the worst and average case, equations 8 and 17; sampler, controls and errors are robaudit's.
     """

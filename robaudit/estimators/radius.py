@@ -35,11 +35,7 @@ Norms = Annotated[tuple[Norm, ...], BeforeValidator(as_tuple), AfterValidator(_e
 
 
 class ByNorm(Estimator):
-    """An estimator of lengths in several norms.
-
-    Args:
-        norm: of the perturbations, for pixels in [0, 1]; each gives a separate result.
-    """
+    """An estimator of lengths in several norms."""
 
     norm: Norms = Field(("l2", "linf"), description="of the perturbations, for pixels in [0, 1]; each is a result of its own")
 
@@ -63,12 +59,7 @@ class RadiusEstimator(ByNorm):
 
 
 class SearchedRadius(RadiusEstimator):
-    """A radius from a search: an upper bound of the true radius.
-
-    Args:
-        cap: where the search ends, in the norm's unit.
-        clip: search only among images within [0, 1].
-    """
+    """A radius from a search: an upper bound of the true radius."""
 
     interval = Interval(IntervalKind.UPPER_BOUND)
 

@@ -30,11 +30,6 @@ class RadiusAttack(SearchedRadius):
     a perturbed image that the network, in its own precision, classifies differently in a plain pass. The norms are searched together: a
     flip in any norm counts in the others, and each norm starts a chain at the best flip of the others.
 
-    Args:
-        restarts: chains from noise in l2; a third as many in linf, whose local minima differ less.
-        steps: gradients of each chain.
-        polish: gradients of the last chain, from the best point.
-
     Source: Giraudon et al., Intrinsic robustness, definition 2.1; for the search see :mod:`robaudit.numerics.minimal_norm`.
     """
 

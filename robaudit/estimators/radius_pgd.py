@@ -36,17 +36,11 @@ class RadiusPgd(SearchedRadius):
 
     In each ball: ascent on -ReLU(max_{i != t} z_i - z_t), with t the runner-up class of the clean image, in ``steps`` steps of .08 of
     the radius, from ``restarts`` starts that are uniform in the ball. Any iterate outside the predicted class counts, starts
-    included, if a plain pass confirms it; then the image is done (:func:`robaudit.numerics.growing_balls.first_escapes`).
+    included, if a plain pass confirms it; then the image is done (:func:`robaudit.numerics.growing_balls.first_escapes`). An image
+    without a flip up to ``cap`` is censored there. The paper does not clip.
 
     The true radius is smaller than the value, usually by more than a step: `radius_attack` is closer with fewer gradients. Use this
     estimator to compare curves with published ones. Each ball without a flip costs restarts x steps gradients.
-
-    Args:
-        step: D, in the norm's unit.
-        cap: where the grid ends; an image without a flip up to the cap is censored there.
-        steps: gradient steps from each start.
-        restarts: starts in each ball.
-        clip: search only among images within [0, 1]; the paper does not.
 
     Source: Smoothed robustness analysis, section 3.4; Madry et al. 2018; Carlini and Wagner 2017.
     """

@@ -32,10 +32,6 @@ class RadiusRandom(SearchedRadius):
 
     In many dimensions the value is far above the radius: on a linear boundary 1.4 times for 20 pixels, 7.6 for 784, 15 for 3,072 (l2).
 
-    Args:
-        directions: number of directions.
-        tolerance: of the bisection, relative to its upper end.
-
     Source: Giraudon et al., Intrinsic robustness, section 5, without its search, which is no bisection and gives radii that cannot be
     reproduced.
     """

@@ -40,16 +40,12 @@ class SmoothedAttack(SearchedRadius):
     """The norm of the smallest perturbation that changes the majority vote, as found by a search: an upper bound.
 
     The smoothed class at a point is the majority class of its noisy copies. The search of `radius_attack`
-    (:func:`robaudit.numerics.minimal_norm.nearest_flips`) runs on the soft vote of `copies` fixed noisy copies, log of the mean softmax.
+    (:func:`robaudit.numerics.minimal_norm.nearest_flips`) runs on the soft vote of `copies` fixed noisy copies, log of the mean softmax:
+    a gradient takes `copies` passes.
     The ray to the flip of the soft vote is searched for the flip of the vote itself, with 1,000 copies (at most `verify`) at each of about
     ten points. A flip counts only if another class is significantly ahead of the image's smoothed class among `verify` fresh copies (an
     exact sign test, level .001 over at most five tries): apart from the error probabilities of the test and the certificate, no value is
     below the certified radius of the same norm.
-
-    Args:
-        copies: noisy copies of a point in the soft vote.
-        verify: noisy copies for the class of the image, and for the class of a point.
-        restarts, steps, polish: as in `radius_attack`; a gradient takes `copies` passes.
 
     Source: Salman et al. 2019, Provably robust deep learning via adversarially trained smoothed classifiers, for the gradient of the
     soft vote; for the search see :mod:`robaudit.numerics.minimal_norm`.

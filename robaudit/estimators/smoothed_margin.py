@@ -36,12 +36,6 @@ class SmoothedMargin(LipschitzCertificate):
     Cost: ``samples`` forward passes. The radius does not grow with sigma; as sigma tends to 0 it becomes `margin_radius` with the largest
     constant. Copies are computed in the precision of the network: ``run.precision`` does not apply.
 
-    Args:
-        norm: of the perturbations, for pixels in [0, 1].
-        lipschitz: a constant with its source.
-        samples: noisy copies of each image.
-        alpha: the probability that the radius of an image is too large.
-
     Source: Smoothed robustness analysis, theorem 4, with the sampling error, which the paper leaves out.
     """
 

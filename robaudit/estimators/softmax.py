@@ -19,9 +19,6 @@ class Softmax(Estimator):
     A baseline: it ranks images only weakly by robustness and is not a probability, so it has its own quantity
     (confidence). It equals `taylor_mvs` exactly when all ||u_i|| = k and T = sigma k.
 
-    Args:
-        temperature: T.
-
     Source: Han et al., Average-case robustness, Lemma A.4 (p_softmax).
     """
 

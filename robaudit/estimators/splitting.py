@@ -32,14 +32,9 @@ class Splitting(Estimator):
     moved by pCN steps that preserve the normal distribution above the level, and so on until a tenth fails
     (:func:`robaudit.numerics.splitting.split`). ``repeats`` independent runs give p (their mean, which is unbiased when the copies at a
     level are independent) and an interval for lognormal p. An image that fails in a tenth of its copies at once gets plain Monte Carlo.
+    Below ``p_min`` the value is this bound, with a note.
 
     The interval covers sampling and mixing, as far as the repeats show it, but not a failure region that all repeats missed.
-
-    Args:
-        particles: N, the copies of each run.
-        repeats: independent runs.
-        moves: pCN moves of every copy at each level.
-        p_min: smaller probabilities are bounded, not measured: the value is the bound, with a note.
 
     Source: Webb et al. 2019, A statistical approach to assessing neural network robustness; Cerou et al. 2012.
     """

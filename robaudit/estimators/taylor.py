@@ -18,9 +18,6 @@ class Taylor(FewClasses):
     interval. Prefer `mmse`, or `mc` if you can afford it. Cost: two forward and classes - 1 backward passes, for all sigmas; with
     more than 33 classes 10 forward and 8 to ``classes`` backward passes, at each sigma.
 
-    Args:
-        classes: with more than 33 classes, the most classes differentiated.
-
     Source: Han et al., Average-case robustness, Lemma 3.1 and Proposition 3.1 (p_taylor); section 3.2.3 (p_taylor_mvs).
     """
 
