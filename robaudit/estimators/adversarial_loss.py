@@ -20,9 +20,6 @@ from robaudit.numerics.metropolis import Walk, metropolis
 from robaudit.quantities import Interval, IntervalKind
 from robaudit.results import LossNorm, Result
 
-HELD_BYTES = 2**25
-"""Bytes of points held at once, unless a single image takes more; gradients and steps each take as much again."""
-
 PURPOSE = "adversarial loss"
 HOTTEST = 1e4
 """The last inverse temperature of the random search: a loss lower by a thousandth is accepted with a probability of e^-10."""
@@ -73,9 +70,8 @@ class AdversarialLoss(LossEstimator):
         target = self.targets(batch)
         ball = batch.noise.ball(batch.level)
         values = max(math.prod(batch.x.shape[1:]), math.prod(batch.latent_shape))
-        few = max(1, HELD_BYTES // (batch.x.element_size() * values * self.restarts))
         attacks, classes, broken = list[Attack](), list[Tensor](), list[Tensor]()
-        for group in torch.arange(len(batch.x), device=batch.x.device).split(few):
+        for group in batch.groups(values * self.restarts):
             loss = Objective(batch, target[group], group, latent=ball is None)
             attacks.append(self._search(batch, loss, group) if ball is None else self._ascend(batch, loss, group, ball))
             classes.append(loss.logits(torch.arange(len(group), device=group.device), attacks[-1].points).argmax(1))

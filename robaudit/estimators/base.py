@@ -104,12 +104,8 @@ class Estimator(SpecSection, ABC):
         except ValidationError:
             return None
 
-    def unfit(self, form: Noise) -> str:
-        """Why it cannot work with a noise that meets its needs, in a few words; usually ''."""
-        return ""
-
-    def unfit_at(self, form: Noise, level: float) -> str:
-        """Why it cannot work at this level of a suitable noise, in a few words; usually ''."""
+    def unfit(self, form: Noise, level: float | None = None) -> str:
+        """Why it cannot work with a noise that meets its needs, as a whole or at a level, in a few words; usually ''."""
         return ""
 
     def check_model(self, model: LogitModel, image: Tensor) -> None:

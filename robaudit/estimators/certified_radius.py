@@ -72,19 +72,15 @@ class CertifiedRadius(Estimator):
         """The clean pass, the selection and the samples; with ``decide`` a typical number."""
         return 1 + self.selection + (self.samples if self.decide is None else min(self.samples, _USUAL_TO_DECIDE)), 0
 
-    def unfit(self, form: Noise) -> str:
-        """Refuse noise without a theorem, or with a theorem for another norm."""
+    def unfit(self, form: Noise, level: float | None = None) -> str:
+        """Refuse noise without a theorem for the norm, and a radius that even all draws cannot certify."""
         theorem = theorem_of(form)
         if theorem is None:
             return "certificates are known for gaussian (l2), laplace (l1) and uniform noise in the box (l1)"
-        return "" if theorem.norm == self.norm else f"its certificates are in {theorem.norm} (norm: {theorem.norm})"
-
-    def unfit_at(self, form: Noise, level: float) -> str:
-        """Refuse a radius that even all draws cannot certify."""
-        theorem = theorem_of(form)
-        if self.decide is None or theorem is None:
-            return ""
-        return Question.beyond(theorem, level, self.decide, self.samples, self.alpha)
+        if theorem.norm != self.norm:
+            return f"its certificates are in {theorem.norm} (norm: {theorem.norm})"
+        beyond = Question.beyond(theorem, level, self.decide, self.samples, self.alpha) if self.decide and level else ""
+        return beyond and f"at {form.level_name} {level:g}, {beyond}"
 
     def estimate(self, batch: ImageBatch) -> Sequence[tuple[Result, ...]]:
         """Choose the classes, then bound their probabilities."""

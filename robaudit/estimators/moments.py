@@ -58,7 +58,7 @@ class Moments(Estimator):
         """The clean pass; the rest are matrix products."""
         return 1, 0
 
-    def unfit(self, form: Noise) -> str:
+    def unfit(self, form: Noise, level: float | None = None) -> str:
         """Refuse noise that is not normal and isotropic."""
         if not isinstance(form, Gaussian):
             return "it follows isotropic Gaussian noise (kind: gaussian) alone"

@@ -65,7 +65,7 @@ class NoiseTolerance(Estimator):
         """The draws of a late request of a search."""
         return 8
 
-    def unfit(self, form: Noise) -> str:
+    def unfit(self, form: Noise, level: float | None = None) -> str:
         """Refuse noise with whole-numbered levels, or with levels that fall as noise grows."""
         if form.whole:
             return "its levels are whole numbers, and a tolerance lies between them"

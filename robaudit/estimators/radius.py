@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from typing import Annotated
 
-import torch
 from pydantic import AfterValidator, BeforeValidator, Field
 from torch import Tensor
 
@@ -74,17 +73,6 @@ class SearchedRadius(RadiusEstimator):
     def limit(self, norm: str, shape: Shape) -> float:
         """Where the search ends."""
         return diameter(norm, shape) if self.cap is None else self.cap
-
-
-HELD_BYTES = 2**25
-"""Bytes of points held at once, unless a single image takes more; gradients and steps each take as much again."""
-
-
-def groups_of(batch: ImageBatch, points: int) -> tuple[Tensor, ...]:
-    """Split the images of a chunk into groups that fit into memory with ``points`` points per image at once."""
-    each = batch.x[0].numel() * batch.x.element_size() * points
-    groups: tuple[Tensor, ...] = torch.arange(len(batch.x), device=batch.x.device).split(max(1, HELD_BYTES // each))
-    return groups
 
 
 def diameter(norm: str, shape: Shape) -> float:

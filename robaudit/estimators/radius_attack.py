@@ -11,7 +11,7 @@ from torch import Tensor
 
 from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.objective import Objective
-from robaudit.estimators.radius import SearchedRadius, groups_of, rows_of
+from robaudit.estimators.radius import SearchedRadius, rows_of
 from robaudit.noise.base import shape_of
 from robaudit.numerics.minimal_norm import Search, passes_of, shared_flips
 from robaudit.numerics.norm_steps import Norm
@@ -54,7 +54,7 @@ class RadiusAttack(SearchedRadius):
     def estimate(self, batch: ImageBatch) -> list[tuple[Result, ...]]:
         """Search, in groups of images that fit into memory."""
         searches = [self._search(norm, self.limit(norm, shape_of(batch.x))) for norm in self.norm]
-        groups = groups_of(batch, max(_USUAL.candidates, _USUAL.targets))
+        groups = batch.groups(batch.x[0].numel() * max(_USUAL.candidates, _USUAL.targets))
         flips = torch.cat([self._nearest(batch, group, searches) for group in groups], 2).cpu()  # (norms, 4, images)
         radius, (label, gradients, forwards) = flips[:, 0], flips[:, 1:].long().unbind(1)
         passes = [(1 + f + g, g) for f, g in zip(forwards[0].tolist(), gradients[0].tolist(), strict=True)]

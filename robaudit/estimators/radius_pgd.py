@@ -11,7 +11,7 @@ from torch import Tensor
 
 from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.objective import Objective
-from robaudit.estimators.radius import LEAST_CAP, SearchedRadius, groups_of, rows_of
+from robaudit.estimators.radius import LEAST_CAP, SearchedRadius, rows_of
 from robaudit.noise.base import Shape, shape_of
 from robaudit.numerics.growing_balls import Escapes, Grid, first_escapes
 from robaudit.numerics.norm_steps import Norm
@@ -88,7 +88,7 @@ class RadiusPgd(SearchedRadius):
 
     def estimate(self, batch: ImageBatch) -> list[tuple[Result, ...]]:
         """Attack, in groups of images that fit into memory."""
-        target, groups = _second(batch), groups_of(batch, self.restarts)
+        target, groups = _second(batch), batch.groups(batch.x[0].numel() * self.restarts)
         parts = [[self._escapes(batch, target, group, norm) for group in groups] for norm in self.norm]
         escapes = [Escapes(*map(torch.cat, zip(*of_norm, strict=True))) for of_norm in parts]
         spent = torch.stack([torch.stack([e.gradients + e.forwards, e.gradients]) for e in escapes]).sum(0)  # (2, images)

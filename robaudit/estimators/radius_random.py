@@ -20,7 +20,6 @@ from robaudit.results import Result
 
 PURPOSE = "random directions"
 _BLOCK, _FEWEST, _BLOCK_VALUES = 250, 8, 2**22  # directions tried together, and the most values in them
-_HELD_VALUES = 2**23  # values in the directions of a group of images
 
 
 class RadiusRandom(SearchedRadius):
@@ -52,7 +51,7 @@ class RadiusRandom(SearchedRadius):
         """Search, in groups of images that fit into memory."""
         shape = shape_of(batch.x)
         directions = self._block(shape)
-        groups = torch.arange(len(batch.x), device=batch.x.device).split(max(1, _HELD_VALUES // (directions * math.prod(shape))))
+        groups = batch.groups(directions * math.prod(shape))
         parts = [[self._nearest(batch, group, norm, directions) for group in groups] for norm in self.norm]
         witnesses = [Witness(*map(torch.cat, zip(*of_norm, strict=True))) for of_norm in parts]
         passes = [(1 + spent, 0) for spent in torch.stack([witness.forwards for witness in witnesses]).sum(0).tolist()]

@@ -17,7 +17,7 @@ from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.certified_radius import theorem_of
 from robaudit.estimators.mc import count_votes
 from robaudit.estimators.objective import SoftVote
-from robaudit.estimators.radius import Norms, SearchedRadius, groups_of, rows_of
+from robaudit.estimators.radius import Norms, SearchedRadius, rows_of
 from robaudit.estimators.radius_attack import restart_uniforms
 from robaudit.noise.base import Noise, shape_of
 from robaudit.numerics.minimal_norm import Search, nearest_flips, passes_of
@@ -71,14 +71,14 @@ class SmoothedAttack(SearchedRadius):
         most = self.copies * (1 + gradients + forwards) + votes
         return 1 + self.verify + len(self.norm) * most, len(self.norm) * self.copies * gradients
 
-    def unfit(self, form: Noise) -> str:
+    def unfit(self, form: Noise, level: float | None = None) -> str:
         """Refuse noise that depends on the pixels or has no certificates to compare with."""
         return "" if theorem_of(form) is not None else "it searches under gaussian, laplace and uniform noise in the box"
 
     def estimate(self, batch: ImageBatch) -> list[tuple[Result, ...]]:
         """Search, in groups of images that fit into memory."""
         votes = count_votes(batch, range(len(batch.x)), 0, self.verify)
-        y, groups = votes[:, :-1].argmax(1), groups_of(batch, self.copies)
+        y, groups = votes[:, :-1].argmax(1), batch.groups(batch.x[0].numel() * self.copies)
         parts = [[self._nearest(batch, y, group, norm) for group in groups] for norm in self.norm]
         flips = [_VoteFlips(*map(torch.cat, zip(*of_norm, strict=True))) for of_norm in parts]
         spent = torch.stack([torch.stack([f.forwards, f.backwards]) for f in flips]).sum(0)  # (2, images)

@@ -51,7 +51,7 @@ class SmoothedMargin(LipschitzCertificate):
         """The clean pass and the draws."""
         return 1 + self.samples, 0
 
-    def unfit(self, form: Noise) -> str:
+    def unfit(self, form: Noise, level: float | None = None) -> str:
         """The concentration bound needs isotropic normal noise."""
         return "" if isinstance(form, Gaussian) else "its proof needs isotropic Gaussian noise (kind: gaussian)"
 

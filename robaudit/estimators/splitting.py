@@ -11,15 +11,12 @@ from pydantic import Field
 from torch import Tensor
 
 from robaudit.estimators.base import Estimator, Need
-from robaudit.estimators.batch import ImageBatch
+from robaudit.estimators.batch import HELD_BYTES, ImageBatch
 from robaudit.estimators.objective import Objective
 from robaudit.numerics.intervals import LN10, clopper_pearson, log_mean
 from robaudit.numerics.splitting import Lane, Schedule, split
 from robaudit.quantities import LOG10_P_FAIL, Interval, IntervalKind
 from robaudit.results import Result
-
-HELD_BYTES = 2**25
-"""Bytes of particles held at once, unless a single run takes more; proposals, draws and noisy pixels take as much each."""
 
 FAR_APART = 0.7
 """Standard deviation of ln p over repeats above which the row notes that they differ."""

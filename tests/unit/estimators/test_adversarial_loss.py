@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from robaudit.errors import SpecError
-from robaudit.estimators import adversarial_loss
+from robaudit.estimators import batch as batch_module
 from robaudit.estimators.adversarial_loss import AdversarialLoss
 from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.objective import Objective
@@ -92,7 +92,7 @@ def test_against_the_predicted_class() -> None:
 def test_groups_of_images_change_nothing(form: Noise, monkeypatch: pytest.MonkeyPatch) -> None:
     batch = work_under(curved(), form, 0.3)
     together = AdversarialLoss(steps=4, restarts=3).estimate(batch)
-    monkeypatch.setattr(adversarial_loss, "HELD_BYTES", 2 * 3 * 4 * math.prod(SHAPE))
+    monkeypatch.setattr(batch_module, "HELD_BYTES", 2 * 3 * 4 * math.prod(SHAPE))
     assert AdversarialLoss(steps=4, restarts=3).estimate(batch) == together
 
 

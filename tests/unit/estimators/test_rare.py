@@ -10,7 +10,7 @@ import torch
 from scipy.stats import chi2, norm
 from torch import Tensor
 
-from robaudit.estimators import splitting as splitting_module
+from robaudit.estimators import splitting
 from robaudit.estimators.batch import ImageBatch
 from robaudit.estimators.splitting import Splitting
 from robaudit.quantities import IntervalKind
@@ -127,7 +127,7 @@ def test_rare_failures_are_the_same_in_any_chunk(monkeypatch: pytest.MonkeyPatch
     assert min(e.value for e in whole) < -4
     assert [*estimates(0, 2), *estimates(2, 3), *estimates(5, 1)] == whole
     assert estimates(0, 6, 64) == whole
-    monkeypatch.setattr(splitting_module, "HELD_BYTES", 4 * 40 * 24 * 3)
+    monkeypatch.setattr(splitting, "HELD_BYTES", 4 * 40 * 24 * 3)
     assert estimates(0, 6) == whole
 
 
