@@ -12,7 +12,7 @@ import torch
 
 from robaudit.estimators.mc import Counts, Rule, next_look, sample
 from robaudit.numerics.intervals import clopper_pearson
-from tests.unit.estimators.tools import SHAPE, build, curved, known, linear, work_on
+from tests.unit.estimators.tools import build, curved, known, linear, work_on
 
 OPTIONS: list[dict[str, Any]] = [
     {"tolerance": 0.03},
@@ -115,26 +115,3 @@ def test_logits_that_are_not_finite_are_flips() -> None:
         assert row.votes is not None
         assert sum(row.votes.counts) + lost == row.forwards - 1
         assert ("non-finite" in row.note) == bool(lost)
-
-
-def test_two_noise_levels_and_two_models_see_the_same_noise() -> None:
-    """Differences are paired: the standard noise behind every copy is the same for any sigma and any network."""
-    seen: dict[tuple[int, float], torch.Tensor] = {}
-    for seed in (0, 1):
-        for sigma in (0.1, 0.4):
-            network = curved(seed=seed)
-            copies: list[torch.Tensor] = []
-
-            def record(x: torch.Tensor, network: torch.nn.Module = network, copies: list[torch.Tensor] = copies) -> torch.Tensor:
-                copies.append(x.double())
-                out: torch.Tensor = network(x)
-                return out
-
-            work = work_on(record, images=1, sigma=sigma, batch_size=64)
-            copies.clear()
-            build("mc", samples=64).estimate(work)
-            seen[seed, sigma] = (torch.cat(copies) - work.x.double()).reshape(64, math.prod(SHAPE)) / sigma
-    first = seen[0, 0.1]
-    assert float(first.std()) == pytest.approx(1, abs=0.1)
-    for other in seen.values():
-        torch.testing.assert_close(other, first, rtol=0, atol=1e-5)

@@ -32,13 +32,14 @@ UNIFORM = "uniform"
 
 
 class Counter:
-    """Counts the images that pass through a network; a plain callable, which nobody copies."""
+    """Counts the images that pass through a network, and the sizes of the passes; a plain callable, which nobody copies."""
 
     def __init__(self, network: nn.Module) -> None:
-        self.network, self.images = network, 0
+        self.network, self.images, self.sizes = network, 0, list[int]()
 
     def __call__(self, x: Tensor) -> Tensor:
         self.images += len(x)
+        self.sizes.append(len(x))
         out: Tensor = self.network(x)
         return out
 
