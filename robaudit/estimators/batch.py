@@ -23,6 +23,9 @@ from robaudit.numerics.rowwise import mean_over, total, variance_over
 ALL = 32
 """The most margins that are all differentiated; of more, the important ones are selected."""
 
+HELD_BYTES = 2**25
+"""Bytes of points that a search holds at once, unless a single image takes more; gradients, steps and draws each take as much again."""
+
 SELECTING_FORWARDS = 8
 _FEWEST, _BUDGET = 8, 1e-4
 _KEEPING, _REPORTING = 1.25, 1.125  # factors on the estimated s
@@ -170,6 +173,12 @@ class ImageBatch:
         grams = {noise: gram[keep] for noise, gram in self.grams.items()}
         parts = (self.logits[keep], self.predicted[keep], self.margins[keep], grams)
         return ImageBatch(ids, self.x[keep], self.labels[keep], self.at, self.engine, *parts)
+
+    def groups(self, values: int) -> tuple[Tensor, ...]:
+        """Indices of the images, in groups for a search that holds so many values of each image at once."""
+        few = max(1, HELD_BYTES // (values * self.x.element_size()))
+        groups: tuple[Tensor, ...] = torch.arange(len(self.x), device=self.x.device).split(few)
+        return groups
 
     @property
     def classes(self) -> int:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import ClassVar, Self
+from typing import Self
 
 import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
 from robaudit.estimators.batch import SELECTING_FORWARDS, ImageBatch, LinearFit
-from robaudit.estimators.linear import FewClasses, Link, linked
+from robaudit.estimators.linear import FewClasses, linked
 from robaudit.numerics.jackknife import jackknife, logit, logit_inverse, probit, probit_inverse
 from robaudit.numerics.margins import standardise
 from robaudit.quantities import NO_INTERVAL, Interval, IntervalKind
@@ -29,24 +29,18 @@ class Mmse(FewClasses):
     deviation 1/sqrt(samples)). The interval is a delete-one-group jackknife over the draws, on the probit scale (``mv_sigmoid``: logit): it
     covers sampling and, to first order, the bias of few draws (noise in the mean gradients lengthens them), not the bias of
     linearising, so rows say "approximate" (docs/research/coverage.md measures coverage). Prefer it to `taylor` for networks, and
-    `mc` to both if you can afford it.
-
-    Args:
-        samples: noisy copies of each image (the paper finds 5 to 10 enough; 500 to 1,000 are converged).
-        pairs: draw antithetic pairs (+eps, -eps); False is the published form.
-        classes: with more than 33 classes, the most classes differentiated.
+    `mc` to both if you can afford it. The paper finds 5 to 10 samples enough; 500 to 1,000 are converged.
 
     Source: Han et al., Average-case robustness, Proposition 3.3 (p_mmse; Stein's lemma in appendix A.1); section 3.2.3 (p_mmse_mvs).
     """
 
-    interval: ClassVar[Interval] = Interval(IntervalKind.JACKKNIFE, covers_bias=False)
-    summary: ClassVar[str] = "normal CDF of the margins, linearised over the noise"
-    prefer: ClassVar[str] = "smooth networks with few classes, when mc is too expensive; its interval leaves out the linearisation bias"
-    source: ClassVar[str] = "Han et al., p_mmse"
+    interval = Interval(IntervalKind.JACKKNIFE, covers_bias=False)
+    summary = "normal CDF of the margins, linearised over the noise"
+    prefer = "smooth networks with few classes, when mc is too expensive; its interval leaves out the linearisation bias"
+    source = "Han et al., p_mmse"
 
     samples: int = Field(10, ge=1, le=10**6, description="noisy copies of each image")
     pairs: bool = Field(True, description="antithetic pairs (+eps, -eps); false is the published form")
-    link: ClassVar[Link] = "normal_cdf"
 
     @model_validator(mode="after")
     def _even(self) -> Self:
@@ -109,11 +103,11 @@ class MmseMvSigmoid(Mmse):
     Source: Han et al., Average-case robustness, section 3.2.3 (p_mmse_mvs).
     """
 
-    summary: ClassVar[str] = "mv-sigmoid of the margins, linearised over the noise"
-    prefer: ClassVar[str] = "comparison with published numbers; else mmse"
-    source: ClassVar[str] = "Han et al., p_mmse_mvs"
+    summary = "mv-sigmoid of the margins, linearised over the noise"
+    prefer = "comparison with published numbers; else mmse"
+    source = "Han et al., p_mmse_mvs"
 
-    link: ClassVar[Link] = "mv_sigmoid"
+    link = "mv_sigmoid"
 
 
 def fitted_limits(batch: ImageBatch, linear: LinearFit, leave_out: range) -> tuple[Tensor, Tensor]:

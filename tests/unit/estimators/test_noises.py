@@ -109,7 +109,7 @@ def test_two_classes_have_the_closed_form(kind: str, folder: Path) -> None:
     """p = Phi(c / (sigma sqrt(u^T S u))): taylor and mmse exactly, logit_gaussian and mc within five standard errors."""
     entry, covariance = GAUSSIAN[kind]
     network, weight = linear(2, PIXELS)
-    batch = work_under(noise_of({**entry, "sigma": 0.4}, folder), network, pixels(16), classes=2)
+    batch = work_under(noise_of({**entry, "sigma": 0.4}, folder), network, pixels(8), classes=2)
     u = weight[0] - weight[1]
     deviations = torch.stack([(u @ covariance(x) @ u).sqrt() for x in batch.x]) * 0.4
     exact = norm.cdf((batch.margins[:, 0] / deviations).numpy())
@@ -120,8 +120,8 @@ def test_two_classes_have_the_closed_form(kind: str, folder: Path) -> None:
     for one, p in zip(build("logit_gaussian", samples=256).estimate(batch), exact, strict=True):
         assert one.std_error is not None
         assert abs(one.value - p) <= 5 * one.std_error + 1e-9
-    for one, p in zip(build("mc", samples=4000).estimate(batch), exact, strict=True):
-        assert abs(one.value - p) <= 5 * math.sqrt(p * (1 - p) / 4000) + 1e-3
+    for one, p in zip(build("mc", samples=1000).estimate(batch), exact, strict=True):
+        assert abs(one.value - p) <= 5 * math.sqrt(p * (1 - p) / 1000) + 1e-3
 
 
 @pytest.mark.parametrize("kind", MATCHED)
@@ -130,14 +130,14 @@ def test_independent_noise_has_a_matched_variance(kind: str) -> None:
     entry, variance = MATCHED[kind]
     shape = (1, 20, 20)
     network, weight = linear(2, 400, seed=2)
-    batch = work_under(noise_of(entry), network, pixels(12, shape), classes=2)
+    batch = work_under(noise_of(entry), network, pixels(8, shape), classes=2)
     u = weight[0] - weight[1]
     per_pixel = [x.flatten() / 30 if kind == "poisson" else torch.full((400,), variance(x), dtype=torch.float64) for x in batch.x]
     deviations = torch.stack([(u.square() * each).sum().sqrt() for each in per_pixel])
     expected = norm.cdf((batch.margins[:, 0] / deviations).numpy())
     assert [one.value for one in build("taylor").estimate(batch)] == pytest.approx(expected, abs=1e-6)
-    for one, p in zip(build("mc", samples=4000).estimate(batch), expected, strict=True):
-        assert abs(one.value - p) <= 5 * math.sqrt(p * (1 - p) / 4000) + 0.01
+    for one, p in zip(build("mc", samples=2000).estimate(batch), expected, strict=True):
+        assert abs(one.value - p) <= 5 * math.sqrt(p * (1 - p) / 2000) + 0.01
 
 
 def test_noise_that_does_the_same_every_time_is_looked_at_once() -> None:
@@ -168,18 +168,16 @@ def test_estimators_refuse_what_they_cannot_do(name: str, entry: dict[str, Any],
         refuse_unfit([task], {noise.label: noise.noise})
 
 
-@pytest.mark.parametrize(
-    "entry", [{"kind": "sensor", "photons": 8}, {"kind": "laplace", "sigma": 0.5}, {"kind": "uniform", "norm": "l2", "eps": 3}]
-)
+@pytest.mark.parametrize("entry", [{"kind": "sensor", "photons": 8}, {"kind": "uniform", "norm": "l2", "eps": 3}])
 def test_splitting_works_in_the_space_of_the_normal_variables(entry: dict[str, Any]) -> None:
     """Where failures are frequent it is plain counting; where they are rarer it must agree with mc."""
     network, _ = linear(3, PIXELS)
     batch = work_under(noise_of(entry), network, pixels(3), classes=3, gradients=False)
-    counted = build("mc", samples=20_000).estimate(batch)
-    for one, reference in zip(build("splitting", particles=400).estimate(batch), counted, strict=True):
+    counted = build("mc", samples=5_000).estimate(batch)
+    for one, reference in zip(build("splitting", particles=200).estimate(batch), counted, strict=True):
         failing = 1 - reference.value
-        if failing * 20_000 < 50:
+        if failing * 5_000 < 50:
             continue
         assert one.std_error is not None
-        error = math.hypot(one.std_error, math.sqrt((1 - failing) / (20_000 * failing)) / math.log(10))
+        error = math.hypot(one.std_error, math.sqrt((1 - failing) / (5_000 * failing)) / math.log(10))
         assert abs(one.value - math.log10(failing)) <= 5 * error

@@ -130,7 +130,7 @@ def test_the_mean_of_images_that_stopped_by_themselves_is_inside_its_interval() 
     stopped = sample(Rule(None, 0.9, 20_000), [0] * len(truth), count)
     rows = [
         replace(
-            counted((one.counts[0], one.counts[1]), 0, 0, str(i)),
+            counted(one.votes.counts if one.votes else (), 0, 0, str(i)),
             lower=one.lower,
             upper=one.upper,
             interval=Interval.parse("confidence-sequence"),
