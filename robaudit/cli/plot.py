@@ -75,8 +75,8 @@ def plot(
 ) -> None:
     """Draw a figure for a paper: PNG (300 dpi), SVG or PDF with embedded fonts, and the same bytes every time.
 
-    Several runs share a figure. The kind scatter is about two results: --estimator A --estimator B. The kind noise is about a spec: its
-    first images, clean and under each noise at its levels, before anything is computed.
+    Several runs share a figure. The kind noise is about a spec: its first images, clean and under each noise at its levels, before
+    anything is computed.
 
     Example: robaudit plot runs/old runs/new --kind levels --width 3.3 --no-title -o levels.pdf
     """
@@ -104,7 +104,7 @@ def plot(
     from robaudit.report.pictures import can_draw
 
     can_draw(required=True, where=f"-o {output}")
-    from robaudit.report.pictures.kinds import entries_of, look_of, picture, sketch_of
+    from robaudit.report.pictures.kinds import look_of, picture, sketch_of
 
     look, chosen = look_of(width, title=not no_title, caption=not no_caption), levels(noise, level, sigma)
     if kind is Kind.NOISE:
@@ -126,7 +126,7 @@ def plot(
             id=() if id_ is None else (id_,),
             label=tuple(label or ()),
         )
-        drawing = sketch_of(kind.value, entries_of(kind.value, [read_run(run) for run in runs], ask), ask)
+        drawing = sketch_of(kind.value, [read_run(run) for run in runs], ask)
     write_output(output, [picture(drawing, ending[1:], look)])
 
 

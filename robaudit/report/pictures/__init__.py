@@ -23,7 +23,6 @@ class Kind(StrEnum):
     EASIEST = "easiest"
     LOSSES = "losses"
     SAMPLE = "sample"
-    SCATTER = "scatter"
     VALIDATION = "validation"
     NOISE = "noise"
 
