@@ -1,4 +1,4 @@
-"""`robaudit plot`: draw a figure of runs, of a validation, or of the noise of a spec, for a paper."""
+"""`robaudit plot`: draw a figure of runs, or of the noise of a spec, for a paper."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _KINDS_OF: Mapping[str, Sequence[Kind]] = {
 def plot(
     runs: Annotated[
         list[Path],
-        typer.Argument(metavar="RUN...|SPEC.yaml", help="One run or several; folders of validate for validation; a spec for noise."),
+        typer.Argument(metavar="RUN...|SPEC.yaml", help="One run or several; a spec for noise."),
     ],
     kind: Annotated[Kind, typer.Option(metavar="KIND", help=f"What to draw: {', '.join(Kind)}.")],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The file to write: FILE.png, FILE.svg or FILE.pdf.")],
@@ -109,10 +109,6 @@ def plot(
     look, chosen = look_of(width, title=not no_title, caption=not no_caption), levels(noise, level, sigma)
     if kind is Kind.NOISE:
         drawing = _noise(runs[0], noise, level, sigma, max_images or 2, set_, trust=trust)
-    elif kind is Kind.VALIDATION:
-        from robaudit.report.validation import read, sketch
-
-        drawing = sketch(read(runs))
     else:
         from robaudit.report.sections import Ask
         from robaudit.store.run import read_run

@@ -11,7 +11,7 @@ import pytest
 
 from robaudit import audit
 from robaudit.report import pictures as pictures_module
-from robaudit.report.pictures import KINDS, Kind
+from robaudit.report.pictures import KINDS
 from robaudit.report.pictures.inline import inline
 from robaudit.report.pictures.kinds import figure_of, sketch_of
 from robaudit.report.pictures.page import PictureSize
@@ -19,14 +19,10 @@ from robaudit.report.sections import Ask
 from robaudit.results import Votes
 from robaudit.store.run import Run
 from tests.conftest import RunCli
-from tests.specs import NETWORK, digits, save_npz, tree, write
+from tests.specs import NETWORK, save_npz, tree, write
 from tests.unit.report.pictures.made import row, run, texts, usual
 
 pytest.importorskip("matplotlib")
-
-
-def test_the_kinds_of_the_command_are_those_of_runs_and_two_others() -> None:
-    assert [kind.value for kind in Kind] == [*KINDS, "validation", "noise"]
 
 
 def test_files_of_one_run_and_of_several(run_cli: RunCli, folder: Path, tmp_path: Path) -> None:
@@ -53,14 +49,6 @@ def test_another_process_gives_the_same_bytes(folder: Path, tmp_path: Path) -> N
                 subprocess.run(command, check=True, env={**os.environ, "PYTHONHASHSEED": seed})
                 found.add(target.read_bytes())
             assert len(found) == 1, (kind, ending)
-
-
-def test_error_by_level_of_a_validation(run_cli: RunCli, tmp_path: Path) -> None:
-    write(tmp_path, digits(limit=4, noise={"sigma": [0.1, 0.3]}, estimators=[{"logit_gaussian": {"samples": 16}}, {"mc": {"samples": 8}}]))
-    assert run_cli("validate", "spec.yaml", "--images", "4", "--reference-draws", "256", "--out", "study", "-q").code == 0
-    assert {"errors.png", "errors.svg", "scatter.png", "scatter.svg"} <= set(tree(tmp_path / "study"))
-    assert run_cli("plot", "study", "study", "--kind", "validation", "-o", "errors.pdf").code == 0
-    assert "holds no validation" in run_cli("plot", ".", "--kind", "validation", "-o", "no.pdf").err
 
 
 @pytest.mark.parametrize(
