@@ -189,8 +189,8 @@ class _ColumnLayout:
 def _parts(table: Table, width: int) -> Iterator[Grid]:
     """The table, or parts of it below each other where a terminal is too narrow for it.
 
-    Until it fits: gaps shrink to one blank, prose wraps, long names wrap, intervals go below their values, names wrap more, and some columns go
-    below others. Then the columns are split, and each part repeats the names.
+    Until it fits: gaps shrink to one blank, prose wraps, long names wrap, intervals go below their values, names wrap more, and some
+    columns go below others. Then the columns are split, and each part repeats the names.
     """
     layouts = [
         _ColumnLayout(column, [printable(row[i].text) for row in table.rows], [row[i].tone for row in table.rows])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -100,12 +101,11 @@ def fitted(text: str, width: float, size: float, *, bold: bool = False, end: boo
     text = printable(text)
     if len(text) < 400 and measured(text, size, bold=bold) <= width:
         return text
-    cut = text
-    for count in range(min(len(text), 400) - 1, 0, -1):
-        cut = ELLIPSIS + text[-count:] if end else text[:count].rstrip() + ELLIPSIS
-        if measured(cut, size, bold=bold) <= width:
-            break
-    return cut
+
+    def cut(count: int) -> str:
+        return ELLIPSIS + text[-count:] if end else text[:count].rstrip() + ELLIPSIS
+
+    return cut(max(1, bisect_right(range(1, 400), width, hi=len(text[:400]) - 1, key=lambda count: measured(cut(count), size, bold=bold))))
 
 
 def wrapped(text: str, width: float, size: float, *, bold: bool = False) -> list[str]:

@@ -109,7 +109,7 @@ def test_a_data_set_that_is_gone_is_a_refusal(tmp_path: Path, run_cli: RunCli) -
         (run(row(i, 0.5, label=None, correct=None) for i in range(3)), ("summary", "levels", "classes")),
         (run(row(i, 0.4, label=i // 2, predicted=3) for i in range(80)), ("classes",)),
         (run(row(i, 0.4, label=i, votes=Votes((*(0,) * i, 4, 6)), predicted=0) for i in range(40)), ("confusion",)),
-        (usual(6, [f"estimator_number_{i}" for i in range(14)], [0.01, 1.0]), ("summary", "levels")),
+        (usual(6, [f"estimator_number_{i}" for i in range(9)], [0.01, 1.0]), ("summary", "levels")),
     ],
     ids=["one image", "unlabelled", "40 classes", "confusion of 41 classes", "many estimators"],
 )
