@@ -37,7 +37,7 @@ _KINDS_OF: Mapping[str, Sequence[Kind]] = {
     "--set": (Kind.NOISE,),
     "--estimator": KINDS,
     "--noise, --level, --sigma": (*KINDS, Kind.NOISE),
-    "--data": (Kind.FLAGGED, Kind.SAMPLE),
+    "--data": (Kind.FLAGGED,),
 }
 """The kinds that an option applies to; options not listed apply to all."""
 
