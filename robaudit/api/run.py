@@ -332,11 +332,11 @@ class Run(stored.Run):
         """A picture of this run, or of several, as a figure that a notebook shows.
 
         Args:
-            kind: summary, levels, classes, flagged, confusion, certified, scores, curves, corruption, easiest, losses, sample, or scatter.
+            kind: summary, levels, classes, flagged, confusion, certified, scores, curves, corruption, easiest, losses, or sample.
             path: also write it to this file: .png, .svg or .pdf.
             with_: further runs in the same picture.
             label: names of the runs, this one first.
-            estimator, noise, level, sigma: only these results; for scatter the two estimators.
+            estimator, noise, level, sigma: only these results.
             threshold: beyond it a sample counts as not robust.
             max_images: for flagged and losses.
             id: the image, for the kind sample.
@@ -351,14 +351,14 @@ class Run(stored.Run):
 
         can_draw(required=True, where="plot")
         from robaudit.report.pictures import FORMATS
-        from robaudit.report.pictures.kinds import entries_of, figure_of, look_of, picture, sketch_of
+        from robaudit.report.pictures.kinds import figure_of, look_of, picture, sketch_of
 
         format_ = "" if path is None else Path(path).suffix.lower().lstrip(".")
         if path is not None:
             arguments.choose("path", format_, FORMATS)
         look = look_of(width, title=title, caption=caption)
         ask = _ask(estimator, noise, level, sigma, threshold=threshold, bottom=max_images, id=id, label=label)
-        drawing = sketch_of(kind, entries_of(kind, [self, *with_], ask), ask)
+        drawing = sketch_of(kind, [self, *with_], ask)
         if path is not None:
             _written(Path(path), picture(drawing, format_, look))
         return figure_of(drawing, look)

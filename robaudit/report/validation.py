@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from robaudit.advice.comparison import ReferenceComparison, Truth
 from robaudit.advice.validate import Validation
 from robaudit.advice.verdicts import milliseconds, short, signed
-from robaudit.errors import NothingLeftError, RunError
-from robaudit.levels import NoiseLevel, noise_level
 from robaudit.report import numbers
 from robaudit.report.pictures.kinds import picture
 from robaudit.report.pictures.page import (
@@ -23,8 +19,6 @@ from robaudit.report.pictures.page import (
     level_name,
     log_scale,
     paneled,
-    styles_of,
-    told_apart,
 )
 from robaudit.report.pictures.style import CARD, FAINT, line_style
 from robaudit.report.tables import Table, cells, columns
@@ -74,81 +68,41 @@ def _spread(comparison: ReferenceComparison, error: float | None) -> str:
 _LOWEST = 1e-4
 
 
-@dataclass(frozen=True, slots=True)
-class RmsePoint:
-    """The error of an estimator at a noise level: RMSE and one standard error of it; ``run``: the name of the validation."""
-
-    run: str
-    estimator: str
-    at: NoiseLevel
-    images: int
-    rmse: float
-    rmse_error: float | None
-
-
-def read(folders: Sequence[Path]) -> list[RmsePoint]:
-    """The errors that some validations wrote.
-
-    Raises:
-        RunError: a folder holds no validation.
-        NothingLeftError: none of them has an estimate of the reference's quantity.
-    """
-    from robaudit.advice.validation_files import SUMMARY
-    from robaudit.files import read_json
-
-    points = []
-    for folder in folders:
-        if not (folder / SUMMARY).is_file():
-            raise RunError(str(folder), "holds no validation", "name a folder that robaudit validate wrote")
-        document = read_json(folder / SUMMARY)
-        for comparison in document["comparisons"]:
-            if comparison["error"] is not None:
-                at, error = noise_level(comparison["noise"], comparison["level"], comparison["level_name"]), comparison["error"]
-                points.append(RmsePoint(folder.name, comparison["estimator"], at, comparison["images"], error["rmse"], error["rmse_error"]))
-    if not points:
-        raise NothingLeftError(str(folders[0]), "has no estimator of p_robust to draw", "validate a spec with mmse or logit_gaussian")
-    return points
-
-
 def pictures(validation: Validation) -> Mapping[str, Callable[[], bytes]]:
     """Functions that return the files, each picture as PNG and SVG."""
-    points = [
-        RmsePoint("", comparison.estimator, comparison.at, comparison.images, comparison.error.rmse, comparison.error.rmse_error)
-        for comparison in validation.comparisons
-        if comparison.error is not None
-    ]
     sketches = {"scatter": _scatter(validation)}
-    if points:
-        sketches["errors"] = sketch(points, validation.draws)
+    if any(comparison.error is not None for comparison in validation.comparisons):
+        sketches["errors"] = _errors(validation)
     files = ((name, kind, drawing) for name, drawing in sketches.items() for kind in ("png", "svg"))
     return {f"{name}.{kind}": partial(picture, drawing, kind, PictureSize(), dpi=150) for name, kind, drawing in files}
 
 
-def sketch(points: Sequence[RmsePoint], draws: int | None = None) -> Sketch:
+def _errors(validation: Validation) -> Sketch:
     """Error against noise level, a line for each estimator, a panel for each noise."""
-    keys = list(dict.fromkeys((point.run, point.estimator) for point in points))
-    styles = dict(zip(keys, styles_of(keys, marks=True), strict=True))
-    noises = list(dict.fromkeys(str(point.at.noise) for point in points))
-    reference = "mc" if draws is None else f"mc with {draws:,} draws"
+    known = [(comparison, comparison.error) for comparison in validation.comparisons if comparison.error is not None]
+    names = list(dict.fromkeys(comparison.estimator for comparison, _ in known))
+    styles = {name: line_style(i, marks=True) for i, name in enumerate(names)}
+    noises = list(dict.fromkeys(str(comparison.at.noise) for comparison, _ in known))
 
     def draw(ax: Axes, noise: str, _: PictureSize) -> None:
-        shown = [point for point in points if point.at.noise == noise]
-        for key, style in styles.items():
-            line = sorted((point for point in shown if (point.run, point.estimator) == key), key=lambda point: point.at.strength)
-            _line(ax, [(point.at.number, point.rmse, point.rmse_error) for point in line], style)
+        shown = sorted((pair for pair in known if pair[0].at.noise == noise), key=lambda pair: pair[0].at.strength)
+        for name, style in styles.items():
+            line = [(of.at.number, error.rmse, error.rmse_error) for of, error in shown if of.estimator == name]
+            _line(ax, line, style)
         log_scale(ax, "x")
         log_scale(ax, "y")
-        ax.set_xlabel(level_name(str(shown[0].at.name)))
+        ax.set_xlabel(level_name(str(shown[0][0].at.name)))
 
+    images = numbers.span([comparison.images for comparison, _ in known])
     return paneled(
         "Error of the estimators by noise level",
-        [f"RMSE over {numbers.span([point.images for point in points])} images against {reference}; band: one standard error."],
+        [f"RMSE over {images} images against mc with {validation.draws:,} draws; band: one standard error."],
         noises,
         draw,
         wide=3.0,
         high=2.4,
         titles=noises if len(noises) > 1 else (),
-        styles=dict(zip(told_apart(keys), styles.values(), strict=True)),
+        styles=styles,
         ylabel="RMSE",
         sharey=True,
     )

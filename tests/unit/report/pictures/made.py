@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from tests import levels
 from tests.rows import ROW
 from tests.unit.report.html.tools import hand_made
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 HOSTILE = (
     "$\\frac{1}{0}$",
     "</svg><script>alert(1)</script>",
@@ -24,6 +27,13 @@ HOSTILE = (
     "\u732b\U0001f431 \ud800",
     "#22262b; fill: url(http://x.example/)",
 )
+
+
+def texts(figure: Figure) -> list[str]:
+    """Every text of a figure."""
+    from matplotlib.text import Text
+
+    return [text.get_text() for text in figure.findobj(Text) if isinstance(text, Text)]
 
 
 def row(number: int, value: float, **fields: Any) -> Row:
