@@ -29,7 +29,7 @@ SPARE = 0.9
 WORTH_SAYING = 10.0
 """An audit announces its time only above this many seconds."""
 
-_ENOUGH, _MOST_PASSES = 0.3, 256  # seconds of timed passes, and how many full ones at most
+_ENOUGH, _MOST_PASSES = 0.05, 256  # seconds of timed passes, and how many full ones at most
 
 
 @dataclass(frozen=True, slots=True)
