@@ -19,7 +19,7 @@ from tests.unit.models.test_lipschitz import seeded
 ATTACK: dict[str, Any] = {"radius_attack": {"steps": 5, "restarts": 1, "polish": 5}}
 RANDOM: dict[str, Any] = {"radius_random": {"directions": 60, "norm": "l2"}}
 WEAK = {"adversarial_loss": {"label": "weak", "steps": 1, "restarts": 1}}
-STRONG = {"adversarial_loss": {"label": "strong", "steps": 20, "restarts": 3}}
+STRONG = {"adversarial_loss": {"label": "strong", "steps": 10, "restarts": 2}}
 CERTIFICATES = ["margin_radius", {"smoothed_margin": {"samples": 50}}]
 SIZES = [64, 30, 10]
 
@@ -35,24 +35,16 @@ def dense(folder: Path, *estimators: Any, **sections: Any) -> dict[str, Any]:
     return digits(model=model, estimators=list(estimators), **sections)
 
 
-PATH = {"qnorm_path": {"q": [1, 10], "temperatures": 30, "steps": 1}}
-SMALL = [{"kind": "uniform", "eps": [0.1]}]
-EXTENDED: dict[str, tuple[dict[str, Any], int | str]] = {
-    "losses": (boxed(PATH, {"qnorm_mc": {"samples": 20}}, noise=SMALL), 16),
-    "chains": (boxed(PATH, noise=SMALL), 1),  # a network rounds a single row otherwise; their decisions hang on the last digits
-    "radii": (without_noise(ATTACK, RANDOM), 16),
-    "certificates": (digits(estimators=CERTIFICATES), "auto"),
-    "moments": ({}, "auto"),
-}
+
+
 
 
 @pytest.mark.bits
-@pytest.mark.parametrize("name", EXTENDED)
-def test_neither_chunks_nor_batches_change_a_bit(name: str, tmp_path: Path, run_cli: RunCli) -> None:
+def test_neither_chunks_nor_batches_change_a_bit(tmp_path: Path, run_cli: RunCli) -> None:
     """Extended from one image to two, and at once with another size of batches; and verified."""
-    document, other_size = EXTENDED[name]
-    document = document or dense(tmp_path, "moments")
-    for limit, batch_size, out, *more in ((1, "auto", "run"), (2, "auto", "run", "--extend"), (2, other_size, "once")):
+    path = {"qnorm_path": {"q": [1, 10], "temperatures": 30, "steps": 1}}
+    document = boxed(path, {"qnorm_mc": {"samples": 20}}, noise=[{"kind": "uniform", "eps": [0.1]}])
+    for limit, batch_size, out, *more in ((1, "auto", "run"), (2, "auto", "run", "--extend"), (2, 16, "once")):
         write(tmp_path, {**document, "dataset": {"kind": "digits", "limit": limit}, "run": {"batch_size": batch_size}})
         assert run_cli("estimate", "spec.yaml", "--out", out, *more).code == 0
     assert (tmp_path / "run" / "samples.csv").read_bytes() == (tmp_path / "once" / "samples.csv").read_bytes()
@@ -146,15 +138,6 @@ def test_noise_joins_a_run_without(tmp_path: Path, run_cli: RunCli) -> None:
     assert {(row["estimator"], row["noise"]) for row in read_rows(tmp_path / "run")} == {("difficulty", "none"), ("mc", "gaussian")}
 
 
-def test_a_cap_below_every_flip(tmp_path: Path, run_cli: RunCli) -> None:
-    options = {"cap": 0.001, "norm": "l2"}
-    write(
-        tmp_path, without_noise({"radius_attack": {**ATTACK["radius_attack"], **options}}, {"radius_random": {**options, "directions": 20}})
-    )
-    assert run_cli("estimate", "spec.yaml", "--out", "run").code == 0
-    for row in read_rows(tmp_path / "run"):
-        assert (row["value"], row["interval"], row["lower"], row["upper"], row["flips_to"]) == ("0.001", "censored", "0.0", "", "")
-    assert run_cli("gate", "run", "mean(estimator=radius_attack, norm=l2) <= 0.5").code != 0
 
 
 def test_certificates_of_a_network(tmp_path: Path, run_cli: RunCli) -> None:
