@@ -82,8 +82,6 @@ def test_the_same_bytes_with_any_batch_size_of_whole_eights(rows: int, whole: Pa
     assert outputs(tmp_path / "run") == outputs(whole / "run")
 
 
-
-
 def rows_by_key(rows: Sequence[Row]) -> dict[tuple[str, NoiseLevel, str], Row]:
     return {row.key: row for row in rows}
 
