@@ -34,14 +34,6 @@ def validate(
             min=100, max=10**8, metavar="N", rich_help_panel=RUNNING, help="Draws of the reference for each image and noise level."
         ),
     ] = 10_000,
-    budget: Annotated[
-        str | None,
-        typer.Option(
-            metavar="DURATION",
-            rich_help_panel=RUNNING,
-            help="Time for the estimators and the reference, for example 5m; sets --reference-draws.",
-        ),
-    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -58,13 +50,11 @@ def validate(
 
     Writes validation.csv (one row per image, noise level and estimator), validation.json, and scatter plots if matplotlib is installed.
 
-    Example: robaudit validate spec.yaml --images 50 --budget 5m
+    Example: robaudit validate spec.yaml --images 50 --reference-draws 10000
     """
     from robaudit.cli.console import Reporter, output, starting
-    from robaudit.progress import parse_duration
     from robaudit.spec.load import load_spec
 
-    limit = None if budget is None else parse_duration(budget)
     asked_spec = load_spec(spec, settings=set_ or ())
     with starting(quiet=quiet):
         from robaudit.advice.validate import validate as run
@@ -82,7 +72,6 @@ def validate(
             asked_spec,
             images=images,
             draws=reference_draws,
-            budget=limit,
             trust=trust or consents(set_ or (), asked_spec),
             on_error=on_error.value,
             listener=reporter,
