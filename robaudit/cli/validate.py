@@ -11,12 +11,10 @@ import typer
 from robaudit.cli.options import (
     OUTPUT,
     RUNNING,
-    OnError,
     OnErrorOption,
     QuietOption,
     SetOption,
     SpecArgument,
-    SummaryFormat,
     SummaryFormatOption,
     TrustOption,
     consents,
@@ -40,10 +38,10 @@ def validate(
             "--out", "-o", metavar="DIR", rich_help_panel=OUTPUT, help="Folder to write. Default: runs/<spec name>-validation-<hash8>."
         ),
     ] = None,
-    format_: SummaryFormatOption = SummaryFormat.TEXT,
+    format_: SummaryFormatOption = "text",
     set_: SetOption = None,
     trust: TrustOption = False,
-    on_error: OnErrorOption = OnError.STOP,
+    on_error: OnErrorOption = "stop",
     quiet: QuietOption = False,
 ) -> None:
     """Compare every estimator of a spec with converged Monte Carlo on a few images, and say which to use.
@@ -73,7 +71,7 @@ def validate(
             images=images,
             draws=reference_draws,
             trust=trust or consents(set_ or (), asked_spec),
-            on_error=on_error.value,
+            on_error=on_error,
             listener=reporter,
             command=command_line(sys.argv[1:]),
         )
@@ -85,7 +83,7 @@ def validate(
             files = write(folder, study, {})
             reporter.note("no pictures: matplotlib is not installed (pip install 'robaudit[plot]')")
         reporter.note(f"{folder}: {', '.join(files)}")
-    if format_ is SummaryFormat.JSON:
+    if format_ == "json":
         put([document_json(document(study))])
     elif not quiet:
         output().print(Terminal(validation_tables(study)))
