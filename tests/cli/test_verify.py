@@ -7,6 +7,7 @@ import hashlib
 import json
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,10 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from robaudit import audit, load_spec
+from robaudit import ImageBatch, audit, load_spec
+from robaudit.estimators.margin_radius import MarginRadius
 from tests.conftest import RunCli
-from tests.specs import WEIGHTS, digits, laid_out, read_info, read_rows, save_npz, write
-from tests.unit.plugin import planted
+from tests.specs import WEIGHTS, digits, laid_out, read_info, save_npz, write
 
 ESTIMATORS = [{"mc": {"samples": 50}}, "logit_gaussian", "taylor", {"mmse": {"samples": 4}}]
 
@@ -207,26 +208,29 @@ def test_results_are_compared_without_weights(run: Path, run_cli: RunCli, tmp_pa
     assert (rows["samples"], rows["rows"], rows["differences"], rows["altered"]) == (2, 8, [], [])
 
 
-def test_a_wrong_estimator_is_found_and_named(tmp_path: Path, run_cli: RunCli) -> None:
-    with planted.installed():
-        spec = write(tmp_path, digits(limit=5, noise=None, estimators=["planted", ATTACK]))
-        assert run_cli("estimate", spec, "--out", "run").code == 0
-        outcome = run_cli("verify", "run")
+def test_a_wrong_estimator_is_found_and_named(tmp_path: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A certificate far beyond the nearest flip that an attack finds."""
+    right = MarginRadius.estimate
+
+    def wrong(self: MarginRadius, batch: ImageBatch) -> Any:
+        return [tuple(replace(one, value=100.0, lower=100.0) for one in results) for results in right(self, batch)]
+
+    monkeypatch.setattr(MarginRadius, "estimate", wrong)
+    spec = write(tmp_path, digits(limit=5, noise=None, estimators=[{"margin_radius": {"norm": "l2"}}, ATTACK]))
+    assert run_cli("estimate", spec, "--out", "run").code == 0
+    outcome = run_cli("verify", "run")
     assert outcome.code == 3
     assert outcome.out.startswith("15 rows of 5 samples recomputed: all as written, "), "wrong, and yet reproduced"
     assert "Violation: one of the two is wrong: a bug in an estimator" in outcome.out
     (line,) = [line for line in outcome.err.splitlines() if not line.startswith("note: ")]
-    assert line.startswith("bug in an estimator: planted:norm=l2: ")
+    assert line.startswith("bug in an estimator: margin_radius:norm=l2: ")
     assert "on 5 images; first: sample " in line
-    rows = {(row["sample_id"], row["estimator"]): float(row["value"]) for row in read_rows(tmp_path / "run")}
     found = json.loads(run_cli("verify", "run", "--samples", "0", "--format", "json").out)
     same = [one for one in found["checks"]["contradictions"] if one["at_most"]["estimator"] == "radius_attack:norm=l2"]
     assert len(same) == 5
     for one in same:
-        assert one["at_least"]["bound"] == rows[one["sample_id"], "planted:norm=l2"] > one["at_most"]["bound"]
-        assert [wrong["estimator"] for wrong in one["wrong"]] == ["planted:norm=l2"]
-    without = run_cli("verify", "run")
-    assert without.code == 3, "the estimator is gone, so nothing is recomputed; the contradiction is there"
+        assert one["at_least"]["bound"] == 100.0 > one["at_most"]["bound"]
+        assert [wrong["estimator"] for wrong in one["wrong"]] == ["margin_radius:norm=l2"]
 
 
 WHOLE: list[Any] = [
