@@ -44,7 +44,6 @@ def rows_of(run: Path, flush: int) -> list[tuple[object, ...]]:
 
 EXTENSIONS = {
     "limit": (["--limit", "12"], {("mc", 0.2), ("taylor_mvs", 0.2)}, 4),
-    "sigma": (["--sigma", "0.1"], {("mc", 0.1), ("taylor_mvs", 0.1)}, 8),
     "estimator": (["--estimator", "softmax"], {("softmax", 0.2)}, 8),
 }
 

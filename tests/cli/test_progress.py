@@ -95,19 +95,6 @@ def test_a_resumed_audit_starts_where_it_stood(lines: Callable[[], list[str]]) -
     assert lines() == ["note: resuming: 640 of 1000 samples are already on disk", "auditing: 640 of 1000 samples, about 90 s left"]
 
 
-def test_quiet(lines: Callable[[], list[str]]) -> None:
-    clock = Clock()
-    told = Reporter(quiet=True, clock=clock)
-    told.doing("loading the model")
-    told.begin(10, 5)
-    clock.now += 60
-    told.doing("mc at sigma 0.05")
-    told.working(0.5)
-    told.advance(1)
-    told.end()
-    assert lines() == []
-
-
 def on_terminal(tmp_path: Path, script: str = SCRIPT, **environment: str) -> str:
     """What the script writes to a terminal, escape codes and all."""
     controller, terminal = pty.openpty()
@@ -191,9 +178,3 @@ def test_a_reader_that_is_gone_does_not_end_the_work(terminal: bool, tmp_path: P
         os.close(ours)
         out, _ = process.communicate(timeout=60)
     assert (process.returncode, out) == (0, "done\n")
-
-
-def test_a_process_without_standard_error(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", SCRIPT + 'print("done")\n']
-    done = subprocess.run(["sh", "-c", 'exec "$@" 2>&-', "sh", *command], cwd=tmp_path, env=plain({}), capture_output=True, check=False)
-    assert (done.returncode, done.stdout) == (0, b"done\n")

@@ -56,17 +56,6 @@ def test_bias_report_csv_and_json_agree(run: Path, run_cli: RunCli) -> None:
     assert [float(line["mean"]) for line in lines] == [found["mean"]["value"] for found in classes]
 
 
-def test_flag_samples_below(run: Path, run_cli: RunCli) -> None:
-    options = ["--estimator", "mc", "--sigma", "0.35", "--format", "csv"]
-    strict = records(run_cli("flag-samples", run, *options).out)
-    wide = records(run_cli("flag-samples", run, *options, "--threshold", "0.9").out)
-    assert 0 < len(strict) < len(wide) < 60
-    assert all(float(line["value"]) < 0.5 for line in strict)
-    values = [float(line["value"]) for line in wide]
-    assert values == sorted(values)
-    assert [line["id"] for line in wide[: len(strict)]] == [line["id"] for line in strict]
-
-
 def test_images_clean_beside_noisy(run: Path, run_cli: RunCli, tmp_path: Path) -> None:
     options = ["--estimator", "mc", "--bottom", "3", "--top", "1"]
     code, _, err = run_cli("flag-samples", run, *options, "--images", "worst")

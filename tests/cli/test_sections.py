@@ -18,7 +18,6 @@ from robaudit.report.sections import SectionName
 from tests.cli.conftest import Refuse
 from tests.conftest import RunCli
 from tests.specs import digits, read_rows, save_npz, write
-from tests.unit.plugin import certificates, radii
 
 NOISE: list[dict[str, Any]] = [
     {"sigma": [0.1, 0.3]},
@@ -30,9 +29,9 @@ ESTIMATORS: list[Any] = [
     {"mc": {"samples": 20}},
     {"qnorm_mc": {"samples": 20, "q": [1, 10], "noise": "uniform"}},
     {"adversarial_loss": {"steps": 3, "restarts": 1, "noise": "uniform"}},
-    {"radii": {"cap": 1.5}},
-    {"smoothed": {"noise": "gaussian"}},
-    "margins",
+    {"radius_attack": {"label": "radii", "steps": 3, "restarts": 0, "polish": 2, "cap": 0.5}},
+    {"certified_radius": {"label": "smoothed", "samples": 100, "selection": 20, "noise": "gaussian"}},
+    {"margin_radius": {"label": "margins"}},
     {"taylor": {"noise": "gaussian"}},
     "difficulty",
 ]
@@ -42,8 +41,7 @@ ESTIMATORS: list[Any] = [
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Eight digits with something for every section."""
     folder = tmp_path_factory.mktemp("sections")
-    with certificates.installed():
-        return audit(write(folder, digits(limit=8, noise=NOISE, estimators=ESTIMATORS)), out=folder / "run").path
+    return audit(write(folder, digits(limit=8, noise=NOISE, estimators=ESTIMATORS)), out=folder / "run").path
 
 
 def records(text: str) -> list[dict[str, str]]:
@@ -160,10 +158,9 @@ def brighter(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same digits, seen by another network."""
     folder = tmp_path_factory.mktemp("brighter")
     noise, estimators = NOISE[1:2] + NOISE[3:], ESTIMATORS[:4]
-    with radii.installed():
-        document = digits(limit=8, noise=noise, estimators=estimators, name="brighter")
-        document["model"] = {**document["model"], "mean": [0.2], "std": [1.0]}
-        return audit(write(folder, document), out=folder / "run").path
+    document = digits(limit=8, noise=noise, estimators=estimators, name="brighter")
+    document["model"] = {**document["model"], "mean": [0.2], "std": [1.0]}
+    return audit(write(folder, document), out=folder / "run").path
 
 
 @pytest.mark.parametrize(("section", "columns"), [("scores", 2), ("curves", 1), ("losses", 3)])
@@ -218,7 +215,7 @@ def test_what_is_no_radius(radius: str, run: Path, refuse: Refuse) -> None:
 def test_scores(run: Path, run_cli: RunCli) -> None:
     out = run_cli("show", run, "scores").out
     assert "of r_m as for a mean in the summary, of the others by percentile bootstrap" in " ".join(out.split())
-    assert re.search(r"r_m +>= 1\.\d+ +\[\d\.\d+, \.\.\.\]", out)
+    assert re.search(r"r_m +>= 0\.\d+ +\[\d\.\d+, \.\.\.\]", out)
 
 
 def test_samples_side_by_side(run: Path, run_cli: RunCli) -> None:
@@ -268,7 +265,7 @@ def test_a_result_without_a_threshold(run: Path, run_cli: RunCli, refuse: Refuse
         "radii",
         says="has no usual threshold; give --threshold, or list the least robust with --bottom 10",
     )
-    assert "> 1.500" in run_cli("flag-samples", run, "--estimator", "radii:norm=l2", "--threshold", "1.2", "--top", "1").out
+    assert "> 0.500" in run_cli("flag-samples", run, "--estimator", "radii:norm=l2", "--threshold", "0.4", "--top", "1").out
 
 
 def test_bias_by_a_column_of_the_data(tmp_path: Path, run_cli: RunCli) -> None:
