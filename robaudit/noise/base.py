@@ -179,7 +179,7 @@ class AdditiveNoise(Noise):
     """
 
     normal: ClassVar[bool]
-    nearly_normal: ClassVar[bool] = True
+    nearly_normal = True
 
     @abstractmethod
     def amplitude(self, level: float, shape: Shape) -> float:
@@ -205,10 +205,8 @@ class AdditiveNoise(Noise):
 class SigmaNoise(AdditiveNoise):
     """Additive noise whose level is its standard deviation, or scales that."""
 
-    level_name: ClassVar[LevelName] = LevelName.SIGMA
-    least: ClassVar[float] = 1e-6
-    most: ClassVar[float] = 1e3
-    differentiable: ClassVar[bool] = True
+    level_name, least, most = LevelName.SIGMA, 1e-6, 1e3
+    differentiable = True
 
     def amplitude(self, level: float, shape: Shape) -> float:
         """Sigma itself."""

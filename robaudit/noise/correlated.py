@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from pydantic import Field
@@ -27,10 +27,10 @@ class CorrelatedGaussian(SigmaNoise):
     Source: Rasmussen and Williams (2006), Gaussian Processes for Machine Learning, section 4.2.1 (squared exponential covariance).
     """
 
-    normal: ClassVar[bool] = True
-    summary: ClassVar[str] = "x + sigma e, e normal with correlation exp(-r^2 / 2 length^2)"
-    prefer: ClassVar[str] = "noise after demosaicing, resizing or compression; blotches and stains"
-    source: ClassVar[str] = "Rasmussen and Williams 2006, section 4.2.1"
+    normal = True
+    summary = "x + sigma e, e normal with correlation exp(-r^2 / 2 length^2)"
+    prefer = "noise after demosaicing, resizing or compression; blotches and stains"
+    source = "Rasmussen and Williams 2006, section 4.2.1"
 
     length: Positive = Field(description="correlation length in pixels: neighbours at this distance have a correlation of 0.61")
     channels: Literal["independent", "shared"] = Field("independent", description="each channel has its own noise, or all have the same")

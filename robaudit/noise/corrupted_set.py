@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -40,14 +40,11 @@ class CorruptedSet(Noise):
     Source: Hendrycks & Dietterich 2019; CIFAR-10-C and ImageNet-C are published by its authors.
     """
 
-    level_name: ClassVar[LevelName] = LevelName.SEVERITY
-    least: ClassVar[float] = 1
-    most: ClassVar[float] = _SEVERITIES
-    whole: ClassVar[bool] = True
-    quantises: ClassVar[bool] = True
-    summary: ClassVar[str] = "a corrupted copy of x from a published set, such as CIFAR-10-C or ImageNet-C"
-    prefer: ClassVar[str] = "the benchmark's own files: results that can be compared with published ones"
-    source: ClassVar[str] = "Hendrycks & Dietterich 2019, ImageNet-C and CIFAR-10-C"
+    level_name, least, most = LevelName.SEVERITY, 1, _SEVERITIES
+    whole = quantises = True
+    summary = "a corrupted copy of x from a published set, such as CIFAR-10-C or ImageNet-C"
+    prefer = "the benchmark's own files: results that can be compared with published ones"
+    source = "Hendrycks & Dietterich 2019, ImageNet-C and CIFAR-10-C"
 
     name: Annotated[str, AfterValidator(_visible)] = Field(pattern=r"^[\w.-]+$", description="the corruption: a file NAME.npy or a folder")
     path: File = Field(description="folder of the set, relative to the spec file")

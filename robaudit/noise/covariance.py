@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from functools import cached_property
 from math import prod
 from pathlib import Path
-from typing import ClassVar
 
 import torch
 from pydantic import Field
@@ -30,10 +29,10 @@ class CovarianceGaussian(SigmaNoise):
     Source: factor analysis; Tipping and Bishop (1999), JRSS B 61, for F and d from measured residuals.
     """
 
-    normal: ClassVar[bool] = True
-    summary: ClassVar[str] = "x + sigma (F w + d v), of covariance F F^T + diag(d)^2 from a file"
-    prefer: ClassVar[str] = "noise whose covariance has been measured: banding, fixed patterns, lighting"
-    source: ClassVar[str] = "Tipping and Bishop 1999"
+    normal = True
+    summary = "x + sigma (F w + d v), of covariance F F^T + diag(d)^2 from a file"
+    prefer = "noise whose covariance has been measured: banding, fixed patterns, lighting"
+    source = "Tipping and Bishop 1999"
 
     file: File = Field(
         description="an .npz file with factor, (C H W, rank) or (rank, C, H, W), and perhaps diagonal, (C H W,) or (C, H, W)"

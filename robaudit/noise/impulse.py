@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 import numpy as np
 import torch
@@ -24,14 +23,11 @@ class Impulse(Noise):
     robustness (impulse noise).
     """
 
-    level_name: ClassVar[LevelName] = LevelName.SHARE
-    least: ClassVar[float] = 1e-6
-    most: ClassVar[float] = 1.0
-    nearly_normal: ClassVar[bool] = True
-    quantises: ClassVar[bool] = True
-    summary: ClassVar[str] = "that share of the values becomes 0 or 1, each with half of it"
-    prefer: ClassVar[str] = "dead and hot pixels, transmission errors"
-    source: ClassVar[str] = "Hendrycks and Dietterich 2019"
+    level_name, least, most = LevelName.SHARE, 1e-6, 1.0
+    nearly_normal = quantises = True
+    summary = "that share of the values becomes 0 or 1, each with half of it"
+    prefer = "dead and hot pixels, transmission errors"
+    source = "Hendrycks and Dietterich 2019"
 
     def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str], out: Tensor | None = None) -> Tensor:
         """0 below the quantile of half the share, 1 above its mirror image, x between them."""

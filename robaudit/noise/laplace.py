@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -25,10 +24,10 @@ class Laplace(SigmaNoise):
     Source: density and quantile: Johnson, Kotz and Balakrishnan (1995), Continuous Univariate Distributions 2, chapter 24.
     """
 
-    normal: ClassVar[bool] = False
-    summary: ClassVar[str] = "x + e, e Laplace of standard deviation sigma on every value"
-    prefer: ClassVar[str] = "occasional large errors; privacy mechanisms"
-    source: ClassVar[str] = "Johnson, Kotz and Balakrishnan 1995, chapter 24"
+    normal = False
+    summary = "x + e, e Laplace of standard deviation sigma on every value"
+    prefer = "occasional large errors; privacy mechanisms"
+    source = "Johnson, Kotz and Balakrishnan 1995, chapter 24"
 
     def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str], out: Tensor | None = None) -> Tensor:
         """x - sign(z) sigma / sqrt 2 log erfc(|z| / sqrt 2)."""

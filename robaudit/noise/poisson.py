@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import ClassVar
 
 from torch import Tensor
 
@@ -25,14 +24,12 @@ class Poisson(AdditiveNoise):
     Source: EMVA 1288, release 4, section 2.1; quantile: Giles (2016), ACM Trans. Math. Softw. 42.
     """
 
-    level_name: ClassVar[LevelName] = LevelName.PHOTONS
-    least: ClassVar[float] = 1e-2
-    most: ClassVar[float] = 1e9
-    guided: ClassVar[bool] = True
-    normal: ClassVar[bool] = False
-    summary: ClassVar[str] = "Poisson(x photons) / photons, independent on every value"
-    prefer: ClassVar[str] = "little light, where shot noise is all there is"
-    source: ClassVar[str] = "EMVA 1288, section 2.1"
+    level_name, least, most = LevelName.PHOTONS, 1e-2, 1e9
+    guided = True
+    normal = False
+    summary = "Poisson(x photons) / photons, independent on every value"
+    prefer = "little light, where shot noise is all there is"
+    source = "EMVA 1288, section 2.1"
 
     def noisy(self, x: Tensor, z: Tensor, level: float, *, ids: Sequence[str], out: Tensor | None = None) -> Tensor:
         """Poisson counts of mean x photons, divided by photons; to z they are x + sqrt(x / photons) z."""

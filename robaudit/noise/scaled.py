@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import torch
 from pydantic import BeforeValidator, Field, field_validator
@@ -31,10 +31,10 @@ class ScaledGaussian(SigmaNoise):
     Source: variance maps of sensors: Huang et al. (2013), Nature Methods 10, for cameras whose pixels differ in their noise.
     """
 
-    normal: ClassVar[bool] = True
-    summary: ClassVar[str] = "x + sigma s z, with a scale s for each channel or pixel"
-    prefer: ClassVar[str] = "channels or regions of different noise, as calibration frames show"
-    source: ClassVar[str] = "Huang et al. 2013 (variance maps of cameras)"
+    normal = True
+    summary = "x + sigma s z, with a scale s for each channel or pixel"
+    prefer = "channels or regions of different noise, as calibration frames show"
+    source = "Huang et al. 2013 (variance maps of cameras)"
 
     scale: Annotated[tuple[Number, ...] | File, BeforeValidator(_list_or_path)] = Field(
         description="a number for each channel, or the path of a .npy file of shape (C,), (H, W), (1, H, W) or (C, H, W)"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import torch
 from pydantic import BeforeValidator, Field
@@ -28,15 +28,11 @@ class Sensor(Noise):
     Source: EMVA Standard 1288, release 4 linear, sections 2.1 to 2.4.
     """
 
-    level_name: ClassVar[LevelName] = LevelName.PHOTONS
-    least: ClassVar[float] = 1e-2
-    most: ClassVar[float] = 1e9
-    nearly_normal: ClassVar[bool] = True
-    quantises: ClassVar[bool] = True
-    guided: ClassVar[bool] = True
-    summary: ClassVar[str] = "a camera: (Poisson(x photons) + read noise) / photons, clipped and rounded to bits"
-    prefer: ClassVar[str] = "a camera in little light, with numbers from its data sheet"
-    source: ClassVar[str] = "EMVA 1288, sections 2.1 to 2.4"
+    level_name, least, most = LevelName.PHOTONS, 1e-2, 1e9
+    nearly_normal = quantises = guided = True
+    summary = "a camera: (Poisson(x photons) + read noise) / photons, clipped and rounded to bits"
+    prefer = "a camera in little light, with numbers from its data sheet"
+    source = "EMVA 1288, sections 2.1 to 2.4"
 
     read_noise: Annotated[Number, Field(ge=0.0, le=1e6)] = Field(2.0, description="standard deviation of the reading, in electrons")
     bits: Annotated[int, Field(ge=1, le=16), BeforeValidator(no_bool)] = Field(8, description="of the analogue-to-digital converter")

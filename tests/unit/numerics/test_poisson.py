@@ -14,9 +14,9 @@ from torch import Tensor
 
 from robaudit.numerics.poisson import SWITCH, poisson_quantile
 
-N = 100_000
+N = 40_000
 STRATA = torch.from_numpy(ndtri((np.arange(N) + 0.5) / N))[:, None]  # every quantile of the normal distribution, evenly
-RATES = [1e-9, 1e-3, 0.1, 1.0, 3.0, 7.5, 9.999, 10.0, 10.5, 13.0, 20.0, 50.0, 300.0, 1e4, 1e6, 1e9]
+RATES = [1e-9, 0.1, 3.0, 9.999, 10.0, 13.0, 50.0, 1e4, 1e9]
 
 
 def between(rate: Tensor, z: Tensor, count: Tensor, slack: int = 0) -> np.ndarray:

@@ -19,13 +19,12 @@ from robaudit.numerics.sequences import (
 )
 from tests.unit.numerics.martingales import deciding_log_martingale, log_martingale
 
-PROBABILITIES = (0.001, 0.01, 0.1, 0.5, 0.9, 0.99, 0.999)
 PRIORS = {"jeffreys": JEFFREYS, "around .9": prior_around(0.9), "around .5": prior_around(0.5), "lopsided": Prior((1.0,), (40.5,), (3.0,))}
 counts = st.integers(0, 20_000)
 priors = st.sampled_from(sorted(PRIORS))
 
 
-@settings(deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(s=counts, f=counts, name=priors, confidence=st.sampled_from([0.5, 0.8, 0.95, 0.999]))
 @example(s=8367, f=1, name="around .5", confidence=0.999)
 @example(s=1, f=419, name="lopsided", confidence=0.8)
@@ -45,7 +44,7 @@ def test_the_interval_is_where_the_martingale_is_small(s: int, f: int, name: str
     np.testing.assert_array_equal(((lower <= p) & (p <= upper))[clear], inside[clear])
 
 
-@settings(deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(s=counts, f=counts, name=priors)
 def test_the_ends_are_exact(s: int, f: int, name: str) -> None:
     prior = PRIORS[name]
@@ -60,7 +59,7 @@ def test_the_ends_are_exact(s: int, f: int, name: str) -> None:
             assert log_martingale(s, f, inner, prior) <= math.log(20) + 1e-5
 
 
-@settings(deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(s=counts, f=counts, name=priors)
 def test_the_martingale_is_one(s: int, f: int, name: str) -> None:
     """The probability of a sequence is that of its two continuations together, and so E_p[M_{t+1}] = M_t for every p."""
@@ -95,7 +94,7 @@ def test_confidence_is_a_probability(confidence: float) -> None:
         confidence_sequence(3, 4, confidence)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(s=st.integers(0, 3000), f=st.integers(0, 3000), threshold=st.sampled_from([0.05, 0.5, 0.9, 0.99]))
 def test_a_deciding_interval_is_what_is_not_rejected(s: int, f: int, threshold: float) -> None:
     lower, upper = (float(end) for end in deciding_sequence(s, f, threshold))
@@ -125,7 +124,7 @@ def test_deciding_takes_fewer_draws_than_other_sequences() -> None:
 
 
 @pytest.mark.parametrize("threshold", [0.1, 0.9])
-@pytest.mark.parametrize("p", [*PROBABILITIES, 0.8999])
+@pytest.mark.parametrize("p", [0.01, 0.5, 0.8999, 0.99])
 def test_a_decision_covers_whoever_looks_after_every_draw(p: float, threshold: float) -> None:
     inside = np.ones(1)
     for t in range(1, 160):
@@ -146,13 +145,6 @@ def ever_outside(p: float, draws: int, prior: Prior, confidence: float = 0.95) -
 
 
 @pytest.mark.parametrize("name", sorted(PRIORS))
-@pytest.mark.parametrize("p", PROBABILITIES)
+@pytest.mark.parametrize("p", [0.01, 0.5, 0.9, 0.999])
 def test_covers_whoever_looks_after_every_draw(p: float, name: str) -> None:
-    assert ever_outside(p, 400, PRIORS[name]) <= 0.05
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(PRIORS))
-@pytest.mark.parametrize("p", PROBABILITIES)
-def test_covers_for_long(p: float, name: str) -> None:
-    assert ever_outside(p, 4000, PRIORS[name]) <= 0.05
+    assert ever_outside(p, 300, PRIORS[name]) <= 0.05

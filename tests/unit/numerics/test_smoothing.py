@@ -7,7 +7,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import bdtrc
 from scipy.stats import binom, laplace, norm, uniform
@@ -64,6 +64,7 @@ def test_impossible_counts(k: int, n: int, alpha: float) -> None:
 
 
 @pytest.mark.parametrize("name", THEOREMS)
+@settings(max_examples=40)
 @given(p=st.floats(0.5000001, 0.9999), level=st.floats(1e-3, 10))
 def test_radius_and_probability_are_inverse(name: str, p: float, level: float) -> None:
     theorem = THEOREMS[name]
@@ -85,12 +86,12 @@ def least_share(name: str, shift: tuple[float, float], p: float, cells: int = 40
 
 
 @pytest.mark.parametrize("name", THEOREMS)
-@pytest.mark.parametrize("p", [0.6, 0.9, 0.98])
+@pytest.mark.parametrize("p", [0.6, 0.98])
 def test_no_set_loses_its_majority_within_the_radius_and_one_does_at_it(name: str, p: float) -> None:
     """Quadrature with cells of probability 1/400 on each axis: a share is off by one cell or so of each axis."""
     theorem, slack = THEOREMS[name], 2 / 400
     radius = theorem.radius(p, 1.0)
-    for angle in np.linspace(0, math.pi / 2, 7):
+    for angle in np.linspace(0, math.pi / 2, 3):
         direction = np.array([math.cos(angle), math.sin(angle)])
         unit = direction / np.linalg.norm(direction, {"l1": 1, "l2": 2}[theorem.norm])
         shares = [least_share(name, tuple(r * radius * unit), p) for r in (0.3, 0.7, 1.0)]
@@ -113,7 +114,8 @@ def test_the_fewest_draws() -> None:
 
 
 @pytest.mark.parametrize("name", THEOREMS)
-@given(n=st.integers(10, 3000), share=st.floats(0.01, 1.3))
+@settings(max_examples=30)
+@given(n=st.integers(10, 1000), share=st.floats(0.01, 1.3))
 def test_what_a_radius_needs_is_the_smallest_count(name: str, n: int, share: float) -> None:
     theorem = THEOREMS[name]
     radius = share * largest_radius(theorem, 0.5, n, ALPHA)
@@ -144,25 +146,23 @@ def outcomes(question: Question, p: float) -> tuple[float, float, float]:
 
 
 QUESTIONS = [
-    Question(GAUSSIAN, 0.5, 0.4, 1000, 0.05),
     Question(GAUSSIAN, 0.25, 0.45, 1000, ALPHA),
     Question(LAPLACE, 0.5, 0.2, 300, 0.05),
-    Question(BOX, 0.3, 0.1, 300, 0.01),
 ]
 
 
-@pytest.mark.parametrize("question", QUESTIONS, ids=lambda one: f"{one.radius} {one.draws} {one.alpha}")
+@pytest.mark.parametrize("question", QUESTIONS, ids=lambda question: question.theorem.norm)
 def test_questions_exactly(question: Question) -> None:
     """False answers, bounds above the truth, answers that n draws would have given, and draws."""
     threshold = question.theorem.probability(question.radius, question.level)
-    odds = np.array([-2.0, -0.5, -1e-9, 0.3, 1.0, 3.0])
+    odds = np.array([-2.0, -1e-9, 1.0, 3.0])
     p = 1 / (1 + (1 - threshold) / threshold * np.exp(-odds))
-    found = [outcomes(question, one) for one in p.tolist()]
-    for one, (yes, wrong, spent) in zip(p.tolist(), found, strict=True):
+    found = [outcomes(question, at) for at in p.tolist()]
+    for at, (yes, wrong, spent) in zip(p.tolist(), found, strict=True):
         assert wrong <= question.alpha * (1 + 1e-9)
-        assert one >= threshold or yes <= question.alpha
+        assert at >= threshold or yes <= question.alpha
         assert spent <= question.draws
-        certain = bdtrc(question.needed - 1, question.draws, one)  # the last draw says yes
+        certain = bdtrc(question.needed - 1, question.draws, at)  # the last draw says yes
         assert yes >= certain - EARLY * question.alpha - 1e-4
     assert found[0][2] < 0.1 * question.draws, "hopeless images stop at once"
     assert found[-1][2] < 0.5 * question.draws, "easy ones early"
@@ -170,7 +170,7 @@ def test_questions_exactly(question: Question) -> None:
 
 
 def test_a_bound_depends_on_its_own_count_alone() -> None:
-    question = QUESTIONS[1]
+    question = QUESTIONS[0]
     kept = np.arange(300, 401, dtype=np.float64)
     whole = question.look(kept, 400)
     for i, k in enumerate(kept.tolist()):
