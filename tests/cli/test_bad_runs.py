@@ -88,7 +88,7 @@ def test_damaged_samples(text: str | None, run: Path, refuse: Refuse) -> None:
 
 def flip(state: Path) -> None:
     data = bytearray(state.read_bytes())
-    data[data.index(b"clopper-pearson")] ^= 1
+    data[-1] ^= 1
     state.write_bytes(data)
 
 
